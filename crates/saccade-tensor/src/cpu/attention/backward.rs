@@ -1,0 +1,496 @@
+//! Attention's backward pass: one task a key-value head (or a stretch of queries of one, if heads are few).
+
+use super::{Bias, Group, Heads, Problem, Strides, TileAt, close, pack, write_rows};
+use crate::array::Array;
+use crate::blocks::BLOCK;
+use crate::cpu::broadcast::AddInto;
+use crate::cpu::simd::{dispatch, exp2};
+use crate::cpu::threads::{self, Shared};
+use crate::cpu::tile::{self, Operand, Start, load, store};
+use crate::pool::Buffer;
+use pulp::{Simd, WithSimd};
+use std::f32::consts::LOG2_E;
+
+/// Arrays the gradients go to: query, key and value may share one (a fused projection), each in its own places.
+pub(super) struct GradientPlaces<'a> {
+    pub query: (&'a Shared<f32>, Strides),
+    pub key: (&'a Shared<f32>, Strides),
+    pub value: (&'a Shared<f32>, Strides),
+}
+
+/// Gradients of the scores themselves, in the form of the bias.
+pub(crate) enum BiasGradient {
+    None,
+    /// For each (example, head) whose values were not shared, else for the planes of the bias.
+    Dense(Array),
+    /// (heads, queries + keys − 1).
+    Distance(Array),
+}
+
+/// What the forward pass left.
+#[derive(Clone, Copy)]
+pub(super) struct Saved<'a> {
+    pub output: &'a [f32],
+    pub lse: &'a [f32],
+    pub upstream: &'a [f32],
+}
+
+/// Few heads are cut into stretches of queries until there are this many tasks.
+const TASKS: usize = 8;
+
+/// Writes the gradients of query, key and value; returns those of the bias and of the sinks.
+pub(super) fn backward(
+    problem: &Problem,
+    (query, key, value): (Heads, Heads, Heads),
+    (output, lse, upstream): (&[f32], &[f32], &[f32]),
+    places: &GradientPlaces,
+) -> (BiasGradient, Option<Array>) {
+    let saved = Saved { output, lse, upstream };
+    let Problem { batch, kv_heads, keys, width, value_width, .. } = *problem;
+    let planes = batch * kv_heads;
+    let stretches = TASKS.div_ceil(planes.max(1)).min(problem.query_tiles()).max(1);
+    let tiles_each = problem.query_tiles().div_ceil(stretches);
+    // Key and value gradients of each stretch, to be summed in order, where there are several.
+    let per_plane = keys * (width + value_width);
+    let mut partial = Buffer::dirty(if stretches > 1 { planes * stretches * per_plane } else { 0 });
+    let partials = Shared::new(partial.as_mut_slice());
+    let bias_sums = BiasSums::new(problem, planes * stretches);
+    threads::run(planes * stretches, |task| {
+        let (plane, stretch) = (task / stretches, task % stretches);
+        let (example, kv_head) = (plane / kv_heads, plane % kv_heads);
+        let mut work = Work::new(problem);
+        let first = stretch * tiles_each;
+        for head in kv_head * problem.group()..(kv_head + 1) * problem.group() {
+            for tile in first..(first + tiles_each).min(problem.query_tiles()) {
+                dispatch(QueryTile {
+                    problem,
+                    query,
+                    key,
+                    value,
+                    saved,
+                    example,
+                    head,
+                    tile,
+                    work: &mut work,
+                });
+                let at = (example, head, tile * BLOCK);
+                let n = BLOCK.min(problem.queries - tile * BLOCK);
+                // SAFETY: each query tile of each head belongs to one task.
+                unsafe {
+                    write_rows(places.query.0, places.query.1, at, (work.rows.as_slice(), width), (n, width));
+                };
+                bias_sums.add(problem, task, (example, head, tile), &mut work);
+            }
+        }
+        work.scale_keys(problem);
+        let (dk, dv) = (work.key_gradient.as_slice(), work.value_gradient.as_slice());
+        let (dk_row, dv_row) = (work.key_row, work.value_row);
+        if stretches == 1 {
+            let at = (example, kv_head, 0);
+            // SAFETY: each key-value head belongs to one task.
+            unsafe {
+                write_rows(places.key.0, places.key.1, at, (dk, dk_row), (keys, width));
+                write_rows(places.value.0, places.value.1, at, (dv, dv_row), (keys, value_width));
+            }
+        } else {
+            // SAFETY: each task has its own part.
+            let part = unsafe { partials.range(task * per_plane, per_plane) };
+            let (dk_part, dv_part) = part.split_at_mut(keys * width);
+            pack((dk, dk_row), keys, width, (dk_part, width), keys);
+            pack((dv, dv_row), keys, value_width, (dv_part, value_width), keys);
+        }
+    });
+    if stretches > 1 {
+        threads::run(planes, |plane| {
+            // SAFETY: each plane has its own parts, and their tasks have ended.
+            let parts = unsafe { partials.range(plane * stretches * per_plane, stretches * per_plane) };
+            let (total, rest) = parts.split_at_mut(per_plane);
+            for part in rest.chunks(per_plane.max(1)) {
+                dispatch(AddInto { total, x: part });
+            }
+            let (dk, dv) = total.split_at(keys * width);
+            let at = (plane / kv_heads, plane % kv_heads, 0);
+            // SAFETY: each key-value head belongs to one plane.
+            unsafe {
+                write_rows(places.key.0, places.key.1, at, (dk, width), (keys, width));
+                write_rows(places.value.0, places.value.1, at, (dv, value_width), (keys, value_width));
+            }
+        });
+    }
+    (bias_sums.finish(problem), problem.sink.map(|sink| sink_gradient(problem, sink, saved)))
+}
+
+/// dsink = −Σ P_sink·delta over the queries: the sink's value is zero.
+fn sink_gradient(problem: &Problem, sink: &[f32], saved: Saved) -> Array {
+    let Problem { batch, heads, queries, value_width, .. } = *problem;
+    let row = heads * value_width;
+    Array::build(heads, |out| {
+        for (head, out) in out.iter_mut().enumerate() {
+            let mut total = 0.0_f64;
+            for example in 0..batch {
+                for query in 0..queries {
+                    let at = (example * queries + query) * row + head * value_width;
+                    let lse = saved.lse[(example * heads + head) * queries + query];
+                    let delta =
+                        dot(&saved.output[at..at + value_width], &saved.upstream[at..at + value_width]);
+                    total -= f64::from((sink[head] - lse).exp() * delta);
+                }
+            }
+            *out = total as f32;
+        }
+    })
+}
+
+fn dot(a: &[f32], b: &[f32]) -> f32 {
+    a.iter().zip(b).map(|(a, b)| a * b).sum()
+}
+
+/// Working memory of one task.
+struct Work {
+    /// Qᵀ scaled (width, 64), Q (64, padded width); dOᵀ, dO likewise.
+    query_lanes: Buffer,
+    query_rows: Buffer,
+    upstream_lanes: Buffer,
+    upstream_rows: Buffer,
+    /// dQᵀ (width, 64) and the finished dQ (64, width).
+    query_gradient: Buffer,
+    rows: Buffer,
+    /// Pᵀ and dSᵀ of a tile, and its dropout factors.
+    weights: Buffer,
+    slopes: Buffer,
+    factors: Buffer,
+    keys: Buffer,
+    values: Buffer,
+    /// dK and dV of the whole head, rows padded to whole registers.
+    key_gradient: Buffer,
+    value_gradient: Buffer,
+    key_row: usize,
+    value_row: usize,
+    /// −log₂-sum-exp and −delta of each query.
+    minus_lse: [f32; BLOCK],
+    minus_delta: [f32; BLOCK],
+    /// Sums of dS by distance or pair, for the bias: kept by the tile that made them.
+    bias: BiasTile,
+}
+
+/// The bias gradient a query tile collects.
+enum BiasTile {
+    None,
+    /// By distance, at query lane − key + keys − 1.
+    Distance(Vec<f32>),
+    /// (64 queries, keys).
+    Dense(Vec<f32>),
+}
+
+impl BiasTile {
+    /// Adds the gradients of a group of keys.
+    fn collect(&mut self, problem: &Problem, slopes: &[f32], at: TileAt, group: Group) {
+        if matches!(self, Self::None) {
+            return;
+        }
+        for key in group.start..group.start + group.len {
+            let slopes = &slopes[key * BLOCK + group.first..key * BLOCK + at.n_queries.max(group.first)];
+            let key = at.tile.start + key;
+            match self {
+                Self::None => {}
+                Self::Distance(sums) => {
+                    let sums = &mut sums[group.first + problem.keys - 1 - key..];
+                    sums.iter_mut().zip(slopes).for_each(|(sum, slope)| *sum += slope);
+                }
+                Self::Dense(sums) => {
+                    for (lane, slope) in slopes.iter().enumerate() {
+                        sums[(group.first + lane) * problem.keys + key] = *slope;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The widest register there is.
+const WIDEST: usize = 16;
+
+impl Work {
+    fn new(problem: &Problem) -> Self {
+        let Problem { keys, width, value_width, .. } = *problem;
+        let (key_row, value_row) = (width.next_multiple_of(WIDEST), value_width.next_multiple_of(WIDEST));
+        Self {
+            query_lanes: Buffer::zeros(width * BLOCK),
+            query_rows: Buffer::dirty(BLOCK * key_row),
+            upstream_lanes: Buffer::zeros(value_width * BLOCK),
+            upstream_rows: Buffer::dirty(BLOCK * value_row),
+            query_gradient: Buffer::dirty(width * BLOCK),
+            rows: Buffer::dirty(BLOCK * width),
+            weights: Buffer::dirty(BLOCK * BLOCK),
+            slopes: Buffer::dirty(BLOCK * BLOCK),
+            factors: Buffer::dirty(if problem.dropout.is_some() { BLOCK * BLOCK } else { 0 }),
+            keys: Buffer::dirty(BLOCK * width),
+            values: Buffer::dirty(BLOCK * value_width),
+            key_gradient: Buffer::zeros(keys * key_row),
+            value_gradient: Buffer::zeros(keys * value_row),
+            key_row,
+            value_row,
+            minus_lse: [0.0; BLOCK],
+            minus_delta: [0.0; BLOCK],
+            bias: match problem.bias {
+                Bias::None => BiasTile::None,
+                Bias::Distance(_) => BiasTile::Distance(vec![0.0; keys + BLOCK]),
+                Bias::Dense { .. } => BiasTile::Dense(vec![0.0; BLOCK * keys]),
+            },
+        }
+    }
+
+    /// The scale that was folded into Q belongs to dK too.
+    fn scale_keys(&mut self, problem: &Problem) {
+        self.key_gradient.as_mut_slice().iter_mut().for_each(|x| *x *= problem.scale);
+    }
+
+    /// Lays out a tile of queries: in lanes and in rows, zeros where the tile is not full.
+    fn load(&mut self, tile: &QueryTileSource) {
+        let QueryTileSource { problem, query, saved, example, head, query_start, n_queries } = *tile;
+        let Problem { heads, queries, width, value_width, .. } = *problem;
+        let from = (query.from(example, head, query_start), query.strides.row);
+        if n_queries < BLOCK {
+            self.query_lanes.as_mut_slice().fill(0.0);
+            self.upstream_lanes.as_mut_slice().fill(0.0);
+        }
+        let lanes = (self.query_lanes.as_mut_slice(), BLOCK);
+        tile::transpose((n_queries, width), from, lanes, problem.scale * LOG2_E);
+        pack(from, n_queries, width, (self.query_rows.as_mut_slice(), self.key_row), BLOCK);
+        let row = heads * value_width;
+        let start = (example * queries + query_start) * row + head * value_width;
+        let from = (&saved.upstream[start..], row);
+        tile::transpose((n_queries, value_width), from, (self.upstream_lanes.as_mut_slice(), BLOCK), 1.0);
+        pack(from, n_queries, value_width, (self.upstream_rows.as_mut_slice(), self.value_row), BLOCK);
+        self.minus_lse.fill(0.0);
+        self.minus_delta.fill(0.0);
+        for query in 0..n_queries {
+            let lse = saved.lse[(example * heads + head) * queries + query_start + query];
+            // A row that may attend to nothing has no weights: its scores stay −∞ whatever is subtracted.
+            self.minus_lse[query] = if lse == f32::NEG_INFINITY { 0.0 } else { -lse * LOG2_E };
+            let at = start + query * row;
+            self.minus_delta[query] =
+                -dot(&saved.upstream[at..at + value_width], &saved.output[at..at + value_width]);
+        }
+        self.query_gradient.as_mut_slice().fill(0.0);
+        match &mut self.bias {
+            BiasTile::None => {}
+            BiasTile::Distance(sums) | BiasTile::Dense(sums) => sums.fill(0.0),
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+struct QueryTileSource<'a> {
+    problem: &'a Problem<'a>,
+    query: Heads<'a>,
+    saved: Saved<'a>,
+    example: usize,
+    head: usize,
+    query_start: usize,
+    n_queries: usize,
+}
+
+struct QueryTile<'a> {
+    problem: &'a Problem<'a>,
+    query: Heads<'a>,
+    key: Heads<'a>,
+    value: Heads<'a>,
+    saved: Saved<'a>,
+    example: usize,
+    head: usize,
+    tile: usize,
+    work: &'a mut Work,
+}
+
+impl WithSimd for QueryTile<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, s: S) {
+        let Self { problem, query, key, value, saved, example, head, tile, work } = self;
+        let Problem { width, value_width, .. } = *problem;
+        let query_start = tile * BLOCK;
+        let n_queries = BLOCK.min(problem.queries - query_start);
+        let lanes = n_queries.next_multiple_of(S::F32_LANES);
+        work.load(&QueryTileSource { problem, query, saved, example, head, query_start, n_queries });
+        let kv_head = head / problem.group();
+        for key_tile in problem.key_tiles(example, head, tile) {
+            let at = TileAt { example, head, query_start, n_queries, tile: key_tile };
+            let (keys, key_row) = close(key, (example, kv_head), key_tile, width, work.keys.as_mut_slice());
+            let (values, value_row) =
+                close(value, (example, kv_head), key_tile, value_width, work.values.as_mut_slice());
+            let groups = problem.groups(query_start, key_tile, S::F32_LANES, lanes);
+            let weights = work.weights.as_mut_slice();
+            let slopes = work.slopes.as_mut_slice();
+            for &Group { start, len, first } in groups.get() {
+                let a = Operand { start: keys[start * key_row..].as_ptr(), row: key_row, column: 1 };
+                let b = (work.query_lanes.as_slice()[first..].as_ptr(), BLOCK);
+                let c = (weights[start * BLOCK + first..].as_mut_ptr(), BLOCK);
+                let from = Start::Row(work.minus_lse[first..].as_ptr());
+                // SAFETY: keys of this group, lanes `first..lanes`, and whole (padded) rows of features.
+                unsafe { tile::product(s, (len, lanes - first, width), a, b, c, from) };
+            }
+            problem.add_bias(weights, at);
+            problem.exclude(weights, at);
+            let factors = problem.dropout.map(|draws| {
+                problem.draw_dropout(draws, work.factors.as_mut_slice(), at);
+                work.factors.as_slice()
+            });
+            for &group in groups.get() {
+                let Group { start, len, first } = group;
+                weigh(s, weights, group, lanes);
+                let a = Operand { start: values[start * value_row..].as_ptr(), row: value_row, column: 1 };
+                let b = (work.upstream_lanes.as_slice()[first..].as_ptr(), BLOCK);
+                let c = (slopes[start * BLOCK + first..].as_mut_ptr(), BLOCK);
+                let minus_delta = &work.minus_delta[first..lanes];
+                // Under dropout, dP is multiplied with its factors before delta is subtracted.
+                let from = if factors.is_some() { Start::Zero } else { Start::Row(minus_delta.as_ptr()) };
+                // SAFETY: keys of this group, lanes `first..lanes`, and whole (padded) rows of features.
+                unsafe { tile::product(s, (len, lanes - first, value_width), a, b, c, from) };
+                for key in start..start + len {
+                    let range = key * BLOCK + first..key * BLOCK + lanes;
+                    let (weights, slopes) = (&mut weights[range.clone()], &mut slopes[range.clone()]);
+                    match factors {
+                        None => slope_row(weights, slopes),
+                        Some(factors) => dropped_slope_row(weights, slopes, &factors[range], minus_delta),
+                    }
+                }
+            }
+            let (dk, dv) = (work.key_gradient.as_mut_slice(), work.value_gradient.as_mut_slice());
+            let (dk_row, dv_row) = (work.key_row, work.value_row);
+            for &Group { start, len, first } in groups.get() {
+                let a = Operand { start: weights[start * BLOCK + first..].as_ptr(), row: BLOCK, column: 1 };
+                let b = (work.upstream_rows.as_slice()[first * dv_row..].as_ptr(), dv_row);
+                let c = (dv[(key_tile.start + start) * dv_row..].as_mut_ptr(), dv_row);
+                // SAFETY: keys of this group, lanes `first..lanes`, and whole (padded) rows of features.
+                unsafe { tile::product(s, (len, dv_row, lanes - first), a, b, c, Start::Output) };
+                let a = Operand { start: slopes[start * BLOCK + first..].as_ptr(), row: BLOCK, column: 1 };
+                let b = (work.query_rows.as_slice()[first * dk_row..].as_ptr(), dk_row);
+                let c = (dk[(key_tile.start + start) * dk_row..].as_mut_ptr(), dk_row);
+                // SAFETY: keys of this group, lanes `first..lanes`, and whole (padded) rows of features.
+                unsafe { tile::product(s, (len, dk_row, lanes - first), a, b, c, Start::Output) };
+                let a = Operand { start: keys[start * key_row..].as_ptr(), row: 1, column: key_row };
+                let b = (slopes[start * BLOCK + first..].as_ptr(), BLOCK);
+                let c = (work.query_gradient.as_mut_slice()[first..].as_mut_ptr(), BLOCK);
+                // SAFETY: keys of this group, lanes `first..lanes`, and whole (padded) rows of features.
+                unsafe { tile::product(s, (width, lanes - first, len), a, b, c, Start::Output) };
+                work.bias.collect(problem, slopes, at, Group { start, len, first });
+            }
+        }
+        let from = (work.query_gradient.as_slice(), BLOCK);
+        tile::transpose((width, n_queries), from, (work.rows.as_mut_slice(), width), problem.scale);
+    }
+}
+
+/// Scores minus log-sum-exp become weights.
+#[inline(always)]
+fn weigh<S: Simd>(s: S, scores: &mut [f32], group: Group, lanes: usize) {
+    for key in group.start..group.start + group.len {
+        for lane in (group.first..lanes).step_by(S::F32_LANES) {
+            let place = scores[key * BLOCK + lane..key * BLOCK + lane + S::F32_LANES].as_mut_ptr();
+            // SAFETY: one register's worth, checked by the slice above.
+            unsafe { store(s, place, exp2(s, load(s, place))) };
+        }
+    }
+}
+
+/// dS = P ∘ (dP − delta), where the slopes hold dP − delta.
+#[inline(always)]
+fn slope_row(weights: &[f32], slopes: &mut [f32]) {
+    for (slope, weight) in slopes.iter_mut().zip(weights) {
+        *slope *= weight;
+    }
+}
+
+/// The same under dropout with factors M: dS = P ∘ (M ∘ dP − delta), and the weights become M ∘ P for dV.
+#[inline(always)]
+fn dropped_slope_row(weights: &mut [f32], slopes: &mut [f32], factors: &[f32], minus_delta: &[f32]) {
+    for (((slope, weight), factor), delta) in slopes.iter_mut().zip(weights).zip(factors).zip(minus_delta) {
+        *slope = *weight * (*slope * factor + delta);
+        *weight *= factor;
+    }
+}
+
+/// Sums of dS in the form of the bias, apart for each task until the end.
+struct BiasSums {
+    sums: Buffer,
+    shared: Shared<f32>,
+    /// Values of each task (by distance) or of each plane (dense).
+    per_part: usize,
+}
+
+impl BiasSums {
+    fn new(problem: &Problem, tasks: usize) -> Self {
+        let Problem { batch, heads, queries, keys, .. } = *problem;
+        let (per_part, parts) = match problem.bias {
+            Bias::None => (0, 0),
+            // A task sees the heads of one group.
+            Bias::Distance(_) => (problem.group() * (queries + keys - 1), tasks),
+            Bias::Dense { .. } => (queries * keys, batch * heads),
+        };
+        let mut sums = Buffer::zeros(per_part * parts);
+        let shared = Shared::new(sums.as_mut_slice());
+        Self { sums, shared, per_part }
+    }
+
+    /// Takes over what one query tile collected.
+    fn add(
+        &self,
+        problem: &Problem,
+        task: usize,
+        (example, head, tile): (usize, usize, usize),
+        work: &mut Work,
+    ) {
+        let Problem { heads, queries, keys, .. } = *problem;
+        let n = BLOCK.min(queries - tile * BLOCK);
+        match &work.bias {
+            BiasTile::None => {}
+            BiasTile::Distance(sums) => {
+                let span = queries + keys - 1;
+                let start = task * self.per_part + head % problem.group() * span + tile * BLOCK;
+                // SAFETY: each task has its own part.
+                let total = unsafe { self.shared.range(start, keys + n - 1) };
+                dispatch(AddInto { total, x: sums });
+            }
+            BiasTile::Dense(sums) => {
+                let start = (example * heads + head) * self.per_part + tile * BLOCK * keys;
+                // SAFETY: each query tile of each head belongs to one task.
+                unsafe { self.shared.range(start, n * keys) }.copy_from_slice(&sums[..n * keys]);
+            }
+        }
+    }
+
+    fn finish(self, problem: &Problem) -> BiasGradient {
+        let Problem { batch, heads, queries, keys, .. } = *problem;
+        let sums = self.sums.as_slice();
+        match problem.bias {
+            Bias::None => BiasGradient::None,
+            Bias::Distance(_) => {
+                let span = queries + keys - 1;
+                let mut total = Array::zeros(heads * span);
+                // Parts are ordered by example, key-value head, stretch; within a part by the heads of the group.
+                let parts = sums.len() / self.per_part;
+                let stretches = parts / (batch * problem.kv_heads).max(1);
+                for (part, sums) in sums.chunks(self.per_part.max(1)).enumerate() {
+                    let first = part / stretches % problem.kv_heads * problem.group();
+                    let total = &mut total.slice_mut()[first * span..(first + problem.group()) * span];
+                    dispatch(AddInto { total, x: sums });
+                }
+                BiasGradient::Distance(total)
+            }
+            Bias::Dense { batch: batch_stride, head: head_stride, .. } => {
+                let (own_batch, own_heads) =
+                    (if batch_stride == 0 { 1 } else { batch }, if head_stride == 0 { 1 } else { heads });
+                let mut total = Array::zeros(own_batch * own_heads * self.per_part);
+                for (plane, sums) in sums.chunks(self.per_part.max(1)).enumerate() {
+                    let (example, head) = (plane / heads % own_batch, plane % heads % own_heads);
+                    let start = (example * own_heads + head) * self.per_part;
+                    let total = &mut total.slice_mut()[start..start + self.per_part];
+                    dispatch(AddInto { total, x: sums });
+                }
+                BiasGradient::Dense(total)
+            }
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! Attention's forward pass: one task a tile of queries.
+
+use super::{Group, Heads, Problem, TileAt, close, write_rows};
+use crate::array::Array;
+use crate::blocks::BLOCK;
+use crate::cpu::simd::{dispatch, exp2};
+use crate::cpu::threads::{self, Shared};
+use crate::cpu::tile::{self, Operand, Start, load, store};
+use crate::pool::Buffer;
+use pulp::{Simd, WithSimd};
+use std::f32::consts::{LN_2, LOG2_E};
+
+/// The output (batch, queries, heads, value width) and the log-sum-exp of each row (batch, heads, queries).
+pub(super) fn forward(problem: &Problem, query: Heads, key: Heads, value: Heads) -> (Array, Array) {
+    let Problem { batch, heads, queries, value_width, .. } = *problem;
+    let tiles = problem.query_tiles();
+    let mut output = Buffer::dirty(batch * queries * heads * value_width);
+    let mut lse = Buffer::dirty(batch * heads * queries);
+    let strides = super::Strides {
+        start: 0,
+        batch: queries * heads * value_width,
+        head: value_width,
+        row: heads * value_width,
+    };
+    let (outputs, lses) = (Shared::new(output.as_mut_slice()), Shared::new(lse.as_mut_slice()));
+    threads::run(batch * heads * tiles, |task| {
+        // The last tiles of causal attention have the most keys: they go first, so that no thread ends alone.
+        let (tile, plane) = (tiles - 1 - task / (batch * heads), task % (batch * heads));
+        let (example, head) = (plane / heads, plane % heads);
+        let query_start = tile * BLOCK;
+        let n_queries = BLOCK.min(queries - query_start);
+        // SAFETY: each task has its own queries.
+        let lse = unsafe { lses.range(plane * queries + query_start, n_queries) };
+        let mut scratch = Scratch::new(problem);
+        dispatch(QueryTile { problem, query, key, value, example, head, tile, lse, scratch: &mut scratch });
+        // SAFETY: as above.
+        unsafe {
+            let rows = (scratch.rows.as_slice(), value_width);
+            write_rows(&outputs, strides, (example, head, query_start), rows, (n_queries, value_width));
+        }
+    });
+    (Array::from_buffer(output), Array::from_buffer(lse))
+}
+
+/// Working memory of one task.
+struct Scratch {
+    /// Qᵀ, scaled: (width, 64).
+    query: Buffer,
+    /// A tile of keys and one of values, where they have to be copied together.
+    keys: Buffer,
+    values: Buffer,
+    factors: Buffer,
+    online: Online,
+    /// The finished output: (64, value width).
+    rows: Buffer,
+}
+
+/// The state of the online softmax over a tile of queries.
+struct Online {
+    /// Sᵀ, then Pᵀ: (64 keys, 64 queries).
+    scores: Buffer,
+    /// Oᵀ so far: (value width, 64).
+    output: Buffer,
+    /// Running maximum and sum of each query, and what its output so far must be multiplied with.
+    max: [f32; BLOCK],
+    sum: [f32; BLOCK],
+    rescale: [f32; BLOCK],
+}
+
+impl Scratch {
+    fn new(problem: &Problem) -> Self {
+        let Problem { width, value_width, .. } = *problem;
+        let mut query = Buffer::dirty(width * BLOCK);
+        if !problem.queries.is_multiple_of(BLOCK) {
+            query.as_mut_slice().fill(0.0);
+        }
+        Self {
+            query,
+            keys: Buffer::dirty(BLOCK * width),
+            values: Buffer::dirty(BLOCK * value_width),
+            factors: Buffer::dirty(if problem.dropout.is_some() { BLOCK * BLOCK } else { 0 }),
+            online: Online {
+                scores: Buffer::dirty(BLOCK * BLOCK),
+                output: Buffer::zeros(value_width * BLOCK),
+                max: [f32::NEG_INFINITY; BLOCK],
+                sum: [0.0; BLOCK],
+                rescale: [1.0; BLOCK],
+            },
+            rows: Buffer::dirty(BLOCK * value_width),
+        }
+    }
+}
+
+struct QueryTile<'a> {
+    problem: &'a Problem<'a>,
+    query: Heads<'a>,
+    key: Heads<'a>,
+    value: Heads<'a>,
+    example: usize,
+    head: usize,
+    tile: usize,
+    lse: &'a mut [f32],
+    scratch: &'a mut Scratch,
+}
+
+impl WithSimd for QueryTile<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, s: S) {
+        let Self { problem, query, key, value, example, head, tile, lse, scratch } = self;
+        let Problem { width, value_width, .. } = *problem;
+        let query_start = tile * BLOCK;
+        let n_queries = lse.len();
+        // Lanes in use, in whole registers.
+        let lanes = n_queries.next_multiple_of(S::F32_LANES);
+        tile::transpose(
+            (n_queries, width),
+            (query.from(example, head, query_start), query.strides.row),
+            (scratch.query.as_mut_slice(), BLOCK),
+            problem.scale * LOG2_E,
+        );
+        for key_tile in problem.key_tiles(example, head, tile) {
+            let kv_head = head / problem.group();
+            let (keys, key_row) =
+                close(key, (example, kv_head), key_tile, width, scratch.keys.as_mut_slice());
+            let (values, value_row) =
+                close(value, (example, kv_head), key_tile, value_width, scratch.values.as_mut_slice());
+            let at = TileAt { example, head, query_start, n_queries, tile: key_tile };
+            let online = &mut scratch.online;
+            let (queries, scores) = (scratch.query.as_slice(), online.scores.as_mut_slice());
+            let groups = problem.groups(query_start, key_tile, S::F32_LANES, lanes);
+            for &Group { start, len, first } in groups.get() {
+                let a = Operand { start: keys[start * key_row..].as_ptr(), row: key_row, column: 1 };
+                let b = (queries[first..].as_ptr(), BLOCK);
+                let c = (scores[start * BLOCK + first..].as_mut_ptr(), BLOCK);
+                // SAFETY: keys of the tile, lanes `first..lanes` of the query tile and of the scores.
+                unsafe { tile::product(s, (len, lanes - first, width), a, b, c, Start::Zero) };
+            }
+            problem.add_bias(scores, at);
+            problem.exclude(scores, at);
+            online.weigh(s, key_tile.len, lanes);
+            if let Some(draws) = problem.dropout {
+                problem.draw_dropout(draws, scratch.factors.as_mut_slice(), at);
+                let factors = &scratch.factors.as_slice()[..key_tile.len * BLOCK];
+                for (weight, factor) in online.scores.as_mut_slice().iter_mut().zip(factors) {
+                    *weight *= factor;
+                }
+            }
+            let (weights, output) = (online.scores.as_slice(), online.output.as_mut_slice());
+            for &Group { start, len, first } in groups.get() {
+                let a = Operand { start: values[start * value_row..].as_ptr(), row: 1, column: value_row };
+                let b = (weights[start * BLOCK + first..].as_ptr(), BLOCK);
+                let c = (output[first..].as_mut_ptr(), BLOCK);
+                // SAFETY: as above, with the output's features as rows.
+                unsafe { tile::product(s, (value_width, lanes - first, len), a, b, c, Start::Output) };
+            }
+        }
+        let online = &mut scratch.online;
+        online.finish(s, lanes, problem.sink.map(|sink| sink[head] * LOG2_E));
+        for (query, lse) in lse.iter_mut().enumerate() {
+            *lse = (online.max[query] + online.sum[query].log2()) * LN_2;
+            if online.sum[query] == 0.0 {
+                *lse = f32::NEG_INFINITY;
+            }
+        }
+        tile::transpose(
+            (value_width, n_queries),
+            (online.output.as_slice(), BLOCK),
+            (scratch.rows.as_mut_slice(), value_width),
+            1.0,
+        );
+    }
+}
+
+/// A maximum of −∞ (nothing allowed yet) is replaced by this in differences, which then stay −∞ instead of NaN.
+const LOWEST: f32 = -1e30;
+
+impl Online {
+    /// Online softmax (Milakov & Gimelshein, 2018): scores become weights relative to the maximum so far, and what
+    /// was summed under a smaller maximum is rescaled.
+    #[inline(always)]
+    fn weigh<S: Simd>(&mut self, s: S, n_keys: usize, lanes: usize) {
+        let mut changed = false;
+        let scores = self.scores.as_mut_slice().as_mut_ptr();
+        for lane in (0..lanes).step_by(S::F32_LANES) {
+            // SAFETY: lanes below 64 of `n_keys` rows of 64.
+            unsafe {
+                let old = load(s, self.max[lane..].as_ptr());
+                let mut max = [old, old];
+                for key in 0..n_keys {
+                    max[key % 2] = s.max_f32s(max[key % 2], load(s, scores.add(key * BLOCK + lane)));
+                }
+                let max = s.max_f32s(max[0], max[1]);
+                let shift = s.max_f32s(max, s.splat_f32s(LOWEST));
+                let mut sums = [s.splat_f32s(0.0); 2];
+                for key in 0..n_keys {
+                    let place = scores.add(key * BLOCK + lane);
+                    let weight = exp2(s, s.sub_f32s(load(s, place), shift));
+                    store(s, place, weight);
+                    sums[key % 2] = s.add_f32s(sums[key % 2], weight);
+                }
+                let rescale = exp2(s, s.sub_f32s(old, shift));
+                let sum = s.mul_add_e_f32s(
+                    load(s, self.sum[lane..].as_ptr()),
+                    rescale,
+                    s.add_f32s(sums[0], sums[1]),
+                );
+                store(s, self.max[lane..].as_mut_ptr(), max);
+                store(s, self.sum[lane..].as_mut_ptr(), sum);
+                store(s, self.rescale[lane..].as_mut_ptr(), rescale);
+                changed |= s.reduce_min_f32s(rescale) < 1.0;
+            }
+        }
+        if changed {
+            self.scale_output(s, lanes);
+        }
+    }
+
+    /// Multiplies the output so far with `rescale`, lane by lane.
+    #[inline(always)]
+    fn scale_output<S: Simd>(&mut self, s: S, lanes: usize) {
+        for row in self.output.as_mut_slice().chunks_mut(BLOCK) {
+            for lane in (0..lanes).step_by(S::F32_LANES) {
+                // SAFETY: lanes below 64.
+                unsafe {
+                    let factor = load(s, self.rescale[lane..].as_ptr());
+                    let place = row[lane..].as_mut_ptr();
+                    store(s, place, s.mul_f32s(load(s, place), factor));
+                }
+            }
+        }
+    }
+
+    /// Lets the sink take its share and divides by the sums.
+    #[inline(always)]
+    fn finish<S: Simd>(&mut self, s: S, lanes: usize, sink: Option<f32>) {
+        for lane in 0..lanes {
+            let mut rescale = 1.0;
+            if let Some(sink) = sink {
+                let max = self.max[lane].max(sink);
+                rescale = (self.max[lane] - max).exp2();
+                self.sum[lane] = self.sum[lane] * rescale + (sink - max).exp2();
+                self.max[lane] = max;
+            }
+            self.rescale[lane] = if self.sum[lane] > 0.0 { rescale / self.sum[lane] } else { 0.0 };
+        }
+        self.scale_output(s, lanes);
+    }
+}

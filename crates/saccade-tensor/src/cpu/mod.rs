@@ -1,0 +1,26 @@
+//! The CPU's kernels. Every `unsafe` of the engine is in this folder.
+//!
+//! Kernels take and return [`Array`](crate::array::Array)s and plain numbers; the operations above them know
+//! nothing of slices, threads or instructions. A second device adds a folder like this one.
+
+// Vector instructions are only used where a kernel is inlined into the function that enables them.
+#![allow(clippy::inline_always)]
+
+pub(crate) mod attention;
+pub(crate) mod broadcast;
+pub(crate) mod dropout;
+pub(crate) mod embedding;
+pub(crate) mod gemm;
+pub(crate) mod layout;
+pub(crate) mod linear;
+pub(crate) mod loss;
+pub(crate) mod lstm;
+pub(crate) mod norm;
+pub(crate) mod optimiser;
+pub(crate) mod pointwise;
+pub(crate) mod reduce;
+pub(crate) mod rotary;
+pub mod simd;
+pub(crate) mod softmax;
+pub mod threads;
+mod tile;

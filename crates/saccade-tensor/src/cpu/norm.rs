@@ -1,0 +1,217 @@
+//! Layer norm and RMS norm over rows.
+
+use super::broadcast::AddInto;
+use super::simd::{self, dispatch};
+use super::threads::{self, Shared};
+use crate::array::Array;
+use pulp::{Simd, WithSimd};
+
+/// The kind of norm: whether the mean is taken away first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Layer,
+    Rms,
+}
+
+/// What the backward pass needs of the forward pass: for each row its mean and 1 / deviation.
+#[derive(Clone)]
+pub(crate) struct Moments {
+    mean: Array,
+    inverse: Array,
+}
+
+/// `(x − mean)·inverse·weight + bias` for each row of `width` values.
+pub(crate) fn forward(
+    kind: Kind,
+    x: &Array,
+    weight: &Array,
+    bias: Option<&Array>,
+    width: usize,
+    epsilon: f32,
+) -> (Array, Moments) {
+    let (x, weight, bias) = (x.slice(), weight.slice(), bias.map(Array::slice));
+    let count = x.len().checked_div(width).unwrap_or(0);
+    let (mut mean, mut inverse) = (Array::zeros(count), Array::zeros(count));
+    let (means, inverses) = (Shared::new(mean.slice_mut()), Shared::new(inverse.slice_mut()));
+    let out = Array::build(x.len(), |out| {
+        let rows = threads::rows_per_task(width);
+        threads::chunks(out, rows * width, |index, out| {
+            let first = index * rows;
+            let count = out.len() / width.max(1);
+            // SAFETY: each task has its own rows.
+            let (mean, inverse) = unsafe { (means.range(first, count), inverses.range(first, count)) };
+            let x = &x[first * width..][..out.len()];
+            dispatch(Forward { kind, x, weight, bias, epsilon, out, mean, inverse });
+        });
+    });
+    (out, Moments { mean, inverse })
+}
+
+struct Forward<'a> {
+    kind: Kind,
+    x: &'a [f32],
+    weight: &'a [f32],
+    bias: Option<&'a [f32]>,
+    epsilon: f32,
+    out: &'a mut [f32],
+    mean: &'a mut [f32],
+    inverse: &'a mut [f32],
+}
+
+impl WithSimd for Forward<'_> {
+    type Output = ();
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, s: S) {
+        let width = self.weight.len();
+        let lanes = S::F32_LANES;
+        for (row, (x, out)) in self.x.chunks(width).zip(self.out.chunks_mut(width)).enumerate() {
+            let mean = match self.kind {
+                Kind::Layer => simd::sum(s, x, |x| x) / width as f32,
+                Kind::Rms => 0.0,
+            };
+            let center = s.splat_f32s(mean);
+            // A second pass over the (cached) row: subtracting first avoids the cancellation of E[x²] − mean².
+            let variance = simd::sum(s, x, |x| {
+                let away = s.sub_f32s(x, center);
+                s.mul_f32s(away, away)
+            }) / width as f32;
+            // Lanes beyond the row's end would count as (0 − mean)²; `sum` leaves them out.
+            let inverse = 1.0 / (variance + self.epsilon).sqrt();
+            (self.mean[row], self.inverse[row]) = (mean, inverse);
+            let scale = s.splat_f32s(inverse);
+            let normal = |x: S::f32s| s.mul_f32s(s.sub_f32s(x, center), scale);
+            match self.bias {
+                Some(bias) => {
+                    for (((x, w), b), out) in x
+                        .chunks(lanes)
+                        .zip(self.weight.chunks(lanes))
+                        .zip(bias.chunks(lanes))
+                        .zip(out.chunks_mut(lanes))
+                    {
+                        let (x, w) = (s.partial_load_f32s(x), s.partial_load_f32s(w));
+                        s.partial_store_f32s(out, s.mul_add_e_f32s(normal(x), w, s.partial_load_f32s(b)));
+                    }
+                }
+                None => {
+                    for ((x, w), out) in
+                        x.chunks(lanes).zip(self.weight.chunks(lanes)).zip(out.chunks_mut(lanes))
+                    {
+                        let (x, w) = (s.partial_load_f32s(x), s.partial_load_f32s(w));
+                        s.partial_store_f32s(out, s.mul_f32s(normal(x), w));
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Gradients of the input, the weight and the bias.
+pub(crate) struct NormGradients {
+    pub x: Array,
+    pub weight: Array,
+    pub bias: Array,
+}
+
+/// With n the normalised row and h = g·weight:
+/// dx = inverse·(h − mean(h) − n·mean(h·n)) (RMS norm has no mean(h)), dweight = Σ g·n, dbias = Σ g.
+pub(crate) fn backward(
+    kind: Kind,
+    x: &Array,
+    weight: &Array,
+    moments: &Moments,
+    upstream: &Array,
+) -> NormGradients {
+    let (x, weight, g) = (x.slice(), weight.slice(), upstream.slice());
+    let (mean, inverse) = (moments.mean.slice(), moments.inverse.slice());
+    let width = weight.len();
+    let rows = mean.len();
+    let band = rows.div_ceil(16).max(threads::rows_per_task(width)).max(1);
+    let bands = rows.div_ceil(band);
+    // One row of weight and bias gradients a band, summed in order at the end.
+    let mut partial = Array::zeros(bands * 2 * width);
+    let partials = Shared::new(partial.slice_mut());
+    let dx = Array::build(x.len(), |dx| {
+        threads::chunks(dx, (band * width).max(1), |index, dx| {
+            let (first, count) = (index * band, dx.len() / width.max(1));
+            // SAFETY: each band has its own two rows.
+            let partial = unsafe { partials.range(index * 2 * width, 2 * width) };
+            let (dweight, dbias) = partial.split_at_mut(width);
+            dispatch(Reverse {
+                kind,
+                x: &x[first * width..][..dx.len()],
+                g: &g[first * width..][..dx.len()],
+                weight,
+                mean: &mean[first..first + count],
+                inverse: &inverse[first..first + count],
+                dx,
+                dweight,
+                dbias,
+            });
+        });
+    });
+    let (mut dweight, mut dbias) = (Array::zeros(width), Array::zeros(width));
+    for band in partial.slice().chunks((2 * width).max(1)) {
+        dispatch(AddInto { total: dweight.slice_mut(), x: &band[..width] });
+        dispatch(AddInto { total: dbias.slice_mut(), x: &band[width..] });
+    }
+    NormGradients { x: dx, weight: dweight, bias: dbias }
+}
+
+struct Reverse<'a> {
+    kind: Kind,
+    x: &'a [f32],
+    g: &'a [f32],
+    weight: &'a [f32],
+    mean: &'a [f32],
+    inverse: &'a [f32],
+    dx: &'a mut [f32],
+    dweight: &'a mut [f32],
+    dbias: &'a mut [f32],
+}
+
+impl WithSimd for Reverse<'_> {
+    type Output = ();
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, s: S) {
+        let width = self.weight.len();
+        let lanes = S::F32_LANES;
+        let zero = s.splat_f32s(0.0);
+        for (row, ((x, g), dx)) in
+            self.x.chunks(width).zip(self.g.chunks(width)).zip(self.dx.chunks_mut(width)).enumerate()
+        {
+            let center = s.splat_f32s(self.mean[row]);
+            let scale = s.splat_f32s(self.inverse[row]);
+            let (mut sum_h, mut sum_hn) = (zero, zero);
+            for ((((x, g), w), dweight), dbias) in x
+                .chunks(lanes)
+                .zip(g.chunks(lanes))
+                .zip(self.weight.chunks(lanes))
+                .zip(self.dweight.chunks_mut(lanes))
+                .zip(self.dbias.chunks_mut(lanes))
+            {
+                // Beyond the row's end g is 0, and so is everything it multiplies.
+                let (x, g, w) = (s.partial_load_f32s(x), s.partial_load_f32s(g), s.partial_load_f32s(w));
+                let n = s.mul_f32s(s.sub_f32s(x, center), scale);
+                let h = s.mul_f32s(g, w);
+                sum_h = s.add_f32s(sum_h, h);
+                sum_hn = s.mul_add_e_f32s(h, n, sum_hn);
+                s.partial_store_f32s(dweight, s.mul_add_e_f32s(g, n, s.partial_load_f32s(dweight)));
+                s.partial_store_f32s(dbias, s.add_f32s(g, s.partial_load_f32s(dbias)));
+            }
+            let mean_h = match self.kind {
+                Kind::Layer => s.splat_f32s(s.reduce_sum_f32s(sum_h) / width as f32),
+                Kind::Rms => zero,
+            };
+            let mean_hn = s.splat_f32s(s.reduce_sum_f32s(sum_hn) / width as f32);
+            for (((x, g), w), dx) in
+                x.chunks(lanes).zip(g.chunks(lanes)).zip(self.weight.chunks(lanes)).zip(dx.chunks_mut(lanes))
+            {
+                let (x, g, w) = (s.partial_load_f32s(x), s.partial_load_f32s(g), s.partial_load_f32s(w));
+                let n = s.mul_f32s(s.sub_f32s(x, center), scale);
+                let h = s.mul_f32s(g, w);
+                let away = s.sub_f32s(s.sub_f32s(h, mean_h), s.mul_f32s(n, mean_hn));
+                s.partial_store_f32s(dx, s.mul_f32s(away, scale));
+            }
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! Functions of one value, applied to each: in lanes, forward and backward.
+
+use super::simd::{self, dispatch};
+use super::threads::{self, ELEMENTS_PER_TASK};
+use crate::array::Array;
+use pulp::{Simd, WithSimd};
+
+/// A function of one value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Function {
+    /// e^x.
+    Exp,
+    /// The natural logarithm.
+    Ln,
+    /// The square root.
+    Sqrt,
+    /// The hyperbolic tangent.
+    Tanh,
+    /// 1 / (1 + e^−x).
+    Sigmoid,
+    /// max(x, 0).
+    Relu,
+    /// x·Φ(x), with the error function.
+    Gelu,
+    /// GELU's approximation by a hyperbolic tangent, as GPT-2 uses it.
+    GeluTanh,
+    /// x·sigmoid(x).
+    Silu,
+}
+
+/// One function in lanes: its value, and its derivative times the gradient `g` that comes from above.
+trait Lanes: Copy + Sync {
+    /// Whether the derivative is computed from the output (else from the input).
+    const FROM_OUTPUT: bool;
+    fn value<S: Simd>(self, s: S, x: S::f32s) -> S::f32s;
+    /// `saved` is the output or the input, as `FROM_OUTPUT` says.
+    fn gradient<S: Simd>(self, s: S, saved: S::f32s, g: S::f32s) -> S::f32s;
+}
+
+macro_rules! function {
+    ($name:ident, $from_output:literal, |$s:ident, $x:ident| $value:expr, |$saved:ident, $g:ident| $gradient:expr) => {
+        #[derive(Clone, Copy)]
+        struct $name;
+        impl Lanes for $name {
+            const FROM_OUTPUT: bool = $from_output;
+            #[inline(always)]
+            fn value<S: Simd>(self, $s: S, $x: S::f32s) -> S::f32s {
+                $value
+            }
+            #[inline(always)]
+            fn gradient<S: Simd>(self, $s: S, $saved: S::f32s, $g: S::f32s) -> S::f32s {
+                $gradient
+            }
+        }
+    };
+}
+
+function!(Exp, true, |s, x| simd::exp(s, x), |y, g| s.mul_f32s(y, g));
+function!(Ln, false, |s, x| simd::ln(s, x), |x, g| s.div_f32s(g, x));
+function!(Sqrt, true, |s, x| s.sqrt_f32s(x), |y, g| s.div_f32s(s.mul_f32s(g, s.splat_f32s(0.5)), y));
+function!(Tanh, true, |s, x| simd::tanh(s, x), |y, g| {
+    // g·(1 − y²)
+    s.sub_f32s(g, s.mul_f32s(g, s.mul_f32s(y, y)))
+});
+function!(Sigmoid, true, |s, x| simd::sigmoid(s, x), |y, g| {
+    s.mul_f32s(g, s.mul_f32s(y, s.sub_f32s(s.splat_f32s(1.0), y)))
+});
+function!(Relu, true, |s, x| s.max_f32s(x, s.splat_f32s(0.0)), |y, g| {
+    s.select_f32s(s.greater_than_f32s(y, s.splat_f32s(0.0)), g, s.splat_f32s(0.0))
+});
+function!(Gelu, false, |s, x| s.mul_f32s(x, simd::normal_cdf(s, x)), |x, g| {
+    // Φ(x) + x·φ(x), with φ(x) = e^(−x²/2) / √(2π)
+    let density = simd::exp(s, s.mul_f32s(s.mul_f32s(x, x), s.splat_f32s(-0.5)));
+    let density = s.mul_f32s(density, s.splat_f32s(0.398_942_28));
+    s.mul_f32s(g, s.mul_add_e_f32s(x, density, simd::normal_cdf(s, x)))
+});
+function!(
+    GeluTanh,
+    false,
+    |s, x| {
+        // ½x(1 + tanh u) = x·sigmoid(2u)
+        s.mul_f32s(x, simd::sigmoid(s, twice_gelu_argument(s, x)))
+    },
+    |x, g| {
+        // σ + x·σ(1 − σ)·(2u)′, with σ = sigmoid(2u) and (2u)′ = 2√(2/π)(1 + 3·0.044715x²)
+        let sigma = simd::sigmoid(s, twice_gelu_argument(s, x));
+        let slope = s.mul_add_e_f32s(
+            s.mul_f32s(x, x),
+            s.splat_f32s(2.0 * SQRT_2_OVER_PI * 3.0 * 0.044_715),
+            s.splat_f32s(2.0 * SQRT_2_OVER_PI),
+        );
+        let bend = s.mul_f32s(sigma, s.sub_f32s(s.splat_f32s(1.0), sigma));
+        s.mul_f32s(g, s.mul_add_e_f32s(s.mul_f32s(x, bend), slope, sigma))
+    }
+);
+function!(Silu, false, |s, x| s.mul_f32s(x, simd::sigmoid(s, x)), |x, g| {
+    // σ(1 + x(1 − σ))
+    let sigma = simd::sigmoid(s, x);
+    let one = s.splat_f32s(1.0);
+    s.mul_f32s(g, s.mul_f32s(sigma, s.mul_add_e_f32s(x, s.sub_f32s(one, sigma), one)))
+});
+
+const SQRT_2_OVER_PI: f32 = 0.797_884_6;
+
+/// 2u = 2√(2/π)·(x + 0.044715x³).
+#[inline(always)]
+fn twice_gelu_argument<S: Simd>(s: S, x: S::f32s) -> S::f32s {
+    let cubic = s.splat_f32s(2.0 * SQRT_2_OVER_PI * 0.044_715);
+    let linear = s.splat_f32s(2.0 * SQRT_2_OVER_PI);
+    s.mul_f32s(x, s.mul_add_e_f32s(s.mul_f32s(x, x), cubic, linear))
+}
+
+/// Calls a generic function with the lanes of a [`Function`].
+macro_rules! with_lanes {
+    ($function:expr, $lanes:ident => $body:expr) => {
+        match $function {
+            Function::Exp => {
+                let $lanes = Exp;
+                $body
+            }
+            Function::Ln => {
+                let $lanes = Ln;
+                $body
+            }
+            Function::Sqrt => {
+                let $lanes = Sqrt;
+                $body
+            }
+            Function::Tanh => {
+                let $lanes = Tanh;
+                $body
+            }
+            Function::Sigmoid => {
+                let $lanes = Sigmoid;
+                $body
+            }
+            Function::Relu => {
+                let $lanes = Relu;
+                $body
+            }
+            Function::Gelu => {
+                let $lanes = Gelu;
+                $body
+            }
+            Function::GeluTanh => {
+                let $lanes = GeluTanh;
+                $body
+            }
+            Function::Silu => {
+                let $lanes = Silu;
+                $body
+            }
+        }
+    };
+}
+
+impl Function {
+    /// Whether the backward pass needs the output (else the input).
+    pub(crate) fn saves_output(self) -> bool {
+        fn of<L: Lanes>(_: L) -> bool {
+            L::FROM_OUTPUT
+        }
+        with_lanes!(self, lanes => of(lanes))
+    }
+}
+
+struct Forward<'a, L>(L, &'a [f32], &'a mut [f32]);
+
+impl<L: Lanes> WithSimd for Forward<'_, L> {
+    type Output = ();
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, s: S) {
+        let Self(lanes, x, y) = self;
+        let (x_body, x_tail) = S::as_simd_f32s(x);
+        let (y_body, y_tail) = S::as_mut_simd_f32s(y);
+        for (x, y) in x_body.iter().zip(y_body) {
+            *y = lanes.value(s, *x);
+        }
+        if !x_tail.is_empty() {
+            s.partial_store_f32s(y_tail, lanes.value(s, s.partial_load_f32s(x_tail)));
+        }
+    }
+}
+
+struct Reverse<'a, L>(L, &'a [f32], &'a [f32], &'a mut [f32]);
+
+impl<L: Lanes> WithSimd for Reverse<'_, L> {
+    type Output = ();
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, s: S) {
+        let Self(lanes, saved, g, out) = self;
+        let (saved_body, saved_tail) = S::as_simd_f32s(saved);
+        let (g_body, g_tail) = S::as_simd_f32s(g);
+        let (out_body, out_tail) = S::as_mut_simd_f32s(out);
+        for ((saved, g), out) in saved_body.iter().zip(g_body).zip(out_body) {
+            *out = lanes.gradient(s, *saved, *g);
+        }
+        if !g_tail.is_empty() {
+            let last = lanes.gradient(s, s.partial_load_f32s(saved_tail), s.partial_load_f32s(g_tail));
+            s.partial_store_f32s(out_tail, last);
+        }
+    }
+}
+
+/// `y = f(x)` on one thread, for kernels that finish rows while they are in the cache.
+pub(crate) fn apply(function: Function, x: &[f32], y: &mut [f32]) {
+    with_lanes!(function, lanes => dispatch(Forward(lanes, x, y)));
+}
+
+/// `out = f′·g` on one thread.
+pub(crate) fn apply_gradient(function: Function, saved: &[f32], g: &[f32], out: &mut [f32]) {
+    with_lanes!(function, lanes => dispatch(Reverse(lanes, saved, g, out)));
+}
+
+pub(crate) fn forward(function: Function, x: &Array) -> Array {
+    let x = x.slice();
+    Array::build(x.len(), |y| {
+        threads::chunks(y, ELEMENTS_PER_TASK, |index, y| {
+            let start = index * ELEMENTS_PER_TASK;
+            apply(function, &x[start..start + y.len()], y);
+        });
+    })
+}
+
+pub(crate) fn backward(function: Function, saved: &Array, upstream: &Array) -> Array {
+    let (saved, g) = (saved.slice(), upstream.slice());
+    Array::build(g.len(), |out| {
+        threads::chunks(out, ELEMENTS_PER_TASK, |index, out| {
+            let range = index * ELEMENTS_PER_TASK..index * ELEMENTS_PER_TASK + out.len();
+            apply_gradient(function, &saved[range.clone()], &g[range], out);
+        });
+    })
+}

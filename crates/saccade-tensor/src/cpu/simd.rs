@@ -1,0 +1,448 @@
+//! Vector instructions chosen at run time, and the functions every kernel needs in lanes.
+
+use pulp::{Simd, WithSimd};
+use std::sync::OnceLock;
+
+/// The instruction sets that kernels are compiled for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Level {
+    /// 16 lanes: AVX-512 F, BW, CD, DQ, VL.
+    Avx512,
+    /// 8 lanes: AVX2 and FMA.
+    Avx2,
+    /// 4 lanes on 64-bit ARM.
+    Neon,
+    /// 4 lanes that the compiler maps to whatever the target has.
+    Portable,
+}
+
+#[derive(Clone, Copy)]
+enum Token {
+    #[cfg(target_arch = "x86_64")]
+    Avx512(pulp::x86::V4),
+    #[cfg(target_arch = "x86_64")]
+    Avx2(pulp::x86::V3),
+    #[cfg(target_arch = "aarch64")]
+    Neon(pulp::aarch64::Neon),
+    Portable,
+}
+
+impl Token {
+    #[cfg(target_arch = "x86_64")]
+    fn best() -> Self {
+        let wanted = std::env::var("SACCADE_SIMD").unwrap_or_default();
+        if wanted == "portable" {
+            return Self::Portable;
+        }
+        let avx512 = if wanted == "avx2" { None } else { pulp::x86::V4::try_new().map(Self::Avx512) };
+        avx512.or_else(|| pulp::x86::V3::try_new().map(Self::Avx2)).unwrap_or(Self::Portable)
+    }
+
+    #[cfg(target_arch = "aarch64")]
+    fn best() -> Self {
+        if std::env::var("SACCADE_SIMD").is_ok_and(|wanted| wanted == "portable") {
+            return Self::Portable;
+        }
+        pulp::aarch64::Neon::try_new().map_or(Self::Portable, Self::Neon)
+    }
+
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    fn best() -> Self {
+        Self::Portable
+    }
+}
+
+fn token() -> Token {
+    static TOKEN: OnceLock<Token> = OnceLock::new();
+    *TOKEN.get_or_init(Token::best)
+}
+
+/// The instruction set in use: the best this machine has, or the one that the environment variable
+/// `SACCADE_SIMD` (`avx512`, `avx2` or `portable`) asks for if the machine has it.
+pub fn level() -> Level {
+    match token() {
+        #[cfg(target_arch = "x86_64")]
+        Token::Avx512(_) => Level::Avx512,
+        #[cfg(target_arch = "x86_64")]
+        Token::Avx2(_) => Level::Avx2,
+        #[cfg(target_arch = "aarch64")]
+        Token::Neon(_) => Level::Neon,
+        Token::Portable => Level::Portable,
+    }
+}
+
+/// Runs a kernel with the chosen instructions, denormal numbers flushed to zero.
+#[inline]
+pub(crate) fn dispatch<K: WithSimd>(kernel: K) -> K::Output {
+    let _flushed = FlushDenormals::new();
+    match token() {
+        #[cfg(target_arch = "x86_64")]
+        Token::Avx512(simd) => Simd::vectorize(simd, kernel),
+        #[cfg(target_arch = "x86_64")]
+        Token::Avx2(simd) => Simd::vectorize(simd, kernel),
+        #[cfg(target_arch = "aarch64")]
+        Token::Neon(simd) => Simd::vectorize(simd, kernel),
+        Token::Portable => Simd::vectorize(pulp::Scalar128b, kernel),
+    }
+}
+
+/// Treats denormal numbers as zero on this thread until dropped.
+///
+/// Arithmetic on denormals (below 1.2e-38) is up to a hundred times slower, and vanishing gradients are full of
+/// them. Every kernel runs under this guard, so results do not depend on which thread computed them.
+pub(crate) struct FlushDenormals {
+    #[cfg(target_arch = "x86_64")]
+    saved: u32,
+    #[cfg(target_arch = "aarch64")]
+    saved: u64,
+}
+
+impl FlushDenormals {
+    #[cfg(target_arch = "x86_64")]
+    #[inline]
+    pub fn new() -> Self {
+        let mut saved = 0_u32;
+        // SAFETY: stores the control register to a local.
+        unsafe { std::arch::asm!("stmxcsr [{}]", in(reg) &raw mut saved, options(nostack)) };
+        // Flush-to-zero (bit 15) and denormals-are-zero (bit 6).
+        set_control(saved | 0x8040);
+        Self { saved }
+    }
+
+    #[cfg(target_arch = "aarch64")]
+    #[inline]
+    pub fn new() -> Self {
+        let saved: u64;
+        // SAFETY: reads the control register and sets its flush-to-zero bit (24); no other bit changes.
+        unsafe {
+            std::arch::asm!("mrs {}, fpcr", out(reg) saved, options(nomem, nostack));
+            std::arch::asm!("msr fpcr, {}", in(reg) saved | 1 << 24, options(nomem, nostack));
+        }
+        Self { saved }
+    }
+
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    pub fn new() -> Self {
+        Self {}
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[inline]
+fn set_control(value: u32) {
+    // SAFETY: only the two denormal bits ever differ from the value Rust starts with, and they are restored.
+    unsafe { std::arch::asm!("ldmxcsr [{}]", in(reg) &raw const value, options(nostack, readonly)) };
+}
+
+impl Drop for FlushDenormals {
+    #[inline]
+    fn drop(&mut self) {
+        #[cfg(target_arch = "x86_64")]
+        set_control(self.saved);
+        #[cfg(target_arch = "aarch64")]
+        // SAFETY: restores what `new` read.
+        unsafe {
+            std::arch::asm!("msr fpcr, {}", in(reg) self.saved, options(nomem, nostack));
+        }
+    }
+}
+
+/// 2^x: the whole part becomes the exponent, the rest a minimax polynomial of degree 6 (2e-9, so that rounding
+/// is all that is left).
+///
+/// Below −126 the result is exactly 0, so that a masked score (−∞) weighs nothing; above 127.99 it stays there.
+#[inline(always)]
+pub(crate) fn exp2<S: Simd>(s: S, x: S::f32s) -> S::f32s {
+    let smallest = s.splat_f32s(-126.0);
+    let vanishes = s.less_than_f32s(x, smallest);
+    let x = s.min_f32s(s.max_f32s(x, smallest), s.splat_f32s(127.99));
+    // Adding 1.5·2²³ leaves the nearest whole number in the low bits of the sum.
+    let magic = s.splat_f32s(12_582_912.0);
+    let shifted = s.add_f32s(x, magic);
+    let whole = s.sub_f32s(shifted, magic);
+    let rest = s.sub_f32s(x, whole); // in [−½, ½]
+    let poly = horner(
+        s,
+        rest,
+        [1.535_336_2e-4, 1.339_887_5e-3, 9.618_437e-3, 5.550_332_4e-2, 2.402_264_8e-1, 6.931_472e-1, 1.0],
+    );
+    let exponent = s.wrapping_dyn_shl_u32s(s.transmute_u32s_f32s(shifted), s.splat_u32s(23));
+    let scaled = s.transmute_f32s_u32s(s.add_u32s(s.transmute_u32s_f32s(poly), exponent));
+    s.select_f32s(vanishes, s.splat_f32s(0.0), scaled)
+}
+
+/// e^x.
+#[inline(always)]
+pub(crate) fn exp<S: Simd>(s: S, x: S::f32s) -> S::f32s {
+    let limited = s.min_f32s(s.max_f32s(x, s.splat_f32s(-87.4)), s.splat_f32s(88.722));
+    let magic = s.splat_f32s(12_582_912.0);
+    let shifted = s.mul_add_e_f32s(limited, s.splat_f32s(std::f32::consts::LOG2_E), magic);
+    let whole = s.sub_f32s(shifted, magic);
+    // rest = x − whole·ln 2, with ln 2 in two parts (Cody and Waite).
+    let rest = s.mul_add_e_f32s(whole, s.splat_f32s(-0.693_359_375), limited);
+    let rest = s.mul_add_e_f32s(whole, s.splat_f32s(2.121_944_4e-4), rest);
+    let poly = horner(
+        s,
+        rest,
+        [1.381_461_3e-3, 8.368_71e-3, 4.166_838_9e-2, 1.666_652_1e-1, 4.999_999_4e-1, 1.0, 1.0],
+    );
+    let exponent = s.wrapping_dyn_shl_u32s(s.transmute_u32s_f32s(shifted), s.splat_u32s(23));
+    let scaled = s.transmute_f32s_u32s(s.add_u32s(s.transmute_u32s_f32s(poly), exponent));
+    let vanishes = s.less_than_f32s(x, s.splat_f32s(-87.3));
+    let overflows = s.greater_than_f32s(x, s.splat_f32s(88.722));
+    let result = s.select_f32s(vanishes, s.splat_f32s(0.0), scaled);
+    s.select_f32s(overflows, s.splat_f32s(f32::INFINITY), result)
+}
+
+/// The natural logarithm: exponent and mantissa apart, a polynomial on [√½, √2] (Cephes). −∞ at 0, NaN below.
+#[inline(always)]
+pub(crate) fn ln<S: Simd>(s: S, x: S::f32s) -> S::f32s {
+    let one = s.splat_f32s(1.0);
+    let bits = s.transmute_u32s_f32s(x);
+    // Exponent bits placed into the mantissa of 2²³ make the float 2²³ + exponent.
+    let biased = s.or_u32s(s.wrapping_dyn_shr_u32s(bits, s.splat_u32s(23)), s.splat_u32s(0x4b00_0000));
+    let exponent = s.sub_f32s(s.transmute_f32s_u32s(biased), s.splat_f32s(8_388_608.0 + 127.0));
+    let mantissa = s.or_u32s(s.and_u32s(bits, s.splat_u32s(0x007f_ffff)), s.splat_u32s(0x3f80_0000));
+    let mantissa = s.transmute_f32s_u32s(mantissa); // in [1, 2)
+    let large = s.greater_than_f32s(mantissa, s.splat_f32s(std::f32::consts::SQRT_2));
+    let halved = s.mul_f32s(mantissa, s.splat_f32s(0.5));
+    let f = s.sub_f32s(s.select_f32s(large, halved, mantissa), one);
+    let exponent = s.select_f32s(large, s.add_f32s(exponent, one), exponent);
+    let square = s.mul_f32s(f, f);
+    let poly = horner(
+        s,
+        f,
+        [
+            7.0376836292e-2,
+            -1.1514610310e-1,
+            1.1676998740e-1,
+            -1.2420140846e-1,
+            1.4249322787e-1,
+            -1.6668057665e-1,
+            2.0000714765e-1,
+            -2.4999993993e-1,
+            3.3333331174e-1,
+        ],
+    );
+    let tail = s.mul_f32s(s.mul_f32s(poly, f), square);
+    let tail = s.mul_add_e_f32s(exponent, s.splat_f32s(-2.121_944_4e-4), tail);
+    let tail = s.mul_add_e_f32s(square, s.splat_f32s(-0.5), tail);
+    let result = s.mul_add_e_f32s(exponent, s.splat_f32s(0.693_359_375), s.add_f32s(f, tail));
+    let zero = s.splat_f32s(0.0);
+    let infinity = s.splat_f32s(f32::INFINITY);
+    let result = s.select_f32s(s.equal_f32s(x, zero), s.splat_f32s(f32::NEG_INFINITY), result);
+    let result = s.select_f32s(s.equal_f32s(x, infinity), infinity, result);
+    s.select_f32s(s.greater_than_or_equal_f32s(x, zero), result, s.splat_f32s(f32::NAN))
+}
+
+/// 1 / (1 + e^−x).
+#[inline(always)]
+pub(crate) fn sigmoid<S: Simd>(s: S, x: S::f32s) -> S::f32s {
+    let one = s.splat_f32s(1.0);
+    s.div_f32s(one, s.add_f32s(one, exp(s, s.neg_f32s(x))))
+}
+
+/// Hyperbolic tangent: a polynomial near 0, where 1 − 2/(e^2x + 1) would cancel, that formula elsewhere.
+#[inline(always)]
+pub(crate) fn tanh<S: Simd>(s: S, x: S::f32s) -> S::f32s {
+    let size = s.abs_f32s(x);
+    let square = s.mul_f32s(x, x);
+    let near = horner(
+        s,
+        square,
+        [-5.704_988_7e-3, 2.063_908_9e-2, -5.373_971_2e-2, 1.333_144_2e-1, -3.333_328_2e-1],
+    );
+    let near = s.mul_add_e_f32s(s.mul_f32s(near, square), x, x);
+    let one = s.splat_f32s(1.0);
+    let grown = exp(s, s.add_f32s(size, size));
+    let far = s.sub_f32s(one, s.div_f32s(s.splat_f32s(2.0), s.add_f32s(grown, one)));
+    let sign = s.and_f32s(x, s.splat_f32s(-0.0));
+    let far = s.or_f32s(far, sign);
+    s.select_f32s(s.less_than_f32s(size, s.splat_f32s(0.625)), near, far)
+}
+
+/// The normal distribution's Φ(x) = ½ erfc(−x/√2), to a relative error of about 2e-7 where it matters.
+///
+/// erfc(z) = t·exp(−z² + P(t)), t = 1/(1 + z/2): a Chebyshev fit (Numerical Recipes, §6.2).
+#[inline(always)]
+pub(crate) fn normal_cdf<S: Simd>(s: S, x: S::f32s) -> S::f32s {
+    let z = s.mul_f32s(s.abs_f32s(x), s.splat_f32s(std::f32::consts::FRAC_1_SQRT_2));
+    let one = s.splat_f32s(1.0);
+    let t = s.div_f32s(one, s.mul_add_e_f32s(z, s.splat_f32s(0.5), one));
+    let fit = horner(
+        s,
+        t,
+        [
+            0.17087277,
+            -0.82215223,
+            1.48851587,
+            -1.13520398,
+            0.27886807,
+            -0.18628806,
+            0.09678418,
+            0.37409196,
+            1.00002368,
+            -1.26551223,
+        ],
+    );
+    let exponent = s.sub_f32s(fit, s.mul_f32s(z, z));
+    let upper_tail = s.mul_f32s(s.mul_f32s(t, s.splat_f32s(0.5)), exp(s, exponent));
+    let negative = s.less_than_f32s(x, s.splat_f32s(0.0));
+    s.select_f32s(negative, upper_tail, s.sub_f32s(one, upper_tail))
+}
+
+/// A polynomial, highest coefficient first.
+#[inline(always)]
+pub(crate) fn horner<S: Simd, const N: usize>(s: S, x: S::f32s, coefficients: [f32; N]) -> S::f32s {
+    let mut result = s.splat_f32s(coefficients[0]);
+    for &coefficient in &coefficients[1..] {
+        result = s.mul_add_e_f32s(result, x, s.splat_f32s(coefficient));
+    }
+    result
+}
+
+/// Loads one register from the start of a slice.
+#[inline(always)]
+pub(crate) fn load<S: Simd>(s: S, slice: &[f32]) -> S::f32s {
+    s.partial_load_f32s(&slice[..S::F32_LANES])
+}
+
+/// The sum of a slice, in a fixed order for a given number of lanes.
+#[inline(always)]
+pub(crate) fn sum<S: Simd>(s: S, values: &[f32], f: impl Fn(S::f32s) -> S::f32s) -> f32 {
+    let (body, tail) = S::as_simd_f32s(values);
+    let zero = s.splat_f32s(0.0);
+    let mut sums = [zero; 4];
+    let (fours, rest) = pulp::as_arrays::<4, _>(body);
+    for four in fours {
+        for (sum, &x) in sums.iter_mut().zip(four) {
+            *sum = s.add_f32s(*sum, f(x));
+        }
+    }
+    for &x in rest {
+        sums[0] = s.add_f32s(sums[0], f(x));
+    }
+    let mut total = s.reduce_sum_f32s(s.add_f32s(s.add_f32s(sums[0], sums[1]), s.add_f32s(sums[2], sums[3])));
+    if !tail.is_empty() {
+        let last = f(s.partial_load_f32s(tail));
+        let mut lanes = [0.0; 16];
+        s.partial_store_f32s(&mut lanes[..tail.len()], last);
+        total += lanes[..tail.len()].iter().sum::<f32>();
+    }
+    total
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Apply<'a, F>(&'a [f32], &'a mut [f32], F);
+
+    trait Lanes {
+        fn call<S: Simd>(&self, s: S, x: S::f32s) -> S::f32s;
+    }
+
+    impl<F: Lanes> WithSimd for Apply<'_, F> {
+        type Output = ();
+        #[inline(always)]
+        fn with_simd<S: Simd>(self, s: S) {
+            for (x, y) in self.0.chunks(S::F32_LANES).zip(self.1.chunks_mut(S::F32_LANES)) {
+                s.partial_store_f32s(y, self.2.call(s, s.partial_load_f32s(x)));
+            }
+        }
+    }
+
+    /// The largest error over a dense grid, relative to `scale(exact)`.
+    fn worst<F: Lanes>(f: F, exact: fn(f64) -> f64, range: (f32, f32), scale: fn(f64) -> f64) -> f64 {
+        let n = 200_001;
+        let xs: Vec<f32> =
+            (0..n).map(|i| range.0 + (range.1 - range.0) * i as f32 / (n - 1) as f32).collect();
+        let mut ys = vec![0.0; n];
+        dispatch(Apply(&xs, &mut ys, f));
+        xs.iter()
+            .zip(&ys)
+            .map(|(&x, &y)| {
+                let want = exact(f64::from(x));
+                (f64::from(y) - want).abs() / scale(want)
+            })
+            .fold(0.0, f64::max)
+    }
+
+    macro_rules! lanes {
+        ($name:ident, $function:path) => {
+            struct $name;
+            impl Lanes for $name {
+                #[inline(always)]
+                fn call<S: Simd>(&self, s: S, x: S::f32s) -> S::f32s {
+                    $function(s, x)
+                }
+            }
+        };
+    }
+    lanes!(Exp, exp);
+    lanes!(Exp2, exp2);
+    lanes!(Tanh, tanh);
+    lanes!(Sigmoid, sigmoid);
+    lanes!(Cdf, normal_cdf);
+    lanes!(Ln, ln);
+
+    /// erfc by its continued fraction and its series, good to 1e-15: the judge of `normal_cdf`.
+    fn cdf(x: f64) -> f64 {
+        let z = x.abs() / std::f64::consts::SQRT_2;
+        let erfc = if z < 2.5 {
+            let (mut term, mut sum) = (z, z);
+            for n in 1..200 {
+                term *= -z * z / f64::from(n);
+                sum += term / f64::from(2 * n + 1);
+            }
+            1.0 - sum * 2.0 / std::f64::consts::PI.sqrt()
+        } else {
+            let mut fraction = 0.0;
+            for k in (1..=200).rev() {
+                fraction = f64::from(k) / 2.0 / (z + fraction);
+            }
+            (-z * z).exp() / (std::f64::consts::PI.sqrt() * (z + fraction))
+        };
+        if x < 0.0 { erfc / 2.0 } else { 1.0 - erfc / 2.0 }
+    }
+
+    #[test]
+    fn functions_are_exact_to_rounding() {
+        let relative = f64::abs;
+        assert!(worst(Exp2, f64::exp2, (-125.9, 127.9), relative) < 1.5e-7);
+        assert!(worst(Exp, f64::exp, (-87.0, 88.7), relative) < 1.5e-7);
+        assert!(worst(Tanh, f64::tanh, (-10.0, 10.0), relative) < 3e-7);
+        assert!(worst(Sigmoid, |x| 1.0 / (1.0 + (-x).exp()), (-80.0, 80.0), relative) < 3e-7);
+        assert!(worst(Ln, f64::ln, (1e-3, 100.0), |want| want.abs().max(1.0)) < 1.2e-7);
+        assert!(worst(Cdf, cdf, (-3.0, 8.0), relative) < 1.5e-6);
+        assert!(worst(Cdf, cdf, (-8.0, 8.0), |_| 1.0) < 2e-7);
+    }
+
+    #[test]
+    fn ends_of_the_range() {
+        let xs = [f32::NEG_INFINITY, -1e30, -127.0, f32::INFINITY, 1e30, 0.0];
+        let mut ys = [0.0; 6];
+        dispatch(Apply(&xs, &mut ys, Exp2));
+        assert_eq!(&ys[..3], &[0.0; 3]);
+        assert!(ys[3] > 1e38 && ys[4] > 1e38);
+        assert_eq!(ys[5], 1.0);
+        dispatch(Apply(&xs, &mut ys, Exp));
+        assert_eq!(ys, [0.0, 0.0, 0.0, f32::INFINITY, f32::INFINITY, 1.0]);
+        dispatch(Apply(&xs, &mut ys, Tanh));
+        assert_eq!(ys, [-1.0, -1.0, -1.0, 1.0, 1.0, 0.0]);
+        dispatch(Apply(&xs, &mut ys, Ln));
+        assert!(ys[..3].iter().all(|y| y.is_nan()));
+        assert_eq!([ys[3], ys[5]], [f32::INFINITY, f32::NEG_INFINITY]);
+    }
+
+    #[test]
+    fn denormals_are_flushed_and_the_thread_is_left_as_it_was() {
+        let small = std::hint::black_box(1e-30_f32);
+        let product = {
+            let _guard = FlushDenormals::new();
+            std::hint::black_box(small * std::hint::black_box(1e-10))
+        };
+        assert_eq!(product, 0.0);
+        assert!(small * std::hint::black_box(1e-10) > 0.0);
+    }
+}

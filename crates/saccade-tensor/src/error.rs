@@ -1,0 +1,87 @@
+//! The one error type of the engine.
+
+use std::fmt::Display;
+
+/// What went wrong: what was expected, what came, and in which operation.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Shapes that do not fit the operation or one another.
+    #[error("{operation}: expected {expected}, got {got}")]
+    Shape {
+        /// The operation that was asked for.
+        operation: &'static str,
+        /// What it needs.
+        expected: String,
+        /// What it was given.
+        got: String,
+    },
+    /// An index, id or axis beyond its range.
+    #[error("{operation}: {what} {index} is out of range, there are {limit}")]
+    OutOfRange {
+        /// The operation that was asked for.
+        operation: &'static str,
+        /// What kind of index it is.
+        what: &'static str,
+        /// Its value.
+        index: usize,
+        /// How many there are.
+        limit: usize,
+    },
+    /// A setting that makes no sense, such as a dropout probability of 2.
+    #[error("{operation}: {what} must be {expected}, got {got}")]
+    Setting {
+        /// The operation that was asked for.
+        operation: &'static str,
+        /// The name of the setting.
+        what: &'static str,
+        /// Its allowed range.
+        expected: &'static str,
+        /// What it was given.
+        got: String,
+    },
+    /// A backward pass from a value that nothing with a gradient led to.
+    #[error("backward: this value does not depend on any tracked value")]
+    Untracked,
+    /// A second backward pass through a graph that the first one freed.
+    #[error("backward: the graph was freed by an earlier pass; ask that one to keep it with `keep_graph`")]
+    Freed,
+}
+
+/// The result of every fallible function of the engine.
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    pub(crate) fn shape(operation: &'static str, expected: impl Display, got: impl Display) -> Self {
+        Self::Shape { operation, expected: expected.to_string(), got: got.to_string() }
+    }
+
+    pub(crate) fn setting(
+        operation: &'static str,
+        what: &'static str,
+        expected: &'static str,
+        got: impl Display,
+    ) -> Self {
+        Self::Setting { operation, what, expected, got: got.to_string() }
+    }
+}
+
+/// Returns a shape error unless the condition holds.
+pub(crate) fn ensure_shape(
+    condition: bool,
+    operation: &'static str,
+    expected: impl FnOnce() -> String,
+    got: impl FnOnce() -> String,
+) -> Result<()> {
+    if condition { Ok(()) } else { Err(Error::shape(operation, expected(), got())) }
+}
+
+/// Returns an out-of-range error unless `index < limit`.
+pub(crate) fn ensure_below(
+    operation: &'static str,
+    what: &'static str,
+    index: usize,
+    limit: usize,
+) -> Result<()> {
+    if index < limit { Ok(()) } else { Err(Error::OutOfRange { operation, what, index, limit }) }
+}

@@ -1,0 +1,34 @@
+//! Rows of a table by their ids.
+
+use crate::cpu::embedding;
+use crate::error::{Result, ensure_shape};
+use crate::ids::Ids;
+use crate::rows::RowGradient;
+use crate::tape::Gradient;
+use crate::tensor::Tensor;
+
+impl Tensor {
+    /// The rows of this table (rows, width) that `ids` name: a tensor of the ids' shape with `width` behind it.
+    ///
+    /// The gradient touches only those rows and stays sparse.
+    pub fn embedding(&self, ids: &Ids) -> Result<Tensor> {
+        ensure_shape(
+            self.shape().rank() == 2,
+            "embedding",
+            || "a table of (rows, width)".into(),
+            || self.shape().to_string(),
+        )?;
+        let (rows, width) = (self.shape()[0], self.shape()[1]);
+        ids.ensure_below("embedding", rows)?;
+        let value = embedding::lookup(&self.array, width, ids.values());
+        let mut shape = ids.shape().to_vec();
+        shape.push(width);
+        let ids = ids.clone();
+        Ok(Tensor::from_array(value, shape).with_rule(&[self], || {
+            move |g: Tensor, _: &[bool]| {
+                let g = g.with_shape([ids.values().len(), width]);
+                Ok(vec![Some(Gradient::Rows(RowGradient::gather(&ids, &g, rows)))])
+            }
+        }))
+    }
+}

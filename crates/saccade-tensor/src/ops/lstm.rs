@@ -1,0 +1,86 @@
+//! An LSTM over whole sequences, in one or both directions, with padded lengths.
+
+use crate::cpu::lstm::{self, Sizes, Weights};
+use crate::error::{Result, ensure_below, ensure_shape};
+use crate::tape::Gradient;
+use crate::tensor::Tensor;
+
+/// The parameters of one direction, in PyTorch's layout (gates input, forget, cell, output one after another).
+#[derive(Debug, Clone)]
+pub struct LstmWeights {
+    /// (4·hidden, inputs).
+    pub input: Tensor,
+    /// (4·hidden, hidden).
+    pub hidden: Tensor,
+    /// (4·hidden). PyTorch has two biases; only their sum matters.
+    pub bias: Tensor,
+}
+
+/// Runs sequences x (batch, time, inputs) through an LSTM forward (one set of weights) or in both directions (two).
+///
+/// Returns the hidden states (batch, time, directions·hidden). With `lengths`, steps beyond a sequence's length are
+/// left out (the backward direction starts at its last real step) and give zeros.
+pub fn lstm(x: &Tensor, weights: &[LstmWeights], lengths: Option<&[usize]>) -> Result<Tensor> {
+    let shape = x.shape();
+    ensure_shape(
+        shape.rank() == 3,
+        "lstm",
+        || "sequences of (batch, time, inputs)".into(),
+        || shape.to_string(),
+    )?;
+    ensure_shape(
+        weights.len() == 1 || weights.len() == 2,
+        "lstm",
+        || "weights for one or two directions".into(),
+        || weights.len().to_string(),
+    )?;
+    let hidden = weights[0].hidden.shape().last();
+    let sizes =
+        Sizes { batch: shape[0], time: shape[1], inputs: shape[2], hidden, directions: weights.len() };
+    for direction in weights {
+        let expected =
+            [(&direction.input, vec![4 * hidden, shape[2]]), (&direction.hidden, vec![4 * hidden, hidden])];
+        for (weight, expected) in expected.into_iter().chain([(&direction.bias, vec![4 * hidden])]) {
+            ensure_shape(
+                weight.shape()[..] == expected[..],
+                "lstm",
+                || format!("a weight of {expected:?}"),
+                || weight.shape().to_string(),
+            )?;
+        }
+    }
+    if let Some(lengths) = lengths {
+        let fits = lengths.len() == sizes.batch;
+        ensure_shape(fits, "lstm", || format!("{} lengths", sizes.batch), || lengths.len().to_string())?;
+        for &length in lengths {
+            ensure_below("lstm", "length", length, sizes.time + 1)?;
+        }
+    }
+    let arrays: Vec<Weights> = weights
+        .iter()
+        .map(|w| Weights {
+            input: w.input.array.clone(),
+            hidden: w.hidden.array.clone(),
+            bias: w.bias.array.clone(),
+        })
+        .collect();
+    let (value, saved) = lstm::forward(sizes, &x.array, &arrays, lengths);
+    let parents: Vec<&Tensor> =
+        [x].into_iter().chain(weights.iter().flat_map(|w| [&w.input, &w.hidden, &w.bias])).collect();
+    let (x, output) = (x.detach(), value.clone());
+    let lengths = lengths.map(<[usize]>::to_vec);
+    let output_shape = [sizes.batch, sizes.time, sizes.directions * hidden];
+    Ok(Tensor::from_array(value, output_shape).with_rule(&parents, || {
+        move |g: Tensor, _: &[bool]| {
+            let gradients = lstm::backward(sizes, &x.array, &output, &saved, lengths.as_deref(), &g.array);
+            let dense = |array, shape: &[usize]| Some(Gradient::Dense(Tensor::from_array(array, shape)));
+            let mut all = vec![dense(gradients.x, x.shape())];
+            for w in gradients.weights {
+                all.push(dense(w.input, &[4 * hidden, sizes.inputs]));
+                all.push(dense(w.hidden, &[4 * hidden, hidden]));
+                all.push(dense(w.bias, &[4 * hidden]));
+            }
+            Ok(all)
+        }
+    }))
+}

@@ -1,0 +1,26 @@
+//! The operations, one idea a file: what it is, its value, its gradient.
+
+pub(crate) mod arithmetic;
+mod attention;
+mod dropout;
+mod embedding;
+mod layout;
+mod linear;
+mod loss;
+mod lstm;
+mod matmul;
+mod norm;
+mod patches;
+mod pointwise;
+mod reduce;
+mod rotary;
+mod softmax;
+
+pub use crate::cpu::linear::Layout;
+pub use crate::cpu::pointwise::Function;
+pub use crate::cpu::rotary::Pairing;
+pub use attention::{Allowed, Attended, Attention, Bias, Projections, attend};
+pub use dropout::Dropout;
+pub use layout::concatenate;
+pub use loss::CrossEntropy;
+pub use lstm::{LstmWeights, lstm};

@@ -1,0 +1,166 @@
+//! Memory for arrays, recycled.
+//!
+//! Training asks for the same few dozen sizes in every step. Returning them to the operating system would cost
+//! a page fault for each 4 KiB of every array, a large share of a step. So freed buffers wait here, by size
+//! class, for the next request. What waits never exceeds what was once in use at the same time, and
+//! [`trim`] gives it all back.
+
+use bytemuck::{Pod, Zeroable};
+use std::collections::HashMap;
+use std::mem::size_of;
+use std::sync::{LazyLock, Mutex, PoisonError};
+
+/// 64 bytes: one cache line, and one AVX-512 register.
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C, align(64))]
+struct Line([f32; 16]);
+
+const LINE: usize = 16;
+
+/// Memory for `f32` values, aligned to a cache line, that returns to the pool when dropped.
+pub(crate) struct Buffer {
+    lines: Vec<Line>,
+    len: usize,
+}
+
+impl Buffer {
+    /// A buffer whose values are whatever the last user left: for kernels that write every value.
+    ///
+    /// (Never uninitialised in Rust's sense: all pool memory starts as zeros.)
+    pub fn dirty(len: usize) -> Self {
+        Self { lines: POOL.take(class(len)), len }
+    }
+
+    /// A buffer of zeros.
+    pub fn zeros(len: usize) -> Self {
+        let mut buffer = Self::dirty(len);
+        buffer.as_mut_slice().fill(0.0);
+        buffer
+    }
+
+    pub fn as_slice(&self) -> &[f32] {
+        &bytemuck::cast_slice(&self.lines)[..self.len]
+    }
+
+    pub fn as_mut_slice(&mut self) -> &mut [f32] {
+        &mut bytemuck::cast_slice_mut(&mut self.lines)[..self.len]
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        POOL.give(std::mem::take(&mut self.lines));
+    }
+}
+
+/// Rounds a length up to whole lines, then to a quarter of a power of two, so that at most a fifth is wasted
+/// and a slowly changing length (the last, shorter batch) finds a buffer that fits.
+fn class(len: usize) -> usize {
+    let lines = len.div_ceil(LINE);
+    if lines <= 4 {
+        return lines;
+    }
+    let step = 1 << (lines.ilog2() - 2);
+    lines.div_ceil(step) * step
+}
+
+#[derive(Default)]
+struct Shelves {
+    free: HashMap<usize, Vec<Vec<Line>>>,
+    /// Lines in use by buffers, waiting on the shelves, and the most that were ever in use.
+    used: usize,
+    waiting: usize,
+    peak: usize,
+}
+
+#[derive(Default)]
+struct Pool(Mutex<Shelves>);
+
+static POOL: LazyLock<Pool> = LazyLock::new(Pool::default);
+
+impl Pool {
+    fn shelves(&self) -> std::sync::MutexGuard<'_, Shelves> {
+        // A panic elsewhere leaves the shelves consistent: no code here can panic between two changes.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take(&self, lines: usize) -> Vec<Line> {
+        let mut shelves = self.shelves();
+        shelves.used += lines;
+        shelves.peak = shelves.peak.max(shelves.used);
+        if let Some(buffer) = shelves.free.get_mut(&lines).and_then(Vec::pop) {
+            shelves.waiting -= lines;
+            return buffer;
+        }
+        drop(shelves);
+        bytemuck::zeroed_vec(lines)
+    }
+
+    fn give(&self, buffer: Vec<Line>) {
+        let lines = buffer.len();
+        let mut shelves = self.shelves();
+        shelves.used -= lines;
+        if shelves.waiting + lines <= shelves.peak {
+            shelves.waiting += lines;
+            shelves.free.entry(lines).or_default().push(buffer);
+        }
+    }
+}
+
+/// What the pool holds, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Usage {
+    /// In arrays that are alive.
+    pub used: usize,
+    /// Freed and kept for the next request.
+    pub waiting: usize,
+    /// The most that was in use at one time since the last [`trim`].
+    pub peak: usize,
+}
+
+/// How much memory arrays use now.
+pub fn usage() -> Usage {
+    let shelves = POOL.shelves();
+    let bytes = |lines: usize| lines * size_of::<Line>();
+    Usage { used: bytes(shelves.used), waiting: bytes(shelves.waiting), peak: bytes(shelves.peak) }
+}
+
+/// Returns all waiting memory to the operating system and starts counting the peak anew.
+pub fn trim() {
+    let mut shelves = POOL.shelves();
+    shelves.free.clear();
+    shelves.waiting = 0;
+    shelves.peak = shelves.used;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn classes_waste_at_most_a_fifth() {
+        for len in 1..100_000_usize {
+            let lines = len.div_ceil(LINE);
+            assert!(class(len) >= lines);
+            assert!(class(len) * 4 <= lines * 5 + 4, "{len}");
+        }
+    }
+
+    #[test]
+    fn a_buffer_is_recycled_and_zeros_are_zero() {
+        // A size no other test asks for, so that parallel tests do not take it from the shelf in between.
+        let len = 7_654_321;
+        let mut first = Buffer::dirty(len);
+        first.as_mut_slice().fill(3.0);
+        let address = first.as_slice().as_ptr();
+        drop(first);
+        let second = Buffer::zeros(len);
+        assert_eq!(second.as_slice().as_ptr(), address);
+        assert!(second.as_slice().iter().all(|&x| x == 0.0));
+    }
+
+    #[test]
+    fn an_empty_buffer_is_fine() {
+        assert!(Buffer::zeros(0).as_slice().is_empty());
+    }
+}

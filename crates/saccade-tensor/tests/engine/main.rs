@@ -1,0 +1,30 @@
+//! The engine against slow f64 references: values, gradients, errors and promises about determinism.
+
+mod arithmetic;
+mod attention;
+mod attention_bias;
+mod attention_edges;
+mod determinism;
+mod dropout;
+mod embedding;
+mod errors;
+mod errors_fuzz;
+mod extremes;
+mod gradcheck;
+mod layout;
+mod linear;
+mod loss;
+mod lstm;
+mod matmul;
+mod networks;
+mod norm;
+mod optimiser;
+mod patches;
+mod pointwise;
+mod random;
+mod reduce;
+mod reference;
+mod rotary;
+mod softmax;
+mod tape;
+mod tape_depth;

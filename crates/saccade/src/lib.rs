@@ -1,0 +1,18 @@
+//! Attention in all its forms, and the transformers built on it.
+//!
+//! The first function of [`attention`] is scaled dot-product attention as the paper writes it; everything else in this
+//! library is built around it or tested against it.
+
+pub mod attention;
+mod context;
+mod error;
+pub mod layers;
+pub mod models;
+mod parameter;
+pub mod recurrent;
+pub mod train;
+
+pub use context::Context;
+pub use error::{Error, Result};
+pub use parameter::{Initial, Module, Parameter};
+pub use saccade_tensor as tensor;

@@ -1,0 +1,54 @@
+//! LSTM and BiLSTM.
+
+use crate::context::Context;
+use crate::error::Result;
+use crate::parameter::{Initial, Parameter, module};
+use saccade_tensor::Tensor;
+use saccade_tensor::ops::{LstmWeights, lstm};
+
+/// An LSTM that reads forward, or in both directions.
+#[derive(Debug, Clone)]
+pub struct Lstm {
+    directions: Vec<Direction>,
+}
+
+module!(Lstm { directions });
+
+#[derive(Debug, Clone)]
+struct Direction {
+    input: Parameter,
+    hidden: Parameter,
+    bias: Parameter,
+}
+
+module!(Direction { input, hidden, bias });
+
+impl Lstm {
+    /// Initial weights uniform on ±1/√hidden, as PyTorch draws them.
+    pub fn new(initial: &Initial, (inputs, hidden): (usize, usize), bidirectional: bool) -> Self {
+        let limit = 1.0 / (hidden as f32).sqrt();
+        let direction = |i: usize| {
+            let initial = initial.part(i);
+            Direction {
+                input: initial.uniform("input", [4 * hidden, inputs], limit),
+                hidden: initial.uniform("hidden", [4 * hidden, hidden], limit),
+                bias: initial.uniform("bias", [4 * hidden], limit),
+            }
+        };
+        Self { directions: (0..if bidirectional { 2 } else { 1 }).map(direction).collect() }
+    }
+
+    /// The states (batch, time, directions·hidden) of sequences (batch, time, inputs), zero in the padding.
+    pub fn forward(&self, context: &Context, x: &Tensor, lengths: Option<&[usize]>) -> Result<Tensor> {
+        let weights: Vec<LstmWeights> = self
+            .directions
+            .iter()
+            .map(|direction| LstmWeights {
+                input: context.parameter(&direction.input),
+                hidden: context.parameter(&direction.hidden),
+                bias: context.parameter(&direction.bias),
+            })
+            .collect();
+        Ok(lstm(x, &weights, lengths)?)
+    }
+}
