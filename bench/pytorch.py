@@ -6,11 +6,12 @@ Denormals are flushed, optimisers are fused, weights start at a standard deviati
 
     pytorch.py                       all workloads, each in a process of its own
     pytorch.py gpt-char bilstm       some of them
-    pytorch.py --serve               reads a workload's name a line from standard input, answers each with one result;
-                                     models stay warm between requests, so that a comparison can interleave
+    pytorch.py --serve               says that it is ready, then reads names from standard input, one a line, and answers
+                                     each with one batch of repeats; models stay warm, so a comparison can interleave
 
-Each result is one line of JSON: the median time of a step in milliseconds, the interquartile range of the times, how many there
-were, and the peak of resident memory of the process in MB (`base_mb` of it before there was a model: PyTorch itself).
+Each result is one line of JSON: the median time of a step in milliseconds, the interquartile range of the times, how
+many there were, and the peak of resident memory of the process in MB (`base_mb` of it before there was a model: the
+interpreter and PyTorch itself).
 """
 
 import argparse
@@ -303,6 +304,7 @@ def main():
     names = options.work or list(WORKLOADS)
     if options.serve:
         bench = Bench(options.seconds, options.compile)
+        say({"engine": bench.engine, "ready": True})
         for line in sys.stdin:
             say(bench.result(line.strip()))
     elif len(names) == 1:

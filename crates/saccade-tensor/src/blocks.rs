@@ -58,7 +58,7 @@ impl BlockMask {
             let mut key_blocks = candidates(query_block);
             key_blocks.sort_unstable();
             key_blocks.dedup();
-            key_blocks.retain(|&key_block| key_block * BLOCK < keys);
+            key_blocks.retain(|&key_block| key_block < keys.div_ceil(BLOCK));
             mask.push_row(query_block, &key_blocks, &allowed);
         }
         mask

@@ -108,7 +108,11 @@ impl Optimiser {
         }
         ensure_shape(
             self.moments.len() == updates.len()
-                && self.moments.iter().zip(updates.iter()).all(|(m, u)| m.first.len() == u.parameter.count()),
+                && self.moments.iter().zip(updates.iter()).all(|(moments, update)| {
+                    let count = update.parameter.count();
+                    let squares = if keeps_squares { count } else { 0 };
+                    moments.first.len() == count && moments.second.len() == squares
+                }),
             "optimiser",
             || format!("the same {} parameters as before", self.moments.len()),
             || format!("{} parameters", updates.len()),

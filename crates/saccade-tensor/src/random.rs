@@ -89,7 +89,9 @@ impl Key {
 
     /// `count` draws from the uniform distribution on [low, high).
     pub fn uniforms(self, count: usize, low: f32, high: f32) -> Vec<f32> {
-        (0..count as u64).map(|i| low + (high - low) * self.uniform(0, i)).collect()
+        // Rounding may reach `high`, which is excluded.
+        let last = high.next_down().max(low);
+        (0..count as u64).map(|i| (low + (high - low) * self.uniform(0, i)).min(last)).collect()
     }
 
     /// A random order of `0..count` for one epoch or example.

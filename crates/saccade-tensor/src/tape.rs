@@ -63,7 +63,8 @@ where
     }
 }
 
-type Recompute = dyn Fn() -> Result<Tensor> + Send + Sync;
+/// Runs a segment again on inputs attached to these nodes.
+type Recompute = dyn Fn(&[Option<Arc<Node>>]) -> Result<Tensor> + Send + Sync;
 
 #[derive(Clone)]
 enum Rule {
@@ -148,7 +149,11 @@ impl Tensor {
             }
             None if self.count() == 1 => Tensor::full(self.shape(), 1.0),
             None => {
-                return Err(Error::shape("backward", "a single value, or an upstream gradient", self.shape()));
+                return Err(Error::shape(
+                    "backward",
+                    "a single value, or an upstream gradient",
+                    self.shape(),
+                ));
             }
         };
         let root = self.node.clone().ok_or(Error::Untracked)?;
@@ -247,20 +252,21 @@ impl<'a> Walk<'a> {
             Rule::Leaf => Ok(()),
             Rule::Freed => Err(Error::Freed),
             Rule::Operation(rule) => self.expand(node, &*rule, gradient),
-            Rule::Segment(recompute) => match recompute()?.node {
-                // The recorded segment ends in the very nodes of the outer graph, so the walk just goes on.
+            Rule::Segment(recompute) => match recompute(&self.inputs(node))?.node {
+                // The recorded segment starts from the very nodes of the outer graph, so the walk just goes on.
                 Some(inner) => self.send(inner, gradient),
                 None => Ok(()),
             },
         }
     }
 
+    fn inputs(&self, node: &Node) -> Vec<Option<Arc<Node>>> {
+        let mut inputs = lock(&node.inputs);
+        if self.pass.keep_graph { inputs.clone() } else { std::mem::take(&mut *inputs) }
+    }
+
     fn expand(&mut self, node: &Node, rule: &dyn Backward, gradient: Gradient) -> Result<()> {
-        let inputs = if self.pass.keep_graph {
-            lock(&node.inputs).clone()
-        } else {
-            std::mem::take(&mut *lock(&node.inputs))
-        };
+        let inputs = self.inputs(node);
         let wanted: Vec<bool> = inputs.iter().map(Option::is_some).collect();
         let upstream = match gradient {
             Gradient::Dense(tensor) => tensor,
@@ -350,8 +356,15 @@ pub fn checkpoint(
     let recorded = segment(&inputs)?;
     let mut output = recorded.detach();
     if recorded.is_tracked() {
-        let recompute = Rule::Segment(Arc::new(move || segment(&inputs)));
-        output.node = Some(Arc::new(Node::new(Vec::new(), recompute)));
+        // Links to the graph are kept in the node alone, where they are taken apart without recursion.
+        let links = inputs.iter().map(|input| input.node.clone()).collect();
+        let values: Vec<Tensor> = inputs.iter().map(Tensor::detach).collect();
+        let recompute = move |links: &[Option<Arc<Node>>]| {
+            let attach =
+                |(value, link): (&Tensor, &Option<Arc<Node>>)| Tensor { node: link.clone(), ..value.clone() };
+            segment(&values.iter().zip(links).map(attach).collect::<Vec<_>>())
+        };
+        output.node = Some(Arc::new(Node::new(links, Rule::Segment(Arc::new(recompute)))));
     }
     Ok(output)
 }

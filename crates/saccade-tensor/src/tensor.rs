@@ -21,7 +21,7 @@ use std::sync::Arc;
 #[derive(Clone)]
 pub struct Tensor {
     pub(crate) array: Array,
-    shape: Shape,
+    pub(crate) shape: Shape,
     pub(crate) node: Option<Arc<Node>>,
 }
 

@@ -1,7 +1,7 @@
 //! Arithmetic on two arrays of different shapes, and the sums that undo a broadcast.
 
 use super::reduce;
-use super::simd::dispatch;
+use super::simd::{self, dispatch};
 use super::threads::{self, ELEMENTS_PER_TASK};
 use crate::array::Array;
 use crate::shape::Shape;
@@ -100,6 +100,11 @@ pub(crate) fn arithmetic(
     })
 }
 
+/// The same values under a larger shape that theirs broadcasts to.
+pub(crate) fn expand(x: &Array, from: &Shape, to: &Shape) -> Array {
+    arithmetic(Arithmetic::Multiply, (x, from), (&Array::filled(1, 1.0), &Shape::default()), to)
+}
+
 /// The part of an operand that an inner loop reads: `len` values, or one if it does not move.
 fn operand(values: &[f32], moves: bool, start: usize, len: usize) -> &[f32] {
     &values[start..start + if moves { len } else { 1 }]
@@ -118,10 +123,26 @@ impl WithSimd for Row<'_> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, s: S) {
         match self.kind {
-            Arithmetic::Add => self.go(s, |a, b| s.add_f32s(a, b)),
-            Arithmetic::Subtract => self.go(s, |a, b| s.sub_f32s(a, b)),
-            Arithmetic::Multiply => self.go(s, |a, b| s.mul_f32s(a, b)),
-            Arithmetic::Divide => self.go(s, |a, b| s.div_f32s(a, b)),
+            Arithmetic::Add => self.go(
+                s,
+                #[inline(always)]
+                |a, b| s.add_f32s(a, b),
+            ),
+            Arithmetic::Subtract => self.go(
+                s,
+                #[inline(always)]
+                |a, b| s.sub_f32s(a, b),
+            ),
+            Arithmetic::Multiply => self.go(
+                s,
+                #[inline(always)]
+                |a, b| s.mul_f32s(a, b),
+            ),
+            Arithmetic::Divide => self.go(
+                s,
+                #[inline(always)]
+                |a, b| s.div_f32s(a, b),
+            ),
         }
     }
 }
@@ -131,33 +152,29 @@ impl Row<'_> {
     fn go<S: Simd>(self, s: S, f: impl Fn(S::f32s, S::f32s) -> S::f32s) {
         let Self { a, b, out, .. } = self;
         let n = out.len();
-        let (out_body, out_tail) = S::as_mut_simd_f32s(out);
         match (a.len() == n, b.len() == n) {
             (true, true) => {
-                let ((a_body, a_tail), (b_body, b_tail)) = (S::as_simd_f32s(a), S::as_simd_f32s(b));
-                for ((a, b), out) in a_body.iter().zip(b_body).zip(out_body) {
-                    *out = f(*a, *b);
+                for i in 0..simd::registers(s, out) {
+                    simd::set(s, out, i, f(simd::get(s, a, i), simd::get(s, b, i)));
                 }
-                s.partial_store_f32s(out_tail, f(s.partial_load_f32s(a_tail), s.partial_load_f32s(b_tail)));
             }
             (true, false) => {
-                let ((a_body, a_tail), b) = (S::as_simd_f32s(a), s.splat_f32s(b[0]));
-                for (a, out) in a_body.iter().zip(out_body) {
-                    *out = f(*a, b);
+                let b = s.splat_f32s(b[0]);
+                for i in 0..simd::registers(s, out) {
+                    simd::set(s, out, i, f(simd::get(s, a, i), b));
                 }
-                s.partial_store_f32s(out_tail, f(s.partial_load_f32s(a_tail), b));
             }
             (false, true) => {
-                let (a, (b_body, b_tail)) = (s.splat_f32s(a[0]), S::as_simd_f32s(b));
-                for (b, out) in b_body.iter().zip(out_body) {
-                    *out = f(a, *b);
+                let a = s.splat_f32s(a[0]);
+                for i in 0..simd::registers(s, out) {
+                    simd::set(s, out, i, f(a, simd::get(s, b, i)));
                 }
-                s.partial_store_f32s(out_tail, f(a, s.partial_load_f32s(b_tail)));
             }
             (false, false) => {
                 let value = f(s.splat_f32s(a[0]), s.splat_f32s(b[0]));
-                out_body.fill(value);
-                s.partial_store_f32s(out_tail, value);
+                for i in 0..simd::registers(s, out) {
+                    simd::set(s, out, i, value);
+                }
             }
         }
     }
@@ -182,14 +199,12 @@ impl WithSimd for AddInto<'_> {
     type Output = ();
     #[inline(always)]
     fn with_simd<S: Simd>(self, s: S) {
-        let x = &self.x[..self.total.len()];
-        let (body, tail) = S::as_mut_simd_f32s(self.total);
-        let (x_body, x_tail) = S::as_simd_f32s(x);
-        for (total, x) in body.iter_mut().zip(x_body) {
-            *total = s.add_f32s(*total, *x);
+        let Self { total, x } = self;
+        let x = &x[..total.len()];
+        for i in 0..simd::registers(s, total) {
+            let sum = s.add_f32s(simd::get(s, total, i), simd::get(s, x, i));
+            simd::set(s, total, i, sum);
         }
-        let last = s.add_f32s(s.partial_load_f32s(tail), s.partial_load_f32s(x_tail));
-        s.partial_store_f32s(tail, last);
     }
 }
 

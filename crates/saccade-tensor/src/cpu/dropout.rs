@@ -35,7 +35,7 @@ pub(crate) fn apply(x: &Array, draws: Draws) -> Array {
             let _flushed = FlushDenormals::new();
             super::simd::dispatch(Apply {
                 draws,
-                example: draws.first_example + example as u64,
+                example: draws.first_example.wrapping_add(example as u64),
                 first_block: start as u64 / 4,
                 x: &x[example * per + start..][..len],
                 out,

@@ -1,8 +1,18 @@
-//! Matrix products, on the `gemm` crate's micro-kernels and this engine's threads.
+//! Matrix products of any size and orientation.
+//!
+//! The output is cut into tasks of a band of rows by a panel of 64 columns. A task copies its panel of the right operand,
+//! a few hundred rows at a time, to where it stays in the nearest caches; the left operand is read in place, value by
+//! value, so a transposed one costs nothing. The copy is cheap because a band is at least a hundred rows tall.
+//!
+//! This is as fast as the fastest libraries on plain products and up to twice as fast on those whose right operand is
+//! transposed, as half of the products of a training step are; `bench/runs` has the numbers.
 
-use super::simd::FlushDenormals;
+use super::simd::{self, dispatch};
 use super::threads::{self, Shared};
+use super::tile::{self, Operand, Start};
 use crate::array::Array;
+use crate::pool::Buffer;
+use pulp::{Simd, WithSimd};
 
 /// A matrix inside a slice: element (i, j) lies at `i * row + j * column`.
 #[derive(Clone, Copy)]
@@ -35,75 +45,232 @@ pub(crate) enum Output {
     Add,
 }
 
-/// The smallest share of a product worth handing to a thread, in multiply-adds: some 20 microseconds.
-const SHARE: usize = 1 << 21;
-
-/// The most tasks a product is cut into.
-const MOST_TASKS: usize = 32;
-
-/// How a product is cut: into bands of rows or of columns of the output, by its shape alone.
-struct Cut {
-    by_rows: bool,
-    band: usize,
-    tasks: usize,
+/// What happens to finished values while they are in the cache.
+pub(crate) trait Finish: Sync {
+    /// `values` are the columns from `column` on of row `row`. No two calls get the same place.
+    fn finish<S: Simd>(&self, s: S, row: usize, column: usize, values: &mut [f32]);
 }
 
-fn cut(m: usize, n: usize, k: usize) -> Cut {
-    let work = m.saturating_mul(n).saturating_mul(k);
-    // Every band packs the other operand again, so bands are along the longer side.
-    let by_rows = m >= n;
-    let side = m.max(n);
-    let tasks = (work / SHARE).clamp(1, MOST_TASKS).min(side.div_ceil(48).max(1));
-    // Whole multiples of 48 rows keep the micro-kernel's tiles full (it takes 16 to 48 at a time).
-    let band = side.div_ceil(tasks).next_multiple_of(if tasks > 1 { 48 } else { 1 });
-    Cut { by_rows, band, tasks: if band == 0 { 0 } else { side.div_ceil(band) } }
+/// Nothing more happens.
+impl Finish for () {
+    #[inline(always)]
+    fn finish<S: Simd>(&self, _: S, _: usize, _: usize, _: &mut [f32]) {}
 }
 
-/// `out (m×n, row-major) = a (m×k) · b (k×n)`, or added to it. `epilogue(first row, rows)` runs on each finished
-/// band of whole rows while it is in the cache; products cut by columns call it once at the end.
+/// Columns of a panel.
+const PANEL: usize = 64;
+
+/// Rows of the right operand that a panel holds at a time: 64 KiB, inside the second-level cache of any core.
+const DEPTH: usize = 256;
+
+/// The fewest and the most rows of a band: enough to pay for the copy, few enough to share among threads.
+const BAND: (usize, usize) = (96, 512);
+
+/// Tasks that a product is cut into, if it has that many panels and bands.
+const TASKS: usize = 8;
+
+/// Products of fewer multiply-adds than this are not worth a second thread.
+const SMALL: usize = 1 << 17;
+
+/// Up to this many rows, a product is a handful of vectors times a matrix: copying the matrix would cost more than it
+/// saves.
+const FEW: usize = 4;
+
+/// `out (m×n, row-major) = a (m×k) · b (k×n)`, or added to it, then finished.
 pub(crate) fn product_then(
     (m, n, k): (usize, usize, usize),
     a: Matrix,
     b: Matrix,
     out: &mut [f32],
     output: Output,
-    epilogue: impl Fn(usize, &mut [f32]) + Sync,
+    finish: &impl Finish,
 ) {
     assert!(a.covers(m, k) && b.covers(k, n) && out.len() == m * n, "a matrix is smaller than its shape");
     if m == 0 || n == 0 {
         return;
     }
-    let cut = cut(m, n, k);
+    let panels = n.div_ceil(PANEL);
+    let even = m.div_ceil(TASKS.div_ceil(panels));
+    let band = even.clamp(BAND.0, BAND.1).next_multiple_of(tile::ROWS);
     let shared = Shared::new(out);
-    threads::run(cut.tasks, |task| {
-        let start = task * cut.band;
-        if cut.by_rows {
-            let rows = cut.band.min(m - start);
-            // SAFETY: bands of rows are disjoint, and lie inside the output by the assertion above.
-            unsafe {
-                tile((rows, n, k), a, start * a.row, b, 0, shared.pointer(start * n), n, output);
-                epilogue(start, shared.range(start * n, rows * n));
-            }
-        } else {
-            let columns = cut.band.min(n - start);
-            // SAFETY: bands of columns are disjoint, and lie inside the output by the assertion above.
-            unsafe { tile((m, columns, k), a, 0, b, start * b.column, shared.pointer(start), n, output) };
-        }
-    });
-    if !cut.by_rows {
-        let rows = threads::rows_per_task(n);
-        threads::chunks(out, rows * n, |index, band| epilogue(index * rows, band));
-    }
+    let run = |task: usize| {
+        let (panel, first) = (task % panels, task / panels * band);
+        let columns = (panel * PANEL, PANEL.min(n - panel * PANEL));
+        dispatch(Task {
+            k,
+            n,
+            a,
+            b,
+            rows: (first, band.min(m - first)),
+            columns,
+            output,
+            out: &shared,
+            finish,
+        });
+    };
+    let tasks = panels * m.div_ceil(band);
+    if m * n * k < SMALL { (0..tasks).for_each(run) } else { threads::run(tasks, run) }
 }
 
 /// `out (m×n, row-major) = a (m×k) · b (k×n)`, or added to it.
 pub(crate) fn product(shape: (usize, usize, usize), a: Matrix, b: Matrix, out: &mut [f32], output: Output) {
-    product_then(shape, a, b, out, output, |_, _| {});
+    product_then(shape, a, b, out, output, &());
+}
+
+/// A band of rows by a panel of columns.
+struct Task<'a, F> {
+    k: usize,
+    n: usize,
+    a: Matrix<'a>,
+    b: Matrix<'a>,
+    /// First and how many.
+    rows: (usize, usize),
+    columns: (usize, usize),
+    output: Output,
+    out: &'a Shared<f32>,
+    finish: &'a F,
+}
+
+impl<F: Finish> WithSimd for Task<'_, F> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, s: S) {
+        let ((first, rows), (column, width)) = (self.rows, self.columns);
+        if rows <= FEW && self.b.row == 1 && self.b.column > 1 {
+            self.dots(s);
+        } else {
+            self.panel(s);
+        }
+        for row in first..first + rows {
+            // SAFETY: no other task has these rows and columns.
+            let values = unsafe { self.out.range(row * self.n + column, width) };
+            self.finish.finish(s, row, column, values);
+        }
+    }
+}
+
+impl<F: Finish> Task<'_, F> {
+    #[inline(always)]
+    fn panel<S: Simd>(&self, s: S) {
+        let ((first, rows), (column, width)) = (self.rows, self.columns);
+        let lanes = width.next_multiple_of(S::F32_LANES);
+        let in_place = rows <= FEW && self.b.column == 1 && lanes == width;
+        let mut copy = Buffer::dirty(if in_place { 0 } else { DEPTH.min(self.k) * PANEL });
+        // Columns beyond the output's edge are computed here and not copied back.
+        let mut edge = Buffer::dirty(if lanes == width { 0 } else { rows * PANEL });
+        let replace = self.output == Output::Replace;
+        if self.k == 0 && replace {
+            self.each_row(|row| row.fill(0.0));
+        }
+        if lanes != width && !replace {
+            self.each_row_with(edge.as_mut_slice(), |row, edge| edge.copy_from_slice(row));
+        }
+        for depth in (0..self.k).step_by(DEPTH) {
+            let len = DEPTH.min(self.k - depth);
+            let a = Operand {
+                start: self.a.values[first * self.a.row + depth * self.a.column..].as_ptr(),
+                row: self.a.row,
+                column: self.a.column,
+            };
+            let b = if in_place {
+                (self.b.values[depth * self.b.row + column..].as_ptr(), self.b.row)
+            } else {
+                self.copy_panel(depth, len, copy.as_mut_slice());
+                (copy.as_slice().as_ptr(), PANEL)
+            };
+            let c = if lanes == width {
+                (self.out.pointer(first * self.n + column), self.n)
+            } else {
+                (edge.as_mut_slice().as_mut_ptr(), PANEL)
+            };
+            let start = if depth == 0 && replace { Start::Zero } else { Start::Output };
+            // SAFETY: `product_then` checked that the matrices cover their shapes; the copy has `len` rows of a panel;
+            // no other task writes these rows and columns.
+            unsafe { tile::product(s, (rows, lanes, len), a, b, c, start) };
+        }
+        if lanes != width && self.k > 0 {
+            self.each_row_with(edge.as_mut_slice(), |row, edge| row.copy_from_slice(edge));
+        }
+    }
+
+    /// Copies rows `depth..depth + len` of the panel's columns to rows of 64, with zeros beyond the matrix.
+    #[inline(always)]
+    fn copy_panel(&self, depth: usize, len: usize, to: &mut [f32]) {
+        let (b, (column, width)) = (self.b, self.columns);
+        let from = &b.values[depth * b.row + column * b.column..];
+        if b.column == 1 {
+            for (i, to) in to.chunks_exact_mut(PANEL).take(len).enumerate() {
+                to[..width].copy_from_slice(&from[i * b.row..][..width]);
+                to[width..].fill(0.0);
+            }
+        } else if b.row == 1 {
+            if width < PANEL {
+                to.fill(0.0);
+            }
+            tile::transpose((width, len), (from, b.column), (to, PANEL), 1.0);
+        } else {
+            for (i, to) in to.chunks_exact_mut(PANEL).take(len).enumerate() {
+                to.fill(0.0);
+                for (j, to) in to[..width].iter_mut().enumerate() {
+                    *to = from[i * b.row + j * b.column];
+                }
+            }
+        }
+    }
+
+    /// A few rows against a transposed matrix: each value is the dot product of two runs of memory.
+    #[inline(always)]
+    fn dots<S: Simd>(&self, s: S) {
+        let ((first, rows), (column, width)) = (self.rows, self.columns);
+        let k = self.k;
+        for i in first..first + rows {
+            // SAFETY: no other task has these rows and columns.
+            let out = unsafe { self.out.range(i * self.n + column, width) };
+            for (j, out) in out.iter_mut().enumerate() {
+                let b = &self.b.values[(column + j) * self.b.column..][..k];
+                let dot = if self.a.column == 1 {
+                    dot(s, &self.a.values[i * self.a.row..][..k], b)
+                } else {
+                    (0..k).map(|p| self.a.values[i * self.a.row + p * self.a.column] * b[p]).sum()
+                };
+                *out = if self.output == Output::Add { *out + dot } else { dot };
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn each_row(&self, mut f: impl FnMut(&mut [f32])) {
+        for row in self.rows.0..self.rows.0 + self.rows.1 {
+            // SAFETY: no other task has these rows and columns.
+            f(unsafe { self.out.range(row * self.n + self.columns.0, self.columns.1) });
+        }
+    }
+
+    #[inline(always)]
+    fn each_row_with(&self, edge: &mut [f32], f: impl Fn(&mut [f32], &mut [f32])) {
+        let mut edges = edge.chunks_exact_mut(PANEL);
+        self.each_row(|row| {
+            if let Some(edge) = edges.next() {
+                f(row, &mut edge[..self.columns.1]);
+            }
+        });
+    }
+}
+
+/// The dot product of two slices, in four running sums of a register each.
+#[inline(always)]
+fn dot<S: Simd>(s: S, a: &[f32], b: &[f32]) -> f32 {
+    let mut sums = [s.splat_f32s(0.0); 4];
+    for i in 0..simd::registers(s, a) {
+        sums[i % 4] = s.mul_add_e_f32s(simd::get(s, a, i), simd::get(s, b, i), sums[i % 4]);
+    }
+    s.reduce_sum_f32s(s.add_f32s(s.add_f32s(sums[0], sums[1]), s.add_f32s(sums[2], sums[3])))
 }
 
 /// One side of a batch of products.
 #[derive(Clone, Copy)]
-pub(crate) struct Operand<'a> {
+pub(crate) struct Side<'a> {
     pub array: &'a Array,
     /// Whether each matrix lies with its rows and columns exchanged.
     pub transposed: bool,
@@ -111,7 +278,7 @@ pub(crate) struct Operand<'a> {
     pub stride: usize,
 }
 
-impl Operand<'_> {
+impl Side<'_> {
     /// Matrix number `index`, of `rows × columns`.
     fn matrix(&self, index: usize, rows: usize, columns: usize) -> Matrix<'_> {
         let values = &self.array.slice()[index * self.stride..];
@@ -120,80 +287,71 @@ impl Operand<'_> {
 }
 
 /// Products of a batch of matrices, one after another.
-pub(crate) fn batched(batch: usize, (m, n, k): (usize, usize, usize), a: Operand, b: Operand) -> Array {
+pub(crate) fn batched(batch: usize, (m, n, k): (usize, usize, usize), a: Side, b: Side) -> Array {
     let size = m * n;
     Array::build(batch * size, |out| {
         if size == 0 {
             return;
         }
-        if batch == 1 || size * k >= SHARE {
+        // Products too small to share are shared out whole, several to a task.
+        let together = if size * k < SMALL { (SMALL / (size * k).max(1)).min(batch).max(1) } else { 1 };
+        if together == 1 {
             for (i, out) in out.chunks_mut(size).enumerate() {
                 product((m, n, k), a.matrix(i, m, k), b.matrix(i, k, n), out, Output::Replace);
             }
             return;
         }
-        // Small products: several to a task.
-        let together = (SHARE / (size * k).max(1)).clamp(1, batch.div_ceil(2));
         threads::chunks(out, together * size, |index, out| {
             for (j, out) in out.chunks_mut(size).enumerate() {
                 let i = index * together + j;
-                single((m, n, k), a.matrix(i, m, k), b.matrix(i, k, n), out, Output::Replace);
+                product((m, n, k), a.matrix(i, m, k), b.matrix(i, k, n), out, Output::Replace);
             }
         });
     })
 }
 
-/// A product on the calling thread alone.
-pub(crate) fn single(
-    (m, n, k): (usize, usize, usize),
-    a: Matrix,
-    b: Matrix,
-    out: &mut [f32],
-    output: Output,
-) {
-    assert!(a.covers(m, k) && b.covers(k, n) && out.len() >= m * n, "a matrix is smaller than its shape");
-    // SAFETY: all three matrices cover their shapes.
-    unsafe { tile((m, n, k), a, 0, b, 0, out.as_mut_ptr(), n, output) };
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// A product on the calling thread, written to rows `stride` apart.
-///
-/// # Safety
-/// `a` from `a_start`, `b` from `b_start` and `out` must cover their shapes, and nobody else may touch `out`.
-#[allow(clippy::too_many_arguments)] // the shape of the problem: two operands, an output, a place in each
-unsafe fn tile(
-    (m, n, k): (usize, usize, usize),
-    a: Matrix,
-    a_start: usize,
-    b: Matrix,
-    b_start: usize,
-    out: *mut f32,
-    stride: usize,
-    output: Output,
-) {
-    let _flushed = FlushDenormals::new();
-    // SAFETY: promised by the caller.
-    unsafe {
-        gemm::gemm(
-            m,
-            n,
-            k,
-            out,
-            1,
-            stride as isize,
-            output == Output::Add,
-            a.values.as_ptr().add(a_start),
-            a.column as isize,
-            a.row as isize,
-            b.values.as_ptr().add(b_start),
-            b.column as isize,
-            b.row as isize,
-            1.0,
-            1.0,
-            false,
-            false,
-            false,
-            gemm::Parallelism::None,
-        );
+    /// Small whole numbers: every order of summation gives the same result, so the comparison is exact.
+    fn numbers(count: usize, salt: usize) -> Vec<f32> {
+        (0..count).map(|i| ((i * 7 + salt * 3 + i / 5) % 9) as f32 - 4.0).collect()
+    }
+
+    #[test]
+    fn every_orientation_and_size_is_exact() {
+        let sizes = [1, 2, 4, 5, 6, 7, 63, 64, 65, 97, 130];
+        for &m in &sizes {
+            for &n in &sizes {
+                for k in [0, 1, 3, 17, 64, 257] {
+                    let (left, right) = (numbers(m * k, 1), numbers(k * n, 2));
+                    for orientation in 0..4 {
+                        let a = if orientation & 1 == 0 {
+                            Matrix::rows(&left, k)
+                        } else {
+                            Matrix::rows(&left, m).transposed()
+                        };
+                        let b = if orientation & 2 == 0 {
+                            Matrix::rows(&right, n)
+                        } else {
+                            Matrix::rows(&right, k).transposed()
+                        };
+                        for output in [Output::Replace, Output::Add] {
+                            let mut out = vec![1.0; m * n];
+                            product((m, n, k), a, b, &mut out, output);
+                            let (i, j) = (m - 1, n / 2);
+                            for (i, j) in [(0, 0), (i, j), (m / 2, n - 1)] {
+                                let terms = (0..k).map(|p| {
+                                    a.values[i * a.row + p * a.column] * b.values[p * b.row + j * b.column]
+                                });
+                                let want = terms.sum::<f32>() + if output == Output::Add { 1.0 } else { 0.0 };
+                                assert_eq!(out[i * n + j], want, "{m}×{n}×{k} way {orientation} at {i},{j}");
+                            }
+                        }
+                    }
+                }
+            }
+        }
     }
 }

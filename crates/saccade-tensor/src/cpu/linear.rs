@@ -1,12 +1,14 @@
 //! x·W + b with an optional function of the result, finished while each band is in the cache.
 
 use super::broadcast::AddInto;
-use super::gemm::{self, Matrix, Output};
-use super::pointwise::{self, Function};
+use super::gemm::{self, Finish, Matrix, Output};
+use super::pointwise::{self, Function, Lanes};
 use super::reduce;
-use super::simd::dispatch;
+use super::simd::{self, dispatch};
 use super::threads::{self, Shared};
 use crate::array::Array;
+use crate::pool::Buffer;
+use pulp::{Simd, WithSimd};
 
 /// How the weight lies in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -47,48 +49,55 @@ pub(crate) fn forward(
     let Sizes { rows, inputs, outputs, .. } = sizes;
     let (x, weight) = (Matrix::rows(x.slice(), inputs), sizes.weight(weight.slice()));
     let bias = bias.map(Array::slice);
-    let add_bias = |band: &mut [f32]| {
-        if let Some(bias) = bias {
-            band.chunks_mut(outputs).for_each(|row| dispatch(AddInto { total: row, x: bias }));
-        }
-    };
     let shape = (rows, outputs, inputs);
+    let mut after = Buffer::dirty(if function.is_some() { rows * outputs } else { 0 });
+    let results = Shared::new(after.as_mut_slice());
+    let product = Array::build(rows * outputs, |out| match function {
+        Some(function) => pointwise::with_lanes!(function, lanes => {
+            let finish = BiasThen { bias, lanes, outputs, results: &results };
+            gemm::product_then(shape, x, weight, out, Output::Replace, &finish);
+        }),
+        None => gemm::product_then(shape, x, weight, out, Output::Replace, &BiasOnly(bias)),
+    });
     match function {
-        Some(function) if !function.saves_output() => {
-            let mut result = crate::pool::Buffer::dirty(rows * outputs);
-            let results = Shared::new(result.as_mut_slice());
-            let before = Array::build(rows * outputs, |out| {
-                gemm::product_then(shape, x, weight, out, Output::Replace, |first, band| {
-                    add_bias(band);
-                    // SAFETY: bands are disjoint.
-                    let result = unsafe { results.range(first * outputs, band.len()) };
-                    pointwise::apply(function, band, result);
-                });
-            });
-            (Array::from_buffer(result), Some(before))
-        }
-        _ => {
-            let result = Array::build(rows * outputs, |out| {
-                gemm::product_then(shape, x, weight, out, Output::Replace, |_, band| {
-                    add_bias(band);
-                    if let Some(function) = function {
-                        apply_in_place(function, band);
-                    }
-                });
-            });
-            let saved = function.map(|_| result.clone());
-            (result, saved)
+        None => (product, None),
+        Some(function) => {
+            let result = Array::from_buffer(after);
+            let saved = if function.saves_output() { result.clone() } else { product };
+            (result, Some(saved))
         }
     }
 }
 
-/// For the few functions whose derivative needs only the output: in pieces through a small copy.
-fn apply_in_place(function: Function, values: &mut [f32]) {
-    let mut copy = [0.0; 256];
-    for piece in values.chunks_mut(copy.len()) {
-        let copy = &mut copy[..piece.len()];
-        copy.copy_from_slice(piece);
-        pointwise::apply(function, copy, piece);
+/// Adds the bias.
+pub(super) struct BiasOnly<'a>(pub Option<&'a [f32]>);
+
+impl Finish for BiasOnly<'_> {
+    #[inline(always)]
+    fn finish<S: Simd>(&self, s: S, _: usize, column: usize, values: &mut [f32]) {
+        if let Some(bias) = self.0 {
+            AddInto { total: values, x: &bias[column..] }.with_simd(s);
+        }
+    }
+}
+
+/// Adds the bias and writes the function of the sum elsewhere: the backward pass may need both.
+struct BiasThen<'a, L> {
+    bias: Option<&'a [f32]>,
+    lanes: L,
+    outputs: usize,
+    results: &'a Shared<f32>,
+}
+
+impl<L: Lanes> Finish for BiasThen<'_, L> {
+    #[inline(always)]
+    fn finish<S: Simd>(&self, s: S, row: usize, column: usize, values: &mut [f32]) {
+        BiasOnly(self.bias).finish(s, row, column, values);
+        // SAFETY: no two calls get the same place.
+        let result = unsafe { self.results.range(row * self.outputs + column, values.len()) };
+        for i in 0..simd::registers(s, values) {
+            simd::set(s, result, i, self.lanes.value(s, simd::get(s, values, i)));
+        }
     }
 }
 

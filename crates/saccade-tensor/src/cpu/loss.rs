@@ -96,13 +96,10 @@ impl WithSimd for Probabilities<'_> {
     fn with_simd<S: Simd>(self, s: S) {
         let (lse, scale) = (s.splat_f32s(self.lse), s.splat_f32s(self.scale));
         let offset = s.splat_f32s(-self.spread * self.scale);
-        let value = |x: S::f32s| s.mul_add_e_f32s(simd::exp(s, s.sub_f32s(x, lse)), scale, offset);
-        let (x_body, x_tail) = S::as_simd_f32s(self.x);
-        let (out_body, out_tail) = S::as_mut_simd_f32s(self.out);
-        for (x, out) in x_body.iter().zip(out_body) {
-            *out = value(*x);
+        for i in 0..simd::registers(s, self.out) {
+            let probability = simd::exp(s, s.sub_f32s(simd::get(s, self.x, i), lse));
+            simd::set(s, self.out, i, s.mul_add_e_f32s(probability, scale, offset));
         }
-        s.partial_store_f32s(out_tail, value(s.partial_load_f32s(x_tail)));
     }
 }
 

@@ -10,8 +10,9 @@
 //! them in one direction through all steps.
 
 use super::gemm::{self, Matrix, Output};
+use super::linear::BiasOnly;
 use super::reduce;
-use super::simd::{dispatch, sigmoid, tanh};
+use super::simd::{self, dispatch, sigmoid, tanh};
 use super::threads::{self, Shared};
 use super::tile::{Operand, accumulate, load, store};
 use crate::array::Array;
@@ -148,11 +149,7 @@ pub(crate) fn forward(sizes: Sizes, x: &Array, weights: &[Weights], lengths: Len
     let bias = packed.bias.as_slice();
     let (a, b) = (Matrix::rows(x.slice(), inputs), Matrix::rows(packed.input.as_slice(), row));
     let shape = (batch * time, row, inputs);
-    gemm::product_then(shape, a, b, gates.as_mut_slice(), Output::Replace, |_, band| {
-        for row in band.chunks_mut(row) {
-            row.iter_mut().zip(bias).for_each(|(gate, bias)| *gate += bias);
-        }
-    });
+    gemm::product_then(shape, a, b, gates.as_mut_slice(), Output::Replace, &BiasOnly(Some(bias)));
     let mut cells = Buffer::zeros(batch * time * directions * sizes.padded());
     let mut output = Buffer::zeros(batch * time * sizes.output_row());
     let places = (
@@ -275,9 +272,14 @@ impl Run<'_> {
                     }
                     store(s, cells.pointer(cell_at(row, t) + unit + lane), cell);
                     let h = s.mul_f32s(out, tanh(s, cell));
-                    let n = S::F32_LANES.min(sizes.hidden.saturating_sub(unit + lane));
-                    let place = output.range(output_at(row, t) + (unit + lane).min(sizes.hidden), n);
-                    s.partial_store_f32s(place, h);
+                    if unit + lane < sizes.hidden {
+                        simd::set(
+                            s,
+                            output.range(output_at(row, t), sizes.hidden),
+                            (unit + lane) / S::F32_LANES,
+                            h,
+                        );
+                    }
                 }
             }
         }
@@ -517,34 +519,42 @@ impl Reverse<'_> {
         let before = previous.map(|t| &self.cells[cell_at(t)..][..sizes.padded()]);
         let from = (row * sizes.time + t) * sizes.output_row() + self.direction * sizes.hidden;
         let upstream = &self.upstream[from..from + sizes.hidden];
-        let one = s.splat_f32s(1.0);
-        for unit in (0..sizes.padded()).step_by(S::F32_LANES) {
+        for i in 0..sizes.padded() / S::F32_LANES {
+            let unit = i * S::F32_LANES;
             let column = unit / UNITS * UNITS * GATES + unit % UNITS;
-            let at = |gate: usize| column + gate * UNITS;
-            let gate = |gate: usize| super::simd::load(s, &gates[at(gate)..]);
-            let (input, forget, new, out) = (gate(0), gate(1), gate(2), gate(3));
-            let end = (unit + S::F32_LANES).min(sizes.hidden);
-            let g = s.partial_load_f32s(&upstream[unit.min(end)..end]);
-            let dh = s.add_f32s(g, super::simd::load(s, &dh[unit..]));
-            let squashed = tanh(s, super::simd::load(s, &cells[unit..]));
+            let [input, forget, new, out] = std::array::from_fn(
+                #[inline(always)]
+                |gate| simd::get(s, &gates[column + gate * UNITS..], 0),
+            );
+            let g = if unit < sizes.hidden { simd::get(s, upstream, i) } else { s.splat_f32s(0.0) };
+            let dh = s.add_f32s(g, simd::get(s, dh, i));
+            let squashed = tanh(s, simd::get(s, cells, i));
             let d_out = s.mul_f32s(dh, squashed);
             // dc += dh·o·(1 − tanh²c)
             let through = s.mul_f32s(dh, out);
             let bent = s.sub_f32s(through, s.mul_f32s(through, s.mul_f32s(squashed, squashed)));
-            let d_cell = s.add_f32s(super::simd::load(s, &dc[unit..]), bent);
-            let old = before.map_or(s.splat_f32s(0.0), |cells| super::simd::load(s, &cells[unit..]));
-            let of_sigmoid = |d: S::f32s, y: S::f32s| s.mul_f32s(d, s.mul_f32s(y, s.sub_f32s(one, y)));
+            let d_cell = s.add_f32s(simd::get(s, dc, i), bent);
+            let old = match before {
+                Some(cells) => simd::get(s, cells, i),
+                None => s.splat_f32s(0.0),
+            };
             let d_new = s.mul_f32s(d_cell, input);
             let results = [
-                of_sigmoid(s.mul_f32s(d_cell, new), input),
-                of_sigmoid(s.mul_f32s(d_cell, old), forget),
+                through_sigmoid(s, s.mul_f32s(d_cell, new), input),
+                through_sigmoid(s, s.mul_f32s(d_cell, old), forget),
                 s.sub_f32s(d_new, s.mul_f32s(d_new, s.mul_f32s(new, new))),
-                of_sigmoid(d_out, out),
+                through_sigmoid(s, d_out, out),
             ];
             for (gate, value) in results.into_iter().enumerate() {
-                s.partial_store_f32s(&mut slopes[at(gate)..at(gate) + S::F32_LANES], value);
+                simd::set(s, &mut slopes[column + gate * UNITS..], 0, value);
             }
-            s.partial_store_f32s(&mut dc[unit..unit + S::F32_LANES], s.mul_f32s(d_cell, forget));
+            simd::set(s, dc, i, s.mul_f32s(d_cell, forget));
         }
     }
+}
+
+/// d·y·(1 − y): the gradient before a sigmoid with value y.
+#[inline(always)]
+fn through_sigmoid<S: Simd>(s: S, d: S::f32s, y: S::f32s) -> S::f32s {
+    s.mul_f32s(d, s.sub_f32s(y, s.mul_f32s(y, y)))
 }

@@ -63,43 +63,41 @@ impl WithSimd for Forward<'_> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, s: S) {
         let width = self.weight.len();
-        let lanes = S::F32_LANES;
         for (row, (x, out)) in self.x.chunks(width).zip(self.out.chunks_mut(width)).enumerate() {
             let mean = match self.kind {
-                Kind::Layer => simd::sum(s, x, |x| x) / width as f32,
+                Kind::Layer => {
+                    simd::sum(
+                        s,
+                        x,
+                        #[inline(always)]
+                        |x| x,
+                    ) / width as f32
+                }
                 Kind::Rms => 0.0,
             };
             let center = s.splat_f32s(mean);
             // A second pass over the (cached) row: subtracting first avoids the cancellation of E[x²] − mean².
-            let variance = simd::sum(s, x, |x| {
-                let away = s.sub_f32s(x, center);
-                s.mul_f32s(away, away)
-            }) / width as f32;
-            // Lanes beyond the row's end would count as (0 − mean)²; `sum` leaves them out.
-            let inverse = 1.0 / (variance + self.epsilon).sqrt();
+            let squares = simd::sum(
+                s,
+                x,
+                #[inline(always)]
+                |x| {
+                    let away = s.sub_f32s(x, center);
+                    s.mul_f32s(away, away)
+                },
+            );
+            let inverse = 1.0 / (squares / width as f32 + self.epsilon).sqrt();
             (self.mean[row], self.inverse[row]) = (mean, inverse);
             let scale = s.splat_f32s(inverse);
-            let normal = |x: S::f32s| s.mul_f32s(s.sub_f32s(x, center), scale);
-            match self.bias {
-                Some(bias) => {
-                    for (((x, w), b), out) in x
-                        .chunks(lanes)
-                        .zip(self.weight.chunks(lanes))
-                        .zip(bias.chunks(lanes))
-                        .zip(out.chunks_mut(lanes))
-                    {
-                        let (x, w) = (s.partial_load_f32s(x), s.partial_load_f32s(w));
-                        s.partial_store_f32s(out, s.mul_add_e_f32s(normal(x), w, s.partial_load_f32s(b)));
-                    }
-                }
-                None => {
-                    for ((x, w), out) in
-                        x.chunks(lanes).zip(self.weight.chunks(lanes)).zip(out.chunks_mut(lanes))
-                    {
-                        let (x, w) = (s.partial_load_f32s(x), s.partial_load_f32s(w));
-                        s.partial_store_f32s(out, s.mul_f32s(normal(x), w));
-                    }
-                }
+            for i in 0..simd::registers(s, x) {
+                let normal = s.mul_f32s(s.sub_f32s(simd::get(s, x, i), center), scale);
+                let weight = simd::get(s, self.weight, i);
+                let bias = self.bias.map_or(
+                    s.splat_f32s(0.0),
+                    #[inline(always)]
+                    |bias| simd::get(s, bias, i),
+                );
+                simd::set(s, out, i, s.mul_add_e_f32s(normal, weight, bias));
             }
         }
     }
@@ -173,44 +171,34 @@ impl WithSimd for Reverse<'_> {
     type Output = ();
     #[inline(always)]
     fn with_simd<S: Simd>(self, s: S) {
-        let width = self.weight.len();
-        let lanes = S::F32_LANES;
+        let Self { kind, x, g, weight, mean, inverse, dx, dweight, dbias } = self;
+        let width = weight.len();
         let zero = s.splat_f32s(0.0);
-        for (row, ((x, g), dx)) in
-            self.x.chunks(width).zip(self.g.chunks(width)).zip(self.dx.chunks_mut(width)).enumerate()
+        for (row, ((x, g), dx)) in x.chunks(width).zip(g.chunks(width)).zip(dx.chunks_mut(width)).enumerate()
         {
-            let center = s.splat_f32s(self.mean[row]);
-            let scale = s.splat_f32s(self.inverse[row]);
+            let center = s.splat_f32s(mean[row]);
+            let scale = s.splat_f32s(inverse[row]);
             let (mut sum_h, mut sum_hn) = (zero, zero);
-            for ((((x, g), w), dweight), dbias) in x
-                .chunks(lanes)
-                .zip(g.chunks(lanes))
-                .zip(self.weight.chunks(lanes))
-                .zip(self.dweight.chunks_mut(lanes))
-                .zip(self.dbias.chunks_mut(lanes))
-            {
+            for i in 0..simd::registers(s, x) {
                 // Beyond the row's end g is 0, and so is everything it multiplies.
-                let (x, g, w) = (s.partial_load_f32s(x), s.partial_load_f32s(g), s.partial_load_f32s(w));
-                let n = s.mul_f32s(s.sub_f32s(x, center), scale);
-                let h = s.mul_f32s(g, w);
+                let g = simd::get(s, g, i);
+                let n = s.mul_f32s(s.sub_f32s(simd::get(s, x, i), center), scale);
+                let h = s.mul_f32s(g, simd::get(s, weight, i));
                 sum_h = s.add_f32s(sum_h, h);
                 sum_hn = s.mul_add_e_f32s(h, n, sum_hn);
-                s.partial_store_f32s(dweight, s.mul_add_e_f32s(g, n, s.partial_load_f32s(dweight)));
-                s.partial_store_f32s(dbias, s.add_f32s(g, s.partial_load_f32s(dbias)));
+                simd::set(s, dweight, i, s.mul_add_e_f32s(g, n, simd::get(s, dweight, i)));
+                simd::set(s, dbias, i, s.add_f32s(g, simd::get(s, dbias, i)));
             }
-            let mean_h = match self.kind {
+            let mean_h = match kind {
                 Kind::Layer => s.splat_f32s(s.reduce_sum_f32s(sum_h) / width as f32),
                 Kind::Rms => zero,
             };
             let mean_hn = s.splat_f32s(s.reduce_sum_f32s(sum_hn) / width as f32);
-            for (((x, g), w), dx) in
-                x.chunks(lanes).zip(g.chunks(lanes)).zip(self.weight.chunks(lanes)).zip(dx.chunks_mut(lanes))
-            {
-                let (x, g, w) = (s.partial_load_f32s(x), s.partial_load_f32s(g), s.partial_load_f32s(w));
-                let n = s.mul_f32s(s.sub_f32s(x, center), scale);
-                let h = s.mul_f32s(g, w);
+            for i in 0..simd::registers(s, x) {
+                let n = s.mul_f32s(s.sub_f32s(simd::get(s, x, i), center), scale);
+                let h = s.mul_f32s(simd::get(s, g, i), simd::get(s, weight, i));
                 let away = s.sub_f32s(s.sub_f32s(h, mean_h), s.mul_f32s(n, mean_hn));
-                s.partial_store_f32s(dx, s.mul_f32s(away, scale));
+                simd::set(s, dx, i, s.mul_f32s(away, scale));
             }
         }
     }

@@ -1,6 +1,6 @@
 //! Updates of all parameters in one pass over memory.
 
-use super::simd::dispatch;
+use super::simd::{self, dispatch};
 use super::threads::{self, ELEMENTS_PER_TASK, Shared};
 use crate::array::Array;
 use pulp::{Simd, WithSimd};
@@ -157,24 +157,17 @@ impl WithSimd for Apply<'_> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, s: S) {
         let Self { step: Step { rule, scale, decay }, p, g, m, v } = self;
-        let lanes = S::F32_LANES;
         let (scale, coupled) = (s.splat_f32s(scale), s.splat_f32s(decay.coupled));
-        let gradient = |at: usize, p: S::f32s| {
-            let g = match g {
-                Some(g) => s.partial_load_f32s(&g[at..(at + lanes).min(g.len())]),
-                None => s.splat_f32s(0.0),
-            };
-            s.mul_add_e_f32s(coupled, p, s.mul_f32s(g, scale))
-        };
         match rule {
             Rule::Momentum { rate, momentum } => {
                 let keep = s.splat_f32s(1.0 - rate * decay.decoupled);
                 let (rate, momentum) = (s.splat_f32s(-rate), s.splat_f32s(momentum));
-                for (i, (p, m)) in p.chunks_mut(lanes).zip(m.chunks_mut(lanes)).enumerate() {
-                    let old = s.partial_load_f32s(p);
-                    let mean = s.mul_add_e_f32s(s.partial_load_f32s(m), momentum, gradient(i * lanes, old));
-                    s.partial_store_f32s(m, mean);
-                    s.partial_store_f32s(p, s.mul_add_e_f32s(rate, mean, s.mul_f32s(old, keep)));
+                for i in 0..simd::registers(s, p) {
+                    let old = simd::get(s, p, i);
+                    let g = scaled_gradient(s, g, i, scale, s.mul_f32s(coupled, old));
+                    let mean = s.mul_add_e_f32s(simd::get(s, m, i), momentum, g);
+                    simd::set(s, m, i, mean);
+                    simd::set(s, p, i, s.mul_add_e_f32s(rate, mean, s.mul_f32s(old, keep)));
                 }
             }
             Rule::Adam { rate, beta1, beta2, epsilon, step } => {
@@ -186,22 +179,28 @@ impl WithSimd for Apply<'_> {
                 let epsilon = s.splat_f32s(epsilon);
                 let (b1, c1) = (s.splat_f32s(beta1), s.splat_f32s(1.0 - beta1));
                 let (b2, c2) = (s.splat_f32s(beta2), s.splat_f32s(1.0 - beta2));
-                for (i, ((p, m), v)) in
-                    p.chunks_mut(lanes).zip(m.chunks_mut(lanes)).zip(v.chunks_mut(lanes)).enumerate()
-                {
-                    let old = s.partial_load_f32s(p);
-                    let g = gradient(i * lanes, old);
-                    let mean = s.mul_add_e_f32s(s.partial_load_f32s(m), b1, s.mul_f32s(g, c1));
-                    let square =
-                        s.mul_add_e_f32s(s.partial_load_f32s(v), b2, s.mul_f32s(s.mul_f32s(g, g), c2));
-                    s.partial_store_f32s(m, mean);
-                    s.partial_store_f32s(v, square);
+                for i in 0..simd::registers(s, p) {
+                    let old = simd::get(s, p, i);
+                    let g = scaled_gradient(s, g, i, scale, s.mul_f32s(coupled, old));
+                    let mean = s.mul_add_e_f32s(simd::get(s, m, i), b1, s.mul_f32s(g, c1));
+                    let square = s.mul_add_e_f32s(simd::get(s, v, i), b2, s.mul_f32s(s.mul_f32s(g, g), c2));
+                    simd::set(s, m, i, mean);
+                    simd::set(s, v, i, square);
                     let deviation = s.mul_add_e_f32s(s.sqrt_f32s(square), inverse_root, epsilon);
                     let change = s.div_f32s(s.mul_f32s(rate, mean), deviation);
-                    s.partial_store_f32s(p, s.mul_add_e_f32s(old, keep, change));
+                    simd::set(s, p, i, s.mul_add_e_f32s(old, keep, change));
                 }
             }
         }
+    }
+}
+
+/// scale·g + decay, where no gradient means 0.
+#[inline(always)]
+fn scaled_gradient<S: Simd>(s: S, g: Option<&[f32]>, i: usize, scale: S::f32s, decay: S::f32s) -> S::f32s {
+    match g {
+        Some(g) => s.mul_add_e_f32s(simd::get(s, g, i), scale, decay),
+        None => decay,
     }
 }
 

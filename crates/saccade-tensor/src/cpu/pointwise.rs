@@ -29,7 +29,7 @@ pub enum Function {
 }
 
 /// One function in lanes: its value, and its derivative times the gradient `g` that comes from above.
-trait Lanes: Copy + Sync {
+pub(super) trait Lanes: Copy + Sync {
     /// Whether the derivative is computed from the output (else from the input).
     const FROM_OUTPUT: bool;
     fn value<S: Simd>(self, s: S, x: S::f32s) -> S::f32s;
@@ -40,7 +40,7 @@ trait Lanes: Copy + Sync {
 macro_rules! function {
     ($name:ident, $from_output:literal, |$s:ident, $x:ident| $value:expr, |$saved:ident, $g:ident| $gradient:expr) => {
         #[derive(Clone, Copy)]
-        struct $name;
+        pub(super) struct $name;
         impl Lanes for $name {
             const FROM_OUTPUT: bool = $from_output;
             #[inline(always)]
@@ -65,7 +65,8 @@ function!(Tanh, true, |s, x| simd::tanh(s, x), |y, g| {
 function!(Sigmoid, true, |s, x| simd::sigmoid(s, x), |y, g| {
     s.mul_f32s(g, s.mul_f32s(y, s.sub_f32s(s.splat_f32s(1.0), y)))
 });
-function!(Relu, true, |s, x| s.max_f32s(x, s.splat_f32s(0.0)), |y, g| {
+// In this order NaN stays NaN: the maximum of a number and NaN is the second of the two.
+function!(Relu, true, |s, x| s.max_f32s(s.splat_f32s(0.0), x), |y, g| {
     s.select_f32s(s.greater_than_f32s(y, s.splat_f32s(0.0)), g, s.splat_f32s(0.0))
 });
 function!(Gelu, false, |s, x| s.mul_f32s(x, simd::normal_cdf(s, x)), |x, g| {
@@ -114,45 +115,47 @@ fn twice_gelu_argument<S: Simd>(s: S, x: S::f32s) -> S::f32s {
 macro_rules! with_lanes {
     ($function:expr, $lanes:ident => $body:expr) => {
         match $function {
-            Function::Exp => {
-                let $lanes = Exp;
+            $crate::cpu::pointwise::Function::Exp => {
+                let $lanes = $crate::cpu::pointwise::Exp;
                 $body
             }
-            Function::Ln => {
-                let $lanes = Ln;
+            $crate::cpu::pointwise::Function::Ln => {
+                let $lanes = $crate::cpu::pointwise::Ln;
                 $body
             }
-            Function::Sqrt => {
-                let $lanes = Sqrt;
+            $crate::cpu::pointwise::Function::Sqrt => {
+                let $lanes = $crate::cpu::pointwise::Sqrt;
                 $body
             }
-            Function::Tanh => {
-                let $lanes = Tanh;
+            $crate::cpu::pointwise::Function::Tanh => {
+                let $lanes = $crate::cpu::pointwise::Tanh;
                 $body
             }
-            Function::Sigmoid => {
-                let $lanes = Sigmoid;
+            $crate::cpu::pointwise::Function::Sigmoid => {
+                let $lanes = $crate::cpu::pointwise::Sigmoid;
                 $body
             }
-            Function::Relu => {
-                let $lanes = Relu;
+            $crate::cpu::pointwise::Function::Relu => {
+                let $lanes = $crate::cpu::pointwise::Relu;
                 $body
             }
-            Function::Gelu => {
-                let $lanes = Gelu;
+            $crate::cpu::pointwise::Function::Gelu => {
+                let $lanes = $crate::cpu::pointwise::Gelu;
                 $body
             }
-            Function::GeluTanh => {
-                let $lanes = GeluTanh;
+            $crate::cpu::pointwise::Function::GeluTanh => {
+                let $lanes = $crate::cpu::pointwise::GeluTanh;
                 $body
             }
-            Function::Silu => {
-                let $lanes = Silu;
+            $crate::cpu::pointwise::Function::Silu => {
+                let $lanes = $crate::cpu::pointwise::Silu;
                 $body
             }
         }
     };
 }
+
+pub(super) use with_lanes;
 
 impl Function {
     /// Whether the backward pass needs the output (else the input).
@@ -171,13 +174,8 @@ impl<L: Lanes> WithSimd for Forward<'_, L> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, s: S) {
         let Self(lanes, x, y) = self;
-        let (x_body, x_tail) = S::as_simd_f32s(x);
-        let (y_body, y_tail) = S::as_mut_simd_f32s(y);
-        for (x, y) in x_body.iter().zip(y_body) {
-            *y = lanes.value(s, *x);
-        }
-        if !x_tail.is_empty() {
-            s.partial_store_f32s(y_tail, lanes.value(s, s.partial_load_f32s(x_tail)));
+        for i in 0..simd::registers(s, y) {
+            simd::set(s, y, i, lanes.value(s, simd::get(s, x, i)));
         }
     }
 }
@@ -189,15 +187,8 @@ impl<L: Lanes> WithSimd for Reverse<'_, L> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, s: S) {
         let Self(lanes, saved, g, out) = self;
-        let (saved_body, saved_tail) = S::as_simd_f32s(saved);
-        let (g_body, g_tail) = S::as_simd_f32s(g);
-        let (out_body, out_tail) = S::as_mut_simd_f32s(out);
-        for ((saved, g), out) in saved_body.iter().zip(g_body).zip(out_body) {
-            *out = lanes.gradient(s, *saved, *g);
-        }
-        if !g_tail.is_empty() {
-            let last = lanes.gradient(s, s.partial_load_f32s(saved_tail), s.partial_load_f32s(g_tail));
-            s.partial_store_f32s(out_tail, last);
+        for i in 0..simd::registers(s, out) {
+            simd::set(s, out, i, lanes.gradient(s, simd::get(s, saved, i), simd::get(s, g, i)));
         }
     }
 }

@@ -15,7 +15,12 @@ impl WithSimd for SumRow<'_> {
     type Output = f32;
     #[inline(always)]
     fn with_simd<S: Simd>(self, s: S) -> f32 {
-        simd::sum(s, self.0, |x| x)
+        simd::sum(
+            s,
+            self.0,
+            #[inline(always)]
+            |x| x,
+        )
     }
 }
 
@@ -41,12 +46,29 @@ pub(crate) fn sum(x: &Array, (outer, length, inner): Axis) -> Array {
     }
     let mut total = Array::zeros(outer * inner);
     threads::chunks(total.slice_mut(), inner, |block, total| {
-        let x = &x[block * length * inner..(block + 1) * length * inner];
-        for row in x.chunks(inner.max(1)) {
-            dispatch(AddInto { total, x: row });
-        }
+        sum_in_blocks(&x[block * length * inner..(block + 1) * length * inner], inner, total);
     });
     total
+}
+
+/// Adds the rows of a matrix to `total`, pairwise above a few rows: the error of a plain sum grows with the number of its
+/// terms, that of a pairwise one with its logarithm.
+pub(crate) fn sum_in_blocks(x: &[f32], columns: usize, total: &mut [f32]) {
+    const FEW: usize = 64;
+    let rows = x.len() / columns.max(1);
+    if rows <= FEW {
+        for row in x.chunks(columns.max(1)) {
+            dispatch(AddInto { total, x: row });
+        }
+        return;
+    }
+    let (first, second) = x.split_at(rows / 2 * columns);
+    let mut half = vec![0.0; columns];
+    for part in [first, second] {
+        half.fill(0.0);
+        sum_in_blocks(part, columns, &mut half);
+        dispatch(AddInto { total, x: &half });
+    }
 }
 
 /// The sum of each column of a matrix: the gradient of a bias.
@@ -66,9 +88,7 @@ pub(crate) fn add_column_sums(x: &[f32], rows: usize, columns: usize, total: &mu
     let mut partial = Array::zeros(bands * columns);
     threads::chunks(partial.slice_mut(), columns, |index, partial| {
         let end = ((index + 1) * band).min(rows);
-        for row in x[index * band * columns..end * columns].chunks(columns) {
-            dispatch(AddInto { total: partial, x: row });
-        }
+        sum_in_blocks(&x[index * band * columns..end * columns], columns, partial);
     });
     for partial in partial.slice().chunks(columns) {
         dispatch(AddInto { total, x: partial });
@@ -117,7 +137,12 @@ impl WithSimd for SquareRow<'_> {
     type Output = f32;
     #[inline(always)]
     fn with_simd<S: Simd>(self, s: S) -> f32 {
-        simd::sum(s, self.0, |x| s.mul_f32s(x, x))
+        simd::sum(
+            s,
+            self.0,
+            #[inline(always)]
+            |x| s.mul_f32s(x, x),
+        )
     }
 }
 

@@ -60,9 +60,7 @@ pub(crate) fn forward(x: &Array, width: usize, mask: Option<&RowMask>, log: bool
 
 fn log_row(row: &mut [f32]) {
     let total = dispatch(LogSumExp(row));
-    if total == f32::NEG_INFINITY {
-        row.fill(f32::NEG_INFINITY);
-    } else {
+    if total > f32::NEG_INFINITY || total.is_nan() {
         for x in row {
             *x -= total;
         }
@@ -88,6 +86,11 @@ pub(crate) fn row_max<S: Simd>(s: S, row: &[f32]) -> f32 {
     tail.iter().fold(s.reduce_max_f32s(best), |best, &x| best.max(x))
 }
 
+/// A maximum over NaN alone may come out as −∞, and NaN must not be taken for "nothing allowed".
+fn has_nan(row: &[f32]) -> bool {
+    row.iter().any(|x| x.is_nan())
+}
+
 /// ln Σ eˣ of a row, shifted by its maximum so that nothing overflows; −∞ if nothing is allowed.
 pub(crate) struct LogSumExp<'a>(pub &'a [f32]);
 
@@ -96,11 +99,17 @@ impl WithSimd for LogSumExp<'_> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, s: S) -> f32 {
         let max = row_max(s, self.0);
-        if max == f32::NEG_INFINITY {
+        if max == f32::NEG_INFINITY && !has_nan(self.0) {
             return max;
         }
         let shift = s.splat_f32s(max);
-        max + simd::sum(s, self.0, |x| simd::exp(s, s.sub_f32s(x, shift))).ln()
+        max + simd::sum(
+            s,
+            self.0,
+            #[inline(always)]
+            |x| simd::exp(s, s.sub_f32s(x, shift)),
+        )
+        .ln()
     }
 }
 
@@ -113,22 +122,26 @@ impl WithSimd for WeighRow<'_> {
     fn with_simd<S: Simd>(self, s: S) {
         let row = self.0;
         let max = row_max(s, row);
-        if max == f32::NEG_INFINITY {
+        if max == f32::NEG_INFINITY && !has_nan(row) {
             return row.fill(0.0);
         }
         let shift = s.splat_f32s(max);
-        let (body, tail) = S::as_mut_simd_f32s(row);
-        for x in body.iter_mut() {
-            *x = simd::exp(s, s.sub_f32s(*x, shift));
+        for i in 0..simd::registers(s, row) {
+            let weight = simd::exp(s, s.sub_f32s(simd::get(s, row, i), shift));
+            simd::set(s, row, i, weight);
         }
-        let last = simd::exp(s, s.sub_f32s(s.partial_load_f32s(tail), shift));
-        s.partial_store_f32s(tail, last);
-        let scale = s.splat_f32s(1.0 / simd::sum(s, row, |x| x));
-        let (body, tail) = S::as_mut_simd_f32s(row);
-        for x in body.iter_mut() {
-            *x = s.mul_f32s(*x, scale);
+        let scale = s.splat_f32s(
+            1.0 / simd::sum(
+                s,
+                row,
+                #[inline(always)]
+                |x| x,
+            ),
+        );
+        for i in 0..simd::registers(s, row) {
+            let weight = s.mul_f32s(simd::get(s, row, i), scale);
+            simd::set(s, row, i, weight);
         }
-        s.partial_store_f32s(tail, s.mul_f32s(s.partial_load_f32s(tail), scale));
     }
 }
 
@@ -159,21 +172,36 @@ impl WithSimd for ReverseRow<'_> {
     fn with_simd<S: Simd>(self, s: S) {
         let Self { y, g, out, log } = self;
         if log {
-            let total = s.splat_f32s(simd::sum(s, g, |x| x));
-            for ((y, g), out) in
-                y.chunks(S::F32_LANES).zip(g.chunks(S::F32_LANES)).zip(out.chunks_mut(S::F32_LANES))
-            {
-                let weight = simd::exp(s, s.partial_load_f32s(y));
-                s.partial_store_f32s(out, s.sub_f32s(s.partial_load_f32s(g), s.mul_f32s(weight, total)));
+            // Places that the mask excludes (−∞) neither send nor receive anything.
+            let excluded = s.splat_f32s(f32::NEG_INFINITY);
+            for i in 0..simd::registers(s, out) {
+                let counts = s.greater_than_f32s(simd::get(s, y, i), excluded);
+                simd::set(s, out, i, s.select_f32s(counts, simd::get(s, g, i), s.splat_f32s(0.0)));
+            }
+            let total = s.splat_f32s(simd::sum(
+                s,
+                out,
+                #[inline(always)]
+                |x| x,
+            ));
+            for i in 0..simd::registers(s, out) {
+                let weight = simd::exp(s, simd::get(s, y, i));
+                let gradient = s.sub_f32s(simd::get(s, out, i), s.mul_f32s(weight, total));
+                simd::set(s, out, i, gradient);
             }
         } else {
             for (out, (y, g)) in out.iter_mut().zip(y.iter().zip(g)) {
                 *out = y * g;
             }
-            let total = s.splat_f32s(simd::sum(s, out, |x| x));
-            for (y, out) in y.chunks(S::F32_LANES).zip(out.chunks_mut(S::F32_LANES)) {
-                let product = s.partial_load_f32s(out);
-                s.partial_store_f32s(out, s.sub_f32s(product, s.mul_f32s(s.partial_load_f32s(y), total)));
+            let total = s.splat_f32s(simd::sum(
+                s,
+                out,
+                #[inline(always)]
+                |x| x,
+            ));
+            for i in 0..simd::registers(s, out) {
+                let product = simd::get(s, out, i);
+                simd::set(s, out, i, s.sub_f32s(product, s.mul_f32s(simd::get(s, y, i), total)));
             }
         }
     }

@@ -13,6 +13,9 @@ pub(crate) struct Operand {
     pub column: usize,
 }
 
+/// Rows of a register tile: with four registers of columns they fill 24 of 32 registers, with two 12 of 16.
+pub(crate) const ROWS: usize = 6;
+
 /// What the accumulators start from.
 #[derive(Clone, Copy)]
 pub(crate) enum Start {
@@ -48,13 +51,16 @@ pub(crate) unsafe fn product<S: Simd>(
                 other => other,
             };
             let taken = if S::REGISTER_COUNT >= 32 && vectors >= 4 {
-                columns::<S, 6, 4>(s, m, k, a, (b, b_row), (c, c_row), start);
+                columns::<S, ROWS, 4>(s, m, k, a, (b, b_row), (c, c_row), start);
                 4
+            } else if S::REGISTER_COUNT >= 32 && vectors == 3 {
+                columns::<S, ROWS, 3>(s, m, k, a, (b, b_row), (c, c_row), start);
+                3
             } else if vectors >= 2 {
-                columns::<S, 6, 2>(s, m, k, a, (b, b_row), (c, c_row), start);
+                columns::<S, ROWS, 2>(s, m, k, a, (b, b_row), (c, c_row), start);
                 2
             } else {
-                columns::<S, 6, 1>(s, m, k, a, (b, b_row), (c, c_row), start);
+                columns::<S, ROWS, 1>(s, m, k, a, (b, b_row), (c, c_row), start);
                 1
             };
             column += taken * S::F32_LANES;
@@ -77,7 +83,7 @@ unsafe fn columns<S: Simd, const M: usize, const N: usize>(
     // SAFETY: as in `product`.
     unsafe {
         while row + M <= m {
-            // `M` is 6, so that at most one block each of 4, 2 and 1 rows is left.
+            // At most one block each of 4, 2 and 1 rows is left.
             let a = Operand { start: a.start.add(row * a.row), ..a };
             rows::<S, M, N>(s, k, a, b, (c.add(row * c_row), c_row), start);
             row += M;

@@ -325,7 +325,7 @@ fn separate(query: &Tensor, key: &Tensor, value: &Tensor) -> Result<Spec> {
 
 fn fused(packed: &Tensor, heads: usize, kv_heads: usize) -> Result<Spec> {
     let shape = packed.shape();
-    let parts = heads + 2 * kv_heads;
+    let parts = heads.saturating_add(kv_heads.saturating_mul(2));
     let fits =
         shape.rank() == 3 && kv_heads > 0 && heads.is_multiple_of(kv_heads) && shape[2].is_multiple_of(parts);
     ensure_shape(

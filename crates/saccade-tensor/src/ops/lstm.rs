@@ -64,12 +64,20 @@ pub fn lstm(x: &Tensor, weights: &[LstmWeights], lengths: Option<&[usize]>) -> R
             bias: w.bias.array.clone(),
         })
         .collect();
-    let (value, saved) = lstm::forward(sizes, &x.array, &arrays, lengths);
     let parents: Vec<&Tensor> =
         [x].into_iter().chain(weights.iter().flat_map(|w| [&w.input, &w.hidden, &w.bias])).collect();
+    let output_shape = [sizes.batch, sizes.time, sizes.directions * hidden];
+    if output_shape.contains(&0) {
+        // Nothing to read, or nothing to remember it in: every gradient is zero.
+        let shapes: Vec<_> = parents.iter().map(|parent| parent.shape().clone()).collect();
+        let zeros = move |_: Tensor, _: &[bool]| {
+            Ok(shapes.iter().map(|shape| Some(Tensor::zeros(shape).into())).collect())
+        };
+        return Ok(Tensor::zeros(output_shape).with_rule(&parents, || zeros));
+    }
+    let (value, saved) = lstm::forward(sizes, &x.array, &arrays, lengths);
     let (x, output) = (x.detach(), value.clone());
     let lengths = lengths.map(<[usize]>::to_vec);
-    let output_shape = [sizes.batch, sizes.time, sizes.directions * hidden];
     Ok(Tensor::from_array(value, output_shape).with_rule(&parents, || {
         move |g: Tensor, _: &[bool]| {
             let gradients = lstm::backward(sizes, &x.array, &output, &saved, lengths.as_deref(), &g.array);

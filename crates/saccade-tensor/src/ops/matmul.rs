@@ -1,6 +1,6 @@
 //! Matrix products, single and batched, any side transposed.
 
-use crate::cpu::gemm::{self, Operand};
+use crate::cpu::gemm;
 use crate::error::{Error, Result, ensure_shape};
 use crate::shape::Shape;
 use crate::tape::Gradient;
@@ -8,14 +8,14 @@ use crate::tensor::Tensor;
 
 /// A side of a product: its last two axes, possibly exchanged, and how many matrices there are.
 #[derive(Clone, Copy)]
-struct Side {
+struct Axes {
     rows: usize,
     columns: usize,
     matrices: usize,
     transposed: bool,
 }
 
-impl Side {
+impl Axes {
     fn of(x: &Tensor, transposed: bool) -> Result<Self> {
         let shape = x.shape();
         ensure_shape(shape.rank() >= 2, "matmul", || "two axes or more".into(), || shape.to_string())?;
@@ -26,9 +26,9 @@ impl Side {
         Ok(Self { rows, columns, matrices: shape[..shape.rank() - 2].iter().product(), transposed })
     }
 
-    fn operand(self, x: &Tensor) -> Operand<'_> {
+    fn side(self, x: &Tensor) -> gemm::Side<'_> {
         let stride = if self.matrices == 1 { 0 } else { self.rows * self.columns };
-        Operand { array: &x.array, transposed: self.transposed, stride }
+        gemm::Side { array: &x.array, transposed: self.transposed, stride }
     }
 }
 
@@ -42,7 +42,7 @@ impl Tensor {
     ///
     /// With C = A·B, the gradients are dA = dC·Bᵀ and dB = Aᵀ·dC.
     pub fn matmul_transposed(&self, other: &Tensor, transpose_a: bool, transpose_b: bool) -> Result<Tensor> {
-        let (a, b) = (Side::of(self, transpose_a)?, Side::of(other, transpose_b)?);
+        let (a, b) = (Axes::of(self, transpose_a)?, Axes::of(other, transpose_b)?);
         let mismatch =
             || Error::shape("matmul", "sides that fit", format!("{} and {}", self.shape(), other.shape()));
         let outer = |x: &Tensor| x.shape()[..x.shape().rank() - 2].to_vec();
@@ -58,7 +58,7 @@ impl Tensor {
         let batch: usize = shape.iter().product();
         shape.extend([a.rows, b.columns]);
         let sizes = (a.rows, b.columns, a.columns);
-        let value = gemm::batched(batch, sizes, a.operand(self), b.operand(other));
+        let value = gemm::batched(batch, sizes, a.side(self), b.side(other));
         let (x, y) = (self.detach(), other.detach());
         Ok(Tensor::from_array(value, shape).with_rule(&[self, other], || {
             move |g: Tensor, wanted: &[bool]| {

@@ -1,7 +1,7 @@
 //! Sum, mean, maximum and where it is, over one axis or over everything.
 
 use super::layout::{with_length, without};
-use crate::cpu::reduce;
+use crate::cpu::{broadcast, reduce};
 use crate::error::{Result, ensure_shape};
 use crate::ids::Ids;
 use crate::tape::Gradient;
@@ -16,7 +16,10 @@ impl Tensor {
         Ok(Tensor::from_array(value, without(&shape, axis)).with_rule(&[self], || {
             move |g: Tensor, _: &[bool]| {
                 let g = g.with_shape(with_length(&shape, axis, 1));
-                Ok(vec![Some(Gradient::Dense(g.add(&Tensor::zeros(&shape))?))])
+                Ok(vec![Some(Gradient::Dense(Tensor::from_array(
+                    broadcast::expand(&g.array, g.shape(), &shape),
+                    &shape,
+                )))])
             }
         }))
     }

@@ -68,7 +68,9 @@ fn arrays_larger_than_one_task_agree_everywhere() {
 
 #[test]
 fn empty_sides_give_empty_results_and_zero_gradients() {
-    for (a, b) in [(vec![0], vec![1]), (vec![0, 3], vec![1, 3]), (vec![3, 0], vec![3, 1]), (vec![2, 0, 4], vec![4])] {
+    for (a, b) in
+        [(vec![0], vec![1]), (vec![0, 3], vec![1, 3]), (vec![3, 0], vec![3, 1]), (vec![2, 0, 4], vec![4])]
+    {
         check_all(4, &a, &b);
         check_all(5, &b, &a);
     }
@@ -85,7 +87,9 @@ fn operators_are_the_methods() {
 
 #[test]
 fn a_tensor_combined_with_itself_gets_both_gradients() {
-    check(&[Draw(8).between(0.5, 2.0, [17])], |x| (&x[0] * &x[0])?.divide(&x[0].shift(1.0)?), |x: &[Array]| {
-        x[0].map(|x| x * x / (x + 1.0))
-    });
+    check(
+        &[Draw(8).between(0.5, 2.0, [17])],
+        |x| (&x[0] * &x[0])?.divide(&x[0].shift(1.0)?),
+        |x: &[Array]| x[0].map(|x| x * x / (x + 1.0)),
+    );
 }

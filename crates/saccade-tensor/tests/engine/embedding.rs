@@ -60,7 +60,8 @@ fn several_lookups_and_dense_uses_of_one_table_add_up() {
 #[test]
 fn lookups_alone_stay_sparse_when_added() {
     let table = Draw(3).tensor([9, 2]).tracked();
-    let look = |ids: &[u32]| table.embedding(&Ids::new(ids, [ids.len()]).unwrap()).unwrap().sum_all().unwrap();
+    let look =
+        |ids: &[u32]| table.embedding(&Ids::new(ids, [ids.len()]).unwrap()).unwrap().sum_all().unwrap();
     let gradients = (&look(&[1, 5]) + &look(&[5, 8])).unwrap().backward().unwrap();
     let Some(Gradient::Rows(rows)) = gradients.find(&table) else { panic!("a sparse gradient") };
     assert_eq!(rows.rows(), [1, 5, 8]);
@@ -70,9 +71,11 @@ fn lookups_alone_stay_sparse_when_added() {
 #[test]
 fn a_computed_table_passes_its_gradient_on() {
     let ids = Ids::new(&[1, 1, 0], [3]).unwrap();
-    check(&[Draw(4).tensor([3, 4])], |x| x[0].tanh()?.embedding(&ids), |x| {
-        layers::embedding(&x[0].map(f64::tanh), ids.values(), &[3])
-    });
+    check(
+        &[Draw(4).tensor([3, 4])],
+        |x| x[0].tanh()?.embedding(&ids),
+        |x| layers::embedding(&x[0].map(f64::tanh), ids.values(), &[3]),
+    );
 }
 
 #[test]

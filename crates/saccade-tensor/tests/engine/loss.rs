@@ -51,9 +51,16 @@ fn a_large_vocabulary() {
     let targets = draw.ids(5003, [9]);
     for smoothing in [0.0, 0.1] {
         let settings = CrossEntropy { ignored: None, smoothing };
-        check(&[draw.tensor([9, 5003])], |x| x[0].cross_entropy_rows(&targets, settings), |x| {
-            Array::new(layers::cross_entropy_rows(&x[0], targets.values(), None, f64::from(smoothing)), &[9])
-        });
+        check(
+            &[draw.tensor([9, 5003])],
+            |x| x[0].cross_entropy_rows(&targets, settings),
+            |x| {
+                Array::new(
+                    layers::cross_entropy_rows(&x[0], targets.values(), None, f64::from(smoothing)),
+                    &[9],
+                )
+            },
+        );
     }
 }
 

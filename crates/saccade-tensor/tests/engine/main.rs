@@ -28,3 +28,4 @@ mod rotary;
 mod softmax;
 mod tape;
 mod tape_depth;
+mod tensor;

@@ -7,18 +7,19 @@ use proptest::sample::select;
 use saccade_tensor::Tensor;
 
 /// Both sides with their outer axes, in the layout that the transposes ask for.
-fn check_product(seed: u64, outer: (&[usize], &[usize]), (m, n, k): (usize, usize, usize), (ta, tb): (bool, bool)) {
+fn check_product(
+    seed: u64,
+    outer: (&[usize], &[usize]),
+    (m, n, k): (usize, usize, usize),
+    (ta, tb): (bool, bool),
+) {
     let side = |outer: &[usize], rows: usize, columns: usize, transposed: bool| -> Vec<usize> {
         let last = if transposed { [columns, rows] } else { [rows, columns] };
         outer.iter().copied().chain(last).collect()
     };
     let mut draw = Draw(seed);
     let inputs = [draw.tensor(side(outer.0, m, k, ta)), draw.tensor(side(outer.1, k, n, tb))];
-    check(
-        &inputs,
-        |x| x[0].matmul_transposed(&x[1], ta, tb),
-        |x| reference::matmul(&x[0], &x[1], ta, tb),
-    );
+    check(&inputs, |x| x[0].matmul_transposed(&x[1], ta, tb), |x| reference::matmul(&x[0], &x[1], ta, tb));
 }
 
 proptest! {

@@ -11,11 +11,17 @@ const EPSILON: f32 = 1e-5;
 fn check_norms(inputs: &[Tensor; 3]) {
     let [x, weight, _] = inputs.clone();
     let eps = f64::from(EPSILON);
-    check(inputs, |x| x[0].layer_norm(&x[1], Some(&x[2]), EPSILON), |x| {
-        layers::norm(&x[0], &x[1], Some(&x[2]), eps, true)
-    });
+    check(
+        inputs,
+        |x| x[0].layer_norm(&x[1], Some(&x[2]), EPSILON),
+        |x| layers::norm(&x[0], &x[1], Some(&x[2]), eps, true),
+    );
     let unbiased = [x, weight];
-    check(&unbiased, |x| x[0].layer_norm(&x[1], None, EPSILON), |x| layers::norm(&x[0], &x[1], None, eps, true));
+    check(
+        &unbiased,
+        |x| x[0].layer_norm(&x[1], None, EPSILON),
+        |x| layers::norm(&x[0], &x[1], None, eps, true),
+    );
     check(&unbiased, |x| x[0].rms_norm(&x[1], EPSILON), |x| layers::norm(&x[0], &x[1], None, eps, false));
 }
 
@@ -43,9 +49,11 @@ fn rows_of_one_and_two_values() {
     assert_eq!(y.to_vec(), [3.0; 4]);
     assert_eq!(y.sum_all().unwrap().backward().unwrap().get(&x).unwrap().to_vec(), [0.0; 4]);
     let x = [Tensor::new(&[1.0, 2.0, -3.0, 0.5], [2, 2]).unwrap(), Tensor::full([2], 1.0)];
-    check(&x, |x| x[0].layer_norm(&x[1], None, 0.1), |x| {
-        layers::norm(&x[0], &x[1], None, f64::from(0.1_f32), true)
-    });
+    check(
+        &x,
+        |x| x[0].layer_norm(&x[1], None, 0.1),
+        |x| layers::norm(&x[0], &x[1], None, f64::from(0.1_f32), true),
+    );
 }
 
 #[test]
@@ -61,9 +69,12 @@ fn a_large_mean_does_not_swallow_the_deviation() {
     let mut draw = Draw(3);
     let x = draw.tensor([3, 64]).shift(100.0).unwrap();
     let inputs = [x, draw.tensor([64])];
-    check_within((3e-5, 5e-5), &inputs, |x| x[0].layer_norm(&x[1], None, EPSILON), |x| {
-        layers::norm(&x[0], &x[1], None, f64::from(EPSILON), true)
-    });
+    check_within(
+        (3e-5, 5e-5),
+        &inputs,
+        |x| x[0].layer_norm(&x[1], None, EPSILON),
+        |x| layers::norm(&x[0], &x[1], None, f64::from(EPSILON), true),
+    );
 }
 
 #[test]

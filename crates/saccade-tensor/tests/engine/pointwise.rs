@@ -74,7 +74,8 @@ fn slopes_far_from_zero_are_right() {
 #[test]
 fn named_methods_are_the_functions() {
     let x = Draw(2).between(0.5, 2.0, [9]);
-    let named = [x.exp(), x.ln(), x.sqrt(), x.tanh(), x.sigmoid(), x.relu(), x.gelu(), x.gelu_tanh(), x.silu()];
+    let named =
+        [x.exp(), x.ln(), x.sqrt(), x.tanh(), x.sigmoid(), x.relu(), x.gelu(), x.gelu_tanh(), x.silu()];
     for (function, named) in FUNCTIONS.into_iter().zip(named) {
         assert_eq!(x.apply(function).unwrap().to_vec(), named.unwrap().to_vec(), "{function:?}");
     }

@@ -79,7 +79,8 @@ impl Array {
 /// f(a, b) for each pair, by NumPy's broadcasting.
 pub fn broadcast(a: &Array, b: &Array, f: impl Fn(f64, f64) -> f64) -> Array {
     let rank = a.shape.len().max(b.shape.len());
-    let length = |x: &Array, axis: usize| (axis + x.shape.len()).checked_sub(rank).map_or(1, |own| x.shape[own]);
+    let length =
+        |x: &Array, axis: usize| (axis + x.shape.len()).checked_sub(rank).map_or(1, |own| x.shape[own]);
     let shape: Vec<usize> = (0..rank)
         .map(|axis| match (length(a, axis), length(b, axis)) {
             (1, other) | (other, 1) => other,
@@ -167,19 +168,23 @@ pub fn matmul(a: &Array, b: &Array, transpose_a: bool, transpose_b: bool) -> Arr
     };
     let ((m, k), (_, n)) = (sides(a, transpose_a), sides(b, transpose_b));
     let longer = if a.shape.len() >= b.shape.len() { a } else { b };
-    let mut shape = longer.shape[..longer.shape.len() - 2].to_vec();
-    shape.extend([m, n]);
-    let value = |x: &Array, outer: &[usize], i: usize, j: usize, transposed: bool| {
-        let mut index = if x.shape.len() > 2 { outer.to_vec() } else { Vec::new() };
-        index.extend(if transposed { [j, i] } else { [i, j] });
-        x.at(&index)
+    let outer = &longer.shape[..longer.shape.len() - 2];
+    let matrix = |x: &Array, number: usize, rows: usize, columns: usize, transposed: bool| {
+        let start = if x.shape.len() > 2 { number * rows * columns } else { 0 };
+        let values = x.values[start..start + rows * columns].to_vec();
+        let whole = |shape: &[usize]| Array::new(values, shape);
+        if transposed { permute(&whole(&[columns, rows]), &[1, 0]) } else { whole(&[rows, columns]) }
     };
-    Array::from_fn(&shape, |index| {
-        let (outer, place) = index.split_at(index.len() - 2);
-        (0..k)
-            .map(|p| value(a, outer, place[0], p, transpose_a) * value(b, outer, p, place[1], transpose_b))
-            .sum()
-    })
+    let mut values = Vec::new();
+    for number in 0..outer.iter().product() {
+        let rows = matrix(a, number, m, k, transpose_a).values;
+        let columns = permute(&matrix(b, number, k, n, transpose_b), &[1, 0]).values;
+        for (i, j) in (0..m * n).map(|place| (place / n, place % n)) {
+            let pairs = rows[i * k..(i + 1) * k].iter().zip(&columns[j * k..(j + 1) * k]);
+            values.push(pairs.map(|(a, b)| a * b).sum());
+        }
+    }
+    Array::new(values, &[outer, &[m, n]].concat())
 }
 
 /// The error function by a series of positive terms, e^(−x²)·Σ 2ⁿx^(2n+1)/(2n+1)!!; 1 to the last bit beyond 6.

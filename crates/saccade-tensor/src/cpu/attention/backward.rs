@@ -133,7 +133,9 @@ fn sink_gradient(problem: &Problem, sink: &[f32], saved: Saved) -> Array {
                     let lse = saved.lse[(example * heads + head) * queries + query];
                     let delta =
                         dot(&saved.output[at..at + value_width], &saved.upstream[at..at + value_width]);
-                    total -= f64::from((sink[head] - lse).exp() * delta);
+                    // A sink of −∞ takes nothing, even where nothing else may be attended to.
+                    let share = if sink[head] == f32::NEG_INFINITY { 0.0 } else { (sink[head] - lse).exp() };
+                    total -= f64::from(share * delta);
                 }
             }
             *out = total as f32;
@@ -470,10 +472,10 @@ impl BiasSums {
                 let span = queries + keys - 1;
                 let mut total = Array::zeros(heads * span);
                 // Parts are ordered by example, key-value head, stretch; within a part by the heads of the group.
-                let parts = sums.len() / self.per_part;
+                let parts = sums.len() / self.per_part.max(1);
                 let stretches = parts / (batch * problem.kv_heads).max(1);
                 for (part, sums) in sums.chunks(self.per_part.max(1)).enumerate() {
-                    let first = part / stretches % problem.kv_heads * problem.group();
+                    let first = part / stretches.max(1) % problem.kv_heads * problem.group();
                     let total = &mut total.slice_mut()[first * span..(first + problem.group()) * span];
                     dispatch(AddInto { total, x: sums });
                 }

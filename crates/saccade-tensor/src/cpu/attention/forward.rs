@@ -239,9 +239,11 @@ impl Online {
             let mut rescale = 1.0;
             if let Some(sink) = sink {
                 let max = self.max[lane].max(sink);
-                rescale = (self.max[lane] - max).exp2();
-                self.sum[lane] = self.sum[lane] * rescale + (sink - max).exp2();
-                self.max[lane] = max;
+                if max > f32::NEG_INFINITY {
+                    rescale = (self.max[lane] - max).exp2();
+                    self.sum[lane] = self.sum[lane] * rescale + (sink - max).exp2();
+                    self.max[lane] = max;
+                }
             }
             self.rescale[lane] = if self.sum[lane] > 0.0 { rescale / self.sum[lane] } else { 0.0 };
         }

@@ -244,7 +244,7 @@ impl<'a> Problem<'a> {
     fn draw_dropout(&self, draws: Draws, factors: &mut [f32], at: TileAt) {
         let TileAt { example, head, query_start, tile, .. } = at;
         let blocks_a_row = self.keys.div_ceil(4) as u64;
-        let example = draws.first_example + example as u64;
+        let example = draws.first_example.wrapping_add(example as u64);
         // A Philox block holds four neighbouring keys of one query; sixteen queries are drawn side by side.
         for first_key in (tile.start / 4 * 4..tile.start + tile.len).step_by(4) {
             for first_query in (0..BLOCK).step_by(WIDE) {
@@ -286,7 +286,7 @@ fn pack(
     (to, to_row): (&mut [f32], usize),
     rows: usize,
 ) {
-    for (i, to) in to.chunks_mut(to_row).take(rows).enumerate() {
+    for (i, to) in to.chunks_mut(to_row.max(1)).take(rows).enumerate() {
         if i < n {
             to[..width].copy_from_slice(&from[i * from_row..][..width]);
             to[width..].fill(0.0);

@@ -19,7 +19,13 @@ pub struct Attention<'a> {
 impl Attention<'_> {
     /// Everyone to everyone.
     pub fn scaled(scale: f64) -> Self {
-        Self { scale, allowed: &|_, _, _, _| true, bias: &|_, _, _, _| 0.0, sink: None, factor: &|_, _, _, _| 1.0 }
+        Self {
+            scale,
+            allowed: &|_, _, _, _| true,
+            bias: &|_, _, _, _| 0.0,
+            sink: None,
+            factor: &|_, _, _, _| 1.0,
+        }
     }
 }
 
@@ -45,7 +51,11 @@ pub fn attend(query: &Array, key: &Array, value: &Array, how: &Attention) -> Att
         let score = |k: usize| {
             let key = &key.values[((b * keys + k) * kv_heads + kv_head) * width..][..width];
             let dot: f64 = query.iter().zip(key).map(|(q, k)| q * k).sum();
-            if (how.allowed)(b, h, q, k) { how.scale * dot + (how.bias)(b, h, q, k) } else { f64::NEG_INFINITY }
+            if (how.allowed)(b, h, q, k) {
+                how.scale * dot + (how.bias)(b, h, q, k)
+            } else {
+                f64::NEG_INFINITY
+            }
         };
         let scores: Vec<f64> = (0..keys).map(score).collect();
         let sink = how.sink.map_or(f64::NEG_INFINITY, |sink| sink.at(&[h]));

@@ -46,7 +46,8 @@ fn log_sum_exp(row: &[f64], allowed: &[bool]) -> f64 {
 pub fn log_softmax(x: &Array, mask: &Array) -> Array {
     let full = super::broadcast(x, mask, |_, allowed| allowed);
     x.map_rows(|i, row| {
-        let allowed: Vec<bool> = full.values[i * row.len()..][..row.len()].iter().map(|&m| m == 1.0).collect();
+        let allowed: Vec<bool> =
+            full.values[i * row.len()..][..row.len()].iter().map(|&m| m == 1.0).collect();
         let lse = log_sum_exp(row, &allowed);
         row.iter().zip(&allowed).map(|(x, &ok)| if ok { x - lse } else { f64::NEG_INFINITY }).collect()
     })
