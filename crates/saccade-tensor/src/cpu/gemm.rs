@@ -200,9 +200,15 @@ impl<F: Finish> Task<'_, F> {
         let (b, (column, width)) = (self.b, self.columns);
         let from = &b.values[depth * b.row + column * b.column..];
         if b.column == 1 {
-            for (i, to) in to.chunks_exact_mut(PANEL).take(len).enumerate() {
-                to[..width].copy_from_slice(&from[i * b.row..][..width]);
-                to[width..].fill(0.0);
+            for (i, to) in to.as_chunks_mut::<PANEL>().0.iter_mut().take(len).enumerate() {
+                match from[i * b.row..].first_chunk::<PANEL>() {
+                    // A copy of known length is a few vector moves instead of a call.
+                    Some(from) if width == PANEL => *to = *from,
+                    _ => {
+                        to[..width].copy_from_slice(&from[i * b.row..][..width]);
+                        to[width..].fill(0.0);
+                    }
+                }
             }
         } else if b.row == 1 {
             if width < PANEL {

@@ -140,6 +140,11 @@ pub(crate) struct Saved {
 /// Steps of one sequence that are not padding, for each sequence; all steps without.
 type Lengths<'a> = Option<&'a [usize]>;
 
+/// Memory for all steps: zeros where there is padding, which is never written; else every value will be.
+fn states(lengths: Lengths, len: usize) -> Buffer {
+    if lengths.is_some() { Buffer::zeros(len) } else { Buffer::dirty(len) }
+}
+
 /// The hidden states (batch, time, directions·hidden), zero in the padding.
 pub(crate) fn forward(sizes: Sizes, x: &Array, weights: &[Weights], lengths: Lengths) -> (Array, Saved) {
     let packed = Packed::new(sizes, weights);
@@ -150,8 +155,8 @@ pub(crate) fn forward(sizes: Sizes, x: &Array, weights: &[Weights], lengths: Len
     let (a, b) = (Matrix::rows(x.slice(), inputs), Matrix::rows(packed.input.as_slice(), row));
     let shape = (batch * time, row, inputs);
     gemm::product_then(shape, a, b, gates.as_mut_slice(), Output::Replace, &BiasOnly(Some(bias)));
-    let mut cells = Buffer::zeros(batch * time * directions * sizes.padded());
-    let mut output = Buffer::zeros(batch * time * sizes.output_row());
+    let mut cells = states(lengths, batch * time * directions * sizes.padded());
+    let mut output = states(lengths, batch * time * sizes.output_row());
     let places = (
         Shared::new(gates.as_mut_slice()),
         Shared::new(cells.as_mut_slice()),
@@ -342,7 +347,7 @@ pub(crate) fn backward(
 ) -> LstmGradients {
     let Sizes { batch, time, inputs, directions, .. } = sizes;
     let row = sizes.gate_row();
-    let mut slopes = Buffer::zeros(batch * time * row);
+    let mut slopes = states(lengths, batch * time * row);
     let places = Shared::new(slopes.as_mut_slice());
     let rows = sizes.rows_per_task();
     let blocks = batch.div_ceil(rows);

@@ -65,10 +65,13 @@ function!(Tanh, true, |s, x| simd::tanh(s, x), |y, g| {
 function!(Sigmoid, true, |s, x| simd::sigmoid(s, x), |y, g| {
     s.mul_f32s(g, s.mul_f32s(y, s.sub_f32s(s.splat_f32s(1.0), y)))
 });
-// In this order NaN stays NaN: the maximum of a number and NaN is the second of the two.
-function!(Relu, true, |s, x| s.max_f32s(s.splat_f32s(0.0), x), |y, g| {
-    s.select_f32s(s.greater_than_f32s(y, s.splat_f32s(0.0)), g, s.splat_f32s(0.0))
-});
+// Not a maximum, which would lose NaN on some machines.
+function!(
+    Relu,
+    true,
+    |s, x| s.select_f32s(s.less_than_f32s(x, s.splat_f32s(0.0)), s.splat_f32s(0.0), x),
+    |y, g| s.select_f32s(s.greater_than_f32s(y, s.splat_f32s(0.0)), g, s.splat_f32s(0.0))
+);
 function!(Gelu, false, |s, x| s.mul_f32s(x, simd::normal_cdf(s, x)), |x, g| {
     // Φ(x) + x·φ(x), with φ(x) = e^(−x²/2) / √(2π)
     let density = simd::exp(s, s.mul_f32s(s.mul_f32s(x, x), s.splat_f32s(-0.5)));

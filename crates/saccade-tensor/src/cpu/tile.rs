@@ -192,8 +192,6 @@ pub(crate) unsafe fn store<S: Simd>(_: S, to: *mut f32, values: S::f32s) {
 }
 
 /// Copies `rows × columns` values from `from` (rows `from_row` apart) to their transpose at `to`, scaled.
-///
-/// Four by four, which compilers turn into shuffles.
 #[inline(always)]
 pub(crate) fn transpose(
     (rows, columns): (usize, usize),
@@ -203,28 +201,53 @@ pub(crate) fn transpose(
 ) {
     let (whole_rows, whole_columns) = (rows / 4 * 4, columns / 4 * 4);
     for r in (0..whole_rows).step_by(4) {
+        let lines: [&[f32]; 4] = std::array::from_fn(|i| &from[(r + i) * from_row..][..columns]);
         for c in (0..whole_columns).step_by(4) {
-            let line = |i: usize| -> [f32; 4] {
-                let start = (r + i) * from_row + c;
-                std::array::from_fn(|j| from[start..start + 4][j])
-            };
-            let block = [line(0), line(1), line(2), line(3)];
-            for j in 0..4 {
-                let start = (c + j) * to_row + r;
-                for (out, line) in to[start..start + 4].iter_mut().zip(&block) {
-                    *out = line[j] * scale;
-                }
-            }
+            transpose_block(lines.map(|line| &line[c..c + 4]), &mut to[c * to_row + r..], to_row, scale);
         }
         for c in whole_columns..columns {
-            for i in 0..4 {
-                to[c * to_row + r + i] = from[(r + i) * from_row + c] * scale;
+            for (i, line) in lines.iter().enumerate() {
+                to[c * to_row + r + i] = line[c] * scale;
             }
         }
     }
     for r in whole_rows..rows {
         for c in 0..columns {
             to[c * to_row + r] = from[r * from_row + c] * scale;
+        }
+    }
+}
+
+/// Four by four, by shuffles: every x86-64 processor has them, but compilers do not find them here by themselves.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+fn transpose_block(from: [&[f32]; 4], to: &mut [f32], to_row: usize, scale: f32) {
+    use std::arch::x86_64::{
+        _mm_loadu_ps, _mm_movehl_ps, _mm_movelh_ps, _mm_mul_ps, _mm_set1_ps, _mm_storeu_ps, _mm_unpackhi_ps,
+        _mm_unpacklo_ps,
+    };
+    assert!(from.iter().all(|line| line.len() >= 4) && to.len() >= 3 * to_row + 4);
+    // SAFETY: SSE is part of x86-64; loads and stores of four values are in bounds by the assertion.
+    unsafe {
+        let scale = _mm_set1_ps(scale);
+        let line = |i: usize| _mm_mul_ps(_mm_loadu_ps(from[i].as_ptr()), scale);
+        let (a, b, c, d) = (line(0), line(1), line(2), line(3));
+        let (ab_low, ab_high) = (_mm_unpacklo_ps(a, b), _mm_unpackhi_ps(a, b));
+        let (cd_low, cd_high) = (_mm_unpacklo_ps(c, d), _mm_unpackhi_ps(c, d));
+        let to = to.as_mut_ptr();
+        _mm_storeu_ps(to, _mm_movelh_ps(ab_low, cd_low));
+        _mm_storeu_ps(to.add(to_row), _mm_movehl_ps(cd_low, ab_low));
+        _mm_storeu_ps(to.add(2 * to_row), _mm_movelh_ps(ab_high, cd_high));
+        _mm_storeu_ps(to.add(3 * to_row), _mm_movehl_ps(cd_high, ab_high));
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+#[inline(always)]
+fn transpose_block(from: [&[f32]; 4], to: &mut [f32], to_row: usize, scale: f32) {
+    for j in 0..4 {
+        for (to, line) in to[j * to_row..][..4].iter_mut().zip(from) {
+            *to = line[j] * scale;
         }
     }
 }

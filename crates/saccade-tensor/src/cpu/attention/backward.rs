@@ -1,6 +1,6 @@
 //! Attention's backward pass: one task a key-value head (or a stretch of queries of one, if heads are few).
 
-use super::{Bias, Group, Heads, Problem, Strides, TileAt, close, pack, write_rows};
+use super::{Bias, Group, Heads, Problem, Strides, TileAt, pack, write_rows};
 use crate::array::Array;
 use crate::blocks::BLOCK;
 use crate::cpu::broadcast::AddInto;
@@ -46,6 +46,8 @@ pub(super) fn backward(
     places: &GradientPlaces,
 ) -> (BiasGradient, Option<Array>) {
     let saved = Saved { output, lse, upstream };
+    let mut copies = [Buffer::dirty(0), Buffer::dirty(0)];
+    let (key, value) = problem.close(key, value, &mut copies);
     let Problem { batch, kv_heads, keys, width, value_width, .. } = *problem;
     let planes = batch * kv_heads;
     let stretches = TASKS.div_ceil(planes.max(1)).min(problem.query_tiles()).max(1);
@@ -161,8 +163,6 @@ struct Work {
     weights: Buffer,
     slopes: Buffer,
     factors: Buffer,
-    keys: Buffer,
-    values: Buffer,
     /// dK and dV of the whole head, rows padded to whole registers.
     key_gradient: Buffer,
     value_gradient: Buffer,
@@ -226,8 +226,6 @@ impl Work {
             weights: Buffer::dirty(BLOCK * BLOCK),
             slopes: Buffer::dirty(BLOCK * BLOCK),
             factors: Buffer::dirty(if problem.dropout.is_some() { BLOCK * BLOCK } else { 0 }),
-            keys: Buffer::dirty(BLOCK * width),
-            values: Buffer::dirty(BLOCK * value_width),
             key_gradient: Buffer::zeros(keys * key_row),
             value_gradient: Buffer::zeros(keys * value_row),
             key_row,
@@ -319,9 +317,8 @@ impl WithSimd for QueryTile<'_> {
         let kv_head = head / problem.group();
         for key_tile in problem.key_tiles(example, head, tile) {
             let at = TileAt { example, head, query_start, n_queries, tile: key_tile };
-            let (keys, key_row) = close(key, (example, kv_head), key_tile, width, work.keys.as_mut_slice());
-            let (values, value_row) =
-                close(value, (example, kv_head), key_tile, value_width, work.values.as_mut_slice());
+            let (keys, key_row) = (key.from(example, kv_head, key_tile.start), key.strides.row);
+            let (values, value_row) = (value.from(example, kv_head, key_tile.start), value.strides.row);
             let groups = problem.groups(query_start, key_tile, S::F32_LANES, lanes);
             let weights = work.weights.as_mut_slice();
             let slopes = work.slopes.as_mut_slice();

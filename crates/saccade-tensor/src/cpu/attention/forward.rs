@@ -1,6 +1,6 @@
 //! Attention's forward pass: one task a tile of queries.
 
-use super::{Group, Heads, Problem, TileAt, close, write_rows};
+use super::{Group, Heads, Problem, TileAt, write_rows};
 use crate::array::Array;
 use crate::blocks::BLOCK;
 use crate::cpu::simd::{dispatch, exp2};
@@ -11,9 +11,16 @@ use pulp::{Simd, WithSimd};
 use std::f32::consts::{LN_2, LOG2_E};
 
 /// The output (batch, queries, heads, value width) and the log-sum-exp of each row (batch, heads, queries).
-pub(super) fn forward(problem: &Problem, query: Heads, key: Heads, value: Heads) -> (Array, Array) {
+pub(super) fn forward<'a>(
+    problem: &Problem<'a>,
+    query: Heads<'a>,
+    key: Heads<'a>,
+    value: Heads<'a>,
+) -> (Array, Array) {
     let Problem { batch, heads, queries, value_width, .. } = *problem;
     let tiles = problem.query_tiles();
+    let mut copies = [Buffer::dirty(0), Buffer::dirty(0)];
+    let (key, value) = problem.close(key, value, &mut copies);
     let mut output = Buffer::dirty(batch * queries * heads * value_width);
     let mut lse = Buffer::dirty(batch * heads * queries);
     let strides = super::Strides {
@@ -46,9 +53,6 @@ pub(super) fn forward(problem: &Problem, query: Heads, key: Heads, value: Heads)
 struct Scratch {
     /// Qᵀ, scaled: (width, 64).
     query: Buffer,
-    /// A tile of keys and one of values, where they have to be copied together.
-    keys: Buffer,
-    values: Buffer,
     factors: Buffer,
     online: Online,
     /// The finished output: (64, value width).
@@ -76,8 +80,6 @@ impl Scratch {
         }
         Self {
             query,
-            keys: Buffer::dirty(BLOCK * width),
-            values: Buffer::dirty(BLOCK * value_width),
             factors: Buffer::dirty(if problem.dropout.is_some() { BLOCK * BLOCK } else { 0 }),
             online: Online {
                 scores: Buffer::dirty(BLOCK * BLOCK),
@@ -122,10 +124,8 @@ impl WithSimd for QueryTile<'_> {
         );
         for key_tile in problem.key_tiles(example, head, tile) {
             let kv_head = head / problem.group();
-            let (keys, key_row) =
-                close(key, (example, kv_head), key_tile, width, scratch.keys.as_mut_slice());
-            let (values, value_row) =
-                close(value, (example, kv_head), key_tile, value_width, scratch.values.as_mut_slice());
+            let (keys, key_row) = (key.from(example, kv_head, key_tile.start), key.strides.row);
+            let (values, value_row) = (value.from(example, kv_head, key_tile.start), value.strides.row);
             let at = TileAt { example, head, query_start, n_queries, tile: key_tile };
             let online = &mut scratch.online;
             let (queries, scores) = (scratch.query.as_slice(), online.scores.as_mut_slice());

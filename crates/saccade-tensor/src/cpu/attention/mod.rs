@@ -24,8 +24,9 @@ pub(crate) use spec::{
 };
 
 use super::dropout::{Draws, WIDE, philox_wide};
-use super::threads::Shared;
+use super::threads::{self, Shared};
 use crate::blocks::{BLOCK, BlockMask};
+use crate::pool::Buffer;
 use std::f32::consts::LOG2_E;
 
 /// Where heads lie in an array: value (example, head, time, feature) is at
@@ -57,6 +58,17 @@ struct Heads<'a> {
 }
 
 impl<'a> Heads<'a> {
+    /// A copy in which each head's rows lie close together. Rows a power of two apart fight for the same few lines of the
+    /// cache, and every tile of queries reads all keys and values.
+    fn gathered(self, [_, heads, times, width]: [usize; 4], copy: &'a mut Buffer) -> Self {
+        let strides = Strides { start: 0, batch: heads * times * width, head: times * width, row: width };
+        threads::chunks(copy.as_mut_slice(), (times * width).max(1), |plane, copy| {
+            let from = (self.from(plane / heads, plane % heads, 0), self.strides.row);
+            pack(from, times, width, (copy, width), times);
+        });
+        Heads { values: copy.as_slice(), strides }
+    }
+
     /// Features of one head from a given time on.
     fn from(self, example: usize, head: usize, time: usize) -> &'a [f32] {
         &self.values[self.strides.at(example, head, time)..]
@@ -130,6 +142,20 @@ impl Groups {
 }
 
 impl<'a> Problem<'a> {
+    /// Keys and values as the tiles should read them: gathered, unless they are read once or lie well already.
+    fn close(&self, key: Heads<'a>, value: Heads<'a>, copies: &'a mut [Buffer; 2]) -> (Heads<'a>, Heads<'a>) {
+        let [key_copy, value_copy] = copies;
+        let shape = |width| [self.batch, self.kv_heads, self.keys, width];
+        let gather = |heads: Heads<'a>, width: usize, copy: &'a mut Buffer| {
+            if heads.strides.row == width || self.queries <= BLOCK {
+                return heads;
+            }
+            *copy = Buffer::dirty(shape(width).iter().product());
+            heads.gathered(shape(width), copy)
+        };
+        (gather(key, self.width, key_copy), gather(value, self.value_width, value_copy))
+    }
+
     /// Query `i` and key `i + offset` stand at the same position.
     fn offset(&self) -> isize {
         self.keys as isize - self.queries as isize
@@ -294,23 +320,6 @@ fn pack(
             to.fill(0.0);
         }
     }
-}
-
-/// The rows of a tile of keys or values where they lie, if they lie close together, or else copied together:
-/// rows a power of two apart would fight for the same few cache lines.
-fn close<'a>(
-    heads: Heads<'a>,
-    (example, head): (usize, usize),
-    tile: KeyTile,
-    width: usize,
-    copy: &'a mut [f32],
-) -> (&'a [f32], usize) {
-    let rows = heads.from(example, head, tile.start);
-    if heads.strides.row == width {
-        return (&rows[..tile.len * width], width);
-    }
-    pack((rows, heads.strides.row), tile.len, width, (copy, width), tile.len);
-    (copy, width)
 }
 
 /// Writes rows of `width` values into heads that other tasks may be writing next to.
