@@ -93,23 +93,20 @@ pub(crate) fn product_then(
     let even = m.div_ceil(TASKS.div_ceil(panels));
     let band = even.clamp(BAND.0, BAND.1).next_multiple_of(tile::ROWS);
     let shared = Shared::new(out);
-    let run = |task: usize| {
+    let prepare = || (Buffer::dirty(DEPTH.min(k) * PANEL), Buffer::dirty(band.min(m) * PANEL));
+    let run = |(copy, edge): &mut (Buffer, Buffer), task: usize| {
         let (panel, first) = (task % panels, task / panels * band);
-        let columns = (panel * PANEL, PANEL.min(n - panel * PANEL));
-        dispatch(Task {
-            k,
-            n,
-            a,
-            b,
-            rows: (first, band.min(m - first)),
-            columns,
-            output,
-            out: &shared,
-            finish,
-        });
+        let (rows, columns) = ((first, band.min(m - first)), (panel * PANEL, PANEL.min(n - panel * PANEL)));
+        let (copy, edge) = (copy.as_mut_slice(), edge.as_mut_slice());
+        dispatch(Task { k, n, a, b, rows, columns, output, out: &shared, finish, copy, edge });
     };
     let tasks = panels * m.div_ceil(band);
-    if m * n * k < SMALL { (0..tasks).for_each(run) } else { threads::run(tasks, run) }
+    if m * n * k < SMALL {
+        let mut work = prepare();
+        (0..tasks).for_each(|task| run(&mut work, task));
+    } else {
+        threads::run_with(tasks, prepare, run);
+    }
 }
 
 /// `out (m×n, row-major) = a (m×k) · b (k×n)`, or added to it.
@@ -129,13 +126,16 @@ struct Task<'a, F> {
     output: Output,
     out: &'a Shared<f32>,
     finish: &'a F,
+    /// Working memory: some rows of the panel, and the part of the output that hangs over its edge.
+    copy: &'a mut [f32],
+    edge: &'a mut [f32],
 }
 
 impl<F: Finish> WithSimd for Task<'_, F> {
     type Output = ();
 
     #[inline(always)]
-    fn with_simd<S: Simd>(self, s: S) {
+    fn with_simd<S: Simd>(mut self, s: S) {
         let ((first, rows), (column, width)) = (self.rows, self.columns);
         if rows <= FEW && self.b.row == 1 && self.b.column > 1 {
             self.dots(s);
@@ -152,19 +152,18 @@ impl<F: Finish> WithSimd for Task<'_, F> {
 
 impl<F: Finish> Task<'_, F> {
     #[inline(always)]
-    fn panel<S: Simd>(&self, s: S) {
+    fn panel<S: Simd>(&mut self, s: S) {
         let ((first, rows), (column, width)) = (self.rows, self.columns);
         let lanes = width.next_multiple_of(S::F32_LANES);
         let in_place = rows <= FEW && self.b.column == 1 && lanes == width;
-        let mut copy = Buffer::dirty(if in_place { 0 } else { DEPTH.min(self.k) * PANEL });
-        // Columns beyond the output's edge are computed here and not copied back.
-        let mut edge = Buffer::dirty(if lanes == width { 0 } else { rows * PANEL });
+        // Columns beyond the output's edge are computed in `edge` and not copied back.
+        let (copy, edge) = (std::mem::take(&mut self.copy), std::mem::take(&mut self.edge));
         let replace = self.output == Output::Replace;
         if self.k == 0 && replace {
             self.each_row(|row| row.fill(0.0));
         }
         if lanes != width && !replace {
-            self.each_row_with(edge.as_mut_slice(), |row, edge| edge.copy_from_slice(row));
+            self.each_row_with(edge, |row, edge| edge.copy_from_slice(row));
         }
         for depth in (0..self.k).step_by(DEPTH) {
             let len = DEPTH.min(self.k - depth);
@@ -176,13 +175,13 @@ impl<F: Finish> Task<'_, F> {
             let b = if in_place {
                 (self.b.values[depth * self.b.row + column..].as_ptr(), self.b.row)
             } else {
-                self.copy_panel(depth, len, copy.as_mut_slice());
-                (copy.as_slice().as_ptr(), PANEL)
+                self.copy_panel(depth, len, copy);
+                (copy.as_ptr(), PANEL)
             };
             let c = if lanes == width {
                 (self.out.pointer(first * self.n + column), self.n)
             } else {
-                (edge.as_mut_slice().as_mut_ptr(), PANEL)
+                (edge.as_mut_ptr(), PANEL)
             };
             let start = if depth == 0 && replace { Start::Zero } else { Start::Output };
             // SAFETY: `product_then` checked that the matrices cover their shapes; the copy has `len` rows of a panel;
@@ -190,7 +189,7 @@ impl<F: Finish> Task<'_, F> {
             unsafe { tile::product(s, (rows, lanes, len), a, b, c, start) };
         }
         if lanes != width && self.k > 0 {
-            self.each_row_with(edge.as_mut_slice(), |row, edge| row.copy_from_slice(edge));
+            self.each_row_with(edge, |row, edge| row.copy_from_slice(edge));
         }
     }
 

@@ -2,9 +2,14 @@
 //!
 //! The products inside a small transformer take tens of microseconds. Waking a sleeping thread takes as long, so
 //! helpers spin for a short while after each job before they park. One job runs at a time; whoever finds the
-//! team busy (a nested job, or a second caller) does its own work alone. Results do not depend on any of this:
-//! jobs are cut into tasks by the shape of the problem, each task writes its own part, and sums across tasks are
-//! taken in the order of the tasks.
+//! team busy (a nested job, or a second caller) does its own work alone.
+//!
+//! Each thread first takes the tasks of its own stretch of a job, then helps with the others'. Operations on the same
+//! rows thus mostly meet the same core, whose cache still holds them; cores that do not share a cache would otherwise
+//! spend more time passing lines to each other than computing.
+//!
+//! Results do not depend on any of this: jobs are cut into tasks by the shape of the problem, each task writes its own
+//! part, and sums across tasks are taken in the order of the tasks.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -18,10 +23,30 @@ const PATIENCE: Duration = Duration::from_micros(200);
 
 /// Runs `task(0) … task(count - 1)`, in any order, on as many threads as there are.
 pub(crate) fn run(count: usize, task: impl Fn(usize) + Sync) {
-    if count <= 1 || limit() <= 1 {
-        (0..count).for_each(task);
-    } else {
-        team().run(count, &task);
+    run_with(count, || (), |(), index| task(index));
+}
+
+/// The same for tasks that need working memory: `prepare` is called once on each thread that takes part.
+pub(crate) fn run_with<W>(count: usize, prepare: impl Fn() -> W + Sync, task: impl Fn(&mut W, usize) + Sync) {
+    if count == 0 {
+        return;
+    }
+    let alone = || {
+        let mut work = prepare();
+        (0..count).for_each(|index| task(&mut work, index));
+    };
+    if count == 1 || limit() <= 1 {
+        return alone();
+    }
+    let shared = |claims: Claims| {
+        let mut claims = claims.peekable();
+        if claims.peek().is_some() {
+            let mut work = prepare();
+            claims.for_each(|index| task(&mut work, index));
+        }
+    };
+    if !team().run(count, &shared) {
+        alone();
     }
 }
 
@@ -43,12 +68,42 @@ fn limit() -> usize {
     LIMIT.load(Ordering::Relaxed)
 }
 
-/// A job: a task to call with each index below `count`, claimed one after another.
-///
-/// The pointer is erased to `'static`; `Team::run` does not return before every helper has left the job.
+/// What each thread does in a job: take indices from its claims until there are none.
+type Share = dyn Fn(Claims) + Sync;
+
+/// The next unclaimed index of each thread's stretch of a job, each in a cache line of its own.
+#[repr(align(128))]
+struct Next(AtomicUsize);
+
+/// Indices claimed by one thread: first those of its own stretch, then what others have left.
+struct Claims<'a> {
+    next: &'a [Next],
+    count: usize,
+    own: usize,
+    passed: usize,
+}
+
+impl Iterator for Claims<'_> {
+    type Item = usize;
+
+    fn next(&mut self) -> Option<usize> {
+        let threads = self.next.len();
+        while self.passed < threads {
+            let stretch = (self.own + self.passed) % threads;
+            let index = self.next[stretch].0.fetch_add(1, Ordering::Relaxed);
+            if index < (stretch + 1) * self.count / threads {
+                return Some(index);
+            }
+            self.passed += 1;
+        }
+        None
+    }
+}
+
+/// A job. The pointer is erased to `'static`; `Team::run` does not return before every helper has left the job.
 #[derive(Clone, Copy)]
 struct Job {
-    task: *const (dyn Fn(usize) + Sync),
+    share: *const Share,
     count: usize,
 }
 
@@ -61,7 +116,7 @@ struct Team {
     /// Held by the caller whose job is running.
     turn: Mutex<()>,
     state: AtomicU64,
-    next: AtomicUsize,
+    next: Vec<Next>,
     job: Mutex<Option<SendJob>>,
     sleepers: AtomicUsize,
     asleep: Mutex<()>,
@@ -85,7 +140,7 @@ fn team() -> &'static Team {
             helpers,
             turn: Mutex::new(()),
             state: AtomicU64::new(0),
-            next: AtomicUsize::new(0),
+            next: (0..=helpers).map(|_| Next(AtomicUsize::new(0))).collect(),
             job: Mutex::new(None),
             sleepers: AtomicUsize::new(0),
             asleep: Mutex::new(()),
@@ -102,17 +157,20 @@ fn team() -> &'static Team {
 }
 
 impl Team {
-    fn run(&self, count: usize, task: &(dyn Fn(usize) + Sync)) {
-        let Ok(_turn) = self.turn.try_lock() else {
-            return (0..count).for_each(task);
-        };
+    /// Runs a job on all threads; false, without having done anything, if the team is busy.
+    fn run(&self, count: usize, share: &(dyn Fn(Claims) + Sync)) -> bool {
         if self.helpers == 0 {
-            return (0..count).for_each(task);
+            return false;
         }
+        let Ok(_turn) = self.turn.try_lock() else {
+            return false;
+        };
         // SAFETY: only the lifetime is erased; no helper uses the pointer after `close` below has returned.
-        let task: &'static (dyn Fn(usize) + Sync) = unsafe { std::mem::transmute(task) };
-        *lock(&self.job) = Some(SendJob(Job { task, count }));
-        self.next.store(0, Ordering::Relaxed);
+        let share: &'static Share = unsafe { std::mem::transmute(share) };
+        *lock(&self.job) = Some(SendJob(Job { share, count }));
+        for (stretch, next) in self.next.iter().enumerate() {
+            next.0.store(stretch * count / self.next.len(), Ordering::Relaxed);
+        }
         let number = (self.state.load(Ordering::Relaxed) >> 32) + 1;
         self.state.store(number << 32 | OPEN, Ordering::SeqCst);
         if self.sleepers.load(Ordering::SeqCst) > 0 {
@@ -120,7 +178,7 @@ impl Team {
             self.wake.notify_all();
         }
         // The job must be closed even if the caller's own task panics.
-        let outcome = catch_unwind(AssertUnwindSafe(|| self.work(Job { task, count })));
+        let outcome = catch_unwind(AssertUnwindSafe(|| share(self.claims(count, 0))));
         self.close();
         if let Err(panic) = outcome {
             resume_unwind(panic);
@@ -130,6 +188,11 @@ impl Team {
         {
             resume_unwind(panic);
         }
+        true
+    }
+
+    fn claims(&self, count: usize, own: usize) -> Claims<'_> {
+        Claims { next: &self.next, count, own, passed: 0 }
     }
 
     /// Lets no more helpers in and waits for those inside.
@@ -139,17 +202,6 @@ impl Team {
         while self.state.load(Ordering::Acquire) & INSIDE != 0 {
             spins += 1;
             if spins < 10_000 { std::hint::spin_loop() } else { thread::yield_now() }
-        }
-    }
-
-    fn work(&self, job: Job) {
-        loop {
-            let index = self.next.fetch_add(1, Ordering::Relaxed);
-            if index >= job.count {
-                return;
-            }
-            // SAFETY: see `Job`: the caller waits for everyone who entered.
-            unsafe { (*job.task)(index) };
         }
     }
 
@@ -164,7 +216,9 @@ impl Team {
             if self.enter(state) {
                 let job = *lock(&self.job);
                 if let Some(SendJob(job)) = job {
-                    let outcome = catch_unwind(AssertUnwindSafe(|| self.work(job)));
+                    let claims = self.claims(job.count, index + 1);
+                    // SAFETY: see `Job`: the caller waits for everyone who entered.
+                    let outcome = catch_unwind(AssertUnwindSafe(|| unsafe { (*job.share)(claims) }));
                     if let Err(panic) = outcome {
                         *lock(&self.panic) = Some(panic);
                         self.panicked.store(true, Ordering::Relaxed);

@@ -17,7 +17,7 @@ pub struct CrossEntropy {
 }
 
 impl Tensor {
-    /// −ln softmax(x)[target], the mean over the rows that count (0 if none does). Logits are (…, classes).
+    /// `−ln softmax(x)[target]`, the mean over the rows that count (0 if none does). Logits are (…, classes).
     ///
     /// ```
     /// use saccade_tensor::{Ids, Tensor};

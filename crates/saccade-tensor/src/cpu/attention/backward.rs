@@ -57,51 +57,52 @@ pub(super) fn backward(
     let mut partial = Buffer::dirty(if stretches > 1 { planes * stretches * per_plane } else { 0 });
     let partials = Shared::new(partial.as_mut_slice());
     let bias_sums = BiasSums::new(problem, planes * stretches);
-    threads::run(planes * stretches, |task| {
-        let (plane, stretch) = (task / stretches, task % stretches);
-        let (example, kv_head) = (plane / kv_heads, plane % kv_heads);
-        let mut work = Work::new(problem);
-        let first = stretch * tiles_each;
-        for head in kv_head * problem.group()..(kv_head + 1) * problem.group() {
-            for tile in first..(first + tiles_each).min(problem.query_tiles()) {
-                dispatch(QueryTile {
-                    problem,
-                    query,
-                    key,
-                    value,
-                    saved,
-                    example,
-                    head,
-                    tile,
-                    work: &mut work,
-                });
-                let at = (example, head, tile * BLOCK);
-                let n = BLOCK.min(problem.queries - tile * BLOCK);
-                // SAFETY: each query tile of each head belongs to one task.
+    threads::run_with(
+        planes * stretches,
+        || Work::new(problem),
+        |work, task| {
+            let (plane, stretch) = (task / stretches, task % stretches);
+            let (example, kv_head) = (plane / kv_heads, plane % kv_heads);
+            work.key_gradient.as_mut_slice().fill(0.0);
+            work.value_gradient.as_mut_slice().fill(0.0);
+            let first = stretch * tiles_each;
+            for head in kv_head * problem.group()..(kv_head + 1) * problem.group() {
+                for tile in first..(first + tiles_each).min(problem.query_tiles()) {
+                    dispatch(QueryTile { problem, query, key, value, saved, example, head, tile, work });
+                    let at = (example, head, tile * BLOCK);
+                    let n = BLOCK.min(problem.queries - tile * BLOCK);
+                    // SAFETY: each query tile of each head belongs to one task.
+                    unsafe {
+                        write_rows(
+                            places.query.0,
+                            places.query.1,
+                            at,
+                            (work.rows.as_slice(), width),
+                            (n, width),
+                        );
+                    };
+                    bias_sums.add(problem, task, (example, head, tile), work);
+                }
+            }
+            work.scale_keys(problem);
+            let (dk, dv) = (work.key_gradient.as_slice(), work.value_gradient.as_slice());
+            let (dk_row, dv_row) = (work.key_row, work.value_row);
+            if stretches == 1 {
+                let at = (example, kv_head, 0);
+                // SAFETY: each key-value head belongs to one task.
                 unsafe {
-                    write_rows(places.query.0, places.query.1, at, (work.rows.as_slice(), width), (n, width));
-                };
-                bias_sums.add(problem, task, (example, head, tile), &mut work);
+                    write_rows(places.key.0, places.key.1, at, (dk, dk_row), (keys, width));
+                    write_rows(places.value.0, places.value.1, at, (dv, dv_row), (keys, value_width));
+                }
+            } else {
+                // SAFETY: each task has its own part.
+                let part = unsafe { partials.range(task * per_plane, per_plane) };
+                let (dk_part, dv_part) = part.split_at_mut(keys * width);
+                pack((dk, dk_row), keys, width, (dk_part, width), keys);
+                pack((dv, dv_row), keys, value_width, (dv_part, value_width), keys);
             }
-        }
-        work.scale_keys(problem);
-        let (dk, dv) = (work.key_gradient.as_slice(), work.value_gradient.as_slice());
-        let (dk_row, dv_row) = (work.key_row, work.value_row);
-        if stretches == 1 {
-            let at = (example, kv_head, 0);
-            // SAFETY: each key-value head belongs to one task.
-            unsafe {
-                write_rows(places.key.0, places.key.1, at, (dk, dk_row), (keys, width));
-                write_rows(places.value.0, places.value.1, at, (dv, dv_row), (keys, value_width));
-            }
-        } else {
-            // SAFETY: each task has its own part.
-            let part = unsafe { partials.range(task * per_plane, per_plane) };
-            let (dk_part, dv_part) = part.split_at_mut(keys * width);
-            pack((dk, dk_row), keys, width, (dk_part, width), keys);
-            pack((dv, dv_row), keys, value_width, (dv_part, value_width), keys);
-        }
-    });
+        },
+    );
     if stretches > 1 {
         threads::run(planes, |plane| {
             // SAFETY: each plane has its own parts, and their tasks have ended.
@@ -217,17 +218,17 @@ impl Work {
         let Problem { keys, width, value_width, .. } = *problem;
         let (key_row, value_row) = (width.next_multiple_of(WIDEST), value_width.next_multiple_of(WIDEST));
         Self {
-            query_lanes: Buffer::zeros(width * BLOCK),
+            query_lanes: Buffer::dirty(width * BLOCK),
             query_rows: Buffer::dirty(BLOCK * key_row),
-            upstream_lanes: Buffer::zeros(value_width * BLOCK),
+            upstream_lanes: Buffer::dirty(value_width * BLOCK),
             upstream_rows: Buffer::dirty(BLOCK * value_row),
             query_gradient: Buffer::dirty(width * BLOCK),
             rows: Buffer::dirty(BLOCK * width),
             weights: Buffer::dirty(BLOCK * BLOCK),
             slopes: Buffer::dirty(BLOCK * BLOCK),
             factors: Buffer::dirty(if problem.dropout.is_some() { BLOCK * BLOCK } else { 0 }),
-            key_gradient: Buffer::zeros(keys * key_row),
-            value_gradient: Buffer::zeros(keys * value_row),
+            key_gradient: Buffer::dirty(keys * key_row),
+            value_gradient: Buffer::dirty(keys * value_row),
             key_row,
             value_row,
             minus_lse: [0.0; BLOCK],

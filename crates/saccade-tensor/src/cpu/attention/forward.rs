@@ -30,16 +30,17 @@ pub(super) fn forward<'a>(
         row: heads * value_width,
     };
     let (outputs, lses) = (Shared::new(output.as_mut_slice()), Shared::new(lse.as_mut_slice()));
-    threads::run(batch * heads * tiles, |task| {
+    let prepare = || Scratch::new(problem);
+    threads::run_with(batch * heads * tiles, prepare, |scratch, task| {
         // The last tiles of causal attention have the most keys: they go first, so that no thread ends alone.
-        let (tile, plane) = (tiles - 1 - task / (batch * heads), task % (batch * heads));
+        let (plane, tile) = (task / tiles, tiles - 1 - task % tiles);
         let (example, head) = (plane / heads, plane % heads);
         let query_start = tile * BLOCK;
         let n_queries = BLOCK.min(queries - query_start);
         // SAFETY: each task has its own queries.
         let lse = unsafe { lses.range(plane * queries + query_start, n_queries) };
-        let mut scratch = Scratch::new(problem);
-        dispatch(QueryTile { problem, query, key, value, example, head, tile, lse, scratch: &mut scratch });
+        scratch.clear(n_queries);
+        dispatch(QueryTile { problem, query, key, value, example, head, tile, lse, scratch });
         // SAFETY: as above.
         unsafe {
             let rows = (scratch.rows.as_slice(), value_width);
@@ -74,22 +75,28 @@ struct Online {
 impl Scratch {
     fn new(problem: &Problem) -> Self {
         let Problem { width, value_width, .. } = *problem;
-        let mut query = Buffer::dirty(width * BLOCK);
-        if !problem.queries.is_multiple_of(BLOCK) {
-            query.as_mut_slice().fill(0.0);
-        }
         Self {
-            query,
+            query: Buffer::dirty(width * BLOCK),
             factors: Buffer::dirty(if problem.dropout.is_some() { BLOCK * BLOCK } else { 0 }),
             online: Online {
                 scores: Buffer::dirty(BLOCK * BLOCK),
-                output: Buffer::zeros(value_width * BLOCK),
+                output: Buffer::dirty(value_width * BLOCK),
                 max: [f32::NEG_INFINITY; BLOCK],
                 sum: [0.0; BLOCK],
                 rescale: [1.0; BLOCK],
             },
             rows: Buffer::dirty(BLOCK * value_width),
         }
+    }
+
+    /// Ready for another tile of queries.
+    fn clear(&mut self, n_queries: usize) {
+        if n_queries < BLOCK {
+            self.query.as_mut_slice().fill(0.0);
+        }
+        self.online.output.as_mut_slice().fill(0.0);
+        self.online.max.fill(f32::NEG_INFINITY);
+        self.online.sum.fill(0.0);
     }
 }
 
