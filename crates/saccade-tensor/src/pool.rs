@@ -2,8 +2,8 @@
 //!
 //! Training asks for the same few dozen sizes in every step. Returning them to the operating system would cost
 //! a page fault for each 4 KiB of every array, a large share of a step. So freed buffers wait here, by size
-//! class, for the next request. What waits never exceeds what was once in use at the same time, and
-//! [`trim`] gives it all back.
+//! class, for the next request. All memory held, used and waiting, stays below twice the most that was in use at one
+//! time, and [`trim`] gives back what waits.
 
 use bytemuck::{Pod, Zeroable};
 use std::collections::HashMap;
@@ -100,7 +100,9 @@ impl Pool {
         let lines = buffer.len();
         let mut shelves = self.shelves();
         shelves.used -= lines;
-        if shelves.waiting + lines <= shelves.peak {
+        // Sizes do not stand in for one another, so steps that need more of one size first and of another later keep
+        // more than they use at any one time.
+        if shelves.used + shelves.waiting + lines <= 2 * shelves.peak {
             shelves.waiting += lines;
             shelves.free.entry(lines).or_default().push(buffer);
         }
