@@ -1,6 +1,6 @@
 //! Dropout: which values to keep, drawn by place.
 
-use super::simd::FlushDenormals;
+use super::simd::dispatch;
 use super::threads::{self, ELEMENTS_PER_TASK};
 use crate::array::Array;
 use crate::random::{Key, PHILOX_MULTIPLIERS, PHILOX_WEYL};
@@ -32,8 +32,7 @@ pub(crate) fn apply(x: &Array, draws: Draws) -> Array {
             let len = ELEMENTS_PER_TASK.min(per - start);
             // SAFETY: each (example, piece) is its own range.
             let out = unsafe { shared.range(example * per + start, len) };
-            let _flushed = FlushDenormals::new();
-            super::simd::dispatch(Apply {
+            dispatch(Apply {
                 draws,
                 example: draws.first_example.wrapping_add(example as u64),
                 first_block: start as u64 / 4,

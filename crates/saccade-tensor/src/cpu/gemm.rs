@@ -3,9 +3,7 @@
 //! The output is cut into tasks of a band of rows by a panel of 64 columns. A task copies its panel of the right operand,
 //! a few hundred rows at a time, to where it stays in the nearest caches; the left operand is read in place, value by
 //! value, so a transposed one costs nothing. The copy is cheap because a band is at least a hundred rows tall.
-//!
-//! This is as fast as the fastest libraries on plain products and up to twice as fast on those whose right operand is
-//! transposed, as half of the products of a training step are; `bench/runs` has the numbers.
+//! Half of the products of a training step have a transposed operand, so none of the four orientations may be slow.
 
 use super::simd::{self, dispatch};
 use super::threads::{self, Shared};
