@@ -46,6 +46,9 @@ pub enum Error {
     /// A second backward pass through a graph that the first one freed.
     #[error("backward: the graph was freed by an earlier pass; ask that one to keep it with `keep_graph`")]
     Freed,
+    /// A checkpointed segment that failed for a reason of its caller's.
+    #[error("a checkpointed segment failed: {0}")]
+    Segment(String),
 }
 
 /// The result of every fallible function of the engine.

@@ -36,6 +36,7 @@ mod tensor;
 
 pub use array::{DataType, Device, External};
 pub use blocks::{BLOCK, BlockMask};
+pub use cpu::mapped::MappedFile;
 pub use cpu::simd::{Level, level};
 pub use cpu::threads::{set_threads, threads};
 pub use error::{Error, Result};

@@ -17,9 +17,21 @@
 //! # Ok::<(), saccade::Error>(())
 //! ```
 
+mod additive;
+mod cache;
+mod dense;
 mod heads;
+mod linear;
+mod pattern;
+mod rules;
+mod weights;
 
-pub use heads::{AttentionConfig, MultiHead};
+pub use additive::Additive;
+pub use cache::Cache;
+pub use heads::{AttentionConfig, AttentionKind, MultiHead};
+pub use pattern::Pattern;
+pub use rules::{How, Rules, Score, Weigh, attend};
+pub use weights::Weights;
 
 use crate::error::Result;
 use saccade_tensor::{Mask, Tensor};

@@ -2,9 +2,10 @@
 
 use crate::context::Context;
 use crate::error::Result;
-use crate::parameter::{Initial, Parameter, module};
+use crate::parameter::{Draw, Initial, Parameter, module};
 use saccade_tensor::ops::{Function, Layout};
 use saccade_tensor::{Ids, Tensor};
+use serde::{Deserialize, Serialize};
 
 /// x·W + b.
 #[derive(Debug, Clone)]
@@ -16,20 +17,40 @@ pub struct Linear {
 
 module!(Linear { weight, bias });
 
+/// The sizes of a linear layer, and how it lies in memory.
+#[derive(Debug, Clone, Copy)]
+pub struct LinearConfig {
+    /// The width of what comes in.
+    pub inputs: usize,
+    /// The width of what goes out.
+    pub outputs: usize,
+    /// Whether something is added.
+    pub bias: bool,
+    /// How the weights lie in memory.
+    pub layout: Layout,
+}
+
+impl LinearConfig {
+    /// A layer with a bias and weights (outputs, inputs).
+    pub fn new(inputs: usize, outputs: usize) -> Self {
+        Self { inputs, outputs, bias: true, layout: Layout::OutIn }
+    }
+}
+
 impl Linear {
-    /// A layer with normal initial weights and a bias of 0.
-    pub fn normal(
-        initial: &Initial,
-        (inputs, outputs): (usize, usize),
-        layout: Layout,
-        deviation: f32,
-    ) -> Self {
+    /// A layer with a bias that is 0 at first.
+    pub fn new(initial: &Initial, config: LinearConfig, draw: Draw) -> Result<Self> {
+        let LinearConfig { inputs, outputs, bias, layout } = config;
         let shape = match layout {
             Layout::InOut => [inputs, outputs],
             Layout::OutIn => [outputs, inputs],
         };
-        let weight = initial.normal("weight", shape, deviation);
-        Self { weight, bias: Some(Initial::constant([outputs], 0.0)), layout }
+        let weight = initial.parameter("weight", shape, draw)?;
+        let bias = match bias {
+            true => Some(initial.parameter("bias", [outputs], Draw::Constant(0.0))?),
+            false => None,
+        };
+        Ok(Self { weight, bias, layout })
     }
 
     /// The layer's value.
@@ -42,6 +63,11 @@ impl Linear {
         let bias = self.bias.as_ref().map(|bias| context.parameter(bias));
         Ok(x.linear(&context.parameter(&self.weight), bias.as_ref(), self.layout, function)?)
     }
+
+    /// The weights.
+    pub fn weight(&self) -> &Parameter {
+        &self.weight
+    }
 }
 
 /// A vector for each id.
@@ -53,9 +79,9 @@ pub struct Embedding {
 module!(Embedding { weight });
 
 impl Embedding {
-    /// A table with normal initial values.
-    pub fn normal(initial: &Initial, (rows, width): (usize, usize), deviation: f32) -> Self {
-        Self { weight: initial.normal("weight", [rows, width], deviation) }
+    /// A table of `rows` vectors.
+    pub fn new(initial: &Initial, (rows, width): (usize, usize), draw: Draw) -> Result<Self> {
+        Ok(Self { weight: initial.parameter("weight", [rows, width], draw)? })
     }
 
     /// The vectors of some ids.
@@ -72,60 +98,141 @@ impl Embedding {
     pub fn weight(&self) -> &Parameter {
         &self.weight
     }
+
+    /// The table, to change.
+    pub fn weight_mut(&mut self) -> &mut Parameter {
+        &mut self.weight
+    }
 }
 
-/// (x − mean) / deviation · weight + bias.
+/// How vectors are brought to a common size.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum NormKind {
+    /// (x − mean) / deviation · weight + bias (Ba et al., 2016).
+    Layer,
+    /// x / √mean(x²) · weight (Zhang & Sennrich, 2019).
+    RootMeanSquare,
+}
+
+/// A norm of either kind.
 #[derive(Debug, Clone)]
-pub struct LayerNorm {
+pub struct Norm {
     weight: Parameter,
-    bias: Parameter,
+    bias: Option<Parameter>,
+    kind: NormKind,
     epsilon: f32,
 }
 
-module!(LayerNorm { weight, bias });
+module!(Norm { weight, bias });
 
-impl LayerNorm {
-    /// A norm that changes nothing else at first.
-    pub fn new(width: usize, epsilon: f32) -> Self {
-        Self { weight: Initial::constant([width], 1.0), bias: Initial::constant([width], 0.0), epsilon }
+impl Norm {
+    /// A norm that scales by 1 and shifts by 0 at first.
+    pub fn new(initial: &Initial, kind: NormKind, width: usize, epsilon: f32) -> Result<Self> {
+        let weight = initial.parameter("weight", [width], Draw::Constant(1.0))?;
+        let bias = match kind {
+            NormKind::Layer => Some(initial.parameter("bias", [width], Draw::Constant(0.0))?),
+            NormKind::RootMeanSquare => None,
+        };
+        Ok(Self { weight, bias, kind, epsilon })
     }
 
     /// The norm of each vector.
     pub fn forward(&self, context: &Context, x: &Tensor) -> Result<Tensor> {
-        let (weight, bias) = (context.parameter(&self.weight), context.parameter(&self.bias));
-        Ok(x.layer_norm(&weight, Some(&bias), self.epsilon)?)
+        let weight = context.parameter(&self.weight);
+        let bias = self.bias.as_ref().map(|bias| context.parameter(bias));
+        Ok(match self.kind {
+            NormKind::Layer => x.layer_norm(&weight, bias.as_ref(), self.epsilon)?,
+            NormKind::RootMeanSquare => x.rms_norm(&weight, self.epsilon)?,
+        })
     }
 }
 
-/// Two linear layers with a function between them.
+/// The function between two layers, by the name that configurations have for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Activation {
+    /// max(x, 0).
+    Relu,
+    /// x·Φ(x).
+    Gelu,
+    /// GELU by a hyperbolic tangent.
+    #[serde(alias = "gelu_pytorch_tanh", alias = "gelu_tanh")]
+    GeluNew,
+    /// x·sigmoid(x).
+    #[serde(alias = "swish")]
+    Silu,
+    /// The hyperbolic tangent.
+    Tanh,
+}
+
+impl From<Activation> for Function {
+    fn from(activation: Activation) -> Self {
+        match activation {
+            Activation::Relu => Self::Relu,
+            Activation::Gelu => Self::Gelu,
+            Activation::GeluNew => Self::GeluTanh,
+            Activation::Silu => Self::Silu,
+            Activation::Tanh => Self::Tanh,
+        }
+    }
+}
+
+/// The sizes and the form of a feed-forward layer.
+#[derive(Debug, Clone, Copy)]
+pub struct FeedForwardConfig {
+    /// The width of the model.
+    pub d_model: usize,
+    /// The width in the middle.
+    pub d_hidden: usize,
+    /// The function between the two layers.
+    pub activation: Activation,
+    /// Whether the function's value multiplies a second projection (Shazeer, 2020), instead of being it.
+    pub gated: bool,
+    /// Whether something is added in each layer.
+    pub bias: bool,
+    /// How the weights lie in memory.
+    pub layout: Layout,
+}
+
+/// Two linear layers with a function between them: f(x·W₁)·W₂, or gated: (f(x·W₀) ∘ x·W₁)·W₂.
 #[derive(Debug, Clone)]
 pub struct FeedForward {
+    gate: Option<Linear>,
     up: Linear,
     down: Linear,
     function: Function,
 }
 
-module!(FeedForward { up, down });
+module!(FeedForward { gate, up, down });
 
 impl FeedForward {
-    /// `width` → `hidden` → `width`; `deviation` for the way up and the way down.
-    pub fn new(
-        initial: &Initial,
-        (width, hidden): (usize, usize),
-        layout: Layout,
-        function: Function,
-        deviation: (f32, f32),
-    ) -> Self {
-        Self {
-            up: Linear::normal(&initial.part("up"), (width, hidden), layout, deviation.0),
-            down: Linear::normal(&initial.part("down"), (hidden, width), layout, deviation.1),
-            function,
-        }
+    /// A layer with drawn weights: `up` for the way up (and the gate), `down` for the way down.
+    pub fn new(initial: &Initial, config: FeedForwardConfig, (up, down): (Draw, Draw)) -> Result<Self> {
+        let FeedForwardConfig { d_model, d_hidden, activation, gated, bias, layout } = config;
+        let widen = LinearConfig { inputs: d_model, outputs: d_hidden, bias, layout };
+        let narrow = LinearConfig { inputs: d_hidden, outputs: d_model, bias, layout };
+        let gate = match gated {
+            true => Some(Linear::new(&initial.part("gate"), widen, up)?),
+            false => None,
+        };
+        Ok(Self {
+            gate,
+            up: Linear::new(&initial.part("up"), widen, up)?,
+            down: Linear::new(&initial.part("down"), narrow, down)?,
+            function: activation.into(),
+        })
     }
 
-    /// The layer's value.
+    /// The layer's value; `hidden` is what its second layer reads, `output` what it says.
     pub fn forward(&self, context: &Context, x: &Tensor) -> Result<Tensor> {
-        let hidden = self.up.forward_then(context, x, Some(self.function))?;
-        self.down.forward(context, &hidden)
+        let hidden = match &self.gate {
+            None => self.up.forward_then(context, x, Some(self.function))?,
+            Some(gate) => {
+                let gate = gate.forward_then(context, x, Some(self.function))?;
+                gate.multiply(&self.up.forward(context, x)?)?
+            }
+        };
+        let hidden = context.see("hidden", hidden)?;
+        context.see("output", self.down.forward(context, &hidden)?)
     }
 }

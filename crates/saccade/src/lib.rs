@@ -4,15 +4,20 @@
 //! library is built around it or tested against it.
 
 pub mod attention;
+pub mod block;
+pub mod checkpoint;
 mod context;
 mod error;
 pub mod layers;
 pub mod models;
 mod parameter;
+pub mod position;
+mod probe;
 pub mod recurrent;
 pub mod train;
 
 pub use context::Context;
 pub use error::{Error, Result};
-pub use parameter::{Initial, Module, Parameter};
+pub use parameter::{Draw, Initial, Module, Parameter, Reader};
+pub use probe::Probe;
 pub use saccade_tensor as tensor;

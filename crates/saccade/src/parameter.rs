@@ -1,8 +1,10 @@
 //! Learned tensors, and how the parts of a model list theirs.
 
+use crate::error::{Error, Result};
 use saccade_tensor::optimiser::Update;
 use saccade_tensor::random::Key;
 use saccade_tensor::{Gradients, Shape, Tensor};
+use std::sync::Arc;
 
 /// A learned tensor: a leaf of every graph it is used in.
 #[derive(Debug, Clone)]
@@ -27,42 +29,68 @@ impl Parameter {
     }
 }
 
-/// Initial values by name: the same seed gives a parameter the same values whatever else the model contains.
-#[derive(Debug, Clone)]
+/// Reads the parameter of a given name and shape from somewhere.
+pub type Reader = dyn Fn(&str, &Shape) -> Result<Tensor> + Send + Sync;
+
+/// Where a model's parameters come from: drawn at random by name, or read by name.
+///
+/// The same seed gives a parameter the same values whatever else the model contains.
+#[derive(Clone)]
 pub struct Initial {
-    key: Key,
+    source: Source,
     path: String,
 }
 
+#[derive(Clone)]
+enum Source {
+    Drawn(Key),
+    Read(Arc<Reader>),
+}
+
+/// How a parameter's initial values are distributed.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Draw {
+    /// Normal, with mean 0 and this deviation.
+    Normal(f32),
+    /// Uniform between − and + this limit.
+    Uniform(f32),
+    /// This value throughout.
+    Constant(f32),
+}
+
 impl Initial {
-    /// The source of a whole model's initial values.
+    /// Values drawn at random.
     pub fn new(seed: u64) -> Self {
-        Self { key: Key::new(seed).site("initial"), path: String::new() }
+        Self { source: Source::Drawn(Key::new(seed).site("initial")), path: String::new() }
+    }
+
+    /// Values that `reader` finds by name, such as in a file.
+    pub fn read(reader: Arc<Reader>) -> Self {
+        Self { source: Source::Read(reader), path: String::new() }
     }
 
     /// The source for a part of the model.
     #[must_use]
     pub fn part(&self, name: impl std::fmt::Display) -> Self {
-        Self { key: self.key, path: format!("{}.{name}", self.path) }
+        Self { source: self.source.clone(), path: join(&self.path, &name.to_string()) }
     }
 
-    /// Draws from a normal distribution with mean 0.
-    pub fn normal(&self, name: &str, shape: impl Into<Shape>, deviation: f32) -> Parameter {
-        let shape = shape.into();
-        let values = self.key.site(&format!("{}.{name}", self.path)).normal(shape.count(), deviation);
-        Parameter::new(&Tensor::new(&values, shape).expect("one value a place"))
-    }
-
-    /// Draws from a uniform distribution on [−limit, limit).
-    pub fn uniform(&self, name: &str, shape: impl Into<Shape>, limit: f32) -> Parameter {
-        let shape = shape.into();
-        let values = self.key.site(&format!("{}.{name}", self.path)).uniforms(shape.count(), -limit, limit);
-        Parameter::new(&Tensor::new(&values, shape).expect("one value a place"))
-    }
-
-    /// The same value throughout.
-    pub fn constant(shape: impl Into<Shape>, value: f32) -> Parameter {
-        Parameter::new(&Tensor::full(shape, value))
+    /// A parameter by its name in this part.
+    pub fn parameter(&self, name: &str, shape: impl Into<Shape>, draw: Draw) -> Result<Parameter> {
+        let (path, shape) = (join(&self.path, name), shape.into());
+        let key = match &self.source {
+            Source::Read(reader) => return Ok(Parameter::new(&reader(&path, &shape)?)),
+            Source::Drawn(key) => key.site(&path),
+        };
+        if shape.count() > isize::MAX as usize / size_of::<f32>() {
+            return Err(Error::configuration("parameter", format!("{path} of {shape} is too large")));
+        }
+        let values = match draw {
+            Draw::Normal(deviation) => key.normal(shape.count(), deviation),
+            Draw::Uniform(limit) => key.uniforms(shape.count(), -limit, limit),
+            Draw::Constant(value) => return Ok(Parameter::new(&Tensor::full(shape, value))),
+        };
+        Ok(Parameter::new(&Tensor::new(&values, shape)?))
     }
 }
 
@@ -91,6 +119,20 @@ pub trait Module {
     /// The number of learned values.
     fn parameter_count(&self) -> usize {
         self.parameters().iter().map(|(_, parameter)| parameter.tensor().count()).sum()
+    }
+
+    /// The number of learned values of each part, by the first `depth` pieces of its name.
+    fn parameter_count_by_part(&self, depth: usize) -> Vec<(String, usize)> {
+        let mut parts: Vec<(String, usize)> = Vec::new();
+        for (name, parameter) in self.parameters() {
+            let part = name.split('.').take(depth).collect::<Vec<_>>().join(".");
+            let count = parameter.tensor().count();
+            match parts.last_mut() {
+                Some((last, sum)) if *last == part => *sum += count,
+                _ => parts.push((part, count)),
+            }
+        }
+        parts
     }
 
     /// Parameters with their gradients, ready for an optimiser. Matrices decay, vectors do not.

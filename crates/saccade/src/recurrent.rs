@@ -2,7 +2,7 @@
 
 use crate::context::Context;
 use crate::error::Result;
-use crate::parameter::{Initial, Parameter, module};
+use crate::parameter::{Draw, Initial, Parameter, module};
 use saccade_tensor::Tensor;
 use saccade_tensor::ops::{LstmWeights, lstm};
 
@@ -25,17 +25,18 @@ module!(Direction { input, hidden, bias });
 
 impl Lstm {
     /// Initial weights uniform on ±1/√hidden, as PyTorch draws them.
-    pub fn new(initial: &Initial, (inputs, hidden): (usize, usize), bidirectional: bool) -> Self {
-        let limit = 1.0 / (hidden as f32).sqrt();
+    pub fn new(initial: &Initial, (inputs, hidden): (usize, usize), bidirectional: bool) -> Result<Self> {
+        let draw = Draw::Uniform(1.0 / (hidden as f32).sqrt());
         let direction = |i: usize| {
-            let initial = initial.part(i);
-            Direction {
-                input: initial.uniform("input", [4 * hidden, inputs], limit),
-                hidden: initial.uniform("hidden", [4 * hidden, hidden], limit),
-                bias: initial.uniform("bias", [4 * hidden], limit),
-            }
+            let initial = initial.part("directions").part(i);
+            Ok(Direction {
+                input: initial.parameter("input", [4 * hidden, inputs], draw)?,
+                hidden: initial.parameter("hidden", [4 * hidden, hidden], draw)?,
+                bias: initial.parameter("bias", [4 * hidden], draw)?,
+            })
         };
-        Self { directions: (0..if bidirectional { 2 } else { 1 }).map(direction).collect() }
+        let count = if bidirectional { 2 } else { 1 };
+        Ok(Self { directions: (0..count).map(direction).collect::<Result<_>>()? })
     }
 
     /// The states (batch, time, directions·hidden) of sequences (batch, time, inputs), zero in the padding.

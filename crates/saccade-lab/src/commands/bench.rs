@@ -220,7 +220,7 @@ fn gpt([vocabulary, n_layers, n_heads, d_model]: [usize; 4], time: usize, batch:
 fn sentiment(pooling: Pooling) -> Result<Step> {
     let (batch, time) = (64, 200);
     let config = SentimentConfig { pooling, ..SentimentConfig::default() };
-    let mut model = Sentiment::new(config, 1)?;
+    let mut model = Sentiment::new(config.clone(), 1)?;
     let mut optimiser = Optimiser::new(Method::adam(), 0.0);
     let ids = random_ids("ids", [batch, time], config.vocabulary)?;
     let labels = random_ids("labels", [1, batch], 2)?;

@@ -72,6 +72,21 @@ pub(crate) fn unslice(
     })
 }
 
+/// Writes a part over `start..` of an axis.
+pub(crate) fn overwrite(
+    x: &mut Array,
+    (outer, full, inner): (usize, usize, usize),
+    start: usize,
+    part: &Array,
+) {
+    let width = part.len() / outer.max(1);
+    let (x, part) = (x.slice_mut(), part.slice());
+    for block in 0..if width == 0 { 0 } else { outer } {
+        let place = (block * full + start) * inner;
+        x[place..place + width].copy_from_slice(&part[block * width..(block + 1) * width]);
+    }
+}
+
 /// Arrays joined along an axis: each has `outer` blocks of its own width.
 pub(crate) fn concatenate(parts: &[(&Array, usize)], outer: usize) -> Array {
     let total: usize = parts.iter().map(|(_, width)| width).sum();

@@ -15,6 +15,7 @@ pub(crate) mod layout;
 pub(crate) mod linear;
 pub(crate) mod loss;
 pub(crate) mod lstm;
+pub(crate) mod mapped;
 pub(crate) mod norm;
 pub(crate) mod optimiser;
 pub(crate) mod pointwise;

@@ -26,6 +26,8 @@ pub enum Function {
     GeluTanh,
     /// x·sigmoid(x).
     Silu,
+    /// elu(x) + 1: x + 1 above 0, e^x below. Positive everywhere, as linear attention wants it.
+    EluPlusOne,
 }
 
 /// One function in lanes: its value, and its derivative times the gradient `g` that comes from above.
@@ -104,6 +106,17 @@ function!(Silu, false, |s, x| s.mul_f32s(x, simd::sigmoid(s, x)), |x, g| {
     s.mul_f32s(g, s.mul_f32s(sigma, s.mul_add_e_f32s(x, s.sub_f32s(one, sigma), one)))
 });
 
+function!(
+    EluPlusOne,
+    true,
+    |s, x| {
+        let above = s.add_f32s(x, s.splat_f32s(1.0));
+        s.select_f32s(s.greater_than_f32s(x, s.splat_f32s(0.0)), above, simd::exp(s, x))
+    },
+    // The derivative is 1 above 0, where y > 1, and y below.
+    |y, g| s.select_f32s(s.greater_than_f32s(y, s.splat_f32s(1.0)), g, s.mul_f32s(y, g))
+);
+
 const SQRT_2_OVER_PI: f32 = 0.797_884_6;
 
 /// 2u = 2√(2/π)·(x + 0.044715x³).
@@ -117,43 +130,17 @@ fn twice_gelu_argument<S: Simd>(s: S, x: S::f32s) -> S::f32s {
 /// Calls a generic function with the lanes of a [`Function`].
 macro_rules! with_lanes {
     ($function:expr, $lanes:ident => $body:expr) => {
+        $crate::cpu::pointwise::with_lanes!(
+            $function, $lanes => $body;
+            Exp Ln Sqrt Tanh Sigmoid Relu Gelu GeluTanh Silu EluPlusOne
+        )
+    };
+    ($function:expr, $lanes:ident => $body:expr; $($name:ident)*) => {
         match $function {
-            $crate::cpu::pointwise::Function::Exp => {
-                let $lanes = $crate::cpu::pointwise::Exp;
+            $($crate::cpu::pointwise::Function::$name => {
+                let $lanes = $crate::cpu::pointwise::$name;
                 $body
-            }
-            $crate::cpu::pointwise::Function::Ln => {
-                let $lanes = $crate::cpu::pointwise::Ln;
-                $body
-            }
-            $crate::cpu::pointwise::Function::Sqrt => {
-                let $lanes = $crate::cpu::pointwise::Sqrt;
-                $body
-            }
-            $crate::cpu::pointwise::Function::Tanh => {
-                let $lanes = $crate::cpu::pointwise::Tanh;
-                $body
-            }
-            $crate::cpu::pointwise::Function::Sigmoid => {
-                let $lanes = $crate::cpu::pointwise::Sigmoid;
-                $body
-            }
-            $crate::cpu::pointwise::Function::Relu => {
-                let $lanes = $crate::cpu::pointwise::Relu;
-                $body
-            }
-            $crate::cpu::pointwise::Function::Gelu => {
-                let $lanes = $crate::cpu::pointwise::Gelu;
-                $body
-            }
-            $crate::cpu::pointwise::Function::GeluTanh => {
-                let $lanes = $crate::cpu::pointwise::GeluTanh;
-                $body
-            }
-            $crate::cpu::pointwise::Function::Silu => {
-                let $lanes = $crate::cpu::pointwise::Silu;
-                $body
-            }
+            })*
         }
     };
 }

@@ -24,6 +24,17 @@ pub enum Projections<'a> {
         /// The values.
         value: &'a Tensor,
     },
+    /// The same, but of keys and values only the first `length` count: a cache with room to grow.
+    Cached {
+        /// The queries.
+        query: &'a Tensor,
+        /// The keys, (batch, room, key-value heads, width).
+        key: &'a Tensor,
+        /// The values, (batch, room, key-value heads, value width).
+        value: &'a Tensor,
+        /// How many keys and values there are so far.
+        length: usize,
+    },
     /// One tensor (batch, time, (heads + 2·key-value heads)·width) with all queries, then all keys, then all values of a
     /// position side by side, as a fused projection makes it. Nothing is copied.
     Fused {
@@ -97,6 +108,7 @@ impl Attention {
 }
 
 /// The result of attention.
+#[derive(Clone)]
 pub struct Attended {
     /// (batch, queries, heads, value width). A row that may attend to nothing is 0.
     pub output: Tensor,
@@ -149,7 +161,9 @@ pub fn attend(projections: Projections, attention: &Attention) -> Result<Attende
     let shape = [spec.batch, spec.queries, spec.heads, spec.value_width];
     let log_sum_exp = Tensor::from_array(lse.clone(), [spec.batch, spec.heads, spec.queries]);
     let (fused, mut parents) = match projections {
-        Projections::Separate { query, key, value } => (false, vec![query, key, value]),
+        Projections::Separate { query, key, value } | Projections::Cached { query, key, value, .. } => {
+            (false, vec![query, key, value])
+        }
         Projections::Fused { packed, .. } => (true, vec![packed]),
     };
     let biased = match &attention.bias {
@@ -204,6 +218,12 @@ fn bias_gradient(spec: &Spec, bias: &Bias, slopes: BiasGradient) -> Option<Array
 fn specify(projections: Projections, attention: &Attention) -> Result<Spec> {
     let mut spec = match projections {
         Projections::Separate { query, key, value } => separate(query, key, value)?,
+        Projections::Cached { query, key, value, length } => {
+            let mut spec = separate(query, key, value)?;
+            ensure_below("attention", "length", length, spec.keys + 1)?;
+            spec.keys = length;
+            spec
+        }
         Projections::Fused { packed, heads, kv_heads } => fused(packed, heads, kv_heads)?,
     };
     let nothing = spec.queries == 0 || spec.keys == 0;

@@ -91,6 +91,25 @@ impl Tensor {
         let shape = without(self.shape(), axis);
         self.slice(axis as isize, index, 1)?.reshape(shape)
     }
+
+    /// Writes `part` over the places of an axis from `start` on: in place if nobody else holds these values, as in a
+    /// cache that grows. Neither may be tracked: what is overwritten has no gradient.
+    pub fn overwrite(&mut self, axis: isize, start: usize, part: &Tensor) -> Result<()> {
+        let axis = self.shape().axis("overwrite", axis)?;
+        let length = part.shape().get(axis).copied().unwrap_or(0);
+        let around = self.shape().around(axis);
+        ensure_shape(
+            !self.is_tracked()
+                && !part.is_tracked()
+                && *part.shape() == with_length(self.shape(), axis, length)
+                && start.checked_add(length).is_some_and(|end| end <= around.1),
+            "overwrite",
+            || format!("an untracked part like {} within 0..{} of axis {axis}", self.shape(), around.1),
+            || format!("{} at {start}", part.shape()),
+        )?;
+        layout::overwrite(&mut self.array, around, start, &part.array);
+        Ok(())
+    }
 }
 
 /// Tensors joined along an axis; they agree in all others. The gradient is cut at the seams.

@@ -62,4 +62,8 @@ impl Tensor {
     pub fn silu(&self) -> Result<Tensor> {
         self.apply(Function::Silu)
     }
+    /// elu(x) + 1, the feature map of linear attention (Katharopoulos et al., 2020).
+    pub fn elu_plus_one(&self) -> Result<Tensor> {
+        self.apply(Function::EluPlusOne)
+    }
 }

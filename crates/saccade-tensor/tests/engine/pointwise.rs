@@ -7,7 +7,7 @@ use proptest::sample::select;
 use saccade_tensor::Tensor;
 use saccade_tensor::ops::Function;
 
-pub const FUNCTIONS: [Function; 9] = [
+pub const FUNCTIONS: [Function; 10] = [
     Function::Exp,
     Function::Ln,
     Function::Sqrt,
@@ -17,6 +17,7 @@ pub const FUNCTIONS: [Function; 9] = [
     Function::Gelu,
     Function::GeluTanh,
     Function::Silu,
+    Function::EluPlusOne,
 ];
 
 /// Inputs on which a function is smooth.

@@ -217,6 +217,7 @@ pub fn function(function: Function) -> fn(f64) -> f64 {
             |x| 0.5 * x * (1.0 + ((2.0 / std::f64::consts::PI).sqrt() * (x + 0.044715 * x * x * x)).tanh())
         }
         Function::Silu => |x| x * sigmoid(x),
+        Function::EluPlusOne => |x| if x > 0.0 { x + 1.0 } else { x.exp() },
     }
 }
 

@@ -5,21 +5,28 @@
 //! x = x + attention(norm(x));  x = x + feed-forward(norm(x))        for each layer
 //! logits = norm(x) · token embeddingᵀ
 //! ```
+//!
+//! Positions, the place of the norms, the function and the kind of attention are free to choose, for experiments.
 
-use crate::attention::{AttentionConfig, MultiHead};
+use super::sequence::Sequence;
+use crate::attention::{AttentionConfig, AttentionKind, Pattern, Rules, Scale};
+use crate::block::{BlockConfig, BlockDraws, NormPlacement, Stack};
 use crate::context::Context;
 use crate::error::{Error, Result};
-use crate::layers::{Embedding, FeedForward, LayerNorm};
-use crate::parameter::{Initial, module};
-use saccade_tensor::ops::{Allowed, CrossEntropy, Function, Layout};
-use saccade_tensor::{Ids, Tensor};
+use crate::layers::{Activation, Embedding, FeedForwardConfig, Norm, NormKind};
+use crate::parameter::{Draw, Initial, module};
+use crate::position::{Position, PositionSizes, Positions};
+use saccade_tensor::ops::{CrossEntropy, Layout};
+use saccade_tensor::{Ids, Mask, Tensor};
+use serde::{Deserialize, Serialize};
 
-/// The sizes of a GPT.
-#[derive(Debug, Clone, Copy, PartialEq)]
+/// The sizes and the form of a GPT.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
 pub struct GptConfig {
     /// The number of tokens it knows.
     pub vocabulary: usize,
-    /// The most positions it can read.
+    /// The most positions it is made for.
     pub context: usize,
     /// The number of layers.
     pub n_layers: usize,
@@ -27,10 +34,30 @@ pub struct GptConfig {
     pub n_heads: usize,
     /// The width of its vectors.
     pub d_model: usize,
+    /// The width inside the feed-forward layers; four times the model's if not given.
+    pub d_hidden: Option<usize>,
     /// The share of values that training drops.
     pub dropout: f32,
     /// ε of the layer norms.
     pub norm_epsilon: f32,
+    /// How it knows where a token stands.
+    pub positions: Position,
+    /// Where the norms stand.
+    pub norm: NormPlacement,
+    /// The function in the feed-forward layers.
+    pub activation: Activation,
+    /// The kind of attention.
+    pub attention: AttentionKind,
+    /// A window of so many tokens back, if attention is to be local.
+    pub window: Option<usize>,
+    /// Whether scores are divided by √(width of a head).
+    pub scaled: bool,
+    /// Whether they are also divided by the number of the layer, counted from 1.
+    pub scale_by_layer: bool,
+    /// Whether the output scores tokens with the embedding table itself.
+    pub tied: bool,
+    /// Whether training drops each layer's values and computes them again in the backward pass.
+    pub checkpointing: bool,
 }
 
 impl Default for GptConfig {
@@ -42,8 +69,18 @@ impl Default for GptConfig {
             n_layers: 12,
             n_heads: 12,
             d_model: 768,
+            d_hidden: None,
             dropout: 0.0,
             norm_epsilon: 1e-5,
+            positions: Position::Learned,
+            norm: NormPlacement::Pre,
+            activation: Activation::GeluNew,
+            attention: AttentionKind::Softmax,
+            window: None,
+            scaled: true,
+            scale_by_layer: false,
+            tied: true,
+            checkpointing: false,
         }
     }
 }
@@ -52,23 +89,14 @@ impl Default for GptConfig {
 #[derive(Debug, Clone)]
 pub struct Gpt {
     tokens: Embedding,
-    positions: Embedding,
-    layers: Vec<Block>,
-    norm: LayerNorm,
+    positions: Positions,
+    layers: Stack,
+    norm: Option<Norm>,
+    head: Option<Embedding>,
     config: GptConfig,
 }
 
-module!(Gpt { tokens, positions, layers, norm });
-
-#[derive(Debug, Clone)]
-struct Block {
-    attention_norm: LayerNorm,
-    attention: MultiHead,
-    ffn_norm: LayerNorm,
-    ffn: FeedForward,
-}
-
-module!(Block { attention_norm, attention, ffn_norm, ffn });
+module!(Gpt { tokens, positions, layers, norm, head });
 
 /// Initial weights have this deviation; those that write to the residual stream are smaller by √(2·layers).
 const DEVIATION: f32 = 0.02;
@@ -76,79 +104,121 @@ const DEVIATION: f32 = 0.02;
 impl Gpt {
     /// A GPT with random weights.
     pub fn new(config: GptConfig, seed: u64) -> Result<Self> {
-        let GptConfig { vocabulary, context, n_layers, d_model, norm_epsilon, .. } = config;
+        Self::build(config, &Initial::new(seed))
+    }
+
+    /// A GPT with weights from a source.
+    pub fn build(config: GptConfig, initial: &Initial) -> Result<Self> {
+        let GptConfig { vocabulary, context, n_layers, n_heads, d_model, norm_epsilon, .. } = config;
         if vocabulary == 0 || context == 0 || d_model == 0 {
             return Err(Error::configuration("gpt", "vocabulary, context and width must be at least 1"));
         }
-        let initial = Initial::new(seed);
-        let residual = DEVIATION / (2.0 * n_layers.max(1) as f32).sqrt();
-        let block = |i: usize| -> Result<Block> {
-            let initial = initial.part("layers").part(i);
-            let attention = AttentionConfig {
-                d_model,
-                n_heads: config.n_heads,
-                dropout: config.dropout,
-                layout: Layout::InOut,
-            };
-            Ok(Block {
-                attention_norm: LayerNorm::new(d_model, norm_epsilon),
-                attention: MultiHead::new(attention, &initial.part("attention"), (DEVIATION, residual))?,
-                ffn_norm: LayerNorm::new(d_model, norm_epsilon),
-                ffn: FeedForward::new(
-                    &initial.part("ffn"),
-                    (d_model, 4 * d_model),
-                    Layout::InOut,
-                    Function::GeluTanh,
-                    (DEVIATION, residual),
-                ),
-            })
+        let attention = AttentionConfig::new(d_model, n_heads);
+        let draw = Draw::Normal(DEVIATION);
+        let draws = BlockDraws {
+            inner: draw,
+            residual: Draw::Normal(DEVIATION / (2.0 * n_layers.max(1) as f32).sqrt()),
+        };
+        let sizes =
+            PositionSizes { context, d_model, n_heads, d_head: attention.d_head, bidirectional: false };
+        let block = |i: usize| config.block(attention, i);
+        let layers = Stack::new(&initial.part("layers"), n_layers, block, draws, config.checkpointing)?;
+        // With the norms after the sums, the last block has normed already.
+        let norm = match config.norm {
+            NormPlacement::Pre => {
+                Some(Norm::new(&initial.part("norm"), NormKind::Layer, d_model, norm_epsilon)?)
+            }
+            NormPlacement::Post => None,
+        };
+        let head = match config.tied {
+            true => None,
+            false => Some(Embedding::new(&initial.part("head"), (vocabulary, d_model), draw)?),
         };
         Ok(Self {
-            tokens: Embedding::normal(&initial.part("tokens"), (vocabulary, d_model), DEVIATION),
-            positions: Embedding::normal(&initial.part("positions"), (context, d_model), DEVIATION),
-            layers: (0..n_layers).map(block).collect::<Result<_>>()?,
-            norm: LayerNorm::new(d_model, norm_epsilon),
+            tokens: Embedding::new(&initial.part("tokens"), (vocabulary, d_model), draw)?,
+            positions: Positions::new(&initial.part("positions"), config.positions, sizes, DEVIATION)?,
+            layers,
+            norm,
+            head,
             config,
         })
     }
 
-    /// Scores of every next token (batch, time, vocabulary) for ids (batch, time).
-    pub fn forward(&self, context: &Context, ids: &Ids) -> Result<Tensor> {
-        let [_, time] = ids.shape()[..] else {
-            return Err(Error::configuration(
-                "gpt",
-                format!("ids must be (batch, time), got {}", ids.shape()),
-            ));
-        };
-        if time > self.config.context {
-            let problem = format!("{time} tokens do not fit its context of {}", self.config.context);
-            return Err(Error::configuration("gpt", problem));
+    /// What it was built from.
+    pub fn config(&self) -> &GptConfig {
+        &self.config
+    }
+
+    /// Scores of every next token (batch, time, vocabulary) for ids (batch, time), of which `present` names those that
+    /// are not padding.
+    pub fn forward(&self, context: &Context, ids: &Ids, present: Option<&Mask>) -> Result<Tensor> {
+        let x = self.stream(context, ids, present)?; // (B, T, C)
+        context.see("logits", self.head.as_ref().unwrap_or(&self.tokens).scores(context, &x)?) // (B, T, V)
+    }
+
+    /// The stream after the last layer and norm.
+    fn stream(&self, context: &Context, ids: &Ids, present: Option<&Mask>) -> Result<Tensor> {
+        let sequence = Sequence::new("gpt", context, ids, present)?;
+        if let Some(limit) = self.positions.limit() {
+            sequence.ensure_within("gpt", limit)?;
         }
-        let places: Vec<u32> = (0..time as u32).collect();
-        let positions = self.positions.forward(context, &Ids::new(&places, [1, time])?)?; // (1, T, C)
-        let mut x = (&self.tokens.forward(context, ids)? + &positions)?; // (B, T, C)
-        x = self.drop(context, "embeddings", x)?;
-        let allowed = Allowed { causal: true, ..Allowed::default() };
-        for (i, layer) in self.layers.iter().enumerate() {
-            let site = format!("layers.{i}.self");
-            let normed = layer.attention_norm.forward(context, &x)?;
-            let change = layer.attention.forward(context, &site, &normed, &allowed)?;
-            x = (&x + &self.drop(context, &format!("{site}.output"), change)?)?;
-            let change = layer.ffn.forward(context, &layer.ffn_norm.forward(context, &x)?)?;
-            x = (&x + &self.drop(context, &format!("layers.{i}.ffn.output"), change)?)?;
+        let x = self.positions.add(context, &self.tokens.forward(context, ids)?, &sequence.positions)?; // (B, T, C)
+        let x = context.see("embeddings", context.drop_out("embeddings", self.config.dropout, x)?)?;
+        let rules = Rules::new(self.config.pattern(), sequence.time, sequence.keys)?
+            .padded(sequence.present.clone())
+            .biased(self.positions.bias(context, sequence.time, sequence.keys)?)
+            .rotated(self.positions.rotation(&sequence.positions, sequence.batch)?);
+        let x = self.layers.forward(context, x, &rules, None)?;
+        sequence.finish(context);
+        match &self.norm {
+            Some(norm) => norm.forward(context, &x),
+            None => Ok(x),
         }
-        self.tokens.scores(context, &self.norm.forward(context, &x)?) // (B, T, V)
     }
 
     /// The mean cross-entropy of the next token: `targets` are the ids one place on.
     pub fn loss(&self, context: &Context, ids: &Ids, targets: &Ids) -> Result<Tensor> {
-        Ok(self.forward(context, ids)?.cross_entropy(targets, CrossEntropy::default())?)
+        Ok(self.forward(context, ids, None)?.cross_entropy(targets, CrossEntropy::default())?)
     }
 
-    fn drop(&self, context: &Context, site: &str, x: Tensor) -> Result<Tensor> {
-        match context.dropout(site, self.config.dropout) {
-            Some(dropout) => Ok(x.dropout(&dropout)?),
-            None => Ok(x),
+    /// The table of token embeddings, (vocabulary, width).
+    pub fn token_embeddings(&self) -> &Tensor {
+        self.tokens.weight().tensor()
+    }
+}
+
+impl GptConfig {
+    fn block(&self, attention: AttentionConfig, layer: usize) -> BlockConfig {
+        let width = if self.scaled { attention.d_head as f32 } else { 1.0 };
+        let depth = if self.scale_by_layer { (layer + 1) as f32 } else { 1.0 };
+        BlockConfig {
+            attention: AttentionConfig {
+                layout: Layout::InOut,
+                scale: Scale::Factor(1.0 / (width.sqrt() * depth)),
+                kind: self.attention,
+                dropout: self.dropout,
+                ..attention
+            },
+            cross: None,
+            ffn: FeedForwardConfig {
+                d_model: self.d_model,
+                d_hidden: self.d_hidden.unwrap_or(4 * self.d_model),
+                activation: self.activation,
+                gated: false,
+                bias: true,
+                layout: Layout::InOut,
+            },
+            norm: NormKind::Layer,
+            epsilon: self.norm_epsilon,
+            placement: self.norm,
+            dropout: self.dropout,
+        }
+    }
+
+    fn pattern(&self) -> Pattern {
+        match self.window {
+            None => Pattern::Causal,
+            Some(before) => Pattern::Window { before, after: 0 }.causal(),
         }
     }
 }

@@ -6,17 +6,19 @@
 //! embedding → BiLSTM → multi-head self-attention, max pool  → classifier
 //! ```
 
-use crate::attention::{AttentionConfig, MultiHead};
+use super::sequence::lengths_to_mask;
+use crate::attention::{Additive, AttentionConfig, MultiHead, Pattern, Rules};
 use crate::context::Context;
 use crate::error::{Error, Result};
-use crate::layers::{Embedding, Linear};
-use crate::parameter::{Initial, module};
+use crate::layers::{Embedding, Linear, LinearConfig};
+use crate::parameter::{Draw, Initial, module};
 use crate::recurrent::Lstm;
-use saccade_tensor::ops::{Allowed, Function, Layout};
 use saccade_tensor::{Ids, Mask, Tensor};
+use serde::{Deserialize, Serialize};
 
 /// How the states of all words become one vector.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Pooling {
     /// The largest value of each feature.
     Max,
@@ -26,8 +28,9 @@ pub enum Pooling {
     Heads,
 }
 
-/// The sizes of a sentiment model.
-#[derive(Debug, Clone, Copy, PartialEq)]
+/// The sizes and the form of a sentiment model.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
 pub struct SentimentConfig {
     /// The number of words it knows.
     pub vocabulary: usize,
@@ -39,11 +42,20 @@ pub struct SentimentConfig {
     pub pooling: Pooling,
     /// The number of heads for [`Pooling::Heads`].
     pub n_heads: usize,
+    /// The share of embeddings and pooled values that training drops.
+    pub dropout: f32,
 }
 
 impl Default for SentimentConfig {
     fn default() -> Self {
-        Self { vocabulary: 10_000, d_embedding: 100, d_hidden: 128, pooling: Pooling::Max, n_heads: 4 }
+        Self {
+            vocabulary: 10_000,
+            d_embedding: 100,
+            d_hidden: 128,
+            pooling: Pooling::Max,
+            n_heads: 4,
+            dropout: 0.0,
+        }
     }
 }
 
@@ -55,89 +67,73 @@ pub struct Sentiment {
     additive: Option<Additive>,
     heads: Option<MultiHead>,
     classifier: Linear,
+    config: SentimentConfig,
 }
 
 module!(Sentiment { words, lstm, additive, heads, classifier });
-
-/// Scores of words by a small network: v·tanh(W·h + b).
-#[derive(Debug, Clone)]
-struct Additive {
-    hidden: Linear,
-    score: Linear,
-}
-
-module!(Additive { hidden, score });
 
 const DEVIATION: f32 = 0.02;
 
 impl Sentiment {
     /// A model with random weights.
     pub fn new(config: SentimentConfig, seed: u64) -> Result<Self> {
-        let SentimentConfig { vocabulary, d_embedding, d_hidden, pooling, n_heads } = config;
+        Self::build(config, &Initial::new(seed))
+    }
+
+    /// A model with weights from a source.
+    pub fn build(config: SentimentConfig, initial: &Initial) -> Result<Self> {
+        let SentimentConfig { vocabulary, d_embedding, d_hidden, pooling, n_heads, .. } = config;
         if vocabulary == 0 || d_embedding == 0 || d_hidden == 0 {
             return Err(Error::configuration("sentiment", "all sizes must be at least 1"));
         }
-        let initial = Initial::new(seed);
-        let width = 2 * d_hidden;
-        let linear = |name: &str, sizes| Linear::normal(&initial.part(name), sizes, Layout::OutIn, DEVIATION);
-        let additive = (pooling == Pooling::Additive).then(|| Additive {
-            hidden: linear("additive.hidden", (width, d_hidden)),
-            score: linear("additive.score", (d_hidden, 1)),
-        });
-        let attention = AttentionConfig { d_model: width, n_heads, dropout: 0.0, layout: Layout::OutIn };
-        let heads = match pooling {
-            Pooling::Heads => {
-                Some(MultiHead::new(attention, &initial.part("heads"), (DEVIATION, DEVIATION))?)
+        let (width, draw) = (2 * d_hidden, Draw::Normal(DEVIATION));
+        let (mut additive, mut heads) = (None, None);
+        match pooling {
+            Pooling::Max => {}
+            Pooling::Additive => {
+                additive = Some(Additive::new(&initial.part("additive"), (None, width, d_hidden), draw)?);
             }
-            _ => None,
-        };
+            Pooling::Heads => {
+                let config = AttentionConfig::new(width, n_heads);
+                heads = Some(MultiHead::new(&initial.part("heads"), config, (draw, draw))?);
+            }
+        }
         Ok(Self {
-            words: Embedding::normal(&initial.part("words"), (vocabulary, d_embedding), DEVIATION),
-            lstm: Lstm::new(&initial.part("lstm"), (d_embedding, d_hidden), true),
+            words: Embedding::new(&initial.part("words"), (vocabulary, d_embedding), draw)?,
+            lstm: Lstm::new(&initial.part("lstm"), (d_embedding, d_hidden), true)?,
             additive,
             heads,
-            classifier: linear("classifier", (width, 1)),
+            classifier: Linear::new(&initial.part("classifier"), LinearConfig::new(width, 1), draw)?,
+            config,
         })
     }
 
-    /// A logit for each text of ids (batch, time): above 0 means positive. `lengths` leave out the padding.
-    pub fn forward(&self, context: &Context, ids: &Ids, lengths: Option<&[usize]>) -> Result<Tensor> {
-        let [batch, time] = ids.shape()[..] else {
-            return Err(Error::configuration(
-                "sentiment",
-                format!("ids must be (batch, time), got {}", ids.shape()),
-            ));
-        };
-        let words = self.words.forward(context, ids)?; // (B, T, E)
-        let mut states = self.lstm.forward(context, &words, lengths)?; // (B, T, 2H)
-        let present = lengths.map(|lengths| Mask::from_fn([batch, time], |at| at[1] < lengths[at[0]]));
-        if let Some(additive) = &self.additive {
-            let hidden = additive.hidden.forward_then(context, &states, Some(Function::Tanh))?;
-            let scores = additive.score.forward(context, &hidden)?.reshape([batch, time])?;
-            let weights = match &present {
-                Some(present) => scores.softmax_masked(present)?,
-                None => scores.softmax()?,
-            };
-            let pooled = weights
-                .reshape([batch, 1, time])?
-                .matmul(&states)?
-                .reshape([batch, states.shape().last()])?;
-            return self.classify(context, &pooled, batch);
-        }
-        if let Some(heads) = &self.heads {
-            let allowed = Allowed { keys: present.clone(), ..Allowed::default() };
-            states = heads.forward(context, "self", &states, &allowed)?;
-        }
-        let states = match &present {
-            // Padding must never win the maximum.
-            Some(present) => states.add(&penalty(present)?)?,
-            None => states,
-        };
-        self.classify(context, &states.max(1)?.0, batch)
+    /// What it was built from.
+    pub fn config(&self) -> &SentimentConfig {
+        &self.config
     }
 
-    fn classify(&self, context: &Context, pooled: &Tensor, batch: usize) -> Result<Tensor> {
-        Ok(self.classifier.forward(context, pooled)?.reshape([batch])?)
+    /// A logit for each text of ids (batch, time): above 0 means positive. `lengths` leave out the padding.
+    ///
+    /// `pool.weights` (batch, time) shows what each word contributed: the attention weights, or the share of features
+    /// in which it was the largest.
+    pub fn forward(&self, context: &Context, ids: &Ids, lengths: Option<&[usize]>) -> Result<Tensor> {
+        let present = lengths_to_mask("sentiment", ids, lengths)?;
+        let words = context.see("embeddings", self.words.forward(context, ids)?)?; // (B, T, E)
+        let words = context.drop_out("embeddings", self.config.dropout, words)?;
+        let mut states = self.lstm.forward(context, &words, lengths)?; // (B, T, 2H)
+        if let Some(heads) = &self.heads {
+            let time = ids.shape().last();
+            let rules = Rules::new(Pattern::Full, time, time)?.padded(present.clone());
+            let here = context.within("layers").within(0).within("self");
+            states = heads.forward(&here, &states, None, &rules)?;
+        }
+        let pooled = match &self.additive {
+            Some(additive) => additive.pool(context, &states, present.as_ref())?.0,
+            None => max_pool(context, &states, present.as_ref())?,
+        };
+        let pooled = context.drop_out("pool", self.config.dropout, pooled)?;
+        context.see("logits", self.classifier.forward(context, &pooled)?.reshape([ids.shape()[0]])?)
     }
 
     /// The mean binary cross-entropy against targets (batch) of 0 or 1.
@@ -150,6 +146,30 @@ impl Sentiment {
     ) -> Result<Tensor> {
         Ok(self.forward(context, ids, lengths)?.binary_cross_entropy(targets)?)
     }
+
+    /// The table of word embeddings, (vocabulary, width).
+    pub fn token_embeddings(&self) -> &Tensor {
+        self.words.weight().tensor()
+    }
+}
+
+/// The largest value of each feature over time: (batch, time, width) → (batch, width).
+fn max_pool(context: &Context, states: &Tensor, present: Option<&Mask>) -> Result<Tensor> {
+    let states = match present {
+        // Padding must never win the maximum.
+        Some(present) => states.add(&penalty(present)?)?,
+        None => states.clone(),
+    };
+    let (pooled, winners) = states.max(1)?;
+    if context.watches("pool.weights") {
+        let (batch, time, width) = (states.shape()[0], states.shape()[1], states.shape()[2]);
+        let mut shares = vec![0.0; batch * time];
+        for (i, &winner) in winners.values().iter().enumerate() {
+            shares[i / width * time + winner as usize] += 1.0 / width as f32;
+        }
+        context.see("pool.weights", Tensor::new(&shares, [batch, time])?)?;
+    }
+    Ok(pooled)
 }
 
 /// 0 where a word is, a large negative number where padding is: (batch, time, 1).

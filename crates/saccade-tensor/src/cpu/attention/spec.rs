@@ -115,11 +115,17 @@ impl Spec {
         let heads = (self.query.heads(), self.key.heads(), self.value.heads());
         let saved = (output.slice(), lse.slice(), upstream.slice());
         let places = [&self.query, &self.key, &self.value];
-        // Every place of a fused array belongs to a query, key or value, so none needs to be zeroed first.
+        // Every place of a fused array belongs to a query, key or value, so none needs to be zeroed first; an array
+        // with room for more keys than there are does.
+        let keys = [self.queries, self.keys, self.keys];
+        let room = |(place, rows): (&&Place, usize)| {
+            let full = place.array.len() == self.batch * rows * place.strides.row;
+            if full { Buffer::dirty(place.array.len()) } else { Buffer::zeros(place.array.len()) }
+        };
         let mut buffers: Vec<Buffer> = if fused {
             vec![Buffer::dirty(self.query.array.len())]
         } else {
-            places.iter().map(|place| Buffer::dirty(place.array.len())).collect()
+            places.iter().zip(keys).map(room).collect()
         };
         let shared: Vec<Shared<f32>> =
             buffers.iter_mut().map(|buffer| Shared::new(buffer.as_mut_slice())).collect();

@@ -1,0 +1,147 @@
+//! Keys and values of the tokens read so far, so that each new token costs only itself.
+
+use crate::error::Result;
+use saccade_tensor::{Mask, Tensor};
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// What attention remembers between the forward passes of one generation.
+#[derive(Debug, Default)]
+pub struct Cache(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    /// How many tokens have been read.
+    length: usize,
+    /// Whether each of them was a real token: (batch, length).
+    present: Option<Mask>,
+    entries: HashMap<String, Entry>,
+}
+
+/// Keys and values of one attention: (batch, room, heads, width), of which the first `length` are used.
+#[derive(Debug, Clone)]
+pub struct Entry {
+    /// The keys.
+    pub key: Tensor,
+    /// The values.
+    pub value: Tensor,
+    /// How many there are.
+    pub length: usize,
+}
+
+/// Room for this many more tokens is made at a time, at least.
+const ROOM: usize = 64;
+
+impl Cache {
+    /// An empty cache.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many tokens have been read so far.
+    pub fn length(&self) -> usize {
+        self.state().length
+    }
+
+    /// Which of the tokens read so far were real, and those of a new piece of text: (batch, past + time).
+    pub(crate) fn present_with(
+        &self,
+        present: Option<&Mask>,
+        [batch, time]: [usize; 2],
+    ) -> Result<Option<Mask>> {
+        let state = self.state();
+        if state.present.is_none() && present.is_none() {
+            return Ok(None);
+        }
+        let past = state.length;
+        let at = |mask: Option<&Mask>, width: usize, row: usize, column: usize| {
+            mask.is_none_or(|mask| mask.values().get(row * width + column).copied().unwrap_or(false))
+        };
+        Ok(Some(Mask::from_fn([batch, past + time], |place| match place[1].checked_sub(past) {
+            None => at(state.present.as_ref(), past, place[0], place[1]),
+            Some(column) => at(present, time, place[0], column),
+        })))
+    }
+
+    /// Notes that a model has read `time` tokens more, with their presence and that of all before.
+    pub(crate) fn advance(&self, time: usize, present: Option<Mask>) {
+        let mut state = self.state();
+        state.length += time;
+        state.present = present;
+    }
+
+    /// Appends keys and values (batch, time, heads, width) of one attention, and returns all of them.
+    pub(crate) fn extend(&self, site: &str, key: &Tensor, value: &Tensor) -> Result<Entry> {
+        let mut state = self.state();
+        let mut entry = match state.entries.remove(site) {
+            Some(entry) => entry,
+            None => Entry { key: emptied(key)?, value: emptied(value)?, length: 0 },
+        };
+        let time = key.shape().get(1).copied().unwrap_or(0);
+        entry.key = with_room(entry.key, entry.length, time)?;
+        entry.value = with_room(entry.value, entry.length, time)?;
+        entry.key.overwrite(1, entry.length, &key.detach())?;
+        entry.value.overwrite(1, entry.length, &value.detach())?;
+        entry.length += time;
+        state.entries.insert(site.to_owned(), entry.clone());
+        Ok(entry)
+    }
+
+    /// Keys and values that do not grow (of an encoder's output), computed the first time.
+    pub(crate) fn fixed(
+        &self,
+        site: &str,
+        compute: impl FnOnce() -> Result<(Tensor, Tensor)>,
+    ) -> Result<(Tensor, Tensor)> {
+        if let Some(entry) = self.state().entries.get(site) {
+            return Ok((entry.key.clone(), entry.value.clone()));
+        }
+        let (key, value) = compute()?;
+        let length = key.shape().get(1).copied().unwrap_or(0);
+        let entry = Entry { key: key.detach(), value: value.detach(), length };
+        self.state().entries.insert(site.to_owned(), entry);
+        Ok((key, value))
+    }
+
+    /// Lets row i of the batch continue what row `rows[i]` was: the step of a beam search.
+    pub fn reorder(&self, rows: &[usize]) -> Result<()> {
+        let mut state = self.state();
+        let pick = |tensor: &Tensor| -> Result<Tensor> {
+            let parts = rows.iter().map(|&row| Ok(tensor.slice(0, row, 1)?)).collect::<Result<Vec<_>>>()?;
+            Ok(saccade_tensor::ops::concatenate(&parts.iter().collect::<Vec<_>>(), 0)?)
+        };
+        for entry in state.entries.values_mut() {
+            *entry = Entry { key: pick(&entry.key)?, value: pick(&entry.value)?, length: entry.length };
+        }
+        if let Some(present) = &state.present {
+            let length = state.length;
+            let picked = Mask::from_fn([rows.len(), length], |at| {
+                rows.get(at[0]).and_then(|row| present.values().get(row * length + at[1])).copied()
+                    == Some(true)
+            });
+            state.present = Some(picked);
+        }
+        Ok(())
+    }
+}
+
+/// (batch, 0, heads, width) like a tensor.
+fn emptied(like: &Tensor) -> Result<Tensor> {
+    Ok(like.detach().slice(1, 0, 0)?)
+}
+
+/// The same rows in a tensor with room for more, if it has none left.
+fn with_room(tensor: Tensor, length: usize, more: usize) -> Result<Tensor> {
+    let shape = tensor.shape();
+    if shape[1] >= length + more {
+        return Ok(tensor);
+    }
+    let room = (length + more).max(2 * shape[1]).max(ROOM);
+    let mut larger = Tensor::zeros([shape[0], room, shape[2], shape[3]]);
+    larger.overwrite(1, 0, &tensor.slice(1, 0, length)?)?;
+    Ok(larger)
+}

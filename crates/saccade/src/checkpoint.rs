@@ -1,0 +1,191 @@
+//! Models in files: Hugging Face's folders, both ways.
+//!
+//! A checkpoint is a folder with `config.json`, `model.safetensors` (or shards and their index) and usually a
+//! `tokenizer.json`. The configuration's `model_type` decides what is built; weights are read where they lie in the file,
+//! without a copy. Models without a counterpart at Hugging Face have a `model_type` of their own, `saccade-…`, in the same
+//! form.
+
+mod bert;
+mod gpt2;
+mod llama;
+mod names;
+mod options;
+mod own;
+mod t5;
+mod vit;
+mod weights;
+
+pub use names::Names;
+pub use weights::{Stored, StoredWeights};
+
+use crate::error::{Error, Result};
+use crate::models::Model;
+use crate::parameter::Initial;
+use options::Options;
+use saccade_tensor::Tensor;
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
+use std::sync::Arc;
+
+/// The families of checkpoints that can be read.
+pub const FAMILIES: [&str; 7] = ["gpt2", "bert", "roberta", "distilbert", "t5", "llama", "vit"];
+
+/// No configuration is larger than this.
+const LARGEST_CONFIG: u64 = 16 << 20;
+
+/// A model, and what its configuration said beside its form.
+pub struct Loaded {
+    /// The model.
+    pub model: Model,
+    /// The whole configuration.
+    pub config: Map<String, Value>,
+}
+
+/// A kind of model, how its configuration reads and how its tensors are called.
+struct Plan {
+    names: Names,
+    build: Box<dyn Fn(&Initial) -> Result<Model>>,
+}
+
+/// Reads a model from a folder.
+pub fn load(folder: &Path) -> Result<Loaded> {
+    let config = read_config(folder)?;
+    let weights = StoredWeights::open(folder)?;
+    let model = from_parts(&config, weights)?;
+    Ok(Loaded { model, config })
+}
+
+/// Builds a model from a configuration and its weights.
+pub fn from_parts(config: &Map<String, Value>, weights: StoredWeights) -> Result<Model> {
+    let Plan { names, build } = plan(config, &weights)?;
+    let reading = Arc::new(weights::Reading::new(weights, names));
+    let reader = Arc::clone(&reading);
+    let built = build(&Initial::read(Arc::new(move |path, shape| reader.read(path, shape))));
+    reading.problems()?;
+    built
+}
+
+/// The configuration of a folder.
+pub fn read_config(folder: &Path) -> Result<Map<String, Value>> {
+    let path = folder.join("config.json");
+    let bytes = read_small(&path, LARGEST_CONFIG)?;
+    let value = serde_json::from_slice(&bytes)
+        .map_err(|error| Error::file(&path, format!("is not a configuration: {error}")))?;
+    match value {
+        Value::Object(config) => Ok(config),
+        _ => Err(Error::file(&path, "is not a configuration: a JSON object was expected")),
+    }
+}
+
+/// A file that has no business being large.
+fn read_small(path: &Path, limit: u64) -> Result<Vec<u8>> {
+    let wrong = |error: std::io::Error| Error::file(path, error.to_string());
+    let size = std::fs::metadata(path).map_err(wrong)?.len();
+    if size > limit {
+        return Err(Error::file(path, format!("has {size} bytes, at most {limit} were expected")));
+    }
+    std::fs::read(path).map_err(wrong)
+}
+
+fn plan(config: &Map<String, Value>, weights: &StoredWeights) -> Result<Plan> {
+    let Some(kind) = config.get("model_type").and_then(Value::as_str) else {
+        return Err(Error::checkpoint("config.json names no model_type, such as \"gpt2\""));
+    };
+    let options = Options::new(config.clone());
+    match kind {
+        "gpt2" => gpt2::plan(options, weights),
+        "bert" => bert::plan(bert::Family::Bert, options, weights),
+        "roberta" => bert::plan(bert::Family::Roberta, options, weights),
+        "distilbert" => bert::plan(bert::Family::DistilBert, options, weights),
+        "t5" => t5::plan(options, weights),
+        "llama" => llama::plan(options, weights),
+        "vit" => vit::plan(options, weights),
+        other => match other.strip_prefix("saccade-") {
+            Some(own) => own::plan(own, config),
+            None => Err(Error::checkpoint(format!(
+                "models of type {other:?} are not supported; supported are {} and this program's own",
+                FAMILIES.join(", ")
+            ))),
+        },
+    }
+}
+
+/// A model's configuration and tensors as they are written to files.
+pub struct Written {
+    /// What `config.json` says.
+    pub config: Map<String, Value>,
+    /// The tensors by their names in `model.safetensors`.
+    pub tensors: BTreeMap<String, Tensor>,
+}
+
+/// The names of a model's parameters, here and in files, in their order.
+pub fn names(model: &Model) -> Result<Vec<(String, String)>> {
+    let (_, names) = form(model)?;
+    let named = model.module().parameters().into_iter().map(|(path, _)| match names.theirs(&path) {
+        Some(theirs) => Ok((path, theirs)),
+        None => Err(Error::checkpoint(format!("{path} has no name in this kind of file"))),
+    });
+    named.collect()
+}
+
+/// A model in the form that files have: Hugging Face's, where there is one for it.
+pub fn to_parts(model: &Model) -> Result<Written> {
+    let (config, _) = form(model)?;
+    let parameters = model.module().parameters();
+    let named = names(model)?.into_iter().zip(parameters);
+    Ok(Written { config, tensors: named.map(|((_, name), (_, p))| (name, p.tensor().detach())).collect() })
+}
+
+/// The configuration that files have for a model, and how they call its tensors.
+fn form(model: &Model) -> Result<(Map<String, Value>, Names)> {
+    Ok(match model {
+        Model::Gpt(gpt) if gpt2::writes(gpt.config()) => gpt2::written(gpt.config()),
+        Model::Bert(bert) => bert::written(bert.config()),
+        Model::T5(t5) => t5::written(t5.config()),
+        Model::Llama(llama) => llama::written(llama.config()),
+        Model::Vit(vit) => vit::written(vit.config()),
+        other => own::written(other)?,
+    })
+}
+
+/// Writes `config.json` and `model.safetensors` into a folder, each under a temporary name first, so that a crash leaves
+/// the earlier files whole. `more` is added to the configuration (token ids, labels).
+pub fn save(model: &Model, folder: &Path, more: &Map<String, Value>) -> Result<()> {
+    let Written { mut config, tensors } = to_parts(model)?;
+    for (key, value) in more {
+        config.entry(key.clone()).or_insert(value.clone());
+    }
+    std::fs::create_dir_all(folder).map_err(|error| Error::file(folder, error.to_string()))?;
+    let text = serde_json::to_string_pretty(&config).map_err(|error| Error::checkpoint(error.to_string()))?;
+    let metadata = [("format".to_owned(), "pt".to_owned())];
+    write_whole(&folder.join("model.safetensors"), |file| {
+        weights::write(file, &tensors, metadata.into_iter().collect())
+    })?;
+    write_whole(&folder.join("config.json"), |file| file.write_all(text.as_bytes()))
+}
+
+/// Writes a file under a temporary name, makes sure it is on the disk, and gives it its own name.
+pub fn write_whole(path: &Path, write: impl FnOnce(&mut File) -> std::io::Result<()>) -> Result<()> {
+    let mut name = path.file_name().unwrap_or_default().to_os_string();
+    name.push(".writing");
+    let temporary = path.with_file_name(name);
+    let run = || {
+        let mut file = File::create(&temporary)?;
+        write(&mut file)?;
+        file.sync_all()?;
+        std::fs::rename(&temporary, path)?;
+        // The new name is only safe once the folder itself is on the disk.
+        match path.parent() {
+            Some(folder) if cfg!(unix) => File::open(folder)?.sync_all(),
+            _ => Ok(()),
+        }
+    };
+    run().map_err(|error| {
+        // What could not be finished is of no use to anyone.
+        let _ = std::fs::remove_file(&temporary);
+        Error::file(path, format!("could not be written: {error}"))
+    })
+}

@@ -1,0 +1,90 @@
+//! What a parameter is called here and in a file.
+
+/// Pairs of names, ours and theirs. A name stands for all that begins with it; `#` for a number; `@` in theirs for a
+/// prefix that some files have and others have not.
+pub struct Names {
+    pairs: Vec<(&'static str, &'static str)>,
+    prefix: &'static str,
+    /// Tensors of theirs that mean nothing to us, in the same notation.
+    ignored: Vec<&'static str>,
+}
+
+impl Names {
+    pub(super) fn new(
+        pairs: &[(&'static str, &'static str)],
+        prefix: &'static str,
+        ignored: &[&'static str],
+    ) -> Self {
+        Self { pairs: pairs.to_vec(), prefix, ignored: ignored.to_vec() }
+    }
+
+    /// Names that are the same on both sides.
+    pub(super) fn own() -> Self {
+        Self { pairs: Vec::new(), prefix: "", ignored: Vec::new() }
+    }
+
+    /// The name in the file of one of our parameters.
+    pub fn theirs(&self, ours: &str) -> Option<String> {
+        if self.pairs.is_empty() {
+            return Some(ours.to_owned());
+        }
+        self.pairs.iter().find_map(|(from, to)| {
+            let (numbers, rest) = fit(from, ours)?;
+            let mut numbers = numbers.into_iter();
+            let parts = to.strip_prefix('@').map_or(to.to_string(), |to| format!("{}{to}", self.prefix));
+            let named: Vec<&str> = parts
+                .split('.')
+                .map(|part| if part == "#" { numbers.next().unwrap_or("#") } else { part })
+                .collect();
+            Some(named.join(".") + rest)
+        })
+    }
+
+    /// Whether a tensor of theirs is known to be of no use.
+    pub(super) fn ignores(&self, theirs: &str) -> bool {
+        let bare = theirs.strip_prefix(self.prefix).unwrap_or(theirs);
+        self.ignored.iter().any(|pattern| match pattern.strip_prefix('@') {
+            Some(pattern) => fit(pattern, bare).is_some(),
+            None => fit(pattern, theirs).is_some(),
+        })
+    }
+}
+
+/// The numbers that stand for `#`, and what is left of the name, if it begins as the pattern says.
+fn fit<'a>(pattern: &str, name: &'a str) -> Option<(Vec<&'a str>, &'a str)> {
+    let mut numbers = Vec::new();
+    let mut rest = name;
+    for (i, part) in pattern.split('.').enumerate() {
+        if i > 0 {
+            rest = rest.strip_prefix('.')?;
+        }
+        let end = rest.find('.').unwrap_or(rest.len());
+        let (found, after) = rest.split_at(end);
+        match part {
+            "#" if found.bytes().all(|byte| byte.is_ascii_digit()) && !found.is_empty() => {
+                numbers.push(found)
+            }
+            "#" => return None,
+            part if part == found => {}
+            _ => return None,
+        }
+        rest = after;
+    }
+    Some((numbers, rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_translated_part_by_part() {
+        let pairs = [("layers.#.ffn.up", "@h.#.mlp.c_fc"), ("head", "lm_head")];
+        let names = Names::new(&pairs, "transformer.", &["@h.#.attn.bias"]);
+        assert_eq!(names.theirs("layers.11.ffn.up.weight").unwrap(), "transformer.h.11.mlp.c_fc.weight");
+        assert_eq!(names.theirs("head.weight").unwrap(), "lm_head.weight");
+        assert_eq!(names.theirs("header.weight"), None);
+        assert!(names.ignores("transformer.h.0.attn.bias") && names.ignores("h.0.attn.bias"));
+        assert!(!names.ignores("transformer.h.0.attn.c_attn.bias"));
+    }
+}

@@ -1,0 +1,194 @@
+//! A configuration read key by key, so that nothing in it is overlooked.
+
+use crate::error::{Error, Result};
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+/// Keys that say nothing about what a model computes.
+const HARMLESS: &[&str] = &[
+    "architectures",
+    "attention_dropout",
+    "attention_probs_dropout_prob",
+    "attn_pdrop",
+    "auto_map",
+    "bad_words_ids",
+    "begin_suppress_tokens",
+    "bos_token_id",
+    "chunk_size_feed_forward",
+    "classifier_dropout",
+    "cls_token_id",
+    "decoder_start_token_id",
+    "directionality",
+    "diversity_penalty",
+    "do_sample",
+    "dropout",
+    "dropout_rate",
+    "dtype",
+    "early_stopping",
+    "embd_pdrop",
+    "encoder_no_repeat_ngram_size",
+    "encoder_stride",
+    "eos_token_id",
+    "exponential_decay_length_penalty",
+    "finetuning_task",
+    "forced_bos_token_id",
+    "forced_eos_token_id",
+    "gradient_checkpointing",
+    "hidden_dropout_prob",
+    "id2label",
+    "initializer_factor",
+    "initializer_range",
+    "is_encoder_decoder",
+    "label2id",
+    "length_penalty",
+    "mask_token_id",
+    "max_length",
+    "min_length",
+    "model_type",
+    "n_ctx",
+    "n_positions",
+    "no_repeat_ngram_size",
+    "num_beam_groups",
+    "num_beams",
+    "num_return_sequences",
+    "output_attentions",
+    "output_hidden_states",
+    "output_past",
+    "output_scores",
+    "pad_token_id",
+    "pooler_fc_size",
+    "pooler_num_attention_heads",
+    "pooler_num_fc_layers",
+    "pooler_output_size",
+    "pooler_size_per_head",
+    "pooler_type",
+    "prefix",
+    "problem_type",
+    "qa_dropout",
+    "reorder_and_upcast_attn",
+    "repetition_penalty",
+    "resid_pdrop",
+    "return_dict",
+    "return_dict_in_generate",
+    "sep_token_id",
+    "seq_classif_dropout",
+    "suppress_tokens",
+    "task_specific_params",
+    "temperature",
+    "tf_legacy_loss",
+    "tokenizer_class",
+    "top_k",
+    "top_p",
+    "torch_dtype",
+    "torchscript",
+    "transformers_version",
+    "typical_p",
+    "use_bfloat16",
+    "use_cache",
+];
+
+/// A configuration of which each key is taken by someone, or is known to mean nothing here.
+pub(super) struct Options {
+    values: Map<String, Value>,
+}
+
+impl Options {
+    pub fn new(values: Map<String, Value>) -> Self {
+        Self { values }
+    }
+
+    /// Takes a value, if it is there and not null.
+    pub fn take<T: DeserializeOwned>(&mut self, key: &str) -> Result<Option<T>> {
+        match self.values.remove(key) {
+            None | Some(Value::Null) => Ok(None),
+            Some(value) => {
+                let shown = value.to_string();
+                serde_json::from_value(value).map(Some).map_err(|error| {
+                    Error::checkpoint(format!("config.json: {key} is {}: {error}", shorten(&shown)))
+                })
+            }
+        }
+    }
+
+    /// Takes a value that has a default.
+    pub fn take_or<T: DeserializeOwned>(&mut self, key: &str, default: T) -> Result<T> {
+        Ok(self.take(key)?.unwrap_or(default))
+    }
+
+    /// Takes a size: a number from 1 to two billion.
+    pub fn size(&mut self, key: &str) -> Result<usize> {
+        match self.optional_size(key)? {
+            Some(size) => Ok(size),
+            None => Err(Error::checkpoint(format!("config.json has no {key}"))),
+        }
+    }
+
+    /// Takes a size that may be missing.
+    pub fn optional_size(&mut self, key: &str) -> Result<Option<usize>> {
+        match self.take::<u64>(key)? {
+            Some(size) if size == 0 || size > 1 << 31 => {
+                Err(Error::checkpoint(format!("config.json: {key} is {size}, which cannot be a size")))
+            }
+            size => Ok(size.map(|size| size as usize)),
+        }
+    }
+
+    /// Takes a finite number.
+    pub fn real(&mut self, key: &str, default: f32) -> Result<f32> {
+        let value = self.take_or(key, default)?;
+        if value.is_finite() {
+            Ok(value)
+        } else {
+            Err(Error::checkpoint(format!("config.json: {key} is {value}")))
+        }
+    }
+
+    /// Fails unless an option has the one value that is implemented (or is missing).
+    pub fn only(&mut self, key: &str, implemented: impl Into<Value>) -> Result<()> {
+        let implemented = implemented.into();
+        match self.values.remove(key) {
+            Some(value) if !value.is_null() && value != implemented => Err(Error::checkpoint(format!(
+                "config.json: {key} is {}, of which only {implemented} is implemented",
+                shorten(&value.to_string())
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    /// Fails if there are options left that nobody took and that might change the result.
+    pub fn finish(self) -> Result<()> {
+        let means_something = |(key, value): &(&String, &Value)| {
+            let neutral = match value {
+                Value::Null | Value::Bool(false) => true,
+                Value::Array(items) => items.is_empty(),
+                Value::Object(items) => items.is_empty(),
+                _ => false,
+            };
+            !neutral && !key.starts_with('_') && !HARMLESS.contains(&key.as_str())
+        };
+        match self.values.iter().find(means_something) {
+            None => Ok(()),
+            Some((key, value)) => Err(Error::checkpoint(format!(
+                "config.json has {key} = {}, which this program does not implement; if it says nothing about what the \
+                 model computes, remove it",
+                shorten(&value.to_string())
+            ))),
+        }
+    }
+}
+
+fn shorten(text: &str) -> String {
+    const MOST: usize = 60;
+    match text.char_indices().nth(MOST) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+/// The map inside a JSON object.
+pub(super) fn object(value: Value) -> Map<String, Value> {
+    match value {
+        Value::Object(map) => map,
+        _ => Map::new(),
+    }
+}

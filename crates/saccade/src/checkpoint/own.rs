@@ -1,0 +1,59 @@
+//! Models without a counterpart at Hugging Face: our configuration, our names.
+
+use super::Plan;
+use super::names::Names;
+use super::options::object;
+use crate::error::{Error, Result};
+use crate::models::{Bag, Gpt, Model, Sentiment, Tagger};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value, json};
+
+pub(super) fn plan(kind: &str, config: &Map<String, Value>) -> Result<Plan> {
+    let build: Box<dyn Fn(&_) -> Result<Model>> = match kind {
+        "gpt" => {
+            let config = settings(config)?;
+            Box::new(move |initial| Ok(Model::Gpt(Gpt::build(Clone::clone(&config), initial)?)))
+        }
+        "sentiment" => {
+            let config = settings(config)?;
+            Box::new(move |initial| Ok(Model::Sentiment(Sentiment::build(Clone::clone(&config), initial)?)))
+        }
+        "bag" => {
+            let config = settings(config)?;
+            Box::new(move |initial| Ok(Model::Bag(Bag::build(Clone::clone(&config), initial)?)))
+        }
+        "tagger" => {
+            let config = settings(config)?;
+            Box::new(move |initial| Ok(Model::Tagger(Tagger::build(Clone::clone(&config), initial)?)))
+        }
+        other => {
+            let problem =
+                format!("there is no model \"saccade-{other}\"; there are gpt, sentiment, bag and tagger");
+            return Err(Error::checkpoint(problem));
+        }
+    };
+    Ok(Plan { names: Names::own(), build })
+}
+
+/// Our own configuration, which lies under a key of its own so that others may add theirs beside it.
+fn settings<C: DeserializeOwned>(config: &Map<String, Value>) -> Result<C> {
+    let Some(value) = config.get("saccade") else {
+        return Err(Error::checkpoint("config.json has no \"saccade\" with the model's sizes"));
+    };
+    serde_json::from_value(value.clone()).map_err(|error| Error::checkpoint(format!("config.json: {error}")))
+}
+
+pub(super) fn written(model: &Model) -> Result<(Map<String, Value>, Names)> {
+    fn value(config: &impl Serialize) -> Result<Value> {
+        serde_json::to_value(config).map_err(|error| Error::checkpoint(error.to_string()))
+    }
+    let (kind, settings) = match model {
+        Model::Gpt(model) => ("gpt", value(model.config())?),
+        Model::Sentiment(model) => ("sentiment", value(model.config())?),
+        Model::Bag(model) => ("bag", value(model.config())?),
+        Model::Tagger(model) => ("tagger", value(model.config())?),
+        _ => return Err(Error::checkpoint("this model has Hugging Face's form")),
+    };
+    Ok((object(json!({"model_type": format!("saccade-{kind}"), "saccade": settings})), Names::own()))
+}

@@ -1,0 +1,149 @@
+//! T5's configuration and names.
+
+use super::names::Names;
+use super::options::{Options, object};
+use super::{Plan, StoredWeights};
+use crate::error::{Error, Result};
+use crate::layers::Activation;
+use crate::models::{Model, T5, T5Config};
+use serde_json::{Map, Value, json};
+
+const PAIRS: &[(&str, &str)] = &[
+    ("tokens", "shared"),
+    ("encoder.distances", "encoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight"),
+    ("encoder.layers.#.attention_norm", "encoder.block.#.layer.0.layer_norm"),
+    ("encoder.layers.#.attention.query", "encoder.block.#.layer.0.SelfAttention.q"),
+    ("encoder.layers.#.attention.key", "encoder.block.#.layer.0.SelfAttention.k"),
+    ("encoder.layers.#.attention.value", "encoder.block.#.layer.0.SelfAttention.v"),
+    ("encoder.layers.#.attention.output", "encoder.block.#.layer.0.SelfAttention.o"),
+    ("encoder.layers.#.ffn_norm", "encoder.block.#.layer.1.layer_norm"),
+    ("encoder.norm", "encoder.final_layer_norm"),
+    ("decoder.distances", "decoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight"),
+    ("decoder.layers.#.attention_norm", "decoder.block.#.layer.0.layer_norm"),
+    ("decoder.layers.#.attention.query", "decoder.block.#.layer.0.SelfAttention.q"),
+    ("decoder.layers.#.attention.key", "decoder.block.#.layer.0.SelfAttention.k"),
+    ("decoder.layers.#.attention.value", "decoder.block.#.layer.0.SelfAttention.v"),
+    ("decoder.layers.#.attention.output", "decoder.block.#.layer.0.SelfAttention.o"),
+    ("decoder.layers.#.cross_norm", "decoder.block.#.layer.1.layer_norm"),
+    ("decoder.layers.#.cross.query", "decoder.block.#.layer.1.EncDecAttention.q"),
+    ("decoder.layers.#.cross.key", "decoder.block.#.layer.1.EncDecAttention.k"),
+    ("decoder.layers.#.cross.value", "decoder.block.#.layer.1.EncDecAttention.v"),
+    ("decoder.layers.#.cross.output", "decoder.block.#.layer.1.EncDecAttention.o"),
+    ("decoder.layers.#.ffn_norm", "decoder.block.#.layer.2.layer_norm"),
+    ("decoder.norm", "decoder.final_layer_norm"),
+    ("head", "lm_head"),
+];
+
+const PLAIN: &[(&str, &str)] = &[
+    ("encoder.layers.#.ffn.up", "encoder.block.#.layer.1.DenseReluDense.wi"),
+    ("encoder.layers.#.ffn.down", "encoder.block.#.layer.1.DenseReluDense.wo"),
+    ("decoder.layers.#.ffn.up", "decoder.block.#.layer.2.DenseReluDense.wi"),
+    ("decoder.layers.#.ffn.down", "decoder.block.#.layer.2.DenseReluDense.wo"),
+];
+
+const GATED: &[(&str, &str)] = &[
+    ("encoder.layers.#.ffn.gate", "encoder.block.#.layer.1.DenseReluDense.wi_0"),
+    ("encoder.layers.#.ffn.up", "encoder.block.#.layer.1.DenseReluDense.wi_1"),
+    ("encoder.layers.#.ffn.down", "encoder.block.#.layer.1.DenseReluDense.wo"),
+    ("decoder.layers.#.ffn.gate", "decoder.block.#.layer.2.DenseReluDense.wi_0"),
+    ("decoder.layers.#.ffn.up", "decoder.block.#.layer.2.DenseReluDense.wi_1"),
+    ("decoder.layers.#.ffn.down", "decoder.block.#.layer.2.DenseReluDense.wo"),
+];
+
+fn names(gated: bool, tied: bool) -> Names {
+    let pairs = [PAIRS, if gated { GATED } else { PLAIN }].concat();
+    // Copies of the shared table, and a bias of the first releases that no layer reads.
+    let mut ignored = vec![
+        "encoder.embed_tokens.weight",
+        "decoder.embed_tokens.weight",
+        "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight",
+    ];
+    if tied {
+        ignored.push("lm_head.weight");
+    }
+    Names::new(&pairs, "", &ignored)
+}
+
+pub(super) fn plan(mut options: Options, weights: &StoredWeights) -> Result<Plan> {
+    let (activation, gated) = projection(&mut options)?;
+    let n_layers = options.size("num_layers")?;
+    let said_tied = options.take_or("tie_word_embeddings", true)?;
+    // Version 1.1 has a head of its own, whatever newer configurations say about tying.
+    let scaled = options.take_or("scale_decoder_outputs", said_tied)?;
+    let tied = said_tied && !weights.contains("lm_head.weight") || said_tied && scaled;
+    let config = T5Config {
+        vocabulary: options.size("vocab_size")?,
+        n_layers,
+        n_decoder_layers: options.optional_size("num_decoder_layers")?.unwrap_or(n_layers),
+        n_heads: options.size("num_heads")?,
+        d_model: options.size("d_model")?,
+        d_head: options.size("d_kv")?,
+        d_hidden: options.size("d_ff")?,
+        activation,
+        gated,
+        buckets: options.optional_size("relative_attention_num_buckets")?.unwrap_or(32),
+        max_distance: options.optional_size("relative_attention_max_distance")?.unwrap_or(128),
+        norm_epsilon: options.real("layer_norm_epsilon", 1e-6)?,
+        tied,
+        scale_output: scaled,
+        start: options.take_or("decoder_start_token_id", 0)?,
+        dropout: options.real("dropout_rate", 0.1)?,
+        checkpointing: false,
+    };
+    options.only("is_decoder", false)?;
+    options.finish()?;
+    Ok(Plan {
+        names: names(gated, tied),
+        build: Box::new(move |initial| Ok(Model::T5(T5::build(config.clone(), initial)?))),
+    })
+}
+
+/// `relu`, `gated-gelu` and the like.
+fn projection(options: &mut Options) -> Result<(Activation, bool)> {
+    let text: String = options.take_or("feed_forward_proj", "relu".to_owned())?;
+    let (gated, name) = match text.strip_prefix("gated-") {
+        Some(name) => (true, name),
+        None => (false, text.as_str()),
+    };
+    // The original calls its approximation by the name of the exact function.
+    let name = if text == "gated-gelu" { "gelu_new" } else { name };
+    // Both only repeat what the first says.
+    options.take::<Value>("dense_act_fn")?;
+    options.take::<Value>("is_gated_act")?;
+    let activation = serde_json::from_value(json!(name)).map_err(|_| {
+        Error::checkpoint(format!("config.json: feed_forward_proj {text:?} is not implemented"))
+    })?;
+    Ok((activation, gated))
+}
+
+pub(super) fn written(config: &T5Config) -> (Map<String, Value>, Names) {
+    let function = match (config.gated, config.activation) {
+        (true, Activation::GeluNew) => "gated-gelu".to_owned(),
+        (gated, other) => {
+            let name = json!(other);
+            format!("{}{}", if gated { "gated-" } else { "" }, name.as_str().unwrap_or("relu"))
+        }
+    };
+    let value = json!({
+        "model_type": "t5",
+        "architectures": ["T5ForConditionalGeneration"],
+        "is_encoder_decoder": true,
+        "vocab_size": config.vocabulary,
+        "num_layers": config.n_layers,
+        "num_decoder_layers": config.n_decoder_layers,
+        "num_heads": config.n_heads,
+        "d_model": config.d_model,
+        "d_kv": config.d_head,
+        "d_ff": config.d_hidden,
+        "feed_forward_proj": function,
+        "relative_attention_num_buckets": config.buckets,
+        "relative_attention_max_distance": config.max_distance,
+        "layer_norm_epsilon": config.norm_epsilon,
+        "tie_word_embeddings": config.tied,
+        "scale_decoder_outputs": config.scale_output,
+        "decoder_start_token_id": config.start,
+        "dropout_rate": config.dropout,
+        "torch_dtype": "float32",
+    });
+    (object(value), names(config.gated, config.tied))
+}

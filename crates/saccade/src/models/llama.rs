@@ -1,0 +1,196 @@
+//! Llama: a causal language model with RMS norms, rotary positions, grouped-query attention and a gated feed-forward
+//! layer (Touvron et al., 2023).
+//!
+//! ```text
+//! x = token embedding
+//! x = x + attention(norm(x));  x = x + (silu(norm(x)·W_gate) ∘ norm(x)·W_up)·W_down        for each layer
+//! logits = norm(x) · head
+//! ```
+
+use super::sequence::Sequence;
+use crate::attention::{AttentionConfig, Pattern, Rules};
+use crate::block::{BlockConfig, BlockDraws, NormPlacement, Stack};
+use crate::context::Context;
+use crate::error::{Error, Result};
+use crate::layers::{Activation, Embedding, FeedForwardConfig, Norm, NormKind};
+use crate::parameter::{Draw, Initial, module};
+use crate::position::{Rotary, RotaryScaling};
+use saccade_tensor::ops::{CrossEntropy, Layout, Pairing};
+use saccade_tensor::{Ids, Mask, Tensor};
+use serde::{Deserialize, Serialize};
+
+/// The sizes and the form of a Llama.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct LlamaConfig {
+    /// The number of tokens it knows.
+    pub vocabulary: usize,
+    /// The most positions it is made for.
+    pub context: usize,
+    /// The number of layers.
+    pub n_layers: usize,
+    /// The number of query heads in each.
+    pub n_heads: usize,
+    /// The number of key-value heads.
+    pub n_kv_heads: usize,
+    /// The width of its vectors.
+    pub d_model: usize,
+    /// The width of a head, if not that of the vectors over the number of heads.
+    pub d_head: Option<usize>,
+    /// The width inside the feed-forward layers.
+    pub d_hidden: usize,
+    /// The function in them.
+    pub activation: Activation,
+    /// The base of the rotary frequencies.
+    pub rotary_base: f32,
+    /// How they are changed for longer texts.
+    pub rotary_scaling: RotaryScaling,
+    /// ε of the norms.
+    pub norm_epsilon: f32,
+    /// Whether the output scores tokens with the embedding table itself.
+    pub tied: bool,
+    /// Whether something is added in the projections of attention.
+    pub attention_bias: bool,
+    /// Whether something is added in the feed-forward layers.
+    pub ffn_bias: bool,
+    /// The share of weights and outputs that training drops.
+    pub dropout: f32,
+    /// Whether training drops each layer's values and computes them again in the backward pass.
+    pub checkpointing: bool,
+}
+
+impl Default for LlamaConfig {
+    /// Small enough to train on a laptop.
+    fn default() -> Self {
+        Self {
+            vocabulary: 10_000,
+            context: 256,
+            n_layers: 4,
+            n_heads: 8,
+            n_kv_heads: 4,
+            d_model: 256,
+            d_head: None,
+            d_hidden: 688,
+            activation: Activation::Silu,
+            rotary_base: 10_000.0,
+            rotary_scaling: RotaryScaling::None,
+            norm_epsilon: 1e-5,
+            tied: false,
+            attention_bias: false,
+            ffn_bias: false,
+            dropout: 0.0,
+            checkpointing: false,
+        }
+    }
+}
+
+/// A Llama.
+#[derive(Debug, Clone)]
+pub struct Llama {
+    tokens: Embedding,
+    layers: Stack,
+    norm: Norm,
+    head: Option<Embedding>,
+    rotary: Rotary,
+    config: LlamaConfig,
+}
+
+module!(Llama { tokens, layers, norm, head });
+
+const DEVIATION: f32 = 0.02;
+
+impl Llama {
+    /// A Llama with random weights.
+    pub fn new(config: LlamaConfig, seed: u64) -> Result<Self> {
+        Self::build(config, &Initial::new(seed))
+    }
+
+    /// A Llama with weights from a source.
+    pub fn build(config: LlamaConfig, initial: &Initial) -> Result<Self> {
+        let LlamaConfig { vocabulary, n_layers, d_model, norm_epsilon, .. } = config;
+        if vocabulary == 0 || d_model == 0 || config.context == 0 {
+            return Err(Error::configuration("llama", "vocabulary, context and width must be at least 1"));
+        }
+        let block = config.block();
+        let d_head = block.attention.d_head;
+        if !d_head.is_multiple_of(2) {
+            let problem = format!("the width of a head ({d_head}) must be even for rotary positions");
+            return Err(Error::configuration("llama", problem));
+        }
+        let draw = Draw::Normal(DEVIATION);
+        let residual = Draw::Normal(DEVIATION / (2.0 * n_layers.max(1) as f32).sqrt());
+        let draws = BlockDraws { inner: draw, residual };
+        let head = match config.tied {
+            true => None,
+            false => Some(Embedding::new(&initial.part("head"), (vocabulary, d_model), draw)?),
+        };
+        Ok(Self {
+            tokens: Embedding::new(&initial.part("tokens"), (vocabulary, d_model), draw)?,
+            layers: Stack::new(&initial.part("layers"), n_layers, |_| block, draws, config.checkpointing)?,
+            norm: Norm::new(&initial.part("norm"), NormKind::RootMeanSquare, d_model, norm_epsilon)?,
+            head,
+            rotary: Rotary::new(d_head, config.rotary_base, config.rotary_scaling, Pairing::Halves),
+            config,
+        })
+    }
+
+    /// What it was built from.
+    pub fn config(&self) -> &LlamaConfig {
+        &self.config
+    }
+
+    /// Scores of every next token (batch, time, vocabulary) for ids (batch, time), of which `present` names those that
+    /// are not padding.
+    pub fn forward(&self, context: &Context, ids: &Ids, present: Option<&Mask>) -> Result<Tensor> {
+        let sequence = Sequence::new("llama", context, ids, present)?;
+        sequence.ensure_within("llama", self.config.context)?;
+        let x = context.see("embeddings", self.tokens.forward(context, ids)?)?; // (B, T, C)
+        let rules = Rules::new(Pattern::Causal, sequence.time, sequence.keys)?
+            .padded(sequence.present.clone())
+            .rotated(Some(self.rotary.rotation(&sequence.positions, sequence.batch)?));
+        let x = self.layers.forward(context, x, &rules, None)?;
+        sequence.finish(context);
+        let x = self.norm.forward(context, &x)?;
+        context.see("logits", self.head.as_ref().unwrap_or(&self.tokens).scores(context, &x)?) // (B, T, V)
+    }
+
+    /// The mean cross-entropy of the next token: `targets` are the ids one place on.
+    pub fn loss(&self, context: &Context, ids: &Ids, targets: &Ids) -> Result<Tensor> {
+        Ok(self.forward(context, ids, None)?.cross_entropy(targets, CrossEntropy::default())?)
+    }
+
+    /// The table of token embeddings, (vocabulary, width).
+    pub fn token_embeddings(&self) -> &Tensor {
+        self.tokens.weight().tensor()
+    }
+}
+
+impl LlamaConfig {
+    fn block(&self) -> BlockConfig {
+        let attention = AttentionConfig::new(self.d_model, self.n_heads);
+        BlockConfig {
+            attention: AttentionConfig {
+                n_kv_heads: self.n_kv_heads,
+                d_head: self.d_head.unwrap_or(attention.d_head),
+                fused: false,
+                bias: self.attention_bias,
+                output_bias: self.attention_bias,
+                dropout: self.dropout,
+                ..attention
+            },
+            cross: None,
+            ffn: FeedForwardConfig {
+                d_model: self.d_model,
+                d_hidden: self.d_hidden,
+                activation: self.activation,
+                gated: true,
+                bias: self.ffn_bias,
+                layout: Layout::OutIn,
+            },
+            norm: NormKind::RootMeanSquare,
+            epsilon: self.norm_epsilon,
+            placement: NormPlacement::Pre,
+            dropout: self.dropout,
+        }
+    }
+}

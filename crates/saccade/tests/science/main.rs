@@ -1,0 +1,4 @@
+//! The library's tests: properties, golden values, and models that learn.
+
+mod golden;
+mod golden_models;
