@@ -8,6 +8,7 @@ pub mod block;
 pub mod checkpoint;
 mod context;
 mod error;
+pub mod generate;
 pub mod layers;
 pub mod models;
 mod parameter;

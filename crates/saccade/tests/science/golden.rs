@@ -20,7 +20,9 @@ impl Golden {
         let tensors = SafeTensors::deserialize(&bytes).unwrap();
         let tensors = tensors
             .iter()
-            .map(|(name, view)| (name.to_owned(), (view.dtype(), view.shape().to_vec(), view.data().to_vec())))
+            .map(|(name, view)| {
+                (name.to_owned(), (view.dtype(), view.shape().to_vec(), view.data().to_vec()))
+            })
             .collect();
         Self { metadata: header.metadata().clone().unwrap_or_default(), tensors, name: name.to_owned() }
     }

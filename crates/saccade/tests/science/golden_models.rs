@@ -151,9 +151,8 @@ fn t5(name: &str) {
     let Model::T5(model) = &case.model else { panic!() };
     let (source, target) = (case.ids(), case.golden.ids("inputs/decoder_ids"));
     let (source_mask, target_mask) = (case.mask(), case.golden.mask("inputs/decoder_mask"));
-    let logits = model
-        .forward(&case.context(), (&source, Some(&source_mask)), (&target, Some(&target_mask)))
-        .unwrap();
+    let logits =
+        model.forward(&case.context(), (&source, Some(&source_mask)), (&target, Some(&target_mask))).unwrap();
     let loss = logits.cross_entropy(&case.golden.ids("inputs/labels"), IGNORED).unwrap();
     case.check(&logits, &loss, Some(&target_mask));
 }

@@ -1,4 +1,5 @@
 //! The library's tests: properties, golden values, and models that learn.
 
+mod generation;
 mod golden;
 mod golden_models;
