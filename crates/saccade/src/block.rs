@@ -102,16 +102,16 @@ impl Block {
     ) -> Result<Tensor> {
         context.check()?;
         let x = context.see("residual.before", x.clone())?;
-        let mut x = self.add(context, "self", &self.attention_norm, x, |context, x| {
+        let mut x = self.add(context, "self", &self.attention_norm, &x, |context, x| {
             self.attention.forward(context, x, None, rules)
         })?;
         if let (Some(cross), Some(norm), Some((memory, rules))) = (&self.cross, &self.cross_norm, memory) {
-            x = self.add(context, "cross", norm, x, |context, x| {
+            x = self.add(context, "cross", norm, &x, |context, x| {
                 cross.forward(context, x, Some(memory), rules)
             })?;
         }
         let x = context.see("residual.middle", x)?;
-        let x = self.add(context, "ffn", &self.ffn_norm, x, |context, x| self.ffn.forward(context, x))?;
+        let x = self.add(context, "ffn", &self.ffn_norm, &x, |context, x| self.ffn.forward(context, x))?;
         context.see("residual.after", x)
     }
 
@@ -121,17 +121,17 @@ impl Block {
         context: &Context,
         name: &str,
         norm: &Norm,
-        x: Tensor,
+        x: &Tensor,
         layer: impl FnOnce(&Context, &Tensor) -> Result<Tensor>,
     ) -> Result<Tensor> {
         let here = context.within(name);
         match self.placement {
             NormPlacement::Pre => {
-                let said = layer(&here, &norm.forward(context, &x)?)?;
+                let said = layer(&here, &norm.forward(context, x)?)?;
                 Ok(x.add(&here.drop_out("output", self.dropout, said)?)?)
             }
             NormPlacement::Post => {
-                let said = layer(&here, &x)?;
+                let said = layer(&here, x)?;
                 norm.forward(context, &x.add(&here.drop_out("output", self.dropout, said)?)?)
             }
         }

@@ -44,10 +44,13 @@ pub struct Loaded {
     pub config: Map<String, Value>,
 }
 
+/// Builds a model from a source of parameters.
+type Build = Box<dyn Fn(&Initial) -> Result<Model>>;
+
 /// A kind of model, how its configuration reads and how its tensors are called.
 struct Plan {
     names: Names,
-    build: Box<dyn Fn(&Initial) -> Result<Model>>,
+    build: Build,
 }
 
 /// Reads a model from a folder.

@@ -3,7 +3,7 @@
 use crate::context::Context;
 use crate::error::Result;
 use crate::parameter::{Draw, Initial, Parameter, module};
-use saccade_tensor::ops::{Function, Layout};
+use saccade_tensor::ops::{CrossEntropy, Function, Layout};
 use saccade_tensor::{Ids, Tensor};
 use serde::{Deserialize, Serialize};
 
@@ -92,6 +92,25 @@ impl Embedding {
     /// Scores of each row against x: the table used backwards, as models with tied weights do.
     pub fn scores(&self, context: &Context, x: &Tensor) -> Result<Tensor> {
         Ok(x.linear(&context.parameter(&self.weight), None, Layout::OutIn, None)?)
+    }
+
+    /// The mean cross-entropy of the scores of x, which are shown as `logits` to whoever looks at them, and otherwise never
+    /// kept: with a large vocabulary they are the largest values of a training step.
+    pub fn loss(
+        &self,
+        context: &Context,
+        x: &Tensor,
+        bias: Option<&Parameter>,
+        targets: &Ids,
+        settings: CrossEntropy,
+    ) -> Result<Tensor> {
+        let weight = context.parameter(&self.weight);
+        let bias = bias.map(|bias| context.parameter(bias));
+        if context.watches("logits") {
+            let logits = x.linear(&weight, bias.as_ref(), Layout::OutIn, None)?;
+            return Ok(context.see("logits", logits)?.cross_entropy(targets, settings)?);
+        }
+        Ok(x.scored_cross_entropy(&weight, bias.as_ref(), targets, settings)?)
     }
 
     /// The table.

@@ -1,9 +1,13 @@
 //! Losses over rows of logits, without ever keeping probabilities.
 
+use super::broadcast::AddInto;
+use super::gemm::{self, Matrix, Output};
+use super::linear::BiasOnly;
 use super::simd::{self, dispatch};
 use super::softmax::LogSumExp;
 use super::threads::{self, ELEMENTS_PER_TASK, Shared};
 use crate::array::Array;
+use crate::pool::Buffer;
 use pulp::{Simd, WithSimd};
 
 /// Cross-entropy's settings: targets equal to `ignored` do not count, and `smoothing` of the target's probability
@@ -72,22 +76,123 @@ pub(crate) fn cross_entropy_gradient(
                     out.fill(0.0);
                     continue;
                 };
-                let x = &logits[row * classes..(row + 1) * classes];
+                out.copy_from_slice(&logits[row * classes..(row + 1) * classes]);
                 let spread = targets.smoothing / classes as f32;
-                dispatch(Probabilities { x, lse: lse[row], spread, scale: upstream[row], out });
+                dispatch(Probabilities { x: out, lse: lse[row], spread, scale: upstream[row] });
                 out[target] -= (1.0 - targets.smoothing) * upstream[row];
             }
         });
     })
 }
 
-/// `(e^(x − lse) − spread) · scale`.
+/// The mean loss of scored rows, and its gradients.
+pub(crate) struct ScoredLoss {
+    pub loss: f32,
+    /// Of the vectors, the weight and the bias, those that were wanted.
+    pub gradients: [Option<Array>; 3],
+}
+
+/// The mean cross-entropy of x (rows, inputs) scored by a weight (classes, inputs) and a bias, with its gradients, taking
+/// a few hundred rows at a time: their scores stay in the cache, and no more of them exist at once.
+pub(crate) fn scored_cross_entropy(
+    (x, weight, bias): (&Array, &Array, Option<&Array>),
+    inputs: usize,
+    targets: Targets,
+    wanted: [bool; 3],
+) -> ScoredLoss {
+    let (rows, classes) = (targets.ids.len(), targets.classes);
+    let (x, weight, bias) = (x.slice(), Matrix::rows(weight.slice(), inputs), bias.map(Array::slice));
+    let counted = (0..rows).filter(|&row| targets.of(row).is_some()).count().max(1);
+    // Each block adds to the whole gradient of the weight, which costs as much as passing over `inputs` rows of scores.
+    let block = ROWS_AT_ONCE.max(inputs).min(rows);
+    let wants_any = wanted.contains(&true);
+    let mut scores = Buffer::dirty(block * classes);
+    let mut losses = vec![0.0_f32; rows];
+    let mut of_x = Buffer::dirty(if wanted[0] { rows * inputs } else { 0 });
+    // Without rows nothing is written to it.
+    let room = if rows == 0 { Buffer::zeros } else { Buffer::dirty };
+    let mut of_weight = room(if wanted[1] { classes * inputs } else { 0 });
+    let mut of_bias = Array::zeros(if wanted[2] { classes } else { 0 });
+    for first in (0..rows).step_by(block.max(1)) {
+        let count = block.min(rows - first);
+        let x = Matrix::rows(&x[first * inputs..(first + count) * inputs], inputs);
+        let scores = &mut scores.as_mut_slice()[..count * classes];
+        let finish = BiasOnly(bias);
+        gemm::product_then(
+            (count, classes, inputs),
+            x,
+            weight.transposed(),
+            scores,
+            Output::Replace,
+            &finish,
+        );
+        let shared = Shared::new(&mut losses[first..first + count]);
+        let per_task = threads::rows_per_task(classes);
+        threads::chunks(scores, per_task * classes, |index, scores| {
+            for (i, scores) in scores.chunks_mut(classes).enumerate() {
+                let row = index * per_task + i;
+                // SAFETY: each task has its own rows.
+                let loss = unsafe { shared.range(row, 1) };
+                loss[0] = targets.turn_to_gradient(first + row, scores, 1.0 / counted as f32, wants_any);
+            }
+        });
+        let g = Matrix::rows(scores, classes);
+        if wanted[0] {
+            let out = &mut of_x.as_mut_slice()[first * inputs..(first + count) * inputs];
+            gemm::product((count, inputs, classes), g, weight, out, Output::Replace);
+        }
+        if wanted[1] {
+            let output = if first == 0 { Output::Replace } else { Output::Add };
+            gemm::product((classes, inputs, count), g.transposed(), x, of_weight.as_mut_slice(), output);
+        }
+        if wanted[2] {
+            for scores in scores.chunks(classes) {
+                dispatch(AddInto { total: of_bias.slice_mut(), x: scores });
+            }
+        }
+    }
+    let loss = losses.iter().map(|&loss| f64::from(loss)).sum::<f64>() / counted as f64;
+    let [x, weight, bias] = wanted;
+    ScoredLoss {
+        loss: loss as f32,
+        gradients: [
+            x.then(|| Array::from_buffer(of_x)),
+            weight.then(|| Array::from_buffer(of_weight)),
+            bias.then_some(of_bias),
+        ],
+    }
+}
+
+/// The fewest rows that are scored at a time.
+const ROWS_AT_ONCE: usize = 256;
+
+impl Targets<'_> {
+    /// A row's loss; if wanted, its scores become their own gradient, times `scale`.
+    fn turn_to_gradient(&self, row: usize, scores: &mut [f32], scale: f32, wanted: bool) -> f32 {
+        let Some(target) = self.of(row) else {
+            scores.fill(0.0);
+            return 0.0;
+        };
+        let lse = dispatch(LogSumExp(scores));
+        let mut expected = (1.0 - self.smoothing) * scores[target];
+        if self.smoothing > 0.0 {
+            expected += self.smoothing * (scores.iter().sum::<f32>() / self.classes as f32);
+        }
+        if wanted {
+            let spread = self.smoothing / self.classes as f32;
+            dispatch(Probabilities { x: scores, lse, spread, scale });
+            scores[target] -= (1.0 - self.smoothing) * scale;
+        }
+        lse - expected
+    }
+}
+
+/// `(e^(x − lse) − spread) · scale` in the place of the scores x.
 struct Probabilities<'a> {
-    x: &'a [f32],
+    x: &'a mut [f32],
     lse: f32,
     spread: f32,
     scale: f32,
-    out: &'a mut [f32],
 }
 
 impl WithSimd for Probabilities<'_> {
@@ -96,9 +201,9 @@ impl WithSimd for Probabilities<'_> {
     fn with_simd<S: Simd>(self, s: S) {
         let (lse, scale) = (s.splat_f32s(self.lse), s.splat_f32s(self.scale));
         let offset = s.splat_f32s(-self.spread * self.scale);
-        for i in 0..simd::registers(s, self.out) {
+        for i in 0..simd::registers(s, self.x) {
             let probability = simd::exp(s, s.sub_f32s(simd::get(s, self.x, i), lse));
-            simd::set(s, self.out, i, s.mul_add_e_f32s(probability, scale, offset));
+            simd::set(s, self.x, i, s.mul_add_e_f32s(probability, scale, offset));
         }
     }
 }

@@ -32,6 +32,36 @@ proptest! {
     }
 
     #[test]
+    fn cross_entropy_of_scores_that_are_never_kept(
+        // Beyond 256 rows there is more than one block.
+        (rows, inputs) in (select(&[1_usize, 2, 7, 65, 300][..]), select(&[1_usize, 3, 17, 64][..])),
+        classes in select(&LENGTHS[..]),
+        ignored in prop::option::of(0_u32..3),
+        smoothing in select(&[0.0_f32, 0.1][..]),
+        biased: bool,
+        seed: u64,
+    ) {
+        let mut draw = Draw(seed);
+        let targets = draw.ids(classes, [rows]);
+        let mut x = vec![draw.tensor([rows, inputs]), draw.tensor([classes, inputs])];
+        if biased {
+            x.push(draw.tensor([classes]));
+        }
+        let settings = CrossEntropy { ignored, smoothing };
+        let counted = targets.values().iter().filter(|&&id| Some(id) != ignored).count().max(1);
+        check(
+            &x,
+            // Twice the loss, so that the upstream gradient is not 1.
+            |x| x[0].scored_cross_entropy(&x[1], x.get(2), &targets, settings)?.scale(2.0),
+            |x| {
+                let logits = layers::linear(&x[0], &x[1], x.get(2), true, |x| x);
+                let rows = layers::cross_entropy_rows(&logits, targets.values(), ignored, f64::from(smoothing));
+                Array::new(vec![2.0 * rows.iter().sum::<f64>() / counted as f64], &[])
+            },
+        );
+    }
+
+    #[test]
     fn binary_cross_entropy_of_any_count(count in select(&LENGTHS[..]), seed: u64) {
         let mut draw = Draw(seed);
         let x = [draw.tensor([count]).scale(3.0).unwrap()];

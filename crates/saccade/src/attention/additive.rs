@@ -55,7 +55,7 @@ impl Additive {
     pub fn scores(&self, context: &Context, queries: &Tensor, keys: &Tensor) -> Result<Tensor> {
         let hidden = self.hidden.forward(context, keys)?;
         let [batch, n_keys, width] = hidden.shape()[..] else {
-            return Ok(self.importance(context, keys)?);
+            return self.importance(context, keys);
         };
         let hidden = hidden.reshape([batch, 1, n_keys, width])?;
         let n_queries = queries.shape().get(1).copied().unwrap_or(0);

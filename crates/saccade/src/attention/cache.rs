@@ -48,23 +48,19 @@ impl Cache {
     }
 
     /// Which of the tokens read so far were real, and those of a new piece of text: (batch, past + time).
-    pub(crate) fn present_with(
-        &self,
-        present: Option<&Mask>,
-        [batch, time]: [usize; 2],
-    ) -> Result<Option<Mask>> {
+    pub(crate) fn present_with(&self, present: Option<&Mask>, [batch, time]: [usize; 2]) -> Option<Mask> {
         let state = self.state();
         if state.present.is_none() && present.is_none() {
-            return Ok(None);
+            return None;
         }
         let past = state.length;
         let at = |mask: Option<&Mask>, width: usize, row: usize, column: usize| {
             mask.is_none_or(|mask| mask.values().get(row * width + column).copied().unwrap_or(false))
         };
-        Ok(Some(Mask::from_fn([batch, past + time], |place| match place[1].checked_sub(past) {
+        Some(Mask::from_fn([batch, past + time], |place| match place[1].checked_sub(past) {
             None => at(state.present.as_ref(), past, place[0], place[1]),
             Some(column) => at(present, time, place[0], column),
-        })))
+        }))
     }
 
     /// Notes that a model has read `time` tokens more, with their presence and that of all before.

@@ -209,7 +209,7 @@ impl MultiHead {
             _ => Weigh::Softmax,
         };
         let score = match &self.additive {
-            Some(additive) => Score::Additive(additive.clone()),
+            Some(additive) => Score::Additive(Box::new(additive.clone())),
             None => Score::Dot(self.config.scale),
         };
         How { score, weigh, dropout: self.config.dropout }

@@ -73,7 +73,7 @@ pub enum Score {
     /// The dot product of query and key, scaled.
     Dot(Scale),
     /// A small network's opinion of query and key.
-    Additive(Additive),
+    Additive(Box<Additive>),
 }
 
 /// How a layer attends.

@@ -13,7 +13,7 @@ pub struct Weights(Kind);
 #[derive(Clone)]
 enum Kind {
     /// What the tiled kernel leaves behind, from which any block can be computed.
-    Tiled(Attended, [usize; 4]),
+    Tiled(Box<Attended>, [usize; 4]),
     /// (batch, heads, queries, keys).
     Dense(Tensor),
 }
@@ -24,7 +24,7 @@ impl Weights {
         let sizes = [rows[0], rows[1], rows[2], keys];
         let mut attended = attended.clone();
         attended.output = attended.output.detach();
-        Self(Kind::Tiled(attended, sizes))
+        Self(Kind::Tiled(Box::new(attended), sizes))
     }
 
     pub(super) fn dense(weights: Tensor) -> Self {

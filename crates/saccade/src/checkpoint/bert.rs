@@ -137,7 +137,7 @@ pub(super) fn plan(family: Family, mut options: Options, weights: &StoredWeights
 
 fn bert(family: Family, options: &mut Options, heads: BertHeads) -> Result<BertConfig> {
     let rows = options.size("max_position_embeddings")?;
-    let pad: u32 = options.take_or("pad_token_id", if family == Family::Roberta { 1 } else { 0 })?;
+    let pad: u32 = options.take_or("pad_token_id", u32::from(family == Family::Roberta))?;
     // RoBERTa counts from the place after the padding's.
     let position_offset = if family == Family::Roberta { pad as usize + 1 } else { 0 };
     let Some(context) = rows.checked_sub(position_offset).filter(|&context| context > 0) else {

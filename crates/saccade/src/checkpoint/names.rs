@@ -62,7 +62,7 @@ fn fit<'a>(pattern: &str, name: &'a str) -> Option<(Vec<&'a str>, &'a str)> {
         let (found, after) = rest.split_at(end);
         match part {
             "#" if found.bytes().all(|byte| byte.is_ascii_digit()) && !found.is_empty() => {
-                numbers.push(found)
+                numbers.push(found);
             }
             "#" => return None,
             part if part == found => {}

@@ -1,8 +1,8 @@
 //! Models without a counterpart at Hugging Face: our configuration, our names.
 
-use super::Plan;
 use super::names::Names;
 use super::options::object;
+use super::{Build, Plan};
 use crate::error::{Error, Result};
 use crate::models::{Bag, Gpt, Model, Sentiment, Tagger};
 use serde::Serialize;
@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
 pub(super) fn plan(kind: &str, config: &Map<String, Value>) -> Result<Plan> {
-    let build: Box<dyn Fn(&_) -> Result<Model>> = match kind {
+    let build: Build = match kind {
         "gpt" => {
             let config = settings(config)?;
             Box::new(move |initial| Ok(Model::Gpt(Gpt::build(Clone::clone(&config), initial)?)))

@@ -70,7 +70,7 @@ pub(super) fn plan(mut options: Options, weights: &StoredWeights) -> Result<Plan
     let said_tied = options.take_or("tie_word_embeddings", true)?;
     // Version 1.1 has a head of its own, whatever newer configurations say about tying.
     let scaled = options.take_or("scale_decoder_outputs", said_tied)?;
-    let tied = said_tied && !weights.contains("lm_head.weight") || said_tied && scaled;
+    let tied = said_tied && (scaled || !weights.contains("lm_head.weight"));
     let config = T5Config {
         vocabulary: options.size("vocab_size")?,
         n_layers,

@@ -32,7 +32,7 @@ fn names(prefix: &'static str) -> Names {
 pub(super) fn plan(mut options: Options, weights: &StoredWeights) -> Result<Plan> {
     let defaults = VitConfig::default();
     let config = VitConfig {
-        image: sides(options.take::<Value>("image_size")?)?,
+        image: sides(options.take::<Value>("image_size")?.as_ref())?,
         patch: options.size("patch_size")?,
         channels: options.optional_size("num_channels")?.unwrap_or(3),
         classes: weights.rows("classifier.weight").unwrap_or(0),
@@ -57,10 +57,10 @@ pub(super) fn plan(mut options: Options, weights: &StoredWeights) -> Result<Plan
 }
 
 /// One side, or height and width.
-fn sides(value: Option<Value>) -> Result<[usize; 2]> {
+fn sides(value: Option<&Value>) -> Result<[usize; 2]> {
     let side =
         |value: &Value| value.as_u64().filter(|&side| (1..1 << 20).contains(&side)).map(|side| side as usize);
-    let sides = match &value {
+    let sides = match value {
         Some(Value::Array(both)) if both.len() == 2 => side(&both[0]).zip(side(&both[1])),
         Some(one) => side(one).map(|side| (side, side)),
         None => None,

@@ -8,6 +8,7 @@ use safetensors::tensor::{Dtype, Metadata, SafeTensors, View};
 use serde_json::Value;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fmt::Write as _;
 use std::fs::File;
 use std::io::Write;
 use std::ops::Range;
@@ -246,7 +247,7 @@ impl Reading {
         }
         let mut told = all.iter().take(TOLD_PROBLEMS).cloned().collect::<Vec<_>>().join("; ");
         if all.len() > TOLD_PROBLEMS {
-            told += &format!("; and {} more", all.len() - TOLD_PROBLEMS);
+            let _ = write!(told, "; and {} more", all.len() - TOLD_PROBLEMS);
         }
         Err(Error::checkpoint(format!("the weights do not fit the configuration: {told}")))
     }

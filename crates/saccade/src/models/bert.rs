@@ -196,13 +196,19 @@ impl Bert {
 
     /// Scores of every word at every place, (batch, time, vocabulary), from the last layer's vectors.
     pub fn words(&self, context: &Context, encoded: &Tensor) -> Result<Tensor> {
-        let Some(Words { transform, norm, bias }) = &self.words else {
+        let (x, head) = self.before_words(context, encoded)?;
+        let (table, bias) = (context.parameter(self.tokens.weight()), context.parameter(&head.bias));
+        context.see("logits", x.linear(&table, Some(&bias), Layout::OutIn, None)?)
+    }
+
+    /// What the embedding table scores, and the head it comes from.
+    fn before_words(&self, context: &Context, encoded: &Tensor) -> Result<(Tensor, &Words)> {
+        let Some(words) = &self.words else {
             return Err(Error::configuration("bert", "this model has no head that guesses words"));
         };
-        let x = transform.forward_then(context, encoded, Some(self.config.words_activation.into()))?;
-        let x = norm.forward(context, &x)?;
-        let (table, bias) = (context.parameter(self.tokens.weight()), context.parameter(bias));
-        context.see("logits", x.linear(&table, Some(&bias), Layout::OutIn, None)?)
+        let function = Some(self.config.words_activation.into());
+        let x = words.transform.forward_then(context, encoded, function)?;
+        Ok((words.norm.forward(context, &x)?, words))
     }
 
     /// One vector a text, (batch, width): that of the first position through a layer of its own.
@@ -231,8 +237,9 @@ impl Bert {
         targets: &Ids,
         ignored: u32,
     ) -> Result<Tensor> {
-        let logits = self.words(context, &self.encode(context, ids, None, present)?)?;
-        Ok(logits.cross_entropy(targets, CrossEntropy { ignored: Some(ignored), smoothing: 0.0 })?)
+        let (x, head) = self.before_words(context, &self.encode(context, ids, None, present)?)?;
+        let settings = CrossEntropy { ignored: Some(ignored), smoothing: 0.0 };
+        self.tokens.loss(context, &x, Some(&head.bias), targets, settings)
     }
 
     /// The table of token embeddings, (vocabulary, width).

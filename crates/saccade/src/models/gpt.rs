@@ -153,7 +153,7 @@ impl Gpt {
     /// are not padding.
     pub fn forward(&self, context: &Context, ids: &Ids, present: Option<&Mask>) -> Result<Tensor> {
         let x = self.stream(context, ids, present)?; // (B, T, C)
-        context.see("logits", self.head.as_ref().unwrap_or(&self.tokens).scores(context, &x)?) // (B, T, V)
+        context.see("logits", self.head().scores(context, &x)?) // (B, T, V)
     }
 
     /// The stream after the last layer and norm.
@@ -178,7 +178,13 @@ impl Gpt {
 
     /// The mean cross-entropy of the next token: `targets` are the ids one place on.
     pub fn loss(&self, context: &Context, ids: &Ids, targets: &Ids) -> Result<Tensor> {
-        Ok(self.forward(context, ids, None)?.cross_entropy(targets, CrossEntropy::default())?)
+        let x = self.stream(context, ids, None)?;
+        self.head().loss(context, &x, None, targets, CrossEntropy::default())
+    }
+
+    /// What scores the tokens.
+    fn head(&self) -> &Embedding {
+        self.head.as_ref().unwrap_or(&self.tokens)
     }
 
     /// The table of token embeddings, (vocabulary, width).

@@ -142,6 +142,12 @@ impl Llama {
     /// Scores of every next token (batch, time, vocabulary) for ids (batch, time), of which `present` names those that
     /// are not padding.
     pub fn forward(&self, context: &Context, ids: &Ids, present: Option<&Mask>) -> Result<Tensor> {
+        let x = self.stream(context, ids, present)?; // (B, T, C)
+        context.see("logits", self.head().scores(context, &x)?) // (B, T, V)
+    }
+
+    /// The stream after the last layer and norm.
+    fn stream(&self, context: &Context, ids: &Ids, present: Option<&Mask>) -> Result<Tensor> {
         let sequence = Sequence::new("llama", context, ids, present)?;
         sequence.ensure_within("llama", self.config.context)?;
         let x = context.see("embeddings", self.tokens.forward(context, ids)?)?; // (B, T, C)
@@ -150,13 +156,18 @@ impl Llama {
             .rotated(Some(self.rotary.rotation(&sequence.positions, sequence.batch)?));
         let x = self.layers.forward(context, x, &rules, None)?;
         sequence.finish(context);
-        let x = self.norm.forward(context, &x)?;
-        context.see("logits", self.head.as_ref().unwrap_or(&self.tokens).scores(context, &x)?) // (B, T, V)
+        self.norm.forward(context, &x)
     }
 
     /// The mean cross-entropy of the next token: `targets` are the ids one place on.
     pub fn loss(&self, context: &Context, ids: &Ids, targets: &Ids) -> Result<Tensor> {
-        Ok(self.forward(context, ids, None)?.cross_entropy(targets, CrossEntropy::default())?)
+        let x = self.stream(context, ids, None)?;
+        self.head().loss(context, &x, None, targets, CrossEntropy::default())
+    }
+
+    /// What scores the tokens.
+    fn head(&self) -> &Embedding {
+        self.head.as_ref().unwrap_or(&self.tokens)
     }
 
     /// The table of token embeddings, (vocabulary, width).

@@ -1,5 +1,6 @@
 //! Where the tokens of a batch stand, and which of them are real.
 
+use crate::attention::Cache;
 use crate::context::Context;
 use crate::error::{Error, Result};
 use saccade_tensor::{Ids, Mask};
@@ -32,9 +33,9 @@ impl Sequence {
             let problem = format!("the mask must be [{batch}×{time}], got {}", present.shape());
             return Err(Error::input(model, problem));
         }
-        let past = context.cache().map_or(0, |cache| cache.length());
+        let past = context.cache().map_or(0, Cache::length);
         let present = match context.cache() {
-            Some(cache) => cache.present_with(present, [batch, time])?,
+            Some(cache) => cache.present_with(present, [batch, time]),
             None => present.cloned(),
         };
         let keys = past + time;

@@ -159,6 +159,23 @@ impl T5 {
         present: Option<&Mask>,
         (encoded, source): (&Tensor, Option<&Mask>),
     ) -> Result<Tensor> {
+        let x = self.before_scores(context, ids, present, (encoded, source))?;
+        context.see("logits", self.head().scores(context, &x)?)
+    }
+
+    /// What scores the tokens.
+    fn head(&self) -> &Embedding {
+        self.head.as_ref().unwrap_or(&self.tokens)
+    }
+
+    /// The decoder's stream after the last layer and norm.
+    fn before_scores(
+        &self,
+        context: &Context,
+        ids: &Ids,
+        present: Option<&Mask>,
+        (encoded, source): (&Tensor, Option<&Mask>),
+    ) -> Result<Tensor> {
         let here = context.within("decoder");
         let sequence = Sequence::new("t5", context, ids, present)?;
         let rules = self.decoder.rules(&here, &self.config, &sequence, true)?;
@@ -167,11 +184,10 @@ impl T5 {
         let x = self.tokens.forward(context, ids)?;
         let x = self.decoder.forward(&here, &self.config, x, &rules, Some((encoded, &cross)))?;
         sequence.finish(context);
-        let x = match self.config.scale_output {
+        Ok(match self.config.scale_output {
             true => x.scale((self.config.d_model as f32).powf(-0.5))?,
             false => x,
-        };
-        context.see("logits", self.head.as_ref().unwrap_or(&self.tokens).scores(context, &x)?)
+        })
     }
 
     /// Scores (batch, time, vocabulary) of every next token of a target after a source.
@@ -196,8 +212,10 @@ impl T5 {
         smoothing: f32,
     ) -> Result<Tensor> {
         let shifted = self.shifted(target, ignored)?;
-        let logits = self.forward(context, (source, source_present), (&shifted, None))?;
-        Ok(logits.cross_entropy(target, CrossEntropy { ignored: Some(ignored), smoothing })?)
+        let encoded = self.encode(context, source, source_present)?;
+        let x = self.before_scores(context, &shifted, None, (&encoded, source_present))?;
+        let settings = CrossEntropy { ignored: Some(ignored), smoothing };
+        self.head().loss(context, &x, None, target, settings)
     }
 
     /// What the decoder reads to say a target (batch, time): the start token, then the target but its last. Ignored

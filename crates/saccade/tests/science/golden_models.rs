@@ -9,7 +9,7 @@ use saccade::tensor::ops::CrossEntropy;
 use saccade::tensor::{Gradients, Ids, Mask, Tensor};
 use saccade::{Context, Probe};
 
-/// Issue a model's loss to this much of transformers' own.
+/// How far a value may be from transformers' own, relative to the largest of its tensor.
 const TOLERANCE: f32 = 2e-5;
 
 struct Case {
@@ -45,14 +45,9 @@ impl Case {
         self.golden.mask("inputs/mask")
     }
 
-    /// Compares at queries that are not padding: (batch, time, …).
-    fn agree_where_present(&self, what: &str, got: &Tensor, want: &Tensor, present: Option<&Mask>) {
-        agree(what, &keep(got, present), &keep(want, present), TOLERANCE);
-    }
-
     /// Compares logits, loss, weights and gradients with the golden ones.
     fn check(&self, logits: &Tensor, loss: &Tensor, present: Option<&Mask>) {
-        self.agree_where_present("logits", logits, &self.golden.tensor("logits"), present);
+        agree_where_present("logits", logits, &self.golden.tensor("logits"), present);
         self.check_loss(loss);
         for site in self.golden.below("attentions/") {
             let got = self.probe.get(&site).unwrap().unwrap_or_else(|| panic!("{site} was not recorded"));
@@ -64,7 +59,7 @@ impl Case {
                 _ => self.golden.has("inputs/mask").then(|| self.mask()),
             };
             let by_query = |weights: &Tensor| weights.permute(&[0, 2, 1, 3]).unwrap();
-            self.agree_where_present(&site, &by_query(&got), &by_query(&want), query_mask.as_ref());
+            agree_where_present(&site, &by_query(&got), &by_query(&want), query_mask.as_ref());
         }
     }
 
@@ -84,6 +79,11 @@ impl Case {
         let theirs: Vec<String> = self.golden.below("gradients/");
         assert_eq!(seen, theirs, "every parameter of theirs is one of ours");
     }
+}
+
+/// Compares at queries that are not padding: (batch, time, …).
+fn agree_where_present(what: &str, got: &Tensor, want: &Tensor, present: Option<&Mask>) {
+    agree(what, &keep(got, present), &keep(want, present), TOLERANCE);
 }
 
 /// The rows (batch, time) of a tensor that a mask keeps.
@@ -127,7 +127,7 @@ fn bert(name: &str) {
     let mask = case.mask();
     let encoded = model.encode(&context, &case.ids(), types.as_ref(), Some(&mask)).unwrap();
     let last = model.config().n_layers;
-    case.agree_where_present("hidden", &encoded, &case.golden.tensor(&format!("hidden/{last}")), Some(&mask));
+    agree_where_present("hidden", &encoded, &case.golden.tensor(&format!("hidden/{last}")), Some(&mask));
     if case.golden.has("pooled") {
         agree("pooled", &model.pool(&context, &encoded).unwrap(), &case.golden.tensor("pooled"), TOLERANCE);
     }
