@@ -231,7 +231,7 @@ impl Probe {
         let weights =
             site.strip_suffix(".weights").and_then(|attention| seen.weights.get(attention)).cloned();
         drop(seen);
-        weights.map(|weights| weights.all()).transpose()
+        Ok(weights.map(|weights| weights.all()))
     }
 
     /// The recorded weights of an attention such as `layers.0.self`, any block of which can be computed.

@@ -133,8 +133,16 @@ impl Attended {
         ensure_below("weights", "query", queries.end, self.spec.queries + 1)?;
         ensure_below("weights", "key", keys.end, self.spec.keys + 1)?;
         let shape = [queries.len(), keys.len()];
-        let value = self.spec.weights(&self.log_sum_exp.array, (example, head), queries, keys);
+        let value = self.spec.weights(&self.log_sum_exp.array, &[(example, head)], queries, keys);
         Ok(Tensor::from_array(value, shape))
+    }
+
+    /// All weights of all heads: (batch, heads, queries, keys).
+    pub fn all_weights(&self) -> Tensor {
+        let Spec { batch, heads, queries, keys, .. } = self.spec;
+        let all: Vec<_> = (0..batch * heads).map(|i| (i / heads, i % heads)).collect();
+        let value = self.spec.weights(&self.log_sum_exp.array, &all, 0..queries, 0..keys);
+        Tensor::from_array(value, [batch, heads, queries, keys])
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::error::Result;
 use saccade_tensor::Tensor;
-use saccade_tensor::ops::{Attended, concatenate};
+use saccade_tensor::ops::Attended;
 use std::fmt;
 use std::ops::Range;
 
@@ -67,13 +67,11 @@ impl Weights {
     }
 
     /// All weights: (batch, heads, queries, keys).
-    pub fn all(&self) -> Result<Tensor> {
-        let [batch, heads, queries, keys] = self.sizes();
-        if let Kind::Dense(weights) = &self.0 {
-            return Ok(weights.clone());
+    pub fn all(&self) -> Tensor {
+        match &self.0 {
+            Kind::Tiled(attended, _) => attended.all_weights(),
+            Kind::Dense(weights) => weights.clone(),
         }
-        let each = (0..batch * heads).map(|i| self.head(i / heads, i % heads)).collect::<Result<Vec<_>>>()?;
-        Ok(concatenate(&each.iter().collect::<Vec<_>>(), 0)?.reshape([batch, heads, queries, keys])?)
     }
 }
 

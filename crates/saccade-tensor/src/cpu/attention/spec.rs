@@ -135,16 +135,16 @@ impl Spec {
         AttentionGradients { projections: buffers.into_iter().map(Array::from_buffer).collect(), bias, sink }
     }
 
-    /// A block of one head's weights: (queries, keys).
+    /// A block of the weights of some heads, (example, head) each: (heads named, queries, keys).
     pub fn weights(
         &self,
         lse: &Array,
-        at: (usize, usize),
+        heads: &[(usize, usize)],
         queries: Range<usize>,
         keys: Range<usize>,
     ) -> Array {
         let sources = (self.query.heads(), self.key.heads(), lse.slice());
-        weights::weights(&self.problem(), sources, at, queries, keys)
+        weights::weights(&self.problem(), sources, heads, queries, keys)
     }
 }
 
