@@ -1,5 +1,8 @@
 //! The one error type of the library.
 
+use std::fmt::Display;
+use std::path::Path;
+
 /// What went wrong, what was expected and what came.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -15,6 +18,14 @@ pub enum Error {
         /// What is wrong with it.
         problem: String,
     },
+    /// A file, text or tokenizer that cannot be used.
+    #[error("{place}: {problem}")]
+    Data {
+        /// Where: a file, with the line if there is one, or a part of it.
+        place: String,
+        /// What was expected there and what came.
+        problem: String,
+    },
 }
 
 /// The result of every fallible function of the library.
@@ -23,5 +34,18 @@ pub type Result<T> = std::result::Result<T, Error>;
 impl Error {
     pub(crate) fn configuration(model: &'static str, problem: impl Into<String>) -> Self {
         Self::Configuration { model, problem: problem.into() }
+    }
+
+    pub(crate) fn data(place: impl Display, problem: impl Display) -> Self {
+        Self::Data { place: place.to_string(), problem: problem.to_string() }
+    }
+
+    pub(crate) fn file(path: &Path, problem: impl Display) -> Self {
+        Self::data(path.display(), problem)
+    }
+
+    /// Lines count from 1.
+    pub(crate) fn line(path: &Path, line: usize, problem: impl Display) -> Self {
+        Self::data(format_args!("{}, line {line}", path.display()), problem)
     }
 }

@@ -5,11 +5,13 @@
 
 pub mod attention;
 mod context;
+pub mod data;
 mod error;
 pub mod layers;
 pub mod models;
 mod parameter;
 pub mod recurrent;
+pub mod tokens;
 pub mod train;
 
 pub use context::Context;
