@@ -163,11 +163,14 @@ pub fn save(model: &Model, folder: &Path, more: &Map<String, Value>) -> Result<(
     }
     std::fs::create_dir_all(folder).map_err(|error| Error::file(folder, error.to_string()))?;
     let text = serde_json::to_string_pretty(&config).map_err(|error| Error::checkpoint(error.to_string()))?;
-    let metadata = [("format".to_owned(), "pt".to_owned())];
-    write_whole(&folder.join("model.safetensors"), |file| {
-        weights::write(file, &tensors, metadata.into_iter().collect())
-    })?;
+    write_tensors(&folder.join("model.safetensors"), &tensors, &[("format", "pt")])?;
     write_whole(&folder.join("config.json"), |file| file.write_all(text.as_bytes()))
+}
+
+/// Writes tensors and notes as a `safetensors` file, whole or not at all.
+pub fn write_tensors(path: &Path, tensors: &BTreeMap<String, Tensor>, notes: &[(&str, &str)]) -> Result<()> {
+    let notes = notes.iter().map(|&(key, value)| (key.to_owned(), value.to_owned())).collect();
+    write_whole(path, |file| weights::write(file, tensors, notes))
 }
 
 /// Writes a file under a temporary name, makes sure it is on the disk, and gives it its own name.

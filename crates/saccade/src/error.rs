@@ -1,5 +1,6 @@
 //! The one error type of the library.
 
+use std::fmt::Display;
 use std::path::Path;
 
 /// What went wrong, what was expected and what came.
@@ -25,17 +26,25 @@ pub enum Error {
         /// What is wrong with it.
         problem: String,
     },
-    /// A file that cannot be read, written or understood.
-    #[error("{path}: {problem}")]
-    File {
-        /// The file.
-        path: String,
-        /// What is wrong with it.
+    /// A file, text or tokenizer that cannot be used.
+    #[error("{place}: {problem}")]
+    Data {
+        /// Where: a file, with the line if there is one, or a part of it.
+        place: String,
+        /// What was expected there and what came.
         problem: String,
     },
     /// A checkpoint that does not fit together, or that needs what is not implemented.
     #[error("{0}")]
     Checkpoint(String),
+    /// Training went wrong beyond repair.
+    #[error("the loss is {loss} at step {step}; a lower learning rate or clipping may help")]
+    Diverged {
+        /// The step.
+        step: u64,
+        /// What the loss became.
+        loss: String,
+    },
     /// Someone asked for the work to stop.
     #[error("cancelled")]
     Cancelled,
@@ -49,15 +58,24 @@ impl Error {
         Self::Configuration { model, problem: problem.into() }
     }
 
-    pub(crate) fn file(path: &Path, problem: impl Into<String>) -> Self {
-        Self::File { path: path.display().to_string(), problem: problem.into() }
-    }
-
     pub(crate) fn checkpoint(problem: impl Into<String>) -> Self {
         Self::Checkpoint(problem.into())
     }
 
     pub(crate) fn input(model: &'static str, problem: impl Into<String>) -> Self {
         Self::Input { model, problem: problem.into() }
+    }
+
+    pub(crate) fn data(place: impl Display, problem: impl Display) -> Self {
+        Self::Data { place: place.to_string(), problem: problem.to_string() }
+    }
+
+    pub(crate) fn file(path: &Path, problem: impl Display) -> Self {
+        Self::data(path.display(), problem)
+    }
+
+    /// Lines count from 1.
+    pub(crate) fn line(path: &Path, line: usize, problem: impl Display) -> Self {
+        Self::data(format_args!("{}, line {line}", path.display()), problem)
     }
 }

@@ -7,6 +7,7 @@ pub mod attention;
 pub mod block;
 pub mod checkpoint;
 mod context;
+pub mod data;
 mod error;
 pub mod generate;
 pub mod layers;
@@ -15,6 +16,7 @@ mod parameter;
 pub mod position;
 mod probe;
 pub mod recurrent;
+pub mod tokens;
 pub mod train;
 
 pub use context::Context;

@@ -88,6 +88,7 @@ pub(super) fn plan(mut options: Options, weights: &StoredWeights) -> Result<Plan
         scale_output: scaled,
         start: options.take_or("decoder_start_token_id", 0)?,
         dropout: options.real("dropout_rate", 0.1)?,
+        smoothing: 0.0,
         checkpointing: false,
     };
     options.only("is_decoder", false)?;

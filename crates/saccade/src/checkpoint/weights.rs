@@ -35,6 +35,7 @@ pub struct Stored {
 pub struct StoredWeights {
     files: Vec<MappedFile>,
     tensors: BTreeMap<String, Stored>,
+    metadata: HashMap<String, String>,
 }
 
 impl StoredWeights {
@@ -65,7 +66,7 @@ impl StoredWeights {
 
     /// The tensors of some `safetensors` files.
     pub fn from_files(paths: &[&Path]) -> Result<Self> {
-        let (mut files, mut tensors) = (Vec::new(), BTreeMap::new());
+        let (mut files, mut tensors, mut notes) = (Vec::new(), BTreeMap::new(), HashMap::new());
         for path in paths {
             let map = MappedFile::open(path).map_err(|error| Error::file(path, error.to_string()))?;
             let (header, metadata): (usize, Metadata) = SafeTensors::read_metadata(map.bytes())
@@ -84,14 +85,20 @@ impl StoredWeights {
                     return Err(Error::file(path, format!("repeats the tensor {name} of another shard")));
                 }
             }
+            notes.extend(metadata.metadata().clone().unwrap_or_default());
             files.push(map);
         }
-        Ok(Self { files, tensors })
+        Ok(Self { files, tensors, metadata: notes })
     }
 
     /// The names of all tensors, in order.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.tensors.keys().map(String::as_str)
+    }
+
+    /// What a file says beside its tensors.
+    pub fn metadata(&self, key: &str) -> Option<&str> {
+        self.metadata.get(key).map(String::as_str)
     }
 
     /// Whether there is a tensor of this name.

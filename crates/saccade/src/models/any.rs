@@ -1,8 +1,12 @@
 //! Any model, for those who do not care which.
 
+use super::sequence::lengths_to_mask;
 use super::{Bag, Bert, Gpt, Llama, Sentiment, T5, Tagger, Vit};
+use crate::context::Context;
+use crate::error::{Error, Result};
 use crate::parameter::Module;
-use saccade_tensor::Tensor;
+use saccade_tensor::ops::concatenate;
+use saccade_tensor::{Ids, Tensor};
 
 /// A model of any kind.
 #[derive(Debug, Clone)]
@@ -57,6 +61,23 @@ impl Model {
     /// Its parameters, to change.
     pub fn module_mut(&mut self) -> &mut dyn Module {
         each!(self, model => model)
+    }
+
+    /// Scores of the classes of texts (batch, time) of these lengths: (batch, classes). A model with one logit for two
+    /// classes gives the first a score of 0.
+    pub fn classify(&self, context: &Context, ids: &Ids, lengths: &[usize]) -> Result<Tensor> {
+        let logit = match self {
+            Self::Sentiment(model) => model.forward(context, ids, Some(lengths))?,
+            Self::Bag(model) => model.forward(context, ids, Some(lengths))?,
+            Self::Bert(model) => {
+                let present = lengths_to_mask("bert", ids, Some(lengths))?;
+                let encoded = model.encode(context, ids, None, present.as_ref())?;
+                return model.classify(context, &encoded);
+            }
+            other => return Err(Error::Checkpoint(format!("a {} cannot classify texts", other.kind()))),
+        };
+        let batch = logit.count();
+        Ok(concatenate(&[&Tensor::zeros([batch, 1]), &logit.reshape([batch, 1])?], 1)?)
     }
 
     /// The table of token embeddings, (vocabulary, width), if it reads tokens.

@@ -10,7 +10,7 @@
 //! and one table for input and output; 1.1 has a gated GELU and a head of its own.
 
 use super::sequence::Sequence;
-use crate::attention::{AttentionConfig, Cache, Pattern, Rules, Scale};
+use crate::attention::{AttentionConfig, Pattern, Rules, Scale};
 use crate::block::{BlockConfig, BlockDraws, NormPlacement, Stack};
 use crate::context::Context;
 use crate::error::{Error, Result};
@@ -57,6 +57,8 @@ pub struct T5Config {
     pub start: u32,
     /// The share of values that training drops.
     pub dropout: f32,
+    /// The share of a target's probability that training spreads over all tokens.
+    pub smoothing: f32,
     /// Whether training drops each layer's values and computes them again in the backward pass.
     pub checkpointing: bool,
 }
@@ -81,6 +83,7 @@ impl Default for T5Config {
             scale_output: true,
             start: 0,
             dropout: 0.0,
+            smoothing: 0.0,
             checkpointing: false,
         }
     }
@@ -201,39 +204,19 @@ impl T5 {
         self.decode(context, target, target_present, (&encoded, source_present))
     }
 
-    /// The mean cross-entropy of a target's tokens, where they are not `ignored`. The decoder reads the start token and
-    /// the target but its last.
+    /// The mean cross-entropy of a target's tokens, where they are not `ignored`: the decoder reads `input`, which is the
+    /// start token and the target but its last, and is to say `targets`.
     pub fn loss(
         &self,
         context: &Context,
         (source, source_present): (&Ids, Option<&Mask>),
-        target: &Ids,
+        (input, targets): (&Ids, &Ids),
         ignored: u32,
-        smoothing: f32,
     ) -> Result<Tensor> {
-        let shifted = self.shifted(target, ignored)?;
         let encoded = self.encode(context, source, source_present)?;
-        let x = self.before_scores(context, &shifted, None, (&encoded, source_present))?;
-        let settings = CrossEntropy { ignored: Some(ignored), smoothing };
-        self.head().loss(context, &x, None, target, settings)
-    }
-
-    /// What the decoder reads to say a target (batch, time): the start token, then the target but its last. Ignored
-    /// places become the start token, which nobody before them sees.
-    pub fn shifted(&self, target: &Ids, ignored: u32) -> Result<Ids> {
-        let time = target.shape().last();
-        let start = self.config.start;
-        let mut shifted = Vec::with_capacity(target.values().len());
-        for row in target.values().chunks(time.max(1)) {
-            shifted.push(start);
-            shifted.extend(row[..time - 1].iter().map(|&id| if id == ignored { start } else { id }));
-        }
-        Ok(Ids::new(&shifted, target.shape())?)
-    }
-
-    /// A cache for generating from one encoded batch.
-    pub fn cache() -> Cache {
-        Cache::new()
+        let x = self.before_scores(context, input, None, (&encoded, source_present))?;
+        let settings = CrossEntropy { ignored: Some(ignored), smoothing: self.config.smoothing };
+        self.head().loss(context, &x, None, targets, settings)
     }
 
     /// The table of token embeddings, (vocabulary, width).

@@ -1,0 +1,109 @@
+//! A text in pieces that can be tokenized one by one.
+
+use crate::data::file::Source;
+use crate::error::{Error, Result};
+use std::path::Path;
+
+/// How much text is read at a time, in bytes.
+pub const CHUNK: usize = 1 << 18;
+
+/// How much of the text before a piece is given with it, in bytes.
+const CONTEXT: usize = 256;
+
+const MARK: &str = "\u{feff}";
+
+/// A piece of a text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Chunk {
+    /// A little of the text before the piece, then the piece.
+    pub text: String,
+    /// Where the piece starts.
+    pub fresh: usize,
+}
+
+/// The pieces of a file: UTF-8, plain or gzip; a byte-order mark at the start is left out.
+#[derive(Debug)]
+pub struct Chunks {
+    source: Source,
+    /// Bytes that have been read but not handed out.
+    pending: Vec<u8>,
+    /// The end of what was handed out last.
+    context: String,
+    /// How many bytes were handed out.
+    position: u64,
+    ended: bool,
+}
+
+impl Chunks {
+    /// The pieces of a file.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        let source = Source::open(path)?;
+        Ok(Self { source, pending: Vec::new(), context: String::new(), position: 0, ended: false })
+    }
+
+    /// The next piece, or nothing at the end of the file.
+    #[expect(clippy::should_implement_trait, reason = "reading may fail")]
+    pub fn next(&mut self) -> Result<Option<Chunk>> {
+        self.fill()?;
+        let valid = match str::from_utf8(&self.pending) {
+            Ok(text) => text,
+            Err(error) => {
+                // A character may continue in what has not been read yet.
+                let unfinished = error.error_len().is_none() && !self.ended;
+                if !unfinished {
+                    let byte = self.position + error.valid_up_to() as u64;
+                    return Err(Error::file(self.source.path(), format!("not UTF-8 at byte {byte}")));
+                }
+                str::from_utf8(&self.pending[..error.valid_up_to()]).unwrap_or_default()
+            }
+        };
+        if valid.is_empty() {
+            return Ok(None);
+        }
+        let cut = if self.ended { valid.len() } else { cut(valid) };
+        let fresh = &valid[..cut];
+        let start = if self.position == 0 && fresh.starts_with(MARK) { MARK.len() } else { 0 };
+        let chunk = Chunk { text: format!("{}{}", self.context, &fresh[start..]), fresh: self.context.len() };
+        self.position += cut as u64;
+        context(&chunk.text).clone_into(&mut self.context);
+        self.pending.drain(..cut);
+        Ok(Some(chunk))
+    }
+
+    fn fill(&mut self) -> Result<()> {
+        let have = self.pending.len();
+        if self.ended || have >= CHUNK {
+            return Ok(());
+        }
+        self.pending.resize(CHUNK, 0);
+        let got = self.source.fill(&mut self.pending[have..])?;
+        self.pending.truncate(have + got);
+        self.ended = have + got < CHUNK;
+        Ok(())
+    }
+}
+
+/// Where to cut: at the last space that follows a word, else after the last line end, else at the end. The second half is
+/// searched, so that pieces stay large.
+fn cut(text: &str) -> usize {
+    let half = boundary(text, text.len() / 2);
+    let tail = &text[half..];
+    let space = tail.rmatch_indices(' ').map(|(at, _)| half + at).find(|&at| follows_word(text, at));
+    space.or_else(|| tail.rfind('\n').map(|at| half + at + 1)).unwrap_or(text.len())
+}
+
+fn follows_word(text: &str, at: usize) -> bool {
+    text[..at].chars().next_back().is_some_and(|c| !c.is_whitespace())
+}
+
+/// The last words of a text, from a space that follows a word; nothing if there is no such space near its end.
+fn context(text: &str) -> &str {
+    let from = boundary(text, text.len().saturating_sub(CONTEXT));
+    let space = text[from..].match_indices(' ').map(|(at, _)| from + at).find(|&at| follows_word(text, at));
+    space.map_or("", |at| &text[at..])
+}
+
+/// The first place between two characters at or after `at`.
+fn boundary(text: &str, at: usize) -> usize {
+    (at..text.len()).find(|&at| text.is_char_boundary(at)).unwrap_or(text.len())
+}

@@ -1,0 +1,239 @@
+//! Sentences with parts of speech and syntactic heads: CoNLL-U, the format of Universal Dependencies.
+//!
+//! One word a line, ten columns between tabs, an empty line after each sentence. Syntactic words are read with their form,
+//! lemma, universal part of speech, head and relation. Lines of surface tokens that span several words (`8-9 don't`)
+//! give the text; empty nodes (`8.1`) and comments are passed over. The text is put together from the tokens and
+//! `SpaceAfter=No`, and each word knows its bytes in it.
+
+use super::file::Lines;
+use crate::error::{Error, Result};
+use std::ops::Range;
+use std::path::Path;
+
+/// The universal parts of speech, in alphabetical order.
+pub const PARTS_OF_SPEECH: [&str; 17] = [
+    "ADJ", "ADP", "ADV", "AUX", "CCONJ", "DET", "INTJ", "NOUN", "NUM", "PART", "PRON", "PROPN", "PUNCT",
+    "SCONJ", "SYM", "VERB", "X",
+];
+
+/// A syntactic word.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Word {
+    /// The word as it stands.
+    pub form: String,
+    /// Its dictionary form.
+    pub lemma: String,
+    /// The index of its part of speech in [`PARTS_OF_SPEECH`].
+    pub part_of_speech: usize,
+    /// The index of its head in the sentence; none for the root.
+    pub head: Option<usize>,
+    /// What it is to its head, such as `nsubj` or `obl:tmod`.
+    pub relation: String,
+    /// Its bytes in the text. Words that a token merges (French `du` is `de le`) have that token's bytes.
+    pub range: Range<usize>,
+}
+
+/// A sentence and its tree.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Sentence {
+    /// The text, with spaces where the tokens have them.
+    pub text: String,
+    /// Its words, in order.
+    pub words: Vec<Word>,
+}
+
+/// Reads the sentences of a CoNLL-U file.
+pub fn read(path: impl AsRef<Path>) -> Result<Vec<Sentence>> {
+    let path = path.as_ref();
+    let mut lines = Lines::open(path)?;
+    let mut sentences = Vec::new();
+    let mut building = Building::default();
+    let at = |number: usize| move |problem: String| Error::line(path, number, problem);
+    while let Some(line) = lines.next()? {
+        if line.is_empty() {
+            let sentence = building.finish().map_err(at(lines.number() - 1))?;
+            sentences.extend(sentence);
+        } else if !line.starts_with('#') {
+            building.add(line).map_err(at(lines.number()))?;
+        }
+    }
+    // The last empty line may be missing.
+    sentences.extend(building.finish().map_err(at(lines.number()))?);
+    if sentences.is_empty() {
+        return Err(Error::file(path, "it has no sentences"));
+    }
+    Ok(sentences)
+}
+
+type Parsed<T> = std::result::Result<T, String>;
+
+/// A sentence of which some lines have been read.
+#[derive(Default)]
+struct Building {
+    sentence: Sentence,
+    /// Heads as they stand in the file: 0 is the root.
+    heads: Vec<usize>,
+    /// A token of several words: the last of them, and what is left of its form to give to them.
+    open: Option<Token>,
+    /// Whether the next token follows without a space.
+    joined: bool,
+}
+
+struct Token {
+    last: usize,
+    range: Range<usize>,
+    /// Where the next word's form starts, as long as the words' forms make up the token's.
+    next: Option<usize>,
+    joined: bool,
+}
+
+impl Building {
+    fn add(&mut self, line: &str) -> Parsed<()> {
+        let mut fields = [""; 10];
+        let mut count = 0;
+        for field in line.split('\t') {
+            *fields.get_mut(count).ok_or("more than 10 columns")? = field;
+            count += 1;
+        }
+        if count != 10 {
+            return Err(format!("expected 10 columns between tabs, got {count}"));
+        }
+        let [id, form, ..] = fields;
+        if form.is_empty() {
+            return Err("a word without a form".to_owned());
+        }
+        let joined = fields[9].split('|').any(|item| item == "SpaceAfter=No");
+        if let Some((first, last)) = id.split_once('-') {
+            self.begin_token(first, last, form, joined)
+        } else if id.contains('.') {
+            Ok(())
+        } else {
+            self.add_word(&fields, joined)
+        }
+    }
+
+    /// Appends a token's form to the text.
+    fn append(&mut self, form: &str, joined: bool) -> Range<usize> {
+        let text = &mut self.sentence.text;
+        if !text.is_empty() && !self.joined {
+            text.push(' ');
+        }
+        let start = text.len();
+        text.push_str(form);
+        self.joined = joined;
+        start..text.len()
+    }
+
+    fn begin_token(&mut self, first: &str, last: &str, form: &str, joined: bool) -> Parsed<()> {
+        let next = self.sentence.words.len() + 1;
+        let range = first.parse::<usize>().ok().zip(last.parse::<usize>().ok());
+        let Some((_, last)) = range.filter(|&(first, last)| first == next && last > first) else {
+            return Err(format!("the token {first}-{last} does not start at word {next} and end after it"));
+        };
+        if self.open.is_some() {
+            return Err(format!("the token {first}-{last} lies within another"));
+        }
+        let range = self.append(form, joined);
+        self.open = Some(Token { last, next: Some(range.start), range, joined });
+        Ok(())
+    }
+
+    fn add_word(&mut self, fields: &[&str; 10], joined: bool) -> Parsed<()> {
+        let [id, form, lemma, part_of_speech, _, _, head, relation, ..] = *fields;
+        let number = self.sentence.words.len() + 1;
+        if id.parse() != Ok(number) {
+            return Err(format!("expected word {number}, got {id:?}"));
+        }
+        let part_of_speech = PARTS_OF_SPEECH
+            .iter()
+            .position(|&known| known == part_of_speech)
+            .ok_or_else(|| format!("{part_of_speech:?} is not a universal part of speech"))?;
+        let head: usize =
+            head.parse().map_err(|_| format!("the head must be a word's number, got {head:?}"))?;
+        if relation.is_empty() || relation == "_" {
+            return Err("a word without a relation to its head".to_owned());
+        }
+        let range = match self.open.take() {
+            None => self.append(form, joined),
+            Some(mut token) => {
+                let range = token.word(&self.sentence.text, form);
+                if token.last > number {
+                    self.open = Some(token);
+                } else {
+                    self.joined = token.joined;
+                }
+                range
+            }
+        };
+        self.heads.push(head);
+        let (form, lemma, relation) = (form.to_owned(), lemma.to_owned(), relation.to_owned());
+        self.sentence.words.push(Word { form, lemma, part_of_speech, head: None, relation, range });
+        Ok(())
+    }
+
+    /// The sentence, if there is one, with its heads checked to be a tree.
+    fn finish(&mut self) -> Parsed<Option<Sentence>> {
+        let Self { mut sentence, heads, open, .. } = std::mem::take(self);
+        if sentence.words.is_empty() {
+            return if sentence.text.is_empty() {
+                Ok(None)
+            } else {
+                Err("a token without its words".to_owned())
+            };
+        }
+        if let Some(token) = open {
+            return Err(format!("the sentence ends before word {} of its last token", token.last));
+        }
+        check_tree(&heads)?;
+        for (word, &head) in sentence.words.iter_mut().zip(&heads) {
+            word.head = head.checked_sub(1);
+        }
+        Ok(Some(sentence))
+    }
+}
+
+impl Token {
+    /// The bytes of the token's next word: its own if the forms make up the token's form, else all of the token's.
+    fn word(&mut self, text: &str, form: &str) -> Range<usize> {
+        if let Some(start) = self.next {
+            let end = start + form.len();
+            if end <= self.range.end && text.get(start..end) == Some(form) {
+                self.next = Some(end);
+                return start..end;
+            }
+            self.next = None;
+        }
+        self.range.clone()
+    }
+}
+
+/// Fails unless the heads (0 is the root) make a tree with one root.
+fn check_tree(heads: &[usize]) -> Parsed<()> {
+    let count = heads.len();
+    if let Some(word) = heads.iter().position(|&head| head > count) {
+        return Err(format!("word {} has the head {}, but there are {count} words", word + 1, heads[word]));
+    }
+    let roots = heads.iter().filter(|&&head| head == 0).count();
+    if roots != 1 {
+        return Err(format!("expected one root in the sentence, got {roots}"));
+    }
+    // 0: not seen; 1: on the way up from the word at hand; 2: known to reach the root.
+    let mut state = vec![0_u8; count + 1];
+    state[0] = 2;
+    for word in 1..=count {
+        let mut way = Vec::new();
+        let mut at = word;
+        while state[at] == 0 {
+            state[at] = 1;
+            way.push(at);
+            at = heads[at - 1];
+        }
+        if state[at] == 1 {
+            return Err(format!("the heads of the sentence go in a circle at word {at}"));
+        }
+        for seen in way {
+            state[seen] = 2;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,47 @@
+//! One piece a character.
+
+use super::recipe::{Recipe, word_level};
+use super::{Tokenizer, files};
+use crate::error::{Error, Result};
+use serde_json::json;
+use std::collections::BTreeSet;
+
+/// What a character that the vocabulary does not have becomes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum UnknownCharacter {
+    /// An error that names it: encoding and decoding lose nothing.
+    Error,
+    /// The piece `<UNK>`, which gets id 0.
+    Piece,
+}
+
+impl Tokenizer {
+    /// A vocabulary of every character that occurs, in the order of Unicode.
+    pub fn characters<T: AsRef<str>>(
+        texts: impl IntoIterator<Item = T>,
+        unknown: UnknownCharacter,
+    ) -> Result<Self> {
+        let mut found = BTreeSet::new();
+        for text in texts {
+            found.extend(text.as_ref().chars());
+        }
+        if found.is_empty() {
+            return Err(Error::data("tokenizer", "no characters to learn from: the texts are empty"));
+        }
+        let mut pieces: Vec<String> = found.into_iter().map(String::from).collect();
+        if unknown == UnknownCharacter::Piece {
+            pieces.insert(0, "<UNK>".to_owned());
+        }
+        files::assemble(&Recipe {
+            // `.` does not match line ends, and how to make it differs between regular-expression libraries.
+            pre_tokenizer: json!({
+                "type": "Split", "pattern": { "Regex": r"[\s\S]" }, "behavior": "Isolated", "invert": false
+            }),
+            model: word_level(&pieces, "<UNK>"),
+            decoder: json!({ "type": "Fuse" }),
+            // `<UNK>` is not declared special: the five characters in a text are five characters.
+            ..Recipe::default()
+        })
+    }
+}

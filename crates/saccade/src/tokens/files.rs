@@ -1,0 +1,142 @@
+//! Reading and writing `tokenizer.json`.
+
+use super::recipe::Recipe;
+use super::{SpecialIds, Tokenizer, check, guarded, older};
+use crate::data::file;
+use crate::error::{Error, Result};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::str::FromStr;
+
+/// The largest `tokenizer.json` that is read, in bytes. The largest in use have about 35 million.
+pub const TOKENIZER_FILE_LIMIT: u64 = 64 << 20;
+
+/// The largest id that a vocabulary may have; the largest in use are about a million.
+pub const MAXIMUM_VOCABULARY_ID: u32 = (1 << 24) - 1;
+
+/// Files that say which piece has which role, later ones first.
+const ROLE_FILES: [&str; 2] = ["special_tokens_map.json", "tokenizer_config.json"];
+
+impl Tokenizer {
+    /// A tokenizer from a `tokenizer.json`, or from a folder as [`from_folder`](Self::from_folder) reads it.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
+        if path.is_dir() {
+            return Self::from_folder(path);
+        }
+        let json = file::read_text(path, TOKENIZER_FILE_LIMIT)?;
+        Self::from_json(&json).map_err(|error| at(path, error))
+    }
+
+    /// A tokenizer from a folder of a model: `tokenizer.json`, or older files: `vocab.json` and `merges.txt`,
+    /// `encoder.json` and `vocab.bpe` (GPT-2), or `vocab.txt` (BERT).
+    ///
+    /// `tokenizer_config.json` and `special_tokens_map.json`, where present, say which special piece has which role. For a
+    /// `vocab.txt` they also say whether text is made lower-case; without them it is unless the vocabulary has pieces
+    /// with capital letters.
+    pub fn from_folder(folder: impl AsRef<Path>) -> Result<Self> {
+        let folder = folder.as_ref();
+        let settings = Settings::read(folder)?;
+        let tokenizer = folder.join("tokenizer.json");
+        if tokenizer.is_file() {
+            let json = file::read_text(&tokenizer, TOKENIZER_FILE_LIMIT)?;
+            return build(&json)
+                .and_then(|inner| Self::wrap(inner, &settings.roles))
+                .map_err(|error| at(&tokenizer, error));
+        }
+        let recipe = older::read(folder, &settings)?;
+        build(&recipe.to_json())
+            .and_then(|inner| Self::wrap(inner, &settings.roles))
+            .map_err(|error| at(folder, error))
+    }
+
+    /// A tokenizer from the text of a `tokenizer.json`.
+    pub fn from_json(json: &str) -> Result<Self> {
+        Self::wrap(build(json)?, &BTreeMap::new())
+    }
+
+    /// The text of a `tokenizer.json`, which [`from_json`](Self::from_json) and Hugging Face's library read.
+    pub fn to_json(&self) -> Result<String> {
+        guarded("writing", || self.inner.to_string(true))
+    }
+
+    /// The text of a `tokenizer_config.json`, which tells Hugging Face's `transformers` the roles of special pieces.
+    pub fn configuration_json(&self) -> String {
+        let mut configuration = json!({ "tokenizer_class": "PreTrainedTokenizerFast" });
+        for (role, id) in self.special.roles() {
+            configuration[role] = json!(self.piece(id));
+        }
+        format!("{configuration:#}\n")
+    }
+
+    /// Writes `tokenizer.json` under a path: to a temporary name first, so that a file is there in full or not at all.
+    pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
+        file::write_whole(path.as_ref(), self.to_json()?.as_bytes())
+    }
+}
+
+/// What the folder's files say beside the vocabulary.
+#[derive(Default)]
+pub(super) struct Settings {
+    /// Pieces by role, under the keys of `tokenizer_config.json`.
+    pub roles: BTreeMap<String, String>,
+    /// Other settings of `tokenizer_config.json`.
+    pub flags: BTreeMap<String, bool>,
+}
+
+impl Settings {
+    fn read(folder: &Path) -> Result<Self> {
+        let mut settings = Self::default();
+        for name in ROLE_FILES {
+            let path = folder.join(name);
+            if !path.is_file() {
+                continue;
+            }
+            let text = file::read_text(&path, TOKENIZER_FILE_LIMIT)?;
+            let content: Value =
+                serde_json::from_str(&text).map_err(|problem| Error::file(&path, problem))?;
+            for role in SpecialIds::keys() {
+                let piece = match content.get(role) {
+                    Some(Value::String(piece)) => Some(piece),
+                    // The longer spelling of a piece.
+                    Some(Value::Object(fields)) => match fields.get("content") {
+                        Some(Value::String(piece)) => Some(piece),
+                        _ => None,
+                    },
+                    _ => None,
+                };
+                settings.roles.extend(piece.map(|piece| (role.to_owned(), piece.clone())));
+            }
+            let flags = content.as_object().into_iter().flatten();
+            settings.flags.extend(flags.filter_map(|(key, value)| Some((key.clone(), value.as_bool()?))));
+        }
+        Ok(settings)
+    }
+}
+
+/// Checks the text of a `tokenizer.json` and hands it to the library that runs it.
+pub(super) fn build(json: &str) -> Result<tokenizers::Tokenizer> {
+    if json.len() as u64 > TOKENIZER_FILE_LIMIT {
+        let problem = format!("it has {} bytes, expected at most {TOKENIZER_FILE_LIMIT}", json.len());
+        return Err(Error::data("tokenizer", problem));
+    }
+    let content: Value = serde_json::from_str(json)
+        .map_err(|problem| Error::data("tokenizer", format!("not JSON: {problem}")))?;
+    check::check(&content).map_err(|problem| Error::data("tokenizer", problem))?;
+    drop(content);
+    guarded("reading", || tokenizers::Tokenizer::from_str(json))
+}
+
+/// A tokenizer that follows a recipe.
+pub(super) fn assemble(recipe: &Recipe) -> Result<Tokenizer> {
+    Tokenizer::from_json(&recipe.to_json())
+}
+
+/// The same error, with the file it is about.
+fn at(path: &Path, error: Error) -> Error {
+    match error {
+        Error::Data { problem, .. } => Error::file(path, problem),
+        other => other,
+    }
+}

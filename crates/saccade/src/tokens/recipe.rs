@@ -1,0 +1,100 @@
+//! A `tokenizer.json` in the making.
+//!
+//! Whatever a tokenizer comes from (training, a `vocab.txt`, a pair of BPE files), it is first written down in the one
+//! form that Hugging Face's library reads, and then read as any file is: there is one way in, with one set of checks.
+
+use serde_json::{Map, Value, json};
+
+/// The parts of a `tokenizer.json`. A part that is `Null` is left out.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Recipe {
+    pub normalizer: Value,
+    pub pre_tokenizer: Value,
+    pub model: Value,
+    pub post_processor: Value,
+    pub decoder: Value,
+    /// Special pieces and their ids.
+    pub special: Vec<(String, u32)>,
+}
+
+impl Recipe {
+    pub fn to_json(&self) -> String {
+        let special: Vec<Value> = self.special.iter().map(|(piece, id)| added(piece, *id)).collect();
+        json!({
+            "version": "1.0",
+            "truncation": null,
+            "padding": null,
+            "added_tokens": special,
+            "normalizer": self.normalizer,
+            "pre_tokenizer": self.pre_tokenizer,
+            "post_processor": self.post_processor,
+            "decoder": self.decoder,
+            "model": self.model,
+        })
+        .to_string()
+    }
+}
+
+fn added(piece: &str, id: u32) -> Value {
+    // Only `<mask>` of RoBERTa takes the space before it; see `files`.
+    json!({
+        "id": id, "content": piece, "special": true, "normalized": false,
+        "single_word": false, "lstrip": piece == "<mask>", "rstrip": false,
+    })
+}
+
+/// A model of whole words: ids in the order of the pieces.
+pub(super) fn word_level(pieces: &[String], unknown: &str) -> Value {
+    json!({ "type": "WordLevel", "vocab": numbered(pieces), "unk_token": unknown })
+}
+
+/// BERT's model of pieces of words.
+pub(super) fn word_piece(vocabulary: Map<String, Value>) -> Value {
+    json!({
+        "type": "WordPiece", "vocab": Value::Object(vocabulary), "unk_token": "[UNK]",
+        "continuing_subword_prefix": "##", "max_input_chars_per_word": 100,
+    })
+}
+
+/// Each piece with its place as id.
+pub(super) fn numbered(pieces: &[String]) -> Value {
+    Value::Object(pieces.iter().enumerate().map(|(id, piece)| (piece.clone(), json!(id))).collect())
+}
+
+/// GPT-2's bytes: every text is cut by its pattern, and every byte is written as a visible character.
+pub(super) fn byte_level() -> Value {
+    json!({ "type": "ByteLevel", "add_prefix_space": false, "trim_offsets": false, "use_regex": true })
+}
+
+/// BERT's cleaning of text.
+pub(super) fn bert_normalizer(lowercase: bool, strip_accents: Option<bool>, chinese: bool) -> Value {
+    json!({
+        "type": "BertNormalizer", "clean_text": true, "handle_chinese_chars": chinese,
+        "strip_accents": strip_accents, "lowercase": lowercase,
+    })
+}
+
+/// BERT's frame, `[CLS] A [SEP] B [SEP]`.
+pub(super) fn bert_frame(cls: u32, sep: u32) -> Value {
+    let special = |piece: &str, segment: u32| json!({ "SpecialToken": { "id": piece, "type_id": segment } });
+    let text = |name: &str, segment: u32| json!({ "Sequence": { "id": name, "type_id": segment } });
+    let token = |piece: &str, id: u32| json!({ "id": piece, "ids": [id], "tokens": [piece] });
+    json!({
+        "type": "TemplateProcessing",
+        "single": [special("[CLS]", 0), text("A", 0), special("[SEP]", 0)],
+        "pair": [special("[CLS]", 0), text("A", 0), special("[SEP]", 0), text("B", 1), special("[SEP]", 1)],
+        "special_tokens": { "[CLS]": token("[CLS]", cls), "[SEP]": token("[SEP]", sep) },
+    })
+}
+
+/// A piece after every text, as in T5.
+pub(super) fn ending(piece: &str, id: u32) -> Value {
+    let end = json!({ "SpecialToken": { "id": piece, "type_id": 0 } });
+    let text = |name: &str| json!({ "Sequence": { "id": name, "type_id": 0 } });
+    json!({
+        "type": "TemplateProcessing",
+        "single": [text("A"), end],
+        "pair": [text("A"), end, text("B"), end],
+        "special_tokens": { piece: { "id": piece, "ids": [id], "tokens": [piece] } },
+    })
+}
