@@ -6,7 +6,7 @@
 //! saccade-bench-burn gpt-char bilstm     some of them
 //! saccade-bench-burn --seconds 1         time for each (default: 3)
 //! saccade-bench-burn --list              their names
-//! saccade-bench-burn --version           Burn's version and backend
+//! saccade-bench-burn --version           Burn's version, backend and options
 //! ```
 //!
 //! Each result is one line of JSON: the median time of a step in milliseconds, the interquartile range of the times, how
@@ -42,7 +42,7 @@ struct Measurement {
 fn main() -> ExitCode {
     match parse(std::env::args().skip(1)) {
         Ok(Asked::List) => WRITTEN.iter().for_each(|name| println!("{name}")),
-        Ok(Asked::Version) => println!("Burn {} (Flex)", burn_version()),
+        Ok(Asked::Version) => println!("Burn {} (Flex, x86-v4, mimalloc)", burn_version()),
         Ok(Asked::Measure { names, budget }) => {
             for name in names {
                 match measure(name, budget).and_then(|measured| json(&measured)) {
