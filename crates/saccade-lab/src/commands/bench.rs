@@ -172,7 +172,8 @@ fn peak_mb() -> f64 {
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     let kilobytes =
         line.and_then(|rest| rest.split_whitespace().next()).and_then(|text| text.parse::<f64>().ok());
-    kilobytes.unwrap_or(0.0) / 1024.0
+    // What the system calls kB is 1024 bytes; an MB here is a million, as in the peers' programs.
+    kilobytes.unwrap_or(0.0) * 1024.0 / 1e6
 }
 
 fn random(name: &str, shape: [usize; 4]) -> Result<Tensor> {
