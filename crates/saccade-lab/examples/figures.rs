@@ -8,7 +8,7 @@ use anyhow::Result;
 use saccade::tensor::random::Key;
 use saccade_lab::figure::{
     Axis, Bar, Bars, Chart, ColourScale, Gallery, Groups, HeatMap, Histogram, Interval, Intervals, Matrix,
-    Numbers, Passage, Picture, Point, Scatter, Series, Theme, Verdict, Words, stylesheet,
+    Numbers, Passage, Picture, Point, Scatter, Series, Theme, Verdict, Words, font_face, stylesheet,
 };
 use std::path::PathBuf;
 
@@ -16,9 +16,10 @@ fn main() -> Result<()> {
     let folder = PathBuf::from(std::env::args().nth(1).unwrap_or_else(|| "outputs/figures".into()));
     std::fs::create_dir_all(&folder)?;
     let mut page = format!(
-        "<!doctype html><meta charset=utf-8><title>Figures</title><style>{}\
+        "<!doctype html><meta charset=utf-8><title>Figures</title><style>{}{}\
          body{{background:var(--figure-paper);max-width:60rem;margin:auto}}</style>\n",
-        stylesheet()
+        stylesheet(),
+        font_face()
     );
     for (name, picture) in all() {
         picture.write(&folder.join(format!("{name}.svg")))?;
@@ -220,8 +221,8 @@ fn gradient_norms() -> Picture {
         Series::new(name)
             .intervals(sizes.iter().map(move |&d| (d, value(d), value(d) * 0.72, value(d) * 1.3)))
     };
-    let chart = Chart::new(Axis::log("d_k").ticks(sizes), Axis::log("gradient norm of Q"))
-        .series(series("scaled by 1/√d_k", |d| 0.9 / d.powf(0.05)))
+    let chart = Chart::new(Axis::log("dₖ").ticks(sizes), Axis::log("gradient norm of Q"))
+        .series(series("scaled by 1/√dₖ", |d| 0.9 / d.powf(0.05)))
         .series(series("unscaled", |d| 1.1 * (-d / 70.0).exp() + 0.004));
     Picture::new("Unscaled gradients vanish").note("Mean ± sd over 20 seeds.").panel(chart)
 }
@@ -379,7 +380,7 @@ fn draws() -> Picture {
         .mark(0.9942, "published: 0.9942")
         .sample("scaled", &sample(0.362, 0.03, "s"))
         .mark(0.368, "published: 0.3680");
-    Picture::new("Where the published draw lies").subtitle("d_k = 256, 8 tokens").panel(plot)
+    Picture::new("Where the published draw lies").subtitle("dₖ = 256, 8 tokens").panel(plot)
 }
 
 fn groups() -> Picture {

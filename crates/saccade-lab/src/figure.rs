@@ -69,7 +69,7 @@ pub use number::{fixed, number};
 pub use picture::Picture;
 pub use scatter::{Point, Scatter};
 pub use series::Series;
-pub use text::{Weight, shorten, visible, width};
+pub use text::{Weight, font_face, shorten, visible, width};
 pub use theme::{Paint, Shade, Theme, stylesheet};
 pub use words::{Passage, Words};
 

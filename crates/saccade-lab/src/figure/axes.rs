@@ -15,12 +15,21 @@ pub struct Axis {
     ticks: Vec<f64>,
     percent: bool,
     zero: bool,
+    tight: bool,
 }
 
 impl Axis {
     /// Equal steps. The label says what and in which unit.
     pub fn linear(label: impl Into<String>) -> Self {
-        Self { label: label.into(), log: false, range: None, ticks: Vec::new(), percent: false, zero: false }
+        Self {
+            label: label.into(),
+            log: false,
+            range: None,
+            ticks: Vec::new(),
+            percent: false,
+            zero: false,
+            tight: false,
+        }
     }
 
     /// Equal factors; values that are not positive have no place and are left out.
@@ -58,6 +67,12 @@ impl Axis {
         self
     }
 
+    /// Ends at the data rather than at round numbers: lines then end where their names stand.
+    pub(crate) fn tight(mut self) -> Self {
+        self.tight = true;
+        self
+    }
+
     pub(crate) fn is_log(&self) -> bool {
         self.log
     }
@@ -76,31 +91,34 @@ impl Axis {
             }
             None => {
                 let data = scale::interval(values.into_iter().chain(extra), self.log);
-                if self.ticks.is_empty() {
-                    scale::round_out(data, self.log, count)
-                } else {
+                if !self.ticks.is_empty() {
                     let with_ticks = self.ticks.iter().copied().chain([data.0, data.1]);
                     (self.padded(scale::interval(with_ticks, self.log)), Vec::new())
+                } else if self.tight {
+                    let ends = self.padded(data);
+                    (ends, scale::ticks_within(ends, self.log, count))
+                } else {
+                    scale::round_out(data, self.log, count)
                 }
             }
         };
         let ticks = if self.ticks.is_empty() { ticks } else { self.ticks.clone() };
         let ticks: Vec<f64> = ticks.into_iter().filter(|&tick| tick >= ends.0 && tick <= ends.1).collect();
         let labels = if self.log && !self.percent {
-            ticks.iter().map(|&tick| number::log_label(tick)).collect()
+            number::log_labels(&ticks)
         } else {
             number::labels(&ticks, self.percent)
         };
         Settled { label: text::visible(&self.label), log: self.log, ends, ticks, labels }
     }
 
-    /// A little room beyond the first and the last chosen tick.
+    /// A little room beyond the ends; none below zero.
     fn padded(&self, (low, high): (f64, f64)) -> (f64, f64) {
         if self.log {
-            let factor = (high / low).powf(0.04);
+            let factor = (high / low).powf(0.03);
             (low / factor, high * factor)
         } else {
-            let room = (high - low) * 0.04;
+            let room = (high - low) * 0.03;
             (if low == 0.0 { 0.0 } else { low - room }, high + room)
         }
     }
@@ -138,6 +156,11 @@ pub(crate) struct Margins {
     pub right: f64,
 }
 
+/// The room above a plot for the label of its upright axis.
+pub(crate) fn room_above(label: &str) -> f64 {
+    if label.is_empty() { 8.0 } else { 28.0 }
+}
+
 /// A plot with two axes.
 pub(crate) struct Frame {
     pub plot: Rect,
@@ -150,8 +173,12 @@ pub(crate) struct Frame {
 impl Frame {
     /// Divides an area of the given size among plot, labels and margins.
     pub fn new(x_axis: Settled, y_axis: Settled, (width, height): (f64, f64), margins: Margins) -> Self {
-        let left = y_axis.widest_label() + 8.0;
-        let top = margins.top + if y_axis.label.is_empty() { 8.0 } else { 24.0 };
+        let half = |label: Option<&String>| {
+            label.map_or(0.0, |text| text::width(text, size::TICK, Weight::Regular) / 2.0)
+        };
+        // The first and the last tick's labels are centred at the plot's edges.
+        let left = (y_axis.widest_label() + 8.0).max(half(x_axis.labels.first()));
+        let top = margins.top + room_above(&y_axis.label);
         let bottom = if x_axis.label.is_empty() { 22.0 } else { 42.0 };
         // The last tick's label is centred at the plot's edge.
         let half =

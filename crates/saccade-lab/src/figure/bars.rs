@@ -1,6 +1,6 @@
 //! Bars: upright in groups, or lying with long labels.
 
-use super::axes::{Axis, Frame, Margins, Settled};
+use super::axes::{Axis, Frame, Margins, Settled, room_above};
 use super::drawing::{Anchor, Drawing, Rect, Stroke, Text};
 use super::legend::{self, Entry, Key};
 use super::scale::Scale;
@@ -197,8 +197,7 @@ impl Bars {
                 drawing.text(text.turned(-45.0));
             }
         }
-        let top = if self.axis.label().is_empty() { 4.0 } else { 20.0 };
-        drawing.place(legend, 0.0, top);
+        drawing.place(legend, 0.0, room_above(self.axis.label()) - 6.0);
         drawing
     }
 

@@ -6,7 +6,7 @@ use super::matrix::Matrix;
 use super::theme::Paint;
 
 /// Up to so many cells are drawn one by one, each with a tip that tells its value.
-const MOST_SINGLE_CELLS: usize = 1024;
+pub(crate) const MOST_SINGLE_CELLS: usize = 1024;
 /// The most pixels of an image along one side.
 const MOST_PIXELS: usize = 1024;
 
@@ -47,20 +47,20 @@ impl Masked {
     }
 }
 
-/// Draws the cells into a rectangle. `tip` names a cell for the reader who points at it.
-pub(crate) fn draw(
-    drawing: &mut Drawing,
-    data: &Masked,
-    colours: &Colours,
-    rect: Rect,
-    tip: &dyn Fn(usize, usize) -> Option<String>,
-) {
+/// How a matrix is drawn: cell by cell while there are at most `single` of them, and what a cell tells when pointed at.
+pub(crate) struct Manner<'a> {
+    pub single: usize,
+    pub tip: &'a dyn Fn(usize, usize) -> Option<String>,
+}
+
+/// Draws the cells into a rectangle.
+pub(crate) fn draw(drawing: &mut Drawing, data: &Masked, colours: &Colours, rect: Rect, manner: &Manner) {
     let (rows, columns) = (data.matrix.rows(), data.matrix.columns());
     if rows == 0 || columns == 0 {
         return;
     }
-    if rows * columns <= MOST_SINGLE_CELLS {
-        draw_single(drawing, data, colours, rect, tip);
+    if rows * columns <= manner.single {
+        draw_single(drawing, data, colours, rect, manner.tip);
     } else {
         if data.hidden.contains(&true) {
             hatch(drawing, rect);
@@ -98,7 +98,10 @@ fn draw_single(
                 column += run;
                 continue;
             }
-            let inner = Rect::new(start.x, start.y, start.width - gap, start.height - gap);
+            // The last ones have the frame beside them.
+            let right = if column + 1 < columns { gap } else { 0.0 };
+            let below = if row + 1 < rows { gap } else { 0.0 };
+            let inner = Rect::new(start.x, start.y, start.width - right, start.height - below);
             match colours.level(data.matrix.at(row, column)) {
                 Some(level) => drawing.cell(inner, colours.paint(level), tip(row, column)),
                 None => missing(drawing, inner, tip(row, column)),

@@ -1,6 +1,6 @@
 //! Lines: one or more series against a common axis, with intervals, fits and reference lines.
 
-use super::axes::{Axis, Frame, Margins, Settled};
+use super::axes::{Axis, Frame, Margins, Settled, room_above};
 use super::drawing::{Anchor, Drawing, Stroke, Text};
 use super::legend::{self, Entry, Key};
 use super::series::Series;
@@ -97,7 +97,11 @@ impl Chart {
             _ => None,
         });
         let count = |length: f64, each: f64| (length / each).clamp(2.0, 10.0) as usize;
-        let x = self.x.settle(drawn().map(|sample| sample.x).chain(uprights), count(self.size.0, 90.0));
+        let x = self
+            .x
+            .clone()
+            .tight()
+            .settle(drawn().map(|sample| sample.x).chain(uprights), count(self.size.0, 90.0));
         let y = self.y.settle(
             drawn().map(|sample| sample.y).chain(intervals()).chain(levels),
             count(self.size.1, 60.0),
@@ -153,6 +157,8 @@ impl Chart {
     }
 }
 
+/// The height of the labels above and below a plot.
+const SQUARE_MARGINS: f64 = 28.0 + 42.0;
 const REFERENCE: Stroke = Stroke { paint: Paint::Muted, width: 1.0, dash: &[4.0, 3.0], opacity: 1.0 };
 
 impl Panel for Chart {
@@ -160,11 +166,14 @@ impl Panel for Chart {
         let (x_axis, y_axis) = self.axes();
         let entries = self.entries();
         let uprights = self.upright_labels();
-        let (mut width, mut height) = self.size;
+        let (mut width, height) = self.size;
         if self.square {
-            (width, height) = (height + legend::end_room(&entries), height);
+            // What a square plot of this height leaves beside it.
+            let side = height - SQUARE_MARGINS;
+            width = y_axis.widest_label() + 8.0 + side + legend::end_room(&entries) + 8.0;
         }
-        let mut margins = Margins { top: 0.0, right: legend::end_room(&entries) };
+        let mut margins =
+            Margins { top: 0.0, right: legend::end_room(&entries) + if self.square { 8.0 } else { 0.0 } };
         // The rows of upright labels depend on the plot, and the plot on the rows: two passes settle it.
         let mut frame = Frame::new(x_axis.clone(), y_axis.clone(), (width, height), margins);
         let mut ends = self.ends(&frame);
@@ -186,7 +195,6 @@ impl Panel for Chart {
         for (index, series) in self.series.iter().enumerate() {
             series.draw(&mut drawing, &frame, self.class_of(index));
         }
-        let label_height = if self.y.label().is_empty() { 8.0 } else { 24.0 };
         match ends {
             Some(ends) => legend::at_ends(&mut drawing, frame.plot, &ends),
             None if self.square => drawing.place(
@@ -194,7 +202,7 @@ impl Panel for Chart {
                 frame.plot.right() + 8.0,
                 frame.plot.bottom() - 18.0 * entries.len() as f64,
             ),
-            None => drawing.place(list, 0.0, label_height - 4.0),
+            None => drawing.place(list, 0.0, room_above(self.y.label()) - 6.0),
         }
         drawing
     }
@@ -276,10 +284,11 @@ impl Chart {
     }
 }
 
-/// From where to where the label of an upright line reaches: centred on it, unless the panel ends before that.
+/// From where to where the label of an upright line reaches: centred on it, unless the panel or the
+/// plot ends before that.
 fn upright_span(frame: &Frame, value: f64, label: &str, width: f64) -> (f64, f64) {
     let length = text::width(label, size::TICK, Weight::Regular);
     let middle = frame.x.inside(value).unwrap_or(frame.plot.x);
-    let from = (middle - length / 2.0).min(width - length).max(0.0);
+    let from = (middle - length / 2.0).min(width - length).max(frame.plot.x - 2.0);
     (from, from + length)
 }

@@ -2,8 +2,8 @@
 //! processing*, 2020).
 //!
 //! The sequential map changes lightness evenly from end to end, so it reads the same in grey and to any eye; hue only
-//! helps. The light map and the dark map are one curve walked in opposite directions: small values are always near
-//! the paper. The diverging map has its middle at the paper and two arms of equal lightness, blue and orange, the pair
+//! helps. The light map and the dark map are one path of hues walked in opposite directions: small values are always
+//! near the paper. The diverging map has its middle at the paper and two arms of equal lightness, blue and orange, the pair
 //! that all common kinds of colour blindness tell apart.
 
 use super::theme::Shade;
@@ -83,12 +83,15 @@ pub fn sequential(level: u8, shade: Shade) -> Rgb {
     let share = f64::from(level.min(LEVELS)) / f64::from(LEVELS);
     let lightness = match shade {
         Shade::Light => 0.975 - 0.705 * share,
-        Shade::Dark => 0.270 + 0.670 * share,
+        Shade::Dark => 0.255 + 0.685 * share,
     };
     // One curve for both: pale yellow, green, blue, deep violet.
     let depth = ((0.975 - lightness) / 0.705).clamp(0.0, 1.0);
-    let hue = 105.0 + 175.0 * depth.powf(0.8);
-    let chroma = 0.015 + 0.135 * (depth * std::f64::consts::PI * 0.86).sin();
+    let hue = 105.0 + 180.0 * depth.powf(0.85);
+    // As much chroma as every screen can show along the way: a limit that cut in would be seen as an edge.
+    let chroma = 0.012 + 0.088 * (depth.min(0.5) * std::f64::consts::PI).sin();
+    // On dark paper a saturated zero would draw the eye to nothing.
+    let chroma = if shade == Shade::Dark { chroma * (0.4 + 1.5 * share).min(1.0) } else { chroma };
     oklch(lightness, chroma, hue)
 }
 
@@ -98,10 +101,10 @@ pub fn diverging(level: u8, shade: Shade) -> Rgb {
     let share = signed.abs();
     let hue = if signed < 0.0 { 255.0 } else { 48.0 };
     let (lightness, most) = match shade {
-        Shade::Light => (0.975 - 0.495 * share, 0.17),
-        Shade::Dark => (0.270 + 0.530 * share, 0.15),
+        Shade::Light => (0.975 - 0.425 * share, 0.14),
+        Shade::Dark => (0.270 + 0.510 * share, 0.11),
     };
-    oklch(lightness, most * share.powf(0.8), hue)
+    oklch(lightness, most * share.powf(0.9), hue)
 }
 
 /// How many classes have a colour of their own; with shapes and dashes more can be told apart.

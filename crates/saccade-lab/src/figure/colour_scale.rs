@@ -132,7 +132,8 @@ impl Colours {
     /// A lying bar with its ends and its label, for a line of a legend.
     pub fn strip(&self, width: f64) -> Drawing {
         const HEIGHT: f64 = 10.0;
-        let (ticks, labels) = self.ticks(2);
+        let middle = if self.low < 0.0 && self.high > 0.0 { Some(0.0) } else { None };
+        let ticks: Vec<f64> = [self.low].into_iter().chain(middle).chain([self.high]).collect();
         let label = text::visible(&self.label);
         let left = text::width(&label, size::TICK, text::Weight::Regular) + 18.0;
         let mut drawing = Drawing::new(left + width + 24.0, HEIGHT + 18.0);
@@ -144,7 +145,16 @@ impl Colours {
                 .fill(Rect::new(x(step), 0.0, x(step + 1) - x(step), HEIGHT), self.paint((2 * step) as u8));
         }
         drawing.outline(Rect::new(left, 0.0, width, HEIGHT), Stroke::new(Paint::Rule, 0.5));
-        for (tick, label) in ticks.into_iter().zip(labels) {
+        for tick in ticks {
+            let share = if self.percent { number::brief(tick * 100.0) + " %" } else { number::brief(tick) };
+            let beyond = if self.below && tick == self.low {
+                "≤ "
+            } else if self.above && tick == self.high {
+                "≥ "
+            } else {
+                ""
+            };
+            let label = format!("{beyond}{share}");
             let x = left + width * (tick - self.low) / (self.high - self.low);
             let text = Text::at(&label, x, HEIGHT + 9.0, size::TICK).anchor(Anchor::Middle);
             drawing.text(text.paint(Paint::Muted));

@@ -72,6 +72,7 @@ pub struct Text {
     pub(crate) anchor: Anchor,
     pub(crate) angle: f64,
     pub(crate) paint: Paint,
+    pub(crate) halo: bool,
 }
 
 impl Text {
@@ -79,7 +80,7 @@ impl Text {
     pub(crate) fn at(content: &str, x: f64, y: f64, size: f64) -> Self {
         let content = text::visible(content);
         let (weight, anchor) = (Weight::Regular, Anchor::Start);
-        Self { content, x, y, size, weight, anchor, angle: 0.0, paint: Paint::Ink }
+        Self { content, x, y, size, weight, anchor, angle: 0.0, paint: Paint::Ink, halo: false }
     }
 
     pub(crate) fn anchor(mut self, anchor: Anchor) -> Self {
@@ -94,6 +95,12 @@ impl Text {
 
     pub(crate) fn weight(mut self, weight: Weight) -> Self {
         self.weight = weight;
+        self
+    }
+
+    /// An edge of paper, so that a line behind the text does not cross it.
+    pub(crate) fn halo(mut self) -> Self {
+        self.halo = true;
         self
     }
 

@@ -1,6 +1,6 @@
 //! Many small heat maps on one colour scale: all heads of a layer, layers × heads, scaled and unscaled across d_k.
 
-use super::cells::{self, Masked};
+use super::cells::{self, Manner, Masked};
 use super::colour_scale::ColourScale;
 use super::drawing::{Anchor, Drawing, Rect, Stroke, Text};
 use super::heatmap::{ColumnLabels, Labels, side_labels};
@@ -160,11 +160,13 @@ impl Panel for Gallery {
         let total_height = top + grid_height.max(bar.height - bar.plot.y + layout.title);
         let mut drawing = Drawing::new(left + grid_width + overhang + bar.width, total_height);
         drawing.plot = Rect::new(left, top, grid_width, grid_height);
+        // Thousands of cells in all are drawn as one image a map.
+        let manner = Manner { single: 2000 / self.maps.len().max(1), tip: &|_, _| None };
         for (index, (title, data)) in self.maps.iter().enumerate() {
             let (row, column) = (index / self.columns, index % self.columns);
             let rect = layout.map(left, top, row, column);
             drawing.text(Text::at(&short(title, layout.width), rect.x, rect.y - 9.0, size::TICK));
-            cells::draw(&mut drawing, data, &colours, rect, &|_, _| None);
+            cells::draw(&mut drawing, data, &colours, rect, &manner);
             drawing.outline(rect.grown(0.5), Stroke::new(Paint::Rule, 0.5));
         }
         for (row, title) in row_titles.iter().enumerate() {
@@ -190,7 +192,8 @@ impl Panel for Gallery {
         }
         if let Some(words) = &column_words {
             for column in 0..shown {
-                words.draw(&mut drawing, layout.map(left, top, 0, column));
+                let rect = layout.map(left, top, 0, column);
+                words.draw(&mut drawing, Rect::new(rect.x, rect.y - layout.title, rect.width, rect.height));
             }
         }
         drawing.place(bar.clone(), left + grid_width + overhang, top + layout.title - bar.plot.y);

@@ -1,6 +1,6 @@
 //! A matrix as a picture: words or numbers on both axes, a colour for each cell.
 
-use super::cells::{self, Masked};
+use super::cells::{self, MOST_SINGLE_CELLS, Manner, Masked};
 use super::colour_scale::{ColourScale, Colours};
 use super::drawing::{Anchor, Drawing, Rect, Stroke, Text};
 use super::matrix::Matrix;
@@ -23,6 +23,11 @@ pub(crate) enum Labels {
 }
 
 impl Labels {
+    /// Words are part of the data, numbers only count.
+    fn paint(&self) -> Paint {
+        if matches!(self, Labels::Words(_)) { Paint::Ink } else { Paint::Muted }
+    }
+
     /// The name of one row or column, for tips and descriptions.
     fn name(&self, index: usize) -> String {
         match self {
@@ -162,7 +167,13 @@ impl HeatMap {
         if let Some(area) = self.area {
             return area;
         }
-        let largest = if rows.max(columns) <= 5.0 { 72.0 } else { 34.0 };
+        let largest = if rows.max(columns) <= 3.0 {
+            64.0
+        } else if rows.max(columns) <= 6.0 {
+            48.0
+        } else {
+            34.0
+        };
         let (across, down) = (520.0 / columns, 480.0 / rows);
         let whole = |length: f64| if length >= 4.0 { length.floor() } else { length };
         if (0.25..=4.0).contains(&(rows / columns)) || across.min(down) >= 12.0 {
@@ -233,7 +244,14 @@ impl Panel for HeatMap {
         let mut drawing = Drawing::new(total, top + (height + bottom).max(bar.height - bar.plot.y));
         let plot = Rect::new(left, top, width, height);
         drawing.plot = plot;
-        cells::draw(&mut drawing, &self.data, &colours, plot, &|row, column| Some(self.tip(row, column)));
+        let tip = |row, column| Some(self.tip(row, column));
+        cells::draw(
+            &mut drawing,
+            &self.data,
+            &colours,
+            plot,
+            &Manner { single: MOST_SINGLE_CELLS, tip: &tip },
+        );
         drawing.outline(plot.grown(0.5), Stroke::new(Paint::Rule, 0.5));
         self.draw_numbers(&mut drawing, &colours, plot);
         for &(row, column) in self.highlights.iter().filter(|&&(row, column)| row < rows && column < columns)
@@ -244,7 +262,8 @@ impl Panel for HeatMap {
         }
         for (label, share) in &row_labels {
             let y = plot.y + share * height;
-            drawing.text(Text::at(label, plot.x - 8.0, y, size::TICK).anchor(Anchor::End));
+            let text = Text::at(label, plot.x - 8.0, y, size::TICK).anchor(Anchor::End);
+            drawing.text(text.paint(self.rows.paint()));
         }
         if !self.row_name.is_empty() {
             let name = text::shorten(&self.row_name, size::LABEL, Weight::Regular, height.max(60.0));
@@ -357,7 +376,8 @@ impl ColumnLabels {
         let anchor = if self.angle == 0.0 { Anchor::Middle } else { Anchor::Start };
         for (label, share) in &self.labels {
             let x = plot.x + share * plot.width;
-            drawing.text(Text::at(label, x, y, size::TICK).anchor(anchor).turned(self.angle));
+            let text = Text::at(label, x, y, size::TICK).anchor(anchor).turned(self.angle);
+            drawing.text(text.paint(if self.above { Paint::Ink } else { Paint::Muted }));
         }
     }
 }

@@ -94,7 +94,7 @@ impl Histogram {
             let label = text::shorten(label, size::TICK, Weight::Regular, area.width);
             let half = text::width(&label, size::TICK, Weight::Regular) / 2.0;
             let x = x.min(drawing.width - half).max(area.x + half);
-            drawing.text(Text::at(&label, x, y, size::TICK).anchor(Anchor::Middle));
+            drawing.text(Text::at(&label, x, y, size::TICK).anchor(Anchor::Middle).halo());
         }
     }
 

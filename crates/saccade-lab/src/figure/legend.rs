@@ -34,8 +34,12 @@ impl Entry {
         Self { name: text::shorten(name, size::TICK, Weight::Regular, LONGEST), key }
     }
 
+    fn key_width(&self) -> f64 {
+        if matches!(self.key, Key::Line { .. }) { KEY } else { 12.0 }
+    }
+
     fn width(&self) -> f64 {
-        KEY + 6.0 + text::width(&self.name, size::TICK, Weight::Regular)
+        self.key_width() + 6.0 + text::width(&self.name, size::TICK, Weight::Regular)
     }
 
     fn draw(&self, drawing: &mut Drawing, x: f64, y: f64) {
@@ -46,14 +50,14 @@ impl Entry {
                     marker::draw(drawing, class, (x + KEY / 2.0, y), 3.2, None);
                 }
             }
-            Key::Marker(class) => marker::draw(drawing, class, (x + KEY / 2.0 + 3.0, y), 4.0, None),
+            Key::Marker(class) => marker::draw(drawing, class, (x + 6.0, y), 4.0, None),
             Key::Bar => {
-                let x = x + KEY / 2.0 + 3.0;
+                let x = x + 6.0;
                 drawing.line((x, y - 5.0), (x, y + 5.0), Stroke::new(Paint::Ink, 2.0));
             }
-            Key::Swatch(paint) => drawing.fill(Rect::new(x + KEY - 12.0, y - 5.0, 12.0, 10.0), paint),
+            Key::Swatch(paint) => drawing.fill(Rect::new(x, y - 5.0, 12.0, 10.0), paint),
         }
-        drawing.text(Text::at(&self.name, x + KEY + 6.0, y, size::TICK));
+        drawing.text(Text::at(&self.name, x + self.key_width() + 6.0, y, size::TICK));
     }
 }
 
@@ -77,7 +81,11 @@ pub(crate) fn above(entries: &[Entry], width: f64) -> Drawing {
 
 /// The room that names at the ends of lines need to the right of the plot.
 pub(crate) fn end_room(entries: &[Entry]) -> f64 {
-    entries.iter().filter(|entry| !entry.name.is_empty()).map(|entry| entry.width() + 4.0).fold(0.0, f64::max)
+    entries
+        .iter()
+        .filter(|entry| !entry.name.is_empty())
+        .map(|entry| KEY + entry.width() - entry.key_width() + 4.0)
+        .fold(0.0, f64::max)
 }
 
 /// Writes names beside the plot, each as near as possible to the height at which its line ends, joined to it.
@@ -87,17 +95,14 @@ pub(crate) fn at_ends(drawing: &mut Drawing, plot: Rect, ends: &[(Entry, (f64, f
     let places = place::spread(&wanted, size::TICK * 1.3, plot.y - 4.0, plot.bottom() + 4.0);
     for ((entry, (x, y)), place) in named.iter().zip(places) {
         let text_x = plot.right() + KEY + 6.0;
-        if let Key::Line { stroke, .. } = entry.key {
-            let leader = Stroke { width: stroke.width.min(1.2), ..stroke }.opacity(0.75);
-            drawing.lines(
-                vec![vec![
-                    (x + 2.0, *y),
-                    (plot.right() + 6.0, *y),
-                    (text_x - 6.0, place),
-                    (text_x - 3.0, place),
-                ]],
-                leader,
-            );
+        let way = vec![(x + 2.0, *y), (plot.right() + 6.0, *y), (text_x - 6.0, place), (text_x - 3.0, place)];
+        match entry.key {
+            Key::Line { stroke, .. } => {
+                let leader = Stroke { width: stroke.width.min(1.2), ..stroke }.opacity(0.75);
+                drawing.lines(vec![way], leader);
+            }
+            Key::Marker(class) => marker::draw(drawing, class, (text_x - 9.0, place), 3.4, None),
+            Key::Swatch(_) | Key::Bar => {}
         }
         drawing.text(Text::at(&entry.name, text_x, place, size::TICK));
     }

@@ -6,7 +6,7 @@ use super::theme::Paint;
 /// The dashes of the n-th series.
 pub(crate) fn dash(class: usize) -> &'static [f64] {
     const DASHES: [&[f64]; 6] =
-        [&[], &[7.0, 3.0], &[2.0, 2.5], &[9.0, 3.0, 2.0, 3.0], &[4.0, 2.0], &[12.0, 3.0]];
+        [&[], &[9.0, 2.5], &[4.0, 2.2], &[10.0, 2.5, 2.5, 2.5], &[2.0, 2.0], &[14.0, 3.0, 4.0, 3.0]];
     DASHES[class % DASHES.len()]
 }
 

@@ -58,6 +58,12 @@ pub fn fixed(value: f64, decimals: usize) -> String {
     text
 }
 
+/// A number with two significant digits, where only its size matters.
+pub(crate) fn brief(value: f64) -> String {
+    let unit = 10_f64.powf(value.abs().log10().floor() - 1.0);
+    if unit.is_normal() { number((value / unit).round() * unit) } else { number(value) }
+}
+
 /// The labels of an axis: all with the decimals that its step needs, or all in powers of ten.
 pub(crate) fn labels(ticks: &[f64], percent: bool) -> Vec<String> {
     if percent {
@@ -81,9 +87,10 @@ pub(crate) fn labels(ticks: &[f64], percent: bool) -> Vec<String> {
     ticks.iter().map(|&tick| fixed(tick, decimals)).collect()
 }
 
-/// The label of a tick on a logarithmic axis: plain where it is short, otherwise a power of ten.
-pub(crate) fn log_label(value: f64) -> String {
-    if (1e-2..1e6).contains(&value) { number(value) } else { scientific(value, 1) }
+/// The labels of a logarithmic axis: plain while all of them are short, otherwise all in powers of ten.
+pub(crate) fn log_labels(ticks: &[f64]) -> Vec<String> {
+    let plain = ticks.iter().all(|tick| (1e-3..1e6).contains(tick));
+    ticks.iter().map(|&tick| if plain { number(tick) } else { scientific(tick, 2) }).collect()
 }
 
 fn smallest_step(ticks: &[f64]) -> Option<f64> {
@@ -106,6 +113,9 @@ fn scientific(value: f64, decimals: usize) -> String {
     let mantissa = trim_zeros(mantissa.to_owned());
     let sign = if value < 0.0 { "−" } else { "" };
     let power = superscript(exponent);
+    if exponent == "0" || exponent == "1" {
+        return format!("{sign}{}", trim_zeros(format!("{:.*}", decimals.min(12), value.abs())));
+    }
     if mantissa == "1" { format!("{sign}10{power}") } else { format!("{sign}{mantissa}×10{power}") }
 }
 

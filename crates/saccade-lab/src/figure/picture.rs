@@ -145,7 +145,8 @@ impl Picture {
         .map(|(line, size, weight)| text::width(&text::visible(line), size, weight));
         // Text wraps at the panels' width, but never at less than a readable line.
         let text_width = widest_line.into_iter().fold(0.0, f64::max).min(420.0).max(body.width);
-        let width = text_width + 2.0 * MARGIN;
+        // Whole pixels: half a row of them at the border would be half transparent.
+        let width = (text_width + 2.0 * MARGIN).ceil();
 
         let mut drawing = Drawing::new(width, 0.0);
         let mut y = MARGIN;
@@ -166,7 +167,7 @@ impl Picture {
             y += 14.0;
             paragraph(&mut drawing, &mut y, &self.note, size::TICK, Weight::Regular, Paint::Muted);
         }
-        drawing.height = y + MARGIN;
+        drawing.height = (y + MARGIN).ceil();
         drawing
     }
 

@@ -1,6 +1,6 @@
 //! A drawing as PNG: the SVG, rendered with the two fonts of this program and no others.
 
-use super::text::DATABASE;
+use super::text::{DATABASE, FALLBACK_FAMILY};
 use anyhow::{Context as _, Result, anyhow, bail};
 use resvg::{tiny_skia, usvg};
 
@@ -23,15 +23,20 @@ pub(crate) fn render(svg: &str, scale: f64) -> Result<Vec<u8>> {
     pixmap.encode_png().context("the picture could not be encoded as PNG")
 }
 
-/// Whatever family a text asks for, it gets the first font, and the second one for what the first lacks.
+/// A text gets the second font if it asks for that, otherwise the first. The renderer's own fallback is off: it changes
+/// the font of a whole text for one character, while the SVG asks for the second font just where it is needed.
 fn options() -> usvg::Options<'static> {
     usvg::Options {
         fontdb: DATABASE.clone(),
         font_resolver: usvg::FontResolver {
-            select_font: Box::new(|_, database| database.faces().next().map(|face| face.id)),
-            select_fallback: Box::new(|_, tried, database| {
-                database.faces().map(|face| face.id).find(|id| !tried.contains(id))
+            select_font: Box::new(|font, database| {
+                let second = font
+                    .families()
+                    .first()
+                    .is_some_and(|family| family.to_string().contains(FALLBACK_FAMILY));
+                database.faces().nth(usize::from(second)).map(|face| face.id)
             }),
+            select_fallback: Box::new(|_, _, _| None),
         },
         ..usvg::Options::default()
     }

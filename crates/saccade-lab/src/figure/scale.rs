@@ -74,7 +74,7 @@ pub(crate) fn interval(values: impl IntoIterator<Item = f64>, log: bool) -> (f64
     }
 }
 
-/// The interval widened outwards to round numbers, and those numbers.
+/// The interval widened outwards to round numbers, and the round numbers in it.
 pub(crate) fn round_out((low, high): (f64, f64), log: bool, count: usize) -> ((f64, f64), Vec<f64>) {
     if log {
         return round_out_log(low, high, count);
@@ -111,23 +111,28 @@ fn multiple(index: f64, step: f64) -> f64 {
     if step < 1.0 && ((1.0 / step) - inverse).abs() < 1e-9 * inverse { index / inverse } else { index * step }
 }
 
+/// Logarithmic: over less than a decade the round numbers of a straight scale, over up to three 1, 2, 5, and beyond
+/// that powers of ten, or every n-th of them. The ends are 1, 2 or 5 times a power of ten.
 fn round_out_log(low: f64, high: f64, count: usize) -> ((f64, f64), Vec<f64>) {
-    let first = (low.log10() + 1e-9).floor() as i32;
-    let last = (high.log10() - 1e-9).ceil() as i32;
-    let decades = (last - first).max(1);
-    // One to two decades: 1, 2, 5 in each. More: the decades, or every n-th of them.
-    let digits: &[f64] = if decades <= 2 { &[1.0, 2.0, 5.0] } else { &[1.0] };
-    let every = (decades as usize).div_ceil(count.max(2)).max(1) as i32;
-    let mut marks = Vec::new();
-    for power in (first - every..=last + every).filter(|power| (power - first) % every == 0) {
-        marks.extend(digits.iter().map(|digit| digit * power_of_ten(power)));
+    let ratio = high / low;
+    if ratio < 10.0 {
+        let (ends, ticks) = round_out((low, high), false, count);
+        if ends.0 > 0.0 {
+            return (ends, ticks);
+        }
     }
-    let below =
-        marks.iter().copied().filter(|&mark| mark <= low * (1.0 + 1e-9)).fold(None, |_, mark| Some(mark));
-    let above = marks.iter().copied().find(|&mark| mark >= high * (1.0 - 1e-9));
-    let (low, high) = (below.unwrap_or(low), above.unwrap_or(high));
-    marks.retain(|&mark| mark >= low && mark <= high);
-    ((low, high), marks)
+    let (first, last) = ((low.log10() + 1e-9).floor() as i32, (high.log10() - 1e-9).ceil() as i32);
+    let marks: Vec<f64> =
+        (first..=last).flat_map(|power| [1.0, 2.0, 5.0].map(|digit| digit * power_of_ten(power))).collect();
+    let below = marks.iter().copied().rfind(|&mark| mark <= low * (1.0 + 1e-9)).unwrap_or(low);
+    let above = marks.iter().copied().find(|&mark| mark >= high * (1.0 - 1e-9)).unwrap_or(high);
+    let inside = |mark: &f64| *mark >= below && *mark <= above;
+    if ratio < 1000.0 {
+        return ((below, above), marks.into_iter().filter(inside).collect());
+    }
+    let every = ((last - first) as usize).div_ceil(count.max(2)).max(1);
+    let powers = (first..=last).step_by(every).map(power_of_ten);
+    ((below, above), powers.filter(inside).collect())
 }
 
 /// 10^power; a quotient below one is exact where `powi` is not.

@@ -1,6 +1,6 @@
 //! Points on a plane, with labels that keep clear of each other.
 
-use super::axes::{Axis, Frame, Margins};
+use super::axes::{Axis, Frame, Margins, room_above};
 use super::drawing::{Drawing, Rect, Stroke, Text};
 use super::legend::{self, Entry, Key};
 use super::place;
@@ -185,16 +185,11 @@ impl Panel for Scatter {
         }
         for (_, label, place) in labels {
             if let Some(place) = place {
-                drawing.text(Text::at(
-                    &label,
-                    place.rect.x,
-                    place.rect.y + place.rect.height / 2.0,
-                    size::TICK,
-                ));
+                let middle = place.rect.y + place.rect.height / 2.0;
+                drawing.text(Text::at(&label, place.rect.x, middle, size::TICK).halo());
             }
         }
-        let top = if self.y.label().is_empty() { 4.0 } else { 20.0 };
-        drawing.place(legend, 0.0, top);
+        drawing.place(legend, 0.0, room_above(self.y.label()) - 6.0);
         drawing
     }
 

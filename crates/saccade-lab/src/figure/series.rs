@@ -87,6 +87,8 @@ impl Series {
     fn stroke(&self, class: usize) -> Stroke {
         match self.look {
             Look::Fit => Stroke::new(Paint::Class(class), 1.2).dashed(&[3.0, 3.0]),
+            // Points already tell the series apart; dashes would only add noise.
+            _ if self.has_markers() => Stroke::new(Paint::Class(class), 1.8),
             _ => Stroke::new(Paint::Class(class), 1.8).dashed(marker::dash(class)),
         }
     }

@@ -1,7 +1,7 @@
 //! A drawing as SVG: real text, a title and a description, no ids (several pictures share a page), no scripts.
 
 use super::drawing::{Anchor, Drawing, Mark, Pixel, Raster, Rect, Stroke, Text};
-use super::text::{FAMILY, measure};
+use super::text::{FALLBACK_FAMILY, FAMILY, Font, measure, runs};
 use super::theme::{Paint, Shade, Theme};
 use crate::figure::colour::LEVELS;
 use base64::Engine as _;
@@ -18,7 +18,7 @@ pub(crate) struct About<'a> {
 pub(crate) fn document(drawing: &Drawing, about: &About, theme: Theme, exact: bool) -> String {
     let (width, height) = (Px(drawing.width), Px(drawing.height));
     let mut svg = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"figure\" role=\"img\" width=\"{width}\" height=\"{height}\" \
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"figure\" role=\"img\" xml:space=\"preserve\" width=\"{width}\" height=\"{height}\" \
          viewBox=\"0 0 {width} {height}\" font-family=\"{FAMILY}\" style=\"font-variant-ligatures:none\">\n\
          <title>{}</title>\n<desc>{}</desc>\n",
         Escaped(about.title),
@@ -142,8 +142,25 @@ impl Writer {
         if self.exact && complete && text.content.chars().count() > 2 {
             let _ = write!(self.svg, " textLength=\"{}\" lengthAdjust=\"spacingAndGlyphs\"", Px(width));
         }
-        let _ =
-            writeln!(self.svg, " fill=\"{}\">{}</text>", text.paint.css(self.theme), Escaped(&text.content));
+        if text.halo {
+            let paper = Paint::Paper.css(self.theme);
+            let _ = write!(
+                self.svg,
+                " stroke=\"{paper}\" stroke-width=\"3\" stroke-linejoin=\"round\" paint-order=\"stroke\""
+            );
+        }
+        let _ = write!(self.svg, " fill=\"{}\">", text.paint.css(self.theme));
+        for (piece, font) in runs(&text.content) {
+            let _ = match font {
+                Font::DejaVu => write!(
+                    self.svg,
+                    "<tspan font-family=\"'{FALLBACK_FAMILY}', sans-serif\">{}</tspan>",
+                    Escaped(piece)
+                ),
+                _ => write!(self.svg, "{}", Escaped(piece)),
+            };
+        }
+        self.svg.push_str("</text>\n");
     }
 
     fn image(&mut self, rect: &Rect, raster: &Raster) {
@@ -160,7 +177,7 @@ impl Writer {
     fn one_image(&mut self, rect: &Rect, raster: &Raster, shade: Shade, class: &str) {
         // Enlarged pixels are cells and stay sharp; reduced ones are averaged.
         let enlarged = rect.width >= raster.width as f64 && rect.height >= raster.height as f64;
-        let rendering = if enlarged { " image-rendering=\"pixelated\"" } else { "" };
+        let rendering = if enlarged { " style=\"image-rendering:pixelated\"" } else { "" };
         self.open("image", rect);
         let _ =
             write!(self.svg, " preserveAspectRatio=\"none\"{rendering}{class} href=\"data:image/png;base64,");

@@ -4,6 +4,7 @@
 //! lacks (▁, ∝, Greek extensions, Hebrew, Arabic, …). Both come as crates: a picture needs no installed font. The
 //! width is measured by shaping, with the same shaper and the same fallback that later draws the text.
 
+use base64::Engine as _;
 use harfrust::{FontRef, ShapeOptions, ShaperData, ShaperInstance, Tag, UnicodeBuffer, Variation};
 use resvg::usvg::fontdb;
 use std::sync::{Arc, LazyLock};
@@ -11,6 +12,9 @@ use std::sync::{Arc, LazyLock};
 /// What a browser should use: Inter where it is installed, else what looks closest to it.
 pub(crate) const FAMILY: &str =
     "Inter, 'Helvetica Neue', Helvetica, Arial, 'Liberation Sans', 'DejaVu Sans', sans-serif";
+
+/// For the characters that Inter lacks.
+pub(crate) const FALLBACK_FAMILY: &str = "DejaVu Sans";
 
 /// Half the height of a capital, in ems: how far below its middle a text's baseline lies.
 pub(crate) const HALF_CAPITAL: f64 = 0.364;
@@ -58,21 +62,29 @@ impl Face {
         Some(Self { font, data, instance, units })
     }
 
-    /// The advance of each glyph in ems, with the byte it stands for; `None` where the font has no glyph.
-    fn advances(&self, text: &str) -> Vec<(usize, Option<f64>)> {
+    /// The width of a text in ems, and whether the font has all its characters.
+    fn width(&self, text: &str) -> (f64, bool) {
         let mut buffer = UnicodeBuffer::new();
         buffer.push_str(text);
         buffer.guess_segment_properties();
         let shaper = self.data.shaper(&self.font).instance(self.instance.as_ref()).build();
         let glyphs = shaper.shape(buffer, ShapeOptions::new());
-        let advance = |position: &harfrust::GlyphPosition| f64::from(position.x_advance) / self.units;
-        glyphs
-            .glyph_infos()
-            .iter()
-            .zip(glyphs.glyph_positions())
-            .map(|(info, position)| (info.cluster as usize, (info.glyph_id != 0).then(|| advance(position))))
-            .collect()
+        let advance: f64 = glyphs.glyph_positions().iter().map(|place| f64::from(place.x_advance)).sum();
+        (advance / self.units, glyphs.glyph_infos().iter().all(|glyph| glyph.glyph_id != 0))
     }
+
+    fn has(&self, c: char) -> bool {
+        self.width(c.encode_utf8(&mut [0; 4])).1
+    }
+}
+
+/// Which font has a character.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Font {
+    Inter,
+    DejaVu,
+    /// Neither: a box is drawn.
+    Neither,
 }
 
 static INTER: LazyLock<&'static [u8]> = LazyLock::new(|| without_substitutions(ttf_inter::REGULAR).leak());
@@ -104,25 +116,53 @@ fn without_substitutions(font: &[u8]) -> Vec<u8> {
     font
 }
 
-/// The width of a text and whether the fonts have all its characters.
-pub(crate) fn measure(text: &str, size: f64, weight: Weight) -> (f64, bool) {
-    let face = if weight == Weight::Regular { &*REGULAR } else { &*SEMIBOLD };
-    let Some(face) = face else { return (0.6 * size * text.chars().count() as f64, false) };
-    let (mut total, mut complete) = (0.0, true);
-    for (start, advance) in face.advances(text) {
-        total += advance.unwrap_or_else(|| {
-            let found = text.get(start..).and_then(|rest| rest.chars().next()).and_then(fallback_advance);
-            complete &= found.is_some();
-            // A box, or in a browser probably a wide character of another font.
-            found.unwrap_or(1.0)
-        });
-    }
-    (total * size, complete)
+/// CSS that gives a page Inter itself, about a megabyte, so that it needs no installed font either.
+pub fn font_face() -> String {
+    let font = base64::engine::general_purpose::STANDARD.encode(ttf_inter::REGULAR);
+    format!(
+        "@font-face{{font-family:Inter;font-weight:100 900;src:url(data:font/otf;base64,{font})}}\n\
+         svg.figure{{font-feature-settings:'calt' 0}}\n"
+    )
 }
 
-fn fallback_advance(c: char) -> Option<f64> {
-    let glyphs = FALLBACK.as_ref()?.advances(c.encode_utf8(&mut [0; 4]));
-    glyphs.into_iter().map(|(_, advance)| advance).sum()
+/// The text in pieces, each with the font that has its characters.
+pub(crate) fn runs(text: &str) -> Vec<(&str, Font)> {
+    let mut runs: Vec<(usize, Font)> = Vec::new();
+    for (start, c) in text.char_indices() {
+        let font = font_of(c);
+        if runs.last().is_none_or(|&(_, last)| last != font) {
+            runs.push((start, font));
+        }
+    }
+    let ends = runs.iter().skip(1).map(|run| run.0).chain([text.len()]);
+    runs.iter().zip(ends).map(|(&(start, font), end)| (text.get(start..end).unwrap_or(""), font)).collect()
+}
+
+fn font_of(c: char) -> Font {
+    if c.is_ascii() || REGULAR.as_ref().is_some_and(|face| face.has(c)) {
+        Font::Inter
+    } else if FALLBACK.as_ref().is_some_and(|face| face.has(c)) {
+        Font::DejaVu
+    } else {
+        Font::Neither
+    }
+}
+
+/// The width of a text and whether the fonts have all its characters.
+pub(crate) fn measure(text: &str, size: f64, weight: Weight) -> (f64, bool) {
+    let inter = if weight == Weight::Regular { &*REGULAR } else { &*SEMIBOLD };
+    let (mut total, mut complete) = (0.0, true);
+    for (piece, font) in runs(text) {
+        let face = match font {
+            Font::Inter => inter.as_ref(),
+            Font::DejaVu => FALLBACK.as_ref(),
+            Font::Neither => None,
+        };
+        complete &= face.is_some();
+        // A box, or in a browser probably a wide character of another font.
+        total += face.map_or_else(|| piece.chars().count() as f64, |face| face.width(piece).0);
+    }
+    (total * size, complete)
 }
 
 /// The width of a text in pixels.
