@@ -32,7 +32,8 @@ fn main() -> Result<()> {
     Ok(std::fs::write(folder.join("index.html"), page)?)
 }
 
-fn all() -> Vec<(&'static str, Picture)> {
+/// Every picture with its name.
+pub fn all() -> Vec<(&'static str, Picture)> {
     vec![
         ("attention", attention()),
         ("attention-small", attention_small()),

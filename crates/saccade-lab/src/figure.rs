@@ -47,6 +47,7 @@ mod png;
 mod scale;
 mod scatter;
 mod series;
+mod sides;
 mod statistics;
 mod svg;
 mod text;

@@ -15,21 +15,12 @@ pub struct Axis {
     ticks: Vec<f64>,
     percent: bool,
     zero: bool,
-    tight: bool,
 }
 
 impl Axis {
     /// Equal steps. The label says what and in which unit.
     pub fn linear(label: impl Into<String>) -> Self {
-        Self {
-            label: label.into(),
-            log: false,
-            range: None,
-            ticks: Vec::new(),
-            percent: false,
-            zero: false,
-            tight: false,
-        }
+        Self { label: label.into(), log: false, range: None, ticks: Vec::new(), percent: false, zero: false }
     }
 
     /// Equal factors; values that are not positive have no place and are left out.
@@ -41,7 +32,7 @@ impl Axis {
     #[must_use]
     pub fn range(mut self, low: f64, high: f64) -> Self {
         let sound = scale::usable(low, self.log) && scale::usable(high, self.log) && low < high;
-        self.range = sound.then_some((low, high));
+        self.range = sound.then(|| scale::interval([low, high], self.log));
         self
     }
 
@@ -67,12 +58,6 @@ impl Axis {
         self
     }
 
-    /// Ends at the data rather than at round numbers: lines then end where their names stand.
-    pub(crate) fn tight(mut self) -> Self {
-        self.tight = true;
-        self
-    }
-
     pub(crate) fn is_log(&self) -> bool {
         self.log
     }
@@ -81,29 +66,34 @@ impl Axis {
         &self.label
     }
 
-    /// Settles the ends and the ticks for the data, about `count` of them.
+    /// Settles the ends and the ticks for the data, about `count` of them. The ends are round numbers.
     pub(crate) fn settle(&self, values: impl IntoIterator<Item = f64>, count: usize) -> Settled {
-        let extra = if self.zero { Some(0.0) } else { None };
-        let (ends, ticks) = match self.range {
-            Some(range) => {
-                let range = scale::interval([range.0, range.1], self.log);
-                (range, scale::ticks_within(range, self.log, count))
-            }
-            None => {
-                let data = scale::interval(values.into_iter().chain(extra), self.log);
-                if !self.ticks.is_empty() {
-                    let with_ticks = self.ticks.iter().copied().chain([data.0, data.1]);
-                    (self.padded(scale::interval(with_ticks, self.log)), Vec::new())
-                } else if self.tight {
-                    let ends = self.padded(data);
-                    (ends, scale::ticks_within(ends, self.log, count))
-                } else {
-                    scale::round_out(data, self.log, count)
-                }
-            }
-        };
-        let ticks = if self.ticks.is_empty() { ticks } else { self.ticks.clone() };
-        let ticks: Vec<f64> = ticks.into_iter().filter(|&tick| tick >= ends.0 && tick <= ends.1).collect();
+        let data = self.interval(values);
+        if self.range.is_some() || !self.ticks.is_empty() {
+            return self.settle_tight([data.0, data.1], count);
+        }
+        let (ends, ticks) = scale::round_out(data, self.log, count);
+        self.settled(ends, ticks)
+    }
+
+    /// The same with ends just beyond the data: lines then end where their names stand.
+    pub(crate) fn settle_tight(&self, values: impl IntoIterator<Item = f64>, count: usize) -> Settled {
+        let chosen = self.ticks.iter().copied();
+        let ends = self.range.unwrap_or_else(|| self.padded(self.interval(values.into_iter().chain(chosen))));
+        let mut ticks = scale::ticks_within(ends, self.log, count);
+        if !self.ticks.is_empty() {
+            ticks = self.ticks.iter().copied().filter(|&tick| tick >= ends.0 && tick <= ends.1).collect();
+        }
+        self.settled(ends, ticks)
+    }
+
+    /// The interval of the data, with zero if that is wanted, or the one that was asked for.
+    fn interval(&self, values: impl IntoIterator<Item = f64>) -> (f64, f64) {
+        let zero = self.zero.then_some(0.0);
+        self.range.unwrap_or_else(|| scale::interval(values.into_iter().chain(zero), self.log))
+    }
+
+    fn settled(&self, ends: (f64, f64), ticks: Vec<f64>) -> Settled {
         let labels = if self.log && !self.percent {
             number::log_labels(&ticks)
         } else {
@@ -141,7 +131,12 @@ impl Settled {
     }
 
     pub fn widest_label(&self) -> f64 {
-        self.labels.iter().map(|label| text::width(label, size::TICK, Weight::Regular)).fold(0.0, f64::max)
+        text::widest_label(&self.labels)
+    }
+
+    /// The width of the last tick's label, half of which reaches beyond the plot.
+    pub fn last_label(&self) -> f64 {
+        self.labels.last().map_or(0.0, |label| text::label_width(label))
     }
 
     pub fn scale(&self, from: f64, to: f64) -> Scale {
@@ -173,17 +168,12 @@ pub(crate) struct Frame {
 impl Frame {
     /// Divides an area of the given size among plot, labels and margins.
     pub fn new(x_axis: Settled, y_axis: Settled, (width, height): (f64, f64), margins: Margins) -> Self {
-        let half = |label: Option<&String>| {
-            label.map_or(0.0, |text| text::width(text, size::TICK, Weight::Regular) / 2.0)
-        };
         // The first and the last tick's labels are centred at the plot's edges.
-        let left = (y_axis.widest_label() + 8.0).max(half(x_axis.labels.first()));
+        let first_label = x_axis.labels.first().map_or(0.0, |label| text::label_width(label));
+        let left = (y_axis.widest_label() + 8.0).max(first_label / 2.0);
         let top = margins.top + room_above(&y_axis.label);
         let bottom = if x_axis.label.is_empty() { 22.0 } else { 42.0 };
-        // The last tick's label is centred at the plot's edge.
-        let half =
-            x_axis.labels.last().map_or(0.0, |label| text::width(label, size::TICK, Weight::Regular) / 2.0);
-        let right = margins.right.max(half + 2.0);
+        let right = margins.right.max(x_axis.last_label() / 2.0 + 2.0);
         let plot = Rect::new(left, top, (width - left - right).max(60.0), (height - top - bottom).max(60.0));
         Self::around(plot, x_axis, y_axis)
     }
@@ -233,7 +223,7 @@ impl Frame {
                 drawing.line((x, plot.y), (x, plot.bottom()), Stroke::new(Paint::Grid, 1.0));
             }
             drawing.line((x, plot.bottom()), (x, plot.bottom() + 4.0), Stroke::new(Paint::Rule, 1.0));
-            let half = text::width(label, size::TICK, Weight::Regular) / 2.0;
+            let half = text::label_width(label) / 2.0;
             if x - half >= last + 6.0 && x - half >= 0.0 {
                 let text = Text::at(label, x, plot.bottom() + 13.0, size::TICK).anchor(Anchor::Middle);
                 drawing.text(text.paint(Paint::Muted));

@@ -98,49 +98,17 @@ impl Bars {
         format!("{category} {series}: {}{interval}", number::number(bar.value))
     }
 
-    /// Draws the bars. `slot` gives the band of a category, `along` the scale of lengths.
+    /// Draws the bars. `slot` gives where the band of a category begins and how long it is, `along` places lengths.
     fn draw_bars(&self, drawing: &mut Drawing, along: &Scale, slot: &dyn Fn(usize) -> (f64, f64)) {
-        let zero = along.inside(0.0).or_else(|| along.inside(f64::MIN_POSITIVE)).unwrap_or(0.0);
-        let turn = |across: f64, along: f64| if self.lying { (along, across) } else { (across, along) };
+        let count = self.series.len().max(1) as f64;
         for category in 0..self.category_count() {
             let (start, length) = slot(category);
-            let thickness = (length / self.series.len().max(1) as f64).min(46.0);
-            let start = start + (length - thickness * self.series.len() as f64) / 2.0;
+            let thickness = (length / count).min(46.0);
+            let start = start + (length - thickness * count) / 2.0;
             for (class, (name, bars)) in self.series.iter().enumerate() {
                 let Some(&bar) = bars.get(category) else { continue };
-                let from = start + thickness * class as f64;
-                let middle = from + thickness / 2.0;
-                let Some(end) = along.inside(bar.value) else {
-                    let (x, y) = turn(middle, zero);
-                    let (x, y, anchor) =
-                        if self.lying { (x + 6.0, y, Anchor::Start) } else { (x, y - 9.0, Anchor::Middle) };
-                    drawing.text(Text::at("–", x, y, size::TICK).anchor(anchor).paint(Paint::Muted));
-                    continue;
-                };
-                let gap = (thickness * 0.06).min(1.5);
-                let (a, b) = (turn(from + gap, zero.min(end)), turn(from + thickness - gap, zero.max(end)));
-                let rect = Rect::new(a.0, a.1, b.0 - a.0, b.1 - a.1);
-                drawing.push_rect(
-                    rect,
-                    0.0,
-                    Some(Paint::Class(class)),
-                    None,
-                    1.0,
-                    Some(self.tip(category, name, bar)),
-                );
-                if let Some((low, high)) = bar.interval
-                    && let (Some(low), Some(high)) = (along.inside(low), along.inside(high))
-                {
-                    let cap = (thickness * 0.18).min(4.0);
-                    let line = |a: (f64, f64), b: (f64, f64)| vec![turn(a.0, a.1), turn(b.0, b.1)];
-                    let strokes = vec![
-                        line((middle, low), (middle, high)),
-                        line((middle - cap, low), (middle + cap, low)),
-                        line((middle - cap, high), (middle + cap, high)),
-                    ];
-                    drawing.lines(strokes.clone(), Stroke::new(Paint::Paper, 3.0).opacity(0.8));
-                    drawing.lines(strokes, Stroke::new(Paint::Ink, 1.2));
-                }
+                let place = Place { lying: self.lying, from: start + thickness * class as f64, thickness };
+                place.draw(drawing, along, class, bar, self.tip(category, name, bar));
             }
         }
     }
@@ -148,55 +116,23 @@ impl Bars {
     fn draw_upright(&self) -> Drawing {
         let (width, height) = (self.size.0, self.size.1.unwrap_or(340.0));
         let legend = self.legend(width);
-        let categories = self.category_count().max(1);
         let y_axis = self.settle((height / 60.0) as usize);
         let margins = Margins { top: legend.height, right: 4.0 };
-        let wide = Frame::new(Settled::bare(), y_axis.clone(), (width, height), margins).plot;
-        let slot = wide.width / categories as f64;
-        // Names level, in up to two lines, if they fit; otherwise slanted.
-        let lines: Vec<Vec<String>> = self
-            .categories
-            .iter()
-            .take(categories)
-            .map(|name| text::wrap(name, size::TICK, Weight::Regular, slot - 6.0))
-            .collect();
-        let whole = self.categories.iter().take(categories).zip(&lines).all(|(name, lines)| {
-            lines.len() <= 2 && lines.iter().all(|line| !line.ends_with('…') || name.ends_with('…'))
-        });
-        let names: Vec<String> = self
-            .categories
-            .iter()
-            .take(categories)
-            .map(|name| text::shorten(name, size::TICK, Weight::Regular, 110.0))
-            .collect();
-        let longest =
-            names.iter().map(|name| text::width(name, size::TICK, Weight::Regular)).fold(0.0, f64::max);
-        let room = if whole { 12.0 } else { longest * 0.72 };
-        let frame = Frame::new(Settled::bare(), y_axis, (width, (height - room).max(130.0)), margins);
+        let plot = Frame::new(Settled::bare(), y_axis.clone(), (width, height), margins).plot;
+        let slot = plot.width / self.category_count().max(1) as f64;
+        let names = Names::new(&self.categories[..self.category_count()], plot.x, slot);
+        let size = (width, (height - names.room).max(130.0));
+        let frame = Frame::new(Settled::bare(), y_axis, size, margins);
 
-        let mut drawing = Drawing::new(width, height.max(130.0 + room));
+        let mut drawing = Drawing::new(width, height.max(130.0 + names.room));
         frame.draw(&mut drawing, false);
         let plot = frame.plot;
-        self.draw_bars(&mut drawing, &frame.y, &|category| {
-            (plot.x + slot * (category as f64 + 0.11), slot * 0.78)
-        });
+        let band = |category: usize| (plot.x + slot * (category as f64 + 0.11), slot * 0.78);
+        self.draw_bars(&mut drawing, &frame.y, &band);
         if let Some(zero) = frame.y.at(0.0).filter(|_| frame.y.contains(0.0)) {
             drawing.line((plot.x, zero), (plot.right(), zero), Stroke::new(Paint::Rule, 1.0));
         }
-        // Slanted names need twelve pixels each; with less, every n-th is written.
-        let every = if whole { 1 } else { (16.0 / slot).ceil().max(1.0) as usize };
-        for (category, (lines, name)) in lines.iter().zip(&names).enumerate().step_by(every) {
-            let x = plot.x + slot * (category as f64 + 0.5);
-            if whole {
-                for (line, text) in lines.iter().enumerate() {
-                    let y = plot.bottom() + 13.0 + 13.0 * line as f64;
-                    drawing.text(Text::at(text, x, y, size::TICK).anchor(Anchor::Middle));
-                }
-            } else {
-                let text = Text::at(name, x + 3.0, plot.bottom() + 9.0, size::TICK).anchor(Anchor::End);
-                drawing.text(text.turned(-45.0));
-            }
-        }
+        names.draw(&mut drawing, plot, slot);
         drawing.place(legend, 0.0, room_above(self.axis.label()) - 6.0);
         drawing
     }
@@ -210,18 +146,11 @@ impl Bars {
         let width = self.size.0;
         let legend = self.legend(width);
         let height = self.size.1.unwrap_or(legend.height + each * categories as f64 + 44.0);
-        let names: Vec<String> = self
-            .categories
-            .iter()
-            .take(categories)
-            .map(|name| text::shorten(name, size::TICK, Weight::Regular, 230.0))
-            .collect();
-        let left =
-            names.iter().map(|name| text::width(name, size::TICK, Weight::Regular)).fold(0.0, f64::max)
-                + 10.0;
+        let names: Vec<String> =
+            self.categories.iter().take(categories).map(|name| text::short_label(name, 230.0)).collect();
+        let left = text::widest_label(&names) + 10.0;
         let x_axis = self.settle(((width - left) / 90.0).max(2.0) as usize);
-        let half =
-            x_axis.labels.last().map_or(0.0, |label| text::width(label, size::TICK, Weight::Regular) / 2.0);
+        let half = x_axis.last_label() / 2.0;
         let plot = Rect::new(
             left,
             legend.height,
@@ -245,6 +174,97 @@ impl Bars {
         }
         drawing.place(legend, 0.0, 0.0);
         drawing
+    }
+}
+
+/// Where one bar goes, across the direction of its length.
+struct Place {
+    lying: bool,
+    from: f64,
+    thickness: f64,
+}
+
+impl Place {
+    /// From (across, along) to (x, y).
+    fn turn(&self, (across, along): (f64, f64)) -> (f64, f64) {
+        if self.lying { (along, across) } else { (across, along) }
+    }
+
+    fn draw(&self, drawing: &mut Drawing, along: &Scale, class: usize, bar: Bar, tip: String) {
+        // A logarithmic axis has no zero: its bars begin at the border.
+        let zero = along.inside(0.0).or_else(|| along.inside(f64::MIN_POSITIVE)).unwrap_or(0.0);
+        let middle = self.from + self.thickness / 2.0;
+        let Some(end) = along.inside(bar.value) else {
+            let (x, y) = self.turn((middle, zero));
+            let (x, y, anchor) =
+                if self.lying { (x + 6.0, y, Anchor::Start) } else { (x, y - 9.0, Anchor::Middle) };
+            drawing.text(Text::at("–", x, y, size::TICK).anchor(anchor).paint(Paint::Muted));
+            return;
+        };
+        let gap = (self.thickness * 0.06).min(1.5);
+        let a = self.turn((self.from + gap, zero.min(end)));
+        let b = self.turn((self.from + self.thickness - gap, zero.max(end)));
+        drawing.cell(Rect::new(a.0, a.1, b.0 - a.0, b.1 - a.1), Paint::Class(class), Some(tip));
+        if let Some((low, high)) = bar.interval
+            && let (Some(low), Some(high)) = (along.inside(low), along.inside(high))
+        {
+            let cap = (self.thickness * 0.18).min(4.0);
+            let line = |a: (f64, f64), b: (f64, f64)| vec![self.turn(a), self.turn(b)];
+            let strokes = vec![
+                line((middle, low), (middle, high)),
+                line((middle - cap, low), (middle + cap, low)),
+                line((middle - cap, high), (middle + cap, high)),
+            ];
+            drawing.lines(strokes.clone(), Stroke::new(Paint::Paper, 3.0).opacity(0.8));
+            drawing.lines(strokes, Stroke::new(Paint::Ink, 1.2));
+        }
+    }
+}
+
+/// The names below upright bars: level, in up to two lines, if all of them fit; otherwise slanted.
+struct Names {
+    level: bool,
+    lines: Vec<Vec<String>>,
+    /// The height that they need beyond one line.
+    room: f64,
+}
+
+impl Names {
+    fn new(categories: &[String], left: f64, slot: f64) -> Self {
+        let wrapped = |name: &String| text::wrap(name, size::TICK, Weight::Regular, slot - 6.0);
+        let lines: Vec<Vec<String>> = categories.iter().map(wrapped).collect();
+        let cut = |line: &String, name: &String| line.ends_with('…') && !name.ends_with('…');
+        let fits = |(lines, name): (&Vec<String>, &String)| {
+            lines.len() <= 2 && !lines.iter().any(|line| cut(line, name))
+        };
+        if lines.iter().zip(categories).all(fits) {
+            return Self { level: true, lines, room: 12.0 };
+        }
+        let slanted = |(index, name): (usize, &String)| {
+            // What lies to the left of the first bars limits the length of their names.
+            let reach = (left + slot * (index as f64 + 0.5)) / std::f64::consts::FRAC_1_SQRT_2 - 8.0;
+            text::short_label(name, reach.min(110.0))
+        };
+        let names: Vec<String> = categories.iter().enumerate().map(slanted).collect();
+        let room = text::widest_label(&names) * 0.72;
+        Self { level: false, lines: names.into_iter().map(|name| vec![name]).collect(), room }
+    }
+
+    fn draw(&self, drawing: &mut Drawing, plot: Rect, slot: f64) {
+        // Slanted names need sixteen pixels each; with less, every n-th is written.
+        let every = if self.level { 1 } else { (16.0 / slot).ceil().max(1.0) as usize };
+        for (category, lines) in self.lines.iter().enumerate().step_by(every) {
+            let x = plot.x + slot * (category as f64 + 0.5);
+            for (line, name) in lines.iter().enumerate() {
+                let text = if self.level {
+                    let y = plot.bottom() + 13.0 + 13.0 * line as f64;
+                    Text::at(name, x, y, size::TICK).anchor(Anchor::Middle)
+                } else {
+                    Text::at(name, x + 3.0, plot.bottom() + 9.0, size::TICK).anchor(Anchor::End).turned(-45.0)
+                };
+                drawing.text(text);
+            }
+        }
     }
 }
 

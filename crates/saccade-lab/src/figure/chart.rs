@@ -4,7 +4,7 @@ use super::axes::{Axis, Frame, Margins, Settled, room_above};
 use super::drawing::{Anchor, Drawing, Stroke, Text};
 use super::legend::{self, Entry, Key};
 use super::series::Series;
-use super::text::{self, Weight};
+use super::text;
 use super::theme::Paint;
 use super::{Panel, scale, size};
 
@@ -97,11 +97,7 @@ impl Chart {
             _ => None,
         });
         let count = |length: f64, each: f64| (length / each).clamp(2.0, 10.0) as usize;
-        let x = self
-            .x
-            .clone()
-            .tight()
-            .settle(drawn().map(|sample| sample.x).chain(uprights), count(self.size.0, 90.0));
+        let x = self.x.settle_tight(drawn().map(|sample| sample.x).chain(uprights), count(self.size.0, 90.0));
         let y = self.y.settle(
             drawn().map(|sample| sample.y).chain(intervals()).chain(levels),
             count(self.size.1, 60.0),
@@ -231,9 +227,7 @@ impl Chart {
             Reference::Upright(value, label) => Some((*value, label)),
             _ => None,
         });
-        uprights
-            .map(|(value, label)| (value, text::shorten(label, size::TICK, Weight::Regular, 180.0)))
-            .collect()
+        uprights.map(|(value, label)| (value, text::short_label(label, 180.0))).collect()
     }
 
     /// In which row above the plot each label finds room.
@@ -287,7 +281,7 @@ impl Chart {
 /// From where to where the label of an upright line reaches: centred on it, unless the panel or the
 /// plot ends before that.
 fn upright_span(frame: &Frame, value: f64, label: &str, width: f64) -> (f64, f64) {
-    let length = text::width(label, size::TICK, Weight::Regular);
+    let length = text::label_width(label);
     let middle = frame.x.inside(value).unwrap_or(frame.plot.x);
     let from = (middle - length / 2.0).min(width - length).max(frame.plot.x - 2.0);
     (from, from + length)

@@ -47,24 +47,25 @@ fn segment(from: Point, to: Point, border: Rect) -> Option<(Point, Point)> {
 
 /// The part of an area that is inside (Sutherland & Hodgman, 1974).
 pub(crate) fn area(points: &[Point], border: Rect) -> Vec<Point> {
-    let sides: [(fn(Point) -> f64, f64, f64); 4] = [
-        (|p| p.0, 1.0, border.x),
-        (|p| p.0, -1.0, border.right()),
-        (|p| p.1, 1.0, border.y),
-        (|p| p.1, -1.0, border.bottom()),
+    // A side as a·x + b·y + c, which is positive inside.
+    let sides = [
+        (1.0, 0.0, -border.x),
+        (-1.0, 0.0, border.right()),
+        (0.0, 1.0, -border.y),
+        (0.0, -1.0, border.bottom()),
     ];
     let mut points = points.to_vec();
-    for (coordinate, sign, limit) in sides {
-        let depth = |p: Point| sign * (coordinate(p) - limit);
+    for (a, b, c) in sides {
+        let depth = |p: Point| a * p.0 + b * p.1 + c;
         let mut kept = Vec::with_capacity(points.len() + 4);
         for (index, &point) in points.iter().enumerate() {
             let before = points[(index + points.len() - 1) % points.len()];
-            let (a, b) = (depth(before), depth(point));
-            if (a < 0.0) != (b < 0.0) {
-                let share = a / (a - b);
+            let (from, to) = (depth(before), depth(point));
+            if (from < 0.0) != (to < 0.0) {
+                let share = from / (from - to);
                 kept.push((before.0 + share * (point.0 - before.0), before.1 + share * (point.1 - before.1)));
             }
-            if b >= 0.0 {
+            if to >= 0.0 {
                 kept.push(point);
             }
         }

@@ -101,8 +101,8 @@ pub fn diverging(level: u8, shade: Shade) -> Rgb {
     let share = signed.abs();
     let hue = if signed < 0.0 { 255.0 } else { 48.0 };
     let (lightness, most) = match shade {
-        Shade::Light => (0.975 - 0.425 * share, 0.14),
-        Shade::Dark => (0.270 + 0.510 * share, 0.11),
+        Shade::Light => (0.975 - 0.475 * share, 0.13),
+        Shade::Dark => (0.270 + 0.450 * share, 0.12),
     };
     oklch(lightness, most * share.powf(0.9), hue)
 }

@@ -20,9 +20,8 @@ pub(crate) struct Colours {
     pub diverging: bool,
     low: f64,
     high: f64,
-    /// Whether values lie outside and are drawn at the end.
-    below: bool,
-    above: bool,
+    /// Whether values lie below, and above, and are drawn at the end.
+    beyond: (bool, bool),
     label: String,
     percent: bool,
 }
@@ -67,8 +66,7 @@ impl ColourScale {
             diverging: self.diverging,
             low,
             high,
-            below: data.is_some() && least < low - slack,
-            above: data.is_some() && most > high + slack,
+            beyond: (data.is_some() && least < low - slack, data.is_some() && most > high + slack),
             label: self.label.clone(),
             percent: self.percent,
         }
@@ -105,11 +103,10 @@ impl Colours {
         const WIDTH: f64 = 10.0;
         let height = height.max(40.0);
         let (ticks, labels) = self.ticks((height / 44.0).clamp(2.0, 6.0) as usize);
-        let tick_width = labels.iter().map(|label| text::width(label, size::TICK, text::Weight::Regular));
-        let label = text::visible(&self.label);
-        let label_width = text::width(&label, size::TICK, text::Weight::Regular);
+        let label = text::short_label(&self.label, 140.0);
+        let label_width = text::label_width(&label);
         let top = if label.is_empty() { 0.0 } else { 18.0 };
-        let width = (WIDTH + 6.0 + tick_width.fold(0.0, f64::max)).max(label_width);
+        let width = (WIDTH + 6.0 + text::widest_label(&labels)).max(label_width);
 
         let mut drawing = Drawing::new(width, top + height + 6.0);
         drawing.plot = Rect::new(0.0, top, WIDTH, height);
@@ -118,7 +115,7 @@ impl Colours {
         for step in 0..steps {
             let y = |step: u32| (top + height * f64::from(step) / f64::from(steps)).round();
             let rect = Rect::new(0.0, y(step), WIDTH, y(step + 1) - y(step));
-            drawing.fill(rect, self.paint((LEVELS as u32 - 2 * step) as u8));
+            drawing.fill(rect, self.paint((u32::from(LEVELS) - 2 * step) as u8));
         }
         drawing.outline(drawing.plot, Stroke::new(Paint::Rule, 0.5));
         for (tick, label) in ticks.into_iter().zip(labels) {
@@ -134,8 +131,8 @@ impl Colours {
         const HEIGHT: f64 = 10.0;
         let middle = if self.low < 0.0 && self.high > 0.0 { Some(0.0) } else { None };
         let ticks: Vec<f64> = [self.low].into_iter().chain(middle).chain([self.high]).collect();
-        let label = text::visible(&self.label);
-        let left = text::width(&label, size::TICK, text::Weight::Regular) + 18.0;
+        let label = text::short_label(&self.label, 300.0);
+        let left = text::label_width(&label) + 18.0;
         let mut drawing = Drawing::new(left + width + 24.0, HEIGHT + 18.0);
         drawing.text(Text::at(&label, 0.0, HEIGHT / 2.0, size::TICK).paint(Paint::Muted));
         let steps = u32::from(LEVELS / 2) + 1;
@@ -147,9 +144,9 @@ impl Colours {
         drawing.outline(Rect::new(left, 0.0, width, HEIGHT), Stroke::new(Paint::Rule, 0.5));
         for tick in ticks {
             let share = if self.percent { number::brief(tick * 100.0) + " %" } else { number::brief(tick) };
-            let beyond = if self.below && tick == self.low {
+            let beyond = if self.beyond.0 && tick == self.low {
                 "≤ "
-            } else if self.above && tick == self.high {
+            } else if self.beyond.1 && tick == self.high {
                 "≥ "
             } else {
                 ""
@@ -166,19 +163,19 @@ impl Colours {
         let mut ticks = scale::ticks_within((self.low, self.high), false, count);
         // An end that is not itself a round number still has to be told when values lie beyond it.
         let near = |tick: f64, end: f64| (tick - end).abs() < (self.high - self.low) * 0.15;
-        if self.below {
+        if self.beyond.0 {
             ticks.retain(|&tick| !near(tick, self.low));
             ticks.insert(0, self.low);
         }
-        if self.above {
+        if self.beyond.1 {
             ticks.retain(|&tick| !near(tick, self.high));
             ticks.push(self.high);
         }
         let mut labels = number::labels(&ticks, self.percent);
-        if let Some(first) = labels.first_mut().filter(|_| self.below) {
+        if let Some(first) = labels.first_mut().filter(|_| self.beyond.0) {
             first.insert_str(0, "≤ ");
         }
-        if let Some(last) = labels.last_mut().filter(|_| self.above) {
+        if let Some(last) = labels.last_mut().filter(|_| self.beyond.1) {
             last.insert_str(0, "≥ ");
         }
         (ticks, labels)

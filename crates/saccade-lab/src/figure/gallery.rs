@@ -3,9 +3,9 @@
 use super::cells::{self, Manner, Masked};
 use super::colour_scale::ColourScale;
 use super::drawing::{Anchor, Drawing, Rect, Stroke, Text};
-use super::heatmap::{ColumnLabels, Labels, side_labels};
 use super::matrix::Matrix;
-use super::text::{self, Weight};
+use super::sides::{ColumnLabels, Labels, side_labels};
+use super::text;
 use super::theme::Paint;
 use super::{Panel, size};
 
@@ -137,11 +137,12 @@ impl Panel for Gallery {
             .words
             .as_ref()
             .map(|(_, words)| ColumnLabels::new(&Labels::Words(words.clone()), shape.1, layout.width));
-        let width_of = |label: &str| text::width(label, size::TICK, Weight::Regular);
         let row_titles: Vec<String> =
-            self.row_titles.iter().take(layout.rows).map(|title| short(title, 130.0)).collect();
-        let row_title_width = row_titles.iter().map(|title| width_of(title) + 12.0).fold(0.0, f64::max);
-        let row_word_width = row_words.iter().map(|(word, _)| width_of(word) + 8.0).fold(0.0, f64::max);
+            self.row_titles.iter().take(layout.rows).map(|title| text::short_label(title, 130.0)).collect();
+        let row_title_width =
+            row_titles.iter().map(|title| text::label_width(title) + 12.0).fold(0.0, f64::max);
+        let row_word_width =
+            row_words.iter().map(|(word, _)| text::label_width(word) + 8.0).fold(0.0, f64::max);
         let left = row_title_width + row_word_width;
         let word_height = column_words.as_ref().map_or(0.0, |words| words.height);
         let top = word_height + if self.column_titles.is_empty() { 0.0 } else { 20.0 };
@@ -155,9 +156,9 @@ impl Panel for Gallery {
         let colours = self.scale.settle(extent);
         let bar = colours.bar((grid_height - layout.title).min(220.0));
         let overhang = column_words.as_ref().map_or(0.0, |words| words.overhang).max(16.0) + 4.0;
-        let top = top.max(bar.plot.y - layout.title);
+        let top = top.max(bar.plot.y - layout.title).max(6.0);
 
-        let total_height = top + grid_height.max(bar.height - bar.plot.y + layout.title);
+        let total_height = top + grid_height.max(bar.height - bar.plot.y + layout.title) + 6.0;
         let mut drawing = Drawing::new(left + grid_width + overhang + bar.width, total_height);
         drawing.plot = Rect::new(left, top, grid_width, grid_height);
         // Thousands of cells in all are drawn as one image a map.
@@ -165,7 +166,7 @@ impl Panel for Gallery {
         for (index, (title, data)) in self.maps.iter().enumerate() {
             let (row, column) = (index / self.columns, index % self.columns);
             let rect = layout.map(left, top, row, column);
-            drawing.text(Text::at(&short(title, layout.width), rect.x, rect.y - 9.0, size::TICK));
+            drawing.text(Text::at(&text::short_label(title, layout.width), rect.x, rect.y - 9.0, size::TICK));
             cells::draw(&mut drawing, data, &colours, rect, &manner);
             drawing.outline(rect.grown(0.5), Stroke::new(Paint::Rule, 0.5));
         }
@@ -177,7 +178,7 @@ impl Panel for Gallery {
             let (x, _) = layout.map(left, top, 0, column).centre();
             let y = top - word_height - 11.0;
             drawing.text(
-                Text::at(&short(title, layout.width + layout.gap - 4.0), x, y, size::TICK)
+                Text::at(&text::short_label(title, layout.width + layout.gap - 4.0), x, y, size::TICK)
                     .anchor(Anchor::Middle),
             );
         }
@@ -203,8 +204,4 @@ impl Panel for Gallery {
     fn describe(&self) -> String {
         format!("{} heat maps in rows of {}, all on one colour scale.", self.maps.len(), self.columns)
     }
-}
-
-fn short(title: &str, limit: f64) -> String {
-    text::shorten(title, size::TICK, Weight::Regular, limit)
 }

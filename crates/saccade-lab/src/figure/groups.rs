@@ -2,7 +2,7 @@
 
 use super::axes::{Axis, Frame, Settled};
 use super::drawing::{Anchor, Drawing, Rect, Stroke, Text};
-use super::text::{self, Weight};
+use super::text;
 use super::theme::Paint;
 use super::{Panel, number, size, statistics};
 
@@ -15,14 +15,15 @@ const MOST_POINTS: usize = 300;
 #[derive(Debug, Clone)]
 pub struct Groups {
     axis: Axis,
-    groups: Vec<(String, Vec<f64>, usize)>,
+    /// Name, values in order, class.
+    all: Vec<(String, Vec<f64>, usize)>,
     width: f64,
 }
 
 impl Groups {
     /// A plot without groups.
     pub fn new(axis: Axis) -> Self {
-        Self { axis, groups: Vec::new(), width: 640.0 }
+        Self { axis, all: Vec::new(), width: 640.0 }
     }
 
     /// Adds a group. Values that are not finite are left out.
@@ -34,8 +35,8 @@ impl Groups {
     /// Adds a group in the colour of a class.
     #[must_use]
     pub fn group_of_class(mut self, name: impl Into<String>, values: &[f64], class: usize) -> Self {
-        if self.groups.len() < MOST_GROUPS {
-            self.groups.push((name.into(), statistics::sorted(values), class));
+        if self.all.len() < MOST_GROUPS {
+            self.all.push((name.into(), statistics::sorted(values), class));
         }
         self
     }
@@ -114,26 +115,21 @@ fn swarm(places: &[f64], distance: f64, reach: f64) -> Vec<f64> {
 
 impl Panel for Groups {
     fn draw(&self) -> Drawing {
-        let names: Vec<String> = self
-            .groups
-            .iter()
-            .map(|(name, _, _)| text::shorten(name, size::TICK, Weight::Regular, 200.0))
-            .collect();
-        let width_of = |text: &String| text::width(text, size::TICK, Weight::Regular);
-        let left = names.iter().map(width_of).fold(40.0, f64::max) + 14.0;
-        let values = self.groups.iter().flat_map(|(_, values, _)| values.iter().copied());
+        let names: Vec<String> = self.all.iter().map(|(name, _, _)| text::short_label(name, 200.0)).collect();
+        let left = text::widest_label(&names).max(40.0) + 14.0;
+        let values = self.all.iter().flat_map(|(_, values, _)| values.iter().copied());
         let x_axis = self.axis.settle(values, ((self.width - left) / 80.0) as usize);
-        let half = x_axis.labels.last().map_or(0.0, |label| width_of(label) / 2.0);
+        let half = x_axis.last_label() / 2.0;
         let plot = Rect::new(
             left,
             0.0,
             (self.width - left - half - 2.0).max(60.0),
-            (LINE * self.groups.len() as f64).max(20.0),
+            (LINE * self.all.len() as f64).max(20.0),
         );
         let frame = Frame::around(plot, x_axis, Settled::bare());
         let mut drawing = Drawing::new(self.width, plot.bottom() + 42.0);
         frame.draw(&mut drawing, true);
-        for (index, ((_, values, class), name)) in self.groups.iter().zip(&names).enumerate() {
+        for (index, ((_, values, class), name)) in self.all.iter().zip(&names).enumerate() {
             let middle = LINE * (index as f64 + 0.5);
             draw_group(&mut drawing, &frame, values, *class, middle);
             let count = format!("n = {}", number::fixed(values.len() as f64, 0));
@@ -147,7 +143,7 @@ impl Panel for Groups {
 
     fn describe(&self) -> String {
         let parts: Vec<String> = self
-            .groups
+            .all
             .iter()
             .map(|(name, values, _)| {
                 let median = statistics::quantile(values, 0.5).map_or("no values".into(), number::number);

@@ -4,38 +4,10 @@ use super::cells::{self, MOST_SINGLE_CELLS, Manner, Masked};
 use super::colour_scale::{ColourScale, Colours};
 use super::drawing::{Anchor, Drawing, Rect, Stroke, Text};
 use super::matrix::Matrix;
+use super::sides::{ColumnLabels, Labels, side_labels, widest};
 use super::text::{self, Weight};
 use super::theme::Paint;
-use super::{Panel, number, scale, size};
-
-/// The longest word on an axis, in pixels.
-const LONGEST_WORD: f64 = 110.0;
-
-/// What stands along one side.
-#[derive(Debug, Clone)]
-pub(crate) enum Labels {
-    Words(Vec<String>),
-    /// The first row's (or column's) number and the step to the next.
-    Numbers {
-        first: f64,
-        step: f64,
-    },
-}
-
-impl Labels {
-    /// Words are part of the data, numbers only count.
-    fn paint(&self) -> Paint {
-        if matches!(self, Labels::Words(_)) { Paint::Ink } else { Paint::Muted }
-    }
-
-    /// The name of one row or column, for tips and descriptions.
-    fn name(&self, index: usize) -> String {
-        match self {
-            Labels::Words(words) => words.get(index).cloned().unwrap_or_default(),
-            Labels::Numbers { first, step } => number::number(first + step * index as f64),
-        }
-    }
-}
+use super::{Panel, number, size};
 
 /// Whether cells tell their values in digits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -195,7 +167,9 @@ impl HeatMap {
         if self.numbers == Numbers::Hide || rows * columns > 256 {
             return;
         }
-        let whole = cells().all(|(row, column)| !(self.data.matrix.at(row, column).fract().abs() > 0.0));
+        let whole = cells().all(
+            |(row, column)| matches!(self.data.matrix.at(row, column).fract(), f if f == 0.0 || f.is_nan()),
+        );
         let decimals = match self.numbers {
             Numbers::Decimals(decimals) => decimals,
             _ => {
@@ -233,13 +207,14 @@ impl Panel for HeatMap {
         let left = left + if self.row_name.is_empty() { 0.0 } else { 22.0 };
         let named = if self.column_name.is_empty() { 0.0 } else { 20.0 };
         let top = if column_labels.above { column_labels.height + named } else { 0.0 };
-        let bottom = if column_labels.above { 0.0 } else { column_labels.height + named };
+        // A label beside the first or last row is higher than the row may be.
+        let bottom = 6.0 + if column_labels.above { 0.0 } else { column_labels.height + named };
         let colours = self.scale.settle(self.data.extent());
         let bar = colours.bar(height.min(220.0));
         let right = column_labels.overhang.max(16.0) + 4.0;
 
         // The bar's label reaches above the cells: it needs room there.
-        let top = top.max(bar.plot.y);
+        let top = top.max(bar.plot.y).max(6.0);
         let total = left + width + right + bar.width;
         let mut drawing = Drawing::new(total, top + (height + bottom).max(bar.height - bar.plot.y));
         let plot = Rect::new(left, top, width, height);
@@ -272,10 +247,12 @@ impl Panel for HeatMap {
         }
         column_labels.draw(&mut drawing, plot);
         if !self.column_name.is_empty() {
-            let (x, _) = plot.centre();
-            let y = if column_labels.above { 6.0 } else { plot.bottom() + bottom - 6.0 };
-            let name = Text::at(&self.column_name, x, y, size::LABEL).anchor(Anchor::Middle);
-            drawing.text(name.paint(Paint::Muted));
+            let y = if column_labels.above { 6.0 } else { plot.bottom() + bottom - 12.0 };
+            let name = text::shorten(&self.column_name, size::LABEL, Weight::Regular, total);
+            // Centred above the cells, but never beyond the drawing's edges.
+            let half = text::width(&name, size::LABEL, Weight::Regular) / 2.0;
+            let x = plot.centre().0.min(total - half).max(half);
+            drawing.text(Text::at(&name, x, y, size::LABEL).anchor(Anchor::Middle).paint(Paint::Muted));
         }
         let (bar_x, bar_y) = (left + width + right, top - bar.plot.y);
         drawing.place(bar, bar_x, bar_y);
@@ -296,88 +273,5 @@ impl Panel for HeatMap {
             format!(" The greatest value is {}.", self.tip(row, column))
         });
         format!("Heat map of {rows} rows and {columns} columns.{greatest}")
-    }
-}
-
-fn widest(labels: &[(String, f64)]) -> f64 {
-    labels.iter().map(|(label, _)| text::width(label, size::TICK, Weight::Regular)).fold(0.0, f64::max)
-}
-
-/// The labels along a side of `length` pixels that have room, each with the place of its middle (0 to 1). Words are
-/// thinned to every n-th; numbers to round ones, `spacing` pixels apart.
-pub(crate) fn side_labels(labels: &Labels, count: usize, length: f64, spacing: f64) -> Vec<(String, f64)> {
-    let cell = length / count.max(1) as f64;
-    let middle = |index: usize| (index as f64 + 0.5) / count as f64;
-    match labels {
-        Labels::Words(words) => {
-            let every = (12.5 / cell).ceil().max(1.0) as usize;
-            let shown = words.iter().take(count).enumerate().step_by(every);
-            shown
-                .map(|(index, word)| {
-                    (text::shorten(word, size::TICK, Weight::Regular, LONGEST_WORD), middle(index))
-                })
-                .collect()
-        }
-        Labels::Numbers { first, step } => {
-            let indices: Vec<usize> = if cell >= spacing * 0.6 {
-                (0..count).collect()
-            } else {
-                let wanted = (length / spacing).max(1.0) as usize;
-                let last = first + step * count.saturating_sub(1) as f64;
-                let ticks = scale::ticks_within(scale::interval([*first, last], false), false, wanted);
-                let index = |tick: f64| (tick - first) / step;
-                let on_a_cell =
-                    ticks.into_iter().map(index).filter(|i| (i - i.round()).abs() < 1e-6 && *i >= 0.0);
-                on_a_cell.map(|i| i.round() as usize).filter(|&i| i < count).collect()
-            };
-            let values: Vec<f64> = indices.iter().map(|&index| first + step * index as f64).collect();
-            number::labels(&values, false).into_iter().zip(indices.into_iter().map(middle)).collect()
-        }
-    }
-}
-
-/// The labels of the columns: level where they fit, slanted where there is room for that, upright otherwise.
-pub(crate) struct ColumnLabels {
-    labels: Vec<(String, f64)>,
-    angle: f64,
-    /// Words stand above, numbers below.
-    pub above: bool,
-    pub height: f64,
-    /// How far slanted labels reach beyond the last column.
-    pub overhang: f64,
-}
-
-impl ColumnLabels {
-    pub fn new(labels: &Labels, count: usize, length: f64) -> Self {
-        let above = matches!(labels, Labels::Words(_));
-        let labels = side_labels(labels, count, length, 40.0);
-        let cell = length / count.max(1) as f64;
-        let widest = widest(&labels);
-        let angle = if !above || widest <= cell - 6.0 {
-            0.0
-        } else if cell >= 17.0 {
-            -45.0
-        } else {
-            -90.0
-        };
-        let sin = f64::to_radians(-angle).sin();
-        let height = widest * sin + if labels.is_empty() { 0.0 } else { 20.0 };
-        let reach = |(label, share): &(String, f64)| {
-            let width = text::width(label, size::TICK, Weight::Regular);
-            share * length + width * if angle == 0.0 { 0.5 } else { f64::to_radians(angle).cos() } - length
-        };
-        let overhang = labels.iter().map(reach).fold(0.0, f64::max) + if angle == -45.0 { 6.0 } else { 0.0 };
-        Self { labels, angle, above, height, overhang }
-    }
-
-    pub fn draw(&self, drawing: &mut Drawing, plot: Rect) {
-        let distance = if self.angle == 0.0 { 11.0 } else { 7.0 };
-        let y = if self.above { plot.y - distance } else { plot.bottom() + 11.0 };
-        let anchor = if self.angle == 0.0 { Anchor::Middle } else { Anchor::Start };
-        for (label, share) in &self.labels {
-            let x = plot.x + share * plot.width;
-            let text = Text::at(label, x, y, size::TICK).anchor(anchor).turned(self.angle);
-            drawing.text(text.paint(if self.above { Paint::Ink } else { Paint::Muted }));
-        }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::axes::{Axis, Frame, Settled};
 use super::drawing::{Anchor, Drawing, Rect, Stroke, Text};
-use super::text::{self, Weight};
+use super::text;
 use super::theme::Paint;
 use super::{Panel, number, scale, size, statistics};
 
@@ -66,10 +66,9 @@ impl Histogram {
     }
 
     fn draw_sample(&self, drawing: &mut Drawing, frame: &Frame, class: usize, sample: &Sample, area: Rect) {
-        let ends = self.ends();
         let place = |value: f64| frame.x.inside(value);
         let bins = statistics::bins(&sample.sorted, sample_span(sample));
-        let counts = count(sample, ends, frame, bins);
+        let counts = count(sample, self.ends().ends, frame, bins);
         let most = counts.iter().map(|bin| bin.2).max().unwrap_or(0).max(1) as f64;
         for (from, to, count) in counts {
             let height = area.height * count as f64 / most;
@@ -91,8 +90,8 @@ impl Histogram {
             let y = area.y - 10.0 - 15.0 * (sample.marks.len() - 1 - line) as f64;
             drawing.line((x, y + 7.0), (x, area.bottom()), Stroke::new(Paint::Paper, 4.0).opacity(0.8));
             drawing.line((x, y + 7.0), (x, area.bottom()), Stroke::new(Paint::Ink, 1.6));
-            let label = text::shorten(label, size::TICK, Weight::Regular, area.width);
-            let half = text::width(&label, size::TICK, Weight::Regular) / 2.0;
+            let label = text::short_label(label, area.width);
+            let half = text::label_width(&label) / 2.0;
             let x = x.min(drawing.width - half).max(area.x + half);
             drawing.text(Text::at(&label, x, y, size::TICK).anchor(Anchor::Middle).halo());
         }
@@ -114,8 +113,8 @@ fn sample_span(sample: &Sample) -> f64 {
 
 /// The bins of a sample: from and to where on the page, and how many values. They divide the sample's own extent evenly
 /// on the page, so that a logarithmic axis has bins of equal factors.
-fn count(sample: &Sample, axis: Settled, frame: &Frame, bins: usize) -> Vec<(f64, f64, usize)> {
-    let visible = || sample.sorted.iter().copied().filter(|&v| v >= axis.ends.0 && v <= axis.ends.1);
+fn count(sample: &Sample, ends: (f64, f64), frame: &Frame, bins: usize) -> Vec<(f64, f64, usize)> {
+    let visible = || sample.sorted.iter().copied().filter(|&v| v >= ends.0 && v <= ends.1);
     let places: Vec<f64> = visible().filter_map(|value| frame.x.at(value)).collect();
     let (Some(&first), Some(&last)) = (places.first(), places.last()) else { return Vec::new() };
     let (first, last) = if last - first < 2.0 { (first - 1.5, first + 1.5) } else { (first, last) };
@@ -136,14 +135,13 @@ impl Panel for Histogram {
             .samples
             .iter()
             .map(|sample| {
-                let name = text::shorten(&sample.name, size::TICK, Weight::Regular, 170.0);
+                let name = text::short_label(&sample.name, 170.0);
                 (name, format!("n = {}", number::fixed(sample.sorted.len() as f64, 0)))
             })
             .collect();
-        let width_of = |text: &str| text::width(text, size::TICK, Weight::Regular);
-        let left = names.iter().map(|(name, n)| width_of(name).max(width_of(n))).fold(0.0, f64::max) + 14.0;
+        let left = text::widest_label(names.iter().flat_map(|(name, count)| [name, count])) + 14.0;
         let x_axis = self.ends();
-        let half = x_axis.labels.last().map_or(0.0, |label| width_of(label) / 2.0);
+        let half = x_axis.last_label() / 2.0;
         let heights: Vec<(f64, f64)> = self.samples.iter().map(|sample| self.heights(sample)).collect();
         let total: f64 = heights.iter().map(|(height, above)| height + above).sum();
         let plot = Rect::new(left, 0.0, (self.width - left - half - 2.0).max(60.0), total.max(20.0));
@@ -176,10 +174,8 @@ fn describe_sample(sample: &Sample) -> String {
     let median = statistics::quantile(&sample.sorted, 0.5).map_or("no values".into(), |median| {
         format!("{} values with median {}", sample.sorted.len(), number::number(median))
     });
-    let marks: String = sample
-        .marks
-        .iter()
-        .map(|(value, label)| format!(", {label} at {}", number::number(*value)))
-        .collect();
+    let marks = sample.marks.iter().fold(String::new(), |marks, (value, label)| {
+        marks + &format!(", {label} at {}", number::number(*value))
+    });
     format!("{}: {median}{marks}.", sample.name)
 }

@@ -3,7 +3,7 @@
 use super::axes::{Axis, Frame, Settled};
 use super::drawing::{Anchor, Drawing, Rect, Stroke, Text};
 use super::legend::{self, Entry, Key};
-use super::text::{self, Weight};
+use super::text;
 use super::theme::Paint;
 use super::{Panel, marker, number, size};
 
@@ -161,16 +161,10 @@ impl Panel for Intervals {
     fn draw(&self) -> Drawing {
         let legend = self.legend();
         let height = legend.height + LINE * self.lines.len() as f64 + 46.0;
-        let labels: Vec<String> = self
-            .lines
-            .iter()
-            .map(|line| text::shorten(&line.label, size::TICK, Weight::Regular, 300.0))
-            .collect();
+        let labels: Vec<String> =
+            self.lines.iter().map(|line| text::short_label(&line.label, 300.0)).collect();
         let numbers: Vec<String> = self.lines.iter().map(Interval::numbers).collect();
-        let widest = |texts: &[String]| {
-            texts.iter().map(|text| text::width(text, size::TICK, Weight::Regular)).fold(0.0, f64::max)
-        };
-        let (left, right) = (widest(&labels) + 14.0, widest(&numbers) + 16.0);
+        let (left, right) = (text::widest_label(&labels) + 14.0, text::widest_label(&numbers) + 16.0);
         let width = self.width.max(left + right + 160.0);
         let lines = || self.lines.iter().filter(|line| line.value.is_finite());
         let ends = lines().flat_map(|line| [line.ends.0, line.ends.1]);

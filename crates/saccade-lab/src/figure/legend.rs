@@ -1,7 +1,7 @@
 //! What the colours mean: names at the ends of lines where there is room, otherwise a list above the plot.
 
 use super::drawing::{Drawing, Rect, Stroke, Text};
-use super::text::{self, Weight};
+use super::text;
 use super::theme::Paint;
 use super::{marker, place, size};
 
@@ -31,7 +31,7 @@ pub(crate) struct Entry {
 
 impl Entry {
     pub fn new(name: &str, key: Key) -> Self {
-        Self { name: text::shorten(name, size::TICK, Weight::Regular, LONGEST), key }
+        Self { name: text::short_label(name, LONGEST), key }
     }
 
     fn key_width(&self) -> f64 {
@@ -39,7 +39,7 @@ impl Entry {
     }
 
     fn width(&self) -> f64 {
-        self.key_width() + 6.0 + text::width(&self.name, size::TICK, Weight::Regular)
+        self.key_width() + 6.0 + text::label_width(&self.name)
     }
 
     fn draw(&self, drawing: &mut Drawing, x: f64, y: f64) {

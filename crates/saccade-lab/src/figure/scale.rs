@@ -1,8 +1,8 @@
 //! From values to places on the page, and the round numbers that are marked on the way.
 
-/// Values beyond this are drawn at the border; it keeps every difference of two of them finite.
-const LARGEST: f64 = 1e300;
-const SMALLEST: f64 = 1e-300;
+/// Values beyond these are drawn at the border; between them every difference and every quotient is finite.
+const LARGEST: f64 = 1e150;
+const SMALLEST: f64 = 1e-150;
 
 /// A map from an interval of values to an interval of pixels, straight or logarithmic.
 #[derive(Debug, Clone, Copy)]

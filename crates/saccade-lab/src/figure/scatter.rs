@@ -4,7 +4,7 @@ use super::axes::{Axis, Frame, Margins, room_above};
 use super::drawing::{Drawing, Rect, Stroke, Text};
 use super::legend::{self, Entry, Key};
 use super::place;
-use super::text::{self, Weight};
+use super::text;
 use super::theme::Paint;
 use super::{Panel, marker, number, scale, size};
 
@@ -122,14 +122,10 @@ impl Scatter {
         let named = self.points.iter().enumerate().filter(|(_, point)| !point.label.is_empty());
         let named: Vec<(usize, (f64, f64))> =
             named.filter_map(|(index, point)| Some((index, at(point)?))).take(MOST_LABELS).collect();
-        let texts: Vec<String> = named
-            .iter()
-            .map(|&(index, _)| text::shorten(&self.points[index].label, size::TICK, Weight::Regular, 120.0))
-            .collect();
-        let sizes: Vec<(f64, f64)> = texts
-            .iter()
-            .map(|label| (text::width(label, size::TICK, Weight::Regular), size::TICK * 1.05))
-            .collect();
+        let texts: Vec<String> =
+            named.iter().map(|&(index, _)| text::short_label(&self.points[index].label, 120.0)).collect();
+        let sizes: Vec<(f64, f64)> =
+            texts.iter().map(|label| (text::label_width(label), size::TICK * 1.05)).collect();
         let mark = |(x, y): (f64, f64)| Rect::new(x - 4.0, y - 4.0, 8.0, 8.0);
         let obstacles: Vec<Rect> = self.points.iter().filter_map(at).map(mark).collect();
         let places: Vec<(f64, f64)> = named.iter().map(|&(_, place)| place).collect();

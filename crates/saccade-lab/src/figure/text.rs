@@ -4,6 +4,7 @@
 //! lacks (▁, ∝, Greek extensions, Hebrew, Arabic, …). Both come as crates: a picture needs no installed font. The
 //! width is measured by shaping, with the same shaper and the same fallback that later draws the text.
 
+use super::size;
 use base64::Engine as _;
 use harfrust::{FontRef, ShapeOptions, ShaperData, ShaperInstance, Tag, UnicodeBuffer, Variation};
 use resvg::usvg::fontdb;
@@ -180,6 +181,21 @@ pub fn shorten(text: &str, size: f64, weight: Weight, limit: f64) -> String {
     let with_ellipsis = |end: usize| format!("{}…", text.get(..end).unwrap_or("").trim_end());
     let fitting = ends.partition_point(|&end| width(&with_ellipsis(end), size, weight) <= limit);
     with_ellipsis(fitting.checked_sub(1).and_then(|last| ends.get(last)).copied().unwrap_or(0))
+}
+
+/// A label at the size of ticks, shortened to a width.
+pub(crate) fn short_label(text: &str, limit: f64) -> String {
+    shorten(text, size::TICK, Weight::Regular, limit)
+}
+
+/// The width of a label at the size of ticks.
+pub(crate) fn label_width(text: &str) -> f64 {
+    width(text, size::TICK, Weight::Regular)
+}
+
+/// The width of the widest label at the size of ticks.
+pub(crate) fn widest_label<'a>(labels: impl IntoIterator<Item = &'a String>) -> f64 {
+    labels.into_iter().map(|label| label_width(label)).fold(0.0, f64::max)
 }
 
 /// The text in lines no wider than the limit, broken at spaces; a single word that is too wide is shortened.

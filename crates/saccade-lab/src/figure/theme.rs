@@ -77,8 +77,9 @@ impl Paint {
     #[must_use]
     pub fn ink(self) -> Paint {
         let strong = match self {
-            Paint::Sequential(level) => level > LEVELS / 2,
-            Paint::Diverging(level) => level.abs_diff(LEVELS / 2) > LEVELS / 8 * 3,
+            // Where both inks are read equally well, on either paper.
+            Paint::Sequential(level) => level > 61,
+            Paint::Diverging(level) => level.abs_diff(LEVELS / 2) > 45,
             Paint::Class(_) | Paint::Ink | Paint::Muted => true,
             _ => false,
         };
