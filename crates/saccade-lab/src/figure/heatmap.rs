@@ -22,6 +22,19 @@ pub enum Numbers {
 
 /// A heat map. Words stand above the columns, numbers below them.
 ///
+/// ```
+/// use saccade_lab::figure::{ColourScale, HeatMap, Matrix, Picture, Theme};
+///
+/// let words: Vec<String> = ["not", "good"].map(Into::into).into();
+/// let weights = Matrix::new(2, 2, vec![1.0, 0.0, 0.7, 0.3])?;
+/// let map = HeatMap::new(weights, ColourScale::sequential("weight").range(0.0, 1.0))
+///     .words(words.clone(), words)
+///     .names("attends", "attended to")
+///     .mask(|row, column| column > row);
+/// assert!(Picture::new("Causal attention").panel(map).to_svg(Theme::LIGHT).contains("good → not: 0.7"));
+/// # anyhow::Ok(())
+/// ```
+///
 /// Up to 1,024 cells are drawn one by one and tell their value when pointed at; more become an image.
 /// Cells that [`mask`](Self::mask) hides are hatched; values that are not finite are grey and crossed out.
 #[derive(Debug, Clone)]
