@@ -243,7 +243,7 @@ impl Names {
         let slanted = |(index, name): (usize, &String)| {
             // What lies to the left of the first bars limits the length of their names.
             let reach = (left + slot * (index as f64 + 0.5)) / std::f64::consts::FRAC_1_SQRT_2 - 8.0;
-            text::short_label(name, reach.min(110.0))
+            text::short_label(name, reach.min(140.0))
         };
         let names: Vec<String> = categories.iter().enumerate().map(slanted).collect();
         let room = text::widest_label(&names) * 0.72;

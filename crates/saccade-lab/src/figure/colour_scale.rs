@@ -80,6 +80,15 @@ impl Colours {
         value.is_finite().then(|| (share.clamp(0.0, 1.0) * f64::from(LEVELS)).round() as u8)
     }
 
+    pub fn is_percent(&self) -> bool {
+        self.percent
+    }
+
+    /// The number that stands for a value: a hundredfold where the scale is in per cent.
+    pub fn shown(&self, value: f32) -> f64 {
+        f64::from(value) * if self.percent { 100.0 } else { 1.0 }
+    }
+
     pub fn pixel(&self, value: f32) -> Pixel {
         self.level(value).map_or(Pixel::Missing, Pixel::Level)
     }

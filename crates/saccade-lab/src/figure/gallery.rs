@@ -4,7 +4,7 @@ use super::cells::{self, Manner, Masked};
 use super::colour_scale::ColourScale;
 use super::drawing::{Anchor, Drawing, Rect, Stroke, Text};
 use super::matrix::Matrix;
-use super::sides::{ColumnLabels, Labels, side_labels};
+use super::sides::{ColumnLabels, Labels, side_labels, widest};
 use super::text;
 use super::theme::Paint;
 use super::{Panel, size};
@@ -90,114 +90,120 @@ impl Gallery {
     }
 
     fn layout(&self) -> Layout {
-        let rows = self.maps.len().div_ceil(self.columns);
         let gap = if self.columns > 8 { 6.0 } else { 14.0 };
         let fitting = (760.0 / self.columns as f64 - gap).clamp(26.0, 170.0);
         let side = if self.side > 0.0 { self.side } else { fitting.floor() };
+        // All maps have the shape of the first one.
         let shape = self.maps.first().map_or((1, 1), |(_, data)| (data.matrix.rows(), data.matrix.columns()));
-        // Maps keep the shape of the first one.
         let ratio = (shape.0.max(1) as f64 / shape.1.max(1) as f64).clamp(0.2, 5.0);
         let (width, height) = if ratio <= 1.0 { (side, side * ratio) } else { (side / ratio, side) };
-        let titled = self.maps.iter().any(|(title, _)| !title.is_empty());
+        let (width, height) = (width.round(), height.round());
+        let (row_words, column_words) = self.words.clone().unwrap_or_default();
+        let rows = self.maps.len().div_ceil(self.columns);
+        let row_titles = self.row_titles.iter().take(rows).map(|title| text::short_label(title, 130.0));
         Layout {
             rows,
+            columns: self.columns.min(self.maps.len().max(1)),
             gap,
-            width: width.round(),
-            height: height.round(),
-            title: if titled { 18.0 } else { 0.0 },
+            width,
+            height,
+            title: if self.maps.iter().any(|(title, _)| !title.is_empty()) { 18.0 } else { 0.0 },
+            row_titles: row_titles.collect(),
+            row_words: side_labels(&Labels::Words(row_words), shape.0, height, 20.0),
+            column_words: ColumnLabels::new(&Labels::Words(column_words), shape.1, width),
+        }
+    }
+
+    fn draw_labels(&self, drawing: &mut Drawing, layout: &Layout) {
+        let corner = drawing.plot;
+        for (row, title) in layout.row_titles.iter().enumerate() {
+            let (_, y) = layout.map(corner, row, 0).centre();
+            let x = text::widest_label(&layout.row_titles);
+            drawing.text(Text::at(title, x, y, size::TICK).anchor(Anchor::End));
+        }
+        for (column, title) in self.column_titles.iter().take(layout.columns).enumerate() {
+            let (x, _) = layout.map(corner, 0, column).centre();
+            let title = text::short_label(title, layout.width + layout.gap - 4.0);
+            let y = corner.y - layout.column_words.height - 11.0;
+            drawing.text(Text::at(&title, x, y, size::TICK).anchor(Anchor::Middle));
+        }
+        for row in 0..layout.rows {
+            let map = layout.map(corner, row, 0);
+            for (word, share) in &layout.row_words {
+                let text = Text::at(word, map.x - 8.0, map.y + share * map.height, size::TICK);
+                drawing.text(text.anchor(Anchor::End).paint(Paint::Muted));
+            }
+        }
+        for column in 0..layout.columns {
+            let map = layout.map(corner, 0, column);
+            layout.column_words.draw(drawing, Rect { y: map.y - layout.title, ..map });
         }
     }
 }
 
-/// Where the maps go.
+/// Where the maps go, and what is written beside them.
 struct Layout {
     rows: usize,
+    columns: usize,
     gap: f64,
     width: f64,
     height: f64,
+    /// The height of the maps' own titles.
     title: f64,
+    row_titles: Vec<String>,
+    row_words: Vec<(String, f64)>,
+    column_words: ColumnLabels,
 }
 
 impl Layout {
-    fn map(&self, left: f64, top: f64, row: usize, column: usize) -> Rect {
-        let x = left + column as f64 * (self.width + self.gap);
-        let y = top + row as f64 * (self.height + self.title + self.gap) + self.title;
+    /// The place of one map in a grid that begins at the corner of a rectangle.
+    fn map(&self, corner: Rect, row: usize, column: usize) -> Rect {
+        let x = corner.x + column as f64 * (self.width + self.gap);
+        let y = corner.y + row as f64 * (self.height + self.title + self.gap) + self.title;
         Rect::new(x, y, self.width, self.height)
+    }
+
+    /// The size of the whole grid.
+    fn size(&self) -> (f64, f64) {
+        let width = self.columns as f64 * (self.width + self.gap) - self.gap;
+        let height = self.rows.max(1) as f64 * (self.height + self.title + self.gap) - self.gap;
+        (width, height)
+    }
+
+    /// The room for titles and words to the left of the maps.
+    fn left(&self) -> f64 {
+        let room = |width: f64, gap: f64| if width > 0.0 { width + gap } else { 0.0 };
+        room(text::widest_label(&self.row_titles), 12.0) + room(widest(&self.row_words), 8.0)
     }
 }
 
 impl Panel for Gallery {
     fn draw(&self) -> Drawing {
         let layout = self.layout();
-        let shape = self.maps.first().map_or((0, 0), |(_, data)| (data.matrix.rows(), data.matrix.columns()));
-        let row_words = self.words.as_ref().map_or(Vec::new(), |(words, _)| {
-            side_labels(&Labels::Words(words.clone()), shape.0, layout.height, 20.0)
-        });
-        let column_words = self
-            .words
-            .as_ref()
-            .map(|(_, words)| ColumnLabels::new(&Labels::Words(words.clone()), shape.1, layout.width));
-        let row_titles: Vec<String> =
-            self.row_titles.iter().take(layout.rows).map(|title| text::short_label(title, 130.0)).collect();
-        let row_title_width =
-            row_titles.iter().map(|title| text::label_width(title) + 12.0).fold(0.0, f64::max);
-        let row_word_width =
-            row_words.iter().map(|(word, _)| text::label_width(word) + 8.0).fold(0.0, f64::max);
-        let left = row_title_width + row_word_width;
-        let word_height = column_words.as_ref().map_or(0.0, |words| words.height);
-        let top = word_height + if self.column_titles.is_empty() { 0.0 } else { 20.0 };
-
-        let shown = self.columns.min(self.maps.len().max(1));
-        let grid_width = shown as f64 * (layout.width + layout.gap) - layout.gap;
-        let grid_height =
-            layout.rows.max(1) as f64 * (layout.height + layout.title + layout.gap) - layout.gap;
+        let (width, height) = layout.size();
         let extents = self.maps.iter().filter_map(|(_, data)| data.extent());
         let extent = extents.reduce(|(low, high), (least, most)| (low.min(least), high.max(most)));
         let colours = self.scale.settle(extent);
-        let bar = colours.bar((grid_height - layout.title).min(220.0));
-        let overhang = column_words.as_ref().map_or(0.0, |words| words.overhang).max(16.0) + 4.0;
-        let top = top.max(bar.plot.y - layout.title).max(6.0);
+        let bar = colours.bar((height - layout.title).min(220.0));
+        let titles = if self.column_titles.is_empty() { 0.0 } else { 20.0 };
+        let left = layout.left();
+        let top = (layout.column_words.height + titles).max(bar.plot.y - layout.title).max(6.0);
+        let right = layout.column_words.overhang.max(16.0) + 4.0;
 
-        let total_height = top + grid_height.max(bar.height - bar.plot.y + layout.title) + 6.0;
-        let mut drawing = Drawing::new(left + grid_width + overhang + bar.width, total_height);
-        drawing.plot = Rect::new(left, top, grid_width, grid_height);
+        let total_height = top + height.max(bar.height - bar.plot.y + layout.title) + 6.0;
+        let mut drawing = Drawing::new(left + width + right + bar.width, total_height);
+        drawing.plot = Rect::new(left, top, width, height);
         // Thousands of cells in all are drawn as one image a map.
         let manner = Manner { single: 2000 / self.maps.len().max(1), tip: &|_, _| None };
         for (index, (title, data)) in self.maps.iter().enumerate() {
-            let (row, column) = (index / self.columns, index % self.columns);
-            let rect = layout.map(left, top, row, column);
+            let rect = layout.map(drawing.plot, index / self.columns, index % self.columns);
             drawing.text(Text::at(&text::short_label(title, layout.width), rect.x, rect.y - 9.0, size::TICK));
             cells::draw(&mut drawing, data, &colours, rect, &manner);
             drawing.outline(rect.grown(0.5), Stroke::new(Paint::Rule, 0.5));
         }
-        for (row, title) in row_titles.iter().enumerate() {
-            let (_, y) = layout.map(left, top, row, 0).centre();
-            drawing.text(Text::at(title, row_title_width - 12.0, y, size::TICK).anchor(Anchor::End));
-        }
-        for (column, title) in self.column_titles.iter().take(shown).enumerate() {
-            let (x, _) = layout.map(left, top, 0, column).centre();
-            let y = top - word_height - 11.0;
-            drawing.text(
-                Text::at(&text::short_label(title, layout.width + layout.gap - 4.0), x, y, size::TICK)
-                    .anchor(Anchor::Middle),
-            );
-        }
-        for row in 0..layout.rows {
-            let rect = layout.map(left, top, row, 0);
-            for (word, share) in &row_words {
-                let y = rect.y + share * rect.height;
-                drawing.text(
-                    Text::at(word, rect.x - 8.0, y, size::TICK).anchor(Anchor::End).paint(Paint::Muted),
-                );
-            }
-        }
-        if let Some(words) = &column_words {
-            for column in 0..shown {
-                let rect = layout.map(left, top, 0, column);
-                words.draw(&mut drawing, Rect::new(rect.x, rect.y - layout.title, rect.width, rect.height));
-            }
-        }
-        drawing.place(bar.clone(), left + grid_width + overhang, top + layout.title - bar.plot.y);
+        self.draw_labels(&mut drawing, &layout);
+        let bar_y = top + layout.title - bar.plot.y;
+        drawing.place(bar, left + width + right, bar_y);
         drawing
     }
 

@@ -180,22 +180,17 @@ impl HeatMap {
         if self.numbers == Numbers::Hide || rows * columns > 256 {
             return;
         }
-        let whole = cells().all(
-            |(row, column)| matches!(self.data.matrix.at(row, column).fract(), f if f == 0.0 || f.is_nan()),
-        );
+        let value = |row, column| colours.shown(self.data.matrix.at(row, column));
+        let whole = cells()
+            .all(|(row, column)| matches!(value(row, column).fract(), part if part == 0.0 || part.is_nan()));
         let decimals = match self.numbers {
             Numbers::Decimals(decimals) => decimals,
-            _ => {
-                if whole {
-                    0
-                } else {
-                    2
-                }
-            }
+            _ if whole || colours.is_percent() => 0,
+            _ => 2,
         };
         let cell = cells::cell_rect(plot, rows, columns, 0, 0);
         let size = if cell.width >= 44.0 { size::LABEL } else { size::SMALL };
-        let label = |row, column| number::fixed(f64::from(self.data.matrix.at(row, column)), decimals);
+        let label = |row, column| number::fixed(value(row, column), decimals);
         let widest =
             cells().map(|(r, c)| text::width(&label(r, c), size, Weight::Regular)).fold(0.0, f64::max);
         if widest > cell.width - 5.0 || cell.height < size * 1.6 {

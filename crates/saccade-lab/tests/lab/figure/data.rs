@@ -170,3 +170,18 @@ fn a_page_picture_follows_the_stylesheet() {
         assert!(!svg.contains("fill=\"#") && !svg.contains("stroke=\"#"));
     }
 }
+
+#[test]
+fn cells_tell_their_values_in_the_unit_of_the_scale() {
+    let map =
+        |scale: ColourScale| texts(&HeatMap::new(Matrix::new(1, 2, vec![0.125, 0.5]).unwrap(), scale).draw());
+    let plain = map(ColourScale::sequential("share"));
+    assert!(plain.contains(&"0.12".to_owned()) && plain.contains(&"0.50".to_owned()), "{plain:?}");
+    let percent = map(ColourScale::sequential("share").percent().range(0.0, 1.0));
+    assert!(percent.contains(&"50".to_owned()) && percent.contains(&"50 %".to_owned()), "{percent:?}");
+    let counts = HeatMap::confusion(
+        &["a".into(), "b".into()],
+        Matrix::new(2, 2, vec![1200.0, 3.0, 4.0, 5.0]).unwrap(),
+    );
+    assert!(texts(&counts.draw()).contains(&"1,200".to_owned()));
+}
