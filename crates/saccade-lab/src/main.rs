@@ -1,6 +1,6 @@
 //! `saccade`: a laboratory for attention.
 
-mod commands;
+use saccade_lab::commands;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;

@@ -1,0 +1,6 @@
+//! The instruments of the laboratory: what the program `saccade` is made of.
+//!
+//! [`commands`] has one file a subcommand, [`figure`] every picture that they draw.
+
+pub mod commands;
+pub mod figure;

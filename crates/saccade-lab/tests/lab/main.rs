@@ -1,0 +1,3 @@
+//! Tests of the instruments, a module a topic.
+
+mod figure;
