@@ -15,6 +15,14 @@ pub enum Error {
         /// What is wrong with it.
         problem: String,
     },
+    /// Predictions that cannot be measured.
+    #[error("{metric}: {problem}")]
+    Metric {
+        /// What was to be measured.
+        metric: &'static str,
+        /// Why it cannot be.
+        problem: String,
+    },
 }
 
 /// The result of every fallible function of the library.
@@ -23,5 +31,9 @@ pub type Result<T> = std::result::Result<T, Error>;
 impl Error {
     pub(crate) fn configuration(model: &'static str, problem: impl Into<String>) -> Self {
         Self::Configuration { model, problem: problem.into() }
+    }
+
+    pub(crate) fn metric(metric: &'static str, problem: impl Into<String>) -> Self {
+        Self::Metric { metric, problem: problem.into() }
     }
 }

@@ -5,8 +5,10 @@
 
 pub mod attention;
 mod context;
+pub mod data;
 mod error;
 pub mod layers;
+pub mod metrics;
 pub mod models;
 mod parameter;
 pub mod recurrent;

@@ -1,0 +1,3 @@
+//! Texts to learn from.
+
+pub mod builtin;
