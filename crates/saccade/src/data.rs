@@ -2,6 +2,7 @@
 //!
 //! | module | what it reads |
 //! |---|---|
+//! | [`builtin`] | nothing: film reviews made by a grammar, of which everything is known |
 //! | [`imdb`] | the Large Movie Review Dataset, from its archive or folder |
 //! | [`text`] | plain text for language models, of any size |
 //! | [`treebank`] | sentences with parts of speech and syntactic heads, CoNLL-U |
@@ -15,6 +16,7 @@
 //! turns examples into the [`Ids`](saccade_tensor::Ids) that models take.
 
 pub mod batches;
+pub mod builtin;
 pub mod file;
 pub mod idx;
 pub mod imdb;

@@ -48,6 +48,14 @@ pub enum Error {
     /// Someone asked for the work to stop.
     #[error("cancelled")]
     Cancelled,
+    /// Predictions that cannot be measured.
+    #[error("{metric}: {problem}")]
+    Metric {
+        /// What was to be measured.
+        metric: &'static str,
+        /// Why it cannot be.
+        problem: String,
+    },
 }
 
 /// The result of every fallible function of the library.
@@ -77,5 +85,9 @@ impl Error {
     /// Lines count from 1.
     pub(crate) fn line(path: &Path, line: usize, problem: impl Display) -> Self {
         Self::data(format_args!("{}, line {line}", path.display()), problem)
+    }
+
+    pub(crate) fn metric(metric: &'static str, problem: impl Into<String>) -> Self {
+        Self::Metric { metric, problem: problem.into() }
     }
 }

@@ -11,6 +11,7 @@ pub mod data;
 mod error;
 pub mod generate;
 pub mod layers;
+pub mod metrics;
 pub mod models;
 mod parameter;
 pub mod position;
