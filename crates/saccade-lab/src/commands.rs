@@ -1,3 +1,5 @@
 //! One file a subcommand.
 
 pub mod bench;
+pub mod tokens;
+pub mod train;

@@ -5,3 +5,5 @@
 pub mod commands;
 pub mod figure;
 pub mod model;
+pub mod run;
+pub mod terminal;

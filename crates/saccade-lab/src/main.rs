@@ -16,11 +16,15 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     Bench(commands::bench::Bench),
+    Tokens(commands::tokens::Tokens),
+    Train(commands::train::Train),
 }
 
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
         Command::Bench(bench) => bench.run(),
+        Command::Tokens(tokens) => tokens.run(),
+        Command::Train(train) => train.run(),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

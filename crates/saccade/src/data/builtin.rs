@@ -29,6 +29,7 @@
 
 mod cast;
 mod corpus;
+mod digits;
 mod draws;
 mod grammar;
 mod lexicon;
@@ -42,6 +43,7 @@ mod topic;
 mod tree;
 
 pub use corpus::{Corpus, Split};
+pub use digits::digits;
 pub use pairs::{Pair, Pairs};
 pub use settings::Settings;
 pub use statistics::Statistics;

@@ -26,11 +26,13 @@ pub struct WordSettings {
     pub lowercase: bool,
     /// What becomes of punctuation.
     pub punctuation: Punctuation,
+    /// Whether there is a third special piece, `<MASK>`, for words that a model is to guess.
+    pub mask: bool,
 }
 
 impl Default for WordSettings {
     fn default() -> Self {
-        Self { maximum: 10_000, minimum_count: 1, lowercase: true, punctuation: Punctuation::Dropped }
+        Self { maximum: 10_000, minimum_count: 1, lowercase: true, punctuation: Punctuation::Dropped, mask: false }
     }
 }
 
@@ -82,7 +84,9 @@ impl Tokenizer {
             ..Recipe::default()
         };
         let limits = (settings.maximum, settings.minimum_count);
-        vocabulary(texts, recipe, ["<PAD>", "<UNK>"], limits, Role::Both)
+        let first = ["<PAD>", "<UNK>", "<MASK>"];
+        let first = if settings.mask { &first[..] } else { &first[..2] };
+        vocabulary(texts, recipe, first, limits, Role::All)
     }
 
     /// A vocabulary of words as white space separates them, nothing changed, for text that is cut into words already
@@ -97,21 +101,21 @@ impl Tokenizer {
             ..Recipe::default()
         };
         let limits = (settings.maximum, settings.minimum_count);
-        vocabulary(texts, recipe, ["<unk>", "<eos>"], limits, Role::Second)
+        vocabulary(texts, recipe, &["<unk>", "<eos>"], limits, Role::Second)
     }
 }
 
-/// Which of the two first pieces are special. `<unk>` of WikiText is a word of the text like others.
+/// Which of the first pieces are special. `<unk>` of WikiText is a word of the text like others.
 #[derive(Clone, Copy, PartialEq)]
 enum Role {
-    Both,
+    All,
     Second,
 }
 
 fn vocabulary<T: AsRef<str>>(
     texts: impl IntoIterator<Item = T>,
     recipe: Recipe,
-    first: [&str; 2],
+    first: &[&str],
     (maximum, minimum_count): (usize, u64),
     role: Role,
 ) -> Result<Tokenizer> {
@@ -134,11 +138,9 @@ fn vocabulary<T: AsRef<str>>(
         return Err(Error::data("tokenizer", problem));
     }
     pieces.truncate(maximum);
-    let unknown = if role == Role::Both { first[1] } else { first[0] };
-    let mut special = vec![(first[1].to_owned(), 1)];
-    if role == Role::Both {
-        special.insert(0, (first[0].to_owned(), 0));
-    }
+    let unknown = if role == Role::All { first[1] } else { first[0] };
+    let skipped = if role == Role::All { 0 } else { 1 };
+    let special = first.iter().zip(0..).skip(skipped).map(|(piece, id)| ((*piece).to_owned(), id)).collect();
     // Words are written with a space between them, which is what no decoder means.
     let recipe = Recipe { model: word_level(&pieces, unknown), decoder: Value::Null, special, ..recipe };
     files::assemble(&recipe)

@@ -1,0 +1,116 @@
+//! The folder a run leaves: one that both this program and Hugging Face's own can open.
+//!
+//! ```text
+//! config.json  model.safetensors  tokenizer.json     the best model so far, in Hugging Face's form
+//! train.toml                                         everything the run was configured as
+//! metrics.csv                                        a line every few steps
+//! state.safetensors                                  what resuming needs, and all it reads
+//! snapshots/step-N/                                  whole models at chosen steps
+//! ```
+
+use super::config::{self, RunConfig};
+use anyhow::{Context as _, Result, bail};
+use saccade::checkpoint::{self, write_whole};
+use saccade::models::Model;
+use saccade::tokens::Tokenizer;
+use serde_json::{Map, Value};
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+/// The columns of `metrics.csv`.
+pub const COLUMNS: &str =
+    "step,train_loss,val_loss,learning_rate,seconds,gradient_norm,examples,tokens,val_accuracy,val_perplexity";
+
+/// A run's folder.
+pub struct RunFolder {
+    path: PathBuf,
+}
+
+impl RunFolder {
+    /// A folder for a new run. It must not hold one already.
+    pub fn create(path: &Path, config: &RunConfig) -> Result<Self> {
+        let folder = Self { path: path.to_owned() };
+        if folder.state().exists() || folder.path.join("train.toml").exists() {
+            bail!(
+                "{} holds a run already; continue it with `saccade train --resume --out {}`, or choose another --out",
+                path.display(),
+                path.display()
+            );
+        }
+        std::fs::create_dir_all(path).with_context(|| format!("cannot create the folder {}", path.display()))?;
+        folder.write("train.toml", &toml::to_string(config)?)?;
+        folder.write("metrics.csv", &format!("{COLUMNS}\n"))?;
+        Ok(folder)
+    }
+
+    /// The folder of a run that was begun, and its configuration.
+    pub fn open(path: &Path) -> Result<(Self, RunConfig)> {
+        let folder = Self { path: path.to_owned() };
+        let file = folder.path.join("train.toml");
+        let text = std::fs::read_to_string(&file)
+            .with_context(|| format!("{} is not the folder of a run: cannot read train.toml", path.display()))?;
+        let config = config::parse(&text).with_context(|| format!("cannot understand {}", file.display()))?;
+        Ok((folder, config))
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The file that resuming reads.
+    pub fn state(&self) -> PathBuf {
+        self.path.join("state.safetensors")
+    }
+
+    fn write(&self, name: &str, text: &str) -> Result<()> {
+        Ok(write_whole(&self.path.join(name), |file| file.write_all(text.as_bytes()))?)
+    }
+
+    /// Writes the tokenizer, so that the run can be used and resumed without its data.
+    pub fn write_tokenizer(&self, tokenizer: &Tokenizer) -> Result<()> {
+        write_tokenizer(&self.path, tokenizer)
+    }
+
+    /// Writes the model as the best so far.
+    pub fn write_model(&self, model: &Model, notes: &Map<String, Value>) -> Result<()> {
+        Ok(checkpoint::save(model, &self.path, notes)?)
+    }
+
+    /// Writes a whole model at a step.
+    pub fn write_snapshot(
+        &self,
+        step: u64,
+        model: &Model,
+        notes: &Map<String, Value>,
+        tokenizer: Option<&Tokenizer>,
+    ) -> Result<()> {
+        let folder = self.path.join("snapshots").join(format!("step-{step}"));
+        checkpoint::save(model, &folder, notes)?;
+        tokenizer.map_or(Ok(()), |tokenizer| write_tokenizer(&folder, tokenizer))
+    }
+
+    /// Opens the metrics to add lines, without those after a step: a run that continues from there writes them again.
+    pub fn metrics_up_to(&self, step: u64) -> Result<File> {
+        let path = self.path.join("metrics.csv");
+        let text = std::fs::read_to_string(&path).unwrap_or_default();
+        let mut kept = format!("{COLUMNS}\n");
+        for line in text.lines().skip(1) {
+            let whole = line.split(',').count() == COLUMNS.split(',').count();
+            let at = line.split(',').next().and_then(|step| step.parse::<u64>().ok());
+            if whole && at.is_some_and(|at| at <= step) {
+                kept.push_str(line);
+                kept.push('\n');
+            }
+        }
+        self.write("metrics.csv", &kept)?;
+        OpenOptions::new().append(true).open(&path).with_context(|| format!("cannot write {}", path.display()))
+    }
+}
+
+fn write_tokenizer(folder: &Path, tokenizer: &Tokenizer) -> Result<()> {
+    tokenizer.save(folder.join("tokenizer.json"))?;
+    let text = tokenizer.configuration_json();
+    Ok(write_whole(&folder.join("tokenizer_config.json"), |file| file.write_all(text.as_bytes()))?)
+}

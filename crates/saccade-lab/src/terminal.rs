@@ -1,0 +1,42 @@
+//! What the program says, and to whom: results to standard output, remarks to standard error.
+
+use std::io::{IsTerminal, Write, stderr, stdout};
+
+/// A line of results. Whoever closed the pipe (`| head`) has seen enough: that is no failure.
+pub fn line(text: impl std::fmt::Display) {
+    if writeln!(stdout(), "{text}").is_err() {
+        std::process::exit(0);
+    }
+}
+
+/// A piece of a line of results, shown at once.
+pub fn piece(text: &str) {
+    let mut out = stdout();
+    if write!(out, "{text}").and_then(|()| out.flush()).is_err() {
+        std::process::exit(0);
+    }
+}
+
+/// A remark that is not a result.
+pub fn remark(text: impl std::fmt::Display) {
+    // Nobody to tell is no failure.
+    let _ = writeln!(stderr(), "{text}");
+}
+
+/// Whether someone watches remarks on a terminal, so that a progress bar makes sense.
+pub fn watched() -> bool {
+    stderr().is_terminal()
+}
+
+/// A number with a comma every three digits.
+pub fn thousands(number: u64) -> String {
+    let digits = number.to_string();
+    let mut out = String::new();
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
