@@ -129,7 +129,7 @@ def bleu(_random):
             ("the cat is on the mat", ["a cat is on the mat", "there is a cat on the mat", "the cat sat"]),
             ("it is good", ["it is very good indeed", "good it is"]),
         ],
-        "equally close references": [("a b c d e", ["a b c", "a b c d e f g", "a b x d"])],
+        "equally close references": [("a b c d e", ["a b c d e f g", "a b c"]), ("x y z", ["x y", "x y z u"])],
         "an empty reference beside": [("a b c d e", ["", "a b c d f"])],
         "white space": [("  a b\tc\u00a0d\u2003e \n", ["a b c d e"]), ("a\x1cb c d", ["a b c d"])],
     }

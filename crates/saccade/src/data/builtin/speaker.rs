@@ -134,7 +134,10 @@ impl Speaker {
         if *once {
             let unused: Vec<usize> =
                 fitting.iter().copied().filter(|&i| !self.used.contains(&(rule, i))).collect();
-            if !unused.is_empty() {
+            if unused.is_empty() {
+                // All have been used: begin again.
+                self.used.retain(|&(other, _)| other != rule);
+            } else {
                 fitting = unused;
             }
         }
@@ -280,7 +283,7 @@ impl Speaker {
             }
             topic = Topic::draw(&self.cast, spare_film, &mut self.draws);
         }
-        if topic != Topic::Film {
+        if topic != Topic::Film && !self.judged.contains(&topic) {
             self.judged.push(topic);
         }
         topic

@@ -101,29 +101,48 @@ fn capital_inside(words: &[Word], index: usize) -> bool {
     word.part_of_speech == PartOfSpeech::Noun && word.text.starts_with(char::is_uppercase)
 }
 
+/// Whether a verb is in a form for one, or for several or *I*; none for forms that do not show it.
+fn number(sentence: &Sentence, index: usize) -> Option<bool> {
+    let verb = &sentence.words[index];
+    let text = verb.text.to_lowercase();
+    match text.as_str() {
+        "is" | "was" | "has" | "does" => return Some(true),
+        "are" | "were" | "am" => return Some(false),
+        _ => {}
+    }
+    let helper = |word: &Word| {
+        matches!(word.relation, "aux" | "aux:pass") || (word.relation == "mark" && word.text == "to")
+    };
+    let infinite = sentence.words.iter().any(|word| word.head == Some(index) && helper(word));
+    let same_in_the_past = matches!(verb.lemma.as_str(), "set" | "read" | "put");
+    if verb.part_of_speech != PartOfSpeech::Verb || infinite || verb.relation == "xcomp" || same_in_the_past {
+        None
+    } else if text == verb.lemma {
+        Some(false)
+    } else {
+        text.ends_with('s').then_some(true)
+    }
+}
+
 #[test]
 fn verbs_agree_with_their_subjects() {
-    let mut checked = 0;
+    let (mut singulars, mut plurals) = (0, 0);
     for text in texts() {
         for sentence in &text.sentences {
             for (index, verb) in sentence.words.iter().enumerate() {
-                let singular = match verb.text.to_lowercase().as_str() {
-                    "is" | "was" | "has" | "does" => true,
-                    "are" | "were" => false,
-                    _ => continue,
-                };
-                let Some(subject) = subject(sentence, index) else { continue };
-                if matches!(sentence.words[subject].text.as_str(), "I") {
-                    assert_eq!(verb.text, "was", "{}", text.sentence_text(sentence));
+                let (Some(singular), Some(subject)) = (number(sentence, index), subject(sentence, index))
+                else {
                     continue;
-                }
-                let plural = is_plural(&text, sentence, subject);
-                assert_ne!(singular, plural, "{}", text.sentence_text(sentence));
-                checked += 1;
+                };
+                let many = is_plural(&text, sentence, subject) || sentence.words[subject].text == "I";
+                // "I was" is the one form that "I" shares with "it".
+                let shared = sentence.words[subject].text == "I" && verb.text == "was";
+                assert!(shared || singular != many, "{}: {}", verb.text, text.sentence_text(sentence));
+                *(if singular { &mut singulars } else { &mut plurals }) += 1;
             }
         }
     }
-    assert!(checked > 5000, "{checked}");
+    assert!(singulars > 8000 && plurals > 2000, "{singulars} {plurals}");
 }
 
 #[test]

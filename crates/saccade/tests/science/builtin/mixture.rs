@@ -41,6 +41,10 @@ fn lengths_are_as_asked() {
     let counts: Vec<usize> =
         Corpus::new(settings, 1).unwrap().texts().take(200).map(|text| text.sentences.len()).collect();
     assert_eq!((counts.iter().min(), counts.iter().max()), (Some(&2), Some(&4)));
+    let settings = Settings { fewest_sentences: 3000, most_sentences: 3000, ..Settings::default() };
+    let longest = Corpus::new(settings, 1).unwrap().text(0);
+    assert_eq!(longest.sentences.len(), 3000);
+    super::assert_is_sound(&longest);
     let settings = Settings { fewest_words: 150, ..Settings::default() };
     let long = Corpus::new(settings, 1).unwrap();
     // A sentence has at most some forty words.

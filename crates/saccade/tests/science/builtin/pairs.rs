@@ -37,6 +37,18 @@ fn assert_turned_round(pair: &Pair) {
     assert_eq!(pair.target_words.iter().filter(|word| word.relation == "root").count(), 1);
 }
 
+/// He becomes *by him*, and *him* becomes *he*.
+fn assert_pronouns_have_their_case(pair: &Pair) {
+    for word in pair.source_words.iter().chain(&pair.target_words) {
+        let fits = match word.text.to_lowercase().as_str() {
+            "he" | "she" | "they" | "we" | "i" => matches!(word.relation, "nsubj" | "nsubj:pass"),
+            "him" | "her" | "them" | "us" | "me" => matches!(word.relation, "obj" | "obl"),
+            _ => true,
+        };
+        assert!(fits, "{} as {}: {} {}", word.text, word.relation, pair.source, pair.target);
+    }
+}
+
 fn assert_agrees(pair: &Pair) {
     let subject = pair.target_words.iter().position(|word| word.relation == "nsubj:pass").unwrap();
     let words = &pair.target_words;
@@ -69,6 +81,7 @@ proptest! {
             assert_says_the_same(&pair);
             assert_turned_round(&pair);
             assert_agrees(&pair);
+            assert_pronouns_have_their_case(&pair);
             for (string, words) in [(&pair.source, &pair.source_words), (&pair.target, &pair.target_words)] {
                 prop_assert!(words.iter().all(|word| string[word.span.clone()] == word.text));
                 prop_assert!(string.ends_with('.') && string.starts_with(char::is_uppercase));
