@@ -7,3 +7,4 @@ pub mod figure;
 pub mod model;
 pub mod run;
 pub mod terminal;
+pub mod usage;

@@ -1,6 +1,7 @@
 //! `saccade`: a laboratory for attention.
 
 use saccade_lab::commands;
+use saccade_lab::usage::Usage;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -16,6 +17,11 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     Bench(commands::bench::Bench),
+    Data(commands::data::Data),
+    #[command(name = "eval")]
+    Evaluate(commands::evaluate::Evaluate),
+    Fill(commands::fill::Fill),
+    Predict(commands::predict::Predict),
     Tokens(commands::tokens::Tokens),
     Train(commands::train::Train),
 }
@@ -23,6 +29,10 @@ enum Command {
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
         Command::Bench(bench) => bench.run(),
+        Command::Data(data) => data.run(),
+        Command::Evaluate(evaluate) => evaluate.run(),
+        Command::Fill(fill) => fill.run(),
+        Command::Predict(predict) => predict.run(),
         Command::Tokens(tokens) => tokens.run(),
         Command::Train(train) => train.run(),
     };
@@ -33,7 +43,7 @@ fn main() -> ExitCode {
             {
                 eprintln!("error: {error:#}");
             }
-            ExitCode::FAILURE
+            if error.is::<Usage>() { ExitCode::from(2) } else { ExitCode::FAILURE }
         }
     }
 }

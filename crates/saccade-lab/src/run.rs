@@ -2,10 +2,10 @@
 
 mod config;
 mod folder;
-mod material;
+pub mod material;
 mod watch;
 
 pub use config::{DataConfig, ModelConfig, PRESETS, RunConfig, TokensConfig, preset};
 pub use folder::RunFolder;
 pub use material::{Material, prepare};
-pub use watch::{Note, Watch};
+pub use watch::{Note, Watch, interrupted};

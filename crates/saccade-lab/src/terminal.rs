@@ -40,3 +40,14 @@ pub fn thousands(number: u64) -> String {
     }
     out
 }
+
+/// A progress bar over so many things, on a terminal; nothing elsewhere.
+pub fn bar(length: u64) -> indicatif::ProgressBar {
+    if !watched() {
+        return indicatif::ProgressBar::hidden();
+    }
+    let style =
+        indicatif::ProgressStyle::with_template("{bar:30} {pos}/{len}  {elapsed_precise} left {eta_precise}");
+    indicatif::ProgressBar::new(length)
+        .with_style(style.unwrap_or_else(|_| indicatif::ProgressStyle::default_bar()))
+}

@@ -36,7 +36,8 @@ impl Tokens {
         terminal::line(format!("{:>8}  {:<widest$}  {:>9}  text", "id", "piece", "bytes"));
         for ((id, piece), range) in encoding.ids.iter().zip(&encoding.pieces).zip(&encoding.offsets) {
             let text = self.text.get(range.clone()).unwrap_or_default();
-            let bytes = if range.is_empty() { String::new() } else { format!("{}..{}", range.start, range.end) };
+            let bytes =
+                if range.is_empty() { String::new() } else { format!("{}..{}", range.start, range.end) };
             terminal::line(format!("{id:>8}  {piece:<widest$}  {bytes:>9}  {text:?}"));
         }
         terminal::line(format!("{} pieces, vocabulary {}", encoding.len(), tokenizer.vocabulary_size()));

@@ -1,7 +1,7 @@
 //! `saccade train`: from data to a trained model.
 
 use crate::model;
-use crate::run::{Material, Note, PRESETS, RunConfig, RunFolder, Watch, prepare, preset};
+use crate::run::{Material, Note, PRESETS, RunConfig, RunFolder, Watch, interrupted, prepare, preset};
 use crate::terminal;
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
@@ -67,9 +67,14 @@ impl Train {
         };
         terminal::remark("reading the data");
         let mut material = prepare(&config, tokenizer, fitting(&config, model)?)?;
+        // From here on there is something to lose.
+        interrupted();
         let folder = RunFolder::create(&out, &config)?;
         if let Some(tokenizer) = &material.tokenizer {
             folder.write_tokenizer(tokenizer)?;
+        }
+        if let Some(pixels) = &material.pixels {
+            folder.write_pixels(pixels)?;
         }
         let mut progress = Progress::new(&config.train);
         let note = Note { data: material.summary.clone(), ..Note::default() };
@@ -120,7 +125,8 @@ fn fitting(config: &RunConfig, from: Option<Model>) -> Result<Option<Model>> {
     let (crate::run::ModelConfig::Bert(preset), Model::Bert(bert)) = (&config.model, &from) else {
         return Ok(Some(from));
     };
-    let config = saccade::models::BertConfig { heads: preset.heads, dropout: preset.dropout, ..bert.config().clone() };
+    let config =
+        saccade::models::BertConfig { heads: preset.heads, dropout: preset.dropout, ..bert.config().clone() };
     let mut model = saccade::models::Bert::new(config, 0)?;
     let known: Vec<(String, saccade::tensor::Tensor)> =
         bert.parameters().into_iter().map(|(name, parameter)| (name, parameter.tensor().detach())).collect();
@@ -152,10 +158,14 @@ fn learn(
     let place = folder.path().display();
     match end {
         End::Stopped => {
-            terminal::remark(format!("stopped at step {}; go on with: saccade train --resume --out {place}", progress.step));
+            terminal::remark(format!(
+                "stopped at step {}; go on with: saccade train --resume --out {place}",
+                progress.step
+            ));
         }
         End::Finished | End::Patience => {
-            let best = progress.best.map(|(loss, step)| format!(", best held-out loss {loss:.4} at step {step}"));
+            let best =
+                progress.best.map(|(loss, step)| format!(", best held-out loss {loss:.4} at step {step}"));
             terminal::remark(format!("finished after {} steps{}", progress.step, best.unwrap_or_default()));
             terminal::line(format!("{place}"));
         }

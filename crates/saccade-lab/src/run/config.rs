@@ -1,6 +1,8 @@
 //! What a run is configured as: a preset, changed by the user, saved with the run.
 
-use anyhow::{Result, anyhow, bail};
+use crate::bad_usage;
+use crate::usage::Usage;
+use anyhow::Result;
 use saccade::models::{
     BagConfig, BertConfig, GptConfig, LlamaConfig, SentimentConfig, T5Config, TaggerConfig, VitConfig,
 };
@@ -172,8 +174,10 @@ impl Default for KeepConfig {
 pub fn preset(name: &str, settings: &[String]) -> Result<RunConfig> {
     let Some((_, text)) = PRESETS.iter().find(|(known, _)| *known == name) else {
         let names: Vec<&str> = PRESETS.iter().map(|(name, _)| *name).collect();
-        let hint = nearest(name, &names).map(|near| format!("; did you mean {near}?")).unwrap_or_default();
-        bail!("there is no preset {name}{hint} There are {}", names.join(", "));
+        match nearest(name, &names) {
+            Some(near) => bad_usage!("there is no preset {name}; did you mean {near}?"),
+            None => bad_usage!("there is no preset {name}; there are {}", names.join(", ")),
+        }
     };
     let mut table: Table = text.parse()?;
     for setting in settings {
@@ -188,10 +192,8 @@ pub fn parse(text: &str) -> Result<RunConfig> {
 }
 
 fn read(table: Table) -> Result<RunConfig> {
-    let config: RunConfig = Value::Table(table).try_into().map_err(|error: toml::de::Error| {
-        let message = error.message().to_owned();
-        anyhow!("{}", with_hint(&message))
-    })?;
+    let config: RunConfig =
+        Value::Table(table).try_into().map_err(|error: toml::de::Error| Usage(with_hint(error.message())))?;
     config.train.check()?;
     Ok(config)
 }
@@ -199,17 +201,19 @@ fn read(table: Table) -> Result<RunConfig> {
 /// Changes one value: `key=value`, the key with dots.
 fn set(table: &mut Table, setting: &str) -> Result<()> {
     let Some((key, text)) = setting.split_once('=') else {
-        bail!("{setting:?} is not a setting; write key=value, such as train.steps=100");
+        bad_usage!("{setting:?} is not a setting; write key=value, such as train.steps=100");
     };
     // A value that is no TOML is a string, so that quotes are not needed.
     let value = format!("value = {text}").parse::<Table>().ok().and_then(|mut table| table.remove("value"));
     let value = value.unwrap_or_else(|| Value::String(text.to_owned()));
     let mut parts: Vec<&str> = key.trim().split('.').collect();
-    let Some(last) = parts.pop().filter(|last| !last.is_empty()) else { bail!("{setting:?} has no key") };
+    let Some(last) = parts.pop().filter(|last| !last.is_empty()) else {
+        bad_usage!("{setting:?} has no key")
+    };
     let mut place = table;
     for part in parts {
         let entry = place.entry(part).or_insert_with(|| Value::Table(Table::new()));
-        let Value::Table(inner) = entry else { bail!("{key}: {part} is not a group of settings") };
+        let Value::Table(inner) = entry else { bad_usage!("{key}: {part} is not a group of settings") };
         place = inner;
     }
     place.insert(last.to_owned(), value);
@@ -266,7 +270,8 @@ mod tests {
 
     #[test]
     fn settings_change_values_of_every_type() {
-        let settings = ["train.steps=7", "data.path=some/file.txt", "model.positions=rotary", "train.rate.warmup=3"];
+        let settings =
+            ["train.steps=7", "data.path=some/file.txt", "model.positions=rotary", "train.rate.warmup=3"];
         let config = preset("words-gpt", &settings.map(str::to_owned)).unwrap();
         assert_eq!((config.train.steps, config.train.rate.warmup), (7, 3));
         assert_eq!(config.data.path.as_deref(), Some("some/file.txt"));
@@ -279,7 +284,10 @@ mod tests {
             preset("bag", &settings).unwrap_err().to_string()
         };
         assert_eq!(error(&["train.step=7"]), "there is no setting step; did you mean steps?");
-        assert_eq!(error(&["model.d_embeding=7"]), "there is no setting d_embeding; did you mean d_embedding?");
+        assert_eq!(
+            error(&["model.d_embeding=7"]),
+            "there is no setting d_embeding; did you mean d_embedding?"
+        );
         assert!(error(&["train.steps"]).contains("write key=value"));
         assert!(error(&["train.steps=many"]).contains("invalid type"), "{}", error(&["train.steps=many"]));
         let unknown = preset("sentiment-maximum", &[]).unwrap_err().to_string();

@@ -19,8 +19,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 /// The columns of `metrics.csv`.
-pub const COLUMNS: &str =
-    "step,train_loss,val_loss,learning_rate,seconds,gradient_norm,examples,tokens,val_accuracy,val_perplexity";
+pub const COLUMNS: &str = "step,train_loss,val_loss,learning_rate,seconds,gradient_norm,examples,tokens,val_accuracy,val_perplexity";
 
 /// A run's folder.
 pub struct RunFolder {
@@ -38,7 +37,8 @@ impl RunFolder {
                 path.display()
             );
         }
-        std::fs::create_dir_all(path).with_context(|| format!("cannot create the folder {}", path.display()))?;
+        std::fs::create_dir_all(path)
+            .with_context(|| format!("cannot create the folder {}", path.display()))?;
         folder.write("train.toml", &toml::to_string(config)?)?;
         folder.write("metrics.csv", &format!("{COLUMNS}\n"))?;
         Ok(folder)
@@ -48,8 +48,9 @@ impl RunFolder {
     pub fn open(path: &Path) -> Result<(Self, RunConfig)> {
         let folder = Self { path: path.to_owned() };
         let file = folder.path.join("train.toml");
-        let text = std::fs::read_to_string(&file)
-            .with_context(|| format!("{} is not the folder of a run: cannot read train.toml", path.display()))?;
+        let text = std::fs::read_to_string(&file).with_context(|| {
+            format!("{} is not the folder of a run: cannot read train.toml", path.display())
+        })?;
         let config = config::parse(&text).with_context(|| format!("cannot understand {}", file.display()))?;
         Ok((folder, config))
     }
@@ -71,6 +72,11 @@ impl RunFolder {
     /// Writes the tokenizer, so that the run can be used and resumed without its data.
     pub fn write_tokenizer(&self, tokenizer: &Tokenizer) -> Result<()> {
         write_tokenizer(&self.path, tokenizer)
+    }
+
+    /// Writes how images become what the model reads.
+    pub fn write_pixels(&self, pixels: &Value) -> Result<()> {
+        self.write("preprocessor_config.json", &format!("{pixels:#}\n"))
     }
 
     /// Writes the model as the best so far.
@@ -105,7 +111,10 @@ impl RunFolder {
             }
         }
         self.write("metrics.csv", &kept)?;
-        OpenOptions::new().append(true).open(&path).with_context(|| format!("cannot write {}", path.display()))
+        OpenOptions::new()
+            .append(true)
+            .open(&path)
+            .with_context(|| format!("cannot write {}", path.display()))
     }
 }
 

@@ -57,7 +57,9 @@ impl<'a> Watch<'a> {
         let bar = terminal::watched().then(|| {
             let style = "{bar:30} {pos}/{len}  {msg}  {elapsed_precise} left {eta_precise}";
             let bar = ProgressBar::new(config.train.steps);
-            bar.set_style(ProgressStyle::with_template(style).unwrap_or_else(|_| ProgressStyle::default_bar()));
+            bar.set_style(
+                ProgressStyle::with_template(style).unwrap_or_else(|_| ProgressStyle::default_bar()),
+            );
             bar.set_position(step);
             bar.reset_eta();
             bar
@@ -101,7 +103,8 @@ impl<'a> Watch<'a> {
         let evaluation = self.evaluation.take();
         let number = |value: Option<f64>| value.map(|value| format!("{value:.6}")).unwrap_or_default();
         let measure = |name: &str| {
-            let measures = evaluation.as_ref().map(|evaluation| evaluation.measures.as_slice()).unwrap_or_default();
+            let measures =
+                evaluation.as_ref().map(|evaluation| evaluation.measures.as_slice()).unwrap_or_default();
             number(measures.iter().find(|(known, _)| known == name).map(|(_, value)| *value))
         };
         writeln!(
@@ -124,7 +127,8 @@ impl<'a> Watch<'a> {
     fn show(&mut self, step: &Step) {
         let speed = self.note.read.1 as f64 / self.seconds().max(1e-9);
         let loss = self.note.loss.0 / self.note.loss.1.max(1) as f64;
-        let text = format!("loss {loss:.4}  rate {:.1e}  {} tokens/s", step.rate, terminal::thousands(speed as u64));
+        let text =
+            format!("loss {loss:.4}  rate {:.1e}  {} tokens/s", step.rate, terminal::thousands(speed as u64));
         if let Some(bar) = &self.bar {
             bar.set_position(step.step);
             bar.set_message(text);
@@ -156,7 +160,8 @@ impl Observer for Watch<'_> {
             })?;
         }
         if snapshot {
-            let written = self.folder.write_snapshot(step.step, task.model(), &self.notes, self.tokenizer.as_ref());
+            let written =
+                self.folder.write_snapshot(step.step, task.model(), &self.notes, self.tokenizer.as_ref());
             written.map_err(|error| saccade::Error::Checkpoint(format!("{error:#}")))?;
         }
         if saves {
@@ -185,14 +190,18 @@ impl Observer for Watch<'_> {
             evaluation.measures.iter().map(|(name, value)| format!("{name} {value:.4}")).collect();
         let mark = if best { "  (best so far)" } else { "" };
         let step = progress.step;
-        self.say(&format!("step {step}  held-out loss {:.4}  {}{mark}", evaluation.loss, measures.join("  ")));
+        self.say(&format!(
+            "step {step}  held-out loss {:.4}  {}{mark}",
+            evaluation.loss,
+            measures.join("  ")
+        ));
         self.evaluation = Some(evaluation.clone());
         Ok(())
     }
 }
 
 /// A flag that Ctrl-C sets; pressed twice, it ends the program at once.
-fn interrupted() -> Arc<AtomicBool> {
+pub fn interrupted() -> Arc<AtomicBool> {
     static FLAG: OnceLock<Arc<AtomicBool>> = OnceLock::new();
     let flag = FLAG.get_or_init(|| {
         let flag = Arc::new(AtomicBool::new(false));

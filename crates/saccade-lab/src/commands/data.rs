@@ -1,0 +1,133 @@
+//! `saccade data`: look at the data a model learns from.
+
+use crate::terminal::{line, thousands};
+use anyhow::Result;
+use clap::{Args, Subcommand};
+use saccade::data::builtin::{Corpus, Settings, Split, Statistics};
+use saccade::data::imdb::Imdb;
+use std::path::Path;
+
+/// Look at data sets.
+#[derive(Args)]
+pub struct Data {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// Count what is in a data set
+    #[command(after_help = "Examples:\n  saccade data stats\n  saccade data stats aclImdb_v1.tar.gz")]
+    Stats {
+        /// IMDb's archive or folder (default: the built-in corpus)
+        path: Option<String>,
+        /// How many built-in texts to count
+        #[arg(long, default_value_t = 20_000)]
+        texts: usize,
+        /// The seed of the built-in corpus
+        #[arg(long, default_value_t = 0)]
+        seed: u64,
+    },
+    /// Show some texts of the built-in corpus
+    Show {
+        /// How many
+        #[arg(default_value_t = 3)]
+        count: usize,
+        /// The seed
+        #[arg(long, default_value_t = 0)]
+        seed: u64,
+        /// As a treebank in CoNLL-U
+        #[arg(long)]
+        conllu: bool,
+    },
+}
+
+impl Data {
+    /// Runs the command.
+    pub fn run(&self) -> Result<()> {
+        match &self.what {
+            What::Stats { path: Some(path), .. } => imdb(Path::new(path)),
+            What::Stats { path: None, texts, seed } => builtin(*texts, *seed),
+            What::Show { count, seed, conllu } => show(*count, *seed, *conllu),
+        }
+    }
+}
+
+fn builtin(texts: usize, seed: u64) -> Result<()> {
+    let corpus = Corpus::new(Settings::default(), seed)?;
+    for split in Split::ALL {
+        let found = Statistics::of(corpus.split(split).texts().take(texts));
+        describe(split.name(), &found);
+    }
+    Ok(())
+}
+
+fn describe(name: &str, found: &Statistics) {
+    line(format!(
+        "{name}: {} texts, {} sentences, {} words, {} distinct",
+        thousands(found.texts),
+        thousands(found.sentences),
+        thousands(found.words),
+        thousands(found.distinct_words() as u64)
+    ));
+    let [negative, positive] = found.labels;
+    line(format!("  labels          {} negative, {} positive", thousands(negative), thousands(positive)));
+    line(format!(
+        "  words a text    mean {:.1}, median {}, nine of ten below {}",
+        found.mean_length(),
+        found.length_quantile(0.5),
+        found.length_quantile(0.9)
+    ));
+    for size in [100, 1_000, 2_000, 5_000] {
+        line(format!(
+            "  {:<15} {:.2} % of all words",
+            format!("top {}", thousands(size as u64)),
+            100.0 * found.coverage(size)
+        ));
+    }
+    for (kind, count) in &found.kinds {
+        let share = 100.0 * *count as f64 / found.sentences.max(1) as f64;
+        line(format!("  {:<15} {share:.1} % of sentences", kind.name()));
+    }
+    let far: u64 = found.distances.range(saccade::data::builtin::FAR..).map(|(_, count)| count).sum();
+    let all: u64 = found.distances.values().sum();
+    line(format!("  negated words   {}, of them {} far from their negator", thousands(all), thousands(far)));
+    let words: Vec<&str> = found.frequencies.iter().take(12).map(|(word, _)| word.as_str()).collect();
+    line(format!("  most frequent   {}\n", words.join(" ")));
+}
+
+fn imdb(path: &Path) -> Result<()> {
+    let imdb = Imdb::open(path)?;
+    for (name, part) in [("train", &imdb.train), ("test", &imdb.test)] {
+        let counts: Vec<String> = part
+            .classes
+            .iter()
+            .zip(part.class_counts())
+            .map(|(class, count)| format!("{} {class}", thousands(count as u64)))
+            .collect();
+        let words = |text: &str| text.split_whitespace().count() as u64;
+        let mut lengths: Vec<u64> = part.examples.iter().map(|example| words(&example.text)).collect();
+        lengths.sort_unstable();
+        let at = |share: f64| lengths.get((lengths.len() as f64 * share) as usize).copied().unwrap_or(0);
+        line(format!("{name:<6} {} reviews: {}", thousands(part.examples.len() as u64), counts.join(", ")));
+        line(format!("       words: median {}, nine of ten below {}", at(0.5), at(0.9)));
+    }
+    let duplicates = imdb.duplicates;
+    line(format!(
+        "duplicates: {} within train, {} within test, {} texts in both",
+        duplicates.train, duplicates.test, duplicates.across
+    ));
+    Ok(())
+}
+
+fn show(count: usize, seed: u64, conllu: bool) -> Result<()> {
+    let corpus = Corpus::new(Settings::default(), seed)?;
+    for (number, text) in corpus.texts().take(count).enumerate() {
+        if conllu {
+            crate::terminal::piece(&text.conllu(&format!("builtin-{seed}-{number}")));
+        } else {
+            line(format!("[{:?}] {}\n", text.label, text.text()));
+        }
+    }
+    Ok(())
+}

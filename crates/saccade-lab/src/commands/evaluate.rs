@@ -1,0 +1,252 @@
+//! `saccade eval`: how good a model is on data it has not seen.
+
+use crate::model::{self, Opened};
+use crate::run::{DataConfig, RunFolder, material};
+use crate::terminal::line;
+use anyhow::{Result, bail};
+use clap::Args;
+use saccade::Context;
+use saccade::data::batches::{Batches, Classification, Masked, Masking, PackedWindows, Pictures};
+use saccade::data::text::TokenStream;
+use saccade::generate::{Answer, BeamSettings, beam_search};
+use saccade::metrics::{Bleu, Confusion, RocCurve, perplexity};
+use saccade::models::Model;
+use saccade::tensor::random::Key;
+use saccade::tensor::{Ids, Mask};
+use saccade::tokens::Special;
+use saccade::train::evaluate;
+
+/// Measure a trained model on data.
+///
+/// Language models: loss and perplexity. Classifiers: accuracy, precision, recall, F1, ROC-AUC, confusion matrix.
+/// Translation: BLEU. Without --data, the test part of the built-in corpus is used.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  saccade eval runs/bag
+  saccade eval runs/imdb --data aclImdb_v1.tar.gz        its test split
+  saccade eval runs/multi30k --data multi30k --part test_2016_flickr --beams 4")]
+pub struct Evaluate {
+    /// A run or another model
+    model: String,
+    /// A file or folder to measure on (default: the built-in corpus)
+    #[arg(long)]
+    data: Option<String>,
+    /// The part of a parallel corpus
+    #[arg(long, default_value = "test")]
+    part: String,
+    /// The number of beams for translation
+    #[arg(long, default_value_t = 4)]
+    beams: usize,
+    /// The most examples to measure on (0: all)
+    #[arg(long, default_value_t = 0)]
+    limit: usize,
+    /// The number of examples in a batch
+    #[arg(long, default_value_t = 64)]
+    batch_size: usize,
+}
+
+impl Evaluate {
+    /// Runs the command.
+    pub fn run(&self) -> Result<()> {
+        let opened = model::open(&self.model)?;
+        let config = RunFolder::open(&opened.folder).map(|(_, config)| config.data).unwrap_or_default();
+        let config = DataConfig { path: self.data.clone(), ..config };
+        match &opened.model {
+            Model::Gpt(_) | Model::Llama(_) => self.language(&opened, &config),
+            Model::Bert(bert) if bert.config().heads.classes.is_none() => self.masked(&opened, &config),
+            Model::Bert(_) | Model::Sentiment(_) | Model::Bag(_) => self.classes(&opened, &config),
+            Model::T5(_) => self.translation(&opened, &config),
+            Model::Vit(_) => self.pictures(&opened, &config),
+            Model::Tagger(_) => self.tags(&opened, &config),
+        }
+    }
+
+    fn limited<T>(&self, mut all: Vec<T>) -> Vec<T> {
+        if self.limit > 0 {
+            all.truncate(self.limit);
+        }
+        all
+    }
+
+    fn language(&self, opened: &Opened, config: &DataConfig) -> Result<()> {
+        let tokenizer = opened.tokenizer()?;
+        let stream = match &config.path {
+            Some(path) => TokenStream::read(&[path], tokenizer)?,
+            None => {
+                let texts = material::builtin_test(config)?;
+                let texts: Vec<String> = texts.iter().map(|text| format!("{}\n", text.text())).collect();
+                let ids = tokenizer.encode_all(&texts, Special::Drop, None)?;
+                TokenStream::new(&ids.concat())?
+            }
+        };
+        let context = match &opened.model {
+            Model::Gpt(model) => model.config().context,
+            Model::Llama(model) => model.config().context,
+            other => bail!("a {} is no language model", other.kind()),
+        };
+        let windows = PackedWindows::new(stream, context, self.batch_size)?;
+        let (mut sum, mut count) = (0.0, 0);
+        for batch in windows.iter() {
+            let batch = batch?;
+            let context = Context::inference();
+            let loss = match &opened.model {
+                Model::Gpt(model) => model.loss(&context, &batch.ids, &batch.targets)?,
+                Model::Llama(model) => model.loss(&context, &batch.ids, &batch.targets)?,
+                other => bail!("a {} is no language model", other.kind()),
+            };
+            let tokens = batch.targets.values().len();
+            sum += f64::from(loss.item()?) * tokens as f64;
+            count += tokens as u64;
+        }
+        line(format!("tokens      {count}"));
+        line(format!("loss        {:.4}", sum / count as f64));
+        line(format!("perplexity  {:.3}", perplexity(sum, count)?));
+        Ok(())
+    }
+
+    fn masked(&self, opened: &Opened, config: &DataConfig) -> Result<()> {
+        let (tokenizer, Model::Bert(bert)) = (opened.tokenizer()?, &opened.model) else { return Ok(()) };
+        let texts = self.limited(material::test_texts(config)?);
+        let length = material::length(config, bert.config().context);
+        let ids = tokenizer.encode_all(&texts, Special::Keep, Some((length, config.keep)))?;
+        let masked = Masked::new(ids, Masking::new(tokenizer)?, Key::new(0).site("eval"));
+        let batches = Batches::new(masked, self.batch_size, Key::new(0))?;
+        simple(opened, &batches, texts.len())
+    }
+
+    fn classes(&self, opened: &Opened, config: &DataConfig) -> Result<()> {
+        let tokenizer = opened.tokenizer()?;
+        let labelled = material::test_labelled(config)?;
+        let names = labelled.classes.clone();
+        let examples = self.limited(labelled.examples);
+        let texts: Vec<&str> = examples.iter().map(|example| example.text.as_str()).collect();
+        let most = if let Model::Bert(model) = &opened.model { model.config().context } else { usize::MAX };
+        let length = material::length(config, most);
+        let ids = tokenizer.encode_all(&texts, Special::Keep, Some((length, config.keep)))?;
+        let labels: Vec<usize> = examples.iter().map(|example| example.label).collect();
+        let padding = tokenizer.special().pad.unwrap_or(0);
+        let batches =
+            Batches::new(Classification::new(ids, labels.clone(), padding)?, self.batch_size, Key::new(0))?;
+        let (mut truth, mut predicted, mut scores) = (Vec::new(), Vec::new(), Vec::new());
+        for batch in batches.once() {
+            let batch = batch?;
+            let logits = opened.model.classify(&Context::inference(), &batch.ids, &batch.lengths)?;
+            let classes = logits.shape().last();
+            if classes != names.len() {
+                bail!("the model knows {classes} classes, the data has {}", names.len());
+            }
+            truth.extend(batch.labels.values().iter().map(|&label| label as usize));
+            predicted.extend(logits.argmax(-1)?.values().iter().map(|&class| class as usize));
+            scores.extend(logits.values().chunks(classes).map(|row| row[classes - 1] - row[0]));
+        }
+        report_classes(&names, &truth, &predicted, &scores)
+    }
+
+    fn pictures(&self, opened: &Opened, config: &DataConfig) -> Result<()> {
+        let images = material::test_images(config)?;
+        let text =
+            std::fs::read_to_string(opened.folder.join("preprocessor_config.json")).unwrap_or_default();
+        let pixels: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
+        let scale = |key: &str, default: f64| pixels[key][0].as_f64().unwrap_or(default) as f32;
+        let count = images.len();
+        let pictures = Pictures::new(images, (scale("image_mean", 0.0), scale("image_std", 1.0)));
+        simple(opened, &Batches::new(pictures, self.batch_size, Key::new(0))?, count)
+    }
+
+    fn tags(&self, opened: &Opened, config: &DataConfig) -> Result<()> {
+        let (tokenizer, Model::Tagger(model)) = (opened.tokenizer()?, &opened.model) else { return Ok(()) };
+        let sentences = self.limited(material::test_tagged(config)?);
+        let length = material::length(config, model.config().context);
+        let tagging = material::tagging(tokenizer, &sentences, length, Key::new(0).site("eval"))?;
+        simple(opened, &Batches::new(tagging, self.batch_size, Key::new(0))?, sentences.len())
+    }
+
+    fn translation(&self, opened: &Opened, config: &DataConfig) -> Result<()> {
+        let (tokenizer, Model::T5(model)) = (opened.tokenizer()?, &opened.model) else { return Ok(()) };
+        let pairs = self.limited(material::test_pairs(config, &self.part)?);
+        let (mut bleu, mut exact) = (Bleu::default(), 0);
+        let bar = crate::terminal::bar(pairs.len() as u64);
+        for pairs in pairs.chunks(self.batch_size.max(1)) {
+            let sources: Vec<&str> = pairs.iter().map(|(source, _)| source.as_str()).collect();
+            let ids = tokenizer.encode_all(&sources, Special::Keep, None)?;
+            let said = translate(model, tokenizer, &ids, self.beams)?;
+            for (said, (_, target)) in said.iter().zip(pairs) {
+                bleu.add(said, &[target])?;
+                exact += usize::from(said.trim() == target);
+            }
+            bar.inc(pairs.len() as u64);
+        }
+        bar.finish_and_clear();
+        let score = bleu.score()?;
+        line(format!("pairs       {}", pairs.len()));
+        line(format!("BLEU        {:.2}", score.score));
+        line(format!("exact       {:.4}", exact as f64 / pairs.len().max(1) as f64));
+        Ok(())
+    }
+}
+
+/// Loss and accuracy.
+fn simple<E: saccade::train::Learn>(opened: &Opened, batches: &Batches<E>, count: usize) -> Result<()> {
+    let found = evaluate(&opened.model, batches, &Context::inference())?;
+    line(format!("examples    {count}"));
+    line(format!("loss        {:.4}", found.loss));
+    for (name, value) in found.measures {
+        line(format!("{name:<11} {value:.4}"));
+    }
+    Ok(())
+}
+
+/// What a T5 makes of encoded sources.
+fn translate(
+    model: &saccade::models::T5,
+    tokenizer: &saccade::tokens::Tokenizer,
+    sources: &[Vec<u32>],
+    beams: usize,
+) -> Result<Vec<String>> {
+    let longest = sources.iter().map(Vec::len).max().unwrap_or(0);
+    let pad = tokenizer.special().pad.unwrap_or(0);
+    let padded: Vec<u32> = sources
+        .iter()
+        .flat_map(|ids| ids.iter().copied().chain(std::iter::repeat(pad)).take(longest))
+        .collect();
+    let ids = Ids::new(&padded, [sources.len(), longest])?;
+    let present = Mask::from_fn([sources.len(), longest], |at| at[1] < sources[at[0]].len());
+    let context = Context::inference();
+    let answer = Answer::new(model, &context, &ids, Some(&present), beams.max(1))?;
+    let settings = BeamSettings {
+        beams: beams.max(1),
+        max_tokens: 2 * longest + 10,
+        stop_tokens: tokenizer.special().eos.into_iter().collect(),
+        ..BeamSettings::default()
+    };
+    let found = beam_search(&answer, &context, &answer.start(), &settings)?;
+    let best = found.iter().map(|texts| texts.first().map(|text| text.tokens.as_slice()).unwrap_or_default());
+    Ok(best.map(|tokens| tokenizer.decode(tokens, Special::Drop)).collect::<saccade::Result<_>>()?)
+}
+
+fn report_classes(names: &[String], truth: &[usize], predicted: &[usize], scores: &[f32]) -> Result<()> {
+    let confusion = Confusion::of(names.len(), truth, predicted)?;
+    line(format!("examples    {}", truth.len()));
+    line(format!("accuracy    {:.4}", confusion.accuracy()));
+    if names.len() == 2 {
+        line(format!("precision   {:.4}", confusion.precision(1)));
+        line(format!("recall      {:.4}", confusion.recall(1)));
+        line(format!("F1          {:.4}", confusion.f1(1)));
+        let positive: Vec<bool> = truth.iter().map(|&class| class == 1).collect();
+        if let Ok(curve) = RocCurve::of(&positive, scores) {
+            line(format!("ROC-AUC     {:.4}", curve.area()));
+        }
+    } else {
+        line(format!("macro F1    {:.4}", confusion.macro_f1()));
+    }
+    line("confusion (rows: truth, columns: prediction)");
+    let widest = names.iter().map(|name| name.chars().count()).max().unwrap_or(0).max(8);
+    let header: Vec<String> = names.iter().map(|name| format!("{name:>widest$}")).collect();
+    line(format!("{:widest$} {}", "", header.join(" ")));
+    for (row, name) in names.iter().enumerate() {
+        let counts: Vec<String> =
+            (0..names.len()).map(|column| format!("{:>widest$}", confusion.count(row, column))).collect();
+        line(format!("{name:>widest$} {}", counts.join(" ")));
+    }
+    Ok(())
+}

@@ -1,0 +1,64 @@
+//! `saccade fill`: which words a model would put in the place of a mask.
+
+use crate::model;
+use crate::terminal::line;
+use anyhow::{Result, bail};
+use clap::Args;
+use saccade::Context;
+use saccade::models::Model;
+use saccade::tensor::Ids;
+use saccade::tokens::Special;
+
+/// Guess the words behind [MASK].
+#[derive(Args)]
+#[command(after_help = "Examples:
+  saccade fill runs/masked-words \"The acting was [MASK] and the plot [MASK].\"")]
+pub struct Fill {
+    /// A run or another model that guesses words
+    model: String,
+    /// A text with [MASK] in it
+    text: String,
+    /// How many guesses to show
+    #[arg(long, default_value_t = 5)]
+    top: usize,
+}
+
+impl Fill {
+    /// Runs the command.
+    pub fn run(&self) -> Result<()> {
+        let opened = model::open(&self.model)?;
+        let Model::Bert(bert) = &opened.model else {
+            bail!("a {} does not guess words; a BERT trained on masked words does", opened.model.kind());
+        };
+        let tokenizer = opened.tokenizer()?;
+        let Some(mask) = tokenizer.special().mask else {
+            bail!("the tokenizer of {} has no mask", self.model)
+        };
+        let name = tokenizer.piece(mask).unwrap_or_default();
+        // Whatever the model calls its mask, people write [MASK].
+        let text = self.text.replace("[MASK]", &name);
+        let encoding = tokenizer.encode(&text, Special::Keep)?;
+        if !encoding.ids.contains(&mask) {
+            bail!("there is nothing to guess: write [MASK] in the place of a word");
+        }
+        let ids = Ids::new(&encoding.ids, [1, encoding.len()])?;
+        let context = Context::inference();
+        let scores = bert.words(&context, &bert.encode(&context, &ids, None, None)?)?;
+        let probabilities = scores.softmax()?;
+        let width = probabilities.shape().last();
+        for (place, row) in probabilities.values().chunks(width).enumerate() {
+            if encoding.ids[place] != mask {
+                continue;
+            }
+            let mut order: Vec<usize> = (0..width).collect();
+            order.sort_by(|&a, &b| row[b].total_cmp(&row[a]).then(a.cmp(&b)));
+            line(format!("mask at piece {}", place + 1));
+            for &id in order.iter().take(self.top) {
+                let word = tokenizer.decode(&[id as u32], Special::Keep)?;
+                let bar = "█".repeat((row[id] * 40.0).round() as usize);
+                line(format!("  {:<18} {:.4}  {bar}", word.trim(), row[id]));
+            }
+        }
+        Ok(())
+    }
+}

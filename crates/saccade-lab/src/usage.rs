@@ -1,0 +1,23 @@
+//! Errors that are the caller's: the program exits with 2 for them, as for a misspelt option.
+
+use std::fmt;
+
+/// What was wrong with what was asked for.
+#[derive(Debug)]
+pub struct Usage(pub String);
+
+impl fmt::Display for Usage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Usage {}
+
+/// Returns such an error from a function that returns `anyhow::Result`.
+#[macro_export]
+macro_rules! bad_usage {
+    ($($text:tt)*) => {
+        return Err($crate::usage::Usage(format!($($text)*)).into())
+    };
+}

@@ -1,0 +1,224 @@
+//! Training at the command line: what it writes, how it stops and goes on, and what it says when something is wrong.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+use tempfile::TempDir;
+
+fn saccade(folder: &Path, arguments: &[&str]) -> Output {
+    command(folder, arguments).output().unwrap()
+}
+
+fn command(folder: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_saccade"));
+    command.current_dir(folder).args(arguments).env("SACCADE_THREADS", "2");
+    command
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn succeeds(output: &Output) {
+    assert!(output.status.success(), "{}", stderr(output));
+}
+
+/// One line of error, and the exit code.
+fn fails(output: &Output, code: i32) -> String {
+    assert_eq!(output.status.code(), Some(code), "{}", stderr(output));
+    let text = stderr(output);
+    let errors: Vec<&str> = text.lines().filter(|line| line.starts_with("error: ")).collect();
+    assert_eq!(errors.len(), 1, "{text}");
+    errors[0].to_owned()
+}
+
+/// A small language model with dropout, so that everything that is drawn matters.
+const SMALL: &[&str] = &[
+    "words-gpt",
+    "--set=data.texts=60",
+    "--set=model.n_layers=1",
+    "--set=model.n_heads=2",
+    "--set=model.d_model=16",
+    "--set=model.context=16",
+    "--set=train.steps=60",
+    "--set=train.batch_size=4",
+    "--set=train.accumulate=2",
+    "--set=train.evaluate_every=20",
+    "--set=run.save_every=7",
+    "--set=run.log_every=3",
+];
+
+fn train(folder: &Path, out: &str) -> Output {
+    let mut arguments = vec!["train"];
+    arguments.extend(SMALL);
+    arguments.extend(["--out", out]);
+    saccade(folder, &arguments)
+}
+
+/// The metrics without the column of wall time.
+fn metrics(folder: &Path) -> Vec<String> {
+    let text = std::fs::read_to_string(folder.join("metrics.csv")).unwrap();
+    let without_seconds = |line: &str| {
+        let mut fields: Vec<&str> = line.split(',').collect();
+        fields.remove(4);
+        fields.join(",")
+    };
+    text.lines().map(without_seconds).collect()
+}
+
+/// All tensors of a file, as bytes.
+fn tensors(path: &Path) -> BTreeMap<String, Vec<u8>> {
+    let bytes = std::fs::read(path).unwrap();
+    let file = safetensors::SafeTensors::deserialize(&bytes).unwrap();
+    file.iter().map(|(name, view)| (name.to_owned(), view.data().to_vec())).collect()
+}
+
+fn same_run(one: &Path, other: &Path) {
+    assert_eq!(metrics(one), metrics(other));
+    for file in ["model.safetensors", "state.safetensors"] {
+        assert!(tensors(&one.join(file)) == tensors(&other.join(file)), "{file} differs");
+    }
+    for file in ["config.json", "tokenizer.json", "train.toml"] {
+        assert_eq!(
+            std::fs::read(one.join(file)).unwrap(),
+            std::fs::read(other.join(file)).unwrap(),
+            "{file}"
+        );
+    }
+}
+
+#[test]
+fn a_run_that_is_killed_again_and_again_ends_as_one_that_was_not() {
+    let folder = TempDir::new().unwrap();
+    succeeds(&train(folder.path(), "whole"));
+    let mut arguments = vec!["train"];
+    arguments.extend(SMALL);
+    arguments.extend(["--out", "killed"]);
+    let mut kills = 0;
+    // Longer each time, so that it gets somewhere on any machine.
+    for attempt in 0..200_u64 {
+        let begun = folder.path().join("killed/train.toml").exists();
+        let now = if begun { vec!["train", "--resume", "--out", "killed"] } else { arguments.clone() };
+        let mut child =
+            command(folder.path(), &now).stderr(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
+        std::thread::sleep(Duration::from_millis(30 + 17 * attempt % 90 + 12 * attempt));
+        if let Some(status) = child.try_wait().unwrap() {
+            assert!(status.success());
+            break;
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        kills += 1;
+    }
+    assert!(kills > 0, "it was never killed");
+    same_run(&folder.path().join("whole"), &folder.path().join("killed"));
+}
+
+#[test]
+#[cfg(unix)]
+fn an_interrupted_run_saves_says_how_to_go_on_and_ends_the_same() {
+    let folder = TempDir::new().unwrap();
+    succeeds(&train(folder.path(), "whole"));
+    let mut arguments = vec!["train"];
+    arguments.extend(SMALL);
+    arguments.extend(["--out", "stopped"]);
+    let child =
+        command(folder.path(), &arguments).stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+    while !folder.path().join("stopped/metrics.csv").exists() {
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    succeeds(&Command::new("kill").args(["-INT", &child.id().to_string()]).output().unwrap());
+    let output = child.wait_with_output().unwrap();
+    succeeds(&output);
+    // It may have been quicker than the signal.
+    if stderr(&output).contains("stopped at step") {
+        assert!(stderr(&output).contains("saccade train --resume --out stopped"), "{}", stderr(&output));
+        succeeds(&saccade(folder.path(), &["train", "--resume", "--out", "stopped"]));
+    }
+    same_run(&folder.path().join("whole"), &folder.path().join("stopped"));
+}
+
+#[test]
+fn what_goes_wrong_is_said_in_one_line() {
+    let folder = TempDir::new().unwrap();
+    let run = |arguments: &[&str]| saccade(folder.path(), arguments);
+    assert!(fails(&run(&["train", "words-gtp"]), 2).contains("did you mean words-gpt?"));
+    assert!(fails(&run(&["train", "bag", "--set", "train.step=3"]), 2).contains("did you mean steps?"));
+    assert!(fails(&run(&["train", "bag", "--data", "missing.tsv"]), 1).contains("missing.tsv"));
+    assert!(fails(&run(&["eval", "missing"]), 1).contains("no model missing"));
+    std::fs::write(folder.path().join("short.txt"), "too short").unwrap();
+    let error = fails(&run(&["train", "shakespeare-char", "--data", "short.txt"]), 1);
+    assert!(error.contains("shorter"), "{error}");
+    std::fs::write(folder.path().join("one.tsv"), "sentence\tlabel\ngood\t1\nfine\t1\n").unwrap();
+    let error = fails(&run(&["train", "bag", "--data", "one.tsv"]), 1);
+    assert!(error.contains("class"), "{error}");
+}
+
+#[test]
+fn a_loss_that_is_not_a_number_ends_the_run_and_leaves_the_last_good_state() {
+    let folder = TempDir::new().unwrap();
+    let mut arguments = vec!["train"];
+    arguments.extend(SMALL);
+    let more = [
+        "--out",
+        "wild",
+        "--set=train.rate.highest=1e30",
+        "--set=train.rate.lowest=1e30",
+        "--set=train.clip=0",
+    ];
+    arguments.extend(more);
+    let error = fails(&saccade(folder.path(), &arguments), 1);
+    assert!(error.contains("the loss is"), "{error}");
+    // A state that was saved before can still be read.
+    let state = folder.path().join("wild/state.safetensors");
+    if state.exists() {
+        assert!(!tensors(&state).is_empty());
+    }
+}
+
+#[test]
+fn a_spoilt_state_is_told_and_left_alone() {
+    let folder = TempDir::new().unwrap();
+    succeeds(&train(folder.path(), "run"));
+    let state = folder.path().join("run/state.safetensors");
+    let whole = std::fs::read(&state).unwrap();
+    std::fs::write(&state, &whole[..whole.len() / 2]).unwrap();
+    let error = fails(&saccade(folder.path(), &["train", "--resume", "--out", "run"]), 1);
+    assert!(error.contains("state.safetensors"), "{error}");
+    assert_eq!(std::fs::read(&state).unwrap().len(), whole.len() / 2);
+}
+
+#[test]
+fn a_second_run_does_not_overwrite_the_first() {
+    let folder = TempDir::new().unwrap();
+    succeeds(&train(folder.path(), "run"));
+    let before = std::fs::read(folder.path().join("run/model.safetensors")).unwrap();
+    assert!(fails(&train(folder.path(), "run"), 1).contains("--resume"));
+    assert_eq!(std::fs::read(folder.path().join("run/model.safetensors")).unwrap(), before);
+}
+
+#[test]
+fn what_was_trained_can_be_measured_and_asked() {
+    let folder = TempDir::new().unwrap();
+    let run = |arguments: &[&str]| saccade(folder.path(), arguments);
+    let small = ["--set=train.steps=4", "--set=data.texts=120", "--set=train.evaluate_every=2"];
+    for (preset, question) in [
+        ("bag", Some(["predict", "The film was not good"])),
+        ("sentiment-additive", Some(["predict", "The film was not good"])),
+        ("tagger", Some(["predict", "the old <MASK> sat down"])),
+        ("digits", None),
+    ] {
+        let mut arguments = vec!["train", preset, "--out", preset];
+        arguments.extend(small);
+        succeeds(&run(&arguments));
+        let measured = run(&["eval", preset, "--limit", "50"]);
+        succeeds(&measured);
+        assert!(String::from_utf8_lossy(&measured.stdout).contains("accuracy"), "{preset}");
+        if let Some([command, text]) = question {
+            let answer = run(&[command, preset, text]);
+            succeeds(&answer);
+            assert!(String::from_utf8_lossy(&answer.stdout).contains("good") || preset == "tagger");
+        }
+    }
+}
