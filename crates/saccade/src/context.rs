@@ -157,6 +157,7 @@ impl<'a> Context<'a> {
         inputs: &[&Tensor],
         segment: impl Fn(&Context, &[Tensor]) -> Result<Tensor> + Send + Sync + 'static,
     ) -> Result<Tensor> {
+        self.check()?;
         if !self.gradients || self.probe.is_some() || self.cache.is_some() {
             let inputs: Vec<Tensor> = inputs.iter().map(|&input| input.clone()).collect();
             return segment(self, &inputs);
