@@ -126,6 +126,12 @@ impl<'a> Context<'a> {
         self.probe.is_some_and(|probe| probe.intervenes(&self.site(name)))
     }
 
+    /// The same pass without a cache, for models that read everything at once.
+    #[must_use]
+    pub(crate) fn without_cache(&self) -> Self {
+        Self { cache: None, ..self.clone() }
+    }
+
     /// Keys and values of earlier passes.
     pub fn cache(&self) -> Option<&'a Cache> {
         self.cache

@@ -1,5 +1,6 @@
 //! The library's tests: properties, golden values, and models that learn.
 
+mod anything;
 mod attention;
 mod builtin;
 mod causality;
@@ -7,8 +8,15 @@ mod generation;
 mod golden;
 mod golden_layers;
 mod golden_models;
+mod learning;
 mod linear;
 mod metrics;
 mod numbers;
+mod parameter_counts;
 mod patterns;
 mod positions;
+mod probe_changes;
+mod probe_gradients;
+mod probe_sites;
+mod refusals;
+mod zoo;
