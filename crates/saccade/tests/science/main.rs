@@ -3,6 +3,7 @@
 mod anything;
 mod attention;
 mod builtin;
+mod cache;
 mod causality;
 mod generation;
 mod golden;
@@ -19,4 +20,5 @@ mod probe_changes;
 mod probe_gradients;
 mod probe_sites;
 mod refusals;
+mod sampling;
 mod zoo;
