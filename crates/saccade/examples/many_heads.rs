@@ -56,10 +56,9 @@ fn main() -> saccade::Result<()> {
             SENTENCE.map(|word| format!("{word:>7}")).concat()
         );
         for (word, row) in SENTENCE.iter().zip(weights.head(0, head)?.values().chunks(6)) {
-            let shades = row
-                .iter()
-                .map(|weight| format!("{:>7}", ["·", "░░", "▒▒", "▓▓", "██"][(weight * 4.9) as usize]));
-            println!("{word:7}{}", shades.collect::<String>());
+            let shade = |weight: &f32| ["·", "░░", "▒▒", "▓▓", "██"][(weight * 4.9) as usize];
+            let row: Vec<String> = row.iter().map(|weight| format!("{:>7}", shade(weight))).collect();
+            println!("{word:7}{}", row.concat());
         }
     }
     println!("\n(The first word has nobody before it, so its second head looks at everyone alike.)");

@@ -36,8 +36,10 @@ fn main() -> saccade::Result<()> {
 
 /// A table with a word before each row.
 fn show(title: &str, table: &Tensor, columns: &[&str]) {
-    println!("\n{title}\n{:8}{}", "", columns.iter().map(|name| format!("{name:>8}")).collect::<String>());
+    let header: Vec<String> = columns.iter().map(|name| format!("{name:>8}")).collect();
+    println!("\n{title}\n{:8}{}", "", header.concat());
     for (word, row) in WORDS.iter().zip(table.values().chunks(columns.len())) {
-        println!("{word:8}{}", row.iter().map(|value| format!("{value:8.2}")).collect::<String>());
+        let numbers: Vec<String> = row.iter().map(|value| format!("{value:8.2}")).collect();
+        println!("{word:8}{}", numbers.concat());
     }
 }

@@ -24,27 +24,21 @@ fn main() -> saccade::Result<()> {
         };
         let (query, key) = (draw("query", QUERIES, width)?, draw("key", KEYS, width)?);
         let value = draw("value", KEYS, 8)?;
-        let mut row = format!("{width:9}");
-        let mut columns = [const { String::new() }; 3];
+        let mut columns = Vec::new();
         for scale in [Scale::None, Scale::InverseRoot] {
             let (_, weights) = scaled_dot_product(&query, &key, &value, None, scale)?;
             // The same once more from the scores on, so that the gradient can be taken at them.
             let scores = query.matmul_transposed(&key, false, true)?.scale(scale.factor(width))?.tracked();
             let output = scores.softmax()?.matmul(&value)?;
-            let gradient =
-                output.sum_all()?.backward()?.get(&scores).expect("the output depends on the scores");
+            let gradient = output.sum_all()?.backward()?.get(&scores).expect("it depends on the scores");
             let largest = weights.max(1)?.0.mean_all()?.item()?;
-            for (column, number) in
-                columns.iter_mut().zip([deviation(&scores), largest, median_length(&gradient)])
-            {
-                column.push_str(&format!("{number:11.3}"));
-            }
+            columns.push([deviation(&scores), largest, median_length(&gradient)]);
         }
-        columns.iter().for_each(|column| row += column);
-        println!("{row}");
+        let pair = |i: usize| format!("{:11.3}{:11.3}", columns[0][i], columns[1][i]);
+        println!("{width:9}{}", [0, 1, 2].map(pair).concat());
     }
     println!(
-        "\nPlain scores grow as √d; at width 1024 one key takes nearly all the weight, and the gradient has faded."
+        "\nPlain scores grow as √d. Their softmax ends up with nearly all weight on one key, and no gradient."
     );
     Ok(())
 }

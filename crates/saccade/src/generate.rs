@@ -174,9 +174,8 @@ pub fn generate(
         context.check()?;
         let read = if settings.cached { fresh.clone() } else { 0..texts.width() };
         let (ids, present) = texts.columns(read)?;
-        let scores = model.scores(&context, &ids, present.as_ref())?;
-        let (vocabulary, last) = (scores.shape().last(), scores.shape()[1] - 1);
-        let scores = scores.slice(1, last, 1)?;
+        let scores = last_scores(&model.scores(&context, &ids, present.as_ref())?, prompts.len())?;
+        let vocabulary = scores.shape().last();
         let mut column = Vec::with_capacity(prompts.len());
         for (row, scores) in scores.values().chunks(vocabulary).enumerate() {
             if ends[row].is_some() {
@@ -204,6 +203,19 @@ pub fn generate(
         end: end.unwrap_or(End::Length),
     });
     Ok(ended.collect())
+}
+
+/// The scores of the last token of each text, (rows, 1, vocabulary).
+fn last_scores(scores: &Tensor, rows: usize) -> Result<Tensor> {
+    match scores.shape()[..] {
+        [found, time, vocabulary] if found == rows && time > 0 && vocabulary > 0 => {
+            Ok(scores.slice(1, time - 1, 1)?)
+        }
+        _ => {
+            let problem = format!("scores must be ({rows}, time, vocabulary), got {}", scores.shape());
+            Err(Error::input("generation", problem))
+        }
+    }
 }
 
 /// Texts that grow at the same end: shorter prompts have padding before them.

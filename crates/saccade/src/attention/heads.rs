@@ -184,7 +184,9 @@ impl MultiHead {
         {
             let packed = project.forward(context, x)?; // (B, T, (H + 2G)·D)
             if let Some(probe) = context.probe() {
-                ["query", "key", "value"].into_iter().for_each(|name| probe.pass(context.site(name)));
+                for name in ["query", "key", "value"] {
+                    probe.pass(context.site(name));
+                }
             }
             let fused = Projections::Fused { packed: &packed, heads: n_heads, kv_heads: n_kv_heads };
             return attend(context, fused, &how, rules);

@@ -1,6 +1,6 @@
 //! Beam search: the best few beginnings are kept at every step.
 
-use super::NextToken;
+use super::{NextToken, last_scores};
 use crate::attention::Cache;
 use crate::context::Context;
 use crate::error::{Error, Result};
@@ -84,9 +84,8 @@ pub fn beam_search(
     let mut ids = Ids::new(&starts.concat(), [starts.len(), length])?;
     for step in 1..=last_step {
         context.check()?;
-        let scores = model.scores(&context, &ids, None)?;
-        let (vocabulary, last) = (scores.shape().last(), scores.shape()[1] - 1);
-        let log = scores.slice(1, last, 1)?.log_softmax()?;
+        let scores = last_scores(&model.scores(&context, &ids, None)?, starts.len())?;
+        let (vocabulary, log) = (scores.shape().last(), scores.log_softmax()?);
         let rows = log.values();
         let (mut parents, mut tokens) = (Vec::new(), Vec::new());
         for (i, (search, rows)) in searches.iter_mut().zip(rows.chunks(beams * vocabulary)).enumerate() {

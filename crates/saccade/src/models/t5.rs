@@ -127,6 +127,10 @@ impl T5 {
         ensure_sizes("t5", &[&sizes[..], &others, &[("buckets", buckets)]].concat())?;
         ensure_dropout("t5", config.dropout)?;
         ensure_epsilon("t5", config.norm_epsilon)?;
+        if !(0.0..1.0).contains(&config.smoothing) {
+            let problem = format!("smoothing must be at least 0 and below 1, got {}", config.smoothing);
+            return Err(Error::configuration("t5", problem));
+        }
         if buckets < 4 {
             return Err(Error::configuration("t5", format!("buckets must be at least 4, got {buckets}")));
         }

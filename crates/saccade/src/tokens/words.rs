@@ -32,7 +32,13 @@ pub struct WordSettings {
 
 impl Default for WordSettings {
     fn default() -> Self {
-        Self { maximum: 10_000, minimum_count: 1, lowercase: true, punctuation: Punctuation::Dropped, mask: false }
+        Self {
+            maximum: 10_000,
+            minimum_count: 1,
+            lowercase: true,
+            punctuation: Punctuation::Dropped,
+            mask: false,
+        }
     }
 }
 
@@ -139,7 +145,7 @@ fn vocabulary<T: AsRef<str>>(
     }
     pieces.truncate(maximum);
     let unknown = if role == Role::All { first[1] } else { first[0] };
-    let skipped = if role == Role::All { 0 } else { 1 };
+    let skipped = usize::from(role != Role::All);
     let special = first.iter().zip(0..).skip(skipped).map(|(piece, id)| ((*piece).to_owned(), id)).collect();
     // Words are written with a space between them, which is what no decoder means.
     let recipe = Recipe { model: word_level(&pieces, unknown), decoder: Value::Null, special, ..recipe };

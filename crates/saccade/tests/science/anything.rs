@@ -44,8 +44,8 @@ fn some_mask() -> impl Strategy<Value = Option<(Vec<usize>, u64)>> {
 }
 
 /// A mask of a shape of its own, or of that of the ids.
-fn mask(ids: &Ids, spec: &Option<(Vec<usize>, u64)>) -> Option<Mask> {
-    let (shape, seed) = spec.as_ref()?;
+fn mask(ids: &Ids, spec: Option<&(Vec<usize>, u64)>) -> Option<Mask> {
+    let (shape, seed) = spec?;
     let shape = if shape.is_empty() { ids.shape().to_vec() } else { shape.clone() };
     let key = Key::new(*seed);
     Some(Mask::from_fn(shape, |at| key.uniform(0, at.iter().sum::<usize>() as u64) < 0.7))
@@ -109,7 +109,7 @@ proptest! {
         let probe = Probe::new().track("layers.*.self.weights").zero_head("layers.0.self", 1);
         match Gpt::new(config, 1) {
             Ok(gpt) => {
-                let result = gpt.forward(&contexts(pass, &probe), &ids, mask(&ids, &spec).as_ref());
+                let result = gpt.forward(&contexts(pass, &probe), &ids, mask(&ids, spec.as_ref()).as_ref());
                 sensible(result, &with_time(&ids, vocabulary))?;
             }
             Err(error) => readable(&error)?,
@@ -127,7 +127,7 @@ proptest! {
         let probe = Probe::new().block("layers.*.self", Some(0), 1, 0).mean_head("layers.0.self", 0);
         match Llama::new(config, 1) {
             Ok(llama) => {
-                let result = llama.forward(&contexts(pass, &probe), &ids, mask(&ids, &spec).as_ref());
+                let result = llama.forward(&contexts(pass, &probe), &ids, mask(&ids, spec.as_ref()).as_ref());
                 sensible(result, &with_time(&ids, vocabulary))?;
             }
             Err(error) => readable(&error)?,
@@ -149,7 +149,7 @@ proptest! {
         match Bert::new(config, 1) {
             Ok(bert) => {
                 let context = contexts(pass, &probe);
-                let encoded = bert.encode(&context, &ids, types.as_ref(), mask(&ids, &spec).as_ref());
+                let encoded = bert.encode(&context, &ids, types.as_ref(), mask(&ids, spec.as_ref()).as_ref());
                 if let Ok(encoded) = &encoded {
                     let batch = ids.shape().first().copied().unwrap_or(0);
                     sensible(bert.words(&context, encoded), &with_time(&ids, vocabulary))?;
@@ -170,15 +170,15 @@ proptest! {
         (source, source_mask, target, target_mask) in (some_ids(), some_mask(), some_ids(), some_mask()),
     ) {
         let sizes = T5Config { vocabulary, n_layers, n_decoder_layers, n_heads, d_model, d_head, ..T5Config::default() };
-        let config = T5Config { d_hidden, buckets, max_distance, gated, tied, dropout: 0.1, ..sizes };
+        let config = T5Config { d_hidden, buckets, max_distance, gated, tied, dropout: 0.1, smoothing: 0.1, ..sizes };
         let probe = Probe::new().track("decoder.layers.0.cross.weights").track("encoder.layers.*.self.scores");
         match T5::new(config, 1) {
             Ok(t5) => {
                 let context = contexts(pass, &probe);
-                let (of_source, of_target) = (mask(&source, &source_mask), mask(&target, &target_mask));
+                let (of_source, of_target) = (mask(&source, source_mask.as_ref()), mask(&target, target_mask.as_ref()));
                 let result = t5.forward(&context, (&source, of_source.as_ref()), (&target, of_target.as_ref()));
                 sensible(result, &with_time(&target, vocabulary))?;
-                if let Err(error) = t5.loss(&context, (&source, of_source.as_ref()), &target, u32::MAX, 0.1) {
+                if let Err(error) = t5.loss(&context, (&source, of_source.as_ref()), (&target, &target), u32::MAX) {
                     readable(&error)?;
                 }
             }
@@ -198,6 +198,7 @@ proptest! {
         match Vit::new(config, 1) {
             Ok(vit) => {
                 let shape = shape.unwrap_or_else(|| vec![batch, channels, height, width]);
+                let batch = shape.first().copied().unwrap_or(0);
                 sensible(vit.forward(&contexts(pass, &probe), &Tensor::full(shape, 0.3)), &[batch, classes])?;
             }
             Err(error) => readable(&error)?,

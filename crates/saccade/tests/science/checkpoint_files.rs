@@ -14,7 +14,7 @@ type Tensors = BTreeMap<String, (Dtype, Vec<usize>, Vec<u8>)>;
 
 /// A checkpoint on the disk that can be spoilt.
 pub struct Folder {
-    pub folder: tempfile::TempDir,
+    place: tempfile::TempDir,
     pub tensors: Tensors,
     pub config: Map<String, Value>,
 }
@@ -29,11 +29,15 @@ impl Folder {
         let all = file.iter().map(|(name, view)| {
             (name.to_owned(), (view.dtype(), view.shape().to_vec(), view.data().to_vec()))
         });
-        Self { tensors: all.collect(), config: checkpoint::read_config(folder.path()).unwrap(), folder }
+        Self {
+            tensors: all.collect(),
+            config: checkpoint::read_config(folder.path()).unwrap(),
+            place: folder,
+        }
     }
 
     pub fn path(&self) -> &Path {
-        self.folder.path()
+        self.place.path()
     }
 
     fn write(&self) {

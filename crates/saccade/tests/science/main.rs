@@ -2,6 +2,7 @@
 
 mod anything;
 mod attention;
+mod attention_ways;
 mod builtin;
 mod cache;
 mod causality;

@@ -126,7 +126,7 @@ fn run(specimen: &Specimen, probe: &Probe) -> saccade::tensor::Tensor {
 fn every_documented_site_is_there_with_its_shape() {
     for specimen in zoo::all() {
         let want = documented(&specimen.model);
-        let probe = want.keys().fold(Probe::new(), |probe, site| probe.record(site));
+        let probe = want.keys().fold(Probe::new(), Probe::record);
         run(&specimen, &probe);
         assert_eq!(probe.unmatched(), Vec::<&str>::new(), "{}", specimen.name);
         assert_eq!(probe.recorded(), want.keys().cloned().collect::<Vec<_>>(), "{}", specimen.name);
@@ -147,8 +147,9 @@ fn an_idle_probe_sees_every_site_and_changes_no_bit() {
         let want: Vec<String> = documented(&specimen.model).into_keys().collect();
         assert_eq!(idle.sites(), want, "{}", specimen.name);
         assert!(idle.recorded().is_empty() && idle.get("logits").unwrap().is_none());
-        // Nor does looking at everything.
-        let all = want.iter().fold(Probe::new(), |probe, site| probe.record(site));
+        // Nor does looking at everything, save at logits in a loss, which are otherwise never there as a whole.
+        let inside = want.iter().filter(|site| *site != "logits");
+        let all = inside.fold(Probe::new(), Probe::record);
         same_bits(specimen.name, &run(&specimen, &all), &plain);
     }
 }

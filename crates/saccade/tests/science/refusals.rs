@@ -2,7 +2,7 @@
 
 use crate::numbers::ids;
 use crate::zoo;
-use saccade::attention::{AttentionConfig, AttentionKind, MultiHead, Pattern, Rules};
+use saccade::attention::{Additive, AttentionConfig, AttentionKind, MultiHead, Pattern, Rules};
 use saccade::models::{
     Bag, BagConfig, Bert, BertConfig, BertHeads, Gpt, GptConfig, Llama, LlamaConfig, Sentiment,
     SentimentConfig, T5, T5Config, Tagger, TaggerConfig, Vit, VitConfig,
@@ -142,7 +142,7 @@ fn inputs_of_causal_models() {
     refused(forward(&ids("x", 13, [2, 4]), Some(&mask)), "gpt: the mask must be [2×4], got [2×3]");
     refused(
         gpt.loss(&context, &ids("x", 13, [2, 4]), &ids("y", 13, [2, 3])),
-        "cross_entropy: expected a target for each of 8 rows, got [2×3]",
+        "scored_cross_entropy: expected a weight of (classes, 16) and 8 targets, got [13×16] and [2×3]",
     );
     let llama = Llama::new(zoo::llama_config(), 0).unwrap();
     refused(
@@ -214,6 +214,12 @@ fn inputs_of_the_others() {
 #[test]
 fn vectors_for_attention() {
     let context = Context::inference();
+    let additive = Additive::new(&Initial::new(0), (Some(4), 4, 6), Draw::Normal(0.1)).unwrap();
+    let flat = "additive attention: vectors must be (batch, time, width), got [4]";
+    refused(additive.importance(&context, &Tensor::zeros([4])), flat);
+    refused(additive.pool(&context, &Tensor::zeros([4]), None), flat);
+    refused(additive.scores(&context, &Tensor::zeros([1, 2, 4]), &Tensor::zeros([4])), flat);
+    refused(additive.scores(&context, &Tensor::zeros([4]), &Tensor::zeros([1, 2, 4])), flat);
     let draw = (Draw::Normal(0.1), Draw::Normal(0.1));
     let heads = MultiHead::new(&Initial::new(0), AttentionConfig::new(8, 2), draw).unwrap();
     let rules = Rules::new(Pattern::Full, 3, 3).unwrap();

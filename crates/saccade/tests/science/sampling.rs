@@ -223,6 +223,34 @@ fn prompts_and_settings_that_make_no_sense_are_refused() {
     assert_eq!(none, "generation: a source needs at least one answer");
 }
 
+/// A model that answers in the wrong shape.
+struct Confused(Vec<usize>);
+
+impl NextToken for Confused {
+    fn scores(&self, _: &Context, _: &Ids, _: Option<&Mask>) -> Result<Tensor> {
+        Ok(Tensor::zeros(self.0.clone()))
+    }
+
+    fn limit(&self) -> Option<usize> {
+        None
+    }
+}
+
+#[test]
+fn scores_of_another_shape_are_refused() {
+    for shape in [vec![], vec![5], vec![2, 5], vec![3, 1, 5], vec![2, 0, 5], vec![2, 1, 0]] {
+        let (model, context) = (Confused(shape), Context::inference());
+        let prompts = [vec![1], vec![1]];
+        let error = generate(&model, &context, &prompts, &Settings::default(), &mut |_, _| true).unwrap_err();
+        assert!(
+            error.to_string().starts_with("generation: scores must be (2, time, vocabulary), got ["),
+            "{error}"
+        );
+        let settings = BeamSettings { beams: 2, ..BeamSettings::default() };
+        assert!(beam_search(&model, &context, &prompts, &settings).is_err());
+    }
+}
+
 /// All texts of a length with their log probabilities, the best first.
 fn every_text(start: u32, length: usize) -> Vec<(f32, Vec<u32>)> {
     let mut all = vec![(0.0, vec![])];

@@ -85,102 +85,66 @@ fn bag(n_heads: usize, positions: Position, residual: bool, trained: bool) -> Mo
 
 /// Every kind and form.
 pub fn all() -> Vec<Specimen> {
-    let gpt = |config: GptConfig| Model::Gpt(Gpt::new(config, 1).unwrap());
-    let bert = |config: BertConfig| Model::Bert(Bert::new(config, 1).unwrap());
-    let t5 = |config: T5Config| Model::T5(T5::new(config, 1).unwrap());
-    let llama = |config: LlamaConfig| Model::Llama(Llama::new(config, 1).unwrap());
-    let gpts = gpt_config();
-    let classes = BertHeads { words: false, pooler: true, classes: Some(3) };
-    let scaling = RotaryScaling::Llama3 { factor: 2.0, low: 1.0, high: 4.0, original: 8 };
-    let tagger =
-        TaggerConfig { vocabulary: VOCABULARY, d_model: 12, n_heads: 2, context: 9, ..Default::default() };
-    let entries = [
-        ("gpt", gpt(gpts.clone())),
-        (
-            "gpt, rotary, post-norm, untied",
-            gpt(GptConfig {
-                positions: Position::Rotary,
-                norm: NormPlacement::Post,
-                tied: false,
-                ..gpts.clone()
-            }),
-        ),
-        (
-            "gpt, relative, learned sink",
-            gpt(GptConfig {
-                positions: Position::Relative,
-                attention: AttentionKind::LearnedSink,
-                ..gpts.clone()
-            }),
-        ),
+    let entries = [gpts(), berts(), others()].into_iter().flatten();
+    entries.map(|(name, model)| Specimen { name, model }).collect()
+}
+
+fn gpts() -> Vec<(&'static str, Model)> {
+    let gpt = |positions, attention, change: &dyn Fn(&mut GptConfig)| {
+        let mut config = GptConfig { positions, attention, ..gpt_config() };
+        change(&mut config);
+        Model::Gpt(Gpt::new(config, 1).unwrap())
+    };
+    let post = |config: &mut GptConfig| (config.norm, config.tied) = (NormPlacement::Post, false);
+    let softmax = AttentionKind::Softmax;
+    vec![
+        ("gpt", gpt(Position::Learned, softmax, &|_| {})),
+        ("gpt, rotary, post-norm, untied", gpt(Position::Rotary, softmax, &post)),
+        ("gpt, relative, learned sink", gpt(Position::Relative, AttentionKind::LearnedSink, &|_| {})),
         (
             "gpt, alibi, additive, window",
-            gpt(GptConfig {
-                positions: Position::Alibi,
-                attention: AttentionKind::Additive,
-                window: Some(4),
-                ..gpts.clone()
-            }),
+            gpt(Position::Alibi, AttentionKind::Additive, &|config| config.window = Some(4)),
         ),
-        (
-            "gpt, sinusoidal, linear",
-            gpt(GptConfig {
-                positions: Position::Sinusoidal,
-                attention: AttentionKind::Linear,
-                ..gpts.clone()
-            }),
-        ),
+        ("gpt, sinusoidal, linear", gpt(Position::Sinusoidal, AttentionKind::Linear, &|_| {})),
         (
             "gpt, no positions, sigmoid, unscaled",
-            gpt(GptConfig {
-                positions: Position::None,
-                attention: AttentionKind::Sigmoid,
-                scaled: false,
-                ..gpts
-            }),
+            gpt(Position::None, AttentionKind::Sigmoid, &|config| config.scaled = false),
         ),
+    ]
+}
+
+fn berts() -> Vec<(&'static str, Model)> {
+    let bert = |config: BertConfig| Model::Bert(Bert::new(config, 1).unwrap());
+    let classes = BertHeads { words: false, pooler: true, classes: Some(3) };
+    let bare = BertHeads { classes: None, ..classes };
+    let distilbert = BertConfig { n_types: 0, pooler_activation: Activation::Relu, ..bert_config() };
+    vec![
         ("bert", bert(bert_config())),
         ("bert, classifier", bert(BertConfig { heads: classes, ..bert_config() })),
-        (
-            "bert, bare",
-            bert(BertConfig {
-                heads: BertHeads { words: false, pooler: true, classes: None },
-                ..bert_config()
-            }),
-        ),
+        ("bert, bare", bert(BertConfig { heads: bare, ..bert_config() })),
         ("bert, like roberta", bert(BertConfig { position_offset: 2, n_types: 1, ..bert_config() })),
-        (
-            "bert, like distilbert",
-            bert(BertConfig {
-                n_types: 0,
-                pooler_activation: Activation::Relu,
-                heads: classes,
-                ..bert_config()
-            }),
-        ),
+        ("bert, like distilbert", bert(BertConfig { heads: classes, ..distilbert })),
+    ]
+}
+
+fn others() -> Vec<(&'static str, Model)> {
+    let t5 = |config: T5Config| Model::T5(T5::new(config, 1).unwrap());
+    let llama = |config: LlamaConfig| Model::Llama(Llama::new(config, 1).unwrap());
+    let gated = T5Config { gated: true, activation: Activation::GeluNew, tied: false, ..t5_config() };
+    let rotary_scaling = RotaryScaling::Llama3 { factor: 2.0, low: 1.0, high: 4.0, original: 8 };
+    let biased = LlamaConfig { attention_bias: true, ffn_bias: true, rotary_scaling, ..llama_config() };
+    let tagger = TaggerConfig {
+        vocabulary: VOCABULARY,
+        d_model: 12,
+        n_heads: 2,
+        context: 9,
+        ..TaggerConfig::default()
+    };
+    vec![
         ("t5", t5(t5_config())),
-        (
-            "t5, gated",
-            t5(T5Config {
-                gated: true,
-                activation: Activation::GeluNew,
-                tied: false,
-                scale_output: false,
-                ..t5_config()
-            }),
-        ),
+        ("t5, gated", t5(T5Config { scale_output: false, ..gated })),
         ("llama", llama(llama_config())),
-        (
-            "llama, tied, with biases",
-            llama(LlamaConfig {
-                tied: true,
-                attention_bias: true,
-                ffn_bias: true,
-                d_head: Some(6),
-                rotary_scaling: scaling,
-                ..llama_config()
-            }),
-        ),
+        ("llama, tied, with biases", llama(LlamaConfig { tied: true, d_head: Some(6), ..biased })),
         ("vit", Model::Vit(Vit::new(vit_config(), 1).unwrap())),
         ("sentiment, max", sentiment(Pooling::Max)),
         ("sentiment, additive", sentiment(Pooling::Additive)),
@@ -189,8 +153,7 @@ pub fn all() -> Vec<Specimen> {
         ("bag, attention", bag(2, Position::Learned, true, true)),
         ("bag, relative, frozen", bag(2, Position::Relative, true, false)),
         ("tagger", Model::Tagger(Tagger::new(tagger, 1).unwrap())),
-    ];
-    entries.into_iter().map(|(name, model)| Specimen { name, model }).collect()
+    ]
 }
 
 /// Three texts of seven tokens that begin differently and repeat none (of words that are all the same, attention without
@@ -234,7 +197,14 @@ pub fn loss(model: &Model, context: &Context) -> Result<Tensor> {
     match model {
         Model::Gpt(model) => model.loss(context, &ids, &next),
         Model::Llama(model) => model.loss(context, &ids, &next),
-        Model::T5(model) => model.loss(context, (&ids, Some(&present())), &words, ignored, 0.0),
+        Model::T5(model) => {
+            // The decoder reads the start token, then what it is to say but for the last.
+            let known = |id: &u32| if *id == ignored { 0 } else { *id };
+            let rows = words.values().chunks(7);
+            let input: Vec<u32> =
+                rows.flat_map(|row| [0].into_iter().chain(row[..6].iter().map(known))).collect();
+            model.loss(context, (&ids, Some(&present())), (&Ids::new(&input, [3, 7])?, &words), ignored)
+        }
         Model::Vit(model) => model.loss(context, &images(), &classes),
         Model::Sentiment(model) => model.loss(context, &ids, Some(&LENGTHS), &yes_or_no),
         Model::Bag(model) => model.loss(context, &ids, Some(&LENGTHS), &yes_or_no),

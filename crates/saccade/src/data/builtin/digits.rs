@@ -28,8 +28,12 @@ const STROKES: [[bool; 7]; 10] = {
 /// one part of the data (`part`) are never those of another.
 pub fn digits(seed: u64, part: &str, count: usize) -> Images {
     let key = Key::new(seed).site("builtin digits").site(part);
-    let mut images =
-        Images { rows: SIDE, columns: SIDE, pixels: Vec::with_capacity(count * SIDE * SIDE), labels: Vec::new() };
+    let mut images = Images {
+        rows: SIDE,
+        columns: SIDE,
+        pixels: Vec::with_capacity(count * SIDE * SIDE),
+        labels: Vec::new(),
+    };
     for number in 0..count as u64 {
         let digit = key.site("digit").below(number, 0, 10);
         images.labels.push(digit as u8);
