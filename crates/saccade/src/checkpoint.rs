@@ -67,7 +67,10 @@ pub fn from_parts(config: &Map<String, Value>, weights: StoredWeights) -> Result
     let reading = Arc::new(weights::Reading::new(weights, names));
     let reader = Arc::clone(&reading);
     let built = build(&Initial::read(Arc::new(move |path, shape| reader.read(path, shape))));
-    reading.problems()?;
+    // A configuration that cannot be built is the better thing to tell: nothing was read then.
+    if built.is_ok() || reading.misses_something() {
+        reading.problems()?;
+    }
     built
 }
 
@@ -86,7 +89,11 @@ pub fn read_config(folder: &Path) -> Result<Map<String, Value>> {
 /// A file that has no business being large.
 fn read_small(path: &Path, limit: u64) -> Result<Vec<u8>> {
     let wrong = |error: std::io::Error| Error::file(path, error.to_string());
-    let size = std::fs::metadata(path).map_err(wrong)?.len();
+    let metadata = std::fs::metadata(path).map_err(wrong)?;
+    if !metadata.is_file() {
+        return Err(Error::file(path, "is not a file"));
+    }
+    let size = metadata.len();
     if size > limit {
         return Err(Error::file(path, format!("has {size} bytes, at most {limit} were expected")));
     }
@@ -146,8 +153,8 @@ pub fn to_parts(model: &Model) -> Result<Written> {
 fn form(model: &Model) -> Result<(Map<String, Value>, Names)> {
     Ok(match model {
         Model::Gpt(gpt) if gpt2::writes(gpt.config()) => gpt2::written(gpt.config()),
-        Model::Bert(bert) => bert::written(bert.config()),
-        Model::T5(t5) => t5::written(t5.config()),
+        Model::Bert(bert) if bert::writes(bert.config()) => bert::written(bert.config()),
+        Model::T5(t5) if t5::writes(t5.config()) => t5::written(t5.config()),
         Model::Llama(llama) => llama::written(llama.config()),
         Model::Vit(vit) => vit::written(vit.config()),
         other => own::written(other)?,
@@ -185,7 +192,10 @@ pub fn write_whole(path: &Path, write: impl FnOnce(&mut File) -> std::io::Result
         std::fs::rename(&temporary, path)?;
         // The new name is only safe once the folder itself is on the disk.
         match path.parent() {
-            Some(folder) if cfg!(unix) => File::open(folder)?.sync_all(),
+            Some(folder) if cfg!(unix) => {
+                let here = folder.as_os_str().is_empty();
+                File::open(if here { Path::new(".") } else { folder })?.sync_all()
+            }
             _ => Ok(()),
         }
     };

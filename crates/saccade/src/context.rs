@@ -126,6 +126,12 @@ impl<'a> Context<'a> {
         self.probe.is_some_and(|probe| probe.intervenes(&self.site(name)))
     }
 
+    /// The same pass without a cache, for models that read everything at once.
+    #[must_use]
+    pub(crate) fn without_cache(&self) -> Self {
+        Self { cache: None, ..self.clone() }
+    }
+
     /// Keys and values of earlier passes.
     pub fn cache(&self) -> Option<&'a Cache> {
         self.cache
@@ -157,6 +163,7 @@ impl<'a> Context<'a> {
         inputs: &[&Tensor],
         segment: impl Fn(&Context, &[Tensor]) -> Result<Tensor> + Send + Sync + 'static,
     ) -> Result<Tensor> {
+        self.check()?;
         if !self.gradients || self.probe.is_some() || self.cache.is_some() {
             let inputs: Vec<Tensor> = inputs.iter().map(|&input| input.clone()).collect();
             return segment(self, &inputs);

@@ -72,6 +72,9 @@ impl<'a> Answer<'a> {
         present: Option<&Mask>,
         copies: usize,
     ) -> Result<Self> {
+        if copies == 0 {
+            return Err(Error::input("generation", "a source needs at least one answer"));
+        }
         let encoded = model.encode(context, source, present)?;
         let rows = source.shape()[0];
         let repeated = (0..rows * copies).map(|row| Ok(encoded.slice(0, row / copies, 1)?));
@@ -141,7 +144,8 @@ pub struct Continuation {
     pub end: End,
 }
 
-/// Continues prompts, each of them as if it were alone.
+/// Continues prompts, each of them as if it were alone. (Draws depend on a prompt's number, so that equal ones go on
+/// differently.)
 ///
 /// `watch` sees each new token with the number of its prompt and answers whether that text should go on: this is where a
 /// caller decodes, prints, and looks for strings to stop at.
@@ -164,19 +168,14 @@ pub fn generate(
     let mut ends: Vec<Option<End>> = vec![None; prompts.len()];
     let mut fresh = 0..texts.width();
     for step in 0..settings.max_tokens {
-        let full = |row: usize| model.limit().is_some_and(|limit| texts.length(row) > limit);
-        for (row, end) in ends.iter_mut().enumerate() {
-            *end = end.or(full(row).then_some(End::Context));
-        }
         if ends.iter().all(Option::is_some) {
             break;
         }
         context.check()?;
         let read = if settings.cached { fresh.clone() } else { 0..texts.width() };
         let (ids, present) = texts.columns(read)?;
-        let scores = model.scores(&context, &ids, present.as_ref())?;
-        let (vocabulary, last) = (scores.shape().last(), scores.shape()[1] - 1);
-        let scores = scores.slice(1, last, 1)?;
+        let scores = last_scores(&model.scores(&context, &ids, present.as_ref())?, prompts.len())?;
+        let vocabulary = scores.shape().last();
         let mut column = Vec::with_capacity(prompts.len());
         for (row, scores) in scores.values().chunks(vocabulary).enumerate() {
             if ends[row].is_some() {
@@ -189,17 +188,34 @@ pub fn generate(
                 ends[row] = Some(End::Token);
             } else if !wanted {
                 ends[row] = Some(End::Watcher);
+            } else if step + 1 < settings.max_tokens && Some(texts.text(row).len()) == model.limit() {
+                ends[row] = Some(End::Context);
             }
-            column.push(Some(token));
+            texts.say(row, token);
+            // What comes last is not read.
+            column.push(if ends[row].is_some() { None } else { Some(token) });
         }
         fresh = texts.width()..texts.width() + 1;
-        texts.push(&column);
+        texts.columns.push(column);
     }
     let ended = ends.iter().enumerate().map(|(row, end)| Continuation {
         tokens: texts.text(row)[prompts[row].len()..].to_vec(),
         end: end.unwrap_or(End::Length),
     });
     Ok(ended.collect())
+}
+
+/// The scores of the last token of each text, (rows, 1, vocabulary).
+fn last_scores(scores: &Tensor, rows: usize) -> Result<Tensor> {
+    match scores.shape()[..] {
+        [found, time, vocabulary] if found == rows && time > 0 && vocabulary > 0 => {
+            Ok(scores.slice(1, time - 1, 1)?)
+        }
+        _ => {
+            let problem = format!("scores must be ({rows}, time, vocabulary), got {}", scores.shape());
+            Err(Error::input("generation", problem))
+        }
+    }
 }
 
 /// Texts that grow at the same end: shorter prompts have padding before them.
@@ -212,8 +228,12 @@ struct Texts {
 
 impl Texts {
     fn new(prompts: &[Vec<u32>]) -> Result<Self> {
-        if prompts.is_empty() || prompts.iter().any(Vec::is_empty) {
-            return Err(Error::input("generation", "every prompt needs at least one token"));
+        if prompts.is_empty() {
+            return Err(Error::input("generation", "there is no prompt"));
+        }
+        if let Some(number) = prompts.iter().position(Vec::is_empty) {
+            let problem = format!("every prompt needs at least one token, number {number} has none");
+            return Err(Error::input("generation", problem));
         }
         let width = prompts.iter().map(Vec::len).max().unwrap_or(0);
         let at = |prompt: &Vec<u32>, column: usize| {
@@ -232,15 +252,8 @@ impl Texts {
         &self.texts[row]
     }
 
-    fn length(&self, row: usize) -> usize {
-        self.texts[row].len()
-    }
-
-    fn push(&mut self, column: &[Option<u32>]) {
-        for (text, token) in self.texts.iter_mut().zip(column) {
-            text.extend(token);
-        }
-        self.columns.push(column.to_vec());
+    fn say(&mut self, row: usize, token: u32) {
+        self.texts[row].push(token);
     }
 
     /// Ids (rows, columns) of a range, and which of them are real, if any text of the batch has padding.

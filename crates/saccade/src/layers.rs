@@ -110,6 +110,9 @@ impl Embedding {
             let logits = x.linear(&weight, bias.as_ref(), Layout::OutIn, None)?;
             return Ok(context.see("logits", logits)?.cross_entropy(targets, settings)?);
         }
+        if let Some(probe) = context.probe() {
+            probe.pass(context.site("logits"));
+        }
         Ok(x.scored_cross_entropy(&weight, bias.as_ref(), targets, settings)?)
     }
 

@@ -7,6 +7,7 @@ mod gpt;
 mod llama;
 mod sentiment;
 mod sequence;
+mod sizes;
 mod t5;
 mod tagger;
 mod vit;

@@ -82,8 +82,12 @@ impl Initial {
             Source::Read(reader) => return Ok(Parameter::new(&reader(&path, &shape)?)),
             Source::Drawn(key) => key.site(&path),
         };
-        if shape.count() > isize::MAX as usize / size_of::<f32>() {
-            return Err(Error::configuration("parameter", format!("{path} of {shape} is too large")));
+        // Memory is asked for here, where a refusal can still be told.
+        if Vec::<f32>::new().try_reserve_exact(shape.count().saturating_add(3)).is_err() {
+            return Err(Error::configuration(
+                "parameter",
+                format!("{path} of {shape} is too large for this machine"),
+            ));
         }
         let values = match draw {
             Draw::Normal(deviation) => key.normal(shape.count(), deviation),

@@ -65,17 +65,17 @@ pub fn relative_bucket(distance: i64, buckets: usize, max_distance: usize, bidir
     let distance = if bidirectional {
         buckets /= 2;
         bucket += if distance > 0 { buckets } else { 0 };
-        distance.abs()
+        distance.saturating_abs()
     } else {
-        (-distance).max(0)
+        distance.saturating_neg().max(0)
     };
     let exact = (buckets / 2).max(1);
-    if distance < exact {
+    if distance < exact.min(buckets) {
         return (bucket + distance) as u32;
     }
     // In single precision, as the original does it: a boundary decided otherwise would be another model.
     let ratio = (distance as f32 / exact as f32).ln() / (max_distance as f32 / exact as f32).ln();
-    let far = exact + (ratio * (buckets - exact) as f32) as i64;
+    let far = exact.saturating_add((ratio * (buckets - exact) as f32) as i64);
     (bucket + far.min(buckets - 1).max(0)) as u32
 }
 
@@ -140,6 +140,22 @@ impl Rotary {
 }
 
 impl RotaryScaling {
+    /// Fails unless these numbers, and a base, give frequencies.
+    pub(crate) fn check(self, base: f32) -> Result<()> {
+        let positive = |value: f32| value > 0.0 && value.is_finite();
+        let problem = match self {
+            _ if !positive(base) => format!("the base must be a number above 0, got {base}"),
+            Self::Linear { factor } | Self::Llama3 { factor, .. } if !positive(factor) => {
+                format!("the factor must be a number above 0, got {factor}")
+            }
+            Self::Llama3 { low, high, .. } if !(positive(low) && positive(high) && low < high) => {
+                format!("the low limit must be above 0 and below the high one, got {low} and {high}")
+            }
+            _ => return Ok(()),
+        };
+        Err(Error::configuration("rotary positions", problem))
+    }
+
     fn apply(self, frequency: f32) -> f32 {
         match self {
             Self::None => frequency,
@@ -275,7 +291,7 @@ pub fn relative_bias(
     (buckets, max_distance, bidirectional): (usize, usize, bool),
 ) -> Result<Bias> {
     // Entry i is for query position − key position = i + 1 − queries; buckets count the other way.
-    let span = queries + keys - 1;
+    let span = (queries + keys).saturating_sub(1);
     let ids: Vec<u32> = (0..span as i64)
         .map(|i| relative_bucket(queries as i64 - 1 - i, buckets, max_distance, bidirectional))
         .collect();

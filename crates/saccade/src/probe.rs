@@ -22,7 +22,8 @@
 //! ```
 
 use crate::attention::Weights;
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::parameter::join;
 use saccade_tensor::ops::concatenate;
 use saccade_tensor::{Mask, Tensor};
 use std::collections::{BTreeMap, BTreeSet};
@@ -95,7 +96,7 @@ impl Probe {
     /// Silences one head of an attention such as `layers.0.self`.
     #[must_use]
     pub fn zero_head(self, attention: &str, head: usize) -> Self {
-        self.change(format!("{attention}.heads"), move |_, heads| {
+        self.change(join(attention, "heads"), move |_, heads| {
             replace_head(&heads, head, |values| Ok(values.scale(0.0)?))
         })
     }
@@ -103,7 +104,7 @@ impl Probe {
     /// Lets one head say the same everywhere: its mean over all examples and positions of the batch.
     #[must_use]
     pub fn mean_head(self, attention: &str, head: usize) -> Self {
-        self.change(format!("{attention}.heads"), move |_, heads| {
+        self.change(join(attention, "heads"), move |_, heads| {
             replace_head(&heads, head, |values| {
                 let width = values.shape().last();
                 let rows = values.shape().rows();
@@ -116,7 +117,7 @@ impl Probe {
     /// Lets one head say a given vector (head width) everywhere, such as its mean over a corpus.
     #[must_use]
     pub fn set_head(self, attention: &str, head: usize, vector: Tensor) -> Self {
-        self.change(format!("{attention}.heads"), move |_, heads| {
+        self.change(join(attention, "heads"), move |_, heads| {
             replace_head(&heads, head, |values| {
                 let vector = vector.reshape([1, 1, 1, vector.count()])?;
                 Ok(values.scale(0.0)?.add(&vector)?)
@@ -133,7 +134,7 @@ impl Probe {
     /// Puts another run's value of one head, (batch, time, heads, width), in the place of this run's.
     #[must_use]
     pub fn patch_head(self, attention: &str, head: usize, heads: Tensor) -> Self {
-        self.change(format!("{attention}.heads"), move |_, current| {
+        self.change(join(attention, "heads"), move |_, current| {
             replace_head(&current, head, |_| Ok(heads.slice(2, head, 1)?))
         })
     }
@@ -150,7 +151,7 @@ impl Probe {
     /// goes to the other keys.
     #[must_use]
     pub fn block(self, attention: &str, head: Option<usize>, query: usize, key: usize) -> Self {
-        self.wish(format!("{attention}.weights"), Wish::Block { head, query, key })
+        self.wish(join(attention, "weights"), Wish::Block { head, query, key })
     }
 
     fn wishes(&self, site: &str) -> impl Iterator<Item = &Wish> {
@@ -173,10 +174,15 @@ impl Probe {
             match wish {
                 Wish::Change(change) => {
                     let shape = value.shape().clone();
-                    value = change(site, value)?;
+                    value = change(site, value).map_err(|error| match error {
+                        Error::Tensor(error) => {
+                            Error::input("probe", format!("a change at {site} failed: {error}"))
+                        }
+                        other => other,
+                    })?;
                     if *value.shape() != shape {
                         let problem = format!("a change at {site} turned {shape} into {}", value.shape());
-                        return Err(crate::Error::input("probe", problem));
+                        return Err(Error::input("probe", problem));
                     }
                 }
                 Wish::Track if !value.is_tracked() => value = value.tracked(),
@@ -199,7 +205,7 @@ impl Probe {
 
     /// Keeps attention weights in the form that computes them on demand.
     pub(crate) fn keep_weights(&self, attention: &str, weights: Weights) {
-        let site = format!("{attention}.weights");
+        let site = join(attention, "weights");
         let mut seen = self.seen();
         if self.wishes(&site).next().is_some() {
             seen.weights.insert(attention.to_owned(), weights);
@@ -210,7 +216,7 @@ impl Probe {
     /// The pairs of (head, query, key) that may not attend, if any.
     pub(crate) fn blocked(&self, attention: &str) -> Vec<(Option<usize>, usize, usize)> {
         let blocks = self.wishes.iter().filter_map(|(pattern, wish)| match wish {
-            Wish::Block { head, query, key } if matches(pattern, &format!("{attention}.weights")) => {
+            Wish::Block { head, query, key } if matches(pattern, &join(attention, "weights")) => {
                 Some((*head, *query, *key))
             }
             _ => None,
@@ -228,8 +234,8 @@ impl Probe {
         if let Some(value) = seen.values.get(site) {
             return Ok(Some(value.clone()));
         }
-        let weights =
-            site.strip_suffix(".weights").and_then(|attention| seen.weights.get(attention)).cloned();
+        let attention = site.strip_suffix("weights").map(|path| path.strip_suffix('.').unwrap_or(path));
+        let weights = attention.and_then(|attention| seen.weights.get(attention)).cloned();
         drop(seen);
         Ok(weights.map(|weights| weights.all()))
     }
@@ -247,7 +253,7 @@ impl Probe {
     /// The names of the sites that were recorded.
     pub fn recorded(&self) -> Vec<String> {
         let seen = self.seen();
-        let weights = seen.weights.keys().map(|attention| format!("{attention}.weights"));
+        let weights = seen.weights.keys().map(|attention| join(attention, "weights"));
         seen.values.keys().cloned().chain(weights).collect::<BTreeSet<_>>().into_iter().collect()
     }
 
@@ -295,7 +301,7 @@ fn replace(
     Ok(concatenate(&[&before, &changed, &after], axis)?)
 }
 
-/// Takes blocked pairs out of a mask (…, queries, keys), giving (1 or batch, heads, queries, keys).
+/// Takes blocked pairs out of a mask (1 or batch, 1 or heads, queries, keys), giving (batch, heads, queries, keys).
 pub(crate) fn without_blocked(
     mask: Option<&Mask>,
     blocked: &[(Option<usize>, usize, usize)],
@@ -304,11 +310,13 @@ pub(crate) fn without_blocked(
     if blocked.is_empty() {
         return mask.cloned();
     }
-    let planes = mask.map_or(1, |mask| mask.values().len() / (queries * keys).max(1));
     Some(Mask::from_fn([batch, heads, queries, keys], |at| {
         let &[example, head, query, key] = at else { return false };
-        let plane = if planes == 1 { 0 } else { example * (planes / batch) + head % (planes / batch) };
-        let open = mask.is_none_or(|mask| mask.values()[(plane * queries + query) * keys + key]);
+        let open = mask.is_none_or(|mask| {
+            let (examples, planes) = (mask.shape()[0], mask.shape()[1]);
+            let plane = example % examples * planes + head % planes;
+            mask.values()[(plane * queries + query) * keys + key]
+        });
         open && !blocked.iter().any(|&(h, q, k)| h.is_none_or(|h| h == head) && q == query && k == key)
     }))
 }

@@ -296,7 +296,7 @@ fn update_once(
 /// One update of a model from a loss: gradients, clipping at a global norm if asked for, optimiser. Returns the norm of
 /// the gradients if it was needed.
 pub fn update(
-    model: &mut impl Module,
+    model: &mut (impl Module + ?Sized),
     loss: &Tensor,
     optimiser: &mut Optimiser,
     learning_rate: f32,

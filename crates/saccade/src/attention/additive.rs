@@ -7,7 +7,7 @@
 //! Without a query it asks only how much each word matters, as a pooling layer does.
 
 use crate::context::Context;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::layers::{Linear, LinearConfig};
 use crate::parameter::{Draw, Initial, module};
 use saccade_tensor::ops::Function;
@@ -46,19 +46,18 @@ impl Additive {
 
     /// Scores of keys (batch, keys, width) without a query: (batch, keys).
     pub fn importance(&self, context: &Context, keys: &Tensor) -> Result<Tensor> {
+        let [batch, n_keys, _] = sizes(keys)?;
         let hidden = self.hidden.forward_then(context, keys, Some(Function::Tanh))?;
-        let shape = keys.shape();
-        Ok(self.score.forward(context, &hidden)?.reshape([shape[0], shape[1]])?)
+        Ok(self.score.forward(context, &hidden)?.reshape([batch, n_keys])?)
     }
 
     /// Scores of every pair of queries (batch, queries, width) and keys (batch, keys, width): (batch, queries, keys).
     pub fn scores(&self, context: &Context, queries: &Tensor, keys: &Tensor) -> Result<Tensor> {
+        let [batch, n_queries, _] = sizes(queries)?;
+        let [_, n_keys, _] = sizes(keys)?;
         let hidden = self.hidden.forward(context, keys)?;
-        let [batch, n_keys, width] = hidden.shape()[..] else {
-            return self.importance(context, keys);
-        };
+        let width = hidden.shape().last();
         let hidden = hidden.reshape([batch, 1, n_keys, width])?;
-        let n_queries = queries.shape().get(1).copied().unwrap_or(0);
         let asked = match &self.query {
             Some(query) => query.forward(context, queries)?.reshape([batch, n_queries, 1, width])?,
             None => Tensor::zeros([batch, n_queries, 1, width]),
@@ -77,8 +76,16 @@ impl Additive {
             None => scores.softmax()?,
         };
         let weights = context.see("pool.weights", weights)?;
-        let [batch, time] = weights.shape()[..] else { unreachable!("importance is (batch, keys)") };
+        let [batch, time, width] = sizes(keys)?;
         let pooled = weights.reshape([batch, 1, time])?.matmul(keys)?;
-        Ok((pooled.reshape([batch, keys.shape().last()])?, weights))
+        Ok((pooled.reshape([batch, width])?, weights))
     }
+}
+
+fn sizes(x: &Tensor) -> Result<[usize; 3]> {
+    let [batch, time, width] = x.shape()[..] else {
+        let problem = format!("vectors must be (batch, time, width), got {}", x.shape());
+        return Err(Error::input("additive attention", problem));
+    };
+    Ok([batch, time, width])
 }

@@ -1,6 +1,6 @@
 //! Keys and values of the tokens read so far, so that each new token costs only itself.
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use saccade_tensor::{Mask, Tensor};
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -16,6 +16,8 @@ struct State {
     /// Whether each of them was a real token: (batch, length).
     present: Option<Mask>,
     entries: HashMap<String, Entry>,
+    /// Keys and values that do not grow.
+    fixed: HashMap<String, (Tensor, Tensor)>,
 }
 
 /// Keys and values of one attention: (batch, room, heads, width), of which the first `length` are used.
@@ -47,6 +49,24 @@ impl Cache {
         self.state().length
     }
 
+    /// Forgets what a pass that failed left behind, before a model reads tokens (batch, …).
+    pub(crate) fn begin(&self, model: &'static str, batch: usize) -> Result<()> {
+        let mut state = self.state();
+        let length = state.length;
+        for entry in state.entries.values_mut() {
+            entry.length = entry.length.min(length);
+            let rows = entry.key.shape()[0];
+            if length > 0 && rows != batch {
+                let problem = format!("a cache of {rows} texts cannot go on with {batch}");
+                return Err(Error::input(model, problem));
+            }
+        }
+        if length == 0 {
+            state.entries.clear();
+        }
+        Ok(())
+    }
+
     /// Which of the tokens read so far were real, and those of a new piece of text: (batch, past + time).
     pub(crate) fn present_with(&self, present: Option<&Mask>, [batch, time]: [usize; 2]) -> Option<Mask> {
         let state = self.state();
@@ -73,6 +93,13 @@ impl Cache {
     /// Appends keys and values (batch, time, heads, width) of one attention, and returns all of them.
     pub(crate) fn extend(&self, site: &str, key: &Tensor, value: &Tensor) -> Result<Entry> {
         let mut state = self.state();
+        if let Some(entry) = state.entries.get(site)
+            && !(follows(key, &entry.key) && follows(value, &entry.value))
+        {
+            let problem = format!("keys of {} cannot follow those of {}", key.shape(), entry.key.shape());
+            return Err(Error::input("cache", problem));
+        }
+        // Taken out while it grows, so that nobody else holds it and it can grow in place.
         let mut entry = match state.entries.remove(site) {
             Some(entry) => entry,
             None => Entry { key: emptied(key)?, value: emptied(value)?, length: 0 },
@@ -93,25 +120,34 @@ impl Cache {
         site: &str,
         compute: impl FnOnce() -> Result<(Tensor, Tensor)>,
     ) -> Result<(Tensor, Tensor)> {
-        if let Some(entry) = self.state().entries.get(site) {
-            return Ok((entry.key.clone(), entry.value.clone()));
+        if let Some(pair) = self.state().fixed.get(site) {
+            return Ok(pair.clone());
         }
         let (key, value) = compute()?;
-        let length = key.shape().get(1).copied().unwrap_or(0);
-        let entry = Entry { key: key.detach(), value: value.detach(), length };
-        self.state().entries.insert(site.to_owned(), entry);
+        self.state().fixed.insert(site.to_owned(), (key.detach(), value.detach()));
         Ok((key, value))
     }
 
     /// Lets row i of the batch continue what row `rows[i]` was: the step of a beam search.
     pub fn reorder(&self, rows: &[usize]) -> Result<()> {
         let mut state = self.state();
+        let grown = state.entries.values().map(|entry| &entry.key);
+        let known = grown.chain(state.fixed.values().map(|(key, _)| key)).map(|key| key.shape()[0]).min();
+        if let Some(known) = known
+            && (rows.is_empty() || rows.iter().any(|&row| row >= known))
+        {
+            let problem = format!("rows {rows:?} were asked for, of which there are {known}");
+            return Err(Error::input("cache", problem));
+        }
         let pick = |tensor: &Tensor| -> Result<Tensor> {
             let parts = rows.iter().map(|&row| Ok(tensor.slice(0, row, 1)?)).collect::<Result<Vec<_>>>()?;
             Ok(saccade_tensor::ops::concatenate(&parts.iter().collect::<Vec<_>>(), 0)?)
         };
         for entry in state.entries.values_mut() {
             *entry = Entry { key: pick(&entry.key)?, value: pick(&entry.value)?, length: entry.length };
+        }
+        for pair in state.fixed.values_mut() {
+            *pair = (pick(&pair.0)?, pick(&pair.1)?);
         }
         if let Some(present) = &state.present {
             let length = state.length;
@@ -123,6 +159,12 @@ impl Cache {
         }
         Ok(())
     }
+}
+
+/// Whether (batch, time, heads, width) differs from what is there in its time only.
+fn follows(new: &Tensor, old: &Tensor) -> bool {
+    let (new, old) = (new.shape(), old.shape());
+    new.rank() == 4 && old.rank() == 4 && new[0] == old[0] && new[2..] == old[2..]
 }
 
 /// (batch, 0, heads, width) like a tensor.

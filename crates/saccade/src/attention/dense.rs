@@ -20,7 +20,7 @@ pub(super) fn attend(
     let mask = allowed(context, rules, &scores)?;
     let weights = weigh(&scores, mask.as_ref(), &how.weigh)?;
     let weights = context.see("weights", weights)?;
-    let used = context.drop_out("weights", how.dropout, weights.clone())?;
+    let used = drop_out(context, how, &weights)?;
 
     let [batch, heads, queries, keys] = sizes(&used)?;
     let (kv_heads, width) = (value.shape()[2], value.shape()[3]);
@@ -29,6 +29,22 @@ pub(super) fn attend(
     let output = used.matmul(&heads_first(value, kv_heads)?)?; //                  (B·G, R·Tq, Dv)
     let output = output.reshape([batch, heads, queries, width])?.permute(&[0, 2, 1, 3])?;
     Ok((output, weights))
+}
+
+/// Weights after dropout, the same ones as the tiled kernel drops: it draws for rows of a whole number of fours.
+///
+/// Linear attention drops none, because its own form has none.
+fn drop_out(context: &Context, how: &How, weights: &Tensor) -> Result<Tensor> {
+    let keys = weights.shape().last();
+    if matches!(how.weigh, Weigh::Linear) {
+        return Ok(weights.clone());
+    }
+    let Some(dropout) = context.dropout("weights", how.dropout).filter(|_| !keys.is_multiple_of(4)) else {
+        return context.drop_out("weights", how.dropout, weights.clone());
+    };
+    let [batch, heads, queries, _] = sizes(weights)?;
+    let room = Tensor::zeros([batch, heads, queries, keys.next_multiple_of(4) - keys]);
+    Ok(concatenate(&[weights, &room], -1)?.dropout(&dropout)?.slice(-1, 0, keys)?)
 }
 
 /// scale·Q·Kᵀ + bias, or φ(Q)·φ(K)ᵀ for linear attention: (batch, heads, queries, keys).
@@ -177,6 +193,8 @@ fn by_content(
             }
             Ok(any)
         }
+        // A mask by example stands beside the content, and was applied before.
+        Pattern::Explicit(mask) if mask.shape().rank() == 4 => Ok(within),
         other => {
             let mask = other.mask(queries, keys)?;
             for plane in within.chunks_mut((queries * keys).max(1)) {
@@ -214,9 +232,13 @@ fn weigh(scores: &Tensor, mask: Option<&Mask>, weigh: &Weigh) -> Result<Tensor> 
             // A row that may attend to nothing gives all its weight to the sink already.
             Ok(weights)
         }
-        Weigh::Sigmoid { shift } => {
-            let shift = shift.unwrap_or(-(keys as f32).ln());
-            Ok(times(&scores.shift(shift)?.sigmoid()?, mask)?)
+        Weigh::Sigmoid { shift: Some(shift) } => Ok(times(&scores.shift(*shift)?.sigmoid()?, mask)?),
+        Weigh::Sigmoid { shift: None } => {
+            let shifted = match mask {
+                None => scores.shift(-(keys as f32).ln())?,
+                Some(mask) => scores.add(&minus_log_counts(mask)?)?,
+            };
+            Ok(times(&shifted.sigmoid()?, mask)?)
         }
         Weigh::Linear => {
             let kept = times(scores, mask)?;
@@ -225,6 +247,18 @@ fn weigh(scores: &Tensor, mask: Option<&Mask>, weigh: &Weigh) -> Result<Tensor> 
             Ok(kept.divide(&total.add(&Tensor::new(&empty, total.shape())?)?)?)
         }
     }
+}
+
+/// −ln of the number of keys that each query may attend to: (…, queries, 1).
+fn minus_log_counts(mask: &Mask) -> Result<Tensor> {
+    let keys = mask.shape().last();
+    let count = |row: &[bool]| row.iter().filter(|&&open| open).count().max(1) as f32;
+    let shifts: Vec<f32> = mask.values().chunks(keys.max(1)).map(|row| -count(row).ln()).collect();
+    let mut shape = mask.shape().to_vec();
+    if let Some(last) = shape.last_mut() {
+        *last = 1;
+    }
+    Ok(Tensor::new(&shifts, shape)?)
 }
 
 /// Values with those that are not allowed set to 0.

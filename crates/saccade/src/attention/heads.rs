@@ -85,8 +85,12 @@ impl AttentionConfig {
             "there must be at least one head".to_owned()
         } else if !n_heads.is_multiple_of(n_kv_heads) {
             format!("{n_heads} query heads cannot share {n_kv_heads} key-value heads evenly")
-        } else if d_head == 0 {
+        } else if d_head == 0 && !d_model.is_multiple_of(n_heads) {
             format!("the width ({d_model}) must be divisible by the number of heads ({n_heads})")
+        } else if d_head == 0 {
+            "the width of a head must be at least 1".to_owned()
+        } else if self.kind == AttentionKind::Additive && n_heads != n_kv_heads {
+            "additive scores need a key head for each query head".to_owned()
         } else if self.fused && self.d_memory != d_model {
             "fused projections read one kind of vector".to_owned()
         } else {
@@ -163,6 +167,10 @@ impl MultiHead {
             let problem = format!("vectors must be (batch, time, width), got {}", x.shape());
             return Err(Error::input("multi-head attention", problem));
         };
+        if memory.is_some() && self.project.is_some() {
+            let problem = "fused projections cannot attend to other vectors";
+            return Err(Error::configuration("multi-head attention", problem));
+        }
         let heads = self.heads(context, x, memory, rules)?; // (B, T, H, D)
         let joined = heads.reshape([batch, time, self.config.n_heads * self.config.d_head])?;
         context.see("output", self.output.forward(context, &joined)?)
@@ -175,6 +183,11 @@ impl MultiHead {
         if let (Some(project), None, None, false) = (&self.project, &rules.rotation, context.cache(), watched)
         {
             let packed = project.forward(context, x)?; // (B, T, (H + 2G)·D)
+            if let Some(probe) = context.probe() {
+                for name in ["query", "key", "value"] {
+                    probe.pass(context.site(name));
+                }
+            }
             let fused = Projections::Fused { packed: &packed, heads: n_heads, kv_heads: n_kv_heads };
             return attend(context, fused, &how, rules);
         }

@@ -84,6 +84,7 @@ impl Pattern {
             one => std::slice::from_ref(one),
         };
         for part in parts {
+            part.check(queries, keys)?;
             match part {
                 Self::Full => {}
                 Self::Causal => causal = true,
@@ -92,12 +93,10 @@ impl Pattern {
                 other => rest.push(other),
             }
         }
-        for part in &rest {
-            part.check(queries, keys)?;
-        }
         let blocks = match rest[..] {
             [] => None,
             [Self::Explicit(mask)] if mask.shape().rank() == 4 => Some(BlockMask::from_mask(mask)?),
+            _ if rest.iter().any(|part| part.by_example()) => return Err(combined()),
             _ => Some(Grid::new(queries, keys, self).build(&rest)),
         };
         Ok(Allowed { causal, keys: None, blocks: blocks.map(Arc::new) })
@@ -106,17 +105,19 @@ impl Pattern {
     fn check(&self, queries: usize, keys: usize) -> Result<()> {
         match self {
             Self::Strided(0) => Err(Error::configuration("pattern", "a stride must be at least 1")),
-            Self::Explicit(mask)
-                if mask.shape()[mask.shape().rank().saturating_sub(2)..] != [queries, keys] =>
-            {
-                let problem = format!("a mask for {queries} queries and {keys} keys, got {}", mask.shape());
-                Err(Error::configuration("pattern", problem))
-            }
+            Self::Explicit(mask) => match mask.shape()[..] {
+                [rows, columns] | [_, _, rows, columns] if [rows, columns] == [queries, keys] => Ok(()),
+                _ => {
+                    let problem = format!(
+                        "a mask for {queries} queries and {keys} keys was expected, got {}",
+                        mask.shape()
+                    );
+                    Err(Error::configuration("pattern", problem))
+                }
+            },
             Self::Any(parts) | Self::All(parts) => {
-                let nested = |part: &Self| matches!(part, Self::Explicit(mask) if mask.shape().rank() != 2);
-                if parts.iter().any(nested) {
-                    let problem = "a mask inside a union or intersection must be (queries, keys)";
-                    return Err(Error::configuration("pattern", problem));
+                if parts.iter().any(Self::by_example) {
+                    return Err(combined());
                 }
                 parts.iter().try_for_each(|part| part.check(queries, keys))
             }
@@ -124,19 +125,32 @@ impl Pattern {
         }
     }
 
+    /// Whether this is a mask that may differ between examples and heads.
+    fn by_example(&self) -> bool {
+        matches!(self, Self::Explicit(mask) if mask.shape().rank() == 4)
+    }
+
     /// The pattern as an explicit mask (queries, keys): for tests and pictures. Content is not looked at.
     pub fn mask(&self, queries: usize, keys: usize) -> Result<Mask> {
         self.check(queries, keys)?;
+        if let Self::Explicit(mask) = self {
+            // Refused unless all examples and heads share it.
+            return Ok(Mask::new(mask.values(), [queries, keys])?);
+        }
         let grid = Grid::new(queries, keys, self);
         Ok(Mask::from_fn([queries, keys], |at| grid.allows(self, at[0], at[1])))
     }
+}
+
+fn combined() -> Error {
+    Error::configuration("pattern", "a mask inside a union or intersection must be (queries, keys)")
 }
 
 /// The lengths a pattern is laid over, and the blocks drawn for it.
 struct Grid {
     queries: usize,
     keys: usize,
-    /// By (seed, count): the key blocks of each query block.
+    /// By (seed, count): the key blocks of each block of positions.
     draws: BTreeMap<(u64, usize), Vec<Vec<usize>>>,
 }
 
@@ -153,7 +167,7 @@ impl Grid {
                 let key = Key::new(*seed).site("random blocks");
                 let blocks = self.keys.div_ceil(BLOCK);
                 let draw = |block| key.permutation(block as u64, blocks).into_iter().take(*count).collect();
-                let drawn = (0..self.queries.div_ceil(BLOCK)).map(draw).collect();
+                let drawn = (0..blocks).map(draw).collect();
                 self.draws.insert((*seed, *count), drawn);
             }
             Pattern::Any(parts) | Pattern::All(parts) => parts.iter().for_each(|part| self.draw(part)),
@@ -161,8 +175,8 @@ impl Grid {
         }
     }
 
-    fn drawn(&self, seed: u64, count: usize, query_block: usize) -> &[usize] {
-        self.draws.get(&(seed, count)).and_then(|drawn| drawn.get(query_block)).map_or(&[], Vec::as_slice)
+    fn drawn(&self, seed: u64, count: usize, block: usize) -> &[usize] {
+        self.draws.get(&(seed, count)).and_then(|drawn| drawn.get(block)).map_or(&[], Vec::as_slice)
     }
 
     /// The position of a query among the keys; before the first for the surplus when there are more queries than keys.
@@ -183,7 +197,8 @@ impl Grid {
                     || usize::try_from(self.position(query)).is_ok_and(|place| positions.contains(&place))
             }
             Pattern::RandomBlocks { count, seed } => {
-                self.drawn(*seed, *count, query / BLOCK).contains(&(key / BLOCK))
+                let drawn = |place: usize| self.drawn(*seed, *count, place / BLOCK).contains(&(key / BLOCK));
+                usize::try_from(self.position(query)).is_ok_and(drawn)
             }
             Pattern::Strided(stride) => ahead.unsigned_abs().is_multiple_of((*stride).max(1)),
             Pattern::Explicit(mask) => mask.values()[query * self.keys + key],
@@ -200,7 +215,7 @@ impl Grid {
         let last = self.position(((block + 1) * BLOCK).min(self.queries)) - 1;
         // Blocks of the keys from one position to another, both included.
         let between = |from: isize, to: isize| -> Vec<usize> {
-            if to < 0 || from >= self.keys as isize {
+            if self.keys == 0 || to < 0 || from >= self.keys as isize {
                 return Vec::new();
             }
             (from.max(0) as usize / BLOCK..=(to as usize).min(self.keys - 1) / BLOCK).collect()
@@ -215,7 +230,11 @@ impl Grid {
                 let here = |&place: &usize| (first..=last).contains(&(place as isize));
                 if positions.iter().any(here) { all() } else { positions.iter().map(|p| p / BLOCK).collect() }
             }
-            Pattern::RandomBlocks { count, seed } => self.drawn(*seed, *count, block).to_vec(),
+            Pattern::RandomBlocks { count, seed } => between(first, last)
+                .iter()
+                .flat_map(|&block| self.drawn(*seed, *count, block))
+                .copied()
+                .collect(),
             Pattern::Strided(stride) => {
                 let meets = |key_block: &usize| {
                     let (from, to) = (key_block * BLOCK, ((key_block + 1) * BLOCK).min(self.keys) - 1);

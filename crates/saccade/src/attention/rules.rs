@@ -7,6 +7,7 @@ use super::{Additive, Cache, Pattern, Scale, Weights, dense, linear};
 use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::position::Rotation;
+use crate::probe::Probe;
 use saccade_tensor::ops::{Allowed, Attention, Bias, Projections, attend as attend_in_tiles};
 use saccade_tensor::{Mask, Tensor};
 
@@ -57,13 +58,14 @@ pub enum Weigh {
     /// Softmax with one more logit a head that takes weight but says nothing: learned, or (`None`) 0, in which case it
     /// is e^score / (1 + Σ e^score) (Miller, 2023).
     Sink(Option<Tensor>),
-    /// 1 / (1 + e^−(score + shift)), each pair for itself (Ramapuram et al., 2024); their shift is −ln n, used where
-    /// none is given.
+    /// 1 / (1 + e^−(score + shift)), each pair for itself (Ramapuram et al., 2024). Where no shift is given it is theirs,
+    /// −ln n, with n the number of keys that the query may attend to: neither padding nor what comes later changes it.
     Sigmoid {
         /// What is added to the scores.
         shift: Option<f32>,
     },
-    /// φ(q)·φ(k) over its sum, with φ(x) = elu(x) + 1: linear in length.
+    /// φ(q)·φ(k) over its sum, with φ(x) = elu(x) + 1: linear in length. It takes the place of the score; nothing can be
+    /// added to it, and its weights are not dropped.
     Linear,
 }
 
@@ -99,6 +101,10 @@ impl Default for How {
 pub fn attend(context: &Context, projections: Projections, how: &How, rules: &Rules) -> Result<Tensor> {
     let intervenes = context.intervenes("scores") || context.intervenes("weights");
     let softmax = matches!(how.weigh, Weigh::Softmax | Weigh::Sink(_)) && !rules.pattern.by_content();
+    if matches!(how.weigh, Weigh::Linear) && !matches!(rules.bias, Bias::None) {
+        let problem = "linear attention has no scores that a bias could be added to";
+        return Err(Error::configuration("attention", problem));
+    }
     let heads = if let Score::Dot(scale) = how.score
         && softmax
         && !intervenes
@@ -106,17 +112,13 @@ pub fn attend(context: &Context, projections: Projections, how: &How, rules: &Ru
         in_tiles(context, projections, scale, how, rules)?
     } else {
         let (query, key, value) = separated(projections)?;
+        check([&query, &key, &value], rules)?;
         match how.weigh {
             Weigh::Linear if !intervenes && linear_fits(rules, &query, &key) => {
-                let heads = linear_attention_heads(&query, &key, &value, rules)?;
-                if let Some(probe) = context.probe()
-                    && context.watches("weights")
-                {
-                    let (_, weights) =
-                        dense::attend(&Context::inference(), [&query, &key, &value], how, rules)?;
-                    probe.keep_weights(context.path(), Weights::dense(weights));
+                if let Some(probe) = context.probe() {
+                    show_linear(context, probe, [&query, &key, &value], how, rules)?;
                 }
-                heads
+                linear_attention_heads(&query, &key, &value, rules)?
             }
             _ => {
                 let (heads, weights) = dense::attend(context, [&query, &key, &value], how, rules)?;
@@ -196,23 +198,94 @@ pub(super) fn separated(projections: Projections) -> Result<(Tensor, Tensor, Ten
     })
 }
 
+/// Fails unless queries, keys, values and rules fit together. (The tiled kernel has its own checks.)
+fn check([query, key, value]: [&Tensor; 3], rules: &Rules) -> Result<()> {
+    let wrong = |problem: String| Err(Error::input("attention", problem));
+    let (q, k, v) = (query.shape(), key.shape(), value.shape());
+    let ([batch, queries, heads, width], [_, keys, kv_heads, _], [..]) = (&q[..], &k[..], &v[..]) else {
+        return wrong(format!(
+            "query, key and value must be (batch, time, heads, width), got {q}, {k} and {v}"
+        ));
+    };
+    let fits = k[0] == *batch && k[3] == *width && v.rank() == 4 && v[..3] == k[..3];
+    if !fits || *kv_heads == 0 || !heads.is_multiple_of(*kv_heads) || *queries == 0 || *keys == 0 {
+        return wrong(format!("query {q}, key {k} and value {v} do not fit together"));
+    }
+    if let Some(present) = &rules.allowed.keys
+        && present.shape()[..] != [*batch, *keys]
+    {
+        return wrong(format!("the mask of keys must be [{batch}×{keys}], got {}", present.shape()));
+    }
+    if let Some(blocks) = &rules.allowed.blocks {
+        let (examples, planes) = blocks.planes();
+        let fits = [1, *batch].contains(&examples) && [1, *heads].contains(&planes);
+        if blocks.lengths() != (*queries, *keys) || !fits {
+            return wrong(format!(
+                "a pattern for {queries} queries and {keys} keys was expected, got one for {:?} in {examples}×{planes} \
+                 planes",
+                blocks.lengths()
+            ));
+        }
+    }
+    match &rules.bias {
+        Bias::Buckets { buckets, .. } if buckets.values().len() != queries + keys - 1 => {
+            let (span, got) = (queries + keys - 1, buckets.values().len());
+            wrong(format!("the bias needs buckets for {span} distances, got {got}"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Lets the probe see the scores and weights that linear attention's own form has no need of.
+fn show_linear(
+    context: &Context,
+    probe: &Probe,
+    [query, key, value]: [&Tensor; 3],
+    how: &How,
+    rules: &Rules,
+) -> Result<()> {
+    if context.watches("scores") {
+        context.see("scores", dense::scores(context, query, key, how, rules)?)?;
+    } else {
+        probe.pass(context.site("scores"));
+    }
+    if context.watches("weights") {
+        let (_, weights) = dense::attend(&Context::inference(), [query, key, value], how, rules)?;
+        probe.keep_weights(context.path(), Weights::dense(weights));
+    } else {
+        probe.pass(context.site("weights"));
+    }
+    Ok(())
+}
+
 /// Whether linear attention's own form can follow the rules: everyone sees everyone, or all that came before.
 fn linear_fits(rules: &Rules, query: &Tensor, key: &Tensor) -> bool {
     let square = query.shape().get(1) == key.shape().get(1);
     let free = rules.allowed.blocks.is_none() && !rules.pattern.by_content();
-    free && matches!(rules.bias, Bias::None) && (!rules.allowed.causal || square)
+    free && (!rules.allowed.causal || square)
 }
 
 fn linear_attention_heads(query: &Tensor, key: &Tensor, value: &Tensor, rules: &Rules) -> Result<Tensor> {
     let (query, key) = (linear::features(query, None)?, linear::features(key, rules.allowed.keys.as_ref())?);
     let heads = query.shape()[2];
-    let [query, key, value] = [&query, &key, value].map(|x| dense::heads_first(x, heads));
+    let (key, value) = (with_copies(&key, heads)?, with_copies(value, heads)?);
+    let [query, key, value] = [&query, &key, &value].map(|x| dense::heads_first(x, heads));
     linear::attend(&query?, &key?, &value?, rules.allowed.causal).and_then(|output| {
         let shape = output.shape();
         let (rows, width) = (shape[1], shape[2]);
         let batch = shape[0] / heads;
         Ok(output.reshape([batch, heads, rows, width])?.permute(&[0, 2, 1, 3])?)
     })
+}
+
+/// Key-value heads (batch, time, heads, width), each repeated for the query heads that share it.
+fn with_copies(x: &Tensor, heads: usize) -> Result<Tensor> {
+    let [batch, time, kv_heads, width] = x.shape()[..] else { return Ok(x.clone()) };
+    if kv_heads == heads {
+        return Ok(x.clone());
+    }
+    let copies = Tensor::zeros([1, 1, 1, heads / kv_heads, 1]);
+    Ok(x.reshape([batch, time, kv_heads, 1, width])?.add(&copies)?.reshape([batch, time, heads, width])?)
 }
 
 /// What a layer's projections become once a cache has been consulted.

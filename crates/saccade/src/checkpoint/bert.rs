@@ -193,13 +193,27 @@ fn distilbert(options: &mut Options, heads: BertHeads) -> Result<BertConfig> {
     })
 }
 
-/// Always as a BERT, or as a RoBERTa if its positions are RoBERTa's: what is trained here has types or can do with one.
-pub(super) fn written(config: &BertConfig) -> (Map<String, Value>, Names) {
-    let family = match (config.n_types, config.position_offset) {
+/// The family that a model belongs to: DistilBERT has no types, RoBERTa counts positions from another place.
+fn family(config: &BertConfig) -> Family {
+    match (config.n_types, config.position_offset) {
         (0, _) => Family::DistilBert,
         (_, 0) => Family::Bert,
         _ => Family::Roberta,
-    };
+    }
+}
+
+/// Whether a model is one that its family at Hugging Face can be: some of its settings have no place there.
+pub(super) fn writes(config: &BertConfig) -> bool {
+    let family = family(config);
+    let of_pooler = if family == Family::DistilBert { Activation::Relu } else { Activation::Tanh };
+    let of_words = if family == Family::Roberta { Activation::Gelu } else { config.activation };
+    (!config.heads.pooler || config.pooler_activation == of_pooler)
+        && (!config.heads.words || config.words_activation == of_words)
+        && (family != Family::DistilBert || config.position_offset == 0 && config.norm_epsilon == 1e-12)
+}
+
+pub(super) fn written(config: &BertConfig) -> (Map<String, Value>, Names) {
+    let family = family(config);
     let body = match family {
         Family::Bert => "Bert",
         Family::Roberta => "Roberta",

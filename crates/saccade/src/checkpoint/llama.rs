@@ -38,14 +38,18 @@ pub(super) fn plan(mut options: Options, weights: &StoredWeights) -> Result<Plan
     let n_heads = options.size("num_attention_heads")?;
     let tied = options.take_or("tie_word_embeddings", false)?;
     let defaults = LlamaConfig::default();
+    let d_model = options.size("hidden_size")?;
+    // The usual width of a head goes without saying.
+    let d_head =
+        options.optional_size("head_dim")?.filter(|&width| Some(width) != d_model.checked_div(n_heads));
     let config = LlamaConfig {
         vocabulary: options.size("vocab_size")?,
         context: options.size("max_position_embeddings")?,
         n_layers: options.size("num_hidden_layers")?,
         n_heads,
         n_kv_heads: options.optional_size("num_key_value_heads")?.unwrap_or(n_heads),
-        d_model: options.size("hidden_size")?,
-        d_head: options.optional_size("head_dim")?,
+        d_model,
+        d_head,
         d_hidden: options.size("intermediate_size")?,
         activation: options.take_or("hidden_act", defaults.activation)?,
         rotary_base,

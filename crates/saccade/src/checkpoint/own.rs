@@ -1,10 +1,10 @@
-//! Models without a counterpart at Hugging Face: our configuration, our names.
+//! Models, or forms of them, without a counterpart at Hugging Face: our configuration, our names.
 
 use super::names::Names;
 use super::options::object;
 use super::{Build, Plan};
 use crate::error::{Error, Result};
-use crate::models::{Bag, Gpt, Model, Sentiment, Tagger};
+use crate::models::{Bag, Bert, Gpt, Model, Sentiment, T5, Tagger};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
@@ -14,6 +14,14 @@ pub(super) fn plan(kind: &str, config: &Map<String, Value>) -> Result<Plan> {
         "gpt" => {
             let config = settings(config)?;
             Box::new(move |initial| Ok(Model::Gpt(Gpt::build(Clone::clone(&config), initial)?)))
+        }
+        "bert" => {
+            let config = settings(config)?;
+            Box::new(move |initial| Ok(Model::Bert(Bert::build(Clone::clone(&config), initial)?)))
+        }
+        "t5" => {
+            let config = settings(config)?;
+            Box::new(move |initial| Ok(Model::T5(T5::build(Clone::clone(&config), initial)?)))
         }
         "sentiment" => {
             let config = settings(config)?;
@@ -28,8 +36,9 @@ pub(super) fn plan(kind: &str, config: &Map<String, Value>) -> Result<Plan> {
             Box::new(move |initial| Ok(Model::Tagger(Tagger::build(Clone::clone(&config), initial)?)))
         }
         other => {
-            let problem =
-                format!("there is no model \"saccade-{other}\"; there are gpt, sentiment, bag and tagger");
+            let problem = format!(
+                "there is no model \"saccade-{other}\"; there are gpt, bert, t5, sentiment, bag and tagger"
+            );
             return Err(Error::checkpoint(problem));
         }
     };
@@ -38,7 +47,7 @@ pub(super) fn plan(kind: &str, config: &Map<String, Value>) -> Result<Plan> {
 
 /// Our own configuration, which lies under a key of its own so that others may add theirs beside it.
 fn settings<C: DeserializeOwned>(config: &Map<String, Value>) -> Result<C> {
-    let Some(value) = config.get("saccade") else {
+    let Some(value) = config.get("saccade").filter(|value| !value.is_null()) else {
         return Err(Error::checkpoint("config.json has no \"saccade\" with the model's sizes"));
     };
     serde_json::from_value(value.clone()).map_err(|error| Error::checkpoint(format!("config.json: {error}")))
@@ -50,6 +59,8 @@ pub(super) fn written(model: &Model) -> Result<(Map<String, Value>, Names)> {
     }
     let (kind, settings) = match model {
         Model::Gpt(model) => ("gpt", value(model.config())?),
+        Model::Bert(model) => ("bert", value(model.config())?),
+        Model::T5(model) => ("t5", value(model.config())?),
         Model::Sentiment(model) => ("sentiment", value(model.config())?),
         Model::Bag(model) => ("bag", value(model.config())?),
         Model::Tagger(model) => ("tagger", value(model.config())?),

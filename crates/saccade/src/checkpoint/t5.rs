@@ -117,6 +117,11 @@ fn projection(options: &mut Options) -> Result<(Activation, bool)> {
     Ok((activation, gated))
 }
 
+/// Whether a model is one that Hugging Face's T5 can be: there, a gated GELU is always the approximate one.
+pub(super) fn writes(config: &T5Config) -> bool {
+    !(config.gated && config.activation == Activation::Gelu)
+}
+
 pub(super) fn written(config: &T5Config) -> (Map<String, Value>, Names) {
     let function = match (config.gated, config.activation) {
         (true, Activation::GeluNew) => "gated-gelu".to_owned(),

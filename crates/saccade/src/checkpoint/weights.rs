@@ -7,7 +7,7 @@ use saccade_tensor::{MappedFile, Shape, Tensor};
 use safetensors::tensor::{Dtype, Metadata, SafeTensors, View};
 use serde_json::Value;
 use std::borrow::Cow;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::Write;
@@ -155,7 +155,7 @@ fn shards(index: &Path) -> Result<Vec<String>> {
     let Some(map) = value.get("weight_map").and_then(Value::as_object) else {
         return Err(wrong("has no weight_map".to_owned()));
     };
-    let mut names: Vec<String> = Vec::new();
+    let mut names = BTreeSet::new();
     for name in map.values() {
         let Some(name) = name.as_str() else {
             return Err(wrong("has a weight_map with something else than names".into()));
@@ -164,15 +164,12 @@ fn shards(index: &Path) -> Result<Vec<String>> {
         if !plain {
             return Err(wrong(format!("names a file outside its folder: {name:?}")));
         }
-        if !names.iter().any(|known| known == name) {
-            names.push(name.to_owned());
-        }
+        names.insert(name.to_owned());
         if names.len() > 10_000 {
             return Err(wrong("names more than 10,000 files".to_owned()));
         }
     }
-    names.sort();
-    Ok(names)
+    Ok(names.into_iter().collect())
 }
 
 /// The upper half of an f32.
@@ -238,6 +235,11 @@ impl Reading {
         Ok(Tensor::zeros([0]))
     }
 
+    /// Whether a tensor was asked for that is not there, or not as it should be.
+    pub fn misses_something(&self) -> bool {
+        !self.state.lock().unwrap_or_else(PoisonError::into_inner).problems.is_empty()
+    }
+
     /// Fails with a list of all that was wrong, tensors that nobody asked for included.
     pub fn problems(&self) -> Result<()> {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -281,7 +283,7 @@ impl View for Outgoing<'_> {
     }
 }
 
-/// Writes tensors as a `safetensors` file, one at a time.
+/// Writes tensors as a `safetensors` file, which is put together in memory first.
 pub(super) fn write(
     file: &mut File,
     tensors: &BTreeMap<String, Tensor>,

@@ -1,6 +1,6 @@
 //! Beam search: the best few beginnings are kept at every step.
 
-use super::NextToken;
+use super::{NextToken, last_scores};
 use crate::attention::Cache;
 use crate::context::Context;
 use crate::error::{Error, Result};
@@ -66,6 +66,9 @@ pub fn beam_search(
         return Err(Error::input("beam search", problem));
     }
     let length = starts[0].len();
+    // The last token is not read, so there may be one more than fits.
+    let room = model.limit().map_or(usize::MAX, |limit| limit.saturating_add(1).saturating_sub(length));
+    let last_step = settings.max_tokens.min(room.max(1));
     if length == 0 || starts.iter().any(|start| start.len() != length) {
         return Err(Error::input("beam search", "texts must start with equally many tokens, at least one"));
     }
@@ -79,15 +82,14 @@ pub fn beam_search(
     let cache = Cache::new();
     let context = context.clone().with_cache(&cache);
     let mut ids = Ids::new(&starts.concat(), [starts.len(), length])?;
-    for step in 1..=settings.max_tokens {
+    for step in 1..=last_step {
         context.check()?;
-        let scores = model.scores(&context, &ids, None)?;
-        let (vocabulary, last) = (scores.shape().last(), scores.shape()[1] - 1);
-        let log = scores.slice(1, last, 1)?.log_softmax()?;
+        let scores = last_scores(&model.scores(&context, &ids, None)?, starts.len())?;
+        let (vocabulary, log) = (scores.shape().last(), scores.log_softmax()?);
         let rows = log.values();
         let (mut parents, mut tokens) = (Vec::new(), Vec::new());
         for (i, (search, rows)) in searches.iter_mut().zip(rows.chunks(beams * vocabulary)).enumerate() {
-            for (parent, token) in search.step(rows, vocabulary, step, settings) {
+            for (parent, token) in search.step(rows, vocabulary, (step, step == last_step), settings) {
                 parents.push(i * beams + parent);
                 tokens.push(token);
             }
@@ -107,7 +109,7 @@ impl Search {
         &mut self,
         rows: &[f32],
         vocabulary: usize,
-        step: usize,
+        (step, out_of_room): (usize, bool),
         settings: &BeamSettings,
     ) -> Vec<(usize, u32)> {
         let beams = settings.beams;
@@ -122,10 +124,13 @@ impl Search {
         order.select_nth_unstable_by(wanted - 1, by_score);
         order.truncate(wanted);
         order.sort_by(by_score);
-        let out_of_room = step == settings.max_tokens;
         let (mut open, mut grown) = (Vec::new(), Vec::new());
         let mut ended = Vec::new();
         for (rank, &i) in order.iter().enumerate() {
+            // Places that no beginning has taken yet.
+            if total(i) == f32::NEG_INFINITY {
+                break;
+            }
             let (parent, token) = (i / vocabulary, (i % vocabulary) as u32);
             let mut text = self.open[parent].1.clone();
             text.push(token);

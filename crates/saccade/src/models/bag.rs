@@ -9,6 +9,7 @@
 //! trained projections, a residual connection) can be switched on one by one.
 
 use super::sequence::lengths_to_mask;
+use super::sizes::ensure_sizes;
 use crate::attention::{AttentionConfig, MultiHead, Pattern, Rules};
 use crate::context::Context;
 use crate::error::{Error, Result};
@@ -73,8 +74,13 @@ impl Bag {
     /// A model with weights from a source.
     pub fn build(config: BagConfig, initial: &Initial) -> Result<Self> {
         let BagConfig { vocabulary, d_embedding, n_heads, context, .. } = config;
-        if vocabulary == 0 || d_embedding == 0 || context == 0 {
-            return Err(Error::configuration("bag", "all sizes must be at least 1"));
+        let sizes = [("vocabulary", vocabulary), ("d_embedding", d_embedding), ("context", context)];
+        ensure_sizes("bag", &sizes)?;
+        let in_attention =
+            matches!(config.positions, Position::Rotary | Position::Alibi | Position::Relative);
+        if n_heads == 0 && in_attention {
+            let problem = "rotary, alibi and relative positions are seen by attention only: give it heads";
+            return Err(Error::configuration("bag", problem));
         }
         let attention = AttentionConfig { fused: false, ..AttentionConfig::new(d_embedding, n_heads.max(1)) };
         let draw = Draw::Normal((d_embedding as f32).powf(-0.5));
@@ -106,8 +112,13 @@ impl Bag {
 
     /// A logit for each text of ids (batch, time): above 0 means positive. `lengths` leave out the padding.
     pub fn forward(&self, context: &Context, ids: &Ids, lengths: Option<&[usize]>) -> Result<Tensor> {
+        let context = &context.without_cache();
         let present = lengths_to_mask("bag", ids, lengths)?;
         let (batch, time) = (ids.shape()[0], ids.shape()[1]);
+        if self.positions.limit().is_some_and(|limit| time > limit) {
+            let problem = format!("{time} words do not fit its context of {}", self.config.context);
+            return Err(Error::input("bag", problem));
+        }
         let places = Ids::new(&(0..time as u32).collect::<Vec<_>>(), [1, time])?;
         let words = self.positions.add(context, &self.words.forward(context, ids)?, &places)?;
         let mut x = context.see("embeddings", words)?; // (B, T, E)

@@ -10,6 +10,7 @@
 //! RoBERTa, DistilBERT and MiniLM are the same model with other numbers and names.
 
 use super::sequence::Sequence;
+use super::sizes::{ensure_dropout, ensure_epsilon, ensure_sizes};
 use crate::attention::{AttentionConfig, Pattern, Rules};
 use crate::block::{BlockConfig, BlockDraws, NormPlacement, Stack};
 use crate::context::Context;
@@ -128,8 +129,18 @@ impl Bert {
     /// A BERT with weights from a source.
     pub fn build(config: BertConfig, initial: &Initial) -> Result<Self> {
         let BertConfig { vocabulary, context, n_types, n_layers, d_model, norm_epsilon, heads, .. } = config;
-        if vocabulary == 0 || context == 0 || d_model == 0 {
-            return Err(Error::configuration("bert", "vocabulary, context and width must be at least 1"));
+        let sizes = [("vocabulary", vocabulary), ("context", context), ("d_model", d_model)];
+        let others = [("n_heads", config.n_heads), ("d_hidden", config.d_hidden)];
+        ensure_sizes("bert", &[&sizes[..], &others].concat())?;
+        // These may be 0, but not absurd.
+        ensure_sizes(
+            "bert",
+            &[("n_types", n_types.max(1)), ("position_offset", config.position_offset.max(1))],
+        )?;
+        ensure_dropout("bert", config.dropout)?;
+        ensure_epsilon("bert", norm_epsilon)?;
+        if let Some(classes) = heads.classes {
+            ensure_sizes("bert", &[("classes", classes)])?;
         }
         if heads.classes.is_some() && !heads.pooler {
             return Err(Error::configuration("bert", "a classifier needs a pooler"));
@@ -177,12 +188,19 @@ impl Bert {
         types: Option<&Ids>,
         present: Option<&Mask>,
     ) -> Result<Tensor> {
+        let context = &context.without_cache();
         let sequence = Sequence::new("bert", context, ids, present)?;
         sequence.ensure_within("bert", self.config.context)?;
         let offset = self.config.position_offset as u32;
         let places: Vec<u32> = sequence.positions.values().iter().map(|place| place + offset).collect();
         let places = Ids::new(&places, sequence.positions.shape())?;
         let mut x = self.tokens.forward(context, ids)?.add(&self.positions.forward(context, &places)?)?;
+        if let Some(types) = types
+            && types.shape() != ids.shape()
+        {
+            let problem = format!("types must be {} as the ids are, got {}", ids.shape(), types.shape());
+            return Err(Error::input("bert", problem));
+        }
         if let Some(table) = &self.types {
             let none = Ids::new(&[0], [1, 1])?;
             x = x.add(&table.forward(context, types.unwrap_or(&none))?)?;

@@ -9,6 +9,7 @@
 //! Positions, the place of the norms, the function and the kind of attention are free to choose, for experiments.
 
 use super::sequence::Sequence;
+use super::sizes::{ensure_dropout, ensure_epsilon, ensure_sizes};
 use crate::attention::{AttentionConfig, AttentionKind, Pattern, Rules, Scale};
 use crate::block::{BlockConfig, BlockDraws, NormPlacement, Stack};
 use crate::context::Context;
@@ -110,8 +111,15 @@ impl Gpt {
     /// A GPT with weights from a source.
     pub fn build(config: GptConfig, initial: &Initial) -> Result<Self> {
         let GptConfig { vocabulary, context, n_layers, n_heads, d_model, norm_epsilon, .. } = config;
-        if vocabulary == 0 || context == 0 || d_model == 0 {
-            return Err(Error::configuration("gpt", "vocabulary, context and width must be at least 1"));
+        let d_hidden = config.d_hidden.unwrap_or(d_model);
+        let sizes = [("vocabulary", vocabulary), ("context", context), ("n_heads", n_heads)];
+        ensure_sizes("gpt", &[&sizes[..], &[("d_model", d_model), ("d_hidden", d_hidden)]].concat())?;
+        ensure_dropout("gpt", config.dropout)?;
+        ensure_epsilon("gpt", norm_epsilon)?;
+        let biased = matches!(config.positions, Position::Alibi | Position::Relative);
+        if biased && config.attention == AttentionKind::Linear {
+            let problem = "linear attention has no scores that alibi or relative positions could be added to";
+            return Err(Error::configuration("gpt", problem));
         }
         let attention = AttentionConfig::new(d_model, n_heads);
         let draw = Draw::Normal(DEVIATION);

@@ -8,6 +8,7 @@
 //! ```
 
 use super::sequence::Sequence;
+use super::sizes::{ensure_dropout, ensure_epsilon, ensure_sizes};
 use crate::attention::{AttentionConfig, Pattern, Rules};
 use crate::block::{BlockConfig, BlockDraws, NormPlacement, Stack};
 use crate::context::Context;
@@ -108,9 +109,13 @@ impl Llama {
     /// A Llama with weights from a source.
     pub fn build(config: LlamaConfig, initial: &Initial) -> Result<Self> {
         let LlamaConfig { vocabulary, n_layers, d_model, norm_epsilon, .. } = config;
-        if vocabulary == 0 || d_model == 0 || config.context == 0 {
-            return Err(Error::configuration("llama", "vocabulary, context and width must be at least 1"));
-        }
+        let sizes = [("vocabulary", vocabulary), ("context", config.context), ("d_model", d_model)];
+        let heads = [("n_heads", config.n_heads), ("n_kv_heads", config.n_kv_heads)];
+        let others = [("d_hidden", config.d_hidden), ("d_head", config.d_head.unwrap_or(1))];
+        ensure_sizes("llama", &[&sizes[..], &heads, &others].concat())?;
+        ensure_dropout("llama", config.dropout)?;
+        ensure_epsilon("llama", norm_epsilon)?;
+        config.rotary_scaling.check(config.rotary_base)?;
         let block = config.block();
         let d_head = block.attention.d_head;
         if !d_head.is_multiple_of(2) {

@@ -7,6 +7,7 @@
 //! ```
 
 use super::sequence::lengths_to_mask;
+use super::sizes::{ensure_dropout, ensure_sizes};
 use crate::attention::{Additive, AttentionConfig, MultiHead, Pattern, Rules};
 use crate::context::Context;
 use crate::error::{Error, Result};
@@ -83,9 +84,9 @@ impl Sentiment {
     /// A model with weights from a source.
     pub fn build(config: SentimentConfig, initial: &Initial) -> Result<Self> {
         let SentimentConfig { vocabulary, d_embedding, d_hidden, pooling, n_heads, .. } = config;
-        if vocabulary == 0 || d_embedding == 0 || d_hidden == 0 {
-            return Err(Error::configuration("sentiment", "all sizes must be at least 1"));
-        }
+        let sizes = [("vocabulary", vocabulary), ("d_embedding", d_embedding), ("d_hidden", d_hidden)];
+        ensure_sizes("sentiment", &sizes)?;
+        ensure_dropout("sentiment", config.dropout)?;
         let (width, draw) = (2 * d_hidden, Draw::Normal(DEVIATION));
         let (mut additive, mut heads) = (None, None);
         match pooling {
@@ -118,6 +119,7 @@ impl Sentiment {
     /// `pool.weights` (batch, time) shows what each word contributed: the attention weights, or the share of features
     /// in which it was the largest.
     pub fn forward(&self, context: &Context, ids: &Ids, lengths: Option<&[usize]>) -> Result<Tensor> {
+        let context = &context.without_cache();
         let present = lengths_to_mask("sentiment", ids, lengths)?;
         let words = context.see("embeddings", self.words.forward(context, ids)?)?; // (B, T, E)
         let words = context.drop_out("embeddings", self.config.dropout, words)?;
@@ -161,7 +163,14 @@ fn max_pool(context: &Context, states: &Tensor, present: Option<&Mask>) -> Resul
         None => states.clone(),
     };
     let (pooled, winners) = states.max(1)?;
-    if context.watches("pool.weights") {
+    if context.intervenes("pool.weights") {
+        let problem =
+            "pool.weights tell who had the largest values; they cannot be changed or differentiated";
+        return Err(Error::input("sentiment", problem));
+    }
+    if let Some(probe) = context.probe().filter(|_| !context.watches("pool.weights")) {
+        probe.pass(context.site("pool.weights"));
+    } else if context.probe().is_some() {
         let (batch, time, width) = (states.shape()[0], states.shape()[1], states.shape()[2]);
         let mut shares = vec![0.0; batch * time];
         for (i, &winner) in winners.values().iter().enumerate() {

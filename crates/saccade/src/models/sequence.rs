@@ -33,6 +33,9 @@ impl Sequence {
             let problem = format!("the mask must be [{batch}×{time}], got {}", present.shape());
             return Err(Error::input(model, problem));
         }
+        if let Some(cache) = context.cache() {
+            cache.begin(model, batch)?;
+        }
         let past = context.cache().map_or(0, Cache::length);
         let present = match context.cache() {
             Some(cache) => cache.present_with(present, [batch, time]),
@@ -44,10 +47,11 @@ impl Sequence {
             Some(present) => {
                 let mut places = Vec::with_capacity(batch * time);
                 for row in present.values().chunks(keys) {
-                    let mut before = 0;
+                    let mut before = 0_u32;
                     for (column, &real) in row.iter().enumerate() {
+                        // Padding stands where the last token does: never beyond what a model can tell.
                         if column >= past {
-                            places.push(before);
+                            places.push(if real { before } else { before.saturating_sub(1) });
                         }
                         before += u32::from(real);
                     }

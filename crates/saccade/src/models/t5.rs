@@ -10,6 +10,7 @@
 //! and one table for input and output; 1.1 has a gated GELU and a head of its own.
 
 use super::sequence::Sequence;
+use super::sizes::{ensure_dropout, ensure_epsilon, ensure_sizes};
 use crate::attention::{AttentionConfig, Pattern, Rules, Scale};
 use crate::block::{BlockConfig, BlockDraws, NormPlacement, Stack};
 use crate::context::Context;
@@ -120,8 +121,21 @@ impl T5 {
     /// A T5 with weights from a source.
     pub fn build(config: T5Config, initial: &Initial) -> Result<Self> {
         let T5Config { vocabulary, d_model, buckets, max_distance, .. } = config;
-        if vocabulary == 0 || d_model == 0 || buckets < 4 || max_distance == 0 {
-            let problem = "vocabulary, width and distances must be at least 1, buckets at least 4";
+        let sizes = [("vocabulary", vocabulary), ("d_model", d_model), ("n_heads", config.n_heads)];
+        let others =
+            [("d_head", config.d_head), ("d_hidden", config.d_hidden), ("max_distance", max_distance)];
+        ensure_sizes("t5", &[&sizes[..], &others, &[("buckets", buckets)]].concat())?;
+        ensure_dropout("t5", config.dropout)?;
+        ensure_epsilon("t5", config.norm_epsilon)?;
+        if !(0.0..1.0).contains(&config.smoothing) {
+            let problem = format!("smoothing must be at least 0 and below 1, got {}", config.smoothing);
+            return Err(Error::configuration("t5", problem));
+        }
+        if buckets < 4 {
+            return Err(Error::configuration("t5", format!("buckets must be at least 4, got {buckets}")));
+        }
+        if config.start as usize >= vocabulary {
+            let problem = format!("start is {}, which is none of its {vocabulary} tokens", config.start);
             return Err(Error::configuration("t5", problem));
         }
         // The original divides by √width where it draws, since it does not scale the scores.
@@ -147,6 +161,8 @@ impl T5 {
     /// The encoder's vectors (batch, time, width) for ids (batch, time), of which `present` names those that are not
     /// padding.
     pub fn encode(&self, context: &Context, ids: &Ids, present: Option<&Mask>) -> Result<Tensor> {
+        // What an encoder reads does not grow.
+        let context = &context.without_cache();
         let here = context.within("encoder");
         let sequence = Sequence::new("t5", context, ids, present)?;
         let rules = self.encoder.rules(&here, &self.config, &sequence, false)?;
@@ -182,7 +198,19 @@ impl T5 {
         let here = context.within("decoder");
         let sequence = Sequence::new("t5", context, ids, present)?;
         let rules = self.decoder.rules(&here, &self.config, &sequence, true)?;
-        let source_length = encoded.shape().get(1).copied().unwrap_or(0);
+        let [rows, source_length, width] = encoded.shape()[..] else {
+            let problem = format!("what was encoded must be (batch, time, width), got {}", encoded.shape());
+            return Err(Error::input("t5", problem));
+        };
+        let mask = source.map_or([rows, source_length].into(), |source| source.shape().clone());
+        if rows != sequence.batch || width != self.config.d_model || mask[..] != [rows, source_length] {
+            let problem = format!(
+                "{} texts cannot be answered from what was encoded, {}, under a mask of {mask}",
+                sequence.batch,
+                encoded.shape()
+            );
+            return Err(Error::input("t5", problem));
+        }
         let cross = Rules::new(Pattern::Full, sequence.time, source_length)?.padded(source.cloned());
         let x = self.tokens.forward(context, ids)?;
         let x = self.decoder.forward(&here, &self.config, x, &rules, Some((encoded, &cross)))?;

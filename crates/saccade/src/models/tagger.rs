@@ -4,11 +4,12 @@
 //! x = embedding + position;  h = attention(x);  classes of each word = h·W + b
 //! ```
 
+use super::sequence::lengths_to_mask;
+use super::sizes::ensure_sizes;
 use crate::attention::{AttentionConfig, MultiHead, Pattern, Rules};
 use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::layers::{Embedding, Linear, LinearConfig};
-use crate::models::sequence::lengths_to_mask;
 use crate::parameter::{Draw, Initial, module};
 use crate::position::{Position, PositionSizes, Positions};
 use saccade_tensor::ops::CrossEntropy;
@@ -67,8 +68,10 @@ impl Tagger {
     /// A tagger with weights from a source.
     pub fn build(config: TaggerConfig, initial: &Initial) -> Result<Self> {
         let TaggerConfig { vocabulary, d_model, n_heads, classes, context, .. } = config;
-        if vocabulary == 0 || d_model == 0 || context == 0 || classes < 2 {
-            return Err(Error::configuration("tagger", "sizes must be at least 1 and classes at least 2"));
+        let sizes = [("vocabulary", vocabulary), ("d_model", d_model), ("context", context)];
+        ensure_sizes("tagger", &[&sizes[..], &[("n_heads", n_heads), ("classes", classes)]].concat())?;
+        if classes < 2 {
+            return Err(Error::configuration("tagger", "classes must be at least 2, got 1"));
         }
         let attention = AttentionConfig { fused: false, ..AttentionConfig::new(d_model, n_heads) };
         let sizes =
@@ -90,6 +93,7 @@ impl Tagger {
 
     /// Scores of the classes of each word, (batch, time, classes), for ids (batch, time). `lengths` leave out the padding.
     pub fn forward(&self, context: &Context, ids: &Ids, lengths: Option<&[usize]>) -> Result<Tensor> {
+        let context = &context.without_cache();
         let present = lengths_to_mask("tagger", ids, lengths)?;
         let (batch, time) = (ids.shape()[0], ids.shape()[1]);
         if self.positions.limit().is_some_and(|limit| time > limit) {

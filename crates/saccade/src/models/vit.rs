@@ -6,6 +6,7 @@
 //! logits = norm(x)[class]·W
 //! ```
 
+use super::sizes::{ensure_dropout, ensure_epsilon, ensure_sizes};
 use crate::attention::{AttentionConfig, Pattern, Rules};
 use crate::block::{BlockConfig, BlockDraws, NormPlacement, Stack};
 use crate::context::Context;
@@ -103,8 +104,13 @@ impl Vit {
     /// A ViT with weights from a source.
     pub fn build(config: VitConfig, initial: &Initial) -> Result<Self> {
         let VitConfig { image: [height, width], patch, channels, classes, d_model, .. } = config;
-        if patch == 0 || channels == 0 || d_model == 0 || height < patch || width < patch {
-            let problem = format!("an image of {height}×{width} has no patches of {patch}×{patch}");
+        let image = [("height", height), ("width", width), ("patch", patch), ("channels", channels)];
+        let others = [("d_model", d_model), ("d_hidden", config.d_hidden), ("n_heads", config.n_heads)];
+        ensure_sizes("vit", &[&image[..], &others, &[("classes", classes.max(1))]].concat())?;
+        ensure_dropout("vit", config.dropout)?;
+        ensure_epsilon("vit", config.norm_epsilon)?;
+        if !height.is_multiple_of(patch) || !width.is_multiple_of(patch) {
+            let problem = format!("an image of {height}×{width} is not made of patches of {patch}×{patch}");
             return Err(Error::configuration("vit", problem));
         }
         let count = (height / patch) * (width / patch);
@@ -149,7 +155,11 @@ impl Vit {
                 format!("images must be (batch, {channels}, {height}, {width}), got {}", images.shape());
             return Err(Error::input("vit", problem));
         }
+        let context = &context.without_cache();
         let batch = images.shape()[0];
+        if batch == 0 {
+            return Err(Error::input("vit", "there is nothing to look at: images are 0"));
+        }
         let weight = context.parameter(&self.patches.weight).reshape([d_model, channels * patch * patch])?;
         let bias = context.parameter(&self.patches.bias);
         let patches = images.patches(patch)?.linear(&weight, Some(&bias), Layout::OutIn, None)?; // (B, N, C)

@@ -65,8 +65,11 @@ impl Golden {
     }
 
     pub fn mask(&self, name: &str) -> Mask {
-        let (values, shape) = self.integers(name);
-        Mask::new(&values.iter().map(|&value| value != 0).collect::<Vec<_>>(), shape.as_slice()).unwrap()
+        let (dtype, shape, bytes) = self.raw(name);
+        assert!(matches!(dtype, Dtype::I64 | Dtype::U8), "{name}");
+        let size = if *dtype == Dtype::I64 { 8 } else { 1 };
+        let values: Vec<bool> = bytes.chunks_exact(size).map(|value| value.iter().any(|&b| b != 0)).collect();
+        Mask::new(&values, shape.as_slice()).unwrap()
     }
 
     /// Writes the tensors below a prefix as a safetensors file of their own.
