@@ -10,7 +10,7 @@
 //! RoBERTa, DistilBERT and MiniLM are the same model with other numbers and names.
 
 use super::sequence::Sequence;
-use crate::attention::{AttentionConfig, Pattern, Rules};
+use crate::attention::{AttentionConfig, MultiHead, Pattern, Rules};
 use crate::block::{BlockConfig, BlockDraws, NormPlacement, Stack};
 use crate::context::Context;
 use crate::error::{Error, Result};
@@ -240,6 +240,11 @@ impl Bert {
         let (x, head) = self.before_words(context, &self.encode(context, ids, None, present)?)?;
         let settings = CrossEntropy { ignored: Some(ignored), smoothing: 0.0 };
         self.tokens.loss(context, &x, Some(&head.bias), targets, settings)
+    }
+
+    /// Each attention with its place, such as `layers.0.self`.
+    pub fn attentions(&self) -> Vec<(String, &MultiHead)> {
+        self.layers.attentions()
     }
 
     /// The table of token embeddings, (vocabulary, width).

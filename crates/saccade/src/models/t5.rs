@@ -10,7 +10,7 @@
 //! and one table for input and output; 1.1 has a gated GELU and a head of its own.
 
 use super::sequence::Sequence;
-use crate::attention::{AttentionConfig, Pattern, Rules, Scale};
+use crate::attention::{AttentionConfig, MultiHead, Pattern, Rules, Scale};
 use crate::block::{BlockConfig, BlockDraws, NormPlacement, Stack};
 use crate::context::Context;
 use crate::error::{Error, Result};
@@ -217,6 +217,17 @@ impl T5 {
         let x = self.before_scores(context, input, None, (&encoded, source_present))?;
         let settings = CrossEntropy { ignored: Some(ignored), smoothing: self.config.smoothing };
         self.head().loss(context, &x, None, targets, settings)
+    }
+
+    /// Each attention with its place, such as `encoder.layers.0.self`.
+    pub fn attentions(&self) -> Vec<(String, &MultiHead)> {
+        let mut all = Vec::new();
+        for (name, side) in [("encoder", &self.encoder), ("decoder", &self.decoder)] {
+            all.extend(
+                side.layers.attentions().into_iter().map(|(site, heads)| (format!("{name}.{site}"), heads)),
+            );
+        }
+        all
     }
 
     /// The table of token embeddings, (vocabulary, width).
