@@ -30,10 +30,12 @@ pub mod measures;
 pub mod norms;
 pub mod occlusion;
 pub mod patching;
+pub mod pooling;
 pub mod projection;
 pub mod statistics;
 
-pub use heads::{Row, Settings, Table, measure_heads, prefix_matching, repeated_random};
+pub use heads::{Row, Settings, Table, Weighing};
+pub use heads::{measure_heads, measure_planned, prefix_matching, repeated_random};
 pub use labels::{Label, label_heads};
 pub use measures::{Measure, Plan};
 

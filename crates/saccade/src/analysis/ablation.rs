@@ -4,7 +4,7 @@
 //! importance is E|Σ hₕ·∂L/∂hₕ|, h being what the head says: the derivative of the loss for a switch on the head, absolute
 //! for each text (Michel et al., 2019).
 
-use super::statistics::{ascending, spearman};
+use super::statistics::{Estimate, Interval, Resampling, ascending, spearman};
 use super::{Head, all_heads, attentions, scores};
 use crate::context::Context;
 use crate::data::batches::IGNORED;
@@ -96,6 +96,8 @@ pub struct Effect {
     pub head: Head,
     /// The change of the loss when it says nothing.
     pub zeroed: Loss,
+    /// That change as the mean over texts, with an interval from resampled texts.
+    pub by_text: Interval,
     /// The change when it says its mean.
     pub averaged: Loss,
     /// Its gradient importance.
@@ -129,40 +131,79 @@ pub struct Kinds<'a> {
     pub of: &'a dyn Fn(&Batch, usize, usize) -> usize,
 }
 
+/// What is added up of one head.
+#[derive(Debug, Clone)]
+struct Tally {
+    zeroed: Sums,
+    averaged: Sums,
+    by_text: Estimate,
+    importance: f64,
+}
+
+impl Tally {
+    fn new(kinds: usize) -> Self {
+        Self {
+            zeroed: Sums::new(kinds),
+            averaged: Sums::new(kinds),
+            by_text: Estimate::default(),
+            importance: 0.0,
+        }
+    }
+
+    /// Adds each text's mean change of the loss; texts of which nothing is asked are left out.
+    fn add_texts(&mut self, batch: &Batch, losses: (&[f32], &[f32]), first: u64, resampling: &Resampling) {
+        let time = batch.targets.shape().last().max(1);
+        let rows = losses.0.chunks(time).zip(losses.1.chunks(time)).zip(batch.targets.values().chunks(time));
+        for (i, ((before, after), targets)) in rows.enumerate() {
+            let asked = targets.iter().filter(|&&target| target != IGNORED).count();
+            let change: f64 = before.iter().zip(after).map(|(&a, &b)| f64::from(b) - f64::from(a)).sum();
+            if asked > 0 {
+                self.by_text.add(change / asked as f64, &resampling.draws(first + i as u64));
+            }
+        }
+    }
+}
+
 /// Ablates every head over a stream of batches, which is read twice: once for the means.
 pub fn ablate(
     model: &Model,
     batches: impl Iterator<Item = Result<Batch>> + Clone,
     kinds: &Kinds,
+    resampling: &Resampling,
 ) -> Result<Ablation> {
     let heads = all_heads(model)?;
     let sites = attentions(model)?;
     let means = mean_outputs(model, batches.clone())?;
     let mut whole = Sums::new(kinds.count);
-    let mut without = vec![(Sums::new(kinds.count), Sums::new(kinds.count)); heads.len()];
-    let mut importances = vec![0.0; heads.len()];
+    let mut tallies = vec![Tally::new(kinds.count); heads.len()];
     let mut texts = 0;
     for batch in batches {
         let batch = batch?;
         let kind = kinds_of(&batch, kinds);
-        whole.add(&losses(model, &Probe::new(), &batch)?, &kind);
-        for (head, (zeroed, averaged)) in heads.iter().zip(&mut without) {
+        let before = losses(model, &Probe::new(), &batch)?;
+        whole.add(&before, &kind);
+        let importances = importance(model, &batch)?;
+        for ((head, tally), importance) in heads.iter().zip(&mut tallies).zip(importances) {
             let site = &sites[head.layer].0;
-            zeroed.add(&losses(model, &Probe::new().zero_head(site, head.head), &batch)?, &kind);
+            let zeroed = losses(model, &Probe::new().zero_head(site, head.head), &batch)?;
+            tally.zeroed.add(&zeroed, &kind);
+            tally.add_texts(&batch, (&before, &zeroed), texts, resampling);
             let mean = means[head.layer].select(0, head.head)?;
-            averaged.add(&losses(model, &Probe::new().set_head(site, head.head, mean), &batch)?, &kind);
+            let averaged = losses(model, &Probe::new().set_head(site, head.head, mean), &batch)?;
+            tally.averaged.add(&averaged, &kind);
+            tally.importance += importance;
         }
-        importances.iter_mut().zip(importance(model, &batch)?).for_each(|(sum, value)| *sum += value);
-        texts += batch.lengths.len();
+        texts += batch.lengths.len() as u64;
     }
     let loss = whole.means();
-    let effect = |((&head, (zeroed, averaged)), importance): ((&Head, &(Sums, Sums)), &f64)| Effect {
+    let effect = |(&head, tally): (&Head, &Tally)| Effect {
         head,
-        zeroed: zeroed.means().minus(&loss),
-        averaged: averaged.means().minus(&loss),
-        importance: importance / f64::from(u32::try_from(texts).unwrap_or(u32::MAX).max(1)),
+        zeroed: tally.zeroed.means().minus(&loss),
+        by_text: tally.by_text.interval(resampling.level),
+        averaged: tally.averaged.means().minus(&loss),
+        importance: tally.importance / texts.max(1) as f64,
     };
-    let heads: Vec<Effect> = heads.iter().zip(&without).zip(&importances).map(effect).collect();
+    let heads: Vec<Effect> = heads.iter().zip(&tallies).map(effect).collect();
     let changes: Vec<f64> = heads.iter().map(|effect| effect.zeroed.all).collect();
     let agreement = spearman(&heads.iter().map(|effect| effect.importance).collect::<Vec<_>>(), &changes)?;
     Ok(Ablation { loss, heads, agreement })

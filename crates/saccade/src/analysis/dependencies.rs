@@ -5,7 +5,7 @@
 //! A word is no candidate for itself, and tokens outside the words (`[CLS]`) are none either. Where sight is causal, only
 //! the later of two words can look at the other, and only those pairs count.
 
-use super::heads::look;
+use super::heads::{Weighing, look};
 use super::{Head, Sight, Tokens, all_heads};
 use crate::data::{builtin, treebank};
 use crate::error::Result;
@@ -226,7 +226,7 @@ pub fn match_heads(
     let heads = all_heads(model)?;
     let sight = Sight::of(model);
     let mut counts: BTreeMap<(String, Direction), Counts> = BTreeMap::new();
-    look(model, texts, batch, |look| {
+    look(model, texts, (batch, Weighing::Attention), |look| {
         let words = look.about.pieces.len();
         let first = heads.iter().take_while(|head| head.layer < look.layer).count();
         let merged: Vec<Vec<f64>> = look.heads().map(|head| look.about.merge(head, look.time)).collect();

@@ -104,21 +104,34 @@ fn distributions(model: &Model, text: &Tokens, sight: Sight) -> Result<Vec<Vec<D
     let mut heads = Vec::new();
     for weights in watch(model, std::slice::from_ref(text))? {
         let all = weights.all();
-        for head in all.values().chunks_exact(length * length) {
-            let with_choice = (0..length).filter(|&query| sight.keys(query, length).len() > 1);
-            let rows = with_choice.map(|query| {
-                let keys = sight.keys(query, length);
-                let row = &head[query * length + keys.start..query * length + keys.end];
-                let sum: f64 = row.iter().map(|&weight| f64::from(weight)).sum();
-                let p: Vec<f64> =
-                    row.iter().map(|&w| if sum > 0.0 { f64::from(w) / sum } else { 0.0 }).collect();
-                let entropy = p.iter().map(|&p| information(p)).sum();
-                (p, entropy)
-            });
-            heads.push(rows.collect());
-        }
+        heads.extend(all.values().chunks_exact(length * length).map(|head| rows(head, length, sight)));
     }
     Ok(heads)
+}
+
+fn rows(head: &[f32], length: usize, sight: Sight) -> Vec<Distribution> {
+    let with_choice = (0..length).filter(|&query| sight.keys(query, length).len() > 1);
+    let row = |query: usize| {
+        let keys = sight.keys(query, length);
+        let row = &head[query * length + keys.start..query * length + keys.end];
+        let sum: f64 = row.iter().map(|&weight| f64::from(weight)).sum();
+        let p: Vec<f64> = row.iter().map(|&w| if sum > 0.0 { f64::from(w) / sum } else { 0.0 }).collect();
+        let entropy = p.iter().map(|&p| information(p)).sum();
+        (p, entropy)
+    };
+    with_choice.map(row).collect()
+}
+
+/// The divergence of two heads' weights (queries × keys, row by row) on one text of some length: the mean over the queries
+/// that have a choice. None if none has.
+pub fn divergence_of_weights(a: &[f32], b: &[f32], length: usize, sight: Sight) -> Result<Option<f64>> {
+    if a.len() != length * length || b.len() != length * length {
+        let problem = format!("{length} tokens have {length}² weights, got {} and {}", a.len(), b.len());
+        return Err(Error::input("distances of heads", problem));
+    }
+    let (a, b) = (rows(a, length, sight), rows(b, length, sight));
+    let sum: f64 = a.iter().zip(&b).map(|(p, q)| divergence(p, q)).sum();
+    Ok((!a.is_empty()).then(|| sum / a.len() as f64))
 }
 
 /// Distances that are the square roots of divergences.

@@ -3,28 +3,42 @@
 //! A measure's value for a text is the mean over its queries; a head's is the mean over texts, with an interval from
 //! resampled texts ([`Resampling`]). Padding takes no part, so the size of a batch does not matter.
 
-use super::measures::{Measure, Plan, Values};
+use super::measures::{Measure, Plan, SINK, Values};
+use super::norms::{normalise_rows, transformed, weigh};
 use super::statistics::{Estimate, Resampling};
 use super::{Sight, Tokens, attentions, pad};
-use crate::attention::Weights;
+use crate::attention::{MultiHead, Weights};
 use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::models::Model;
 use crate::probe::Probe;
+use saccade_tensor::Tensor;
 use saccade_tensor::random::Key;
+
+/// What counts as a head's weights.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Weighing {
+    /// Its attention.
+    #[default]
+    Attention,
+    /// Its attention times the norms of what it attends to, rows summing to 1 ([`super::norms`]).
+    Norms,
+}
 
 /// How heads are measured.
 #[derive(Debug, Clone, Copy)]
 pub struct Settings {
     /// How many texts are read at once.
     pub batch: usize,
+    /// What counts as a weight.
+    pub weighing: Weighing,
     /// How intervals are found.
     pub resampling: Resampling,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { batch: 16, resampling: Resampling::new(0) }
+        Self { batch: 16, weighing: Weighing::Attention, resampling: Resampling::new(0) }
     }
 }
 
@@ -67,6 +81,12 @@ impl Table {
         self.rows.iter().filter(move |row| row.measure == measure)
     }
 
+    /// The share of heads that give the first token more than [`SINK`] of their weight (Gu et al., 2024).
+    pub fn sink_share(&self) -> f64 {
+        let sunk = self.of(Measure::First).filter(|row| row.mean > f64::from(SINK)).count();
+        sunk as f64 / self.of(Measure::First).count().max(1) as f64
+    }
+
     /// Adds another table's rows, in order.
     pub fn extend(&mut self, other: Self) {
         self.rows.extend(other.rows);
@@ -76,15 +96,28 @@ impl Table {
 
 /// The weights of every attention, in order, with which a model reads texts.
 pub fn watch(model: &Model, texts: &[Tokens]) -> Result<Vec<Weights>> {
+    let probe = watched(model, texts, "weights")?;
+    let missing = |site: &str| Error::input("analysis", format!("the model did not pass {site}"));
+    attentions(model)?.iter().map(|(site, _)| probe.weights(site).ok_or_else(|| missing(site))).collect()
+}
+
+/// A pass over texts in which one site of every attention was recorded.
+fn watched(model: &Model, texts: &[Tokens], name: &str) -> Result<Probe> {
     let (ids, lengths) = pad(texts)?;
-    let layers = attentions(model)?;
-    let probe = layers.iter().fold(Probe::new(), |probe, (site, _)| probe.record(format!("{site}.weights")));
+    let sites = attentions(model)?;
+    let probe = sites.iter().fold(Probe::new(), |probe, (site, _)| probe.record(format!("{site}.{name}")));
     model.read(&Context::inference().with_probe(&probe), &ids, &lengths)?;
-    let seen = layers.iter().map(|(site, _)| {
-        let missing = || Error::input("analysis", format!("the model did not pass {site}"));
-        probe.weights(site).ok_or_else(missing)
-    });
-    seen.collect()
+    Ok(probe)
+}
+
+/// The values that every attention reads: (batch, time, key-value heads, width).
+pub fn watch_values(model: &Model, texts: &[Tokens]) -> Result<Vec<Tensor>> {
+    let probe = watched(model, texts, "value")?;
+    let value = |(site, _): &(String, &MultiHead)| {
+        let missing = || Error::input("analysis", format!("the model did not pass {site}.value"));
+        probe.get(&format!("{site}.value"))?.ok_or_else(missing)
+    };
+    attentions(model)?.iter().map(value).collect()
 }
 
 /// One layer's weights of one text.
@@ -114,9 +147,10 @@ impl<X> Look<'_, X> {
 pub fn look<X>(
     model: &Model,
     texts: impl Iterator<Item = Result<(Tokens, X)>>,
-    batch: usize,
+    (batch, weighing): (usize, Weighing),
     mut see: impl FnMut(Look<X>) -> Result<()>,
 ) -> Result<()> {
+    let layers = attentions(model)?;
     let mut texts = texts.fuse();
     let mut first = 0;
     loop {
@@ -125,9 +159,18 @@ pub fn look<X>(
             return Ok(());
         }
         let (read, about): (Vec<Tokens>, Vec<X>) = taken.into_iter().unzip();
+        let values = match weighing {
+            Weighing::Attention => Vec::new(),
+            Weighing::Norms => watch_values(model, &read)?,
+        };
         for (layer, weights) in watch(model, &read)?.into_iter().enumerate() {
             let [_, heads, time, _] = weights.sizes();
-            let all = weights.all();
+            let all = match values.get(layer) {
+                None => weights.all(),
+                Some(values) => {
+                    normalise_rows(&weigh(&weights.all(), &transformed(layers[layer].1, values)?)?)?
+                }
+            };
             let values = all.values();
             let by_text = values.chunks_exact(heads * time * time).zip(&read).zip(&about).enumerate();
             for (i, ((weights, tokens), about)) in by_text {
@@ -145,16 +188,26 @@ pub fn measure_heads(
     settings: Settings,
 ) -> Result<Table> {
     let sight = Sight::of(model);
-    let layers = attentions(model)?;
-    let mut estimates: Vec<Vec<[Estimate; Measure::ALL.len()]>> =
-        layers.iter().map(|(_, attention)| vec![Default::default(); attention.config().n_heads]).collect();
     let planned = texts.map(|text| {
         let text = text?;
         let plan = Plan::new(&text, sight)?;
         Ok((text, plan))
     });
+    measure_planned(model, planned, settings)
+}
+
+/// Every measure of every head over texts, each with its own plan: perhaps for some of its queries alone.
+pub fn measure_planned(
+    model: &Model,
+    texts: impl Iterator<Item = Result<(Tokens, Plan)>>,
+    settings: Settings,
+) -> Result<Table> {
+    let of_layer =
+        |(_, attention): &(String, &MultiHead)| vec![Default::default(); attention.config().n_heads];
+    let mut estimates: Vec<Vec<[Estimate; Measure::ALL.len()]>> =
+        attentions(model)?.iter().map(of_layer).collect();
     let mut count = 0;
-    look(model, planned, settings.batch, |look| {
+    look(model, texts, (settings.batch, settings.weighing), |look| {
         count = count.max(look.index + 1);
         let draws = settings.resampling.draws(look.index);
         for (estimates, weights) in estimates[look.layer].iter_mut().zip(look.heads()) {

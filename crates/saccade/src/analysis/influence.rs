@@ -14,7 +14,7 @@
 
 use super::flow::Network;
 use super::heads::watch;
-use super::norms::{normalise_rows, watch_values, weigh_together};
+use super::norms::{normalise_rows, weigh_together, weights_and_vectors};
 use super::{Target, Tokens, attentions, pad, scores};
 use crate::context::Context;
 use crate::error::{Error, Result};
@@ -107,7 +107,7 @@ pub fn flow(attentions: &[Tensor], position: usize) -> Result<Vec<f64>> {
 
 /// The value-norm weights of each layer, all heads together, rows summing to 1: (time, time).
 pub fn norm_attention(model: &Model, tokens: &Tokens) -> Result<Vec<Tensor>> {
-    let layers = watch_values(model, tokens)?.into_iter();
+    let layers = weights_and_vectors(model, tokens)?.into_iter();
     layers
         .map(|(weights, vectors)| normalise_rows(&weigh_together(&weights, &vectors)?.select(0, 0)?))
         .collect()

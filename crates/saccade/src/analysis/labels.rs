@@ -24,7 +24,7 @@ const fn rule(label: &'static str, measure: Measure, at_least: f64) -> Rule {
 }
 
 /// The rules.
-pub const RULES: [Rule; 9] = [
+pub const RULES: [Rule; 10] = [
     rule("previous token", Measure::Previous, 0.4),
     rule("next token", Measure::Next, 0.4),
     rule("itself", Measure::Itself, 0.4),
@@ -33,6 +33,7 @@ pub const RULES: [Rule; 9] = [
     rule("special tokens", Measure::Special, 0.5),
     rule("duplicate token", Measure::Duplicate, 0.4),
     rule("induction", Measure::PrefixMatching, 0.4),
+    rule("far tokens", Measure::Far, 0.6),
     rule("single token", Measure::Confidence, 0.8),
 ];
 

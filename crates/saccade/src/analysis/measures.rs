@@ -28,7 +28,7 @@ macro_rules! measures {
             /// What it is, in words.
             pub fn description(self) -> &'static str {
                 match self {
-                    $(Self::$variant => concat!($($doc),+),)+
+                    $(Self::$variant => concat!($($doc),+).trim_start(),)+
                 }
             }
         }
@@ -44,6 +44,8 @@ measures! {
     Confidence => "confidence",
     /// Σ p·|i − k|: how far away a query looks, in tokens (Vig & Belinkov, 2019).
     Distance => "distance",
+    /// The weight on tokens 8 or more places away, for queries that see one.
+    Far => "far",
     /// The weight on the token before: a(i, i − 1) (Clark et al., 2019).
     Previous => "previous",
     /// The weight on the token after: a(i, i + 1); not defined for causal models.
@@ -69,6 +71,9 @@ measures! {
 /// The weight on the first token above which a query counts as sunk.
 pub const SINK: f32 = 0.3;
 
+/// From how many places away a token is far.
+pub const FAR: usize = 8;
+
 /// One value a measure, in the order of [`Measure::ALL`]; none where it is not defined.
 pub type Values = [Option<f64>; Measure::ALL.len()];
 
@@ -77,6 +82,8 @@ pub type Values = [Option<f64>; Measure::ALL.len()];
 pub struct Plan {
     sight: Sight,
     length: usize,
+    /// Which queries count.
+    asks: Vec<bool>,
     /// Of each query: the keys of each measure that sums weights over a set of keys.
     sets: Vec<Vec<(Measure, Vec<usize>)>>,
 }
@@ -87,7 +94,14 @@ impl Plan {
         tokens.check()?;
         let length = tokens.len();
         let sets = (0..length).map(|query| sets(tokens, sight, query)).collect();
-        Ok(Self { sight, length, sets })
+        Ok(Self { sight, length, asks: vec![true; length], sets })
+    }
+
+    /// The same plan for some queries alone, such as those of one class of words.
+    #[must_use]
+    pub fn only(mut self, asks: impl Fn(usize) -> bool) -> Self {
+        self.asks = (0..self.length).map(asks).collect();
+        self
     }
 
     /// The mean of each measure over the queries of a head, whose weights stand in rows of `stride`: row by query.
@@ -103,7 +117,7 @@ impl Plan {
         let mut sums = [(0.0, 0_u32); Measure::ALL.len()];
         for query in 0..self.length {
             let keys = self.sight.keys(query, self.length);
-            if keys.len() < 2 {
+            if keys.len() < 2 || !self.asks[query] {
                 continue;
             }
             let row = &weights[query * stride..query * stride + self.length];
@@ -150,6 +164,7 @@ fn sets(tokens: &Tokens, sight: Sight, query: usize) -> Vec<(Measure, Vec<usize>
     let token = tokens.ids[query];
     let earlier = || seen.clone().filter(|&key| key < query);
     let chosen = [
+        (Measure::Far, seen.clone().filter(|key| key.abs_diff(query) >= FAR).collect()),
         (Measure::Previous, query.checked_sub(1).into_iter().collect()),
         (Measure::Next, if sight.causal { vec![] } else { vec![query + 1] }),
         (Measure::Itself, vec![query]),

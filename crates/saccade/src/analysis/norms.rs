@@ -5,13 +5,11 @@
 //! ‖Σₕ αₕ(i, j)·fₕ(xⱼ)‖.
 
 use super::Tokens;
-use super::heads::watch;
-use super::{attentions, pad};
+use super::attentions;
+use super::heads::{watch, watch_values};
 use crate::attention::MultiHead;
-use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::models::Model;
-use crate::probe::Probe;
 use saccade_tensor::Tensor;
 use saccade_tensor::ops::concatenate;
 
@@ -90,17 +88,10 @@ pub fn normalise_rows(x: &Tensor) -> Result<Tensor> {
 }
 
 /// Of each layer, the weights (1, heads, time, time) and the transformed vectors (1, heads, time, width) of one text.
-pub fn watch_values(model: &Model, tokens: &Tokens) -> Result<Vec<(Tensor, Tensor)>> {
+pub fn weights_and_vectors(model: &Model, tokens: &Tokens) -> Result<Vec<(Tensor, Tensor)>> {
     let texts = std::slice::from_ref(tokens);
-    let (ids, lengths) = pad(texts)?;
-    let layers = attentions(model)?;
-    let weights = watch(model, texts)?;
-    let probe = layers.iter().fold(Probe::new(), |probe, (site, _)| probe.record(format!("{site}.value")));
-    model.read(&Context::inference().with_probe(&probe), &ids, &lengths)?;
-    let of = |((site, attention), weights): (&(String, &MultiHead), crate::attention::Weights)| {
-        let missing = || Error::input("value norms", format!("the model did not pass {site}.value"));
-        let values = probe.get(&format!("{site}.value"))?.ok_or_else(missing)?;
-        Ok((weights.all(), transformed(attention, &values)?))
-    };
-    layers.iter().zip(weights).map(of).collect()
+    let (layers, weights, values) = (attentions(model)?, watch(model, texts)?, watch_values(model, texts)?);
+    let each = layers.iter().zip(weights).zip(values);
+    each.map(|(((_, attention), weights), values)| Ok((weights.all(), transformed(attention, &values)?)))
+        .collect()
 }

@@ -2,6 +2,7 @@ use super::planted;
 use saccade::analysis::ablation::{Batch, Kinds, ablate, importance, mean_outputs, pruning_curve};
 use saccade::analysis::contribution::{contributions, logit_lens};
 use saccade::analysis::patching::patch;
+use saccade::analysis::statistics::Resampling;
 use saccade::analysis::{Head, Target, Tokens, pad, repeated_random, scores};
 use saccade::data::batches::IGNORED;
 use saccade::models::{Bert, BertConfig, Gpt, GptConfig, Llama, LlamaConfig, Model};
@@ -25,12 +26,15 @@ fn half(_: &Batch, _: usize, place: usize) -> usize {
 #[test]
 fn ablation_breaks_exactly_what_the_head_does() {
     let model = planted::model();
-    let found = ablate(&model, batches(), &Kinds { count: 2, of: &half }).unwrap();
+    let found = ablate(&model, batches(), &Kinds { count: 2, of: &half }, &Resampling::new(0)).unwrap();
     assert!(found.loss.by_kind[1].unwrap() < found.loss.by_kind[0].unwrap() - 1.0, "{:?}", found.loss);
     for effect in &found.heads {
         let second = effect.zeroed.by_kind[1].unwrap();
         if effect.head == (Head { layer: 0, head: 0 }) || effect.head == (Head { layer: 1, head: 0 }) {
             assert!(second > 0.5, "{effect:?}");
+            assert!(effect.by_text.low <= effect.by_text.mean && effect.by_text.count == 6, "{effect:?}");
+            // Texts of one length: the mean over texts is that over tokens.
+            assert!((effect.by_text.mean - effect.zeroed.all).abs() < 1e-6, "{effect:?}");
             assert!(effect.averaged.by_kind[1].unwrap() > 0.5, "{effect:?}");
         } else {
             assert_eq!((second, effect.averaged.by_kind[1].unwrap()), (0.0, 0.0), "{effect:?}");
@@ -57,7 +61,7 @@ fn second_halves() -> impl Iterator<Item = Result<Batch>> + Clone {
 fn pruning_starts_with_those_that_do_nothing() {
     let model = planted::model();
     let kinds = Kinds { count: 0, of: &|_, _, _| 0 };
-    let order = ablate(&model, second_halves(), &kinds).unwrap().least_important_first();
+    let order = ablate(&model, second_halves(), &kinds, &Resampling::new(0)).unwrap().least_important_first();
     let curve = pruning_curve(&model, &second_halves(), &order, &[0, 6, 8]).unwrap();
     assert_eq!(curve[0].1, curve[1].1, "six heads can go");
     assert!(curve[1].1 < 0.1, "{curve:?}");
@@ -73,7 +77,13 @@ fn ablation_does_not_depend_on_batches() {
     let texts = planted::texts(13, 7);
     let by = |size: usize| {
         let batches: Vec<Result<Batch>> = texts.chunks(size).map(Batch::next_tokens).collect();
-        ablate(&model, batches.into_iter(), &Kinds { count: 2, of: &|_, _, place| place % 2 }).unwrap()
+        ablate(
+            &model,
+            batches.into_iter(),
+            &Kinds { count: 2, of: &|_, _, place| place % 2 },
+            &Resampling::new(0),
+        )
+        .unwrap()
     };
     let (one, all) = (by(1), by(7));
     assert!((one.loss.all - all.loss.all).abs() < 1e-5);
@@ -82,6 +92,7 @@ fn ablation_does_not_depend_on_batches() {
             (a.zeroed.all, b.zeroed.all),
             (a.averaged.all, b.averaged.all),
             (a.importance, b.importance),
+            (a.by_text.low, b.by_text.low),
             (a.zeroed.by_kind[1].unwrap(), b.zeroed.by_kind[1].unwrap()),
         ] {
             assert!((a - b).abs() < 1e-5, "{a} {b}");
@@ -141,7 +152,9 @@ fn classifiers_can_be_ablated() {
     let (ids, lengths) = pad(&[Tokens::new(vec![1, 2, 3]), Tokens::new(vec![4, 5])]).unwrap();
     let targets = Ids::new(&[0, 1, 0, 1, 1, IGNORED], [2, 3]).unwrap();
     let batch = Batch { ids, lengths, targets };
-    let found = ablate(&model, [Ok(batch)].into_iter(), &Kinds { count: 1, of: &|_, _, _| 0 }).unwrap();
+    let found =
+        ablate(&model, [Ok(batch)].into_iter(), &Kinds { count: 1, of: &|_, _, _| 0 }, &Resampling::new(0))
+            .unwrap();
     assert_eq!(found.heads.len(), 2);
     assert!(found.heads.iter().all(|effect| effect.zeroed.all != 0.0 && effect.importance > 0.0));
     assert_eq!(Some(found.loss.all), found.loss.by_kind[0]);
@@ -264,5 +277,8 @@ fn models_without_heads_or_answers_are_refused() {
         GptConfig { vocabulary: 13, n_layers: 0, n_heads: 2, d_model: 8, context: 8, ..Default::default() };
     let empty = Model::Gpt(Gpt::new(config, 0).unwrap());
     let batch = Batch::next_tokens(&[Tokens::new(vec![1, 2])]).unwrap();
-    assert!(ablate(&empty, [Ok(batch)].into_iter(), &Kinds { count: 0, of: &|_, _, _| 0 }).is_err());
+    assert!(
+        ablate(&empty, [Ok(batch)].into_iter(), &Kinds { count: 0, of: &|_, _, _| 0 }, &Resampling::new(0))
+            .is_err()
+    );
 }

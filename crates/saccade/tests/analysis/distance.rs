@@ -1,7 +1,9 @@
 use super::planted;
 use saccade::analysis::clusters::{against_shuffled, clusters, silhouette};
-use saccade::analysis::distance::{Distances, head_divergences, jensen_shannon, map, root};
-use saccade::analysis::{Head, Tokens, repeated_random};
+use saccade::analysis::distance::{
+    Distances, divergence_of_weights, head_divergences, jensen_shannon, map, root,
+};
+use saccade::analysis::{Head, Sight, Tokens, repeated_random};
 use saccade::tensor::random::Key;
 
 #[test]
@@ -11,6 +13,19 @@ fn jensen_shannon_by_hand() {
     // The middle of (1, 0) and (½, ½) is (¾, ¼), of 2 − ¾·log₂3 bits; the two have 0 and 1.
     let expected = 2.0 - 0.75 * 3.0_f64.log2() - 0.5;
     assert!((jensen_shannon(&[1.0, 0.0], &[0.5, 0.5]) - expected).abs() < 1e-12);
+}
+
+#[test]
+fn divergence_of_two_matrices() {
+    let sight = Sight { causal: true, window: None };
+    // Query 0 has no choice; query 1 is the case above; query 2 shares nothing.
+    let a = [1.0, 0.0, 0.0, 1.0, 0.0, 0.0, 1.0, 0.0, 0.0];
+    let b = [1.0, 0.0, 0.0, 0.5, 0.5, 0.0, 0.0, 0.5, 0.5];
+    let expected = f64::midpoint(1.5 - 0.75 * 3.0_f64.log2(), 1.0);
+    let got = divergence_of_weights(&a, &b, 3, sight).unwrap().unwrap();
+    assert!((got - expected).abs() < 1e-12, "{got} {expected}");
+    assert_eq!(divergence_of_weights(&[1.0], &[1.0], 1, sight).unwrap(), None);
+    assert!(divergence_of_weights(&a, &b, 2, sight).is_err());
 }
 
 /// Heads that read nothing are all alike, and unlike those that look somewhere.

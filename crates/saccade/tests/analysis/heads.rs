@@ -1,6 +1,8 @@
 use super::planted;
+use saccade::analysis::norms::{normalise_rows, weigh, weights_and_vectors};
 use saccade::analysis::{
-    Measure, Settings, Table, Tokens, label_heads, measure_heads, prefix_matching, repeated_random,
+    Measure, Row, Settings, Table, Tokens, Weighing, label_heads, measure_heads, prefix_matching,
+    repeated_random,
 };
 use saccade::models::{Bag, BagConfig, Bert, BertConfig, BertHeads, Llama, LlamaConfig, Model, Sentiment};
 use saccade::models::{Pooling, SentimentConfig, T5, T5Config, Tagger, TaggerConfig};
@@ -76,6 +78,49 @@ fn neither_batches_nor_threads_matter() {
             assert_eq!(table, measure(&model, &texts, 1), "{} with {threads} threads", model.kind());
         }
     }
+}
+
+/// Weighed by norms, a head's rows are those of the definition, and padding still does not matter.
+#[test]
+fn norms_can_take_the_place_of_weights() {
+    let model = planted::random_gpt(3);
+    let texts = planted::texts(13, 9);
+    let by = |batch| Settings { batch, weighing: Weighing::Norms, ..Settings::default() };
+    let table = measure_heads(&model, texts.iter().cloned().map(Ok), by(1)).unwrap();
+    let padded = measure_heads(&model, texts.iter().cloned().map(Ok), by(9)).unwrap();
+    let mut expected = 0.0;
+    for text in &texts {
+        let (weights, vectors) = weights_and_vectors(&model, text).unwrap().remove(1);
+        let rows = normalise_rows(&weigh(&weights, &vectors).unwrap()).unwrap();
+        let rows = rows.select(0, 0).unwrap().select(0, 0).unwrap().to_vec();
+        let length = text.len();
+        expected += (1..length).map(|query| f64::from(rows[query * length + query - 1])).sum::<f64>()
+            / (length - 1) as f64
+            / texts.len() as f64;
+    }
+    for found in [&table, &padded] {
+        let got = found.find(1, 0, Measure::Previous).unwrap().mean;
+        assert!((got - expected).abs() < 1e-5, "{got} {expected}");
+    }
+    let plain = measure(&model, &texts, 1).find(1, 0, Measure::Previous).unwrap().mean;
+    assert!((plain - expected).abs() > 1e-3, "norms make a difference: {plain} {expected}");
+}
+
+#[test]
+fn sinks_are_counted() {
+    let row = |head, mean| Row {
+        layer: 0,
+        head,
+        measure: Measure::First,
+        mean,
+        low: mean,
+        high: mean,
+        error: 0.0,
+        count: 1,
+    };
+    let table = Table { rows: vec![row(0, 0.31), row(1, 0.3), row(2, 0.9), row(3, 0.0)] };
+    assert_eq!(table.sink_share(), 0.5);
+    assert_eq!(Table::default().sink_share(), 0.0);
 }
 
 #[test]

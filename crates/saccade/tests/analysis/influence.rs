@@ -5,7 +5,7 @@ use saccade::analysis::influence::*;
 use saccade::analysis::occlusion::{Blank, Quantity, faithfulness, occlusion};
 use saccade::analysis::statistics::Resampling;
 use saccade::analysis::{Target, Tokens, pad, scores};
-use saccade::models::{Bert, BertConfig, Model};
+use saccade::models::{Bert, BertConfig, Model, Pooling, Sentiment, SentimentConfig};
 use saccade::tensor::Tensor;
 use saccade::{Context, Probe};
 
@@ -192,6 +192,28 @@ fn every_method_gives_a_number_for_each_token() {
         assert!(influence(&model, &tokens, Target::at(6, 2), Method::Rollout, FLOW_LIMIT).is_err());
         assert!(influence(&model, &tokens, Target::at(3, 99), Method::Gradient, FLOW_LIMIT).is_err());
     }
+}
+
+/// A model that judges a text as a whole, with no place of its own to look from.
+#[test]
+fn pooled_answers_have_influences_too() {
+    let config = SentimentConfig {
+        vocabulary: 13,
+        d_embedding: 6,
+        d_hidden: 4,
+        pooling: Pooling::Heads,
+        n_heads: 2,
+        ..Default::default()
+    };
+    let model = planted::amplified(Model::Sentiment(Sentiment::new(config, 1).unwrap()), 20.0);
+    let tokens = Tokens::new(vec![3, 1, 4, 1, 5, 9]);
+    let target = Target { position: None, class: 1, against: None };
+    for method in Method::ALL {
+        let values = influence(&model, &tokens, target, method, FLOW_LIMIT).unwrap();
+        assert!(values.len() == 6 && values.iter().any(|value| *value > 0.0), "{method:?}: {values:?}");
+    }
+    let changes = occlusion(&model, &tokens, target, (Blank::Delete, Quantity::Probability)).unwrap();
+    assert!(changes.iter().all(Option::is_some) && changes.iter().any(|change| change.unwrap() != 0.0));
 }
 
 #[test]

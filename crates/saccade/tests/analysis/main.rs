@@ -8,5 +8,6 @@ mod influence;
 mod measures;
 mod norms;
 mod planted;
+mod pooling;
 mod projection;
 mod statistics;

@@ -70,6 +70,25 @@ fn windows_limit_what_is_seen() {
 }
 
 #[test]
+fn some_queries_alone() {
+    let weights = [0.2, 0.3, 0.5, 0.1, 0.1, 0.8, 0.6, 0.4, 0.0];
+    let plan = Plan::new(&Tokens::new(vec![1, 2, 3]), FULL).unwrap();
+    let values = plan.clone().only(|query| query == 1).measure(&weights, 3).unwrap();
+    close(values[Measure::Confidence as usize], 0.8);
+    close(values[Measure::Next as usize], 0.8);
+    assert_eq!(plan.only(|_| false).measure(&weights, 3).unwrap(), [None; Measure::ALL.len()]);
+}
+
+#[test]
+fn far_tokens_are_eight_places_away() {
+    let length = 10;
+    let weights = vec![0.1; length * length];
+    let values = Plan::new(&Tokens::new((0..10).collect()), FULL).unwrap().measure(&weights, length).unwrap();
+    // Queries 0 and 9 have two far tokens, 1 and 8 have one.
+    close(values[Measure::Far as usize], f64::midpoint(0.2, 0.1));
+}
+
+#[test]
 fn wrong_sizes_are_errors() {
     let plan = Plan::new(&Tokens::new(vec![1, 2]), CAUSAL).unwrap();
     assert!(plan.measure(&[1.0, 0.0, 0.5], 2).is_err());

@@ -1,5 +1,5 @@
 use super::planted;
-use saccade::analysis::norms::{normalise_rows, watch_values, weigh, weigh_together};
+use saccade::analysis::norms::{normalise_rows, weigh, weigh_together, weights_and_vectors};
 use saccade::analysis::{Tokens, attentions, heads::watch, pad};
 use saccade::models::{Llama, LlamaConfig, Model};
 use saccade::{Context, Probe};
@@ -21,7 +21,7 @@ fn norms_are_those_of_the_definition() {
     for model in [planted::random_gpt(6), llama] {
         let tokens = Tokens::new(vec![3, 1, 4, 1, 5]);
         let time = tokens.len();
-        let found = watch_values(&model, &tokens).unwrap();
+        let found = weights_and_vectors(&model, &tokens).unwrap();
         let (ids, lengths) = pad(std::slice::from_ref(&tokens)).unwrap();
         let probe = Probe::new().record("layers.*.self.value");
         model.read(&Context::inference().with_probe(&probe), &ids, &lengths).unwrap();
@@ -67,7 +67,7 @@ fn norms_are_those_of_the_definition() {
 
 #[test]
 fn heads_that_say_nothing_weigh_nothing() {
-    let found = watch_values(&planted::model(), &Tokens::new(vec![1, 2, 3, 1])).unwrap();
+    let found = weights_and_vectors(&planted::model(), &Tokens::new(vec![1, 2, 3, 1])).unwrap();
     let (weights, vectors) = &found[0];
     let norms = weigh(weights, vectors).unwrap();
     let of = |head: usize| norms.select(0, 0).unwrap().select(0, head).unwrap().to_vec();
