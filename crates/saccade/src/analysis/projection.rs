@@ -29,7 +29,13 @@ pub fn pca(table: &Tensor, count: usize) -> Result<Pca> {
     for row in values.chunks_exact(width) {
         let centred: Vec<f64> = row.iter().zip(&mean).map(|(&x, mean)| f64::from(x) - mean).collect();
         for (i, x) in centred.iter().enumerate() {
-            covariance[i * width..].iter_mut().zip(&centred).for_each(|(sum, y)| *sum += x * y);
+            let row = covariance[i * width..].iter_mut().zip(&centred).skip(i);
+            row.for_each(|(sum, y)| *sum += x * y);
+        }
+    }
+    for i in 0..width {
+        for j in 0..i {
+            covariance[i * width + j] = covariance[j * width + i];
         }
     }
     let total: f64 = (0..width).map(|i| covariance[i * width + i]).sum();

@@ -10,23 +10,54 @@ fn eigenvalues_by_hand() {
     assert!((pairs[0].1[0] - pairs[0].1[1]).abs() < 1e-12);
 }
 
-/// A·v = λ·v, vectors of length 1 at right angles, for matrices without a plan.
+/// A·v = λ·v, vectors of length 1 at right angles: for matrices without a plan, of few values, and of many equal ones.
 #[test]
 fn eigenvectors_are_what_they_should_be() {
-    let n = 20;
-    let draws = Key::new(4).normal(n * n, 1.0);
-    let a: Vec<f64> = (0..n * n).map(|at| f64::from(draws[at] + draws[at % n * n + at / n])).collect();
-    let pairs = eigen::symmetric(a.clone(), n);
+    let draws = Key::new(4).normal(60 * 60, 1.0);
+    let without_plan = |i: usize, j: usize| f64::from(draws[i * 60 + j] + draws[j * 60 + i]);
+    let of_rank_two = |i: usize, j: usize| f64::from(draws[i] * draws[j] + draws[60 + i] * draws[60 + j]);
+    let mostly_equal = |i: usize, j: usize| if i == j { 3.0 } else { f64::from(u8::from(i + j == 5)) };
+    let tridiagonal = |i: usize, j: usize| [2.0, -1.0, 0.0][i.abs_diff(j).min(2)];
+    let kinds: [&dyn Fn(usize, usize) -> f64; 5] =
+        [&without_plan, &of_rank_two, &mostly_equal, &tridiagonal, &|_, _| 0.0];
+    for kind in kinds {
+        for n in [1, 2, 3, 20, 60] {
+            let a: Vec<f64> = (0..n * n).map(|at| kind(at / n, at % n)).collect();
+            check(&a, n, &eigen::symmetric(a.clone(), n));
+        }
+    }
+    assert!(eigen::symmetric(vec![], 0).is_empty());
+    assert_eq!(eigen::symmetric(vec![f64::NAN; 9], 3).len(), 3, "comes to an end");
+}
+
+fn check(a: &[f64], n: usize, pairs: &[(f64, Vec<f64>)]) {
+    assert_eq!(pairs.len(), n);
     assert!(pairs.is_sorted_by(|x, y| x.0 >= y.0));
+    let size = a.iter().map(|x| x.abs()).fold(1.0, f64::max) * n as f64;
     for (i, (value, vector)) in pairs.iter().enumerate() {
         for row in 0..n {
             let product: f64 = (0..n).map(|k| a[row * n + k] * vector[k]).sum();
-            assert!((product - value * vector[row]).abs() < 1e-10);
+            assert!(
+                (product - value * vector[row]).abs() < 1e-13 * size,
+                "{product} {}",
+                value * vector[row]
+            );
         }
         for (j, (_, other)) in pairs.iter().enumerate() {
             let dot: f64 = vector.iter().zip(other).map(|(x, y)| x * y).sum();
-            assert!((dot - f64::from(u8::from(i == j))).abs() < 1e-10);
+            assert!((dot - f64::from(u8::from(i == j))).abs() < 1e-12);
         }
+    }
+}
+
+/// The matrix of second differences has the eigenvalues 2 − 2·cos(kπ/(n + 1)).
+#[test]
+fn eigenvalues_of_second_differences() {
+    let n = 30_usize;
+    let a = (0..n * n).map(|at| [2.0, -1.0, 0.0][(at / n).abs_diff(at % n).min(2)]).collect();
+    for (i, (value, _)) in eigen::symmetric(a, n).iter().enumerate() {
+        let angle = (n - i) as f64 * std::f64::consts::PI / (n + 1) as f64;
+        assert!((value - (2.0 - 2.0 * angle.cos())).abs() < 1e-12);
     }
 }
 
