@@ -1,4 +1,14 @@
 //! Maximum flow, by Dinic's method (1970): levels by breadth-first search, then paths along them until they are blocked.
+//!
+//! ```
+//! use saccade::analysis::flow::Network;
+//!
+//! let mut network = Network::new(3);
+//! network.add(0, 1, 0.75);
+//! network.add(1, 2, 0.5);
+//! network.add(0, 2, 0.25);
+//! assert_eq!(network.maximum(0, 2), 0.75);
+//! ```
 
 use std::collections::VecDeque;
 

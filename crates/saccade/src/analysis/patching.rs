@@ -8,76 +8,92 @@ use crate::models::Model;
 use crate::probe::Probe;
 use saccade_tensor::{Ids, Tensor};
 
-/// The target's logit in both runs, and after each patch.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Patching {
-    /// With the clean prompt.
+/// A clean run, a corrupted prompt of as many tokens, and the answer that is looked at.
+pub struct Patching<'a> {
+    /// The target's logit with the clean prompt.
     pub clean: f64,
-    /// With the corrupted one.
+    /// The target's logit with the corrupted one.
     pub corrupted: f64,
-    /// With the corrupted prompt and one clean head, at all positions.
-    pub heads: Vec<(Head, f64)>,
-    /// With the corrupted prompt and one clean head at one position: of each head, by position.
-    pub head_positions: Vec<(Head, Vec<f64>)>,
-    /// With the corrupted prompt and the clean stream before each layer at one position: layer by position. Empty for
-    /// models without a stream.
-    pub positions: Vec<Vec<f64>>,
+    model: &'a Model,
+    target: Target,
+    ids: Ids,
+    /// The attentions, and what their heads said in the clean run.
+    heads: Vec<(String, Tensor)>,
+    /// The streams before each layer in the clean run; none for models without a stream.
+    streams: Vec<(String, Tensor)>,
 }
 
-impl Patching {
-    /// The share of the clean answer that a patch brings back: 0 is as corrupted, 1 as clean. None if both answers are equal.
+impl<'a> Patching<'a> {
+    /// Runs both prompts.
+    pub fn new(model: &'a Model, clean: &Tokens, corrupted: &Tokens, target: Target) -> Result<Self> {
+        if clean.len() != corrupted.len() {
+            let (a, b) = (clean.len(), corrupted.len());
+            let problem =
+                format!("both prompts need as many tokens, got {a} and {b}: places would not correspond");
+            return Err(Error::input("patching", problem));
+        }
+        let (clean_ids, _) = pad(std::slice::from_ref(clean))?;
+        let (ids, _) = pad(std::slice::from_ref(corrupted))?;
+        let sites: Vec<String> = attentions(model)?.into_iter().map(|(site, _)| site).collect();
+        let before = |site: &String| format!("{}.residual.before", site.trim_end_matches(".self"));
+        let watched = sites.iter().flat_map(|site| [format!("{site}.heads"), before(site)]);
+        let probe = watched.fold(Probe::new(), Probe::record);
+        let clean = answer(model, &probe, &clean_ids, target)?;
+        let corrupted = answer(model, &Probe::new(), &ids, target)?;
+        let (mut heads, mut streams) = (Vec::new(), Vec::new());
+        for site in sites {
+            let missing = || Error::input("patching", format!("the model did not pass {site}"));
+            let said = probe.get(&format!("{site}.heads"))?.ok_or_else(missing)?;
+            streams.extend(probe.get(&before(&site))?.map(|value| (before(&site), value)));
+            heads.push((site, said));
+        }
+        Ok(Self { clean, corrupted, model, target, ids, heads, streams })
+    }
+
+    /// The share of the clean answer that a patch brings back: 0 is as corrupted, 1 as clean. None if both are equal.
     pub fn restored(&self, patched: f64) -> Option<f64> {
         let range = self.clean - self.corrupted;
         (range != 0.0).then(|| (patched - self.corrupted) / range)
     }
+
+    /// The answer with each head clean, at all positions.
+    pub fn heads(&self) -> Result<Vec<(Head, f64)>> {
+        let one = |head: Head| {
+            let (site, said) = &self.heads[head.layer];
+            Ok((head, self.run(&Probe::new().patch_head(site, head.head, said.clone()))?))
+        };
+        all_heads(self.model)?.into_iter().map(one).collect()
+    }
+
+    /// The answer with one head clean at one position, position by position: a run each.
+    pub fn head_by_position(&self, head: Head) -> Result<Vec<f64>> {
+        let missing = || Error::input("patching", format!("there is no layer {}", head.layer));
+        let (site, said) = self.heads.get(head.layer).ok_or_else(missing)?;
+        self.places().map(|position| self.run(&one_place(site, head.head, position, said))).collect()
+    }
+
+    /// The answer with the stream before each layer clean at one position: layer by position.
+    pub fn stream_by_position(&self) -> Result<Vec<Vec<f64>>> {
+        let layer = |(site, value): &(String, Tensor)| {
+            let at = |position| self.run(&Probe::new().patch_position(site, position, value.clone()));
+            self.places().map(at).collect()
+        };
+        self.streams.iter().map(layer).collect()
+    }
+
+    fn places(&self) -> std::ops::Range<usize> {
+        0..self.ids.values().len()
+    }
+
+    fn run(&self, probe: &Probe) -> Result<f64> {
+        answer(self.model, probe, &self.ids, self.target)
+    }
 }
 
-/// Patches every head, every head at every position, and the stream before every layer at every position.
-pub fn patch(model: &Model, clean: &Tokens, corrupted: &Tokens, target: Target) -> Result<Patching> {
-    if clean.len() != corrupted.len() {
-        let problem = format!(
-            "both prompts need as many tokens, got {} and {}: places would not correspond",
-            clean.len(),
-            corrupted.len()
-        );
-        return Err(Error::input("patching", problem));
-    }
-    let (clean_ids, _) = pad(std::slice::from_ref(clean))?;
-    let (ids, _) = pad(std::slice::from_ref(corrupted))?;
-    let length = clean.len();
-    let run = |probe: &Probe, ids: &Ids| -> Result<f64> {
-        let scores = scores(model, &Context::inference().with_probe(probe), ids, &[length])?;
-        Ok(f64::from(target.logit(&scores)?.sum_all()?.item()?))
-    };
-    let sites: Vec<String> = attentions(model)?.into_iter().map(|(site, _)| site).collect();
-    let streams: Vec<String> =
-        sites.iter().map(|site| format!("{}.residual.before", site.trim_end_matches(".self"))).collect();
-    let watched = sites.iter().map(|site| format!("{site}.heads")).chain(streams.iter().cloned());
-    let probe = watched.fold(Probe::new(), Probe::record);
-    let clean_value = run(&probe, &clean_ids)?;
-    let corrupted_value = run(&Probe::new(), &ids)?;
-    let mut found = Patching {
-        clean: clean_value,
-        corrupted: corrupted_value,
-        heads: Vec::new(),
-        head_positions: Vec::new(),
-        positions: Vec::new(),
-    };
-    for head in all_heads(model)? {
-        let site = &sites[head.layer];
-        let missing = || Error::input("patching", format!("the model did not pass {site}"));
-        let said = probe.get(&format!("{site}.heads"))?.ok_or_else(missing)?;
-        let patched = Probe::new().patch_head(site, head.head, said.clone());
-        found.heads.push((head, run(&patched, &ids)?));
-        let at = |position: usize| run(&one_place(site, head.head, position, &said), &ids);
-        found.head_positions.push((head, (0..length).map(at).collect::<Result<_>>()?));
-    }
-    for stream in &streams {
-        let Some(value) = probe.get(stream)? else { continue };
-        let at = |position: usize| run(&Probe::new().patch_position(stream, position, value.clone()), &ids);
-        found.positions.push((0..length).map(at).collect::<Result<_>>()?);
-    }
-    Ok(found)
+/// The target's logit of one prompt under a probe.
+fn answer(model: &Model, probe: &Probe, ids: &Ids, target: Target) -> Result<f64> {
+    let scores = scores(model, &Context::inference().with_probe(probe), ids, &[ids.values().len()])?;
+    Ok(f64::from(target.logit(&scores)?.sum_all()?.item()?))
 }
 
 /// A probe that puts a clean head in at one position.

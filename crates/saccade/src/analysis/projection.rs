@@ -1,4 +1,14 @@
 //! Tables of vectors, looked at: principal components (Pearson, 1901) and nearest neighbours.
+//!
+//! ```
+//! use saccade::analysis::projection::{neighbours, pca};
+//! use saccade::tensor::Tensor;
+//!
+//! let table = Tensor::new(&[1.0, 1.0, 2.0, 2.0, 4.0, 3.9], [3, 2])?;
+//! assert!(pca(&table, 1)?.explained[0] > 0.99);
+//! assert_eq!(neighbours(&table, 0, 1)?[0].0, 1);
+//! # Ok::<(), saccade::Error>(())
+//! ```
 
 use super::eigen;
 use crate::error::{Error, Result};

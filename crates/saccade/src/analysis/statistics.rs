@@ -1,4 +1,14 @@
 //! Means, intervals, corrections for many tests, and rank correlation.
+//!
+//! ```
+//! use saccade::analysis::statistics::{Resampling, holm, spearman};
+//!
+//! assert_eq!(spearman(&[1.0, 2.0, 3.0], &[10.0, 30.0, 20.0])?, Some(0.5));
+//! assert_eq!(holm(&[0.01, 0.5]), [0.02, 0.5]);
+//! let interval = Resampling::new(0).mean(&[1.0, 2.0, 3.0, 4.0]);
+//! assert!(interval.low < 2.5 && 2.5 < interval.high);
+//! # Ok::<(), saccade::Error>(())
+//! ```
 
 use crate::error::{Error, Result};
 use saccade_tensor::random::Key;
@@ -201,7 +211,7 @@ fn pearson(a: &[f64], b: &[f64]) -> Option<f64> {
         aa += (x - mean_a).powi(2);
         bb += (y - mean_b).powi(2);
     }
-    (aa > 0.0 && bb > 0.0).then(|| (ab / (aa.sqrt() * bb.sqrt())).clamp(-1.0, 1.0))
+    (aa > 0.0 && bb > 0.0).then(|| (ab / (aa * bb).sqrt()).clamp(-1.0, 1.0))
 }
 
 /// The probability that a standard normal value is larger than z, to about 1e-7 (Abramowitz & Stegun, 26.2.17).

@@ -1,7 +1,7 @@
 use super::planted;
 use saccade::analysis::ablation::{Batch, Kinds, ablate, importance, mean_outputs, pruning_curve};
 use saccade::analysis::contribution::{contributions, logit_lens};
-use saccade::analysis::patching::patch;
+use saccade::analysis::patching::Patching;
 use saccade::analysis::statistics::Resampling;
 use saccade::analysis::{Head, Target, Tokens, pad, repeated_random, scores};
 use saccade::data::batches::IGNORED;
@@ -235,40 +235,35 @@ fn the_lens_ends_with_the_answer() {
 }
 
 /// `a b c d a` against `a e c d a`: the answer b comes back through the answering head at the last place, or through the
-/// stream at place 1 before, and at the last place after, the layer that answers.
+/// stream at place 1.
 #[test]
 fn patching_finds_the_circuit() {
     let model = planted::model();
     let (clean, corrupted) = (Tokens::new(vec![4, 5, 6, 7, 4]), Tokens::new(vec![4, 9, 6, 7, 4]));
     let target = Target { position: Some(4), class: 5, against: Some(9) };
-    let found = patch(&model, &clean, &corrupted, target).unwrap();
-    assert!(found.clean > 1.0 && found.corrupted < -1.0, "{found:?}");
-    for &(head, value) in &found.heads {
-        let expected = if head == (Head { layer: 1, head: 0 }) { 1.0 } else { 0.0 };
+    let found = Patching::new(&model, &clean, &corrupted, target).unwrap();
+    assert!(found.clean > 1.0 && found.corrupted < -1.0, "{} {}", found.clean, found.corrupted);
+    let check = |value: f64, expected: bool, what: String| {
         let restored = found.restored(value).unwrap();
-        assert!((restored - expected).abs() < 0.05, "{head:?}: {restored}");
-    }
-    for (head, values) in &found.head_positions {
-        for (position, &value) in values.iter().enumerate() {
-            let answers = *head == Head { layer: 1, head: 0 } && position == 4;
-            let restored = found.restored(value).unwrap();
-            assert!(
-                (restored - f64::from(u8::from(answers))).abs() < 0.05,
-                "{head:?} at {position}: {restored}"
-            );
+        assert!((restored - f64::from(u8::from(expected))).abs() < 0.05, "{what}: {restored}");
+    };
+    let answering = Head { layer: 1, head: 0 };
+    for (head, value) in found.heads().unwrap() {
+        check(value, head == answering, format!("{head:?}"));
+        for (position, value) in found.head_by_position(head).unwrap().into_iter().enumerate() {
+            check(value, head == answering && position == 4, format!("{head:?} at {position}"));
         }
     }
-    for (layer, values) in found.positions.iter().enumerate() {
-        for (position, &value) in values.iter().enumerate() {
-            let restored = found.restored(value).unwrap();
-            assert!(
-                (restored - f64::from(u8::from(position == 1))).abs() < 0.05,
-                "{layer} {position}: {restored}"
-            );
+    let streams = found.stream_by_position().unwrap();
+    assert_eq!(streams.len(), 2);
+    for (layer, values) in streams.into_iter().enumerate() {
+        for (position, value) in values.into_iter().enumerate() {
+            check(value, position == 1, format!("the stream before {layer} at {position}"));
         }
     }
-    assert_eq!(found.positions.len(), 2);
-    assert!(patch(&model, &clean, &Tokens::new(vec![1]), target).is_err());
+    assert!(Patching::new(&model, &clean, &Tokens::new(vec![1]), target).is_err());
+    assert!(found.head_by_position(Head { layer: 7, head: 0 }).is_err());
+    assert!(found.head_by_position(Head { layer: 0, head: 7 }).is_err());
 }
 
 #[test]
