@@ -168,6 +168,16 @@ impl Stack {
         Ok(Self { layers: layers.collect::<Result<_>>()?, checkpointing })
     }
 
+    /// Each attention with its place, such as `layers.0.self`, in the order in which they attend.
+    pub fn attentions(&self) -> Vec<(String, &MultiHead)> {
+        let mut all = Vec::new();
+        for (i, block) in self.layers.iter().enumerate() {
+            all.push((format!("layers.{i}.self"), &block.attention));
+            all.extend(block.cross.as_ref().map(|cross| (format!("layers.{i}.cross"), cross)));
+        }
+        all
+    }
+
     /// The stream after all layers. With checkpointing, training keeps only what passes between them.
     pub fn forward(
         &self,

@@ -68,6 +68,11 @@ impl Linear {
     pub fn weight(&self) -> &Parameter {
         &self.weight
     }
+
+    /// What is added, if anything is.
+    pub fn bias(&self) -> Option<&Parameter> {
+        self.bias.as_ref()
+    }
 }
 
 /// A vector for each id.
@@ -166,6 +171,33 @@ impl Norm {
             NormKind::Layer => x.layer_norm(&weight, bias.as_ref(), self.epsilon)?,
             NormKind::RootMeanSquare => x.rms_norm(&weight, self.epsilon)?,
         })
+    }
+
+    /// The norm as the linear map it is where vectors have the size of `at`: what each of several vectors that sum to `at`
+    /// contributes to its norm, the bias left out.
+    pub fn linear_at(&self, context: &Context, at: &Tensor, x: &Tensor) -> Result<Tensor> {
+        let centred = |x: &Tensor| -> Result<Tensor> {
+            let mut shape = x.shape().to_vec();
+            if let Some(last) = shape.last_mut() {
+                *last = 1;
+            }
+            Ok(match self.kind {
+                NormKind::Layer => x.subtract(&x.mean(-1)?.reshape(shape)?)?,
+                NormKind::RootMeanSquare => x.clone(),
+            })
+        };
+        let at = centred(at)?;
+        let mut shape = at.shape().to_vec();
+        if let Some(last) = shape.last_mut() {
+            *last = 1;
+        }
+        let size = at.multiply(&at)?.mean(-1)?.shift(self.epsilon)?.sqrt()?.reshape(shape)?;
+        Ok(centred(x)?.divide(&size)?.multiply(&context.parameter(&self.weight))?)
+    }
+
+    /// What is added, if anything is.
+    pub fn bias(&self) -> Option<&Parameter> {
+        self.bias.as_ref()
     }
 }
 

@@ -3,6 +3,7 @@
 //! The first function of [`attention`] is scaled dot-product attention as the paper writes it; everything else in this
 //! library is built around it or tested against it.
 
+pub mod analysis;
 pub mod attention;
 pub mod block;
 pub mod checkpoint;

@@ -213,6 +213,30 @@ impl MultiHead {
         attend(context, projections, &how, rules)
     }
 
+    /// What it was built from.
+    pub fn config(&self) -> &AttentionConfig {
+        &self.config
+    }
+
+    /// The part of the output projection that reads one head: (head width, model width).
+    pub fn head_output(&self, head: usize) -> Result<Tensor> {
+        let AttentionConfig { n_heads, d_head, layout, .. } = self.config;
+        if head >= n_heads {
+            let problem = format!("there are {n_heads} heads, so there is no head {head}");
+            return Err(Error::input("multi-head attention", problem));
+        }
+        let weight = self.output.weight().tensor().detach();
+        Ok(match layout {
+            Layout::InOut => weight.slice(0, head * d_head, d_head)?,
+            Layout::OutIn => weight.slice(1, head * d_head, d_head)?.transpose(0, 1)?,
+        })
+    }
+
+    /// What the output projection adds, if it adds anything.
+    pub fn output_bias(&self) -> Option<&Tensor> {
+        self.output.bias().map(Parameter::tensor)
+    }
+
     fn how(&self, context: &Context) -> How {
         let weigh = match (self.config.kind, &self.sink) {
             (AttentionKind::LearnedSink, Some(sink)) => Weigh::Sink(Some(context.parameter(sink))),

@@ -2,6 +2,7 @@
 
 use super::sequence::lengths_to_mask;
 use super::{Bag, Bert, Gpt, Llama, Sentiment, T5, Tagger, Vit};
+use crate::attention::MultiHead;
 use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::parameter::Module;
@@ -78,6 +79,71 @@ impl Model {
         };
         let batch = logit.count();
         Ok(concatenate(&[&Tensor::zeros([batch, 1]), &logit.reshape([batch, 1])?], 1)?)
+    }
+
+    /// A model of the same form with new random weights: the baseline of everything that training is said to bring.
+    pub fn fresh(&self, seed: u64) -> Result<Self> {
+        Ok(match self {
+            Self::Gpt(model) => Self::Gpt(Gpt::new(model.config().clone(), seed)?),
+            Self::Bert(model) => Self::Bert(Bert::new(model.config().clone(), seed)?),
+            Self::T5(model) => Self::T5(T5::new(model.config().clone(), seed)?),
+            Self::Llama(model) => Self::Llama(Llama::new(model.config().clone(), seed)?),
+            Self::Vit(model) => Self::Vit(Vit::new(model.config().clone(), seed)?),
+            Self::Sentiment(model) => Self::Sentiment(Sentiment::new(model.config().clone(), seed)?),
+            Self::Bag(model) => Self::Bag(Bag::new(model.config().clone(), seed)?),
+            Self::Tagger(model) => Self::Tagger(Tagger::new(model.config().clone(), seed)?),
+        })
+    }
+
+    /// Reads texts (batch, time) of these lengths and gives the scores of its classes, (batch, time, classes), or
+    /// (batch, 1, classes) if it judges a text as a whole; none if it has no head, or (T5) reads with its encoder alone.
+    pub fn read(&self, context: &Context, ids: &Ids, lengths: &[usize]) -> Result<Option<Tensor>> {
+        let present = lengths_to_mask(self.kind(), ids, Some(lengths))?;
+        let present = present.as_ref();
+        Ok(match self {
+            Self::Gpt(model) => Some(model.forward(context, ids, present)?),
+            Self::Llama(model) => Some(model.forward(context, ids, present)?),
+            Self::Tagger(model) => Some(model.forward(context, ids, Some(lengths))?),
+            Self::T5(model) => {
+                model.encode(context, ids, present)?;
+                None
+            }
+            Self::Bert(model) => {
+                let encoded = model.encode(context, ids, None, present)?;
+                let heads = model.config().heads;
+                if heads.words {
+                    Some(model.words(context, &encoded)?)
+                } else if heads.classes.is_some() {
+                    let scores = model.classify(context, &encoded)?;
+                    Some(scores.reshape([lengths.len(), 1, scores.shape().last()])?)
+                } else {
+                    None
+                }
+            }
+            Self::Sentiment(_) | Self::Bag(_) => {
+                Some(self.classify(context, ids, lengths)?.reshape([lengths.len(), 1, 2])?)
+            }
+            Self::Vit(_) => return Err(Error::Checkpoint("a vit reads pictures, not texts".to_owned())),
+        })
+    }
+
+    /// Whether a token sees only what came before it.
+    pub fn is_causal(&self) -> bool {
+        matches!(self, Self::Gpt(_) | Self::Llama(_))
+    }
+
+    /// Each attention with its place, such as `layers.0.self`.
+    pub fn attentions(&self) -> Vec<(String, &MultiHead)> {
+        match self {
+            Self::Gpt(model) => model.attentions(),
+            Self::Bert(model) => model.attentions(),
+            Self::T5(model) => model.attentions(),
+            Self::Llama(model) => model.attentions(),
+            Self::Vit(model) => model.attentions(),
+            Self::Sentiment(model) => model.attentions(),
+            Self::Bag(_) => Vec::new(),
+            Self::Tagger(model) => model.attentions(),
+        }
     }
 
     /// The table of token embeddings, (vocabulary, width), if it reads tokens.

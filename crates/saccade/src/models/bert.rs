@@ -11,7 +11,7 @@
 
 use super::sequence::Sequence;
 use super::sizes::{ensure_dropout, ensure_epsilon, ensure_sizes};
-use crate::attention::{AttentionConfig, Pattern, Rules};
+use crate::attention::{AttentionConfig, MultiHead, Pattern, Rules};
 use crate::block::{BlockConfig, BlockDraws, NormPlacement, Stack};
 use crate::context::Context;
 use crate::error::{Error, Result};
@@ -258,6 +258,11 @@ impl Bert {
         let (x, head) = self.before_words(context, &self.encode(context, ids, None, present)?)?;
         let settings = CrossEntropy { ignored: Some(ignored), smoothing: 0.0 };
         self.tokens.loss(context, &x, Some(&head.bias), targets, settings)
+    }
+
+    /// Each attention with its place, such as `layers.0.self`.
+    pub fn attentions(&self) -> Vec<(String, &MultiHead)> {
+        self.layers.attentions()
     }
 
     /// The table of token embeddings, (vocabulary, width).

@@ -10,7 +10,7 @@
 
 use super::sequence::Sequence;
 use super::sizes::{ensure_dropout, ensure_epsilon, ensure_sizes};
-use crate::attention::{AttentionConfig, AttentionKind, Pattern, Rules, Scale};
+use crate::attention::{AttentionConfig, AttentionKind, MultiHead, Pattern, Rules, Scale};
 use crate::block::{BlockConfig, BlockDraws, NormPlacement, Stack};
 use crate::context::Context;
 use crate::error::{Error, Result};
@@ -193,6 +193,30 @@ impl Gpt {
     /// What scores the tokens.
     fn head(&self) -> &Embedding {
         self.head.as_ref().unwrap_or(&self.tokens)
+    }
+
+    /// Each attention with its place, such as `layers.0.self`.
+    pub fn attentions(&self) -> Vec<(String, &MultiHead)> {
+        self.layers.attentions()
+    }
+
+    /// Scores of every token (…, vocabulary) from the stream (…, width) as it is after some layer.
+    pub fn unembed(&self, context: &Context, stream: &Tensor) -> Result<Tensor> {
+        let x = match &self.norm {
+            Some(norm) => norm.forward(context, stream)?,
+            None => stream.clone(),
+        };
+        self.head().scores(context, &x)
+    }
+
+    /// The norm before the scores, if there is one.
+    pub fn final_norm(&self) -> Option<&Norm> {
+        self.norm.as_ref()
+    }
+
+    /// The table that scores the tokens, (vocabulary, width).
+    pub fn unembedding(&self) -> &Tensor {
+        self.head().weight().tensor()
     }
 
     /// The table of token embeddings, (vocabulary, width).

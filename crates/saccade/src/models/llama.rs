@@ -9,7 +9,7 @@
 
 use super::sequence::Sequence;
 use super::sizes::{ensure_dropout, ensure_epsilon, ensure_sizes};
-use crate::attention::{AttentionConfig, Pattern, Rules};
+use crate::attention::{AttentionConfig, MultiHead, Pattern, Rules};
 use crate::block::{BlockConfig, BlockDraws, NormPlacement, Stack};
 use crate::context::Context;
 use crate::error::{Error, Result};
@@ -173,6 +173,27 @@ impl Llama {
     /// What scores the tokens.
     fn head(&self) -> &Embedding {
         self.head.as_ref().unwrap_or(&self.tokens)
+    }
+
+    /// Each attention with its place, such as `layers.0.self`.
+    pub fn attentions(&self) -> Vec<(String, &MultiHead)> {
+        self.layers.attentions()
+    }
+
+    /// Scores of every token (…, vocabulary) from the stream (…, width) as it is after some layer.
+    pub fn unembed(&self, context: &Context, stream: &Tensor) -> Result<Tensor> {
+        let x = self.norm.forward(context, stream)?;
+        self.head().scores(context, &x)
+    }
+
+    /// The norm before the scores, if there is one.
+    pub fn final_norm(&self) -> Option<&Norm> {
+        Some(&self.norm)
+    }
+
+    /// The table that scores the tokens, (vocabulary, width).
+    pub fn unembedding(&self) -> &Tensor {
+        self.head().weight().tensor()
     }
 
     /// The table of token embeddings, (vocabulary, width).

@@ -109,6 +109,11 @@ impl Sentiment {
         })
     }
 
+    /// Each attention with its place, such as `layers.0.self`.
+    pub fn attentions(&self) -> Vec<(String, &MultiHead)> {
+        self.heads.iter().map(|heads| ("layers.0.self".to_owned(), heads)).collect()
+    }
+
     /// What it was built from.
     pub fn config(&self) -> &SentimentConfig {
         &self.config

@@ -11,7 +11,7 @@
 
 use super::sequence::Sequence;
 use super::sizes::{ensure_dropout, ensure_epsilon, ensure_sizes};
-use crate::attention::{AttentionConfig, Pattern, Rules, Scale};
+use crate::attention::{AttentionConfig, MultiHead, Pattern, Rules, Scale};
 use crate::block::{BlockConfig, BlockDraws, NormPlacement, Stack};
 use crate::context::Context;
 use crate::error::{Error, Result};
@@ -245,6 +245,17 @@ impl T5 {
         let x = self.before_scores(context, input, None, (&encoded, source_present))?;
         let settings = CrossEntropy { ignored: Some(ignored), smoothing: self.config.smoothing };
         self.head().loss(context, &x, None, targets, settings)
+    }
+
+    /// Each attention with its place, such as `encoder.layers.0.self`.
+    pub fn attentions(&self) -> Vec<(String, &MultiHead)> {
+        let mut all = Vec::new();
+        for (name, side) in [("encoder", &self.encoder), ("decoder", &self.decoder)] {
+            all.extend(
+                side.layers.attentions().into_iter().map(|(site, heads)| (format!("{name}.{site}"), heads)),
+            );
+        }
+        all
     }
 
     /// The table of token embeddings, (vocabulary, width).

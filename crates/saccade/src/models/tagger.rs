@@ -86,6 +86,11 @@ impl Tagger {
         })
     }
 
+    /// Each attention with its place, such as `layers.0.self`.
+    pub fn attentions(&self) -> Vec<(String, &MultiHead)> {
+        vec![("layers.0.self".to_owned(), &self.attention)]
+    }
+
     /// What it was built from.
     pub fn config(&self) -> &TaggerConfig {
         &self.config

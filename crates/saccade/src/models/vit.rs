@@ -7,7 +7,7 @@
 //! ```
 
 use super::sizes::{ensure_dropout, ensure_epsilon, ensure_sizes};
-use crate::attention::{AttentionConfig, Pattern, Rules};
+use crate::attention::{AttentionConfig, MultiHead, Pattern, Rules};
 use crate::block::{BlockConfig, BlockDraws, NormPlacement, Stack};
 use crate::context::Context;
 use crate::error::{Error, Result};
@@ -139,6 +139,11 @@ impl Vit {
             classifier,
             config,
         })
+    }
+
+    /// Each attention with its place, such as `layers.0.self`.
+    pub fn attentions(&self) -> Vec<(String, &MultiHead)> {
+        self.layers.attentions()
     }
 
     /// What it was built from.

@@ -1,0 +1,267 @@
+//! Whether a head follows syntax: how often a word's most-attended other word is its syntactic partner.
+//!
+//! As Clark et al. (2019) count: word pieces are merged (attention *to* a split word is summed, *from* it averaged), each
+//! relation is tried in both directions, and beside each head stands the best fixed offset ("the word two to the left").
+//! A word is no candidate for itself, and tokens outside the words (`[CLS]`) are none either. Where sight is causal, only
+//! the later of two words can look at the other, and only those pairs count.
+
+use super::heads::{Weighing, look};
+use super::{Head, Sight, Tokens, all_heads};
+use crate::data::{builtin, treebank};
+use crate::error::Result;
+use crate::models::Model;
+use crate::tokens::Encoding;
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// The relation under which all but punctuation is counted together.
+pub const ALL: &str = "all";
+
+/// A word of a parsed sentence.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Word {
+    /// Its bytes in the sentence.
+    pub range: Range<usize>,
+    /// The index of its head; none for the root.
+    pub head: Option<usize>,
+    /// What it is to its head.
+    pub relation: String,
+}
+
+/// A sentence with its tree.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Parsed {
+    /// The sentence.
+    pub text: String,
+    /// Its words.
+    pub words: Vec<Word>,
+}
+
+impl From<&treebank::Sentence> for Parsed {
+    fn from(sentence: &treebank::Sentence) -> Self {
+        let word = |word: &treebank::Word| Word {
+            range: word.range.clone(),
+            head: word.head,
+            relation: word.relation.clone(),
+        };
+        Self { text: sentence.text.clone(), words: sentence.words.iter().map(word).collect() }
+    }
+}
+
+impl Parsed {
+    /// The sentences of a text of the built-in corpus.
+    pub fn of_text(text: &builtin::Text) -> Vec<Self> {
+        let sentence = |sentence: &builtin::Sentence| {
+            let start = sentence.span().start;
+            let word = |word: &builtin::Word| Word {
+                range: word.span.start - start..word.span.end - start,
+                head: word.head,
+                relation: word.relation.to_owned(),
+            };
+            let words = sentence.words.iter().map(word).collect();
+            Self { text: text.sentence_text(sentence).to_owned(), words }
+        };
+        text.sentences.iter().map(sentence).collect()
+    }
+
+    /// The tokens of the sentence, encoded, and which of them make up each word.
+    pub fn align(&self, encoding: &Encoding) -> (Tokens, Aligned) {
+        let of_word = |word: &Word| -> Vec<usize> {
+            let overlaps =
+                |offset: &Range<usize>| offset.start < word.range.end && word.range.start < offset.end;
+            (0..encoding.offsets.len()).filter(|&i| overlaps(&encoding.offsets[i])).collect()
+        };
+        let pieces = self.words.iter().map(of_word).collect();
+        let edges = self.words.iter().map(|word| (word.head, word.relation.clone())).collect();
+        (Tokens::from_encoding(encoding), Aligned { pieces, edges })
+    }
+}
+
+/// Which tokens make up each word, and each word's head and relation.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Aligned {
+    /// The tokens of each word.
+    pub pieces: Vec<Vec<usize>>,
+    /// The head and the relation of each word.
+    pub edges: Vec<(Option<usize>, String)>,
+}
+
+impl Aligned {
+    /// Attention between words (words × words), from a head's weights in rows of `stride`.
+    pub fn merge(&self, weights: &[f32], stride: usize) -> Vec<f64> {
+        let count = self.pieces.len();
+        let mut merged = vec![0.0; count * count];
+        for (from, queries) in self.pieces.iter().enumerate() {
+            for (to, keys) in self.pieces.iter().enumerate() {
+                let weight = |query: usize, key: usize| {
+                    weights.get(query * stride + key).copied().map_or(0.0, f64::from)
+                };
+                let sum: f64 = queries.iter().map(|&q| keys.iter().map(|&k| weight(q, k)).sum::<f64>()).sum();
+                merged[from * count + to] = sum / queries.len().max(1) as f64;
+            }
+        }
+        merged
+    }
+
+    /// (relation, direction, who looks, whom it should look at) for each pair that may be seen.
+    fn pairs(&self, sight: Sight) -> Vec<(&str, Direction, usize, usize)> {
+        let mut pairs = Vec::new();
+        for (dependent, (head, relation)) in self.edges.iter().enumerate() {
+            let Some(head) = *head else { continue };
+            for (direction, from, to) in
+                [(Direction::ToHead, dependent, head), (Direction::ToDependent, head, dependent)]
+            {
+                let there = |word: usize| self.pieces.get(word).is_some_and(|pieces| !pieces.is_empty());
+                if from != to && there(from) && there(to) && (!sight.causal || to < from) {
+                    pairs.push((relation.as_str(), direction, from, to));
+                }
+            }
+        }
+        pairs
+    }
+}
+
+/// Who looks at whom.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Direction {
+    /// The dependent looks at its head.
+    ToHead,
+    /// The head looks at its dependent.
+    ToDependent,
+}
+
+/// What was counted of one relation in one direction.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Counts {
+    /// The number of pairs.
+    pub pairs: u64,
+    /// How often each head's largest weight was on the partner.
+    pub right: Vec<u64>,
+    /// The sum of each head's weights on the partner.
+    pub weight: Vec<f64>,
+    /// How often the partner stood at each offset, from −reach to reach.
+    pub offsets: BTreeMap<isize, u64>,
+}
+
+/// Matches of heads with relations.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Matches {
+    /// The heads, in the order of [`Counts::right`].
+    pub heads: Vec<Head>,
+    /// What was counted, by relation and direction.
+    pub counts: BTreeMap<(String, Direction), Counts>,
+}
+
+/// A best guess at a relation.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Best<W> {
+    /// Who or what guesses.
+    pub who: W,
+    /// In which direction.
+    pub direction: Direction,
+    /// The share of pairs it gets right.
+    pub accuracy: f64,
+    /// The number of pairs.
+    pub pairs: u64,
+}
+
+impl Matches {
+    /// The relations that occurred.
+    pub fn relations(&self) -> Vec<&str> {
+        let mut names: Vec<&str> = self.counts.keys().map(|(relation, _)| relation.as_str()).collect();
+        names.dedup();
+        names
+    }
+
+    /// Every guess at a relation: each head's in each direction.
+    pub fn guesses<'a>(&'a self, relation: &'a str) -> impl Iterator<Item = Best<Head>> + 'a {
+        self.of(relation).flat_map(|(direction, counts)| {
+            let guess = move |(&who, &right): (&Head, &u64)| Best {
+                who,
+                direction,
+                accuracy: right as f64 / counts.pairs.max(1) as f64,
+                pairs: counts.pairs,
+            };
+            self.heads.iter().zip(&counts.right).map(guess)
+        })
+    }
+
+    /// The head and direction that fit a relation best.
+    pub fn best_head(&self, relation: &str) -> Option<Best<Head>> {
+        first_largest(self.guesses(relation))
+    }
+
+    /// The fixed offset and direction that fit a relation best: what a head must beat.
+    pub fn best_offset(&self, relation: &str) -> Option<Best<isize>> {
+        first_largest(self.of(relation).flat_map(|(direction, counts)| {
+            counts.offsets.iter().map(move |(&who, &right)| Best {
+                who,
+                direction,
+                accuracy: right as f64 / counts.pairs.max(1) as f64,
+                pairs: counts.pairs,
+            })
+        }))
+    }
+
+    fn of<'a>(&'a self, relation: &'a str) -> impl Iterator<Item = (Direction, &'a Counts)> {
+        let this = self.counts.iter().filter(move |((name, _), _)| name == relation);
+        this.map(|((_, direction), counts)| (*direction, counts))
+    }
+}
+
+fn first_largest<W>(guesses: impl Iterator<Item = Best<W>>) -> Option<Best<W>> {
+    guesses.fold(None, |best, guess| match best {
+        Some(best) if best.accuracy >= guess.accuracy => Some(best),
+        _ => Some(guess),
+    })
+}
+
+/// Counts matches of every head with every relation over parsed texts; offsets up to `reach` are the baseline.
+pub fn match_heads(
+    model: &Model,
+    texts: impl Iterator<Item = Result<(Tokens, Aligned)>>,
+    batch: usize,
+    reach: usize,
+) -> Result<Matches> {
+    let heads = all_heads(model)?;
+    let sight = Sight::of(model);
+    let mut counts: BTreeMap<(String, Direction), Counts> = BTreeMap::new();
+    look(model, texts, (batch, Weighing::Attention), |look| {
+        let words = look.about.pieces.len();
+        let first = heads.iter().take_while(|head| head.layer < look.layer).count();
+        let merged: Vec<Vec<f64>> = look.heads().map(|head| look.about.merge(head, look.time)).collect();
+        for (relation, direction, from, to) in look.about.pairs(sight) {
+            let together = (relation != "punct").then_some(ALL);
+            for name in [Some(relation), together].into_iter().flatten() {
+                let counts = counts.entry((name.to_owned(), direction)).or_default();
+                counts.right.resize(heads.len(), 0);
+                counts.weight.resize(heads.len(), 0.0);
+                if look.layer == 0 {
+                    counts.pairs += 1;
+                    let offset = to as isize - from as isize;
+                    if offset.unsigned_abs() <= reach {
+                        *counts.offsets.entry(offset).or_default() += 1;
+                    }
+                }
+                for (head, merged) in merged.iter().enumerate() {
+                    let row = &merged[from * words..(from + 1) * words];
+                    counts.right[first + head] += u64::from(most_attended(row, from) == Some(to));
+                    counts.weight[first + head] += row[to];
+                }
+            }
+        }
+        Ok(())
+    })?;
+    Ok(Matches { heads, counts })
+}
+
+/// The other word with the largest weight above 0, the first of equals.
+fn most_attended(row: &[f64], itself: usize) -> Option<usize> {
+    let mut best = (0.0, None);
+    for (word, &weight) in row.iter().enumerate() {
+        if word != itself && weight > best.0 {
+            best = (weight, Some(word));
+        }
+    }
+    best.1
+}

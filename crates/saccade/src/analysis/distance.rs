@@ -1,0 +1,156 @@
+//! How differently heads look: Jensen–Shannon distances, and maps made of them.
+//!
+//! ```text
+//! JS(p, q) = H((p + q)/2) − (H(p) + H(q))/2        in bits: 0 for equal rows, 1 for rows that share no key
+//! ```
+//!
+//! The divergence of two heads is the mean over a text's queries, then over texts; their distance is its square root,
+//! which is a metric (Endres & Schindelin, 2003). Clark et al. (2019) map heads by it.
+
+use super::heads::watch;
+use super::{Head, Sight, Tokens, all_heads, eigen};
+use crate::error::{Error, Result};
+use crate::models::Model;
+
+/// A symmetric matrix of distances with zeros on its diagonal.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Distances {
+    count: usize,
+    values: Vec<f64>,
+}
+
+impl Distances {
+    /// Distances of `count` things, each pair once: `between(i, j)` for i < j.
+    pub fn from_fn(count: usize, mut between: impl FnMut(usize, usize) -> f64) -> Self {
+        let mut values = vec![0.0; count * count];
+        for i in 0..count {
+            for j in i + 1..count {
+                let distance = between(i, j);
+                values[i * count + j] = distance;
+                values[j * count + i] = distance;
+            }
+        }
+        Self { count, values }
+    }
+
+    /// How many things there are.
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    /// The distance between two of them.
+    pub fn between(&self, i: usize, j: usize) -> f64 {
+        self.values[i * self.count + j]
+    }
+}
+
+/// The Jensen–Shannon divergence of two distributions, in bits.
+pub fn jensen_shannon(p: &[f64], q: &[f64]) -> f64 {
+    let middle: f64 = p.iter().zip(q).map(|(p, q)| information((p + q) / 2.0)).sum();
+    let apart: f64 = p.iter().chain(q).map(|&p| information(p)).sum();
+    (middle - apart / 2.0).clamp(0.0, 1.0)
+}
+
+/// −p·log₂ p.
+fn information(p: f64) -> f64 {
+    if p > 0.0 { -p * p.log2() } else { 0.0 }
+}
+
+/// The heads of a model and the mean Jensen–Shannon divergence of each pair over texts, in bits.
+///
+/// The work grows with the square of the number of heads: some hundred texts are plenty.
+pub fn head_divergences(
+    model: &Model,
+    texts: impl Iterator<Item = Result<Tokens>>,
+) -> Result<(Vec<Head>, Distances)> {
+    let heads = all_heads(model)?;
+    let sight = Sight::of(model);
+    let mut sums = vec![0.0; heads.len() * heads.len()];
+    let mut read = 0_u32;
+    for text in texts {
+        let text = text?;
+        let rows = distributions(model, &text, sight)?;
+        let queries = rows.first().map_or(0, Vec::len);
+        if queries == 0 {
+            continue;
+        }
+        for i in 0..heads.len() {
+            for j in i + 1..heads.len() {
+                let pairs = rows[i].iter().zip(&rows[j]);
+                let total: f64 = pairs.map(|(p, q)| divergence(p, q)).sum();
+                sums[i * heads.len() + j] += total / queries as f64;
+            }
+        }
+        read += 1;
+    }
+    if read == 0 {
+        return Err(Error::input("distances of heads", "no text has a query with a choice"));
+    }
+    let count = heads.len();
+    Ok((heads, Distances::from_fn(count, |i, j| sums[i * count + j] / f64::from(read))))
+}
+
+/// A query's distribution and its entropy, which is shared by all pairs.
+type Distribution = (Vec<f64>, f64);
+
+fn divergence((p, p_entropy): &Distribution, (q, q_entropy): &Distribution) -> f64 {
+    let middle: f64 = p.iter().zip(q).map(|(p, q)| information((p + q) / 2.0)).sum();
+    (middle - (p_entropy + q_entropy) / 2.0).clamp(0.0, 1.0)
+}
+
+/// Of each head, the rows of the queries that have a choice, each over its sum.
+fn distributions(model: &Model, text: &Tokens, sight: Sight) -> Result<Vec<Vec<Distribution>>> {
+    let length = text.len();
+    let mut heads = Vec::new();
+    for weights in watch(model, std::slice::from_ref(text))? {
+        let all = weights.all();
+        heads.extend(all.values().chunks_exact(length * length).map(|head| rows(head, length, sight)));
+    }
+    Ok(heads)
+}
+
+fn rows(head: &[f32], length: usize, sight: Sight) -> Vec<Distribution> {
+    let with_choice = (0..length).filter(|&query| sight.keys(query, length).len() > 1);
+    let row = |query: usize| {
+        let keys = sight.keys(query, length);
+        let row = &head[query * length + keys.start..query * length + keys.end];
+        let sum: f64 = row.iter().map(|&weight| f64::from(weight)).sum();
+        let p: Vec<f64> = row.iter().map(|&w| if sum > 0.0 { f64::from(w) / sum } else { 0.0 }).collect();
+        let entropy = p.iter().map(|&p| information(p)).sum();
+        (p, entropy)
+    };
+    with_choice.map(row).collect()
+}
+
+/// The divergence of two heads' weights (queries × keys, row by row) on one text of some length: the mean over the queries
+/// that have a choice. None if none has.
+pub fn divergence_of_weights(a: &[f32], b: &[f32], length: usize, sight: Sight) -> Result<Option<f64>> {
+    if a.len() != length * length || b.len() != length * length {
+        let problem = format!("{length} tokens have {length}² weights, got {} and {}", a.len(), b.len());
+        return Err(Error::input("distances of heads", problem));
+    }
+    let (a, b) = (rows(a, length, sight), rows(b, length, sight));
+    let sum: f64 = a.iter().zip(&b).map(|(p, q)| divergence(p, q)).sum();
+    Ok((!a.is_empty()).then(|| sum / a.len() as f64))
+}
+
+/// Distances that are the square roots of divergences.
+pub fn root(divergences: &Distances) -> Distances {
+    Distances::from_fn(divergences.count, |i, j| divergences.between(i, j).sqrt())
+}
+
+/// A place in few dimensions for each thing, such that their distances there are as near as can be to those given:
+/// classical multidimensional scaling (Torgerson, 1952). Also the share of the squared distances that each axis keeps.
+pub fn map(distances: &Distances, dimensions: usize) -> (Vec<Vec<f64>>, Vec<f64>) {
+    let n = distances.count;
+    let squared: Vec<f64> = distances.values.iter().map(|distance| distance * distance).collect();
+    let means: Vec<f64> = squared.chunks(n.max(1)).map(|row| row.iter().sum::<f64>() / n as f64).collect();
+    let mean = means.iter().sum::<f64>() / n.max(1) as f64;
+    let centred = (0..n * n).map(|at| -0.5 * (squared[at] - means[at / n] - means[at % n] + mean)).collect();
+    let pairs = eigen::symmetric(centred, n);
+    let total: f64 = pairs.iter().map(|(value, _)| value.max(0.0)).sum();
+    let kept: Vec<_> = pairs.into_iter().take(dimensions).collect();
+    let place = |i: usize| kept.iter().map(|(value, axis)| value.max(0.0).sqrt() * axis[i]).collect();
+    let share = |value: f64| if total > 0.0 { value.max(0.0) / total } else { 0.0 };
+    ((0..n).map(place).collect(), kept.iter().map(|(value, _)| share(*value)).collect())
+}

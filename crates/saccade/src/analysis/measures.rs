@@ -1,0 +1,179 @@
+//! What one head does with one text, in numbers.
+//!
+//! With a(i, k) the weight of query i on key k and V(i) the keys it may see, each measure is a value for each query,
+//! averaged over the queries for which it is defined. A query that sees one key alone has no choice and is left out.
+
+use super::{Sight, Tokens};
+use crate::error::{Error, Result};
+
+macro_rules! measures {
+    ($($(#[doc = $doc:literal])+ $variant:ident => $name:literal,)+) => {
+        /// A measure of a head: one list for tables, rules and figures.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Measure {
+            $($(#[doc = $doc])+ $variant,)+
+        }
+
+        impl Measure {
+            /// All of them, in the order of tables.
+            pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
+
+            /// Its name in files.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $name,)+
+                }
+            }
+
+            /// What it is, in words.
+            pub fn description(self) -> &'static str {
+                match self {
+                    $(Self::$variant => concat!($($doc),+).trim_start(),)+
+                }
+            }
+        }
+    };
+}
+
+measures! {
+    /// −Σ p ln p of the weights over their sum, in nats (Ghader & Monz, 2017).
+    Entropy => "entropy",
+    /// Entropy divided by ln n, n being the number of keys the query may see: 1 is uniform, 0 a single key.
+    RelativeEntropy => "relative-entropy",
+    /// The largest weight (Voita et al., 2019).
+    Confidence => "confidence",
+    /// Σ p·|i − k|: how far away a query looks, in tokens (Vig & Belinkov, 2019).
+    Distance => "distance",
+    /// The weight on tokens 8 or more places away, for queries that see one.
+    Far => "far",
+    /// The weight on the token before: a(i, i − 1) (Clark et al., 2019).
+    Previous => "previous",
+    /// The weight on the token after: a(i, i + 1); not defined for causal models.
+    Next => "next",
+    /// The weight on the token itself: a(i, i).
+    Itself => "self",
+    /// The weight on the first token, for the other queries.
+    First => "first",
+    /// The weight on delimiters, for queries that see one.
+    Delimiters => "delimiters",
+    /// The weight on special tokens such as `[CLS]` and `[SEP]`, for queries that see one (Clark et al., 2019).
+    Special => "special",
+    /// The share of queries that give the first token more than 0.3 of their weight (Xiao et al., 2023; Gu et al., 2024).
+    Sink => "sink",
+    /// The weight on earlier occurrences of the query's token, where there is one (Wang et al., 2022).
+    Duplicate => "duplicate",
+    /// The weight on tokens that follow an earlier occurrence of the query's token, where there is one (Olsson et al., 2022).
+    Induction => "induction",
+    /// Induction on repeated random tokens, which meaning cannot help with (Olsson et al., 2022).
+    PrefixMatching => "prefix-matching",
+}
+
+/// The weight on the first token above which a query counts as sunk.
+pub const SINK: f32 = 0.3;
+
+/// From how many places away a token is far.
+pub const FAR: usize = 8;
+
+/// One value a measure, in the order of [`Measure::ALL`]; none where it is not defined.
+pub type Values = [Option<f64>; Measure::ALL.len()];
+
+/// What is to be added up for each query of a text, the same for all heads.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    sight: Sight,
+    length: usize,
+    /// Which queries count.
+    asks: Vec<bool>,
+    /// Of each query: the keys of each measure that sums weights over a set of keys.
+    sets: Vec<Vec<(Measure, Vec<usize>)>>,
+}
+
+impl Plan {
+    /// The plan for a text.
+    pub fn new(tokens: &Tokens, sight: Sight) -> Result<Self> {
+        tokens.check()?;
+        let length = tokens.len();
+        let sets = (0..length).map(|query| sets(tokens, sight, query)).collect();
+        Ok(Self { sight, length, asks: vec![true; length], sets })
+    }
+
+    /// The same plan for some queries alone, such as those of one class of words.
+    #[must_use]
+    pub fn only(mut self, asks: impl Fn(usize) -> bool) -> Self {
+        self.asks = (0..self.length).map(asks).collect();
+        self
+    }
+
+    /// The mean of each measure over the queries of a head, whose weights stand in rows of `stride`: row by query.
+    pub fn measure(&self, weights: &[f32], stride: usize) -> Result<Values> {
+        if stride < self.length || weights.len() < (self.length - 1) * stride + self.length {
+            let problem = format!(
+                "{} tokens need as many rows and columns, got {} weights in rows of {stride}",
+                self.length,
+                weights.len()
+            );
+            return Err(Error::input("measures of a head", problem));
+        }
+        let mut sums = [(0.0, 0_u32); Measure::ALL.len()];
+        for query in 0..self.length {
+            let keys = self.sight.keys(query, self.length);
+            if keys.len() < 2 || !self.asks[query] {
+                continue;
+            }
+            let row = &weights[query * stride..query * stride + self.length];
+            let mut add = |measure: Measure, value: f64| {
+                let (sum, count) = &mut sums[measure as usize];
+                *sum += value;
+                *count += 1;
+            };
+            shape(&row[keys.clone()], query - keys.start.min(query), &mut add);
+            for (measure, keys) in &self.sets[query] {
+                add(*measure, keys.iter().map(|&key| f64::from(row[key])).sum());
+            }
+            if query > 0 && keys.start == 0 {
+                add(Measure::Sink, f64::from(u8::from(row[0] > SINK)));
+            }
+        }
+        Ok(sums.map(|(sum, count)| (count > 0).then(|| sum / f64::from(count))))
+    }
+}
+
+/// Measures of the form of a row, the query standing at `here`.
+fn shape(row: &[f32], here: usize, add: &mut impl FnMut(Measure, f64)) {
+    let total: f64 = row.iter().map(|&weight| f64::from(weight)).sum();
+    add(Measure::Confidence, f64::from(row.iter().copied().fold(0.0, f32::max)));
+    if total <= 0.0 {
+        return;
+    }
+    let (mut entropy, mut distance) = (0.0, 0.0);
+    for (key, &weight) in row.iter().enumerate() {
+        let p = f64::from(weight) / total;
+        if p > 0.0 {
+            entropy -= p * p.ln();
+            distance += p * key.abs_diff(here) as f64;
+        }
+    }
+    add(Measure::Entropy, entropy);
+    add(Measure::RelativeEntropy, entropy / (row.len() as f64).ln());
+    add(Measure::Distance, distance);
+}
+
+/// The keys over which each measure sums the weights of a query.
+fn sets(tokens: &Tokens, sight: Sight, query: usize) -> Vec<(Measure, Vec<usize>)> {
+    let seen = sight.keys(query, tokens.len());
+    let token = tokens.ids[query];
+    let earlier = || seen.clone().filter(|&key| key < query);
+    let chosen = [
+        (Measure::Far, seen.clone().filter(|key| key.abs_diff(query) >= FAR).collect()),
+        (Measure::Previous, query.checked_sub(1).into_iter().collect()),
+        (Measure::Next, if sight.causal { vec![] } else { vec![query + 1] }),
+        (Measure::Itself, vec![query]),
+        (Measure::First, if query > 0 { vec![0] } else { vec![] }),
+        (Measure::Delimiters, seen.clone().filter(|&key| tokens.delimiter[key]).collect()),
+        (Measure::Special, seen.clone().filter(|&key| tokens.special[key]).collect()),
+        (Measure::Duplicate, earlier().filter(|&key| tokens.ids[key] == token).collect()),
+        (Measure::Induction, earlier().filter(|&key| key > 0 && tokens.ids[key - 1] == token).collect()),
+    ];
+    let visible = |keys: &Vec<usize>| !keys.is_empty() && keys.iter().all(|key| seen.contains(key));
+    chosen.into_iter().filter(|(_, keys): &(Measure, Vec<usize>)| visible(keys)).collect()
+}

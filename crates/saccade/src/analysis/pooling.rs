@@ -1,0 +1,79 @@
+//! What a model that pools a text reads: the share of `pool.weights` on each kind of word, against the share those words have
+//! of the text.
+
+use super::statistics::{Estimate, Interval, Resampling};
+use super::{Tokens, pad};
+use crate::context::Context;
+use crate::error::{Error, Result};
+use crate::models::Model;
+use crate::probe::Probe;
+
+/// What a kind of word gets, over the texts that have one.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Share {
+    /// Its share of the weight.
+    pub weight: Interval,
+    /// Its share of the words: what it would get if all got the same.
+    pub uniform: Interval,
+    /// The difference, text by text.
+    pub difference: Interval,
+}
+
+/// The shares of `kinds` kinds of words over texts, each with the kind of every token; tokens of other kinds are of none.
+pub fn pooled_shares(
+    model: &Model,
+    texts: impl Iterator<Item = Result<(Tokens, Vec<usize>)>>,
+    (kinds, batch): (usize, usize),
+    resampling: &Resampling,
+) -> Result<Vec<Share>> {
+    let mut estimates: Vec<[Estimate; 3]> = vec![Default::default(); kinds];
+    let mut texts = texts.fuse();
+    let mut index = 0;
+    loop {
+        let taken: Vec<(Tokens, Vec<usize>)> = texts.by_ref().take(batch.max(1)).collect::<Result<_>>()?;
+        if taken.is_empty() {
+            break;
+        }
+        let (read, kinds_of): (Vec<Tokens>, Vec<Vec<usize>>) = taken.into_iter().unzip();
+        for (weights, kinds_of) in pool_weights(model, &read)?.iter().zip(&kinds_of) {
+            if kinds_of.len() != weights.len() {
+                let problem = format!("{} tokens have {} kinds", weights.len(), kinds_of.len());
+                return Err(Error::input("shares of a pool", problem));
+            }
+            let draws = resampling.draws(index);
+            index += 1;
+            let total: f64 = weights.iter().sum();
+            for (kind, [weight, uniform, difference]) in estimates.iter_mut().enumerate() {
+                let of_kind = || kinds_of.iter().zip(weights).filter(|(of, _)| **of == kind);
+                let words = of_kind().count();
+                if words > 0 && total > 0.0 {
+                    let share = of_kind().map(|(_, weight)| weight).sum::<f64>() / total;
+                    let equal = words as f64 / weights.len() as f64;
+                    weight.add(share, &draws);
+                    uniform.add(equal, &draws);
+                    difference.add(share - equal, &draws);
+                }
+            }
+        }
+    }
+    let level = resampling.level;
+    let share = |of: &[Estimate; 3]| Share {
+        weight: of[0].interval(level),
+        uniform: of[1].interval(level),
+        difference: of[2].interval(level),
+    };
+    Ok(estimates.iter().map(share).collect())
+}
+
+/// The weight of each token of each text in the pool.
+pub fn pool_weights(model: &Model, texts: &[Tokens]) -> Result<Vec<Vec<f64>>> {
+    let (ids, lengths) = pad(texts)?;
+    let probe = Probe::new().record("pool.weights");
+    model.read(&Context::inference().with_probe(&probe), &ids, &lengths)?;
+    let missing = || Error::input("shares of a pool", format!("a {} does not pool words", model.kind()));
+    let weights = probe.get("pool.weights")?.ok_or_else(missing)?.to_vec();
+    let rows = weights.chunks(ids.shape().last().max(1)).zip(&lengths);
+    Ok(rows
+        .map(|(row, &length)| row.iter().take(length).map(|&weight| f64::from(weight)).collect())
+        .collect())
+}

@@ -1,0 +1,279 @@
+use super::planted;
+use saccade::analysis::ablation::{Batch, Kinds, ablate, importance, mean_outputs, pruning_curve};
+use saccade::analysis::contribution::{contributions, logit_lens};
+use saccade::analysis::patching::Patching;
+use saccade::analysis::statistics::Resampling;
+use saccade::analysis::{Head, Target, Tokens, pad, repeated_random, scores};
+use saccade::data::batches::IGNORED;
+use saccade::models::{Bert, BertConfig, Gpt, GptConfig, Llama, LlamaConfig, Model};
+use saccade::tensor::Ids;
+use saccade::tensor::ops::CrossEntropy;
+use saccade::tensor::random::Key;
+use saccade::{Context, Probe, Result};
+
+/// Next tokens of repeated random texts: of the second half a model can know them.
+fn batches() -> impl Iterator<Item = Result<Batch>> + Clone {
+    let texts: Vec<Tokens> = repeated_random(0..16, 7, 6, Key::new(2)).collect();
+    texts.chunks(4).map(Batch::next_tokens).collect::<Vec<_>>().into_iter()
+}
+
+/// 0 for the first half, 1 for the second.
+fn half(_: &Batch, _: usize, place: usize) -> usize {
+    usize::from(place >= 7)
+}
+
+/// Silencing a part of the induction circuit costs in the second half and there alone; everyone else costs nothing.
+#[test]
+fn ablation_breaks_exactly_what_the_head_does() {
+    let model = planted::model();
+    let found = ablate(&model, batches(), &Kinds { count: 2, of: &half }, &Resampling::new(0)).unwrap();
+    assert!(found.loss.by_kind[1].unwrap() < found.loss.by_kind[0].unwrap() - 1.0, "{:?}", found.loss);
+    for effect in &found.heads {
+        let second = effect.zeroed.by_kind[1].unwrap();
+        if effect.head == (Head { layer: 0, head: 0 }) || effect.head == (Head { layer: 1, head: 0 }) {
+            assert!(second > 0.5, "{effect:?}");
+            assert!(effect.by_text.low <= effect.by_text.mean && effect.by_text.count == 6, "{effect:?}");
+            // Texts of one length: the mean over texts is that over tokens.
+            assert!((effect.by_text.mean - effect.zeroed.all).abs() < 1e-6, "{effect:?}");
+            assert!(effect.averaged.by_kind[1].unwrap() > 0.5, "{effect:?}");
+        } else {
+            assert_eq!((second, effect.averaged.by_kind[1].unwrap()), (0.0, 0.0), "{effect:?}");
+            assert_eq!((effect.zeroed.all, effect.importance), (0.0, 0.0), "{effect:?}");
+        }
+    }
+    // The answering head is the only one whose strength the answer depends on smoothly.
+    let last = *found.least_important_first().last().unwrap();
+    assert_eq!(last, Head { layer: 1, head: 0 });
+}
+
+/// The same texts, asked of their second half alone: before it nobody can know.
+fn second_halves() -> impl Iterator<Item = Result<Batch>> + Clone {
+    batches().map(|batch| {
+        let mut batch = batch?;
+        let targets = batch.targets.values().iter().enumerate();
+        let kept: Vec<u32> = targets.map(|(i, &id)| if i % 14 < 7 { IGNORED } else { id }).collect();
+        batch.targets = Ids::new(&kept, batch.targets.shape())?;
+        Ok(batch)
+    })
+}
+
+#[test]
+fn pruning_starts_with_those_that_do_nothing() {
+    let model = planted::model();
+    let kinds = Kinds { count: 0, of: &|_, _, _| 0 };
+    let order = ablate(&model, second_halves(), &kinds, &Resampling::new(0)).unwrap().least_important_first();
+    let curve = pruning_curve(&model, &second_halves(), &order, &[0, 6, 8]).unwrap();
+    assert_eq!(curve[0].1, curve[1].1, "six heads can go");
+    assert!(curve[1].1 < 0.1, "{curve:?}");
+    assert!((curve[2].1 - 16.0_f64.ln()).abs() < 1e-5, "without heads all tokens are alike: {curve:?}");
+    let outside = [Head { layer: 9, head: 0 }];
+    assert!(pruning_curve(&model, &second_halves(), &outside, &[1]).is_err());
+}
+
+/// Batches and padding change nothing, and kinds add up to the whole.
+#[test]
+fn ablation_does_not_depend_on_batches() {
+    let model = planted::random_gpt(7);
+    let texts = planted::texts(13, 7);
+    let by = |size: usize| {
+        let batches: Vec<Result<Batch>> = texts.chunks(size).map(Batch::next_tokens).collect();
+        ablate(
+            &model,
+            batches.into_iter(),
+            &Kinds { count: 2, of: &|_, _, place| place % 2 },
+            &Resampling::new(0),
+        )
+        .unwrap()
+    };
+    let (one, all) = (by(1), by(7));
+    assert!((one.loss.all - all.loss.all).abs() < 1e-5);
+    for (a, b) in one.heads.iter().zip(&all.heads) {
+        for (a, b) in [
+            (a.zeroed.all, b.zeroed.all),
+            (a.averaged.all, b.averaged.all),
+            (a.importance, b.importance),
+            (a.by_text.low, b.by_text.low),
+            (a.zeroed.by_kind[1].unwrap(), b.zeroed.by_kind[1].unwrap()),
+        ] {
+            assert!((a - b).abs() < 1e-5, "{a} {b}");
+        }
+    }
+    assert!(one.agreement.is_some());
+    assert!(mean_outputs(&model, std::iter::empty()).is_err());
+}
+
+/// The loss of one text with a head's voice scaled.
+fn scaled_loss(model: &Model, batch: &Batch, head: Head, factor: f32) -> f64 {
+    let probe = Probe::new().change(format!("layers.{}.self.heads", head.layer), move |_, heads| {
+        let mut values = heads.to_vec();
+        let (count, width) = (heads.shape()[2], heads.shape()[3]);
+        for (i, value) in values.iter_mut().enumerate() {
+            if i / width % count == head.head {
+                *value *= factor;
+            }
+        }
+        Ok(saccade::tensor::Tensor::new(&values, heads.shape())?)
+    });
+    let scores = scores(model, &Context::inference().with_probe(&probe), &batch.ids, &batch.lengths).unwrap();
+    let settings = CrossEntropy { ignored: Some(IGNORED), smoothing: 0.0 };
+    f64::from(scores.cross_entropy(&batch.targets, settings).unwrap().item().unwrap())
+}
+
+#[test]
+fn importance_is_the_slope_of_the_loss_for_a_switch() {
+    let model = planted::random_gpt(8);
+    let texts = planted::texts(13, 5);
+    let together = importance(&model, &Batch::next_tokens(&texts).unwrap()).unwrap();
+    for (index, got) in together.into_iter().enumerate() {
+        let head = Head { layer: index / 2, head: index % 2 };
+        let slope = |text: &Tokens| {
+            let batch = Batch::next_tokens(std::slice::from_ref(text)).unwrap();
+            let step = 1e-2;
+            let difference =
+                scaled_loss(&model, &batch, head, 1.0 + step) - scaled_loss(&model, &batch, head, 1.0 - step);
+            (difference / f64::from(2.0 * step)).abs()
+        };
+        let expected: f64 = texts.iter().map(slope).sum();
+        assert!(expected > 0.05, "there is something to compare: {expected}");
+        assert!((got - expected).abs() < 5e-3 * (1.0 + expected), "{head:?}: {got} {expected}");
+    }
+}
+
+#[test]
+fn classifiers_can_be_ablated() {
+    let config = saccade::models::TaggerConfig {
+        vocabulary: 13,
+        d_model: 8,
+        n_heads: 2,
+        context: 16,
+        ..Default::default()
+    };
+    let model = Model::Tagger(saccade::models::Tagger::new(config, 1).unwrap());
+    let (ids, lengths) = pad(&[Tokens::new(vec![1, 2, 3]), Tokens::new(vec![4, 5])]).unwrap();
+    let targets = Ids::new(&[0, 1, 0, 1, 1, IGNORED], [2, 3]).unwrap();
+    let batch = Batch { ids, lengths, targets };
+    let found =
+        ablate(&model, [Ok(batch)].into_iter(), &Kinds { count: 1, of: &|_, _, _| 0 }, &Resampling::new(0))
+            .unwrap();
+    assert_eq!(found.heads.len(), 2);
+    assert!(found.heads.iter().all(|effect| effect.zeroed.all != 0.0 && effect.importance > 0.0));
+    assert_eq!(Some(found.loss.all), found.loss.by_kind[0]);
+}
+
+fn llama() -> Model {
+    let config = LlamaConfig {
+        vocabulary: 13,
+        context: 16,
+        n_layers: 2,
+        n_heads: 4,
+        n_kv_heads: 2,
+        d_model: 16,
+        d_hidden: 24,
+        ..Default::default()
+    };
+    planted::amplified(Model::Llama(Llama::new(config, 1).unwrap()), 10.0)
+}
+
+fn bert() -> Model {
+    let config = BertConfig {
+        vocabulary: 13,
+        context: 16,
+        n_layers: 2,
+        n_heads: 2,
+        d_model: 8,
+        d_hidden: 16,
+        ..Default::default()
+    };
+    planted::amplified(Model::Bert(Bert::new(config, 1).unwrap()), 10.0)
+}
+
+/// All parts sum to the logit, and the last layer's heads contribute what taking them away (with the scale frozen) takes.
+#[test]
+fn direct_contributions_sum_to_the_logit() {
+    let tokens = Tokens::new(vec![3, 1, 4, 1, 5]);
+    for model in [planted::random_gpt(9), llama()] {
+        for target in [Target::at(4, 2), Target { position: Some(2), class: 2, against: Some(5) }] {
+            let parts = contributions(&model, &tokens, target).unwrap();
+            assert!(parts.heads.iter().flatten().any(|part| part.abs() > 0.1), "{parts:?}");
+            assert!((parts.sum() - parts.logit).abs() < 1e-4 * (1.0 + parts.logit.abs()), "{parts:?}");
+            assert!(parts.heads.iter().flatten().all(|part| *part != 0.0));
+        }
+        assert!(contributions(&model, &tokens, Target::at(9, 2)).is_err());
+        assert!(contributions(&model, &tokens, Target::at(1, 99)).is_err());
+    }
+    assert!(contributions(&bert(), &tokens, Target::at(1, 1)).is_err(), "norms after the sums");
+}
+
+#[test]
+fn the_answering_head_writes_the_answer() {
+    let parts =
+        contributions(&planted::model(), &Tokens::new(vec![4, 5, 6, 7, 4]), Target::at(4, 5)).unwrap();
+    let others = parts.heads[0].iter().chain(&parts.heads[1][1..]).map(|part| part.abs()).fold(0.0, f64::max);
+    assert!(parts.heads[1][0] > 5.0 && others < 0.1, "{parts:?}");
+}
+
+#[test]
+fn the_lens_ends_with_the_answer() {
+    let tokens = Tokens::new(vec![4, 5, 6, 7, 4]);
+    for model in [planted::model(), llama(), bert()] {
+        let layers = logit_lens(&model, &tokens, 3).unwrap();
+        assert_eq!(layers.len(), 3);
+        let (ids, lengths) = pad(std::slice::from_ref(&tokens)).unwrap();
+        let scores = scores(&model, &Context::inference(), &ids, &lengths).unwrap();
+        let last = scores.select(0, 0).unwrap().select(0, 3).unwrap().to_vec();
+        for (got, expected) in layers[2].to_vec().iter().zip(&last) {
+            assert!((got - expected).abs() < 1e-4 * (1.0 + expected.abs()), "{got} {expected}");
+        }
+        assert!(logit_lens(&model, &tokens, 5).is_err());
+    }
+    // The planted model has no answer before its last layer.
+    let layers = logit_lens(&planted::model(), &tokens, 4).unwrap();
+    let best = |scores: &[f32]| (0..16).max_by(|&a, &b| scores[a].total_cmp(&scores[b]));
+    assert_eq!(best(&layers[2].to_vec()), Some(5));
+    let early = layers[1].to_vec();
+    assert!(early.iter().all(|score| (score - early[0]).abs() < 0.2), "{early:?}");
+}
+
+/// `a b c d a` against `a e c d a`: the answer b comes back through the answering head at the last place, or through the
+/// stream at place 1.
+#[test]
+fn patching_finds_the_circuit() {
+    let model = planted::model();
+    let (clean, corrupted) = (Tokens::new(vec![4, 5, 6, 7, 4]), Tokens::new(vec![4, 9, 6, 7, 4]));
+    let target = Target { position: Some(4), class: 5, against: Some(9) };
+    let found = Patching::new(&model, &clean, &corrupted, target).unwrap();
+    assert!(found.clean > 1.0 && found.corrupted < -1.0, "{} {}", found.clean, found.corrupted);
+    let check = |value: f64, expected: bool, what: String| {
+        let restored = found.restored(value).unwrap();
+        assert!((restored - f64::from(u8::from(expected))).abs() < 0.05, "{what}: {restored}");
+    };
+    let answering = Head { layer: 1, head: 0 };
+    for (head, value) in found.heads().unwrap() {
+        check(value, head == answering, format!("{head:?}"));
+        for (position, value) in found.head_by_position(head).unwrap().into_iter().enumerate() {
+            check(value, head == answering && position == 4, format!("{head:?} at {position}"));
+        }
+    }
+    let streams = found.stream_by_position().unwrap();
+    assert_eq!(streams.len(), 2);
+    for (layer, values) in streams.into_iter().enumerate() {
+        for (position, value) in values.into_iter().enumerate() {
+            check(value, position == 1, format!("the stream before {layer} at {position}"));
+        }
+    }
+    assert!(Patching::new(&model, &clean, &Tokens::new(vec![1]), target).is_err());
+    assert!(found.head_by_position(Head { layer: 7, head: 0 }).is_err());
+    assert!(found.head_by_position(Head { layer: 0, head: 7 }).is_err());
+}
+
+#[test]
+fn models_without_heads_or_answers_are_refused() {
+    let config =
+        GptConfig { vocabulary: 13, n_layers: 0, n_heads: 2, d_model: 8, context: 8, ..Default::default() };
+    let empty = Model::Gpt(Gpt::new(config, 0).unwrap());
+    let batch = Batch::next_tokens(&[Tokens::new(vec![1, 2])]).unwrap();
+    assert!(
+        ablate(&empty, [Ok(batch)].into_iter(), &Kinds { count: 0, of: &|_, _, _| 0 }, &Resampling::new(0))
+            .is_err()
+    );
+}
