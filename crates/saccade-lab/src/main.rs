@@ -16,11 +16,21 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     Bench(commands::bench::Bench),
+    Generate(commands::generate::Generate),
+    Import(commands::import::Import),
+    Pull(commands::pull::Pull),
+    Trace(commands::trace::Trace),
+    Verify(commands::verify::Verify),
 }
 
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
         Command::Bench(bench) => bench.run(),
+        Command::Generate(generate) => generate.run(),
+        Command::Import(import) => import.run(),
+        Command::Pull(pull) => pull.run(),
+        Command::Trace(trace) => trace.run(),
+        Command::Verify(verify) => verify.run(),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -29,7 +39,7 @@ fn main() -> ExitCode {
             {
                 eprintln!("error: {error:#}");
             }
-            ExitCode::FAILURE
+            if error.is::<commands::Usage>() { ExitCode::from(2) } else { ExitCode::FAILURE }
         }
     }
 }
