@@ -22,7 +22,8 @@ impl FromStr for Name {
 
     /// Only what the hub allows: a name becomes part of paths and addresses, so that nothing else may get through.
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = |problem: &str| Err(format!("{text:?} is no name of a model such as owner/name: {problem}"));
+        let wrong =
+            |problem: &str| Err(format!("{text:?} is no name of a model such as owner/name: {problem}"));
         if text.len() > LONGEST_NAME {
             return Err(format!("a name of {} bytes is longer than {LONGEST_NAME}", text.len()));
         }
@@ -122,9 +123,10 @@ mod tests {
             assert_eq!(good.parse::<Name>().unwrap().to_string(), good);
         }
         let long = "x".repeat(97);
-        for bad in
-            ["", "/", "a/", "/a", "a/b/c", "..", "a/..", "../a", "a b", "a/b?x", "a%2f", "ä", "-a", "a--b", "a\\b", &long]
-        {
+        for bad in [
+            "", "/", "a/", "/a", "a/b/c", "..", "a/..", "../a", "a b", "a/b?x", "a%2f", "ä", "-a", "a--b",
+            "a\\b", &long,
+        ] {
             assert!(bad.parse::<Name>().is_err(), "{bad:?}");
         }
     }

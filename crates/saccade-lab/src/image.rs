@@ -115,15 +115,18 @@ fn prepare(picture: &Picture, preprocessing: &Preprocessing, model: &VitConfig) 
         picture.height,
         picture.width
     );
-    let resized = if fits { picture.clone() } else { picture.resize(height, width, preprocessing.resample)? };
+    let resized =
+        if fits { picture.clone() } else { picture.resize(height, width, preprocessing.resample)? };
     let factor = if preprocessing.do_rescale { preprocessing.rescale_factor } else { 1.0 };
     let per_channel = |values: &[f32], what: &str| -> Result<Vec<f32>> {
         match values {
             [one] => Ok(vec![*one; model.channels]),
             several if several.len() == model.channels => Ok(several.to_vec()),
-            other => {
-                Err(anyhow!("preprocessor_config.json: {what} has {} values for {} channels", other.len(), model.channels))
-            }
+            other => Err(anyhow!(
+                "preprocessor_config.json: {what} has {} values for {} channels",
+                other.len(),
+                model.channels
+            )),
         }
     };
     let (mean, deviation) = match preprocessing.do_normalize {
@@ -234,8 +237,7 @@ fn taps(from: usize, to: usize, (support, filter): (f64, fn(f64) -> f64)) -> Vec
         let centre = (place as f64 + 0.5) * scale;
         let first = (centre - support * wide + 0.5).max(0.0) as usize;
         let last = ((centre + support * wide + 0.5) as usize).min(from);
-        let weights: Vec<f64> =
-            (first..last).map(|i| filter((i as f64 - centre + 0.5) / wide)).collect();
+        let weights: Vec<f64> = (first..last).map(|i| filter((i as f64 - centre + 0.5) / wide)).collect();
         let total: f64 = weights.iter().sum();
         (first, weights.iter().map(|weight| weight / total).collect())
     };

@@ -93,5 +93,7 @@ pub fn find(argument: &str) -> Result<PathBuf> {
 }
 
 fn has_tokenizer(folder: &Path) -> bool {
-    ["tokenizer.json", "vocab.json", "encoder.json", "vocab.txt"].iter().any(|name| folder.join(name).is_file())
+    ["tokenizer.json", "vocab.json", "encoder.json", "vocab.txt"]
+        .iter()
+        .any(|name| folder.join(name).is_file())
 }

@@ -3,13 +3,12 @@
 //! Both have one form: what the model read as `inputs/…` (ids, mask, types, pixels, `decoder_ids`, `decoder_mask`), and
 //! what happened inside under the names of the probe's sites. A trace can be a reference for another run.
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use saccade::checkpoint::write_whole;
 use saccade::tensor::{Ids, Tensor};
-use safetensors::{Dtype, View};
-use std::borrow::Cow;
-use std::collections::{BTreeMap, HashMap};
-use std::io::Write;
+use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+use std::io::{BufWriter, Write};
 use std::path::Path;
 
 /// What a file holds under a name.
@@ -20,38 +19,62 @@ pub enum Held {
     Whole(Ids),
 }
 
-impl View for &Held {
-    fn dtype(&self) -> Dtype {
+impl Held {
+    fn kind(&self) -> &'static str {
         match self {
-            Held::Reals(_) => Dtype::F32,
-            Held::Whole(_) => Dtype::I64,
+            Self::Reals(_) => "F32",
+            Self::Whole(_) => "I64",
         }
     }
 
     fn shape(&self) -> &[usize] {
         match self {
-            Held::Reals(tensor) => tensor.shape(),
-            Held::Whole(ids) => ids.shape(),
+            Self::Reals(tensor) => tensor.shape(),
+            Self::Whole(ids) => ids.shape(),
         }
     }
 
-    fn data(&self) -> Cow<'_, [u8]> {
-        Cow::Owned(match self {
-            Held::Reals(tensor) => tensor.values().iter().flat_map(|value| value.to_le_bytes()).collect(),
-            Held::Whole(ids) => ids.values().iter().flat_map(|&id| i64::from(id).to_le_bytes()).collect(),
-        })
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Reals(tensor) => tensor.count() * 4,
+            Self::Whole(ids) => ids.values().len() * 8,
+        }
     }
 
-    fn data_len(&self) -> usize {
+    fn write(&self, file: &mut impl Write) -> std::io::Result<()> {
         match self {
-            Held::Reals(tensor) => tensor.count() * 4,
-            Held::Whole(ids) => ids.values().len() * 8,
+            Self::Reals(tensor) => {
+                tensor.values().iter().try_for_each(|value| file.write_all(&value.to_le_bytes()))
+            }
+            Self::Whole(ids) => {
+                ids.values().iter().try_for_each(|&id| file.write_all(&i64::from(id).to_le_bytes()))
+            }
         }
     }
 }
 
-/// Writes a file of tensors, whole or not at all.
-pub fn write(path: &Path, held: &BTreeMap<String, Held>, notes: HashMap<String, String>) -> Result<()> {
-    let bytes = safetensors::serialize(held, Some(notes)).context("the tensors cannot be written")?;
-    Ok(write_whole(path, |file| file.write_all(&bytes))?)
+/// Writes a `safetensors` file of tensors and notes, whole or not at all, and the same bytes each time: the format's own
+/// library leaves the order of notes to chance.
+pub fn write(path: &Path, held: &BTreeMap<String, Held>, notes: &BTreeMap<String, String>) -> Result<()> {
+    // The widest numbers first, so that all are aligned.
+    let mut order: Vec<(&String, &Held)> = held.iter().collect();
+    order.sort_by_key(|(name, held)| (matches!(held, Held::Reals(_)), *name));
+    let mut header = Map::new();
+    header.insert("__metadata__".to_owned(), json!(notes));
+    let mut end = 0_usize;
+    for (name, held) in &order {
+        let start = end;
+        end += held.bytes();
+        let entry = json!({"dtype": held.kind(), "shape": held.shape(), "data_offsets": [start, end]});
+        header.insert((*name).clone(), entry);
+    }
+    let mut header = Value::Object(header).to_string();
+    header.push_str(&" ".repeat(header.len().next_multiple_of(8) - header.len()));
+    Ok(write_whole(path, |file| {
+        let mut file = BufWriter::new(file);
+        file.write_all(&(header.len() as u64).to_le_bytes())?;
+        file.write_all(header.as_bytes())?;
+        order.iter().try_for_each(|(_, held)| held.write(&mut file))?;
+        file.flush()
+    })?)
 }

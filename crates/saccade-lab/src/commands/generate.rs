@@ -6,9 +6,7 @@ use crate::stop::Stop;
 use anyhow::{Context as _, Result, anyhow};
 use clap::Args;
 use saccade::Context;
-use saccade::generate::{
-    Answer, BeamSettings, Continuation, End, NextToken, Sampling, Settings, beam_search, generate,
-};
+use saccade::generate::{Answer, BeamSettings, End, NextToken, Sampling, Settings, beam_search, generate};
 use saccade::models::Model;
 use saccade::tensor::Ids;
 use saccade::tokens::{Decoder, Special, Tokenizer};
@@ -99,7 +97,7 @@ impl Generate {
                 let copies = self.beams.map_or(1, usize::from);
                 let answer = Answer::new(model, &Context::inference(), &source, None, copies)?;
                 let start = answer.start().remove(0);
-                self.say(&answer, &opened, tokenizer, &start, Show::Nothing)
+                self.say(&answer, &opened, tokenizer, &start, None)
             }
             other => Err(anyhow!(
                 "{} is a {} model, which does not generate text; gpt, llama and t5 do",
@@ -138,49 +136,47 @@ impl Generate {
             let begin = opened.token_ids("bos_token_id").first().copied();
             match begin.or(special.bos).or(special.eos) {
                 Some(begin) => ids.push(begin),
-                None => return Err(Usage::error("the prompt is empty, and the model has no token to begin with")),
+                None => {
+                    return Err(Usage::error(
+                        "the prompt is empty, and the model has no token to begin with",
+                    ));
+                }
             }
         }
-        let show = if self.no_prompt { Show::Nothing } else { Show::Prompt(prompt) };
-        self.say(model, opened, tokenizer, &ids, show)
+        self.say(model, opened, tokenizer, &ids, Some(prompt).filter(|_| !self.no_prompt))
     }
 
-    /// Says something after `start`.
+    /// Says something after `start`, and shows `before` in front of it.
     fn say(
         &self,
         model: &impl NextToken,
         opened: &Opened,
         tokenizer: &Tokenizer,
         start: &[u32],
-        show: Show,
+        before: Option<&str>,
     ) -> Result<()> {
         let mut stop_tokens = opened.token_ids("eos_token_id");
         if stop_tokens.is_empty() {
             stop_tokens.extend(tokenizer.special().eos);
         }
         let mut speaker = Speaker::new(tokenizer, start, &self.stop)?;
-        if let Show::Prompt(prompt) = show {
-            speaker.write(prompt);
+        speaker.write(before.unwrap_or_default());
+        let mut end = None;
+        if let Some(beams) = self.beams {
+            self.search(model, usize::from(beams), start, stop_tokens, &mut speaker)?;
+        } else {
+            let settings = Settings {
+                max_tokens: self.max_tokens,
+                sampling: self.sampling(&opened.model),
+                stop_tokens: stop_tokens.clone(),
+                ..Settings::default()
+            };
+            let watch = &mut |_, token: u32| stop_tokens.contains(&token) || speaker.say(token);
+            let said = generate(model, &Context::inference(), &[start.to_vec()], &settings, watch)?;
+            end = said.first().map(|said| said.end);
         }
-        let end = match self.beams {
-            Some(beams) => {
-                self.search(model, usize::from(beams), start, stop_tokens, &mut speaker)?;
-                End::Token
-            }
-            None => {
-                let settings = Settings {
-                    max_tokens: self.max_tokens,
-                    sampling: self.sampling(&opened.model),
-                    stop_tokens: stop_tokens.clone(),
-                    ..Settings::default()
-                };
-                let watch = &mut |_, token: u32| stop_tokens.contains(&token) || speaker.say(token);
-                let said = generate(model, &Context::inference(), &[start.to_vec()], &settings, watch)?;
-                said.first().map_or(End::Length, |Continuation { end, .. }| *end)
-            }
-        };
         speaker.finish()?;
-        if end == End::Context {
+        if end == Some(End::Context) {
             let _ = writeln!(stderr(), "note: the text fills the model's context, it cannot go on");
         }
         Ok(())
@@ -222,12 +218,6 @@ impl Generate {
             seed: self.seed,
         }
     }
-}
-
-/// What is shown before the new text.
-enum Show<'a> {
-    Nothing,
-    Prompt(&'a str),
 }
 
 /// Shows tokens as text while they come.

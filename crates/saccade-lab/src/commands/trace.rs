@@ -6,13 +6,13 @@ use crate::inputs::Inputs;
 use crate::model::{self, Opened};
 use crate::tensors::{self, Held};
 use anyhow::{Context as _, Result, bail};
-use clap::Args;
+use clap::{ArgGroup, Args};
 use saccade::models::Model;
 use saccade::tensor::Ids;
 use saccade::tokens::{Encoding, Special};
 use saccade::{Context, Probe};
 use serde_json::{Value, json};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 /// Write what happens inside a model to a file that NumPy and PyTorch open.
@@ -24,8 +24,8 @@ use std::path::PathBuf;
 #[command(
     after_help = "Examples:\n  saccade trace gpt2 --text \"The cat sat\" -o trace.safetensors\n  saccade trace gpt2 --ids 464,3797 --site 'layers.*.residual.after' -o trace.safetensors\n  saccade trace t5-small --text \"Good morning.\" --decoder-text Guten -o trace.safetensors\n  saccade trace google/vit-base-patch16-224 --image cat.png -o trace.safetensors"
 )]
-#[group(id = "input", args = ["text", "ids", "image"], required = true, multiple = false)]
-#[group(id = "target", args = ["decoder_text", "decoder_ids"], multiple = false)]
+#[command(group(ArgGroup::new("input").args(["text", "ids", "image"]).required(true)))]
+#[command(group(ArgGroup::new("target").args(["decoder_text", "decoder_ids"])))]
 pub struct Trace {
     /// A run or checkpoint folder, or a name in the Hugging Face cache
     model: String,
@@ -69,7 +69,7 @@ impl Trace {
     /// Runs the command.
     pub fn run(&self) -> Result<()> {
         let opened = model::open(&self.model)?;
-        let mut notes = HashMap::from([
+        let mut notes = BTreeMap::from([
             ("model".to_owned(), self.model.clone()),
             ("kind".to_owned(), opened.model.kind().to_owned()),
             ("saccade".to_owned(), env!("CARGO_PKG_VERSION").to_owned()),
@@ -90,10 +90,10 @@ impl Trace {
                 held.insert(site, Held::Reals(value));
             }
         }
-        tensors::write(&self.out, &held, notes)
+        tensors::write(&self.out, &held, &notes)
     }
 
-    fn inputs(&self, opened: &Opened, notes: &mut HashMap<String, String>) -> Result<Inputs> {
+    fn inputs(&self, opened: &Opened, notes: &mut BTreeMap<String, String>) -> Result<Inputs> {
         if let Some(path) = &self.image {
             let Model::Vit(vit) = &opened.model else {
                 return Err(Usage::error(format!("{} reads text, not images", self.model)));
@@ -106,20 +106,17 @@ impl Trace {
             return Err(Usage::error(format!("{} reads images: give --image", self.model)));
         }
         let mut inputs = Inputs::default();
-        let ids = match &self.text {
-            Some(text) => {
-                let encoding = opened.tokenizer()?.encode(text, Special::Keep)?;
-                notes.insert("text".to_owned(), text.clone());
-                notes.insert("tokens".to_owned(), spelt(&encoding, text));
-                if matches!(&opened.model, Model::Bert(model) if model.config().n_types > 1) {
-                    inputs.types = Some(row(&encoding.types)?);
-                }
-                encoding.ids
+        let ids = if let Some(text) = &self.text {
+            let encoding = opened.tokenizer()?.encode(text, Special::Keep)?;
+            notes.insert("text".to_owned(), text.clone());
+            notes.insert("tokens".to_owned(), spelt(&encoding, text));
+            if matches!(&opened.model, Model::Bert(model) if model.config().n_types > 1) {
+                inputs.types = Some(row(&encoding.types)?);
             }
-            None => {
-                notes.insert("tokens".to_owned(), named(opened, &self.ids)?);
-                self.ids.clone()
-            }
+            encoding.ids
+        } else {
+            notes.insert("tokens".to_owned(), named(opened, &self.ids)?);
+            self.ids.clone()
         };
         if ids.is_empty() {
             return Err(Usage::error("there is nothing to read: the text has no tokens"));
@@ -133,7 +130,7 @@ impl Trace {
     fn read_target(
         &self,
         opened: &Opened,
-        notes: &mut HashMap<String, String>,
+        notes: &mut BTreeMap<String, String>,
         inputs: &mut Inputs,
     ) -> Result<()> {
         let Model::T5(model) = &opened.model else {
@@ -180,7 +177,9 @@ fn named(opened: &Opened, ids: &[u32]) -> Result<String> {
     let token = |&id: &u32| -> Result<Value> {
         let Some(tokenizer) = &opened.tokenizer else { return Ok(json!({ "id": id })) };
         let text = tokenizer.decode(&[id], Special::Keep)?;
-        Ok(json!({ "id": id, "piece": tokenizer.piece(id), "text": text, "special": tokenizer.is_special(id) }))
+        Ok(
+            json!({ "id": id, "piece": tokenizer.piece(id), "text": text, "special": tokenizer.is_special(id) }),
+        )
     };
     Ok(Value::from(ids.iter().map(token).collect::<Result<Vec<_>>>()?).to_string())
 }
@@ -189,7 +188,9 @@ fn named(opened: &Opened, ids: &[u32]) -> Result<String> {
 pub(super) fn ensure_matched(probe: &Probe) -> Result<()> {
     let Some(lonely) = probe.unmatched().first().copied().map(str::to_owned) else { return Ok(()) };
     let general = |site: &str| -> String {
-        let part = |part: &str| if part.bytes().all(|b| b.is_ascii_digit()) { "*".to_owned() } else { part.to_owned() };
+        let part = |part: &str| {
+            if part.bytes().all(|b| b.is_ascii_digit()) { "*".to_owned() } else { part.to_owned() }
+        };
         site.split('.').map(part).collect::<Vec<_>>().join(".")
     };
     let wanted = general(&lonely);

@@ -108,10 +108,10 @@ fn compare(site: &str, want: &Tensor, got: &Tensor, queries: Option<&Mask>) -> R
     );
     let shape = want.shape();
     // Attention is (batch, heads, queries, keys), the rest (batch, time, …).
-    let axis = if shape.rank() == 4 && (site.ends_with("weights") || site.ends_with("scores")) { 2 } else { 1 };
-    let queries = queries.filter(|mask| {
-        shape.rank() > 2 && mask.shape()[0] == shape[0] && mask.shape().last() == shape[axis]
-    });
+    let axis =
+        if shape.rank() == 4 && (site.ends_with("weights") || site.ends_with("scores")) { 2 } else { 1 };
+    let queries = queries
+        .filter(|mask| shape.rank() > 2 && mask.shape()[0] == shape[0] && mask.shape().last() == shape[axis]);
     let inner: usize = shape[(axis + 1).min(shape.rank())..].iter().product();
     let outer: usize = shape[1..axis.min(shape.rank()).max(1)].iter().product();
     let time = shape.get(axis).copied().unwrap_or(1);

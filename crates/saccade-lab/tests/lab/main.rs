@@ -1,3 +1,4 @@
 //! Tests of the instruments, a module a topic.
 
+mod checkpoints;
 mod figure;

@@ -236,7 +236,10 @@ fn pieces(bytes: &[u8], vocabulary: usize) -> std::result::Result<Vec<(f32, Stri
 /// A `tokenizer.json` that encodes as llama2.c does: a space in front, characters, bytes for those that are unknown, merges.
 fn to_json(pieces: &[(f32, String)]) -> std::result::Result<Value, String> {
     if pieces.len() < FIRST_BYTE + 256 {
-        return Err(format!("has {} pieces; three special ones and 256 bytes were expected first", pieces.len()));
+        return Err(format!(
+            "has {} pieces; three special ones and 256 bytes were expected first",
+            pieces.len()
+        ));
     }
     let name = |id: usize, text: &str| match id {
         UNKNOWN => "<unk>".to_owned(),

@@ -165,7 +165,7 @@ impl StoredWeights {
         let id = |bytes: &[u8]| {
             let mut wide = [0; 8];
             wide[..width].copy_from_slice(bytes);
-            u32::try_from(u64::from_le_bytes(wide)).ok().filter(|&id| id <= i32::MAX as u32)
+            i32::try_from(u64::from_le_bytes(wide)).ok().map(i32::cast_unsigned)
         };
         match bytes.chunks_exact(width).map(id).collect::<Option<Vec<u32>>>() {
             Some(ids) => Ok(Some(Ids::new(&ids, Shape::from(stored.shape.as_slice()))?)),
