@@ -15,6 +15,7 @@ use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use ureq::config::RedirectAuthHeaders;
 use ureq::http::Response;
 use ureq::{Agent, Body};
 
@@ -75,6 +76,7 @@ impl Hub {
             .timeout_connect(Some(Duration::from_secs(20)))
             .timeout_recv_response(Some(Duration::from_secs(60)))
             .timeout_per_read(Some(Duration::from_secs(60)))
+            .redirect_auth_headers(RedirectAuthHeaders::SameHost)
             .user_agent(concat!("saccade/", env!("CARGO_PKG_VERSION")))
             .build()
             .into();
@@ -160,20 +162,22 @@ impl Hub {
             }
             let response = request.call().map_err(|error| self.explain(&error))?;
             let header = |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok());
+            let known = |etag: Option<&str>, size: Option<&str>| -> Result<Facts> {
+                let etag = etag.context("the server does not tell which version it is (no ETag)")?;
+                let size = size.and_then(|size| size.parse().ok());
+                Ok(Facts {
+                    etag: plain_etag(etag)?,
+                    size: size.context("the server does not tell its size")?,
+                })
+            };
+            let linked = header("x-linked-etag").zip(header("x-linked-size"));
             let elsewhere =
                 header("location").filter(|place| place.starts_with('/') && !place.starts_with("//"));
-            let etag = header("x-linked-etag").or_else(|| header("etag"));
-            match (response.status().as_u16(), elsewhere, etag) {
-                // The model has another name by now.
-                (300..400, Some(place), None) => url = format!("{}{place}", self.endpoint),
-                (200..400, _, Some(etag)) => {
-                    let size = header("x-linked-size").or_else(|| header("content-length"));
-                    let size = size
-                        .and_then(|size| size.parse().ok())
-                        .context("the server does not tell its size")?;
-                    return Ok(Facts { etag: plain_etag(etag)?, size });
-                }
-                (200..400, _, None) => bail!("the server does not tell which version it is (no ETag)"),
+            match (response.status().as_u16(), linked, elsewhere) {
+                (200..400, Some((etag, size)), _) => return known(Some(etag), Some(size)),
+                // Another place on the same server; what this answer says of itself is not about the file.
+                (300..400, None, Some(place)) => url = format!("{}{place}", self.endpoint),
+                (200, None, _) => return known(header("etag"), header("content-length")),
                 (status, _, _) => bail!("the server answered with status {status}"),
             }
         }

@@ -2,7 +2,7 @@
 //! opens there.
 //!
 //! ```sh
-//! cargo run --release --example write_models -- outputs/models
+//! cargo run --example write_models -- outputs/models
 //! ```
 
 use saccade::checkpoint;

@@ -5,8 +5,8 @@ use anyhow::{Context as _, Result, bail, ensure};
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
-use ureq::Body;
 use ureq::http::Response;
+use ureq::{Body, ResponseExt as _};
 
 /// After so many attempts in a row that brought nothing, there is no use in going on.
 const ATTEMPTS: usize = 4;
@@ -83,7 +83,7 @@ fn attempt(
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<(), Trouble> {
     let response = hub.ask(url, (from > 0).then_some(from)).map_err(Trouble::Cut)?;
-    let start = check(&response, from, facts).map_err(Trouble::Fatal)?;
+    let start = check(&response, &hub.endpoint, from, facts).map_err(Trouble::Fatal)?;
     let disk = |error: std::io::Error| Trouble::Fatal(error.into());
     file.set_len(start).map_err(disk)?;
     file.seek(SeekFrom::Start(start)).map_err(disk)?;
@@ -110,13 +110,13 @@ fn attempt(
 }
 
 /// Where in the file the answer begins.
-fn check(response: &Response<Body>, from: u64, facts: &Facts) -> Result<u64> {
+fn check(response: &Response<Body>, endpoint: &str, from: u64, facts: &Facts) -> Result<u64> {
     let header = |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok());
-    // A storage elsewhere may have ETags of its own; the hub's has the length of a digest.
-    if let Some(etag) = header("x-linked-etag").or_else(|| header("etag")) {
-        let etag = plain_etag(etag).unwrap_or_default();
-        let comparable = etag.len() == facts.etag.len();
-        ensure!(!comparable || etag == facts.etag, "it changed while it was downloaded; try again");
+    // A storage elsewhere has ETags of its own.
+    let from_hub = response.get_uri().to_string().starts_with(&format!("{endpoint}/"));
+    if let Some(etag) = header("etag").filter(|_| from_hub) {
+        let same = plain_etag(etag).is_ok_and(|etag| etag == facts.etag);
+        ensure!(same, "it changed while it was downloaded; try again");
     }
     match response.status().as_u16() {
         200 => {

@@ -188,6 +188,14 @@ fn a_deep_configuration_is_an_error() {
 }
 
 #[test]
+fn a_tokenizer_of_another_model_is_noticed() {
+    let folder = tempdir().unwrap();
+    made::gpt_of(folder.path(), 100, 1);
+    let (problem, code) = made::complaint(&["generate", made::text(folder.path()), "The"]);
+    assert!(code == 1 && problem.contains("table has 100 rows: they do not belong together"), "{problem}");
+}
+
+#[test]
 fn absurd_sizes_are_an_error_and_cost_nothing() {
     let folder = tempdir().unwrap();
     made::gpt(folder.path(), 1);

@@ -70,8 +70,12 @@ fn save(folder: &Path, mut model: Model, tokenizer: Option<&Tokenizer>) {
 }
 
 pub fn gpt(folder: &Path, seed: u64) {
+    gpt_of(folder, tokenizer(false).vocabulary_size(), seed);
+}
+
+/// A GPT of so many tokens, whatever its tokenizer has.
+pub fn gpt_of(folder: &Path, vocabulary: usize, seed: u64) {
     let tokenizer = tokenizer(false);
-    let vocabulary = tokenizer.vocabulary_size();
     let sizes =
         GptConfig { vocabulary, context: 48, n_layers: 2, n_heads: 2, d_model: 16, ..GptConfig::default() };
     save(folder, Model::Gpt(Gpt::new(sizes, seed).unwrap()), Some(&tokenizer));

@@ -117,6 +117,23 @@ fn what_a_server_gets_wrong_never_becomes_a_model() {
 }
 
 #[test]
+fn files_may_be_kept_elsewhere_but_tokens_stay_here() {
+    for manner in [Manner::Stored, Manner::Moved] {
+        let folder = tempdir().unwrap();
+        let (made, home) = (folder.path().join("made"), folder.path().join("home"));
+        let server = Server::start(files(&made, manner), &[]);
+        let (code, _, problem) = pull(&server.address, &home, "owner/tiny", &[("HF_TOKEN", "hf_secret")]);
+        assert_eq!(code, 0, "{problem}");
+        let fetched = model_folder(&home).join("snapshots").join(COMMIT).join("model.safetensors");
+        assert_eq!(std::fs::read(fetched).unwrap(), std::fs::read(made.join("model.safetensors")).unwrap());
+        let kept: Vec<String> =
+            server.requests().into_iter().filter(|request| request.contains("/kept/")).collect();
+        let told = kept.iter().any(|request| request.contains("hf_secret"));
+        assert!(!kept.is_empty() && (manner != Manner::Stored || !told), "{kept:?}");
+    }
+}
+
+#[test]
 fn shards_come_by_their_index_and_stay_inside() {
     let index = |name: &str| format!(r#"{{"weight_map": {{"a": "{name}"}}}}"#).into_bytes();
     for (name, expected) in

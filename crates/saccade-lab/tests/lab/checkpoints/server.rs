@@ -20,6 +20,10 @@ pub enum Manner {
     Changes,
     /// Knows nothing of ranges.
     Whole,
+    /// Keeps the file at another host, which has ETags of its own.
+    Stored,
+    /// Keeps the file at another place of its own.
+    Moved,
 }
 
 pub struct Server {
@@ -107,14 +111,33 @@ fn respond(
             list.len()
         );
     }
-    let file =
-        path.strip_prefix(&format!("/owner/tiny/resolve/{COMMIT}/")).and_then(|name| hub.files.get(name));
-    let Some((bytes, manner)) = file else {
+    let resolved = path.strip_prefix(&format!("/owner/tiny/resolve/{COMMIT}/"));
+    let name = resolved.or(path.strip_prefix("/kept/")).unwrap_or_default();
+    let Some((bytes, manner)) = hub.files.get(name) else {
         return write!(stream, "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
     };
+    if resolved.is_some() && matches!(manner, Manner::Stored | Manner::Moved) {
+        let size = bytes.len();
+        let place = match manner {
+            Manner::Stored => {
+                let port = stream.local_addr()?.port();
+                format!(
+                    "X-Linked-Etag: \"tag-{size}\"\r\nX-Linked-Size: {size}\r\nLocation: http://localhost:{port}/kept/{name}"
+                )
+            }
+            _ => format!("ETag: \"another\"\r\nLocation: /kept/{name}"),
+        };
+        return write!(
+            stream,
+            "HTTP/1.1 302 Found\r\n{place}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+        );
+    }
     let asked = hub.asked.fetch_add(1, Ordering::Relaxed);
-    let etag =
-        if *manner == Manner::Changes { format!("{asked:08}") } else { format!("tag-{}", bytes.len()) };
+    let etag = match manner {
+        Manner::Changes => format!("{asked:08}"),
+        Manner::Stored => format!("own-{}", bytes.len()),
+        _ => format!("tag-{}", bytes.len()),
+    };
     let promised = if *manner == Manner::Lies && method == "HEAD" { bytes.len() + 1 } else { bytes.len() };
     let from = range.filter(|_| *manner != Manner::Whole);
     let start = from.unwrap_or(0).min(bytes.len());
