@@ -1,10 +1,17 @@
 //! The instruments of the laboratory: what the program `saccade` is made of.
 //!
-//! [`commands`] has one file a subcommand, [`figure`] every picture that they draw, [`model`] finds the models they take.
+//! [`commands`] has one file a subcommand, [`figure`] every picture that they draw, [`model`] finds the models they take and
+//! [`inputs`] what those read; all network code is in [`fetch`].
 
+pub mod cache;
 pub mod commands;
+pub mod fetch;
 pub mod figure;
+pub mod image;
+pub mod inputs;
 pub mod model;
 pub mod run;
+pub mod stop;
+pub mod tensors;
 pub mod terminal;
 pub mod usage;

@@ -24,6 +24,11 @@ enum Command {
     Predict(commands::predict::Predict),
     Tokens(commands::tokens::Tokens),
     Train(commands::train::Train),
+    Generate(commands::generate::Generate),
+    Import(commands::import::Import),
+    Pull(commands::pull::Pull),
+    Trace(commands::trace::Trace),
+    Verify(commands::verify::Verify),
 }
 
 fn main() -> ExitCode {
@@ -35,6 +40,11 @@ fn main() -> ExitCode {
         Command::Predict(predict) => predict.run(),
         Command::Tokens(tokens) => tokens.run(),
         Command::Train(train) => train.run(),
+        Command::Generate(generate) => generate.run(),
+        Command::Import(import) => import.run(),
+        Command::Pull(pull) => pull.run(),
+        Command::Trace(trace) => trace.run(),
+        Command::Verify(verify) => verify.run(),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,5 +1,6 @@
 //! What a MODEL argument means, in one place for every command.
 
+use crate::cache::{Cache, Name};
 use anyhow::{Context as _, Result, bail};
 use saccade::checkpoint::{self, Loaded};
 use saccade::models::Model;
@@ -26,6 +27,29 @@ impl Opened {
             Some(tokenizer) => Ok(tokenizer),
             None => bail!("{} has no tokenizer; give token ids instead of text", self.folder.display()),
         }
+    }
+
+    /// The ids that `generation_config.json` or else `config.json` gives a role, such as `eos_token_id`: one, several or
+    /// none.
+    pub fn token_ids(&self, role: &str) -> Vec<u32> {
+        let generation = self.folder.join("generation_config.json");
+        let small = std::fs::metadata(&generation).is_ok_and(|file| file.len() <= LARGEST_SETTINGS);
+        let bytes = if small { std::fs::read(generation).unwrap_or_default() } else { Vec::new() };
+        let settings = serde_json::from_slice::<Value>(&bytes).unwrap_or_default();
+        let found = [settings.get(role), self.config.get(role)];
+        found.into_iter().flatten().map(ids_in).find(|ids| !ids.is_empty()).unwrap_or_default()
+    }
+}
+
+/// No file of settings is larger than this.
+const LARGEST_SETTINGS: u64 = 1 << 20;
+
+/// Ids as configurations write them.
+fn ids_in(value: &Value) -> Vec<u32> {
+    let id = |value: &Value| value.as_u64().and_then(|id| u32::try_from(id).ok());
+    match value {
+        Value::Array(several) => several.iter().filter_map(id).collect(),
+        one => id(one).into_iter().collect(),
     }
 }
 
@@ -56,7 +80,16 @@ pub fn find(argument: &str) -> Result<PathBuf> {
     if path.exists() {
         bail!("{argument} is not a model: it has no config.json");
     }
-    bail!("there is no model {argument}: neither a folder here nor in the cache")
+    let Ok(name) = argument.parse::<Name>() else {
+        bail!("there is no model {argument}: no folder has this path, and it is no name of a model");
+    };
+    match Cache::from_environment()?.snapshot(&name) {
+        Some(folder) => Ok(folder),
+        None => bail!(
+            "there is no model {argument}: neither a folder here nor in the Hugging Face cache (to download it: saccade \
+             pull {name})"
+        ),
+    }
 }
 
 fn has_tokenizer(folder: &Path) -> bool {

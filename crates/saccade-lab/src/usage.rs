@@ -6,6 +6,13 @@ use std::fmt;
 #[derive(Debug)]
 pub struct Usage(pub String);
 
+impl Usage {
+    /// Says what is wrong.
+    pub fn error(problem: impl Into<String>) -> anyhow::Error {
+        anyhow::Error::new(Self(problem.into()))
+    }
+}
+
 impl fmt::Display for Usage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)

@@ -8,6 +8,7 @@
 mod bert;
 mod gpt2;
 mod llama;
+pub mod llama2c;
 mod names;
 mod options;
 mod own;

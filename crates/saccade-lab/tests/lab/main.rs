@@ -1,4 +1,5 @@
 //! Tests of the instruments, a module a topic.
 
+mod checkpoints;
 mod figure;
 mod train;

@@ -3,7 +3,7 @@
 use super::names::Names;
 use super::read_small;
 use crate::error::{Error, Result};
-use saccade_tensor::{MappedFile, Shape, Tensor};
+use saccade_tensor::{Ids, MappedFile, Shape, Tensor};
 use safetensors::tensor::{Dtype, Metadata, SafeTensors, View};
 use serde_json::Value;
 use std::borrow::Cow;
@@ -144,6 +144,33 @@ impl StoredWeights {
             }
         };
         Ok(Some(tensor))
+    }
+
+    /// Reads whole numbers: token ids, or a mask as 0 and 1.
+    pub fn read_ids(&self, name: &str) -> Result<Option<Ids>> {
+        let Some(stored) = self.tensors.get(name) else { return Ok(None) };
+        let Some(bytes) = self.files[stored.file].bytes().get(stored.bytes.clone()) else {
+            return Err(Error::checkpoint(format!("{name} lies outside its file")));
+        };
+        let width = match stored.dtype {
+            Dtype::BOOL | Dtype::U8 => 1,
+            Dtype::I32 | Dtype::U32 => 4,
+            Dtype::I64 | Dtype::U64 => 8,
+            other => {
+                let problem = format!("{name} is stored as {other:?}; whole numbers were expected");
+                return Err(Error::checkpoint(problem));
+            }
+        };
+        // Negative numbers have their highest bit set, and so become too large.
+        let id = |bytes: &[u8]| {
+            let mut wide = [0; 8];
+            wide[..width].copy_from_slice(bytes);
+            i32::try_from(u64::from_le_bytes(wide)).ok().map(i32::cast_unsigned)
+        };
+        match bytes.chunks_exact(width).map(id).collect::<Option<Vec<u32>>>() {
+            Some(ids) => Ok(Some(Ids::new(&ids, Shape::from(stored.shape.as_slice()))?)),
+            None => Err(Error::checkpoint(format!("{name} has a number that cannot be an id"))),
+        }
     }
 }
 

@@ -1,0 +1,50 @@
+//! `saccade pull`: a model from Hugging Face's hub.
+
+use crate::cache::{Cache, Name};
+use crate::fetch::Hub;
+use anyhow::Result;
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+
+/// Download a model from Hugging Face's hub into the cache shared with Python.
+///
+/// Only what is needed is downloaded: configuration, tokenizer and weights as safetensors. A download that was cut off is
+/// continued. HF_HOME, HF_HUB_CACHE, HF_ENDPOINT, HF_TOKEN and HF_HUB_OFFLINE mean what they mean in Python. Prints the
+/// folder; every command then takes the NAME as its model.
+#[derive(Args)]
+#[command(
+    after_help = "Examples:\n  saccade pull openai-community/gpt2\n  saccade generate openai-community/gpt2 \"The meaning of life is\"\n  HF_ENDPOINT=https://hub.example.org saccade pull google-t5/t5-small"
+)]
+pub struct Pull {
+    /// The model's name, such as openai-community/gpt2
+    name: Name,
+}
+
+impl Pull {
+    /// Runs the command.
+    #[allow(clippy::print_stdout)] // the folder is the command's answer
+    pub fn run(&self) -> Result<()> {
+        let cache = Cache::from_environment()?;
+        let hub = Hub::from_environment()?;
+        // Drawn on a terminal only.
+        let bar = ProgressBar::new(0);
+        if let Ok(style) = ProgressStyle::with_template(
+            "{msg:24} {bar:30} {bytes:>10} of {total_bytes:10} {bytes_per_sec} {eta}",
+        ) {
+            bar.set_style(style);
+        }
+        let mut shown = String::new();
+        let folder = hub.pull(&cache, &self.name, &mut |file, done, total| {
+            if shown != file {
+                file.clone_into(&mut shown);
+                bar.reset();
+                bar.set_message(shown.clone());
+            }
+            bar.set_length(total);
+            bar.set_position(done);
+        })?;
+        bar.finish_and_clear();
+        println!("{}", folder.display());
+        Ok(())
+    }
+}

@@ -1,0 +1,9 @@
+//! Checkpoints on the command line: generate, trace, verify, import, pull, and files that mean harm.
+
+mod generate;
+mod hostile;
+mod import;
+mod made;
+mod pull;
+mod server;
+mod trace;
