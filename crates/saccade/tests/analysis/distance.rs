@@ -83,6 +83,8 @@ fn clusters_and_silhouettes_by_hand() {
     // (4 − 1)/4, (3 − 1)/3, and 0 for the one alone.
     let expected = (0.75 + 2.0 / 3.0) / 3.0;
     assert!((silhouette(&line, &[0, 0, 1]) - expected).abs() < 1e-12);
+    // Put together wrongly: (1 − 4)/4, 0, (3 − 4)/4.
+    assert!((silhouette(&line, &[0, 1, 0]) + 1.0 / 3.0).abs() < 1e-12);
     assert!(clusters(&line, 4).is_err() && clusters(&line, 0).is_err());
 }
 
