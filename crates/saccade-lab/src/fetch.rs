@@ -3,6 +3,8 @@
 //! Nothing here runs unless a command that names it is typed. `HF_ENDPOINT` is the server, `HF_TOKEN` (or the token that
 //! `hf auth login` saved) says who asks, and with `HF_HUB_OFFLINE=1` nothing is asked at all. A download that was cut off
 //! goes on where it ended, in the same run or in a later one.
+//!
+//! Why not the crate `hf-hub`: its blocking version (0.5) reads neither `HF_TOKEN` nor `HF_HUB_CACHE` nor `HF_HUB_OFFLINE`.
 
 mod blob;
 mod choice;
