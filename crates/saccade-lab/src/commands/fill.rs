@@ -9,7 +9,7 @@ use saccade::models::Model;
 use saccade::tensor::Ids;
 use saccade::tokens::Special;
 
-/// Guess the words behind [MASK].
+/// Guess the words behind a mask, written `[MASK]`.
 #[derive(Args)]
 #[command(after_help = "Examples:
   saccade fill runs/masked-words \"The acting was [MASK] and the plot [MASK].\"")]
