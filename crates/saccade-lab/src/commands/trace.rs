@@ -33,7 +33,7 @@ pub struct Trace {
     #[arg(long)]
     text: Option<String>,
     /// Token ids to read
-    #[arg(long, value_name = "1,2,3", value_delimiter = ',', num_args = 1..)]
+    #[arg(long, value_name = "1,2,3", value_delimiter = ',')]
     ids: Vec<u32>,
     /// A picture to read: a PNG, or `pixels` in a .safetensors
     #[arg(long, value_name = "FILE")]
@@ -42,7 +42,7 @@ pub struct Trace {
     #[arg(long, value_name = "TEXT")]
     decoder_text: Option<String>,
     /// The decoder's ids, the start token included
-    #[arg(long, value_name = "1,2,3", value_delimiter = ',', num_args = 1..)]
+    #[arg(long, value_name = "1,2,3", value_delimiter = ',')]
     decoder_ids: Vec<u32>,
     /// A site or pattern, such as `layers.*.self.weights`; may be given more than once [default: logits and all weights]
     #[arg(long, value_name = "SITE")]

@@ -51,9 +51,9 @@ fn a_trace_is_the_same_each_time_and_a_reference_for_the_next() {
     for out in [&first, &second] {
         said(&[
             "trace",
-            text(&model),
             "--ids",
             "3,40,5",
+            text(&model),
             "--site",
             "layers.*.residual.after",
             "--site",
