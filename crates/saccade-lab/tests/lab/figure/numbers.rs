@@ -36,7 +36,8 @@ fn numbers_look_as_people_write_them() {
 fn read(text: &str) -> f64 {
     let plain: String = text.replace(',', "").replace('−', "-");
     let (mantissa, power) = match plain.split_once("10") {
-        Some((before, after)) if before.is_empty() || before == "-" || before.ends_with('×') => {
+        // A power of ten, and not a number such as 100.
+        Some((before, after)) if after.starts_with(|c: char| "⁰¹²³⁴⁵⁶⁷⁸⁹⁻".contains(c)) => {
             let digits: String = after
                 .chars()
                 .map(|c| {
