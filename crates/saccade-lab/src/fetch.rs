@@ -11,7 +11,7 @@ mod choice;
 
 use crate::cache::{Cache, Name, home, is_commit};
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
-use saccade::checkpoint::write_whole;
+use saccade::data::file::write_whole;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::io::Write;

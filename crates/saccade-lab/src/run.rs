@@ -2,7 +2,8 @@
 
 mod config;
 mod folder;
-pub mod material;
+mod material;
+pub mod sources;
 mod watch;
 
 pub use config::{DataConfig, ModelConfig, PRESETS, RunConfig, TokensConfig, preset};

@@ -4,7 +4,7 @@
 //! what happened inside under the names of the probe's sites. A trace can be a reference for another run.
 
 use anyhow::Result;
-use saccade::checkpoint::write_whole;
+use saccade::data::file::write_whole;
 use saccade::tensor::{Ids, Tensor};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;

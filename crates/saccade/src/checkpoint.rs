@@ -19,6 +19,7 @@ mod weights;
 pub use names::Names;
 pub use weights::{Stored, StoredWeights};
 
+use crate::data::file::write_whole;
 use crate::error::{Error, Result};
 use crate::models::Model;
 use crate::parameter::Initial;
@@ -26,7 +27,6 @@ use options::Options;
 use saccade_tensor::Tensor;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
@@ -179,30 +179,4 @@ pub fn save(model: &Model, folder: &Path, more: &Map<String, Value>) -> Result<(
 pub fn write_tensors(path: &Path, tensors: &BTreeMap<String, Tensor>, notes: &[(&str, &str)]) -> Result<()> {
     let notes = notes.iter().map(|&(key, value)| (key.to_owned(), value.to_owned())).collect();
     write_whole(path, |file| weights::write(file, tensors, notes))
-}
-
-/// Writes a file under a temporary name, makes sure it is on the disk, and gives it its own name.
-pub fn write_whole(path: &Path, write: impl FnOnce(&mut File) -> std::io::Result<()>) -> Result<()> {
-    let mut name = path.file_name().unwrap_or_default().to_os_string();
-    name.push(".writing");
-    let temporary = path.with_file_name(name);
-    let run = || {
-        let mut file = File::create(&temporary)?;
-        write(&mut file)?;
-        file.sync_all()?;
-        std::fs::rename(&temporary, path)?;
-        // The new name is only safe once the folder itself is on the disk.
-        match path.parent() {
-            Some(folder) if cfg!(unix) => {
-                let here = folder.as_os_str().is_empty();
-                File::open(if here { Path::new(".") } else { folder })?.sync_all()
-            }
-            _ => Ok(()),
-        }
-    };
-    run().map_err(|error| {
-        // What could not be finished is of no use to anyone.
-        let _ = std::fs::remove_file(&temporary);
-        Error::file(path, format!("could not be written: {error}"))
-    })
 }

@@ -1,7 +1,7 @@
 //! `saccade eval`: how good a model is on data it has not seen.
 
 use crate::model::{self, Opened};
-use crate::run::{DataConfig, RunFolder, material};
+use crate::run::{DataConfig, RunFolder, sources};
 use crate::terminal::line;
 use anyhow::{Result, bail};
 use clap::Args;
@@ -73,7 +73,7 @@ impl Evaluate {
         let stream = match &config.path {
             Some(path) => TokenStream::read(&[path], tokenizer)?,
             None => {
-                let texts = material::builtin_test(config)?;
+                let texts = sources::builtin_test()?;
                 let texts: Vec<String> = texts.iter().map(|text| format!("{}\n", text.text())).collect();
                 let ids = tokenizer.encode_all(&texts, Special::Drop, None)?;
                 TokenStream::new(&ids.concat())?
@@ -106,8 +106,8 @@ impl Evaluate {
 
     fn masked(&self, opened: &Opened, config: &DataConfig) -> Result<()> {
         let (tokenizer, Model::Bert(bert)) = (opened.tokenizer()?, &opened.model) else { return Ok(()) };
-        let texts = self.limited(material::test_texts(config)?);
-        let length = material::length(config, bert.config().context);
+        let texts = self.limited(sources::test_texts(config)?);
+        let length = sources::length(config, bert.config().context);
         let ids = tokenizer.encode_all(&texts, Special::Keep, Some((length, config.keep)))?;
         let masked = Masked::new(ids, Masking::new(tokenizer)?, Key::new(0).site("eval"));
         let batches = Batches::new(masked, self.batch_size, Key::new(0))?;
@@ -116,12 +116,12 @@ impl Evaluate {
 
     fn classes(&self, opened: &Opened, config: &DataConfig) -> Result<()> {
         let tokenizer = opened.tokenizer()?;
-        let labelled = material::test_labelled(config)?;
+        let labelled = sources::test_labelled(config)?;
         let names = labelled.classes.clone();
         let examples = self.limited(labelled.examples);
         let texts: Vec<&str> = examples.iter().map(|example| example.text.as_str()).collect();
         let most = if let Model::Bert(model) = &opened.model { model.config().context } else { usize::MAX };
-        let length = material::length(config, most);
+        let length = sources::length(config, most);
         let ids = tokenizer.encode_all(&texts, Special::Keep, Some((length, config.keep)))?;
         let labels: Vec<usize> = examples.iter().map(|example| example.label).collect();
         let padding = tokenizer.special().pad.unwrap_or(0);
@@ -143,7 +143,7 @@ impl Evaluate {
     }
 
     fn pictures(&self, opened: &Opened, config: &DataConfig) -> Result<()> {
-        let images = material::test_images(config)?;
+        let images = sources::test_images(config)?;
         let text =
             std::fs::read_to_string(opened.folder.join("preprocessor_config.json")).unwrap_or_default();
         let pixels: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
@@ -155,15 +155,15 @@ impl Evaluate {
 
     fn tags(&self, opened: &Opened, config: &DataConfig) -> Result<()> {
         let (tokenizer, Model::Tagger(model)) = (opened.tokenizer()?, &opened.model) else { return Ok(()) };
-        let sentences = self.limited(material::test_tagged(config)?);
-        let length = material::length(config, model.config().context);
-        let tagging = material::tagging(tokenizer, &sentences, length, Key::new(0).site("eval"))?;
+        let sentences = self.limited(sources::test_tagged(config)?);
+        let length = sources::length(config, model.config().context);
+        let tagging = sources::tagging(tokenizer, &sentences, length, Key::new(0).site("eval"))?;
         simple(opened, &Batches::new(tagging, self.batch_size, Key::new(0))?, sentences.len())
     }
 
     fn translation(&self, opened: &Opened, config: &DataConfig) -> Result<()> {
         let (tokenizer, Model::T5(model)) = (opened.tokenizer()?, &opened.model) else { return Ok(()) };
-        let pairs = self.limited(material::test_pairs(config, &self.part)?);
+        let pairs = self.limited(sources::test_pairs(config, &self.part)?);
         let (mut bleu, mut exact) = (Bleu::default(), 0);
         let bar = crate::terminal::bar(pairs.len() as u64);
         for pairs in pairs.chunks(self.batch_size.max(1)) {

@@ -2,7 +2,8 @@
 
 use anyhow::{Context as _, Result};
 use clap::{Args, Subcommand};
-use saccade::checkpoint::{self, llama2c, write_whole};
+use saccade::checkpoint::{self, llama2c};
+use saccade::data::file::write_whole;
 use saccade::models::Model;
 use serde_json::Value;
 use std::io::Write;

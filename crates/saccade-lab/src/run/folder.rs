@@ -10,7 +10,8 @@
 
 use super::config::{self, RunConfig};
 use anyhow::{Context as _, Result, bail};
-use saccade::checkpoint::{self, write_whole};
+use saccade::checkpoint;
+use saccade::data::file::write_whole;
 use saccade::models::Model;
 use saccade::tokens::Tokenizer;
 use serde_json::{Map, Value};

@@ -1,17 +1,18 @@
 //! What a run learns from: files or the built-in corpus, turned into a task.
 
 use super::config::{DataConfig, ModelConfig, RunConfig, TokensConfig, TokensKind};
-use anyhow::{Context as _, Result, bail};
+use super::sources::{
+    Tagged, builtin_labelled, images, labelled_file, length, limited, lines, parallel, split_point, tagged,
+    tagged_file, tagging, text_files,
+};
+use anyhow::{Result, bail};
+use saccade::data::Labelled;
 use saccade::data::batches::{
-    Batches, Classification, IGNORED, Masked, Masking, PackedWindows, Pictures, RandomWindows, Tagging,
-    Translation,
+    Batches, Classification, Masked, Masking, PackedWindows, Pictures, RandomWindows, Translation,
 };
 use saccade::data::builtin::{self, Corpus, Pairs, Settings, Split};
 use saccade::data::idx::Images;
-use saccade::data::imdb::Imdb;
-use saccade::data::parallel::Parallel;
 use saccade::data::text::{TokenStream, with_texts};
-use saccade::data::{Example, Labelled, table, treebank};
 use saccade::models::{Bag, Bert, Gpt, Llama, Model, Sentiment, T5, Tagger, Vit};
 use saccade::tensor::random::Key;
 use saccade::tokens::{
@@ -20,7 +21,7 @@ use saccade::tokens::{
 };
 use saccade::train::{NextWord, Supervised, Task};
 use serde_json::{Map, Value, json};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// A task ready to be trained, and what its folder needs besides.
 pub struct Material {
@@ -155,7 +156,7 @@ impl Plan<'_> {
                 let (train, test) = text_files(&path)?;
                 let mut lines = lines(&train)?;
                 let held = match test {
-                    Some(test) => self::lines(&[test])?,
+                    Some(test) => super::sources::lines(&[test])?,
                     None => lines.split_off(split_point(lines.len(), self.data().held_out)?),
                 };
                 (lines, held)
@@ -349,227 +350,6 @@ impl Plan<'_> {
         let task = Box::new(Supervised::new(model, batches, held_out));
         Ok(Material { task, tokenizer: Some(tokenizer), pixels: None, notes, summary })
     }
-}
-
-/// Words with their class.
-pub type Tagged = Vec<(String, u32)>;
-
-/// Sentences in which some words are hidden, to be told content or function word.
-pub fn tagging(tokenizer: &Tokenizer, sentences: &[Tagged], length: usize, key: Key) -> Result<Tagging> {
-    let Some(mask) = tokenizer.special().mask else { bail!("the tokenizer has no mask") };
-    let (mut texts, mut classes) = (Vec::new(), Vec::new());
-    for (i, sentence) in sentences.iter().enumerate() {
-        let sentence = &sentence[..sentence.len().min(length)];
-        let (text, class) = masked_sentence(tokenizer, sentence, mask, key, i)?;
-        texts.push(text);
-        classes.push(class);
-    }
-    Ok(Tagging::new(texts, classes, tokenizer.special().pad.unwrap_or(0))?)
-}
-
-/// The most tokens of a text that a model which reads `most` is to get.
-pub fn length(config: &DataConfig, most: usize) -> usize {
-    if config.length == 0 { most } else { config.length.min(most) }
-}
-
-/// The number of built-in texts that a model is tested on.
-const TEST_TEXTS: usize = 2_000;
-
-/// Built-in texts that no model was trained on.
-pub fn builtin_test(_: &DataConfig) -> Result<Vec<builtin::Text>> {
-    let corpus = Corpus::new(Settings::default(), 0)?.split(Split::Test);
-    Ok(corpus.texts().take(TEST_TEXTS).collect())
-}
-
-/// Texts to test on: the lines of a file, or built-in ones.
-pub fn test_texts(config: &DataConfig) -> Result<Vec<String>> {
-    match &config.path {
-        Some(path) => lines(&[PathBuf::from(path)]),
-        None => Ok(builtin_test(config)?.iter().map(|text| text.text().to_owned()).collect()),
-    }
-}
-
-/// Labelled texts to test on: IMDb's test part, a table, or built-in ones.
-pub fn test_labelled(config: &DataConfig) -> Result<Labelled> {
-    match config.path.as_deref().map(Path::new) {
-        Some(path) if is_imdb(path) => Ok(Imdb::open(path)?.test),
-        Some(path) => labelled_file(path, config),
-        None => Ok(builtin_labelled(&builtin_test(config)?)),
-    }
-}
-
-/// Images to test on.
-pub fn test_images(config: &DataConfig) -> Result<Images> {
-    match &config.path {
-        Some(path) => images(Path::new(path), "t10k"),
-        None => Ok(builtin::digits(0, "test", TEST_TEXTS)),
-    }
-}
-
-/// Sentences with the classes of their words to test on.
-pub fn test_tagged(config: &DataConfig) -> Result<Vec<Tagged>> {
-    match &config.path {
-        Some(path) => tagged_file(Path::new(path)),
-        None => Ok(tagged(&builtin_test(config)?)),
-    }
-}
-
-/// Pairs to test on.
-pub fn test_pairs(config: &DataConfig, part: &str) -> Result<Vec<(String, String)>> {
-    match &config.path {
-        Some(path) => parallel(Path::new(path), part, config),
-        None => {
-            let pairs = Pairs::new(0).split(Split::Test);
-            Ok(pairs.pairs().take(TEST_TEXTS / 2).map(|pair| (pair.source, pair.target)).collect())
-        }
-    }
-}
-
-fn builtin_labelled(texts: &[builtin::Text]) -> Labelled {
-    let example = |text: &builtin::Text| Example {
-        text: text.text().to_owned(),
-        second: None,
-        label: text.label.class(),
-    };
-    Labelled {
-        classes: vec!["negative".to_owned(), "positive".to_owned()],
-        examples: texts.iter().map(example).collect(),
-    }
-}
-
-/// Whether a path is IMDb's archive or folder rather than a table.
-fn is_imdb(path: &Path) -> bool {
-    let name = path.to_string_lossy();
-    path.is_dir() || [".tar.gz", ".tar", ".tgz"].iter().any(|end| name.ends_with(end))
-}
-
-/// A sentence with about one word in seven hidden (at least one), and the classes of those.
-fn masked_sentence(
-    tokenizer: &Tokenizer,
-    sentence: &[(String, u32)],
-    mask: u32,
-    key: Key,
-    number: usize,
-) -> Result<(Vec<u32>, Vec<u32>)> {
-    let sure = key.below(number as u64, u64::MAX, sentence.len().max(1));
-    let (mut ids, mut classes) = (Vec::new(), Vec::new());
-    for (place, (word, class)) in sentence.iter().enumerate() {
-        let hidden = place == sure || key.uniform(number as u64, place as u64) < 1.0 / 7.0;
-        let pieces = tokenizer.encode(word, Special::Drop)?.ids;
-        let id = pieces.first().copied().or(tokenizer.special().unknown).unwrap_or(mask);
-        ids.push(if hidden { mask } else { id });
-        classes.push(if hidden { *class } else { IGNORED });
-    }
-    Ok((ids, classes))
-}
-
-fn tagged(texts: &[builtin::Text]) -> Vec<Tagged> {
-    let sentences = texts.iter().flat_map(|text| &text.sentences);
-    let words = sentences.map(|sentence| {
-        let kept = sentence.words.iter().filter(|word| word.part_of_speech.tag() != "PUNCT");
-        kept.map(|word| (word.text.clone(), u32::from(word.part_of_speech.is_content()))).collect()
-    });
-    words.filter(|sentence: &Tagged| !sentence.is_empty()).collect()
-}
-
-fn tagged_file(path: &Path) -> Result<Vec<Tagged>> {
-    const CONTENT: [&str; 6] = ["ADJ", "ADV", "INTJ", "NOUN", "PROPN", "VERB"];
-    let sentences = treebank::read(path)?.into_iter().map(|sentence| {
-        let words = sentence
-            .words
-            .into_iter()
-            .map(|word| (word.form, treebank::PARTS_OF_SPEECH[word.part_of_speech]));
-        let kept = words.filter(|(_, tag)| !["PUNCT", "SYM", "X"].contains(tag));
-        kept.map(|(form, tag)| (form, u32::from(CONTENT.contains(&tag)))).collect()
-    });
-    Ok(sentences.filter(|sentence: &Tagged| !sentence.is_empty()).collect())
-}
-
-/// Labelled texts of a file: IMDb's archive or folder, or a table.
-pub fn labelled_file(path: &Path, config: &DataConfig) -> Result<Labelled> {
-    if is_imdb(path) {
-        return Ok(Imdb::open(path)?.train);
-    }
-    let columns =
-        table::Columns { text: config.text_column.clone(), second: None, label: config.label_column.clone() };
-    Ok(table::read(path, table::Format::of(path), &columns)?)
-}
-
-/// The files of a text to learn from, and the one to measure on if the folder has it.
-fn text_files(path: &Path) -> Result<(Vec<PathBuf>, Option<PathBuf>)> {
-    if !path.is_dir() {
-        return Ok((vec![path.to_owned()], None));
-    }
-    let entries = std::fs::read_dir(path).with_context(|| format!("cannot read {}", path.display()))?;
-    let mut files: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
-    files.retain(|file| file.is_file());
-    files.sort();
-    let named = |part: &str| -> Vec<PathBuf> {
-        let has =
-            |file: &&PathBuf| file.file_name().is_some_and(|name| name.to_string_lossy().contains(part));
-        files.iter().filter(has).cloned().collect()
-    };
-    let (train, held) = (named("train"), named("val"));
-    match (train.is_empty(), held.into_iter().next()) {
-        (false, held) => Ok((train, held)),
-        (true, _) if files.is_empty() => bail!("{} has no files", path.display()),
-        (true, _) => Ok((files, None)),
-    }
-}
-
-/// The lines of files that are not empty.
-fn lines(files: &[PathBuf]) -> Result<Vec<String>> {
-    let mut all = Vec::new();
-    for file in files {
-        let mut lines = saccade::data::file::Lines::open(file)?;
-        while let Some(line) = lines.next()? {
-            if !line.trim().is_empty() {
-                all.push(line.to_owned());
-            }
-        }
-    }
-    if all.is_empty() {
-        bail!(
-            "there is no text in {}",
-            files.first().map(|file| file.display().to_string()).unwrap_or_default()
-        );
-    }
-    Ok(all)
-}
-
-/// Pairs of lines of `PART.SOURCE` and `PART.TARGET`, plain or gzipped.
-pub fn parallel(folder: &Path, part: &str, config: &DataConfig) -> Result<Vec<(String, String)>> {
-    let file = |language: &str| -> Result<PathBuf> {
-        let names = [format!("{part}.{language}"), format!("{part}.{language}.gz")];
-        let found = names.iter().map(|name| folder.join(name)).find(|path| path.is_file());
-        found.with_context(|| format!("{} has neither {} nor {}", folder.display(), names[0], names[1]))
-    };
-    let parallel = Parallel::open(file(&config.source)?, file(&config.target)?)?;
-    Ok(parallel.pairs.into_iter().map(|pair| (pair.source, pair.target)).collect())
-}
-
-fn images(folder: &Path, part: &str) -> Result<Images> {
-    let file = |kind: &str| -> Result<PathBuf> {
-        let names = [format!("{part}-{kind}"), format!("{part}-{kind}.gz")];
-        let found = names.iter().map(|name| folder.join(name)).find(|path| path.is_file());
-        found.with_context(|| format!("{} has neither {} nor {}", folder.display(), names[0], names[1]))
-    };
-    Ok(Images::open(file("images-idx3-ubyte")?, file("labels-idx1-ubyte")?)?)
-}
-
-fn split_point(count: usize, share: f64) -> Result<usize> {
-    let point = (count as f64 * (1.0 - share)) as usize;
-    if point == 0 || point >= count {
-        bail!("{count} examples are too few to hold out a share of {share}");
-    }
-    Ok(point)
-}
-
-fn limited<T>(mut all: Vec<T>, limit: usize) -> Vec<T> {
-    if limit > 0 {
-        all.truncate(limit);
-    }
-    all
 }
 
 fn make_tokenizer(

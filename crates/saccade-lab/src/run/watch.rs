@@ -156,7 +156,7 @@ impl Observer for Watch<'_> {
             let path = self.folder.path().join("metrics.csv");
             self.log(step).map_err(|error| saccade::Error::Data {
                 place: path.display().to_string(),
-                problem: format!("could not be written: {error}"),
+                problem: format!("cannot be written: {error}"),
             })?;
         }
         if snapshot {

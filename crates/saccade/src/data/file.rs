@@ -7,7 +7,7 @@
 use crate::error::{Error, Result};
 use flate2::bufread::MultiGzDecoder;
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 /// The longest line that line-wise readers accept, in bytes.
@@ -198,17 +198,26 @@ pub(crate) fn read_text(path: &Path, limit: u64) -> Result<String> {
         .map_err(|error| Error::file(path, format!("not UTF-8 at byte {}", error.utf8_error().valid_up_to())))
 }
 
-/// Writes a file under a temporary name, syncs and renames it: a kill at any instant leaves it whole or absent.
-pub(crate) fn write_whole(path: &Path, content: &[u8]) -> Result<()> {
-    let write = |temporary: &Path| -> io::Result<()> {
-        let mut file = File::create(temporary)?;
-        file.write_all(content)?;
-        file.sync_all()?;
-        std::fs::rename(temporary, path)
-    };
+/// Writes a file under a temporary name, makes sure it is on the disk, and gives it its own name: a kill at any instant
+/// leaves it whole or absent.
+pub fn write_whole(path: &Path, write: impl FnOnce(&mut File) -> io::Result<()>) -> Result<()> {
     let temporary = temporary_name(path);
-    write(&temporary).map_err(|error| {
-        // The error to report is the first one; a leftover is harmless.
+    let run = || {
+        let mut file = File::create(&temporary)?;
+        write(&mut file)?;
+        file.sync_all()?;
+        std::fs::rename(&temporary, path)?;
+        // The new name is only safe once the folder itself is on the disk.
+        match path.parent() {
+            Some(folder) if cfg!(unix) => {
+                let here = folder.as_os_str().is_empty();
+                File::open(if here { Path::new(".") } else { folder })?.sync_all()
+            }
+            _ => Ok(()),
+        }
+    };
+    run().map_err(|error| {
+        // The error to report is the first one; what could not be finished is of no use to anyone.
         let _ = std::fs::remove_file(&temporary);
         Error::file(path, format!("cannot be written: {error}"))
     })

@@ -6,6 +6,7 @@ use crate::data::file;
 use crate::error::{Error, Result};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::io::Write as _;
 use std::path::Path;
 use std::str::FromStr;
 
@@ -72,7 +73,8 @@ impl Tokenizer {
 
     /// Writes `tokenizer.json` under a path: to a temporary name first, so that a file is there in full or not at all.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
-        file::write_whole(path.as_ref(), self.to_json()?.as_bytes())
+        let json = self.to_json()?;
+        file::write_whole(path.as_ref(), |file| file.write_all(json.as_bytes()))
     }
 }
 

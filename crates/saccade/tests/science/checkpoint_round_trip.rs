@@ -186,11 +186,11 @@ fn a_file_is_written_whole_or_not_at_all() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("notes.txt");
     std::fs::write(&path, "old").unwrap();
-    let failed = checkpoint::write_whole(&path, |_| Err(std::io::Error::other("the disk is full")));
+    let failed = saccade::data::file::write_whole(&path, |_| Err(std::io::Error::other("the disk is full")));
     let error = failed.unwrap_err().to_string();
-    assert!(error.ends_with("notes.txt: could not be written: the disk is full"), "{error}");
+    assert!(error.ends_with("notes.txt: cannot be written: the disk is full"), "{error}");
     assert_eq!(std::fs::read_to_string(&path).unwrap(), "old");
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "nothing half done is left");
-    assert!(checkpoint::write_whole(Path::new("/"), |_| Ok(())).is_err());
-    assert!(checkpoint::write_whole(&folder.path().join("nowhere/notes.txt"), |_| Ok(())).is_err());
+    assert!(saccade::data::file::write_whole(Path::new("/"), |_| Ok(())).is_err());
+    assert!(saccade::data::file::write_whole(&folder.path().join("nowhere/notes.txt"), |_| Ok(())).is_err());
 }
