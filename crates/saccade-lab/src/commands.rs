@@ -3,6 +3,7 @@
 pub mod bench;
 pub mod data;
 pub mod evaluate;
+pub mod experiment;
 pub mod fill;
 pub mod generate;
 pub mod import;

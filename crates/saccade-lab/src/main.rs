@@ -20,6 +20,7 @@ enum Command {
     Data(commands::data::Data),
     #[command(name = "eval")]
     Evaluate(commands::evaluate::Evaluate),
+    Experiment(commands::experiment::Experiment),
     Fill(commands::fill::Fill),
     Predict(commands::predict::Predict),
     Tokens(commands::tokens::Tokens),
@@ -36,6 +37,7 @@ fn main() -> ExitCode {
         Command::Bench(bench) => bench.run(),
         Command::Data(data) => data.run(),
         Command::Evaluate(evaluate) => evaluate.run(),
+        Command::Experiment(experiment) => experiment.run(),
         Command::Fill(fill) => fill.run(),
         Command::Predict(predict) => predict.run(),
         Command::Tokens(tokens) => tokens.run(),

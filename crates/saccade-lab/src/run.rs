@@ -3,10 +3,12 @@
 mod config;
 mod folder;
 mod material;
+mod session;
 pub mod sources;
 mod watch;
 
-pub use config::{DataConfig, ModelConfig, PRESETS, RunConfig, TokensConfig, preset};
+pub use config::{DataConfig, ModelConfig, PRESETS, RunConfig, TokensConfig, nearest, preset};
 pub use folder::RunFolder;
-pub use material::{Material, prepare};
-pub use watch::{Note, Watch, interrupted};
+pub use material::{Material, build, prepare};
+pub use session::{Session, train_in};
+pub use watch::{Voice, interrupted};

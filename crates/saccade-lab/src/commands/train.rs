@@ -1,14 +1,13 @@
 //! `saccade train`: from data to a trained model.
 
 use crate::model;
-use crate::run::{Material, Note, PRESETS, RunConfig, RunFolder, Watch, interrupted, prepare, preset};
+use crate::run::{PRESETS, RunConfig, Session, Voice, preset};
 use crate::terminal;
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Result, bail};
 use clap::Args;
 use saccade::Module;
 use saccade::models::Model;
-use saccade::tokens::Tokenizer;
-use saccade::train::{End, Progress, load_state, train};
+use saccade::train::End;
 use std::path::{Path, PathBuf};
 
 /// Train a model: from a preset, on your data or the built-in corpus.
@@ -66,20 +65,8 @@ impl Train {
             None => (None, None),
         };
         terminal::remark("reading the data");
-        let mut material = prepare(&config, tokenizer, fitting(&config, model)?)?;
-        // From here on there is something to lose.
-        interrupted();
-        let folder = RunFolder::create(&out, &config)?;
-        if let Some(tokenizer) = &material.tokenizer {
-            folder.write_tokenizer(tokenizer)?;
-        }
-        if let Some(pixels) = &material.pixels {
-            folder.write_pixels(pixels)?;
-        }
-        let mut progress = Progress::new(&config.train);
-        let note = Note { data: material.summary.clone(), ..Note::default() };
-        introduce(&material);
-        learn(&config, &folder, &mut material, &mut progress, note)
+        let model = fitting(&config, model)?;
+        learn(&out, Session::begin(&out, &config, tokenizer, model, Voice::Aloud)?)
     }
 
     fn go_on(self) -> Result<()> {
@@ -89,28 +76,9 @@ impl Train {
         if self.data.is_some() || self.from.is_some() || !self.settings.is_empty() {
             bail!("a run goes on as it was configured: leave out --data, --from and --set");
         }
-        let (folder, config) = RunFolder::open(&out)?;
-        let tokenizer = match out.join("tokenizer.json").is_file() {
-            true => Some(Tokenizer::from_folder(&out)?),
-            false => None,
-        };
         terminal::remark("reading the data");
-        let mut material = prepare(&config, tokenizer, None)?;
-        let note = Note { data: material.summary.clone(), ..Note::default() };
-        if !folder.state().exists() {
-            terminal::remark("nothing was saved before it stopped; beginning anew");
-            let mut progress = Progress::new(&config.train);
-            return learn(&config, &folder, &mut material, &mut progress, note);
-        }
-        let configuration = toml::to_string(&config)?;
-        let (mut progress, note) =
-            load_state(&folder.state(), material.task.as_mut(), &config.train, &configuration)?;
-        let note: Note = serde_json::from_str(&note).context("the state's note cannot be understood")?;
-        if note.data != material.summary {
-            bail!("the data has changed: it was {}, it is {}", note.data, material.summary);
-        }
-        terminal::remark(format!("going on from step {}", progress.step));
-        learn(&config, &folder, &mut material, &mut progress, note)
+        let session = Session::resume(&out, Voice::Aloud)?;
+        learn(&out, session)
     }
 }
 
@@ -140,22 +108,10 @@ fn fitting(config: &RunConfig, from: Option<Model>) -> Result<Option<Model>> {
     Ok(Some(Model::Bert(model)))
 }
 
-fn introduce(material: &Material) {
-    let model = material.task.model();
-    let count = terminal::thousands(model.module().parameter_count() as u64);
-    terminal::remark(format!("{}\na {} with {count} parameters", material.summary, model.kind()));
-}
-
-fn learn(
-    config: &RunConfig,
-    folder: &RunFolder,
-    material: &mut Material,
-    progress: &mut Progress,
-    note: Note,
-) -> Result<()> {
-    let mut watch = Watch::new(config, folder, material, note, progress.step)?;
-    let end = train(material.task.as_mut(), &config.train, progress, &mut watch)?;
-    let place = folder.path().display();
+fn learn(out: &Path, session: Session) -> Result<()> {
+    session.introduce();
+    let (end, progress) = session.learn()?;
+    let place = out.display();
     match end {
         End::Stopped => {
             terminal::remark(format!(

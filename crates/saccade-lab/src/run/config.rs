@@ -160,7 +160,7 @@ pub struct KeepConfig {
     pub log_every: u64,
     /// Save the state every so many steps, besides after each evaluation.
     pub save_every: u64,
-    /// Keep the whole model at these steps.
+    /// Keep the whole model at these steps; 0 is before the first.
     pub snapshots: Vec<u64>,
 }
 

@@ -85,6 +85,11 @@ impl RunFolder {
         Ok(checkpoint::save(model, &self.path, notes)?)
     }
 
+    /// The folder of the model that a run had at a step.
+    pub fn snapshot(run: &Path, step: u64) -> PathBuf {
+        run.join("snapshots").join(format!("step-{step}"))
+    }
+
     /// Writes a whole model at a step.
     pub fn write_snapshot(
         &self,
@@ -93,7 +98,7 @@ impl RunFolder {
         notes: &Map<String, Value>,
         tokenizer: Option<&Tokenizer>,
     ) -> Result<()> {
-        let folder = self.path.join("snapshots").join(format!("step-{step}"));
+        let folder = Self::snapshot(&self.path, step);
         checkpoint::save(model, &folder, notes)?;
         tokenizer.map_or(Ok(()), |tokenizer| write_tokenizer(&folder, tokenizer))
     }

@@ -29,6 +29,24 @@ pub struct Note {
     pub read: (u64, u64),
 }
 
+/// Whether a run tells how it is going.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Voice {
+    /// It does: a bar on a terminal, lines elsewhere.
+    Aloud,
+    /// It does not.
+    Silent,
+}
+
+impl Voice {
+    /// A remark, if they are to be heard.
+    pub fn remark(self, text: impl std::fmt::Display) {
+        if self == Voice::Aloud {
+            terminal::remark(text);
+        }
+    }
+}
+
 /// The observer of a run at the command line.
 pub struct Watch<'a> {
     config: &'a RunConfig,
@@ -43,6 +61,7 @@ pub struct Watch<'a> {
     spoken: Instant,
     evaluation: Option<Evaluation>,
     stop: Arc<AtomicBool>,
+    voice: Voice,
 }
 
 impl<'a> Watch<'a> {
@@ -53,8 +72,9 @@ impl<'a> Watch<'a> {
         material: &Material,
         note: Note,
         step: u64,
+        voice: Voice,
     ) -> Result<Self> {
-        let bar = terminal::watched().then(|| {
+        let bar = (voice == Voice::Aloud && terminal::watched()).then(|| {
             let style = "{bar:30} {pos}/{len}  {msg}  {elapsed_precise} left {eta_precise}";
             let bar = ProgressBar::new(config.train.steps);
             bar.set_style(
@@ -64,6 +84,9 @@ impl<'a> Watch<'a> {
             bar.reset_eta();
             bar
         });
+        if step == 0 && config.run.snapshots.contains(&0) {
+            folder.write_snapshot(0, material.task.model(), &material.notes, material.tokenizer.as_ref())?;
+        }
         Ok(Self {
             config,
             configuration: toml::to_string(config)?,
@@ -77,6 +100,7 @@ impl<'a> Watch<'a> {
             spoken: Instant::now(),
             evaluation: None,
             stop: interrupted(),
+            voice,
         })
     }
 
@@ -87,7 +111,7 @@ impl<'a> Watch<'a> {
     fn say(&self, text: &str) {
         match &self.bar {
             Some(bar) => bar.suspend(|| terminal::remark(text)),
-            None => terminal::remark(text),
+            None => self.voice.remark(text),
         }
     }
 
@@ -132,7 +156,7 @@ impl<'a> Watch<'a> {
         if let Some(bar) = &self.bar {
             bar.set_position(step.step);
             bar.set_message(text);
-        } else if self.spoken.elapsed() > Duration::from_secs(5) {
+        } else if self.voice == Voice::Aloud && self.spoken.elapsed() > Duration::from_secs(5) {
             self.spoken = Instant::now();
             terminal::remark(format!("step {}/{}  {text}", step.step, self.config.train.steps));
         }

@@ -1,0 +1,113 @@
+//! Experiments: a claim, a prediction, a measurement, a verdict.
+//!
+//! Each experiment is one file of [`crate::experiments`]. It states its question and its prediction, cuts its work into
+//! [parts](Lab::parts) that are run side by side and remembered, and turns what they measured into [`Findings`]: tables,
+//! figures, and a [`Verdict`] for each of its [claims]. A verdict compares an interval with a bound that the source states:
+//! nothing in it is decided after looking at the data.
+
+pub mod claims;
+mod findings;
+mod lab;
+mod measurements;
+mod progress;
+mod store;
+mod verdict;
+
+pub use findings::{About, Figure, Findings, Table};
+pub use lab::{Lab, Line, Trained};
+pub use measurements::{Measurements, Summary, write_csv};
+pub use progress::Progress;
+pub use store::Store;
+pub use verdict::{Bound, Check, Outcome, Published, Verdict};
+
+use anyhow::{Context as _, Result};
+use clap::ValueEnum;
+use std::path::Path;
+use std::time::Instant;
+
+/// How large an experiment is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Size {
+    /// Only to see that everything works: its verdicts mean nothing
+    #[value(hide = true)]
+    Smoke,
+    /// The built-in corpus, small models: all experiments in under five minutes
+    Quick,
+    /// The same with more seeds and larger models: all in under an hour
+    Standard,
+    /// Real data (--data), the sizes of the sources: hours
+    Full,
+}
+
+impl Size {
+    /// Its name at the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Size::Smoke => "smoke",
+            Size::Quick => "quick",
+            Size::Standard => "standard",
+            Size::Full => "full",
+        }
+    }
+}
+
+/// What an experiment is run on, and how large.
+#[derive(Debug, Clone, Copy)]
+pub struct Conditions<'a> {
+    /// How large to make it.
+    pub size: Size,
+    /// How many seeds to draw, if not as many as the experiment says it needs.
+    pub seeds: Option<u64>,
+    /// Real data to use instead of the built-in corpus.
+    pub data: Option<&'a Path>,
+    /// Pre-trained word vectors (GloVe or fastText, as text).
+    pub vectors: Option<&'a Path>,
+}
+
+/// A question put to the test.
+pub struct Experiment {
+    /// Its name at the command line and in file names.
+    pub name: &'static str,
+    /// The claims it tests, such as `["D3", "D4"]`.
+    pub claims: &'static [&'static str],
+    /// What it asks, in one sentence.
+    pub question: &'static str,
+    /// What should be seen if the claims are true. Written before anything is measured.
+    pub prediction: &'static str,
+    /// What is done to find out.
+    pub design: &'static str,
+    /// What `--data` must be at full size; nothing if it needs none.
+    pub real_data: Option<&'static str>,
+    /// How long it should take on two cores, in seconds: quick, standard, full.
+    pub seconds: [f64; 3],
+    /// The work itself.
+    pub run: fn(&Lab) -> Result<Findings>,
+}
+
+impl Experiment {
+    /// How long it should take, in seconds.
+    pub fn expected(&self, size: Size) -> f64 {
+        match size {
+            Size::Smoke | Size::Quick => self.seconds[0],
+            Size::Standard => self.seconds[1],
+            Size::Full => self.seconds[2],
+        }
+    }
+
+    /// Runs it, writes its files to its folder in `out`, and returns what it found.
+    pub fn conduct(
+        &self,
+        conditions: Conditions,
+        out: &Path,
+        store: &Store,
+        progress: &Progress,
+    ) -> Result<Findings> {
+        let started = Instant::now();
+        progress.begin(self.name, self.expected(conditions.size));
+        let lab = Lab::new(self, conditions, store, progress);
+        let findings = (self.run)(&lab).with_context(|| format!("the experiment {} failed", self.name))?;
+        let about = About { experiment: self, conditions, seconds: started.elapsed().as_secs_f64() };
+        findings.write(&out.join(self.name), &about)?;
+        Ok(findings)
+    }
+}

@@ -1,0 +1,269 @@
+//! The bench that an experiment works at: seeds, size, finished parts, trained models, progress.
+//!
+//! An experiment is cut into parts that do not depend on each other. Parts run side by side, one a core; each result is
+//! written down as soon as it is there, so that an experiment that was interrupted goes on with the parts that are missing.
+//! What a part computes depends on its input alone, never on the other parts, their order or the number of cores.
+
+use super::progress::Progress;
+use super::store::Store;
+use super::{Conditions, Experiment, Size};
+use crate::model::{self, Opened};
+use crate::run::{RunConfig, RunFolder, Voice, interrupted, train_in};
+use anyhow::{Context as _, Result, anyhow, bail};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// What an experiment is given.
+pub struct Lab<'a> {
+    /// What it is run on, and how large.
+    pub conditions: Conditions<'a>,
+    experiment: &'a Experiment,
+    store: &'a Store,
+    progress: &'a Progress,
+}
+
+impl<'a> Lab<'a> {
+    pub(super) fn new(
+        experiment: &'a Experiment,
+        conditions: Conditions<'a>,
+        store: &'a Store,
+        progress: &'a Progress,
+    ) -> Self {
+        Self { conditions, experiment, store, progress }
+    }
+
+    /// The seeds to draw: as many as the user asked for, or else as many as the experiment says it needs.
+    pub fn seeds(&self, usual: u64) -> Vec<u64> {
+        let usual = if self.conditions.size == Size::Smoke { usual.min(2) } else { usual };
+        (0..self.conditions.seeds.unwrap_or(usual)).collect()
+    }
+
+    /// One of four values, by size. The first is for trying out whether everything works, nothing else.
+    pub fn by_size<T>(&self, smoke: T, quick: T, standard: T, full: T) -> T {
+        match self.conditions.size {
+            Size::Smoke => smoke,
+            Size::Quick => quick,
+            Size::Standard => standard,
+            Size::Full => full,
+        }
+    }
+
+    /// Does the same work for each of several inputs, side by side, and returns the results in order. Finished ones are
+    /// read back. Values that are not finite do not survive being written down: return an `Option` where they can come.
+    pub fn parts<I, T>(
+        &self,
+        stage: &str,
+        inputs: &[I],
+        work: impl Fn(&I) -> Result<T> + Sync,
+    ) -> Result<Vec<T>>
+    where
+        I: Serialize + Sync,
+        T: Serialize + DeserializeOwned + Send,
+    {
+        let slots: Vec<Mutex<Option<Result<T>>>> = inputs.iter().map(|_| Mutex::new(None)).collect();
+        let next = AtomicUsize::new(0);
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let workers = cores.min(inputs.len());
+        self.progress.expect(inputs.len());
+        let busy = Threads::new(workers, cores);
+        let turn = || {
+            loop {
+                let index = next.fetch_add(1, Ordering::Relaxed);
+                let Some(input) = inputs.get(index) else { break };
+                let result = self.part(stage, input, || work(input));
+                let failed = result.is_err();
+                *slots[index].lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
+                self.progress.done();
+                if failed {
+                    next.store(inputs.len(), Ordering::Relaxed);
+                }
+            }
+            busy.one_less();
+        };
+        std::thread::scope(|scope| {
+            for _ in 1..workers {
+                scope.spawn(turn);
+            }
+            turn();
+        });
+        drop(busy);
+        // The first failure is the one to tell; parts after it may not have run.
+        let mut results = Vec::with_capacity(inputs.len());
+        for slot in slots {
+            match slot.into_inner().unwrap_or_else(PoisonError::into_inner) {
+                Some(result) => results.push(result?),
+                None => results.push(Err(anyhow!("a part did not run"))?),
+            }
+        }
+        Ok(results)
+    }
+
+    /// The same for work that measures time: one after the other, with all cores.
+    pub fn timed_parts<I, T>(
+        &self,
+        stage: &str,
+        inputs: &[I],
+        work: impl Fn(&I) -> Result<T>,
+    ) -> Result<Vec<T>>
+    where
+        I: Serialize,
+        T: Serialize + DeserializeOwned,
+    {
+        self.progress.expect(inputs.len());
+        let one = |input: &I| {
+            let result = self.part(stage, input, || work(input));
+            self.progress.done();
+            result
+        };
+        inputs.iter().map(one).collect()
+    }
+
+    fn part<T: Serialize + DeserializeOwned>(
+        &self,
+        stage: &str,
+        input: &impl Serialize,
+        work: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
+        let input = serde_json::to_string(input)?;
+        let name = self.experiment.name;
+        let Conditions { size, data, vectors, .. } = self.conditions;
+        let identity =
+            |path: Option<&Path>| anyhow::Ok(path.map(Store::identity).transpose()?.unwrap_or_default());
+        let (data, vectors) = (identity(data)?, identity(vectors)?);
+        let key = format!("{name}\n{stage}\n{}\n{data}\n{vectors}\n{input}", size.name());
+        let place = self.store.part(name, stage, &key);
+        if let Some(known) = self.store.read(&place) {
+            return Ok(known);
+        }
+        if interrupted().load(Ordering::Relaxed) {
+            bail!("stopped; the same command goes on from here");
+        }
+        let result = work().with_context(|| format!("{name}, {stage} {input}"))?;
+        self.store.write(&place, &result)?;
+        Ok(result)
+    }
+
+    /// A model trained as configured: one that was trained before, by any experiment, or a new one.
+    pub fn train(&self, config: &RunConfig) -> Result<Trained> {
+        let folder = self.store.model(config)?;
+        let lock = {
+            let mut locks = TRAINING.lock().unwrap_or_else(PoisonError::into_inner);
+            Arc::clone(locks.get_or_insert_with(HashMap::new).entry(folder.clone()).or_default())
+        };
+        // Whoever wants the same model at the same time waits for it.
+        let _held = lock.lock().unwrap_or_else(PoisonError::into_inner);
+        if !train_in(&folder, config, Voice::Silent)? {
+            bail!("stopped; the same command goes on from here");
+        }
+        Trained::read(folder)
+    }
+}
+
+/// One lock for each folder that a model is being trained in.
+static TRAINING: Mutex<Option<HashMap<PathBuf, Arc<Mutex<()>>>>> = Mutex::new(None);
+
+/// Shares the cores among the parts that run: kernels get more threads as fewer parts are left. Results never depend on it.
+struct Threads {
+    before: usize,
+    cores: usize,
+    running: AtomicUsize,
+}
+
+impl Threads {
+    fn new(workers: usize, cores: usize) -> Self {
+        let threads = Self { before: saccade_tensor::threads(), cores, running: AtomicUsize::new(workers) };
+        threads.share(workers);
+        threads
+    }
+
+    fn share(&self, running: usize) {
+        saccade_tensor::set_threads((self.cores / running.max(1)).min(self.before));
+    }
+
+    fn one_less(&self) {
+        let running = self.running.fetch_sub(1, Ordering::Relaxed) - 1;
+        self.share(running);
+    }
+}
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        saccade_tensor::set_threads(self.before);
+    }
+}
+
+/// A trained model and how it got there.
+#[derive(Debug, Clone)]
+pub struct Trained {
+    /// Its folder.
+    pub folder: PathBuf,
+    /// The lines of its metrics.
+    pub curve: Vec<Line>,
+}
+
+/// A line of metrics.
+#[derive(Debug, Clone, Copy)]
+pub struct Line {
+    /// After how many updates.
+    pub step: u64,
+    /// The mean training loss since the last line.
+    pub train_loss: f64,
+    /// The held-out loss, if it was measured.
+    pub loss: Option<f64>,
+    /// The held-out accuracy, if it was measured.
+    pub accuracy: Option<f64>,
+    /// The norm of the gradients.
+    pub gradient_norm: f64,
+    /// The tokens read so far.
+    pub tokens: u64,
+    /// The seconds it took so far: not the same twice.
+    pub seconds: f64,
+}
+
+impl Trained {
+    fn read(folder: PathBuf) -> Result<Self> {
+        let number = |field: Option<&str>| field.and_then(|field| field.parse::<f64>().ok());
+        let text = std::fs::read_to_string(folder.join("metrics.csv"))
+            .with_context(|| format!("cannot read the metrics in {}", folder.display()))?;
+        let line = |line: &str| {
+            let fields: Vec<&str> = line.split(',').collect();
+            let at = |index: usize| number(fields.get(index).copied());
+            Some(Line {
+                step: at(0)? as u64,
+                train_loss: at(1)?,
+                loss: at(2),
+                seconds: at(4)?,
+                gradient_norm: at(5)?,
+                tokens: at(7)? as u64,
+                accuracy: at(8),
+            })
+        };
+        Ok(Self { curve: text.lines().skip(1).filter_map(line).collect(), folder })
+    }
+
+    /// The last held-out loss.
+    pub fn loss(&self) -> Result<f64> {
+        let last = self.curve.iter().rev().find_map(|line| line.loss);
+        last.with_context(|| format!("{} was never evaluated", self.folder.display()))
+    }
+
+    /// The last held-out accuracy.
+    pub fn accuracy(&self) -> Result<f64> {
+        let last = self.curve.iter().rev().find_map(|line| line.accuracy);
+        last.with_context(|| format!("{} has no accuracy", self.folder.display()))
+    }
+
+    /// The model as it was when it was best on held-out data.
+    pub fn open(&self) -> Result<Opened> {
+        model::open(&self.folder.display().to_string())
+    }
+
+    /// The model after so many updates, one of the run's `snapshots` (0: before the first).
+    pub fn snapshot(&self, step: u64) -> Result<Opened> {
+        model::open(&RunFolder::snapshot(&self.folder, step).display().to_string())
+    }
+}

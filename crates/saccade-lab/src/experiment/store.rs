@@ -1,0 +1,86 @@
+//! Where finished parts and trained models are kept, so that nothing is computed twice.
+//!
+//! A result is found again by what it was computed from: the part's input, the data, and the program itself. A program
+//! that was built anew shares nothing with the one before, so an old result is never taken for a new one.
+
+use crate::run::RunConfig;
+use anyhow::{Context as _, Result};
+use saccade::data::file::write_whole;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use sha2::{Digest, Sha256};
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
+
+/// A folder of results.
+pub struct Store {
+    folder: PathBuf,
+    program: String,
+}
+
+impl Store {
+    /// The results in a folder, as far as this very program computed them.
+    pub fn new(folder: &Path) -> Result<Self> {
+        let program = std::env::current_exe().and_then(std::fs::File::open);
+        let mut program = program.context("cannot read the program's own file")?;
+        let mut hash = Sha256::new();
+        let mut buffer = vec![0; 1 << 20];
+        loop {
+            match program.read(&mut buffer).context("cannot read the program's own file")? {
+                0 => break,
+                count => hash.update(&buffer[..count]),
+            }
+        }
+        Ok(Self { folder: folder.to_owned(), program: hex(&hash.finalize()) })
+    }
+
+    /// What tells one data set from another without reading it: path, size and time of change.
+    pub fn identity(path: &Path) -> Result<String> {
+        let file = std::fs::metadata(path).with_context(|| format!("cannot read {}", path.display()))?;
+        let changed = file.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+        let changed = changed.map_or(0, |time| time.as_nanos());
+        Ok(format!("{} {} {changed}", path.display(), file.len()))
+    }
+
+    /// The file of a part.
+    pub fn part(&self, experiment: &str, stage: &str, key: &str) -> PathBuf {
+        self.folder.join(experiment).join("parts").join(format!("{stage}-{}.json", self.name(key)))
+    }
+
+    /// The folder of a model.
+    pub fn model(&self, config: &RunConfig) -> Result<PathBuf> {
+        let path = config.data.path.as_deref().map(Path::new);
+        let data = path.map(Self::identity).transpose()?.unwrap_or_default();
+        let key = format!("{}\n{data}", toml::to_string(config)?);
+        Ok(self.folder.join("models").join(self.name(&key)))
+    }
+
+    fn name(&self, key: &str) -> String {
+        hex(&Sha256::new().chain_update(&self.program).chain_update("\n").chain_update(key).finalize())[..20]
+            .to_owned()
+    }
+
+    /// A result, if it is there and whole.
+    pub fn read<T: DeserializeOwned>(&self, path: &Path) -> Option<T> {
+        serde_json::from_slice(&std::fs::read(path).ok()?).ok()
+    }
+
+    /// Writes a result down.
+    pub fn write(&self, path: &Path, result: &impl Serialize) -> Result<()> {
+        if let Some(folder) = path.parent() {
+            std::fs::create_dir_all(folder)
+                .with_context(|| format!("cannot create the folder {}", folder.display()))?;
+        }
+        let text = serde_json::to_vec(result)?;
+        Ok(write_whole(path, |file| file.write_all(&text))?)
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write as _;
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}

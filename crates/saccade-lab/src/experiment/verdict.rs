@@ -1,0 +1,210 @@
+//! What an experiment concludes about a claim: intervals against bounds that were stated beforehand.
+
+use crate::figure::{self, number};
+use crate::statistics::Interval;
+use serde::Serialize;
+
+/// How a claim came out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Outcome {
+    /// The whole interval lies where the claim says.
+    Holds,
+    /// The whole interval lies elsewhere.
+    Fails,
+    /// The interval has the bound inside it.
+    Undecided,
+    /// Something that it needs was not at hand.
+    NotMeasured,
+}
+
+impl Outcome {
+    /// In a word or two.
+    pub fn name(self) -> &'static str {
+        match self {
+            Outcome::Holds => "holds",
+            Outcome::Fails => "fails",
+            Outcome::Undecided => "undecided",
+            Outcome::NotMeasured => "not measured",
+        }
+    }
+
+    /// How pictures show it.
+    pub fn in_figures(self) -> Option<figure::Verdict> {
+        match self {
+            Outcome::Holds => Some(figure::Verdict::Holds),
+            Outcome::Fails => Some(figure::Verdict::Fails),
+            Outcome::Undecided => Some(figure::Verdict::Undecided),
+            Outcome::NotMeasured => None,
+        }
+    }
+}
+
+/// Where a quantity must lie for the claim to hold. Stated before anything is measured.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Bound {
+    /// Above a value.
+    Above(f64),
+    /// Below a value.
+    Below(f64),
+    /// Between two values.
+    Between(f64, f64),
+}
+
+impl Bound {
+    fn outcome(self, interval: &Interval) -> Outcome {
+        // An interval that is not a number decides nothing: every comparison with it is false.
+        let (inside, outside) = match self {
+            Bound::Above(bound) => (interval.low > bound, interval.high < bound),
+            Bound::Below(bound) => (interval.high < bound, interval.low > bound),
+            Bound::Between(from, to) => {
+                (interval.low > from && interval.high < to, interval.high < from || interval.low > to)
+            }
+        };
+        match (inside, outside) {
+            (true, _) => Outcome::Holds,
+            (_, true) => Outcome::Fails,
+            _ => Outcome::Undecided,
+        }
+    }
+}
+
+impl std::fmt::Display for Bound {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Bound::Above(bound) => write!(f, "above {}", number(*bound)),
+            Bound::Below(bound) => write!(f, "below {}", number(*bound)),
+            Bound::Between(from, to) => write!(f, "between {} and {}", number(*from), number(*to)),
+        }
+    }
+}
+
+/// One quantity that a claim rests on.
+#[derive(Debug, Clone, Serialize)]
+pub struct Check {
+    /// What was measured, such as "accuracy with attention − without".
+    pub what: String,
+    /// Its mean and interval.
+    #[serde(serialize_with = "interval")]
+    pub effect: Interval,
+    /// Where it must lie.
+    pub bound: Bound,
+    /// What follows.
+    pub outcome: Outcome,
+}
+
+impl Check {
+    /// Compares an effect with its bound.
+    pub fn new(what: impl Into<String>, effect: Interval, bound: Bound) -> Self {
+        Self { what: what.into(), effect, bound, outcome: bound.outcome(&effect) }
+    }
+}
+
+/// A published figure beside ours.
+#[derive(Debug, Clone, Serialize)]
+pub struct Published {
+    /// What was published.
+    pub what: String,
+    /// Their value.
+    pub theirs: f64,
+    /// Ours, if it was measured.
+    pub ours: Option<f64>,
+    /// Where it was published.
+    pub source: &'static str,
+}
+
+/// The conclusion about one claim.
+#[derive(Debug, Clone, Serialize)]
+pub struct Verdict {
+    /// The claim, such as "D3".
+    pub claim: &'static str,
+    /// How it came out.
+    pub outcome: Outcome,
+    /// What it rests on, the main one first.
+    pub checks: Vec<Check>,
+    /// What was found, in a sentence or two, with numbers.
+    pub finding: String,
+    /// What others published.
+    pub published: Vec<Published>,
+}
+
+impl Verdict {
+    /// A claim holds if all of its checks do, and fails if any of them does.
+    pub fn new(claim: &'static str, checks: Vec<Check>, finding: impl Into<String>) -> Self {
+        let any = |outcome| checks.iter().any(|check| check.outcome == outcome);
+        let outcome = match () {
+            () if any(Outcome::Fails) => Outcome::Fails,
+            () if any(Outcome::Undecided) => Outcome::Undecided,
+            () if checks.is_empty() => Outcome::NotMeasured,
+            () => Outcome::Holds,
+        };
+        Self { claim, outcome, checks, finding: finding.into(), published: Vec::new() }
+    }
+
+    /// A claim that could not be tested, and what is missing.
+    pub fn not_measured(claim: &'static str, why: impl Into<String>) -> Self {
+        Self::new(claim, Vec::new(), why)
+    }
+
+    /// Puts a published figure beside ours.
+    #[must_use]
+    pub fn published(
+        mut self,
+        what: impl Into<String>,
+        theirs: f64,
+        ours: Option<f64>,
+        source: &'static str,
+    ) -> Self {
+        self.published.push(Published { what: what.into(), theirs, ours, source });
+        self
+    }
+}
+
+/// Ends that are infinite (a single value) are `null` in JSON, which has no infinity.
+fn interval<S: serde::Serializer>(interval: &Interval, serializer: S) -> Result<S::Ok, S::Error> {
+    use serde::ser::SerializeStruct;
+    let finite = |value: f64| value.is_finite().then_some(value);
+    let mut out = serializer.serialize_struct("Interval", 4)?;
+    out.serialize_field("mean", &finite(interval.mean))?;
+    out.serialize_field("low", &finite(interval.low))?;
+    out.serialize_field("high", &finite(interval.high))?;
+    out.serialize_field("n", &interval.count)?;
+    out.end()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::statistics::mean;
+
+    fn outcome(values: &[f64], bound: Bound) -> Outcome {
+        Check::new("x", mean(values), bound).outcome
+    }
+
+    #[test]
+    fn verdicts_follow_the_data() {
+        let (high, low, wide) = ([1.0, 1.1, 0.9], [-1.0, -1.1, -0.9], [-1.0, 0.1, 1.0]);
+        assert_eq!(outcome(&high, Bound::Above(0.0)), Outcome::Holds);
+        assert_eq!(outcome(&low, Bound::Above(0.0)), Outcome::Fails);
+        assert_eq!(outcome(&wide, Bound::Above(0.0)), Outcome::Undecided);
+        assert_eq!(outcome(&high, Bound::Below(0.0)), Outcome::Fails);
+        assert_eq!(outcome(&high, Bound::Between(0.5, 1.5)), Outcome::Holds);
+        assert_eq!(outcome(&low, Bound::Between(0.5, 1.5)), Outcome::Fails);
+        assert_eq!(outcome(&[1.0], Bound::Above(0.0)), Outcome::Undecided, "one seed decides nothing");
+        assert_eq!(outcome(&[f64::NAN; 3], Bound::Above(0.0)), Outcome::Undecided);
+    }
+
+    #[test]
+    fn a_claim_is_as_good_as_its_weakest_check() {
+        let check = |values: &[f64]| Check::new("x", mean(values), Bound::Above(0.0));
+        let (holds, fails, open) = ([1.0, 1.1, 0.9], [-1.0, -1.1, -0.9], [-1.0, 0.1, 1.0]);
+        let of = |checks: &[&[f64]]| {
+            Verdict::new("A1", checks.iter().map(|values| check(values)).collect(), "").outcome
+        };
+        assert_eq!(of(&[&holds, &holds]), Outcome::Holds);
+        assert_eq!(of(&[&holds, &open]), Outcome::Undecided);
+        assert_eq!(of(&[&open, &fails, &holds]), Outcome::Fails);
+        assert_eq!(of(&[]), Outcome::NotMeasured);
+    }
+}

@@ -1,0 +1,12 @@
+//! What the program runs on, in a line.
+
+/// Processor, cores and the vector instructions in use.
+pub fn describe() -> String {
+    let processor = std::fs::read_to_string("/proc/cpuinfo").ok().and_then(|text| {
+        let line = text.lines().find(|line| line.starts_with("model name"))?;
+        Some(line.split_once(':')?.1.trim().to_owned())
+    });
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let processor = processor.unwrap_or_else(|| std::env::consts::ARCH.to_owned());
+    format!("{processor}, {cores} cores, {:?}", saccade_tensor::level())
+}
