@@ -73,7 +73,8 @@ pub struct Sentiment {
 
 module!(Sentiment { words, lstm, additive, heads, classifier });
 
-const DEVIATION: f32 = 0.02;
+/// The deviation of word vectors at the beginning.
+const WORDS: f32 = 0.1;
 
 impl Sentiment {
     /// A model with random weights.
@@ -87,7 +88,9 @@ impl Sentiment {
         let sizes = [("vocabulary", vocabulary), ("d_embedding", d_embedding), ("d_hidden", d_hidden)];
         ensure_sizes("sentiment", &sizes)?;
         ensure_dropout("sentiment", config.dropout)?;
-        let (width, draw) = (2 * d_hidden, Draw::Normal(DEVIATION));
+        let width = 2 * d_hidden;
+        // What a layer says has the size of what it reads: words stand apart from the first step on.
+        let draw = Draw::Normal((width as f32).powf(-0.5));
         let (mut additive, mut heads) = (None, None);
         match pooling {
             Pooling::Max => {}
@@ -100,7 +103,7 @@ impl Sentiment {
             }
         }
         Ok(Self {
-            words: Embedding::new(&initial.part("words"), (vocabulary, d_embedding), draw)?,
+            words: Embedding::new(&initial.part("words"), (vocabulary, d_embedding), Draw::Normal(WORDS))?,
             lstm: Lstm::new(&initial.part("lstm"), (d_embedding, d_hidden), true)?,
             additive,
             heads,
