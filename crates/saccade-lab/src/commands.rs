@@ -9,6 +9,7 @@ pub mod generate;
 pub mod import;
 pub mod predict;
 pub mod pull;
+pub mod report;
 pub mod tokens;
 pub mod trace;
 pub mod train;

@@ -2,8 +2,9 @@
 //!
 //! [`commands`] has one file a subcommand, [`figure`] every picture that they draw, [`model`] finds the models they take and
 //! [`inputs`] what those read; all network code is in [`fetch`]. [`experiments`] has one file for each question that the
-//! laboratory puts to the test, by the rules of [`experiment`].
+//! laboratory puts to the test, by the rules of [`experiment`]; [`report`] tells them as one article.
 
+pub mod browser;
 pub mod cache;
 pub mod commands;
 pub mod experiment;
@@ -14,6 +15,7 @@ pub mod image;
 pub mod inputs;
 pub mod machine;
 pub mod model;
+pub mod report;
 pub mod run;
 pub mod statistics;
 pub mod stop;
