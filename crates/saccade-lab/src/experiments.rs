@@ -1,11 +1,14 @@
 //! The experiments, one file each, in the order of the report.
 
 mod exactness;
+mod language_models;
+mod lookup;
 mod negation;
 mod pooled_words;
 mod scale_sweep;
 mod sentiment_models;
 mod three_models;
+mod trained_heads;
 
 use crate::experiment::Experiment;
 
@@ -16,6 +19,8 @@ pub const EXPERIMENTS: &[Experiment] = &[
     three_models::EXPERIMENT,
     pooled_words::EXPERIMENT,
     negation::EXPERIMENT,
+    lookup::EXPERIMENT,
+    trained_heads::EXPERIMENT,
 ];
 
 /// An experiment by its name.
