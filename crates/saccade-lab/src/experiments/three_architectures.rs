@@ -17,7 +17,7 @@ use saccade::tensor::Ids;
 use saccade::tensor::random::Key;
 use saccade::tokens::{Special, Tokenizer};
 use saccade::train::{NextWord, Progress, Task, train};
-use saccade::{Context, Module};
+use saccade::Context;
 use serde::{Deserialize, Serialize};
 
 pub const EXPERIMENT: Experiment = Experiment {
@@ -207,7 +207,8 @@ fn gpt_passive(lab: &Lab, seed: u64, tokenizer: &Tokenizer, pairs: &[Pair]) -> R
     let ids = |text: &str| anyhow::Ok(tokenizer.encode(text, Special::Drop)?.ids);
     let line = |pair: &Pair| anyhow::Ok([ids(&pair.source)?, vec![mark], ids(&pair.target)?, vec![end]].concat());
     let stream = |split: Split, count: usize| -> Result<TokenStream> {
-        let lines = Pairs::new(seed).split(split).pairs().take(count).map(|pair| line(&pair));
+        let pairs = Pairs::new(seed).split(split);
+        let lines = pairs.pairs().take(count).map(|pair| line(&pair));
         Ok(TokenStream::new(&lines.collect::<Result<Vec<_>>>()?.concat())?)
     };
     let length = config.data.length;
