@@ -15,7 +15,8 @@ pub const EXPERIMENT: Experiment = Experiment {
     question: "By what power of the number of parameters does the loss of a language model fall?",
     prediction: "At equal numbers of tokens, ln loss falls along a line against ln parameters, with a slope within 0.1 of the \
         −0.35 that is claimed.",
-    design: "GPTs of five sizes over two orders of magnitude, the same text, tokens, rate and steps for all. The slope is that of \
+    design: "GPTs of five sizes over two orders of magnitude, the same text, tokens and steps for all; models wider than the base \
+        learn at a rate that falls with the root of the width. The slope is that of \
         the least-squares line through ln loss on held-out text against ln parameters (all of them, the word vectors \
         included), every size and seed a point. The same slope is computed from the three figures that the source publishes.",
     real_data: Some("plain text such as WikiText-2's folder"),
@@ -26,8 +27,8 @@ pub const EXPERIMENT: Experiment = Experiment {
 /// Layers, heads and width of each model, by size of the experiment: smoke, quick, standard, full.
 type Sizes = [(usize, usize, usize); 5];
 const SMOKE: Sizes = [(1, 1, 4), (1, 2, 8), (1, 2, 16), (2, 2, 24), (2, 2, 32)];
-const QUICK: Sizes = [(1, 1, 8), (1, 2, 16), (2, 2, 32), (2, 4, 64), (4, 4, 128)];
-const STANDARD: Sizes = [(1, 1, 8), (2, 2, 24), (2, 4, 64), (3, 6, 96), (4, 6, 192)];
+const QUICK: Sizes = [(1, 1, 6), (1, 2, 16), (2, 4, 32), (2, 4, 64), (2, 4, 128)];
+const STANDARD: Sizes = [(1, 1, 8), (2, 2, 24), (3, 4, 64), (3, 4, 128), (4, 4, 192)];
 const FULL: Sizes = [(1, 1, 8), (2, 2, 32), (4, 4, 128), (4, 4, 256), (6, 6, 384)];
 /// Millions of parameters and perplexity, as the source gives them.
 const PUBLISHED: [(f64, f64); 3] = [(50.0, 52.1), (100.0, 38.2), (200.0, 29.7)];
@@ -90,7 +91,11 @@ fn run(lab: &Lab) -> Result<Findings> {
 fn config(lab: &Lab, (layers, heads, width): (usize, usize, usize), seed: u64) -> Result<RunConfig> {
     let mut config = models::base_on_text(lab, seed)?;
     let gpt = models::gpt(&mut config)?;
+    let usual = gpt.d_model;
     (gpt.n_layers, gpt.n_heads, gpt.d_model) = (layers, heads, width);
+    let slower = (usual as f32 / width as f32).sqrt().min(1.0);
+    config.train.rate.highest *= slower;
+    config.train.rate.lowest *= slower;
     Ok(config)
 }
 
