@@ -119,16 +119,17 @@ fn orthonormal(count: usize, key: Key) -> Vec<Vec<f32>> {
 fn draw_figures(findings: &mut Findings, draws: &[Vec<Draw>]) {
     let empty = Chart::new(Axis::linear("sharpness β of the query"), Axis::log("error ÷ error of the plain mean"));
     let chart = OVERLAPS.iter().fold(empty, |chart, overlap| {
-        let points = SHARPNESS.iter().map(|sharpness| {
+        // An error of exactly 0 has no place on a logarithmic axis.
+        let points = SHARPNESS.iter().filter_map(|sharpness| {
             let error = findings.measurements.mean(&[overlap, sharpness], "error").mean;
-            (f64::from(*sharpness), error.max(1e-8))
+            (error > 1e-8).then_some((f64::from(*sharpness), error))
         });
         chart.series(Series::new(format!("cosine {overlap}")).points(points))
     });
     findings.figure(
         "error_against_sharpness",
         "The error of a lookup against the sharpness of its query, for keys at right angles and keys that overlap. A straight \
-         line on this axis is an exponential; the floor is the rounding of 32-bit numbers.",
+         line on this axis is an exponential; where a line ends, the answer is exact to the rounding of 32-bit numbers.",
         Picture::new("A sharper question gets a more exact answer")
             .subtitle(format!("{ENTRIES} entries, mean of {} dictionaries", draws.first().map_or(0, Vec::len)))
             .panel(chart),
