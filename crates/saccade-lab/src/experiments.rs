@@ -1,16 +1,25 @@
 //! The experiments, one file each, in the order of the report.
 
+mod bag_models;
 mod exactness;
 mod negation;
 mod pooled_words;
+mod random_heads;
 mod scale_sweep;
 mod sentiment_models;
+mod tagger_models;
+mod tagger_reading;
 mod three_models;
+mod untrained_attention;
+mod word_vectors;
 
 use crate::experiment::Experiment;
 
 /// All of them.
 pub const EXPERIMENTS: &[Experiment] = &[
+    word_vectors::EXPERIMENT,
+    untrained_attention::EXPERIMENT,
+    random_heads::EXPERIMENT,
     exactness::EXPERIMENT,
     scale_sweep::EXPERIMENT,
     three_models::EXPERIMENT,
