@@ -1,6 +1,8 @@
 //! The experiments, one file each, in the order of the report.
 
 mod activation;
+mod bag_models;
+mod content_words;
 mod cost;
 mod cross_attention;
 mod exactness;
@@ -14,16 +16,33 @@ mod negation;
 mod norm_placement;
 mod pooled_words;
 mod positions;
+mod random_heads;
 mod scale_sweep;
 mod sentiment_models;
+mod tagger_heads;
+mod tagger_models;
+mod tagger_reading;
 mod three_architectures;
 mod three_models;
 mod trained_heads;
+mod training_curve;
+mod training_smooths;
+mod untrained_attention;
+mod word_links;
+mod word_vectors;
 
 use crate::experiment::Experiment;
 
 /// All of them.
 pub const EXPERIMENTS: &[Experiment] = &[
+    word_vectors::EXPERIMENT,
+    untrained_attention::EXPERIMENT,
+    random_heads::EXPERIMENT,
+    content_words::EXPERIMENT,
+    training_smooths::EXPERIMENT,
+    word_links::EXPERIMENT,
+    tagger_heads::EXPERIMENT,
+    training_curve::EXPERIMENT,
     exactness::EXPERIMENT,
     scale_sweep::EXPERIMENT,
     three_models::EXPERIMENT,

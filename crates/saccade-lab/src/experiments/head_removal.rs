@@ -76,7 +76,8 @@ fn run(lab: &Lab) -> Result<Findings> {
                 }
             }
         }
-        let needed = run.changes.iter().filter(|(_, low)| *low > 0.0).count() as f64 / run.changes.len().max(1) as f64;
+        let needed =
+            run.changes.iter().filter(|(_, low)| *low > 0.0).count() as f64 / run.changes.len().max(1) as f64;
         let values = [
             ("share of heads whose removal raises the loss", needed),
             ("correlation of specific changes", run.specific),
@@ -311,7 +312,8 @@ fn draw(findings: &mut Findings, run: &Run, runs: &[Run]) {
     let counts: Vec<usize> = run.pruning.iter().map(|(count, _)| *count).collect();
     let pruned = counts.iter().enumerate().map(|(i, &count)| {
         let losses: Vec<f64> = runs.iter().filter_map(|run| Some(run.pruning.get(i)?.1)).collect();
-        let (low, high) = losses.iter().fold((f64::INFINITY, 0.0_f64), |(low, high), &x| (x.min(low), x.max(high)));
+        let (low, high) =
+            losses.iter().fold((f64::INFINITY, 0.0_f64), |(low, high), &x| (x.min(low), x.max(high)));
         (count as f64, mean(&losses).mean, low, high)
     });
     let pruned: Vec<_> = pruned.collect();

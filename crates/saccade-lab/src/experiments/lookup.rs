@@ -93,7 +93,8 @@ fn norm(x: &Tensor) -> f64 {
 fn keys(overlap: f32, key: Key) -> Vec<f32> {
     let axes = orthonormal(ENTRIES + 1, key.site("axes"));
     let (shared, own) = (overlap.sqrt(), (1.0 - overlap).sqrt());
-    let entry = |i: usize| (0..WIDTH).map(|j| shared * axes[ENTRIES][j] + own * axes[i][j]).collect::<Vec<_>>();
+    let entry =
+        |i: usize| (0..WIDTH).map(|j| shared * axes[ENTRIES][j] + own * axes[i][j]).collect::<Vec<_>>();
     (0..ENTRIES).flat_map(entry).collect()
 }
 
@@ -117,7 +118,8 @@ fn orthonormal(count: usize, key: Key) -> Vec<Vec<f32>> {
 }
 
 fn draw_figures(findings: &mut Findings, draws: &[Vec<Draw>]) {
-    let empty = Chart::new(Axis::linear("sharpness β of the query"), Axis::log("error ÷ error of the plain mean"));
+    let empty =
+        Chart::new(Axis::linear("sharpness β of the query"), Axis::log("error ÷ error of the plain mean"));
     let chart = OVERLAPS.iter().fold(empty, |chart, overlap| {
         // An error of exactly 0 has no place on a logarithmic axis.
         let points = SHARPNESS.iter().filter_map(|sharpness| {
