@@ -3,6 +3,8 @@
 mod bag_models;
 mod content_words;
 mod exactness;
+mod head_count;
+mod ingredients;
 mod negation;
 mod pooled_words;
 mod random_heads;
@@ -15,6 +17,7 @@ mod three_models;
 mod training_curve;
 mod training_smooths;
 mod untrained_attention;
+mod vocabulary;
 mod word_links;
 mod word_vectors;
 
@@ -22,9 +25,12 @@ use crate::experiment::Experiment;
 
 /// All of them.
 pub const EXPERIMENTS: &[Experiment] = &[
+    vocabulary::EXPERIMENT,
     word_vectors::EXPERIMENT,
     untrained_attention::EXPERIMENT,
     random_heads::EXPERIMENT,
+    ingredients::EXPERIMENT,
+    head_count::EXPERIMENT,
     content_words::EXPERIMENT,
     training_smooths::EXPERIMENT,
     word_links::EXPERIMENT,
