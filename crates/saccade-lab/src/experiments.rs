@@ -8,7 +8,9 @@ mod cross_attention;
 mod exactness;
 mod extension_costs;
 mod extensions;
+mod head_count;
 mod head_removal;
+mod ingredients;
 mod language_models;
 mod lookup;
 mod model_size;
@@ -28,6 +30,7 @@ mod trained_heads;
 mod training_curve;
 mod training_smooths;
 mod untrained_attention;
+mod vocabulary;
 mod word_links;
 mod word_vectors;
 
@@ -35,9 +38,12 @@ use crate::experiment::Experiment;
 
 /// All of them.
 pub const EXPERIMENTS: &[Experiment] = &[
+    vocabulary::EXPERIMENT,
     word_vectors::EXPERIMENT,
     untrained_attention::EXPERIMENT,
     random_heads::EXPERIMENT,
+    ingredients::EXPERIMENT,
+    head_count::EXPERIMENT,
     content_words::EXPERIMENT,
     training_smooths::EXPERIMENT,
     word_links::EXPERIMENT,

@@ -1,11 +1,15 @@
 //! The bags of word vectors that several experiments train: the classifier of the first source, and what it lacks.
 
+use super::sentiment_models as sentiment;
 use crate::experiment::{Lab, Trained};
 use crate::model::Opened;
-use crate::run::{ModelConfig, RunConfig, preset};
+use crate::run::{ModelConfig, RunConfig, preset, sources};
 use anyhow::{Context as _, Result};
+use saccade::analysis::Tokens;
+use saccade::data::builtin::{Corpus, Settings};
 use saccade::position::Position;
 use saccade::tensor::Tensor;
+use saccade::tensor::random::Key;
 use saccade::tokens::{Special, Tokenizer};
 use serde::Serialize;
 
@@ -73,6 +77,27 @@ pub fn config(lab: &Lab, form: Form, seed: u64) -> Result<RunConfig> {
 /// Trains a bag, or takes it from an experiment that did.
 pub fn trained(lab: &Lab, form: Form, seed: u64) -> Result<Trained> {
     lab.train(&config(lab, form, seed)?)
+}
+
+/// The texts that a plain bag is trained on.
+pub fn training_texts(lab: &Lab, seed: u64) -> Result<Vec<String>> {
+    let data = config(lab, Form::PLAIN, seed)?.data;
+    let Some(path) = lab.conditions.data else {
+        let corpus = Corpus::new(Settings::default(), seed)?;
+        return Ok(corpus.texts().take(data.texts).map(|text| text.text().to_owned()).collect());
+    };
+    let (train, _) =
+        sources::labelled_file(path, &data)?.hold_out(data.held_out, Key::new(seed).site("data"))?;
+    Ok(sources::thinned(train, data.limit).examples.into_iter().map(|example| example.text).collect())
+}
+
+/// The share of texts that a bag tells right.
+pub fn accuracy(opened: &Opened, config: &RunConfig, texts: &[(String, usize)]) -> Result<f64> {
+    let encode = |(text, _): &(String, usize)| Ok(Tokens::new(sentiment::encode(opened, config, text)?.ids));
+    let tokens: Vec<Tokens> = texts.iter().map(encode).collect::<Result<_>>()?;
+    let margins = sentiment::margins(opened, &tokens)?;
+    let right = margins.iter().zip(texts).filter(|(margin, (_, label))| (**margin > 0.0) == (*label == 1));
+    Ok(right.count() as f64 / texts.len().max(1) as f64)
 }
 
 /// The table of word vectors of a model.

@@ -37,7 +37,7 @@ struct Run {
 }
 
 fn run(lab: &Lab) -> Result<Findings> {
-    let seeds = lab.seeds(5);
+    let seeds = taggers::seeds(lab, 1);
     let sentences = taggers::test_sentences(lab)?;
     let runs = lab.parts("runs", &seeds, |&seed| read(lab, seed, &sentences))?;
     let mut findings = Findings::new(&["model"]);
@@ -65,7 +65,7 @@ fn run(lab: &Lab) -> Result<Findings> {
 
 fn read(lab: &Lab, seed: u64, sentences: &[Sentence]) -> Result<Run> {
     let config = taggers::config(lab, 1, seed)?;
-    let opened = taggers::trained(lab, 1, seed)?.snapshot(taggers::last_step(lab)?)?;
+    let opened = taggers::trained(lab, 1, seed)?.snapshot(taggers::last_step(lab))?;
     let reading = tagger_reading::read(&opened, sentences)?;
     let (train, _, _) = sources::tagged_parts(&config.data, seed)?;
     let guesses = Guesses::of(&train);

@@ -7,7 +7,6 @@ use crate::figure::{Axis, Chart, Picture, Point, Scatter, Series};
 use crate::model::Opened;
 use crate::statistics::paired;
 use anyhow::{Context as _, Result};
-use saccade::analysis::Tokens;
 use saccade::analysis::projection::{Pca, neighbours, pca};
 use saccade::data::builtin::{Polarity, sentiment_words};
 use saccade::metrics::RocCurve;
@@ -103,14 +102,8 @@ fn read(lab: &Lab, seed: u64, texts: &[(String, usize)]) -> Result<Run> {
     let config = bags::config(lab, Form::PLAIN, seed)?;
     let model = bags::trained(lab, Form::PLAIN, seed)?;
     let (before, after) = (model.snapshot(0)?, model.open()?);
-    let tokens: Vec<Tokens> = texts
-        .iter()
-        .map(|(text, _)| Ok(Tokens::new(sentiment::encode(&after, &config, text)?.ids)))
-        .collect::<Result<_>>()?;
-    let margins = sentiment::margins(&after, &tokens)?;
-    let right = margins.iter().zip(texts).filter(|(margin, (_, label))| (**margin > 0.0) == (*label == 1));
     Ok(Run {
-        accuracy: right.count() as f64 / texts.len().max(1) as f64,
+        accuracy: bags::accuracy(&after, &config, texts)?,
         stages: vec![see(&before)?, see(&after)?],
         near: nearest(&after)?,
     })
