@@ -48,7 +48,8 @@ fn run(lab: &Lab) -> Result<Findings> {
             findings.measurements.add(&[&FUNCTIONS[function].1], seed, format!("loss at step {step}"), loss);
         }
     }
-    let steps: Vec<u64> = runs.first().map_or_else(Vec::new, |run| run.curve.iter().map(|(step, _)| *step).collect());
+    let steps: Vec<u64> =
+        runs.first().map_or_else(Vec::new, |run| run.curve.iter().map(|(step, _)| *step).collect());
     draw(&mut findings, &steps)?;
     findings.verdicts = vec![judge(&findings.measurements)];
     for (_, name) in FUNCTIONS {
@@ -74,7 +75,8 @@ fn draw(findings: &mut Findings, steps: &[u64]) -> Result<()> {
         let gap = paired(&of(FUNCTIONS[0].1), &of(FUNCTIONS[1].1));
         (*step as f64, gap.mean, gap.low, gap.high)
     });
-    let gap: Vec<_> = gap.filter(|(_, mean, low, high)| [mean, low, high].iter().all(|x| x.is_finite())).collect();
+    let gap: Vec<_> =
+        gap.filter(|(_, mean, low, high)| [mean, low, high].iter().all(|x| x.is_finite())).collect();
     let gaps = Chart::new(Axis::linear("step"), Axis::linear("loss with GELU − with ReLU, nats"))
         .series(Series::new("difference, paired by seed").intervals(gap))
         .level(0.0, "no difference");

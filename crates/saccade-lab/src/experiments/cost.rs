@@ -82,8 +82,11 @@ struct Cost {
 fn run(lab: &Lab) -> Result<Findings> {
     let rounds = lab.seeds(3);
     let most = lab.by_size(512, 2_048, 4_096, 16_384);
-    let lengths: Vec<usize> = (7..).map(|power| 1 << power).take_while(|length| *length <= most).collect();
-    let widths: Vec<usize> = (6..).map(|power| 1 << power).take_while(|width| *width <= lab.by_size(256, 512, 1_024, 1_024)).collect();
+    let widest = lab.by_size(256, 512, 1_024, 1_024);
+    let doubled = |least: usize, most: usize| -> Vec<usize> {
+        (0..16).map(|power| least << power).filter(|size| *size <= most).collect()
+    };
+    let (lengths, widths) = (doubled(128, most), doubled(64, widest));
     let mut inputs = Vec::new();
     for &round in &rounds {
         for work in Work::ALL {
@@ -105,7 +108,8 @@ fn run(lab: &Lab) -> Result<Findings> {
     let costs = lab.timed_parts("costs", &inputs, |cell| measure(*cell, patience))?;
     let mut findings = Findings::new(&["work", "heads", "length", "width"]);
     for (cell, cost) in inputs.iter().zip(&costs) {
-        let conditions: [&dyn std::fmt::Display; 4] = [&cell.work.name(), &cell.heads, &cell.length, &cell.width];
+        let conditions: [&dyn std::fmt::Display; 4] =
+            [&cell.work.name(), &cell.heads, &cell.length, &cell.width];
         findings.measurements.add(&conditions, cell.round, "milliseconds", cost.milliseconds);
         findings.measurements.add(&conditions, cell.round, "megabytes", cost.megabytes);
     }
@@ -196,14 +200,18 @@ fn exponent(points: impl Iterator<Item = (usize, Vec<f64>)>) -> Interval {
 }
 
 fn by_length(table: &Measurements, work: Work, measure: &str, lengths: &[usize]) -> Interval {
-    exponent(lengths.iter().map(|&length| {
-        (length, table.values(&[&work.name(), &HEADS, &length, &HEAD_WIDTH], measure))
-    }))
+    exponent(
+        lengths
+            .iter()
+            .map(|&length| (length, table.values(&[&work.name(), &HEADS, &length, &HEAD_WIDTH], measure))),
+    )
 }
 
 fn by_width(table: &Measurements, work: Work, measure: &str, widths: &[usize]) -> Interval {
     exponent(
-        widths.iter().map(|&width| (width, table.values(&[&work.name(), &1, &FIXED_LENGTH, &width], measure))),
+        widths
+            .iter()
+            .map(|&width| (width, table.values(&[&work.name(), &1, &FIXED_LENGTH, &width], measure))),
     )
 }
 
@@ -300,7 +308,8 @@ mod tests {
                         Work::Tiled => (n * n, n.powf(tiled)),
                         _ => (n, n),
                     };
-                    let conditions: [&dyn std::fmt::Display; 4] = [&work.name(), &HEADS, &length, &HEAD_WIDTH];
+                    let conditions: [&dyn std::fmt::Display; 4] =
+                        [&work.name(), &HEADS, &length, &HEAD_WIDTH];
                     table.add(&conditions, round, "milliseconds", noise * t);
                     table.add(&conditions, round, "megabytes", m);
                 }
@@ -318,7 +327,11 @@ mod tests {
     fn the_verdict_follows_the_exponents() {
         assert_eq!(judge(&planted(2.0, 2.0, 1.0), &LENGTHS, &WIDTHS).outcome, Outcome::Holds);
         assert_eq!(judge(&planted(1.0, 2.0, 1.0), &LENGTHS, &WIDTHS).outcome, Outcome::Fails);
-        assert_eq!(judge(&planted(2.0, 2.0, 2.0), &LENGTHS, &WIDTHS).outcome, Outcome::Fails, "tiled is not linear");
+        assert_eq!(
+            judge(&planted(2.0, 2.0, 2.0), &LENGTHS, &WIDTHS).outcome,
+            Outcome::Fails,
+            "tiled is not linear"
+        );
     }
 
     #[test]

@@ -33,7 +33,8 @@ pub fn cross(opened: &Opened, pair: &Pair) -> Result<Crossed> {
     let shifted = std::iter::once(t5.config().start).chain(target.ids.iter().copied());
     let input: Vec<u32> = shifted.take(target.ids.len()).collect();
     let (read, said) = (Ids::new(&source.ids, [1, source.len()])?, Ids::new(&input, [1, input.len()])?);
-    let sites: Vec<String> = t5.attentions().into_iter().map(|(site, _)| site).filter(|site| site.ends_with("cross")).collect();
+    let sites: Vec<String> =
+        t5.attentions().into_iter().map(|(site, _)| site).filter(|site| site.ends_with("cross")).collect();
     let probe = sites.iter().fold(Probe::new(), |probe, site| probe.record(format!("{site}.weights")));
     let scores = t5.forward(&Context::inference().with_probe(&probe), (&read, None), (&said, None))?;
     let best = scores.argmax(-1)?;
@@ -87,7 +88,8 @@ impl Crossed {
 
     fn count(&self, guess: impl Fn(usize) -> Option<usize>) -> (usize, usize) {
         let known = || (0..self.target.len()).filter(|&target| !self.origins[target].is_empty());
-        let right = known().filter(|&target| guess(target).is_some_and(|at| self.origins[target].contains(&at)));
+        let right =
+            known().filter(|&target| guess(target).is_some_and(|at| self.origins[target].contains(&at)));
         (right.count(), known().count())
     }
 }

@@ -98,7 +98,9 @@ fn run(lab: &Lab) -> Result<Findings> {
     let mut findings = Findings::new(&["extension"]);
     for ((saving, _, round), cost) in inputs.iter().zip(&costs) {
         let Cost { difference, time, memory } = *cost;
-        for (measure, value) in [("difference", difference), ("time ÷ plain", time), ("memory ÷ plain", memory)] {
+        for (measure, value) in
+            [("difference", difference), ("time ÷ plain", time), ("memory ÷ plain", memory)]
+        {
             findings.measurements.add(&[&saving.name()], *round, measure, value);
         }
     }
@@ -136,7 +138,14 @@ fn tell(findings: &mut Findings, length: usize) {
 
 fn digits(lab: &Lab, seed: u64) -> Result<RunConfig> {
     let settings: &[&str] = lab.by_size(
-        &["model.n_layers=1", "model.d_model=8", "model.n_heads=2", "model.d_hidden=16", "train.steps=6", "data.texts=60"],
+        &[
+            "model.n_layers=1",
+            "model.d_model=8",
+            "model.n_heads=2",
+            "model.d_hidden=16",
+            "train.steps=6",
+            "data.texts=60",
+        ],
         &[
             "model.n_layers=2",
             "model.d_model=32",
@@ -170,16 +179,28 @@ fn look(lab: &Lab, seed: u64) -> Result<Eye> {
     let count = lab.by_size(20, 500, 2_000, 2_000).min(images.len());
     images.labels.truncate(count);
     images.pixels.truncate(count * images.rows * images.columns);
-    let Model::Vit(vit) = &opened.model else { bail!("the digits were learned by a {}", opened.model.kind()) };
+    let Model::Vit(vit) = &opened.model else {
+        bail!("the digits were learned by a {}", opened.model.kind())
+    };
     let looks = (0..SHOWN.min(count)).map(|i| see(vit, &opened.model, &images, i, scale));
     let looks = if seed == 0 { looks.collect::<Result<_>>()? } else { Vec::new() };
     let patches = images.rows / vit.config().patch;
-    let found = evaluate(&opened.model, &Batches::new(Pictures::new(images, scale), 64, Key::new(0))?, &Context::inference())?;
+    let found = evaluate(
+        &opened.model,
+        &Batches::new(Pictures::new(images, scale), 64, Key::new(0))?,
+        &Context::inference(),
+    )?;
     let accuracy = found.measures.iter().find(|(name, _)| name == "accuracy").context("no accuracy")?.1;
     Ok(Eye { accuracy, looks, patches })
 }
 
-fn see(vit: &Vit, model: &Model, images: &Images, index: usize, (mean, deviation): (f32, f32)) -> Result<Look> {
+fn see(
+    vit: &Vit,
+    model: &Model,
+    images: &Images,
+    index: usize,
+    (mean, deviation): (f32, f32),
+) -> Result<Look> {
     let pixels = images.image(index).context("there are too few digits")?;
     let pixels: Vec<f32> = pixels.iter().map(|&pixel| f32::from(pixel) / 255.0).collect();
     let scaled: Vec<f32> = pixels.iter().map(|pixel| (pixel - mean) / deviation).collect();
@@ -215,7 +236,11 @@ fn read(lab: &Lab, seed: u64) -> Result<Reader> {
     let mut texts = Vec::new();
     let mut sentence = None;
     for (tokens, _) in models::parsed_sentences(tokenizer, lab.by_size(6, 60, 300, 500), most)? {
-        if sentence.is_none() && (9..=14).contains(&tokens.len()) && !tokens.ids.contains(&unknown) && seed == 0 {
+        if sentence.is_none()
+            && (9..=14).contains(&tokens.len())
+            && !tokens.ids.contains(&unknown)
+            && seed == 0
+        {
             sentence = Some(picture(&gpt.model, &tokens, |id| tokenizer.piece(id).unwrap_or_default())?);
         }
         if let Some(asked) = last_word(&tokens) {
@@ -272,7 +297,8 @@ fn draw_costs(findings: &mut Findings, length: usize) {
         |bars, measure| {
             let bar = |saving: Saving| {
                 let values = findings.measurements.values(&[&saving.name()], measure);
-                let ends = values.iter().fold((f64::INFINITY, 0.0_f64), |(low, high), &x| (x.min(low), x.max(high)));
+                let ends =
+                    values.iter().fold((f64::INFINITY, 0.0_f64), |(low, high), &x| (x.min(low), x.max(high)));
                 Bar::new(mean(&values).mean).interval(ends.0, ends.1)
             };
             bars.series(measure, Saving::ALL.map(bar).to_vec())
@@ -285,16 +311,20 @@ fn draw_costs(findings: &mut Findings, length: usize) {
          with a training step that keeps what it computed.",
         Picture::new("What each saves").subtitle(format!("Texts of {length} tokens")).panel(bars),
     );
-    // Patterns are drawn coarsely: each cell is the share of pairs in it that may be seen.
+    draw_patterns(findings);
+}
+
+/// Patterns are drawn coarsely: each cell is the share of pairs in it that may be seen.
+fn draw_patterns(findings: &mut Findings) {
     const LENGTH: usize = 512;
     const CELL: usize = 8;
-    let mut gallery = Gallery::new(3, ColourScale::sequential("share of pairs that are seen").range(0.0, 1.0)).side(150.0);
+    let mut gallery =
+        Gallery::new(3, ColourScale::sequential("share of pairs that are seen").range(0.0, 1.0)).side(150.0);
     for saving in [Saving::Tiled, Saving::Longformer, Saving::BigBird] {
         let Ok(mask) = saving.pattern().mask(LENGTH, LENGTH) else { continue };
         let seen = |row: usize, column: usize| {
-            let pairs = (0..CELL * CELL).filter(|i| {
-                mask.values()[(row * CELL + i / CELL) * LENGTH + column * CELL + i % CELL]
-            });
+            let pairs = (0..CELL * CELL)
+                .filter(|i| mask.values()[(row * CELL + i / CELL) * LENGTH + column * CELL + i % CELL]);
             pairs.count() as f32 / (CELL * CELL) as f32
         };
         let name = if saving == Saving::Tiled { "everything" } else { saving.name() };
@@ -310,11 +340,14 @@ fn draw_costs(findings: &mut Findings, length: usize) {
 fn draw_looks(findings: &mut Findings, eye: Option<&Eye>, sentence: Option<&Sentence>) {
     if let Some(eye) = eye.filter(|eye| !eye.looks.is_empty()) {
         let mut picture = Picture::new("A vision transformer looks at digits")
-            .subtitle("Above: the picture. Below: how much of the class token comes from each patch, by rollout")
+            .subtitle(
+                "Above: the picture. Below: how much of the class token comes from each patch, by rollout",
+            )
             .columns(eye.looks.len());
         for look in &eye.looks {
             if let Ok(matrix) = Matrix::new(look.side, look.side, look.pixels.clone()) {
-                let map = HeatMap::new(matrix, ColourScale::sequential("ink").range(0.0, 1.0)).area(170.0, 170.0);
+                let map =
+                    HeatMap::new(matrix, ColourScale::sequential("ink").range(0.0, 1.0)).area(170.0, 170.0);
                 picture = picture.titled_panel(format!("a {}, read as {}", look.label, look.said), map);
             }
         }

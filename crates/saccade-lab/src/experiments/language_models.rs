@@ -3,6 +3,7 @@
 use crate::experiment::{Lab, Trained};
 use crate::run::{ModelConfig, RunConfig, preset, sources};
 use anyhow::{Result, bail};
+use saccade::Context;
 use saccade::analysis::Tokens;
 use saccade::analysis::dependencies::{Aligned, Parsed};
 use saccade::data::batches::PackedWindows;
@@ -10,7 +11,6 @@ use saccade::data::text::TokenStream;
 use saccade::models::{GptConfig, Model};
 use saccade::position::Position;
 use saccade::tokens::{Special, Tokenizer};
-use saccade::Context;
 use std::path::Path;
 
 /// How many times the trained length a learned table of positions has room for.

@@ -93,7 +93,8 @@ fn norm(x: &Tensor) -> f64 {
 fn keys(overlap: f32, key: Key) -> Vec<f32> {
     let axes = orthonormal(ENTRIES + 1, key.site("axes"));
     let (shared, own) = (overlap.sqrt(), (1.0 - overlap).sqrt());
-    let entry = |i: usize| (0..WIDTH).map(|j| shared * axes[ENTRIES][j] + own * axes[i][j]).collect::<Vec<_>>();
+    let entry =
+        |i: usize| (0..WIDTH).map(|j| shared * axes[ENTRIES][j] + own * axes[i][j]).collect::<Vec<_>>();
     (0..ENTRIES).flat_map(entry).collect()
 }
 
@@ -110,14 +111,14 @@ fn orthonormal(count: usize, key: Key) -> Vec<Vec<f32>> {
             }
         }
         let length = axis.iter().map(|a| a * a).sum::<f64>().sqrt();
-        axis.iter_mut().for_each(|a| *a /= length);
-        axes.push(axis);
+        axes.push(axis.iter().map(|a| a / length).collect());
     }
     axes.into_iter().map(|axis| axis.into_iter().map(|a| a as f32).collect()).collect()
 }
 
 fn draw_figures(findings: &mut Findings, draws: &[Vec<Draw>]) {
-    let empty = Chart::new(Axis::linear("sharpness β of the query"), Axis::log("error ÷ error of the plain mean"));
+    let empty =
+        Chart::new(Axis::linear("sharpness β of the query"), Axis::log("error ÷ error of the plain mean"));
     let chart = OVERLAPS.iter().fold(empty, |chart, overlap| {
         // An error of exactly 0 has no place on a logarithmic axis.
         let points = SHARPNESS.iter().filter_map(|sharpness| {

@@ -150,10 +150,10 @@ fn draw(findings: &mut Findings, sizes: &Sizes, inputs: &[(usize, u64)], runs: &
     let measured: Vec<(f64, f64)> = runs.iter().map(|run| (run.parameters as f64, run.loss)).collect();
     let points = points(&findings.measurements);
     let (fitted, at_one) = (slope(&points).mean, intercept(&points));
-    let ends = measured.iter().fold((f64::INFINITY, 0.0_f64), |(low, high), &(n, _)| (n.min(low), n.max(high)));
-    let line = |exponent: f64, through: f64| {
-        [ends.0, ends.1].map(|n| (n, (through + exponent * n.ln()).exp()))
-    };
+    let ends =
+        measured.iter().fold((f64::INFINITY, 0.0_f64), |(low, high), &(n, _)| (n.min(low), n.max(high)));
+    let line =
+        |exponent: f64, through: f64| [ends.0, ends.1].map(|n| (n, (through + exponent * n.ln()).exp()));
     // The claimed line is hung on the same middle, so that only the slopes differ.
     let middle = mean(&points.iter().map(|point| point.0).collect::<Vec<_>>()).mean;
     let claimed = at_one + (fitted - CLAIMED) * middle;
@@ -214,7 +214,12 @@ fn judge(table: &Measurements) -> Verdict {
     ];
     Verdict::new("E4", checks, finding)
         .published("exponent of the loss, as claimed", CLAIMED, Some(exponent.mean), SOURCE)
-        .published("exponent of the loss, from its own figures", source_exponent(), Some(exponent.mean), SOURCE)
+        .published(
+            "exponent of the loss, from its own figures",
+            source_exponent(),
+            Some(exponent.mean),
+            SOURCE,
+        )
 }
 
 #[cfg(test)]

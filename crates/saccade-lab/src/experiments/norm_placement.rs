@@ -31,7 +31,8 @@ pub const EXPERIMENT: Experiment = Experiment {
     run,
 };
 
-const PLACEMENTS: [(NormPlacement, &str); 2] = [(NormPlacement::Pre, "pre-norm"), (NormPlacement::Post, "post-norm")];
+const PLACEMENTS: [(NormPlacement, &str); 2] =
+    [(NormPlacement::Pre, "pre-norm"), (NormPlacement::Post, "post-norm")];
 /// Constant learning rates: one that small models like, and one that is bold.
 const RATES: [f32; 2] = [2e-3, 1e-2];
 /// Training losses are kept as means of so many steps.
@@ -78,7 +79,12 @@ fn run(lab: &Lab) -> Result<Findings> {
         findings.measurements.add(&conditions, cell.seed, "loss", run.loss);
         findings.measurements.add(&conditions, cell.seed, "failed to learn", f64::from(u8::from(run.failed)));
         for (layer, &norm) in run.gradients.iter().enumerate() {
-            findings.measurements.add(&conditions, cell.seed, format!("gradient norm, layer {}", layer + 1), norm);
+            findings.measurements.add(
+                &conditions,
+                cell.seed,
+                format!("gradient norm, layer {}", layer + 1),
+                norm,
+            );
         }
     }
     draw(&mut findings, &depths, &inputs, &runs);
@@ -174,8 +180,9 @@ impl Observer for Watch {
         let count = all.iter().filter_map(|(name, _)| layer(name)).max().map_or(0, |last| last + 1);
         let norm = |wanted: usize| {
             let of_layer = all.iter().filter(|(name, _)| layer(name) == Some(wanted));
-            let found: Vec<_> = of_layer.filter_map(|(_, parameter)| gradients.find(parameter.tensor())).collect();
-            f64::from(global_norm(found.into_iter()))
+            let found: Vec<_> =
+                of_layer.filter_map(|(_, parameter)| gradients.find(parameter.tensor())).collect();
+            f64::from(global_norm(found))
         };
         self.gradients = (0..count).map(norm).collect();
         Ok(())
@@ -186,7 +193,13 @@ impl Observer for Watch {
         Ok(if interrupted().load(Ordering::Relaxed) { Flow::Stop } else { Flow::Continue })
     }
 
-    fn evaluated(&mut self, evaluation: &Evaluation, _: bool, _: &dyn Task, _: &Progress) -> saccade::Result<()> {
+    fn evaluated(
+        &mut self,
+        evaluation: &Evaluation,
+        _: bool,
+        _: &dyn Task,
+        _: &Progress,
+    ) -> saccade::Result<()> {
         self.held_out = Some(evaluation.loss);
         Ok(())
     }
@@ -209,7 +222,8 @@ fn draw(findings: &mut Findings, depths: &[usize; 3], inputs: &[Cell], runs: &[R
                 let steps = runs.iter().map(|run| run.curve.len()).max().unwrap_or(0);
                 let points: Vec<(f64, f64)> = (0..steps)
                     .map(|i| {
-                        let losses: Vec<f64> = runs.iter().filter_map(|run| Some(run.curve.get(i)?.1)).collect();
+                        let losses: Vec<f64> =
+                            runs.iter().filter_map(|run| Some(run.curve.get(i)?.1)).collect();
                         (((i + 1) * SMOOTH) as f64, mean(&losses).mean)
                     })
                     .collect();
@@ -231,7 +245,8 @@ fn draw(findings: &mut Findings, depths: &[usize; 3], inputs: &[Cell], runs: &[R
         let runs = of(placement, deepest, 0);
         let points: Vec<(f64, f64)> = (0..deepest)
             .map(|layer| {
-                let norms: Vec<f64> = runs.iter().filter_map(|run| run.gradients.get(layer).copied()).collect();
+                let norms: Vec<f64> =
+                    runs.iter().filter_map(|run| run.gradients.get(layer).copied()).collect();
                 (layer as f64 + 1.0, mean(&norms).mean)
             })
             .collect();
@@ -246,8 +261,9 @@ fn draw(findings: &mut Findings, depths: &[usize; 3], inputs: &[Cell], runs: &[R
                 let runs = of(placement, depth, rate);
                 runs.iter().filter(|run| run.failed).count() as f64 / runs.len().max(1) as f64
             };
-            let shares =
-                depths.iter().flat_map(|&depth| (0..RATES.len()).map(move |rate| Bar::new(share(depth, rate))));
+            let shares = depths
+                .iter()
+                .flat_map(|&depth| (0..RATES.len()).map(move |rate| Bar::new(share(depth, rate))));
             bars.series(*name, shares.collect())
         },
     );
@@ -275,7 +291,9 @@ fn judge(table: &Measurements, depths: &[usize; 3]) -> Verdict {
     let deep = |placement: usize| -> Vec<f64> {
         let by_rate = RATES.map(|rate| of(placement, deepest, rate, "loss"));
         (0..by_rate[0].len())
-            .map(|seed| by_rate.iter().filter_map(|losses| losses.get(seed)).sum::<f64>() / RATES.len() as f64)
+            .map(|seed| {
+                by_rate.iter().filter_map(|losses| losses.get(seed)).sum::<f64>() / RATES.len() as f64
+            })
             .collect()
     };
     let failed = [0, 1].map(|placement| every(placement, "failed to learn"));
@@ -321,7 +339,12 @@ mod tests {
                         let fails = placement == 1 && depth >= post_fails_from;
                         let loss = 3.0 + 0.01 * seed as f64 * (1 + placement) as f64 + gap * placement as f64;
                         table.add(&[name, &depth, &rate], seed, "loss", loss);
-                        table.add(&[name, &depth, &rate], seed, "failed to learn", f64::from(u8::from(fails)));
+                        table.add(
+                            &[name, &depth, &rate],
+                            seed,
+                            "failed to learn",
+                            f64::from(u8::from(fails)),
+                        );
                     }
                 }
             }
@@ -332,7 +355,11 @@ mod tests {
     #[test]
     fn the_verdict_follows_failures_and_losses() {
         assert_eq!(judge(&planted(6, 0.5), &DEPTHS).outcome, Outcome::Holds);
-        assert_eq!(judge(&planted(6, -0.5), &DEPTHS).outcome, Outcome::Fails, "deep post-norm models do better");
+        assert_eq!(
+            judge(&planted(6, -0.5), &DEPTHS).outcome,
+            Outcome::Fails,
+            "deep post-norm models do better"
+        );
         assert_ne!(judge(&planted(99, 0.5), &DEPTHS).outcome, Outcome::Holds, "nobody fails");
     }
 

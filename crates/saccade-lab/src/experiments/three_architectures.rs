@@ -8,6 +8,7 @@ use crate::model::Opened;
 use crate::run::sources;
 use crate::statistics::paired;
 use anyhow::{Context as _, Result, bail};
+use saccade::Context;
 use saccade::analysis::{Tokens, pad, scores};
 use saccade::data::batches::{PackedWindows, RandomWindows};
 use saccade::data::builtin::{Pair, Pairs, Split};
@@ -17,7 +18,6 @@ use saccade::tensor::Ids;
 use saccade::tensor::random::Key;
 use saccade::tokens::{Special, Tokenizer};
 use saccade::train::{NextWord, Progress, Task, train};
-use saccade::Context;
 use serde::{Deserialize, Serialize};
 
 pub const EXPERIMENT: Experiment = Experiment {
@@ -96,7 +96,8 @@ fn read(lab: &Lab, seed: u64) -> Result<Run> {
     let bert = lab.train(&models::masked_words(lab, seed)?)?.open()?;
     let t5 = lab.train(&models::passive(lab, seed)?)?.open()?;
     let places = places(lab, &gpt, &bert, models::base(lab, seed)?.data.length)?;
-    let pairs: Vec<Pair> = Pairs::new(seed).split(Split::Test).pairs().take(lab.by_size(10, 200, 500, 1_000)).collect();
+    let pairs: Vec<Pair> =
+        Pairs::new(seed).split(Split::Test).pairs().take(lab.by_size(10, 200, 500, 1_000)).collect();
     let crossed: Vec<Crossed> = pairs.iter().map(|pair| cross(&t5, pair)).collect::<Result<_>>()?;
     let said: Vec<&[bool]> = crossed.iter().map(|crossed| crossed.right.as_slice()).collect();
     let t5_right = shares(&said);
@@ -108,7 +109,11 @@ fn read(lab: &Lab, seed: u64) -> Result<Run> {
         t5: t5_right,
         gpt_passive,
         parameters: [count(&gpt), count(&bert), count(&t5)],
-        example: if seed == 0 { crossed.into_iter().find(|one| (6..=12).contains(&one.source.len())) } else { None },
+        example: if seed == 0 {
+            crossed.into_iter().find(|one| (6..=12).contains(&one.source.len()))
+        } else {
+            None
+        },
     })
 }
 
@@ -123,7 +128,8 @@ struct Place {
 fn places(lab: &Lab, gpt: &Opened, bert: &Opened, length: usize) -> Result<Vec<Place>> {
     let key = Key::new(0).site("words to guess");
     let mut places = Vec::new();
-    for (number, text) in sources::builtin_test()?.iter().take(lab.by_size(10, 300, 1_000, 2_000)).enumerate() {
+    for (number, text) in sources::builtin_test()?.iter().take(lab.by_size(10, 300, 1_000, 2_000)).enumerate()
+    {
         let ids = |opened: &Opened| -> Result<Vec<u32>> {
             let mut ids = opened.tokenizer()?.encode(text.text(), Special::Drop)?.ids;
             ids.truncate(length);
@@ -185,7 +191,8 @@ fn share_right(model: &Model, asked: impl Iterator<Item = (Vec<u32>, usize, u32)
         let (ids, lengths) = pad(&texts)?;
         let best = scores(model, &Context::inference(), &ids, &lengths)?.argmax(-1)?;
         let time = ids.shape().last();
-        let answers = asked.iter().enumerate().map(|(i, (_, at, wanted))| best.values()[i * time + at] == *wanted);
+        let answers =
+            asked.iter().enumerate().map(|(i, (_, at, wanted))| best.values()[i * time + at] == *wanted);
         right += answers.filter(|&right| right).count();
     }
     Ok(right as f64 / asked.len().max(1) as f64)
@@ -205,7 +212,8 @@ fn gpt_passive(lab: &Lab, seed: u64, tokenizer: &Tokenizer, pairs: &[Pair]) -> R
     let mut config = models::base(lab, seed)?;
     let (mark, end) = (tokenizer.vocabulary_size() as u32, tokenizer.vocabulary_size() as u32 + 1);
     let ids = |text: &str| anyhow::Ok(tokenizer.encode(text, Special::Drop)?.ids);
-    let line = |pair: &Pair| anyhow::Ok([ids(&pair.source)?, vec![mark], ids(&pair.target)?, vec![end]].concat());
+    let line =
+        |pair: &Pair| anyhow::Ok([ids(&pair.source)?, vec![mark], ids(&pair.target)?, vec![end]].concat());
     let stream = |split: Split, count: usize| -> Result<TokenStream> {
         let pairs = Pairs::new(seed).split(split);
         let lines = pairs.pairs().take(count).map(|pair| line(&pair));
@@ -240,7 +248,10 @@ fn gpt_passive(lab: &Lab, seed: u64, tokenizer: &Tokenizer, pairs: &[Pair]) -> R
 
 fn draw(findings: &mut Findings, example: Option<&Crossed>) {
     let bars = ["GPT", "BERT", "T5"].into_iter().fold(
-        Bars::upright(TASKS.map(str::to_owned).to_vec(), Axis::linear("share of words that are right").from_zero()),
+        Bars::upright(
+            TASKS.map(str::to_owned).to_vec(),
+            Axis::linear("share of words that are right").from_zero(),
+        ),
         |bars, model| {
             let bar = |task: &str| {
                 let interval = findings.measurements.mean(&[&model, &task], "right");
@@ -289,7 +300,8 @@ fn judge(table: &Measurements) -> Verdict {
         let what = format!("{task}: share of words right, {better} − {worse}");
         Check::new(what, paired(&of(better, task), &of(worse, task)), Bound::Above(0.0))
     };
-    let checks = vec![gain("GPT", "BERT", TASKS[0]), gain("BERT", "GPT", TASKS[1]), gain("T5", "GPT", TASKS[2])];
+    let checks =
+        vec![gain("GPT", "BERT", TASKS[0]), gain("BERT", "GPT", TASKS[1]), gain("T5", "GPT", TASKS[2])];
     Verdict::new("E9", checks, finding)
 }
 
@@ -316,8 +328,16 @@ mod tests {
     #[test]
     fn the_verdict_follows_the_tasks() {
         assert_eq!(judge(&planted([0.4, 0.4, 0.5], [0.3, 0.6], 0.8)).outcome, Outcome::Holds);
-        assert_eq!(judge(&planted([0.4, 0.4, 0.9], [0.3, 0.6], 0.8)).outcome, Outcome::Fails, "GPT writes better passives");
-        assert_eq!(judge(&planted([0.3, 0.6, 0.5], [0.4, 0.4], 0.8)).outcome, Outcome::Fails, "the tables are turned");
+        assert_eq!(
+            judge(&planted([0.4, 0.4, 0.9], [0.3, 0.6], 0.8)).outcome,
+            Outcome::Fails,
+            "GPT writes better passives"
+        );
+        assert_eq!(
+            judge(&planted([0.3, 0.6, 0.5], [0.4, 0.4], 0.8)).outcome,
+            Outcome::Fails,
+            "the tables are turned"
+        );
     }
 
     #[test]

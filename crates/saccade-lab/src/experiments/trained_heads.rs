@@ -10,7 +10,8 @@ use anyhow::{Context as _, Result};
 use saccade::analysis::dependencies::{Aligned, Best, Direction, Matches, Parsed, match_heads};
 use saccade::analysis::heads::watch;
 use saccade::analysis::{
-    Head, Measure, Settings, Table, Tokens, all_heads, label_heads, measure_heads, prefix_matching, repeated_random,
+    Head, Measure, Settings, Table, Tokens, all_heads, label_heads, measure_heads, prefix_matching,
+    repeated_random,
 };
 use saccade::models::Model;
 use saccade::tensor::random::Key;
@@ -98,7 +99,8 @@ fn run(lab: &Lab) -> Result<Findings> {
             findings.measurements.add(&[pattern], seed, "right, best untrained head", untrained);
             findings.measurements.add(&[pattern], seed, "right, best fixed offset", offset);
         }
-        let labelled: std::collections::BTreeSet<_> = run.labels.iter().map(|label| (label.0, label.1)).collect();
+        let labelled: std::collections::BTreeSet<_> =
+            run.labels.iter().map(|label| (label.0, label.1)).collect();
         let share = labelled.len() as f64 / run.heads.max(1) as f64;
         findings.measurements.add(&[&"any"], seed, "share of heads with a label", share);
         findings.measurements.add(&[&"any"], seed, "loss", run.loss);
@@ -241,8 +243,12 @@ fn labels(
     let vocabulary = trained.token_embeddings().map_or(0, |table| table.shape()[0]) as u32;
     let table = |model: &Model| -> Result<Table> {
         let mut table = measure_heads(model, material.texts.iter().cloned().map(Ok), Settings::default())?;
-        let random =
-            repeated_random(2..vocabulary, length / 2, lab.by_size(2, 16, 100, 100), Key::new(0).site("labels"));
+        let random = repeated_random(
+            2..vocabulary,
+            length / 2,
+            lab.by_size(2, 16, 100, 100),
+            Key::new(0).site("labels"),
+        );
         table.extend(prefix_matching(model, random, Settings::default())?);
         Ok(table)
     };
@@ -325,7 +331,10 @@ fn judge(table: &Measurements) -> Verdict {
         paired(&table.values(&[&pattern], "weight, trained"), &table.values(&[&pattern], "weight, untrained"))
     };
     let beyond = |pattern: &str| {
-        paired(&table.values(&[&pattern], "right, best head"), &table.values(&[&pattern], "right, best fixed offset"))
+        paired(
+            &table.values(&[&pattern], "right, best head"),
+            &table.values(&[&pattern], "right, best fixed offset"),
+        )
     };
     let weight = |pattern: &str| table.mean(&[&pattern], "weight, trained").mean;
     let right = |pattern: &str, who: &str| 100.0 * table.mean(&[&pattern], &format!("right, {who}")).mean;
@@ -357,7 +366,12 @@ fn judge(table: &Measurements) -> Verdict {
         Check::new(what, beyond(pattern), Bound::Above(0.0))
     }));
     PATTERNS.iter().fold(Verdict::new("E2", checks, finding), |verdict, (pattern, theirs)| {
-        verdict.published(format!("weight of the best head: {pattern}"), *theirs, Some(weight(pattern)), SOURCE)
+        verdict.published(
+            format!("weight of the best head: {pattern}"),
+            *theirs,
+            Some(weight(pattern)),
+            SOURCE,
+        )
     })
 }
 
@@ -383,7 +397,11 @@ mod tests {
     #[test]
     fn the_verdict_follows_the_heads() {
         assert_eq!(judge(&planted(0.7, 0.2, 0.8, 0.5)).outcome, Outcome::Holds);
-        assert_eq!(judge(&planted(0.2, 0.2, 0.8, 0.5)).outcome, Outcome::Undecided, "the first seed shows no gain");
+        assert_eq!(
+            judge(&planted(0.2, 0.2, 0.8, 0.5)).outcome,
+            Outcome::Undecided,
+            "the first seed shows no gain"
+        );
         assert_eq!(judge(&planted(0.1, 0.3, 0.8, 0.5)).outcome, Outcome::Fails);
         assert_eq!(judge(&planted(0.7, 0.2, 0.4, 0.5)).outcome, Outcome::Fails, "an offset does better");
     }
