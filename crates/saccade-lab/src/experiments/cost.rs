@@ -82,11 +82,11 @@ struct Cost {
 fn run(lab: &Lab) -> Result<Findings> {
     let rounds = lab.seeds(3);
     let most = lab.by_size(512, 2_048, 4_096, 16_384);
-    let lengths: Vec<usize> = (7..).map(|power| 1 << power).take_while(|length| *length <= most).collect();
-    let widths: Vec<usize> = (6..)
-        .map(|power| 1 << power)
-        .take_while(|width| *width <= lab.by_size(256, 512, 1_024, 1_024))
-        .collect();
+    let widest = lab.by_size(256, 512, 1_024, 1_024);
+    let doubled = |least: usize, most: usize| -> Vec<usize> {
+        (0..16).map(|power| least << power).filter(|size| *size <= most).collect()
+    };
+    let (lengths, widths) = (doubled(128, most), doubled(64, widest));
     let mut inputs = Vec::new();
     for &round in &rounds {
         for work in Work::ALL {

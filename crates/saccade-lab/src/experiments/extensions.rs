@@ -311,7 +311,11 @@ fn draw_costs(findings: &mut Findings, length: usize) {
          with a training step that keeps what it computed.",
         Picture::new("What each saves").subtitle(format!("Texts of {length} tokens")).panel(bars),
     );
-    // Patterns are drawn coarsely: each cell is the share of pairs in it that may be seen.
+    draw_patterns(findings);
+}
+
+/// Patterns are drawn coarsely: each cell is the share of pairs in it that may be seen.
+fn draw_patterns(findings: &mut Findings) {
     const LENGTH: usize = 512;
     const CELL: usize = 8;
     let mut gallery =

@@ -12,7 +12,7 @@ use saccade::analysis::clusters::against_shuffled;
 use saccade::analysis::distance::{head_divergences, map, root};
 use saccade::analysis::statistics::Resampling;
 use saccade::analysis::{Measure, Settings, Tokens, measure_heads};
-use saccade::data::builtin::PartOfSpeech;
+use saccade::data::builtin::{PartOfSpeech, Text};
 use saccade::models::Model;
 use saccade::tensor::random::Key;
 use saccade::tokens::{Special, Tokenizer};
@@ -127,7 +127,7 @@ fn read(lab: &Lab, seed: u64) -> Result<Run> {
     let places = map(&distances, 2).0.iter().map(|place| (at(place, 0), at(place, 1))).collect();
     Ok(Run {
         heads: heads.iter().map(|head| (head.layer, head.head)).collect(),
-        loss: (one.loss.all + other.loss.all) / 2.0,
+        loss: f64::midpoint(one.loss.all, other.loss.all),
         changes: all.iter().map(|(change, low, _)| (*change, *low)).collect(),
         by_kind: all.into_iter().map(|(_, _, kinds)| kinds).collect(),
         specific: correlation(&specific(&one), &specific(&other)),
@@ -155,7 +155,7 @@ fn texts(lab: &Lab, opened: &Opened, length: usize) -> Result<(Vec<Tokens>, Vec<
     if texts.len() < 4 {
         bail!("{} texts are too few", texts.len());
     }
-    let words = built_in.iter().flat_map(|text| text.words());
+    let words = built_in.iter().flat_map(Text::words);
     let words = words.map(|word| (word.text.as_str(), word.part_of_speech));
     Ok((texts, kinds_of_tokens(tokenizer, words)?))
 }
@@ -213,10 +213,14 @@ fn together(one: &Ablation, other: &Ablation) -> Vec<(f64, f64, Vec<Option<f64>>
     pairs
         .map(|(a, b)| {
             let kinds = a.zeroed.by_kind.iter().zip(&b.zeroed.by_kind);
-            let kinds = kinds.map(|(a, b)| a.zip(*b).map(|(a, b)| (a + b) / 2.0)).collect();
+            let kinds = kinds.map(|(a, b)| a.zip(*b).map(|(a, b)| f64::midpoint(a, b))).collect();
             // The means of two halves: their errors add as squares.
             let half = ((a.by_text.mean - a.by_text.low).hypot(b.by_text.mean - b.by_text.low)) / 2.0;
-            ((a.zeroed.all + b.zeroed.all) / 2.0, (a.by_text.mean + b.by_text.mean) / 2.0 - half, kinds)
+            (
+                f64::midpoint(a.zeroed.all, b.zeroed.all),
+                f64::midpoint(a.by_text.mean, b.by_text.mean) - half,
+                kinds,
+            )
         })
         .collect()
 }

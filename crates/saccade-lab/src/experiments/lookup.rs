@@ -111,8 +111,7 @@ fn orthonormal(count: usize, key: Key) -> Vec<Vec<f32>> {
             }
         }
         let length = axis.iter().map(|a| a * a).sum::<f64>().sqrt();
-        axis.iter_mut().for_each(|a| *a /= length);
-        axes.push(axis);
+        axes.push(axis.iter().map(|a| a / length).collect());
     }
     axes.into_iter().map(|axis| axis.into_iter().map(|a| a as f32).collect()).collect()
 }

@@ -182,7 +182,7 @@ impl Observer for Watch {
             let of_layer = all.iter().filter(|(name, _)| layer(name) == Some(wanted));
             let found: Vec<_> =
                 of_layer.filter_map(|(_, parameter)| gradients.find(parameter.tensor())).collect();
-            f64::from(global_norm(found.into_iter()))
+            f64::from(global_norm(found))
         };
         self.gradients = (0..count).map(norm).collect();
         Ok(())

@@ -170,7 +170,7 @@ fn draw_encodings(
             .area(360.0, 300.0))
     };
     let mut pictures = Picture::new("Positions as vectors")
-        .subtitle(format!("Trained on windows of {length}; the rows below are never seen in training"))
+        .subtitle(format!("Trained on windows of {length}; later rows are never seen in training"))
         .columns(2)
         .titled_panel("sinusoidal", picture(waves.clone())?);
     let mut series = vec![Series::new("sinusoidal").points(cosines(&waves, width, length))];
@@ -178,10 +178,12 @@ fn draw_encodings(
         series.push(Series::new("learned").points(cosines(&table, width, length)));
         pictures = pictures.titled_panel("learned", picture(table)?);
     }
-    let frequencies = (0..width / 2).map(|i| 10_000_f64.powf(-2.0 * i as f64 / width as f64));
+    // Rotation is by head, and a head is narrower than the model.
+    let head = width / bias.as_ref().map_or(4, |(heads, _)| *heads).max(1);
+    let frequencies = (0..head / 2).map(|i| 10_000_f64.powf(-2.0 * i as f64 / head as f64));
     let turned = |distance: usize| {
         let sum: f64 = frequencies.clone().map(|frequency| (distance as f64 * frequency).cos()).sum();
-        (distance as f64, sum / (width / 2).max(1) as f64)
+        (distance as f64, sum / (head / 2).max(1) as f64)
     };
     series.push(Series::new("rotary").points((0..length).map(turned)));
     findings.figure(
@@ -199,7 +201,7 @@ fn draw_encodings(
         chart.series(Series::new(format!("ALiBi, head {}", head + 1)).points(points))
     });
     if let Some((heads, bias)) = bias {
-        for head in 0..heads.min(4) {
+        for head in 0..heads.min(2) {
             let points = (0..length).map(|distance| {
                 let bucket = relative_bucket(-(distance as i64), bias.len() / heads, 128, false) as usize;
                 (distance as f64, f64::from(bias[bucket * heads + head]))
