@@ -1,5 +1,8 @@
 //! Tests of the instruments, a module a topic.
 
+mod analysis;
 mod checkpoints;
+mod disk;
+mod fetch;
 mod figure;
 mod train;
