@@ -100,7 +100,7 @@ fn gradient_times_input(scores: &Tensor, best: usize, probe: &Probe) -> Result<V
     Ok(words.detach().multiply(&gradient)?.sum(-1)?.to_vec())
 }
 
-fn label(opened: &Opened, class: usize) -> String {
+pub(crate) fn label(opened: &Opened, class: usize) -> String {
     let name = opened.config.get("id2label").and_then(|labels| labels.get(class.to_string()));
     name.and_then(|name| name.as_str()).map_or_else(|| class.to_string(), str::to_owned)
 }

@@ -109,7 +109,8 @@ pub fn test_pairs(config: &DataConfig, part: &str) -> Result<Vec<(String, String
     }
 }
 
-pub(super) fn builtin_labelled(texts: &[builtin::Text]) -> Labelled {
+/// Built-in texts with their labels.
+pub fn builtin_labelled(texts: &[builtin::Text]) -> Labelled {
     let example = |text: &builtin::Text| Example {
         text: text.text().to_owned(),
         second: None,
