@@ -28,8 +28,10 @@ enum Command {
     Generate(commands::generate::Generate),
     Import(commands::import::Import),
     Pull(commands::pull::Pull),
+    Serve(commands::serve::Serve),
     Trace(commands::trace::Trace),
     Verify(commands::verify::Verify),
+    View(commands::view::View),
 }
 
 fn main() -> ExitCode {
@@ -45,8 +47,10 @@ fn main() -> ExitCode {
         Command::Generate(generate) => generate.run(),
         Command::Import(import) => import.run(),
         Command::Pull(pull) => pull.run(),
+        Command::Serve(serve) => serve.run(),
         Command::Trace(trace) => trace.run(),
         Command::Verify(verify) => verify.run(),
+        Command::View(view) => view.run(),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -2,4 +2,5 @@
 
 mod checkpoints;
 mod figure;
+mod page;
 mod train;
