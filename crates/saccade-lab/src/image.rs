@@ -106,7 +106,8 @@ pub fn read(path: &Path, preprocessing: &Preprocessing, model: &VitConfig) -> Re
 
 /// Reads a PNG from memory for a model: (1, channels, height, width).
 pub fn decode(bytes: &[u8], preprocessing: &Preprocessing, model: &VitConfig) -> Result<Tensor> {
-    let picture = Picture::read(Cursor::new(bytes), model.channels).context("this is not a PNG that can be read")?;
+    let picture =
+        Picture::read(Cursor::new(bytes), model.channels).context("this is not a PNG that can be read")?;
     prepare(&picture, preprocessing, model)
 }
 

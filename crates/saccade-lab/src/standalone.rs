@@ -10,23 +10,36 @@ use anyhow::{Context as _, Result};
 use base64::Engine as _;
 
 /// The file may load nothing at all.
-const POLICY: &str = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:";
+const POLICY: &str =
+    "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:";
 
 /// The page with a reading in it.
 pub fn page(held: &Held) -> Result<String> {
     let file = |name: &str| FILES.iter().find(|(known, _)| *known == name).map(|(_, text)| *text);
     let [html, style, icon] = ["index.html", "style.css", "icon.svg"].map(file);
-    let (html, style, icon) = (html.context("index.html")?, style.context("style.css")?, icon.context("icon.svg")?);
+    let (html, style, icon) =
+        (html.context("index.html")?, style.context("style.css")?, icon.context("icon.svg")?);
     // A closing tag inside a string would end the script.
     let data = serde_json::to_string(held)?.replace("</", "<\\/");
     let icon = base64::engine::general_purpose::STANDARD.encode(icon);
     let changes = [
-        (r#"<meta charset="utf-8">"#, format!(r#"<meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="{POLICY}">"#)),
+        (
+            r#"<meta charset="utf-8">"#,
+            format!(
+                r#"<meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="{POLICY}">"#
+            ),
+        ),
         (r#"href="icon.svg""#, format!(r#"href="data:image/svg+xml;base64,{icon}""#)),
         (r#"<link rel="stylesheet" href="colours.css">"#, format!("<style>{}</style>", stylesheet())),
         (r#"<link rel="stylesheet" href="style.css">"#, format!("<style>{style}</style>")),
         (r#"<script type="module" src="js/main.js"></script>"#, String::new()),
-        ("</body>", format!("<script type=\"application/json\" id=\"held\">{data}</script>\n<script type=\"module\">\n{}</script>\n</body>", scripts())),
+        (
+            "</body>",
+            format!(
+                "<script type=\"application/json\" id=\"held\">{data}</script>\n<script type=\"module\">\n{}</script>\n</body>",
+                scripts()
+            ),
+        ),
     ];
     let mut page = html.to_owned();
     for (from, to) in changes {
@@ -59,7 +72,8 @@ mod tests {
     fn declared(line: &str) -> Option<&str> {
         let line = line.strip_prefix("export ").unwrap_or(line);
         let line = line.strip_prefix("async ").unwrap_or(line);
-        let rest = ["function ", "const ", "let ", "class "].iter().find_map(|word| line.strip_prefix(word))?;
+        let rest =
+            ["function ", "const ", "let ", "class "].iter().find_map(|word| line.strip_prefix(word))?;
         rest.split(|c: char| !c.is_alphanumeric() && c != '_').next().filter(|name| !name.is_empty())
     }
 

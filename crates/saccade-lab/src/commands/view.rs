@@ -22,6 +22,9 @@ use std::sync::atomic::AtomicBool;
   saccade view gpt2 \"The cat sat on the mat because it was tired\" -o cat.html
   saccade view gpt2 \"The cat sat on the mat because it was tired\" --layer 5 --head 1 -o head.svg
   saccade view t5-small \"Good morning.\" --second Guten --attention cross -o cross.png")]
+#[command(
+    override_usage = "saccade view [OPTIONS] --out <FILE> <MODEL> <TEXT>\n       saccade view [OPTIONS] --out <FILE> <MODEL> --image <FILE>"
+)]
 #[command(group(ArgGroup::new("input").args(["text", "image"]).required(true)))]
 pub struct View {
     /// A run or checkpoint folder, or a name in the Hugging Face cache
@@ -92,9 +95,13 @@ const LARGEST_PICTURE: u64 = 64 << 20;
 impl View {
     /// Runs the command.
     pub fn run(&self) -> Result<()> {
-        let suffix = self.out.extension().and_then(|suffix| suffix.to_str()).unwrap_or("").to_ascii_lowercase();
+        let suffix =
+            self.out.extension().and_then(|suffix| suffix.to_str()).unwrap_or("").to_ascii_lowercase();
         if !["html", "svg", "png"].contains(&suffix.as_str()) {
-            return Err(Usage::error(format!("{}: the file ends in .html, .svg or .png", self.out.display())));
+            return Err(Usage::error(format!(
+                "{}: the file ends in .html, .svg or .png",
+                self.out.display()
+            )));
         }
         let opened = Arc::new(model::open(&self.model)?);
         let input = match (&self.image, &self.text) {
@@ -128,13 +135,19 @@ impl View {
 
     /// One head large, or several small.
     fn draw(&self, reading: &Reading, mut wanted: Wanted) -> Result<Picture> {
-        let first = reading.sites().first().ok_or_else(|| Usage::error("this model has no attention heads"))?;
+        let first =
+            reading.sites().first().ok_or_else(|| Usage::error("this model has no attention heads"))?;
         let group = *wanted.group.get_or_insert(first.group);
         let heads = wanted.heads(reading)?;
         let shown = Shown { merge: self.words, hide: self.hide_special };
         let (rows, columns) = reading.axes(group, shown);
         if heads.len() * rows.len() * columns.len() > MOST_CELLS {
-            let problem = format!("{} heads of {} × {} are too many cells for a picture: choose some with --layer and --head", heads.len(), rows.len(), columns.len());
+            let problem = format!(
+                "{} heads of {} × {} are too many cells for a picture: choose some with --layer and --head",
+                heads.len(),
+                rows.len(),
+                columns.len()
+            );
             return Err(Usage::error(problem));
         }
         let (asks, looked) = reading.sides(group);
@@ -156,7 +169,10 @@ impl View {
         };
         if let [(site, head)] = heads[..] {
             let about = &reading.sites()[site];
-            let map = HeatMap::new(matrix((site, head))?, scale).words(asks, looked).names("asks", "is looked at").mask(hidden(site));
+            let map = HeatMap::new(matrix((site, head))?, scale)
+                .words(asks, looked)
+                .names("asks", "is looked at")
+                .mask(hidden(site));
             return Ok(Picture::new(format!("{}: layer {}, head {head}", self.model, about.layer)).panel(map));
         }
         let widest = reading.sites().iter().map(|site| site.heads).max().unwrap_or(1);
@@ -189,7 +205,11 @@ impl View {
 fn picture(path: &Path) -> Result<Vec<u8>> {
     let wrong = || format!("cannot read {}", path.display());
     let mut bytes = Vec::new();
-    File::open(path).with_context(wrong)?.take(LARGEST_PICTURE + 1).read_to_end(&mut bytes).with_context(wrong)?;
+    File::open(path)
+        .with_context(wrong)?
+        .take(LARGEST_PICTURE + 1)
+        .read_to_end(&mut bytes)
+        .with_context(wrong)?;
     anyhow::ensure!(bytes.len() as u64 <= LARGEST_PICTURE, "{} is too large", path.display());
     Ok(bytes)
 }

@@ -29,7 +29,9 @@ impl Kind {
         match model {
             Model::Gpt(_) | Model::Llama(_) | Model::T5(_) => Self::Next,
             Model::Sentiment(_) | Model::Bag(_) => Self::Class,
-            Model::Bert(bert) if bert.config().heads.classes.is_some() && !bert.config().heads.words => Self::Class,
+            Model::Bert(bert) if bert.config().heads.classes.is_some() && !bert.config().heads.words => {
+                Self::Class
+            }
             Model::Vit(vit) if vit.config().classes > 0 => Self::Class,
             _ => Self::Nothing,
         }

@@ -89,7 +89,8 @@ mod tests {
 
     #[test]
     fn pieces_become_words_and_special_tokens_go() {
-        let tokens = [token("[CLS]", true, 0), token("un", false, 1), token("##do", false, 1), token(".", false, 2)];
+        let tokens =
+            [token("[CLS]", true, 0), token("un", false, 1), token("##do", false, 1), token(".", false, 2)];
         let axis = |merge, hide| Axis::new(&tokens, Shown { merge, hide });
         assert_eq!(axis(false, false).places(), [0..1, 1..2, 2..3, 3..4]);
         assert_eq!(axis(true, false).labels(&tokens), ["[CLS]", "undo", "."]);

@@ -83,8 +83,7 @@ impl<'a> Grid<'a> {
         let (Some(first), Some(last)) = (places.first(), places.last()) else { return Ok(Vec::new()) };
         let weights = self.reading.weights(self.which.site)?;
         let keys = weights.sizes()[3];
-        let mut values =
-            weights.block(0, self.which.head, first.start..last.end, 0..keys)?.to_vec();
+        let mut values = weights.block(0, self.which.head, first.start..last.end, 0..keys)?.to_vec();
         for row in values.chunks_mut(keys.max(1)) {
             self.reweigh(row);
         }
@@ -148,13 +147,20 @@ impl<'a> Grid<'a> {
         Ok(())
     }
 
-    /// The largest value of the whole map: what the darkest colour means.
+    /// The first row that has a choice: where everyone sees only what came before, the first sees itself alone, and its
+    /// weight of 1 would make all others pale.
+    pub(super) fn first_free(&self) -> usize {
+        let causal = self.reading.sites().get(self.which.site).is_some_and(|site| site.causal);
+        usize::from(causal && self.rows.len() > 1)
+    }
+
+    /// The largest value of the whole map, rows without a choice left out: what the darkest colour means.
     pub fn peak(&self, cancel: &AtomicBool) -> Result<f32> {
         if let Some(&peak) = self.reading.remembered().peaks.get(&self.which) {
             return Ok(peak);
         }
         let mut peak = 0.0_f32;
-        self.each_band(0..self.rows.len(), cancel, |_, band| {
+        self.each_band(self.first_free()..self.rows.len(), cancel, |_, band| {
             peak = band.iter().copied().filter(|value| value.is_finite()).fold(peak, f32::max);
         })?;
         self.remember(peak);

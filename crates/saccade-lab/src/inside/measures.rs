@@ -64,7 +64,8 @@ pub fn measure(reading: &Reading, site: usize, cancel: &AtomicBool) -> Result<He
 fn across(weights: &[f32], columns: usize) -> Vec<Option<f64>> {
     let rows: Vec<&[f32]> = weights.chunks(columns.max(1)).collect();
     let mean = |of: &dyn Fn(&[f32]) -> f64| {
-        (columns > 1 && !rows.is_empty()).then(|| rows.iter().map(|row| of(row)).sum::<f64>() / rows.len() as f64)
+        (columns > 1 && !rows.is_empty())
+            .then(|| rows.iter().map(|row| of(row)).sum::<f64>() / rows.len() as f64)
     };
     let entropy = |row: &[f32]| -> f64 {
         row.iter().map(|&p| f64::from(p)).filter(|&p| p > 0.0).map(|p| -p * p.ln()).sum()

@@ -1,7 +1,7 @@
 //! Maps as 8-bit levels: all of a head as a thumbnail, or one tile of it at any zoom.
 //!
 //! A pixel that stands for several values shows the largest, so that a thin line (a head that looks one token back) is
-//! seen at every zoom. Level 255 is the map's largest value; on the logarithmic scale level 0 is a ten-thousandth of it.
+//! seen at every zoom. Level 255 is the map's largest value (of the rows that have a choice); on the logarithmic scale level 0 is a ten-thousandth of it.
 
 use super::axis::Shown;
 use super::grid::{Grid, Scale, Which};
@@ -71,6 +71,7 @@ pub fn thumbnails(
         let (rows, columns) = grid.size();
         let (height, width) = (rows.min(side), columns.min(side));
         let mut largest = vec![0.0_f32; height * width];
+        let mut peak = 0.0_f32;
         // Where each column goes is the same for all rows.
         let place: Vec<usize> = (0..columns).map(|column| column * width / columns.max(1)).collect();
         grid.each_band(0..rows, cancel, |first, band| {
@@ -79,9 +80,11 @@ pub fn thumbnails(
                 for (&value, &place) in values.iter().zip(&place) {
                     row[place] = row[place].max(value);
                 }
+                if first + i >= grid.first_free() {
+                    peak = values.iter().copied().fold(peak, f32::max);
+                }
             }
         })?;
-        let peak = largest.iter().copied().fold(0.0, f32::max);
         grid.remember(peak);
         all.levels.extend(largest.iter().map(|&value| level(value, peak, scale)));
         all.peaks.push(peak);

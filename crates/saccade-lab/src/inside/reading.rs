@@ -72,7 +72,17 @@ impl Reading {
         let scores = probe.get("logits")?.map(|logits| answer::kept(&opened.model, &logits)).transpose()?;
         let pool = probe.get("pool.weights")?.map(|pool| pool.to_vec());
         let remembered = Mutex::default();
-        Ok(Self { opened: Arc::clone(opened), inputs, source, target, sites, weights, scores, pool, remembered })
+        Ok(Self {
+            opened: Arc::clone(opened),
+            inputs,
+            source,
+            target,
+            sites,
+            weights,
+            scores,
+            pool,
+            remembered,
+        })
     }
 
     /// The same with one more token at the end, of the target if there is one. Fails if there is no room.
@@ -155,8 +165,9 @@ impl Reading {
 
     /// Tokens as the measures of heads want them.
     pub fn measured_tokens(tokens: &[Token]) -> Tokens {
-        let delimits =
-            |text: &str| text.contains(['.', ',', ';', ':', '!', '?']) && !text.contains(char::is_alphanumeric);
+        let delimits = |text: &str| {
+            text.contains(['.', ',', ';', ':', '!', '?']) && !text.contains(char::is_alphanumeric)
+        };
         Tokens {
             ids: tokens.iter().map(|token| token.id).collect(),
             special: tokens.iter().map(|token| token.special).collect(),

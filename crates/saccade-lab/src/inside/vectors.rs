@@ -59,11 +59,14 @@ impl Reading {
         let scores = probe.get(&path("scores"))?;
         let attention = self.model().attentions().into_iter().find(|(name, _)| *name == site.name);
         let (_, attention) = attention.with_context(|| format!("the model has no {}", site.name))?;
-        let outputs = (0..site.heads).map(|head| attention.head_output(head)).collect::<saccade::Result<_>>()?;
+        let outputs =
+            (0..site.heads).map(|head| attention.head_output(head)).collect::<saccade::Result<_>>()?;
         let norms = (0..site.heads).map(|_| OnceLock::new()).collect();
         let vectors = Vectors { site, named, scores, norms, outputs };
         // Computed by the library for all heads at once, where that is little; see `norms`.
-        if let Some(value) = vectors.tensor("value").filter(|value| value.count() * attention.config().d_model <= MOST_SCORES) {
+        if let Some(value) =
+            vectors.tensor("value").filter(|value| value.count() * attention.config().d_model <= MOST_SCORES)
+        {
             let all = transformed(attention, value)?; // (1, H, T, C)
             let norms = all.multiply(&all)?.sum(-1)?.sqrt()?.to_vec();
             let per_head = norms.chunks(keys.len().max(1));

@@ -38,7 +38,17 @@ struct Training {
 
 /// A small GPT over words: large enough for heads that differ, small enough for less than a minute.
 fn config() -> Result<RunConfig> {
-    let settings = ["train.steps=300", "train.evaluate_every=100", "data.texts=4000", "train.rate.warmup=30"];
+    let settings = [
+        "model.n_layers=3",
+        "model.d_model=96",
+        "model.context=64",
+        "data.texts=2000",
+        "train.steps=300",
+        "train.batch_size=12",
+        "train.evaluate_every=100",
+        "train.rate.warmup=30",
+        "train.rate.highest=2e-3",
+    ];
     preset("words-gpt", &settings.map(str::to_owned))
 }
 

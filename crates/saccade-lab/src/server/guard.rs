@@ -79,8 +79,16 @@ mod tests {
             assert!(is_ours(host, here), "{host}");
         }
         for host in [
-            "localhost", "localhost:80", "evil.example:8420", "localhost.evil.example:8420", "192.168.0.4:8420", "",
-            ":8420", "127.0.0.1:8420@evil.example:8420", "[::1", "localhost:x",
+            "localhost",
+            "localhost:80",
+            "evil.example:8420",
+            "localhost.evil.example:8420",
+            "192.168.0.4:8420",
+            "",
+            ":8420",
+            "127.0.0.1:8420@evil.example:8420",
+            "[::1",
+            "localhost:x",
         ] {
             assert!(!is_ours(host, here), "{host}");
         }

@@ -6,7 +6,9 @@ use super::problem::Problem;
 use super::routes::reading;
 use super::work::Weight;
 use crate::inside::flow::flow as follow;
-use crate::inside::{Grid, Group, Scale, Shown, Which, measure, thumbnails as draw_thumbnails, tile as draw_tile};
+use crate::inside::{
+    Grid, Group, Scale, Shown, Which, measure, thumbnails as draw_thumbnails, tile as draw_tile,
+};
 use crate::usage::Usage;
 use anyhow::ensure;
 use axum::Json;
@@ -50,9 +52,8 @@ pub async fn thumbnails(
     let Query(Heads { site, side, scale, merge, hide }) = asked?;
     let (_, reading) = reading(&app, &id)?;
     let site = reading.find(&site)?;
-    let work = move |cancel: &_| {
-        draw_thumbnails(&reading, site, (side, scale, Shown { merge, hide }), cancel)
-    };
+    let work =
+        move |cancel: &_| draw_thumbnails(&reading, site, (side, scale, Shown { merge, hide }), cancel);
     let drawn = app.work.run(Weight::Look, work).await?;
     let about = json!({ "width": drawn.width, "height": drawn.height, "peaks": drawn.peaks });
     Ok(Packed::bytes(&about, &drawn.levels).into_response())
@@ -141,7 +142,10 @@ pub async fn block(
     let which = Which { site: reading.find(&site)?, head, scale, shown: Shown { merge, hide } };
     let work = move |cancel: &_| {
         let count = bottom.saturating_sub(top).saturating_mul(right.saturating_sub(left));
-        ensure!(count <= MOST_VALUES, Usage(format!("{count} values are too many at once: {MOST_VALUES} are sent")));
+        ensure!(
+            count <= MOST_VALUES,
+            Usage(format!("{count} values are too many at once: {MOST_VALUES} are sent"))
+        );
         Grid::new(&reading, which, cancel)?.block(top..bottom, left..right)
     };
     let values = app.work.run(Weight::Look, work).await?;

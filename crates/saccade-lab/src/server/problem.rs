@@ -20,7 +20,10 @@ impl Problem {
     }
 
     pub fn busy() -> Self {
-        Self::new(StatusCode::SERVICE_UNAVAILABLE, "the server is busy with other requests; try again in a moment")
+        Self::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "the server is busy with other requests; try again in a moment",
+        )
     }
 }
 

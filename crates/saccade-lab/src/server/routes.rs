@@ -145,7 +145,10 @@ async fn step(
         let drawn = answer::draw(&before, &sampling, step)?;
         let known = before.scores().map_or(0, saccade::tensor::Tensor::count);
         let token = token.unwrap_or(drawn);
-        anyhow::ensure!((token as usize) < known, Usage(format!("there is no token {token}: the model has {known}")));
+        anyhow::ensure!(
+            (token as usize) < known,
+            Usage(format!("there is no token {token}: the model has {known}"))
+        );
         before.extended(token, most, cancel)
     };
     let reading = app.work.run(Weight::Pass, work).await?;

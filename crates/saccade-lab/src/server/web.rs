@@ -59,7 +59,8 @@ pub async fn file(State(app): State<Arc<App>>, address: Uri) -> Result<Response,
         Some("svg") => "image/svg+xml",
         _ => "text/javascript; charset=utf-8",
     };
-    let answer = |text: Cow<'static, str>| Ok(([(header::CONTENT_TYPE, kind)], text.into_owned()).into_response());
+    let answer =
+        |text: Cow<'static, str>| Ok(([(header::CONTENT_TYPE, kind)], text.into_owned()).into_response());
     if name == COLOURS {
         return answer(stylesheet().into());
     }

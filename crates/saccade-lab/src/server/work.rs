@@ -72,7 +72,8 @@ impl Work {
                 Err(Problem::new(StatusCode::INTERNAL_SERVER_ERROR, message))
             }
             Err(_) => {
-                let message = format!("this takes longer than {} seconds; it was stopped", self.time.as_secs());
+                let message =
+                    format!("this takes longer than {} seconds; it was stopped", self.time.as_secs());
                 Err(Problem::new(StatusCode::GATEWAY_TIMEOUT, message))
             }
         }

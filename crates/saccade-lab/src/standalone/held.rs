@@ -74,7 +74,8 @@ impl Wanted {
     /// Whether an attention is wanted.
     fn site(self, reading: &Reading, site: usize) -> bool {
         let about = &reading.sites()[site];
-        self.group.is_none_or(|group| group == about.group) && self.layer.is_none_or(|layer| layer == about.layer)
+        self.group.is_none_or(|group| group == about.group)
+            && self.layer.is_none_or(|layer| layer == about.layer)
     }
 
     /// The wanted heads: attention and head.
@@ -157,7 +158,10 @@ fn ensure_small(reading: &Reading, heads: &[(usize, usize)]) -> Result<()> {
 }
 
 /// Weights, scores and vectors of each head.
-fn numbers(reading: &Reading, heads: &[(usize, usize)]) -> Result<BTreeMap<String, BTreeMap<&'static str, String>>> {
+fn numbers(
+    reading: &Reading,
+    heads: &[(usize, usize)],
+) -> Result<BTreeMap<String, BTreeMap<&'static str, String>>> {
     let going = AtomicBool::new(false);
     let mut all = BTreeMap::new();
     for &(site, head) in heads {
@@ -175,7 +179,8 @@ fn numbers(reading: &Reading, heads: &[(usize, usize)]) -> Result<BTreeMap<Strin
             let positions: Vec<usize> = (0..if asking { rows } else { columns }).collect();
             numbers.insert(name, base64(&vectors.rows(name, head, &positions)?));
         }
-        let scores = (0..rows).map(|query| vectors.scores(head, query)).collect::<Result<Option<Vec<_>>>>()?;
+        let scores =
+            (0..rows).map(|query| vectors.scores(head, query)).collect::<Result<Option<Vec<_>>>>()?;
         if let Some(scores) = scores {
             numbers.insert("scores", base64(&scores.concat()));
         }

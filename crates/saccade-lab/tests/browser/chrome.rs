@@ -40,7 +40,13 @@ impl Chrome {
     pub fn start(width: u32, height: u32) -> Self {
         let (profile, downloads) = (TempDir::new().unwrap(), TempDir::new().unwrap());
         let mut process = Command::new(program())
-            .args(["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"])
+            .args([
+                "--headless=new",
+                "--no-sandbox",
+                "--disable-gpu",
+                "--disable-dev-shm-usage",
+                "--no-first-run",
+            ])
             .args(["--disable-background-networking", "--disable-extensions", "--remote-debugging-port=0"])
             .arg(format!("--user-data-dir={}", profile.path().display()))
             .arg(format!("--window-size={width},{height}"))
@@ -57,8 +63,15 @@ impl Chrome {
         std::thread::spawn(move || lines.for_each(drop));
         let (socket, _) = tungstenite::connect(address).unwrap();
         let complaints = Vec::new();
-        let mut chrome =
-            Self { process, socket, session: String::new(), next: 0, complaints, downloads, _profile: profile };
+        let mut chrome = Self {
+            process,
+            socket,
+            session: String::new(),
+            next: 0,
+            complaints,
+            downloads,
+            _profile: profile,
+        };
         let target = chrome.call("Target.createTarget", json!({ "url": "about:blank" }));
         let id = target["targetId"].as_str().unwrap().to_owned();
         let attached = chrome.call("Target.attachToTarget", json!({ "targetId": id, "flatten": true }));
@@ -115,7 +128,10 @@ impl Chrome {
 
     /// The text of the first element that a selector finds.
     pub fn text(&mut self, selector: &str) -> String {
-        self.value(&format!("document.querySelector({selector:?})?.textContent ?? ''")).as_str().unwrap().to_owned()
+        self.value(&format!("document.querySelector({selector:?})?.textContent ?? ''"))
+            .as_str()
+            .unwrap()
+            .to_owned()
     }
 
     /// Waits until an expression is true.
@@ -124,7 +140,10 @@ impl Chrome {
         while self.value(&format!("Boolean({expression})")) != true {
             if began.elapsed() > PATIENCE {
                 let problem = self.text("#problem");
-                panic!("{expression} did not come true; the page says {problem:?}; it threw {:?}", self.complaints);
+                panic!(
+                    "{expression} did not come true; the page says {problem:?}; it threw {:?}",
+                    self.complaints
+                );
             }
             std::thread::sleep(Duration::from_millis(20));
         }
@@ -138,14 +157,17 @@ impl Chrome {
              const b = e.getBoundingClientRect(); return [b.x + b.width / 2, b.y + b.height / 2]; }})()"
         ));
         for kind in ["mousePressed", "mouseReleased"] {
-            let event = json!({ "type": kind, "x": place[0], "y": place[1], "button": "left", "clickCount": 1 });
+            let event =
+                json!({ "type": kind, "x": place[0], "y": place[1], "button": "left", "clickCount": 1 });
             self.call("Input.dispatchMouseEvent", event);
         }
     }
 
     /// Puts a text in a field and types the last key.
     pub fn fill(&mut self, selector: &str, text: &str) {
-        self.value(&format!("(() => {{ const e = document.querySelector({selector:?}); e.focus(); e.select?.(); }})()"));
+        self.value(&format!(
+            "(() => {{ const e = document.querySelector({selector:?}); e.focus(); e.select?.(); }})()"
+        ));
         self.call("Input.insertText", json!({ "text": text }));
         if text.is_empty() {
             self.value(&format!("document.querySelector({selector:?}).value = ''"));
@@ -154,7 +176,13 @@ impl Chrome {
 
     /// Presses a key.
     pub fn press(&mut self, key: &str) {
-        let text = if key == "Enter" { "\r" } else if key.len() == 1 { key } else { "" };
+        let text = if key == "Enter" {
+            "\r"
+        } else if key.len() == 1 {
+            key
+        } else {
+            ""
+        };
         for kind in ["keyDown", "keyUp"] {
             let code = match key {
                 "Enter" => 13,
@@ -189,7 +217,11 @@ impl Chrome {
                 std::fs::remove_file(path).unwrap();
                 return bytes;
             }
-            assert!(began.elapsed() < PATIENCE, "nothing that ends in {suffix} was saved: {}", self.text("#problem"));
+            assert!(
+                began.elapsed() < PATIENCE,
+                "nothing that ends in {suffix} was saved: {}",
+                self.text("#problem")
+            );
             std::thread::sleep(Duration::from_millis(50));
             // Events only arrive while someone listens.
             self.value("0");
@@ -199,7 +231,8 @@ impl Chrome {
     /// A picture of the page; where SACCADE_SCREENSHOTS names a folder it is kept there.
     pub fn screenshot(&mut self, name: &str) {
         let Ok(folder) = std::env::var("SACCADE_SCREENSHOTS") else { return };
-        let shot = self.call("Page.captureScreenshot", json!({ "format": "png", "captureBeyondViewport": true }));
+        let shot =
+            self.call("Page.captureScreenshot", json!({ "format": "png", "captureBeyondViewport": true }));
         let bytes = base64_decode(shot["data"].as_str().unwrap());
         std::fs::create_dir_all(&folder).unwrap();
         std::fs::write(std::path::Path::new(&folder).join(format!("{name}.png")), bytes).unwrap();
@@ -223,7 +256,8 @@ fn base64_decode(text: &str) -> Vec<u8> {
     let text: Vec<u8> = text.bytes().filter(|&byte| byte != b'=').collect();
     let mut bytes = Vec::with_capacity(text.len());
     for four in text.chunks(4) {
-        let bits = four.iter().fold(0_u32, |bits, &byte| bits << 6 | u32::from(value(byte))) << (6 * (4 - four.len()));
+        let bits = four.iter().fold(0_u32, |bits, &byte| bits << 6 | u32::from(value(byte)))
+            << (6 * (4 - four.len()));
         bytes.extend_from_slice(&bits.to_be_bytes()[1..four.len()]);
     }
     bytes

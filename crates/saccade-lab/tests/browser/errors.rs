@@ -43,7 +43,8 @@ fn errors_are_said_and_the_next_try_works() {
     chrome.value("document.querySelector('#model').value = 'model'");
     works(&mut chrome);
     // Without a connection, and with it again.
-    let offline = |off: bool| json!({ "offline": off, "latency": 0, "downloadThroughput": -1, "uploadThroughput": -1 });
+    let offline =
+        |off: bool| json!({ "offline": off, "latency": 0, "downloadThroughput": -1, "uploadThroughput": -1 });
     chrome.call("Network.emulateNetworkConditions", offline(true));
     chrome.fill("#text", "The dog sat");
     chrome.press("Enter");

@@ -8,13 +8,15 @@ use saccade::tokens::{BytePairSettings, Tokenizer, WordPieceSettings, WordSettin
 use serde_json::{Map, json};
 use std::path::Path;
 
-const TEXT: &str = "The cat sat on the mat because it was tired. The dog unhappily sat by the cat and looked.";
+const TEXT: &str =
+    "The cat sat on the mat because it was tired. The dog unhappily sat by the cat and looked.";
 
 fn save(folder: &Path, mut model: Model, tokenizer: Option<&Tokenizer>) {
     for (name, parameter) in model.module_mut().parameters_mut() {
         let tensor = parameter.tensor_mut();
         let noise = Key::new(7).site(&name).normal(tensor.count(), 0.25);
-        let values: Vec<f32> = tensor.values().iter().zip(noise).map(|(value, noise)| value + noise).collect();
+        let values: Vec<f32> =
+            tensor.values().iter().zip(noise).map(|(value, noise)| value + noise).collect();
         tensor.set_values(&values).unwrap();
     }
     let labels = json!({ "0": "negative", "1": "positive", "2": "other" });
@@ -34,7 +36,8 @@ fn byte_pairs(end: bool) -> Tokenizer {
 pub fn gpt(folder: &Path) {
     let tokenizer = byte_pairs(false);
     let vocabulary = tokenizer.vocabulary_size();
-    let sizes = GptConfig { vocabulary, context: 64, n_layers: 3, n_heads: 4, d_model: 32, ..GptConfig::default() };
+    let sizes =
+        GptConfig { vocabulary, context: 64, n_layers: 3, n_heads: 4, d_model: 32, ..GptConfig::default() };
     save(folder, Model::Gpt(Gpt::new(sizes, 1).unwrap()), Some(&tokenizer));
 }
 
@@ -97,7 +100,9 @@ pub fn large(folder: &Path) {
 /// Small, but it reads 4,096 tokens.
 pub fn long(folder: &Path) {
     let tokenizer = words();
-    let layers = LlamaConfig { context: 4096, n_layers: 2, n_heads: 4, n_kv_heads: 4, ..LlamaConfig::default() };
-    let sizes = LlamaConfig { vocabulary: tokenizer.vocabulary_size(), d_model: 128, d_hidden: 256, ..layers };
+    let layers =
+        LlamaConfig { context: 4096, n_layers: 2, n_heads: 4, n_kv_heads: 4, ..LlamaConfig::default() };
+    let sizes =
+        LlamaConfig { vocabulary: tokenizer.vocabulary_size(), d_model: 128, d_hidden: 256, ..layers };
     save(folder, Model::Llama(Llama::new(sizes, 1).unwrap()), Some(&tokenizer));
 }

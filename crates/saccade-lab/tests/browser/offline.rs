@@ -45,7 +45,8 @@ fn the_file_opens_without_a_network_and_has_the_same_numbers() {
     let reading = Reading::new(&Arc::new(opened), &input, 100, &AtomicBool::new(false)).unwrap();
     let weight = reading.weights(1).unwrap().block(0, 2, 3..4, 1..2).unwrap().to_vec()[0];
     assert_eq!(chrome.text("#exact").parse::<f32>().unwrap(), weight);
-    let asked = chrome.value("performance.getEntriesByType('resource').filter(r => !r.name.startsWith('data:')).length");
+    let asked = chrome
+        .value("performance.getEntriesByType('resource').filter(r => !r.name.startsWith('data:')).length");
     assert_eq!(asked, 0, "it asks for nothing");
     chrome.ensure_quiet();
 }
@@ -58,7 +59,10 @@ fn a_picture_is_seen_through_its_patches() {
     // A PNG to read: one of the program's own, of another model.
     made::gpt(&folder.path().join("gpt"));
     view(folder.path(), &["gpt", "The cat sat", "--layer", "0", "--head", "1", "-o", "picture.png"]);
-    view(folder.path(), &["model", "--image", "picture.png", "--layer", "1", "--head", "0", "-o", "page.html"]);
+    view(
+        folder.path(),
+        &["model", "--image", "picture.png", "--layer", "1", "--head", "0", "-o", "page.html"],
+    );
     let mut chrome = open(folder.path());
     chrome.shown("head");
     chrome.until("document.querySelector('.picture canvas')");

@@ -49,7 +49,11 @@ fn all_heads_of_a_large_model_and_one_head_of_a_long_text() {
     );
     chrome.call("HeapProfiler.collectGarbage", json!({}));
     let (received, heap) = (number(&mut chrome, RECEIVED), metric(&mut chrome, "JSHeapUsedSize"));
-    let _ = writeln!(record, "tokens shown as chips: {tokens}; pass {} ms, all maps {} ms after it, measures {} ms; {received} bytes received, heap {heap}", times[0], times[1], times[2]);
+    let _ = writeln!(
+        record,
+        "tokens shown as chips: {tokens}; pass {} ms, all maps {} ms after it, measures {} ms; {received} bytes received, heap {heap}",
+        times[0], times[1], times[2]
+    );
     chrome.screenshot("real-heads");
     assert!(received < MOST && heap < MOST, "{record}");
 
@@ -72,7 +76,10 @@ fn all_heads_of_a_large_model_and_one_head_of_a_long_text() {
     chrome.call("HeapProfiler.collectGarbage", json!({}));
     let heap = metric(&mut chrome, "JSHeapUsedSize");
     let panned = number(&mut chrome, RECEIVED);
-    let _ = writeln!(record, "{long_tokens}: {long_received} bytes to the first sight, {panned} after 5 s of zooming in and out; frames, median, 95 %, worst in ms: {frames}; heap {heap}");
+    let _ = writeln!(
+        record,
+        "{long_tokens}: {long_received} bytes to the first sight, {panned} after 5 s of zooming in and out; frames, median, 95 %, worst in ms: {frames}; heap {heap}"
+    );
     assert!(panned < MOST && heap < MOST, "{record}");
     chrome.ensure_quiet();
     if let Ok(path) = std::env::var("SACCADE_RECORD") {

@@ -88,7 +88,8 @@ fn the_exact_weights_of_a_gpt_are_drawn_and_told() {
     same(&json!(chrome.text("#exact")), weights[5 * count + 2]);
     chrome.screenshot("head");
     // The table has the largest first.
-    let told = chrome.value("[...document.querySelectorAll('#view tbody tr')].map(r => r.children[2].textContent)");
+    let told =
+        chrome.value("[...document.querySelectorAll('#view tbody tr')].map(r => r.children[2].textContent)");
     let mut row: Vec<f32> = weights[5 * count..6 * count].to_vec();
     row.sort_by(|a, b| b.total_cmp(a));
     for (shown, expected) in told.as_array().unwrap().iter().zip(row) {
@@ -97,7 +98,9 @@ fn the_exact_weights_of_a_gpt_are_drawn_and_told() {
     // Other scales are drawn too.
     for scale in ["log", "rest", "norms"] {
         chrome.value(&format!("location.hash = location.hash.replace(/&scale=\\w+/, '') + '&scale={scale}'"));
-        chrome.until("document.querySelector('#view').dataset.shown === 'head' && document.querySelector('#exact')");
+        chrome.until(
+            "document.querySelector('#view').dataset.shown === 'head' && document.querySelector('#exact')",
+        );
         chrome.screenshot(&format!("head-{scale}"));
     }
     chrome.ensure_quiet();
@@ -111,7 +114,7 @@ fn lines_why_and_flow_show_the_numbers_of_the_library() {
     let reading = stage.reading(&text(TEXT));
     let chrome = &mut stage.chrome;
     chrome.view("lines");
-    chrome.until("document.querySelectorAll('#view svg line').length > 5");
+    chrome.until("document.querySelectorAll('#view svg path').length > 5");
     chrome.screenshot("lines");
     chrome.view("why");
     let last = reading.source().len() - 1;
@@ -152,7 +155,11 @@ fn the_next_word_is_drawn_as_the_library_draws_it() {
         assert!(!bars.is_empty());
         for bar in bars {
             let (token, shown) = (bar[0].as_u64().unwrap() as usize, bar[1].as_f64().unwrap());
-            assert!((shown - f64::from(expected[token])).abs() < 1e-6, "{token}: {shown} and {}", expected[token]);
+            assert!(
+                (shown - f64::from(expected[token])).abs() < 1e-6,
+                "{token}: {shown} and {}",
+                expected[token]
+            );
         }
     };
     check(chrome, &Sampling { greedy: false, ..Sampling::default() });
@@ -170,7 +177,10 @@ fn the_next_word_is_drawn_as_the_library_draws_it() {
     let said = generate(gpt, &Context::inference(), &[prompt.clone()], &settings, &mut |_, _| true).unwrap();
     for step in 1..=3 {
         chrome.click("#generate");
-        chrome.until(&format!("document.querySelectorAll('#tokens [data-token]').length === {}", prompt.len() + step));
+        chrome.until(&format!(
+            "document.querySelectorAll('#tokens [data-token]').length === {}",
+            prompt.len() + step
+        ));
         chrome.shown("next");
     }
     let ids = chrome.value("[...document.querySelectorAll('#tokens [data-token]')].slice(-3).map(t => Number(t.title.split('id ')[1]))");
@@ -192,7 +202,8 @@ fn a_sentiment_model_shows_its_words() {
     chrome.view("classes");
     let expected = classes(&stage.reading(&text(TEXT))).unwrap();
     let chrome = &mut stage.chrome;
-    let shown = chrome.value("[...document.querySelectorAll('.words span')].map(s => s.title.split(': ').at(-1))");
+    let shown =
+        chrome.value("[...document.querySelectorAll('.words span')].map(s => s.title.split(': ').at(-1))");
     for (shown, &expected) in shown.as_array().unwrap().iter().zip(&expected.weights) {
         same(shown, expected);
     }
@@ -217,7 +228,9 @@ fn a_t5_shows_encoder_decoder_and_cross_attention() {
     let chrome = &mut stage.chrome;
     chrome.until("document.querySelector('#exact')");
     same(&json!(chrome.text("#exact")), row.into_iter().fold(0.0, f32::max));
-    let groups = chrome.value("[...document.querySelectorAll('#bar select[aria-label=attention] option')].map(o => o.value)");
+    let groups = chrome.value(
+        "[...document.querySelectorAll('#bar select[aria-label=attention] option')].map(o => o.value)",
+    );
     assert_eq!(groups, json!(["encoder", "decoder", "cross"]));
     chrome.screenshot("t5");
     chrome.ensure_quiet();

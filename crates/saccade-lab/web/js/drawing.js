@@ -29,10 +29,10 @@ export function cells(values, rows, columns, { x, y, width, height, peak, scale 
 }
 
 /** A whole map with words on its sides. */
-export function mapPicture(values, rowLabels, columnLabels, { title, peak, scale, rowName = "", columnName = "", cell = 0, side = 640, pick }) {
+export function mapPicture(values, rowLabels, columnLabels, { title, peak, scale, rowName = "", columnName = "", most = 26, side = 640, pick }) {
   const [rows, columns] = [rowLabels.length, columnLabels.length];
-  const wide = cell || Math.max(1, Math.min(26, side / columns));
-  const high = cell || Math.max(1, Math.min(26, Math.max(side / columns, side / rows / 1.6)));
+  const wide = Math.max(1, Math.min(most, side / columns));
+  const high = Math.max(1, Math.min(28, Math.max(side / columns, side / rows / 1.6)));
   const [down, across] = [rowLabels.map((text) => shortened(text)), columnLabels.map((text) => shortened(text))];
   const left = Math.max(...down.map((text) => widthOf(text, 11)), 0) + 10 + (rowName ? 18 : 0);
   const top = Math.max(...across.map((text) => widthOf(text, 11)), 0) * 0.72 + 16 + (columnName ? 18 : 0);

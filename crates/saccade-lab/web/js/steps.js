@@ -5,7 +5,7 @@ import { draw } from "./dom.js";
 import { brief, exactly } from "./numbers.js";
 import { box, label } from "./svg.js";
 
-export const cellWidth = (width) => Math.max(3, Math.min(12, 560 / width));
+export const cellWidth = (width) => Math.max(3.5, Math.min(22, 640 / width));
 
 /** The largest size among vectors, to colour them alike. */
 export const extent = (...vectors) => Math.max(1e-12, ...vectors.map((vector) => vector.reduce((most, value) => Math.max(most, Math.abs(value)), 0)));

@@ -25,7 +25,7 @@ export const flowView = {
     const words = tokens.map((token) => token.text);
     const map = (values, title) => {
       const peak = values.reduce((most, value) => Math.max(most, value), 0);
-      return mapPicture(values, layers, words, { title, peak, scale: "raw", side: Math.max(300, Math.min(900, words.length * 22)), pick: (_, key) => select({ query: key }) });
+      return mapPicture(values, layers, words, { title, peak, scale: "raw", side: Math.max(320, Math.min(1050, words.length * 46)), most: 46, pick: (_, key) => select({ query: key }) });
     };
     const raw = map(flow.raw, `Raw attention of ${words[position]}`);
     const rollout = map(flow.rollout, `Rollout of ${words[position]}`);

@@ -20,7 +20,8 @@ export const headsView = {
     const sites = page.sites();
     const heads = sites.flatMap((site) => Array.from({ length: site.heads }, (_, head) => ({ site, head })));
     const list = make("div", { class: "heads" });
-    root.append(this.about(sites), list);
+    const told = make("p", { class: "muted" });
+    root.append(this.about(sites), list, told);
     for (const one of heads) this.button(one, page);
     this.place(list, heads, sites);
     const table = palette();
@@ -48,6 +49,8 @@ export const headsView = {
     }
     page.offerMeasures();
     this.place(list, heads, sites);
+    const measure = this.measure();
+    told.textContent = `The number and the line below each map: ${measure}. ${page.measures.descriptions[page.measures.names.indexOf(measure)] ?? ""}`;
     return {
       svg: () => this.svg(heads, sites, page),
       csv: () => [
@@ -71,9 +74,12 @@ export const headsView = {
     one.button = make("button", { type: "button", click: open, "data-head": `${one.site.layer}.${one.head}` }, one.canvas, one.meter, make("small", {}, one.caption, one.number));
   },
 
+  /** What heads are measured by. */
+  measure: () => (chosen.sort === "place" ? "relative-entropy" : chosen.sort.replace(/^-/, "")),
+
   /** Puts the heads in their places or in order, with what they are measured by. */
   place(list, heads, sites) {
-    const measure = chosen.sort === "place" ? "relative-entropy" : chosen.sort.replace(/^-/, "");
+    const measure = this.measure();
     const value = (one) => one.values?.[measure];
     const most = Math.max(1e-9, ...heads.map((one) => value(one) ?? 0));
     for (const one of heads) {
@@ -88,7 +94,9 @@ export const headsView = {
     list.replaceChildren();
     list.classList.toggle("sorted", chosen.sort !== "place");
     if (chosen.sort === "place") {
-      list.style.setProperty("--columns", Math.max(...sites.map((site) => site.heads)));
+      const columns = Math.max(...sites.map((site) => site.heads));
+      list.style.setProperty("--columns", columns);
+      list.style.setProperty("--widest", `${columns <= 6 ? 190 : 118}px`);
       for (const site of sites) {
         const own = heads.filter((one) => one.site === site).map((one) => one.button);
         list.append(make("div", { class: "row" }, make("span", {}, String(site.layer)), own));

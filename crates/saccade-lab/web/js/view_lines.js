@@ -66,10 +66,10 @@ export const linesView = {
   },
 
   draw(asks, looked, heads, weights, query) {
-    const [size, step] = [13, 21];
+    const [size, step] = [14, 23];
     const longest = (places) => Math.max(...places.map((place) => widthOf(shortened(place.label, 22), size)));
     const left = longest(asks) + 12;
-    const right = left + 330;
+    const right = left + 460;
     const [width, height] = [right + longest(looked) + 16, Math.max(asks.length, looked.length) * step + 26];
     const y = (i) => 34 + i * step;
     const svg = picture(Math.ceil(width), Math.ceil(height), `Lines from ${asks.length} words that ask to ${looked.length} that are looked at`);
@@ -82,8 +82,11 @@ export const linesView = {
         const [r, c] = [Math.floor(i / looked.length), i % looked.length];
         const share = weight / peak;
         if (share < faintest) return;
-        const line = stroke(left, y(r), right, y(c) + (h - (heads.length - 1) / 2) * 1.2, colour, { "stroke-width": (0.6 + 3.4 * share).toFixed(2), "stroke-opacity": Math.min(0.9, 0.06 + share).toFixed(3) });
-        line.append(draw("title", {}, `head ${head}: ${asks[r].label} → ${looked[c].label}: ${exactly(weight)}`));
+        const [from, to] = [y(r), y(c) + (h - (heads.length - 1) / 2) * 1.2];
+        const line = draw("path", {
+          d: `M${left} ${from}C${left + 200} ${from} ${right - 200} ${to.toFixed(1)} ${right} ${to.toFixed(1)}`, fill: "none", stroke: colour, "data-key": c,
+          "stroke-width": (0.6 + 3.6 * share).toFixed(2), "stroke-opacity": Math.min(0.9, 0.05 + share).toFixed(3),
+        }, draw("title", {}, `head ${head}: ${asks[r].label} → ${looked[c].label}: ${exactly(weight)}`));
         layers[r].append(line);
       });
     });
@@ -93,7 +96,7 @@ export const linesView = {
       anchor: "end", size, weight: r === query ? 700 : 400, colour: r === query ? classColour(1) : "ink", class: "pick",
       pointerenter: () => isolate(r), pointerleave: () => isolate(null), click: () => select({ query: place.start }),
     })));
-    const seen = (column) => layers.forEach((layer) => layer.childNodes.forEach((line) => line.setAttribute("opacity", column === null || Math.abs(Number(line.getAttribute("y2")) - y(column)) < step / 2 ? 1 : 0.04)));
+    const seen = (column) => layers.forEach((layer) => layer.childNodes.forEach((line) => line.setAttribute("opacity", column === null || Number(line.dataset.key) === column ? 1 : 0.04)));
     looked.forEach((place, c) => svg.append(label(shortened(place.label, 22), right + 8, y(c), {
       size, colour: place.special ? "muted" : "ink", class: "pick", pointerenter: () => seen(c), pointerleave: () => seen(null),
     })));

@@ -99,6 +99,6 @@ export const nextView = {
     root.append(
       make("h2", {}, "Timeline: where the model looked when it drew each token"),
       make("p", { class: "muted" }, `Layer ${site.layer}, head ${chosen.head}; the row of a token is that of the place from which it was predicted.`),
-      make("div", { class: "scroll", id: "timeline" }, mapPicture(values, rows, keys.map((token) => token.text), { title: "Timeline of drawn tokens", peak, scale: "raw", side: Math.min(900, keys.length * 22) })));
+      make("div", { class: "scroll", id: "timeline" }, mapPicture(values, rows, keys.map((token) => token.text), { title: "Timeline of drawn tokens", peak, scale: "raw", side: Math.min(1050, keys.length * 40), most: 40 })));
   },
 };

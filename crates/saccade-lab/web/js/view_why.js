@@ -60,7 +60,8 @@ export const whyView = {
     const { width, q, k, v, products, shown, weights, output, names, dots } = state;
     const left = 150;
     const wide = width * cellWidth(width);
-    const svg = picture(left + wide + 190, 150 + shown.length * 56 + 90, `Why ${names.query} looks where it looks`);
+    const whole = Math.max(left + wide + 250, 780);
+    const svg = picture(whole, 150 + shown.length * 56 + 90, `Why ${names.query} looks where it looks`);
     let y = 4;
     const heading = (text) => {
       svg.append(label(text, 0, y + 8, { weight: 600, size: 13 }));
@@ -69,14 +70,14 @@ export const whyView = {
     const short = (text) => shortened(text, 18);
     const most = extent(q, ...k);
     heading(site.rotary ? `1 · the query ${state.rotated ? "after" : "before"} rotation` : "1 · the query");
-    svg.append(strip(short(names.query), q, left, y, { most, what: "query" }), signedBar(left + wide + 40, y + 2, most));
+    svg.append(strip(short(names.query), q, left, y, { most, what: "query" }), signedBar(left + wide + 62, y + 2, most));
     y += 26;
     heading("2 · keys, and query × key dimension by dimension; their sum is the dot product");
     const strongest = extent(...products);
     shown.forEach((at, i) => {
       const chosenKey = at === state.key;
       const row = draw("g", { class: "pick", click: () => select({ key: at }) });
-      if (chosenKey) row.append(box(0, y - 3, left + wide + 186, 40, named("grid"), "", { rx: 4 }));
+      if (chosenKey) row.append(box(0, y - 3, left + wide + 130, 40, named("grid"), "", { rx: 4 }));
       row.append(
         strip(short(names.keys[i]), k[i], left, y, { most, what: `key of ${names.keys[i]}`, height: 13 }),
         strip("q × k", products[i], left, y + 16, { most: strongest, what: "query × key", height: 13, note: `Σ = ${brief(dots[i])}` }),
@@ -96,7 +97,7 @@ export const whyView = {
     if (output) svg.append(strip("the sum", output, left, y + 4, { most: loudest, what: "what the head says", height: 14 }));
     y += 30;
     svg.setAttribute("height", y);
-    svg.setAttribute("viewBox", `0 0 ${left + wide + 190} ${y}`);
+    svg.setAttribute("viewBox", `0 0 ${whole} ${y}`);
     return svg;
   },
 

@@ -21,7 +21,8 @@ pub fn serve(folder: &Path, models: &[&str], limits: Limits) -> SocketAddr {
     };
     let (tell, told) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         runtime.block_on(async {
             let server = Server::bind(settings).await.unwrap();
             tell.send(server.address()).unwrap();
@@ -40,7 +41,8 @@ pub struct Answer {
 
 impl Answer {
     pub fn json(&self) -> Value {
-        serde_json::from_slice(&self.body).unwrap_or_else(|_| panic!("{}", String::from_utf8_lossy(&self.body)))
+        serde_json::from_slice(&self.body)
+            .unwrap_or_else(|_| panic!("{}", String::from_utf8_lossy(&self.body)))
     }
 
     /// The sentence of a refusal.

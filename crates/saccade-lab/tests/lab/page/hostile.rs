@@ -19,7 +19,8 @@ fn server() -> (SocketAddr, &'static str, &'static str) {
         let limits = Limits { text_bytes: 4000, ..Limits::default() };
         let address = serve(folder.path(), &["model"], limits);
         let model = made::text(&path).to_owned();
-        let told = post(address, "/api/read", &json!({ "model": model, "text": "The cat" }).to_string()).json();
+        let told =
+            post(address, "/api/read", &json!({ "model": model, "text": "The cat" }).to_string()).json();
         (address, model, told["id"].as_str().unwrap().to_owned())
     });
     (*address, model, id)
@@ -38,7 +39,9 @@ fn only_its_own_page_may_ask() {
         let own = format!("Host: {host}\r\nOrigin: http://{host}\r\n");
         assert_eq!(with_headers(address, &own).status, 200, "{host}");
     }
-    for host in ["evil.example".to_owned(), format!("evil.example:{port}"), "127.0.0.1".into(), "127.0.0.1:1".into()] {
+    for host in
+        ["evil.example".to_owned(), format!("evil.example:{port}"), "127.0.0.1".into(), "127.0.0.1:1".into()]
+    {
         assert_eq!(with_headers(address, &format!("Host: {host}\r\n")).status, 403, "{host}");
     }
     for origin in ["http://evil.example", "https://evil.example:1", "null", "http://127.0.0.1:1", "file://"] {
@@ -67,21 +70,36 @@ fn limits_are_kept_and_told() {
     assert!(unknown.problem().contains("no model"));
     assert_eq!(get(address, "/api/readings/0000000000000000").status, 410);
     for question in [
-        "tile?site=layers.0.self&head=9", "tile?site=layers.9.self&head=0", "tile?site=layers.0.self&head=0&zoom=60",
-        "tile?site=layers.0.self&head=0&x=99999999999999", "tile?site=layers.0.self&head=-1", "tile",
+        "tile?site=layers.0.self&head=9",
+        "tile?site=layers.9.self&head=0",
+        "tile?site=layers.0.self&head=0&zoom=60",
+        "tile?site=layers.0.self&head=0&x=99999999999999",
+        "tile?site=layers.0.self&head=-1",
+        "tile",
         "block?site=layers.0.self&head=0&top=0&bottom=99999999999&left=0&right=999999999999",
-        "block?site=layers.0.self&head=0&top=3&bottom=1&left=0&right=1", "thumbnails?site=x", "measures?site=",
-        "vectors?site=layers.0.self&head=0&query=99&keys=", "vectors?site=layers.0.self&head=0&query=0&keys=1,x",
-        "vectors?site=layers.0.self&head=0&query=0&keys=99", "flow?group=self&position=99", "flow?group=cross&position=0",
-        "flow?group=nobody&position=0", "classes", "thumbnails?site=layers.0.self&scale=loud",
+        "block?site=layers.0.self&head=0&top=3&bottom=1&left=0&right=1",
+        "thumbnails?site=x",
+        "measures?site=",
+        "vectors?site=layers.0.self&head=0&query=99&keys=",
+        "vectors?site=layers.0.self&head=0&query=0&keys=1,x",
+        "vectors?site=layers.0.self&head=0&query=0&keys=99",
+        "flow?group=self&position=99",
+        "flow?group=cross&position=0",
+        "flow?group=nobody&position=0",
+        "classes",
+        "thumbnails?site=layers.0.self&scale=loud",
     ] {
         let answer = get(address, &format!("/api/readings/{id}/{question}"));
         assert_eq!(answer.status, 400, "{question}: {}", String::from_utf8_lossy(&answer.body));
         assert!(!answer.problem().is_empty(), "{question}");
     }
     for body in [
-        json!({ "token": 999_999 }), json!({ "sampling": { "temperature": 0.0 } }), json!({ "sampling": { "top_p": 7 } }),
-        json!({ "step": -1 }), json!({ "other": 1 }), json!([1]),
+        json!({ "token": 999_999 }),
+        json!({ "sampling": { "temperature": 0.0 } }),
+        json!({ "sampling": { "top_p": 7 } }),
+        json!({ "step": -1 }),
+        json!({ "other": 1 }),
+        json!([1]),
     ] {
         let answer = post(address, &format!("/api/readings/{id}/step"), &body.to_string());
         assert!((400..500).contains(&answer.status), "{body}: {}", answer.status);
@@ -97,7 +115,15 @@ fn nothing_but_the_pages_files_is_served() {
         assert_eq!((answer.status, answer.body.as_slice()), (200, text.as_bytes()), "{name}");
     }
     assert_eq!(get(address, "/colours.css").status, 200);
-    for path in ["/../Cargo.toml", "/js/../../Cargo.toml", "/%2e%2e/Cargo.toml", "/etc/passwd", "//etc/passwd", "/js", "/x"] {
+    for path in [
+        "/../Cargo.toml",
+        "/js/../../Cargo.toml",
+        "/%2e%2e/Cargo.toml",
+        "/etc/passwd",
+        "//etc/passwd",
+        "/js",
+        "/x",
+    ] {
         assert_eq!(get(address, path).status, 404, "{path}");
     }
 }

@@ -12,7 +12,9 @@ fn a_page_and_pictures_are_written() {
     let out = |name: &str| folder.path().join(name).display().to_string();
     said(&["view", model, "The cat sat", "-o", &out("page.html")]);
     let page = std::fs::read_to_string(out("page.html")).unwrap();
-    assert!(page.contains("id=\"held\"") && !page.contains("src=\"js/") && !page.contains("href=\"style.css"));
+    assert!(
+        page.contains("id=\"held\"") && !page.contains("src=\"js/") && !page.contains("href=\"style.css")
+    );
     said(&["view", model, "The cat sat", "-o", &out("all.svg")]);
     said(&["view", model, "The cat sat", "--layer", "1", "-o", &out("layer.svg")]);
     said(&["view", model, "The cat sat", "--layer", "1", "--head", "0", "--words", "-o", &out("head.png")]);
