@@ -43,6 +43,7 @@ pub const FILES: &[(&str, &str)] = files![
     "js/view_classes.js",
     "js/view_next.js",
     "js/controls.js",
+    "js/keys.js",
     "js/main.js",
 ];
 

@@ -197,6 +197,7 @@ fn a_sentiment_model_shows_its_words() {
     let address = stage.server.address.clone();
     let chrome = &mut stage.chrome;
     chrome.open(&address);
+    chrome.shown("classes"); // it has no heads to show
     chrome.fill("#text", TEXT);
     chrome.press("Enter");
     chrome.view("classes");

@@ -5,6 +5,7 @@ import { markToken, showControls, showTokens } from "./controls.js";
 import { at, make, settled } from "./dom.js";
 import { copyLink, saveCsv, savePng, saveSvg } from "./download.js";
 import { embeddedSource } from "./embedded.js";
+import { pressed } from "./keys.js";
 import { counted } from "./numbers.js";
 import { chosen, select, selectFromAddress, whenSelected } from "./selection.js";
 import { serverSource } from "./server.js";
@@ -58,6 +59,7 @@ async function show() {
   for (const tab of at("tabs").children) {
     tab.setAttribute("aria-selected", String(tab.dataset.view === view.name));
     tab.tabIndex = tab.dataset.view === view.name ? 0 : -1;
+    tab.classList.toggle("dim", Boolean(page.reading) && !views.find(({ name }) => name === tab.dataset.view).fits(page.reading));
   }
   root.replaceChildren();
   root.setAttribute("aria-label", view.title);
@@ -125,6 +127,8 @@ function refresh() {
   at("about").textContent = `${reading.kind} · ${reading.sites.length} attentions · ${counted(heads)} heads · ${counted(reading.source.length)} tokens`;
   if (page.sites().length && chosen.layer >= page.sites().length) select({ layer: 0 });
   if (page.site() && chosen.head >= page.site().heads) select({ head: 0 });
+  // A model without heads has something else to show.
+  if (current() === headsView && !headsView.fits(reading)) select({ view: views.find((view) => view.fits(reading))?.name ?? "heads" });
   showTokens(page);
   show();
 }
@@ -236,23 +240,7 @@ function listen() {
     if (texts) loadModels();
     else refresh();
   });
-  document.addEventListener("keydown", keys);
-}
-
-/** Keys that work everywhere but in fields. */
-function keys(event) {
-  if (event.ctrlKey || event.metaKey || event.altKey || !page.reading || /^(TEXTAREA|INPUT|SELECT)$/.test(event.target.tagName)) return;
-  const turn = (value, by, count) => (value + by + count) % count;
-  const [layers, heads] = [page.sites().length, page.site()?.heads ?? 0];
-  if (/^[1-7]$/.test(event.key)) select({ view: views[Number(event.key) - 1].name });
-  else if (event.key === "[" && layers) select({ layer: turn(page.site().layer, -1, layers) });
-  else if (event.key === "]" && layers) select({ layer: turn(page.site().layer, 1, layers) });
-  else if (event.key === "," && heads) select({ head: turn(chosen.head, -1, heads), lines: "" });
-  else if (event.key === "." && heads) select({ head: turn(chosen.head, 1, heads), lines: "" });
-  else if (event.key === "ArrowLeft") select({ query: Math.max(0, page.query() - 1) });
-  else if (event.key === "ArrowRight") select({ query: Math.min(page.asking().length - 1, page.query() + 1) });
-  else return;
-  event.preventDefault();
+  document.addEventListener("keydown", (event) => pressed(event, page, views));
 }
 
 function build() {
