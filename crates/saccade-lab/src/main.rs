@@ -33,8 +33,10 @@ enum Command {
     Import(commands::import::Import),
     Influence(commands::influence::Influence),
     Pull(commands::pull::Pull),
+    Serve(commands::serve::Serve),
     Trace(commands::trace::Trace),
     Verify(commands::verify::Verify),
+    View(commands::view::View),
 }
 
 fn main() -> ExitCode {
@@ -55,8 +57,10 @@ fn main() -> ExitCode {
         Command::Import(import) => import.run(),
         Command::Influence(influence) => influence.run(),
         Command::Pull(pull) => pull.run(),
+        Command::Serve(serve) => serve.run(),
         Command::Trace(trace) => trace.run(),
         Command::Verify(verify) => verify.run(),
+        Command::View(view) => view.run(),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,7 +1,7 @@
 //! The answer that is looked at: of a text, what the model says, where it says it.
 
-use crate::commands::predict::label;
 use crate::corpus::Reading;
+use crate::inside::answer::label;
 use crate::model::Opened;
 use crate::usage::Usage;
 use anyhow::{Result, bail};

@@ -22,7 +22,7 @@ pub fn prose(text: &str) -> String {
     let mut out = String::new();
     let mut rest = text;
     while let Some(at) = rest.find(['`', '*', '$', '[']) {
-        out.push_str(&escape(&rest[..at]));
+        out.push_str(&plain(&rest[..at]));
         let mark = rest[at..].chars().next().unwrap_or(' ');
         let inside = &rest[at + 1..];
         let end = if mark == '[' { inside.find(']') } else { inside.find(mark) };
@@ -52,8 +52,13 @@ pub fn prose(text: &str) -> String {
             },
         }
     }
-    out.push_str(&escape(rest));
+    out.push_str(&plain(rest));
     out
+}
+
+/// Escaped, with the one variable that sentences for the terminal name as they do there.
+fn plain(text: &str) -> String {
+    escape(text).replace("d_k", "<i>d</i><sub>k</sub>")
 }
 
 #[cfg(test)]
@@ -65,6 +70,7 @@ mod tests {
         assert_eq!(prose("a < `b<c` & *so*"), "a &lt; <code>b&lt;c</code> &amp; <em>so</em>");
         assert_eq!(prose("[here](#x) or [not]"), "<a href=\"#x\">here</a> or [not]");
         assert_eq!(prose("2 * 3 and a lone ` mark"), "2 * 3 and a lone ` mark");
+        assert_eq!(prose("as d_k grows"), "as <i>d</i><sub>k</sub> grows");
         assert!(prose("with $d_k$").contains("<msub>"));
     }
 }

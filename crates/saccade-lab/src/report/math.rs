@@ -1,7 +1,7 @@
 //! Formulas for a page: a little TeX in, MathML out, which browsers draw without any script.
 //!
-//! Letters, numbers, signs, `_`, `^`, `{…}`, `\frac{a}{b}`, `\sqrt{x}`, `\text{words}`; Greek and other signs are written as
-//! they are.
+//! Letters, numbers, signs, `_`, `^`, `{…}`, `\frac{a}{b}`, `\sqrt{x}`, `\text{words}`, `\{` and `\}` for braces that are seen;
+//! Greek and other signs are written as they are.
 
 /// A formula on a line of its own.
 pub fn display(formula: &str) -> String {
@@ -98,6 +98,9 @@ fn atom(reader: &mut Reader) -> String {
         Some('{') => group(reader),
         Some('\\') => {
             reader.take(1);
+            if let Some(brace @ ('{' | '}')) = reader.peek() {
+                return format!("<mo>{}</mo>", reader.take(brace.len_utf8()));
+            }
             match reader.take_while(|c| c.is_ascii_alphabetic()).as_str() {
                 "frac" => format!("<mfrac>{}{}</mfrac>", group(reader), group(reader)),
                 "sqrt" => format!("<msqrt>{}</msqrt>", group(reader)),
@@ -136,7 +139,9 @@ mod tests {
 
     #[test]
     fn anything_is_well_formed() {
-        for formula in ["", "{", "}", "\\", "\\frac", "\\frac{a", "x_", "^", "a<b & c", "\\text{", "_{_}"] {
+        for formula in
+            ["", "{", "}", "\\", "\\frac", "\\frac{a", "x_", "^", "a<b & c", "\\text{", "_{_}", "\\{1}\\}"]
+        {
             let out = display(formula);
             roxmltree::Document::parse(&out).unwrap_or_else(|error| panic!("{formula}: {error}\n{out}"));
         }

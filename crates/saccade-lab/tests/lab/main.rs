@@ -6,4 +6,5 @@ mod disk;
 mod experiments;
 mod fetch;
 mod figure;
+mod page;
 mod train;

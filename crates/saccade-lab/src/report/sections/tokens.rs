@@ -13,7 +13,7 @@ pub fn write(article: &mut Article) -> Result<()> {
          frequent words covers nearly all running text because word frequencies fall steeply (Zipf's law): the rare half of a \
          vocabulary is read almost never.",
     );
-    article.formula("\\text{text} → (w_1, …, w_n),   w_i ∈ {1, …, V}");
+    article.formula("\\text{text} → (w_1, …, w_n),   w_i ∈ \\{1, …, V\\}");
     article.code(TOKENS, &["pub fn encode("])?;
     article.other_figures("vocabulary")?;
     article.verdicts(&["A1"])?;
