@@ -3,8 +3,8 @@
 mod analysis;
 mod checkpoints;
 mod disk;
-mod experiments;
 mod fetch;
 mod figure;
 mod page;
+mod report;
 mod train;
