@@ -48,10 +48,13 @@ impl Form {
 /// How a bag is trained: on 1,000 texts, as the source does.
 pub fn config(lab: &Lab, form: Form, seed: u64) -> Result<RunConfig> {
     let mut config = preset("bag", &[])?;
-    // Attention learns 1,000 texts by heart sooner, and costs more: fewer steps, and the last words, where opinions are.
+    // Attention learns 1,000 texts by heart sooner, and costs more: fewer steps, smaller batches, and the last words, where opinions are.
     let attends = form.heads > 0;
     config.train.steps = if attends { lab.by_size(6, 200, 400, 400) } else { lab.by_size(6, 300, 600, 600) };
     let length = if attends { lab.by_size(32, 64, 128, 256) } else { 256 };
+    if attends {
+        config.train.batch_size = lab.by_size(16, 16, 32, 32);
+    }
     config.data.keep = Keep::Last;
     config.train.evaluate_every = (config.train.steps / 6).max(1);
     config.train.seed = seed;

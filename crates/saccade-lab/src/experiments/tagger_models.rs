@@ -127,7 +127,7 @@ pub fn config(lab: &Lab, heads: usize, seed: u64) -> Result<RunConfig> {
     config.train.steps = last_step(lab);
     config.train.evaluate_every = (config.train.steps / 4).max(1);
     config.train.seed = seed;
-    config.data.texts = lab.by_size(30, 3_000, 6_000, 10_000);
+    config.data.texts = lab.by_size(30, 2_000, 6_000, 10_000);
     config.data.path = lab.conditions.data.map(|path| path.display().to_string());
     config.run.save_every = 0;
     // The curve is drawn for one head and for four; the others are looked at before and after.

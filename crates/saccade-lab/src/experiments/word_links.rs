@@ -117,7 +117,7 @@ fn draw(findings: &mut Findings, runs: &[Run], sentence: &Sentence, offsets: &Of
     for (run, stage) in runs.iter().zip(STAGES) {
         let words = &sentence.words;
         let Ok(matrix) = Matrix::new(words.len(), words.len(), run.example.clone()) else { continue };
-        let map = HeatMap::new(matrix, ColourScale::sequential("weight"))
+        let map = HeatMap::new(matrix, ColourScale::sequential("weight").range(0.0, 1.0))
             .words(words.clone(), words.clone())
             .names("from", "to");
         let pairs = (0..words.len()).flat_map(|a| (0..words.len()).map(move |b| (a, b)));
