@@ -144,7 +144,7 @@ fn draw(findings: &mut Findings, runs: &[Run], sentence: &Sentence, offsets: &Of
         "relations",
         "How often the other word with the largest weight is the one that a word depends on, by relation (Universal \
          Dependencies), beside the best fixed offset; mean over seeds with 95 % intervals.",
-        Picture::new("A head against “always the next word”").panel(bars),
+        Picture::new("A head against a fixed offset").panel(bars),
     );
 }
 
