@@ -5,7 +5,7 @@ use super::tagger_reading::{self, Offsets, Reading};
 use super::training_smooths::{ROWS, STAGES, example};
 use crate::experiment::{Bound, Check, Experiment, Findings, Lab, Measurements, Verdict};
 use crate::figure::{Axis, Bar, Bars, ColourScale, HeatMap, Matrix, Picture};
-use crate::statistics::{exact, paired};
+use crate::statistics::{self, paired};
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -158,11 +158,18 @@ fn judge(table: &Measurements, offsets: &Offsets) -> Verdict {
         "weight between judging words ÷ equal share",
     );
     let (offset, right) = offsets.linked;
+    let alike = match of(1, related).is_empty() {
+        true => "No sentence has two words that judge.".to_owned(),
+        false => format!(
+            "Words that judge give each other {:.2} times an equal share before and {:.2} times after.",
+            mean(0, 0, related),
+            mean(1, 0, related)
+        ),
+    };
     let finding = format!(
         "The weight on syntactic neighbours goes from {:.1} % to {:.1} % (words that are not hidden: {:.1} % to {:.1} %). The other word with the \
          largest weight is one in {:.1} % of cases before and {:.1} % after training; at the fixed offset {offset:+} it is in \
-         {:.1} %, by chance in {:.1} %. Words that judge give each other {:.2} times an equal share before and {:.2} times \
-         after.",
+         {:.1} %, by chance in {:.1} %. {alike}",
         100.0 * mean(0, 0, linked),
         100.0 * mean(1, 0, linked),
         100.0 * mean(0, 1, linked),
@@ -171,8 +178,6 @@ fn judge(table: &Measurements, offsets: &Offsets) -> Verdict {
         100.0 * mean(1, 0, first),
         100.0 * right,
         100.0 * offsets.chance,
-        mean(0, 0, related),
-        mean(1, 0, related),
     );
     let after = of(1, first);
     let baseline = vec![right; after.len()];
@@ -196,8 +201,11 @@ fn judge(table: &Measurements, offsets: &Offsets) -> Verdict {
             Bound::Above(0.0),
         ));
     }
-    let ours = |relation: &str| Some(table.mean(&[&STAGES[1], &ROWS[0]], &relation_measure(relation)).mean);
-    let offset = |relation: &str| offsets.relations.get(relation).map(|best| exact(best.1).mean);
+    let ours = |relation: &str| {
+        let values = of(1, &relation_measure(relation));
+        (!values.is_empty()).then(|| statistics::mean(&values).mean)
+    };
+    let offset = |relation: &str| offsets.relations.get(relation).map(|best| best.1);
     Verdict::new("B4", checks, finding)
         .published("direct object", 0.868, ours("obj"), SOURCE)
         .published("direct object, best fixed offset", 0.400, offset("obj"), SOURCE)

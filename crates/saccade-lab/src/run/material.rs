@@ -145,8 +145,9 @@ impl Plan<'_> {
             other => bail!("a {} cannot say what comes next", other.kind()),
         };
         let train = &self.config.train;
-        let windows = RandomWindows::new(stream, context, train.batch_size, self.key)?;
-        let held_out = PackedWindows::new(held_out, context, 4 * train.batch_size)?;
+        let length = length(self.data(), context);
+        let windows = RandomWindows::new(stream, length, train.batch_size, self.key)?;
+        let held_out = PackedWindows::new(held_out, length, 4 * train.batch_size)?;
         let notes = special_notes(&tokenizer);
         let task = Box::new(NextWord::new(model, windows, held_out)?);
         Ok(Material { task, tokenizer: Some(tokenizer), pixels: None, notes, summary })

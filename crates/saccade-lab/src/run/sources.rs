@@ -7,6 +7,7 @@ use saccade::data::builtin::{self, Corpus, Pairs, Settings, Split};
 use saccade::data::idx::Images;
 use saccade::data::imdb::Imdb;
 use saccade::data::parallel::Parallel;
+use saccade::data::text::TokenStream;
 use saccade::data::{Example, Labelled, table, treebank};
 use saccade::tensor::random::Key;
 use saccade::tokens::{Special, Tokenizer};
@@ -55,6 +56,23 @@ pub fn test_texts(config: &DataConfig) -> Result<Vec<String>> {
     }
 }
 
+/// A running text to measure a language model on: the held-out part of files, or built-in texts that no model was trained
+/// on, each followed by what ends a text.
+pub fn test_stream(config: &DataConfig, tokenizer: &Tokenizer) -> Result<TokenStream> {
+    let Some(path) = &config.path else {
+        let texts: Vec<String> = builtin_test()?.iter().map(|text| format!("{}\n", text.text())).collect();
+        let ids = tokenizer.encode_all(&texts, Special::Drop, None)?;
+        let end = tokenizer.special().eos;
+        let ids: Vec<u32> = ids.into_iter().flat_map(|ids| ids.into_iter().chain(end)).collect();
+        return Ok(TokenStream::new(&ids)?);
+    };
+    let (train, held) = text_files(Path::new(path))?;
+    match held {
+        Some(held) => Ok(TokenStream::read(&[held], tokenizer)?),
+        None => Ok(TokenStream::read(&train, tokenizer)?.hold_out(config.held_out)?.1),
+    }
+}
+
 /// Labelled texts to test on: IMDb's test part, a table, or built-in ones.
 pub fn test_labelled(config: &DataConfig) -> Result<Labelled> {
     match config.path.as_deref().map(Path::new) {
@@ -91,7 +109,8 @@ pub fn test_pairs(config: &DataConfig, part: &str) -> Result<Vec<(String, String
     }
 }
 
-pub(super) fn builtin_labelled(texts: &[builtin::Text]) -> Labelled {
+/// Built-in texts with their labels.
+pub fn builtin_labelled(texts: &[builtin::Text]) -> Labelled {
     let example = |text: &builtin::Text| Example {
         text: text.text().to_owned(),
         second: None,
@@ -204,7 +223,7 @@ pub fn labelled_file(path: &Path, config: &DataConfig) -> Result<Labelled> {
 }
 
 /// The files of a text to learn from, and the one to measure on if the folder has it.
-pub(super) fn text_files(path: &Path) -> Result<(Vec<PathBuf>, Option<PathBuf>)> {
+pub fn text_files(path: &Path) -> Result<(Vec<PathBuf>, Option<PathBuf>)> {
     if !path.is_dir() {
         return Ok((vec![path.to_owned()], None));
     }
