@@ -10,7 +10,7 @@ use saccade::data::builtin::{self, PartOfSpeech};
 use saccade::data::treebank;
 use saccade::tensor::random::Key;
 use saccade::tokens::Tokenizer;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
 /// The numbers of heads that are compared.
@@ -163,7 +163,7 @@ pub fn trained(lab: &Lab, heads: usize, seed: u64) -> Result<Trained> {
 
 /// The ids of the words of sentences.
 pub fn encode(tokenizer: &Tokenizer, sentences: &[Sentence]) -> Result<Vec<Tokens>> {
-    let mut known = HashMap::new();
+    let mut known = BTreeMap::new();
     let mut all = Vec::with_capacity(sentences.len());
     for sentence in sentences {
         let ids = sentence.words.iter().map(|word| sources::word_id(tokenizer, word, &mut known));

@@ -96,7 +96,9 @@ fn read(lab: &Lab, seed: u64, texts: &[String]) -> Result<Run> {
 
     let mut counts = vec![0_u64; all.vocabulary_size()];
     for ids in all.encode_all(&training, Special::Drop, None)? {
-        ids.iter().for_each(|&id| counts[id as usize] += 1);
+        for id in ids {
+            counts[id as usize] += 1;
+        }
     }
     // Every rank at first, then ever fewer: a line on log axes needs no more.
     let thin = |&(rank, _): &(usize, f64)| rank % (rank / 8).max(1) == 0;
