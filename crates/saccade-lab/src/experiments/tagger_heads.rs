@@ -5,20 +5,18 @@ use super::tagger_reading::{self, PLACES, Reading};
 use super::training_smooths::{STAGES, example};
 use crate::experiment::{Bound, Check, Experiment, Findings, Lab, Measurements, Verdict};
 use crate::figure::{Axis, Chart, ColourScale, Gallery, HeatMap, Matrix, Numbers, Picture, Series};
-use crate::model::Opened;
 use crate::statistics::paired;
 use anyhow::Result;
-use saccade::analysis::heads::watch;
 use serde::{Deserialize, Serialize};
 
 pub const EXPERIMENT: Experiment = Experiment {
     name: "tagger-heads",
     claims: &["B5"],
     question: "Do heads specialise when there are several?",
-    prediction: "With two, four and eight heads, where a head's largest weight lies (how far before or after the word, on a content \
+    prediction: "With two, four and eight heads, where a head's largest weight lies (how far before or after the hidden word, on a content \
         or a function word) tells more about which head it is after training than before.",
-    design: "The task of `content-words` with 1, 2, 4 and 8 heads of equal total width, read on whole test sentences before and \
-        after training. Specialisation is the mutual information of head and place of the largest weight, in bits: 0 if all \
+    design: "The task of `content-words` with 1, 2, 4 and 8 heads of equal total width, read on test sentences with hidden words \
+        before and after training. Specialisation is the mutual information of head and place of the largest weight, in bits: 0 if all \
         heads do the same, log₂ of their number if each does what no other does. Untrained heads differ too, so the change \
         counts, paired by seed.",
     real_data: Some("a CoNLL-U treebank: a file, or a folder with train and test parts"),
@@ -47,7 +45,8 @@ fn run(lab: &Lab) -> Result<Findings> {
     let shown = &sentences[example(&sentences)];
     let runs = lab.parts("runs", &inputs, |&(heads, seed, step)| {
         let opened = taggers::trained(lab, heads, seed)?.snapshot(step)?;
-        let maps = if (heads, seed) == (SHOWN, 0) { maps(&opened, shown)? } else { Vec::new() };
+        let maps =
+            if (heads, seed) == (SHOWN, 0) { tagger_reading::maps(&opened, shown)? } else { Vec::new() };
         Ok(Run { reading: tagger_reading::read(&opened, &sentences)?, maps })
     })?;
     let mut findings = Findings::new(&["heads", "stage"]);
@@ -55,8 +54,8 @@ fn run(lab: &Lab) -> Result<Findings> {
         let stage = STAGES[usize::from(step > 0)];
         let mut add =
             |measure: &str, value: f64| findings.measurements.add(&[&heads, &stage], seed, measure, value);
-        add("specialisation", run.reading.all.specialisation());
-        add("specialisation, hidden words", run.reading.hidden.specialisation());
+        add("specialisation", run.reading.hidden.specialisation());
+        add("specialisation, words of whole sentences", run.reading.visible.specialisation());
         add("accuracy", run.reading.accuracy());
     }
     let of = |wanted: u64| {
@@ -74,7 +73,7 @@ fn run(lab: &Lab) -> Result<Findings> {
         }
     }
     if let Some(run) = of(steps[1]) {
-        for (head, habits) in run.reading.all.preferences.iter().enumerate() {
+        for (head, habits) in run.reading.hidden.preferences.iter().enumerate() {
             let sums = habits.map(|place| place[0] + place[1]);
             let most = (0..PLACES.len()).max_by(|&a, &b| sums[a].total_cmp(&sums[b])).unwrap_or(0);
             findings.word(
@@ -86,19 +85,11 @@ fn run(lab: &Lab) -> Result<Findings> {
     Ok(findings)
 }
 
-/// The weights of every head on a sentence.
-fn maps(opened: &Opened, sentence: &Sentence) -> Result<Vec<Vec<f32>>> {
-    let tokens = taggers::encode(opened.tokenizer()?, std::slice::from_ref(sentence))?;
-    let seen = watch(&opened.model, &tokens)?;
-    let all = seen.first().map_or_else(Vec::new, |weights| weights.all().to_vec());
-    Ok(all.chunks(sentence.len() * sentence.len()).map(<[f32]>::to_vec).collect())
-}
-
 fn draw(findings: &mut Findings, [before, after]: [Option<&Run>; 2], sentence: &Sentence) {
     let mut picture = Picture::new("Where each head's largest weight lies");
     for (run, stage) in [before, after].into_iter().zip(STAGES) {
         let Some(run) = run else { continue };
-        let habits = &run.reading.all.preferences;
+        let habits = &run.reading.hidden.preferences;
         let matrix = Matrix::from_fn(habits.len(), PLACES.len(), |head, place| {
             (habits[head][place][0] + habits[head][place][1]) as f32
         });
@@ -113,8 +104,8 @@ fn draw(findings: &mut Findings, [before, after]: [Option<&Run>; 2], sentence: &
     }
     findings.figure(
         "habits",
-        "For each head of a tagger with four, how often its largest weight lies so many words before or after the attending word; \
-         first seed, test sentences.",
+        "For each head of a tagger with four, how often its largest weight lies so many words before or after the hidden word; first seed, test \
+         sentences.",
         picture,
     );
     let words = &sentence.words;
@@ -130,7 +121,8 @@ fn draw(findings: &mut Findings, [before, after]: [Option<&Run>; 2], sentence: &
         });
     findings.figure(
         "four_heads",
-        "The four heads of a tagger on a test sentence, before and after training; first seed.",
+        "The four heads of a tagger on a test sentence, before and after training: each row is what the word attends to while it is \
+         hidden. First seed.",
         Picture::new("Four heads, one task").panel(gallery),
     );
     let line = |stage: &'static str, measure: &'static str, heads: &[usize]| {

@@ -4,7 +4,7 @@ use super::tagger_models::{self as taggers, Sentence};
 use crate::model::Opened;
 use anyhow::Result;
 use saccade::Context;
-use saccade::analysis::heads::{Weighing, look};
+use saccade::analysis::heads::{Weighing, look, watch};
 use saccade::analysis::{Tokens, pad, scores};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -16,10 +16,10 @@ pub const PLACES: [&str; 7] =
 /// Everything that is measured of one tagger.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Reading {
-    /// Of all words of whole sentences.
-    pub all: View,
-    /// Of the hidden words of sentences in which some are hidden, as in training.
+    /// Of the hidden words of sentences in which some are hidden, as in training: the only ones whose answer enters the loss.
     pub hidden: View,
+    /// Of all words of whole sentences: training changes their attention by the way, if at all.
+    pub visible: View,
     /// How hidden words were told: counts by true class, then by predicted class.
     pub confusion: [[u64; 2]; 2],
 }
@@ -75,10 +75,21 @@ pub fn read(opened: &Opened, sentences: &[Sentence]) -> Result<Reading> {
     let whole = whole.map(|tokens| (vec![true; tokens.len()], tokens)).map(|(asks, tokens)| (tokens, asks));
     let hidden = taggers::hide(tokenizer, sentences)?;
     Ok(Reading {
-        all: view(opened, sentences, whole.collect())?,
+        visible: view(opened, sentences, whole.collect())?,
         confusion: confusion(opened, sentences, &hidden)?,
         hidden: view(opened, sentences, hidden)?,
     })
+}
+
+/// The weights of every head on a sentence, row by row: what each word attends to when it is the hidden one.
+pub fn maps(opened: &Opened, sentence: &Sentence) -> Result<Vec<Vec<f32>>> {
+    let seen = watch(&opened.model, &taggers::hide_each(opened.tokenizer()?, sentence)?)?;
+    let Some(weights) = seen.first() else { return Ok(Vec::new()) };
+    let [_, heads, time, _] = weights.sizes();
+    let all = weights.all();
+    let values = all.values();
+    let row = |head: usize, word: usize| &values[((word * heads + head) * time + word) * time..][..time];
+    Ok((0..heads).map(|head| (0..time).flat_map(|word| row(head, word)).copied().collect()).collect())
 }
 
 /// How hidden words are told.

@@ -15,7 +15,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     prediction: "Over the steps of training, the entropy of the weights, the excess of function words' entropy over content \
         words', the weight on syntactically linked words and the specialisation of four heads each rise (a rank correlation \
         with the step above 0).",
-    design: "Every measure of `training-smooths`, `word-links` and `tagger-heads` on the same test sentences, from snapshots of the \
+    design: "Every measure of `training-smooths`, `word-links` and `tagger-heads` on the same hidden words of test sentences, from snapshots of the \
         same taggers: before the first step and at six points of training, each at twice the step of the one before. \
         Spearman's correlation with the step for each seed.",
     real_data: Some("a CoNLL-U treebank: a file, or a folder with train and test parts"),
@@ -36,7 +36,7 @@ const MEASURES: [(&str, usize, Option<&str>); 8] = [
 ];
 
 fn value(reading: &Reading, measure: &str) -> Option<f64> {
-    let view = &reading.all;
+    let view = &reading.hidden;
     match measure {
         "entropy ÷ ln n" => view.entropy,
         "largest weight" => view.largest,

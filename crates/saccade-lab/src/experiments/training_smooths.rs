@@ -9,7 +9,6 @@ use crate::statistics::paired;
 use anyhow::Result;
 use saccade::analysis::Sight;
 use saccade::analysis::distance::divergence_of_weights;
-use saccade::analysis::heads::watch;
 use serde::{Deserialize, Serialize};
 
 pub const EXPERIMENT: Experiment = Experiment {
@@ -18,21 +17,23 @@ pub const EXPERIMENT: Experiment = Experiment {
     question: "Does training turn attention on arbitrary single words into smoother weights, and who attends diffusely?",
     prediction: "Before training the largest weight of a word is at least twice an equal share. Training raises the entropy of the \
         weights and lowers the largest one; after it, function words attend with higher entropy than content words.",
-    design: "The taggers of `content-words` read whole test sentences before and after training; entropy ÷ ln n, and the \
-        largest weight, of every word, the same sentences before and after, paired by seed. Beside it the same of hidden \
-        words, the only ones whose answer is trained, and how far the weights of different seeds are from each other.",
+    design: "The taggers of `content-words` read test sentences with hidden words before and after training: entropy ÷ ln n and \
+        the largest weight of the hidden words, the only ones whose answer enters the loss; the same sentences before and \
+        after, paired by seed. Beside it the same of the words of whole sentences, and how far the weights of different \
+        seeds are from each other.",
     real_data: Some("a CoNLL-U treebank: a file, or a folder with train and test parts"),
     seconds: [2.0, 10.0, 120.0],
     run,
 };
 
 pub const STAGES: [&str; 2] = ["before training", "after training"];
-pub const ROWS: [&str; 2] = ["all words", "hidden words"];
+/// The words whose attention is measured; the first are judged.
+pub const ROWS: [&str; 2] = ["hidden words", "visible words"];
 const BOTH_WAYS: Sight = Sight { causal: false, window: None };
 /// So many sentences are compared between seeds.
 const COMPARED: usize = 25;
 
-/// A sentence's words and the weights of a tagger's first head.
+/// A sentence's words and the weights of a tagger's first head when each of them is hidden.
 pub type Shown = (Vec<String>, Vec<f32>);
 
 #[derive(Serialize, Deserialize)]
@@ -54,7 +55,7 @@ fn run(lab: &Lab) -> Result<Findings> {
     let mut findings = Findings::new(&["stage", "words"]);
     for (index, (&(seed, step), run)) in inputs.iter().zip(&runs).enumerate() {
         let stage = STAGES[usize::from(step > 0)];
-        for (rows, view) in ROWS.iter().zip([&run.reading.all, &run.reading.hidden]) {
+        for (rows, view) in ROWS.iter().zip([&run.reading.hidden, &run.reading.visible]) {
             add(&mut findings.measurements, (stage, rows), seed, view);
         }
         let others = inputs
@@ -103,16 +104,13 @@ fn add(table: &mut Measurements, (stage, rows): (&str, &str), seed: u64, view: &
     }
 }
 
-/// The weights of the first head on whole sentences.
-pub fn shown(opened: &Opened, sentences: &[Sentence]) -> Result<Vec<Shown>> {
-    let tokens = taggers::encode(opened.tokenizer()?, sentences)?;
-    let one = |(sentence, index): (&Sentence, usize)| {
-        let seen = watch(&opened.model, &tokens[index..=index])?;
-        let weights = seen.first().map_or_else(Vec::new, |weights| weights.all().to_vec());
-        let size = sentence.len() * sentence.len();
-        Ok((sentence.words.clone(), weights.into_iter().take(size).collect()))
+/// The weights of the first head on sentences.
+fn shown(opened: &Opened, sentences: &[Sentence]) -> Result<Vec<Shown>> {
+    let one = |sentence: &Sentence| {
+        let first = tagger_reading::maps(opened, sentence)?.into_iter().next();
+        Ok((sentence.words.clone(), first.unwrap_or_default()))
     };
-    sentences.iter().zip(0..).map(one).collect()
+    sentences.iter().map(one).collect()
 }
 
 /// The sentence to show: the first of a length that is easy to read.
@@ -147,8 +145,8 @@ fn draw(findings: &mut Findings, runs: &[Run], chosen: usize) {
         });
         findings.figure(
             "before_and_after",
-            "Weights from each word (rows) to each word of a test sentence, of one head before and after it was trained to tell \
-             content words from function words; two seeds.",
+            "One head on a test sentence, before and after it was trained to tell content words from function words: each row is \
+             what the word attends to while it is hidden. Two seeds.",
             Picture::new("What training does to attention").panel(gallery),
         );
     }
@@ -168,10 +166,10 @@ fn draw(findings: &mut Findings, runs: &[Run], chosen: usize) {
     findings.figure(
         "entropy_by_class",
         "Entropy of the weights by the class of the word that attends (1: equal weights); mean over seeds with 95 % intervals. \
-         Only hidden words have an answer that is trained.",
+         Only hidden words have an answer that enters the loss.",
         Picture::new("Who attends diffusely")
-            .titled_panel("all words of whole sentences", bars(ROWS[0]))
-            .titled_panel("hidden words", bars(ROWS[1])),
+            .titled_panel("hidden words", bars(ROWS[0]))
+            .titled_panel("the words of whole sentences", bars(ROWS[1])),
     );
 }
 
@@ -179,18 +177,18 @@ fn judge_smoothness(table: &Measurements) -> Verdict {
     let of = |stage: usize, measure: &str| table.values(&[&STAGES[stage], &ROWS[0]], measure);
     let mean = |stage: usize, measure: &str| table.mean(&[&STAGES[stage], &ROWS[0]], measure);
     let change = |measure: &str| paired(&of(1, measure), &of(0, measure));
-    let hidden = |stage: usize| table.mean(&[&STAGES[stage], &ROWS[1]], "entropy").mean;
+    let visible = |stage: usize| table.mean(&[&STAGES[stage], &ROWS[1]], "entropy").mean;
     let share = "largest weight ÷ equal share";
     let finding = format!(
         "Before training the largest weight is {:.2} times an equal share, after it {:.2} times; the entropy goes from {:.3} to {:.3} \
-         of that of equal weights (of hidden words: from {:.3} to {:.3}). Two seeds' weights diverge by {:.3} bits before and \
+         of that of equal weights (of words that are not hidden: from {:.3} to {:.3}). Two seeds' weights diverge by {:.3} bits before and \
          by {:.3} after.",
         mean(0, share).mean,
         mean(1, share).mean,
         mean(0, "entropy").mean,
         mean(1, "entropy").mean,
-        hidden(0),
-        hidden(1),
+        visible(0),
+        visible(1),
         mean(0, "divergence from other seeds").mean,
         mean(1, "divergence from other seeds").mean,
     );
@@ -208,8 +206,8 @@ fn judge_classes(table: &Measurements) -> Verdict {
     };
     let difference = |stage, rows| paired(&entropy(stage, rows, 0), &entropy(stage, rows, 1));
     let finding = format!(
-        "After training the entropy of function words' weights is {:+.3} beyond that of content words' (before: {:+.3}). Where the \
-         word is hidden, so that only its surroundings tell what it is: {:+.3}.",
+        "After training the entropy of the weights of function words, hidden, is {:+.3} beyond that of content words (before: \
+         {:+.3}). Of words that are not hidden: {:+.3}.",
         difference(1, 0).mean,
         difference(0, 0).mean,
         difference(1, 1).mean,

@@ -38,8 +38,8 @@ struct Run {
     /// Different words of the training texts, and pieces of the vocabulary.
     distinct: f64,
     size: f64,
-    /// The share of the test texts' words that a vocabulary of each of [`SIZES`] knows, as far as there are as many words.
-    known: Vec<f64>,
+    /// The share of the test texts' words that a vocabulary knows, for those of [`SIZES`] that there are words enough for.
+    known: Vec<(usize, f64)>,
     /// The share of all known words of test texts that come back as they were, but for capital letters.
     unchanged: f64,
     /// The share of places in batches of 32 that is padding.
@@ -63,8 +63,8 @@ fn run(lab: &Lab) -> Result<Findings> {
         add("known words that come back unchanged", run.unchanged);
         add("padding", run.padding);
         add("change of an answer by padding", run.moved);
-        for (size, &known) in SIZES.iter().zip(&run.known) {
-            findings.measurements.add(&[size], seed, "known", known);
+        for (size, known) in &run.known {
+            findings.measurements.add(&[size], seed, "known", *known);
         }
     }
     if let Some(run) = runs.first() {
@@ -96,7 +96,9 @@ fn read(lab: &Lab, seed: u64, texts: &[String]) -> Result<Run> {
 
     let mut counts = vec![0_u64; all.vocabulary_size()];
     for ids in all.encode_all(&training, Special::Drop, None)? {
-        ids.iter().for_each(|&id| counts[id as usize] += 1);
+        for id in ids {
+            counts[id as usize] += 1;
+        }
     }
     // Every rank at first, then ever fewer: a line on log axes needs no more.
     let thin = |&(rank, _): &(usize, f64)| rank % (rank / 8).max(1) == 0;
@@ -122,7 +124,7 @@ fn read(lab: &Lab, seed: u64, texts: &[String]) -> Result<Run> {
     Ok(Run {
         distinct: distinct as f64,
         size: tokenizer.vocabulary_size() as f64,
-        known: sizes.map(|&size| share(up_to(size), words)).collect(),
+        known: sizes.map(|&size| (size, share(up_to(size), words))).collect(),
         unchanged: share(same, up_to(MOST)),
         padding: padding(&lengths),
         moved: moved(&tokenizer, &texts[..texts.len().min(32)], seed)?,

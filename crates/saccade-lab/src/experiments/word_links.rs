@@ -2,10 +2,10 @@
 
 use super::tagger_models::{self as taggers, Sentence};
 use super::tagger_reading::{self, Offsets, Reading};
-use super::training_smooths::{ROWS, STAGES, Shown, example, shown};
+use super::training_smooths::{ROWS, STAGES, example};
 use crate::experiment::{Bound, Check, Experiment, Findings, Lab, Measurements, Verdict};
 use crate::figure::{Axis, Bar, Bars, ColourScale, HeatMap, Matrix, Picture};
-use crate::statistics::{exact, paired};
+use crate::statistics::{self, paired};
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -17,8 +17,8 @@ pub const EXPERIMENT: Experiment = Experiment {
     prediction: "Training raises the weight on words that the attending word depends on or that depend on it; after it, the other \
         word with the largest weight is such a one more often than at the best fixed offset; and the weight between \
         words that judge, which are alike in meaning, rises as well.",
-    design: "The taggers of `content-words` read whole test sentences whose trees are known, before and after training, paired \
-        by seed. For each word: the weight on its syntactic neighbours, and whether the other word with the largest weight \
+    design: "The taggers of `content-words` read test sentences whose trees are known, before and after training, paired by seed. \
+        For each hidden word (only their answers enter the loss; the others are measured beside): the weight on its syntactic neighbours, and whether the other word with the largest weight \
         is one. The offset (“the next word”) is the one that is best on these very sentences. Judging words are those of a \
         list of praise and blame; pairs that are also linked by syntax are left out.",
     real_data: Some("a CoNLL-U treebank: a file, or a folder with train and test parts"),
@@ -33,7 +33,8 @@ const SOURCE: &str = "Clark et al. (2019), the best head of BERT-base";
 #[derive(Serialize, Deserialize)]
 struct Run {
     reading: Reading,
-    example: Shown,
+    /// The weights on the sentence that is shown.
+    example: Vec<f32>,
 }
 
 fn run(lab: &Lab) -> Result<Findings> {
@@ -44,14 +45,15 @@ fn run(lab: &Lab) -> Result<Findings> {
     let chosen = example(&sentences);
     let runs = lab.parts("runs", &inputs, |&(seed, step)| {
         let opened = taggers::trained(lab, 1, seed)?.snapshot(step)?;
-        let example = shown(&opened, &sentences[chosen..=chosen])?.into_iter().next().unwrap_or_default();
+        let example =
+            tagger_reading::maps(&opened, &sentences[chosen])?.into_iter().next().unwrap_or_default();
         Ok(Run { reading: tagger_reading::read(&opened, &sentences)?, example })
     })?;
     let offsets = tagger_reading::offsets(&sentences);
     let mut findings = Findings::new(&["stage", "words"]);
     for (&(seed, step), run) in inputs.iter().zip(&runs) {
         let stage = STAGES[usize::from(step > 0)];
-        for (rows, view) in ROWS.iter().zip([&run.reading.all, &run.reading.hidden]) {
+        for (rows, view) in ROWS.iter().zip([&run.reading.hidden, &run.reading.visible]) {
             let measures = [
                 ("weight on linked words", view.linked),
                 ("largest weight on a linked word", view.linked_first),
@@ -63,11 +65,11 @@ fn run(lab: &Lab) -> Result<Findings> {
                 }
             }
         }
-        for (relation, (right, _)) in &run.reading.all.relations {
+        for (relation, (right, _)) in &run.reading.hidden.relations {
             findings.measurements.add(&[&stage, &ROWS[0]], seed, relation_measure(relation), *right);
         }
     }
-    let relations = most_frequent(runs.first().map(|run| &run.reading.all.relations));
+    let relations = most_frequent(runs.first().map(|run| &run.reading.hidden.relations));
     draw(&mut findings, &runs, &sentences[chosen], &offsets, &relations);
     findings.verdicts = vec![judge(&findings.measurements, &offsets)];
     let rows = relations.iter().map(|relation| {
@@ -113,9 +115,9 @@ fn draw(findings: &mut Findings, runs: &[Run], sentence: &Sentence, offsets: &Of
         .columns(2);
     // The first two runs are of the first seed: before and after.
     for (run, stage) in runs.iter().zip(STAGES) {
-        let (words, weights) = &run.example;
-        let Ok(matrix) = Matrix::new(words.len(), words.len(), weights.clone()) else { continue };
-        let map = HeatMap::new(matrix, ColourScale::sequential("weight"))
+        let words = &sentence.words;
+        let Ok(matrix) = Matrix::new(words.len(), words.len(), run.example.clone()) else { continue };
+        let map = HeatMap::new(matrix, ColourScale::sequential("weight").range(0.0, 1.0))
             .words(words.clone(), words.clone())
             .names("from", "to");
         let pairs = (0..words.len()).flat_map(|a| (0..words.len()).map(move |b| (a, b)));
@@ -124,7 +126,7 @@ fn draw(findings: &mut Findings, runs: &[Run], sentence: &Sentence, offsets: &Of
     }
     findings.figure(
         "linked_words",
-        "Weights of one head on a test sentence, first seed, before and after training.",
+        "One head on a test sentence, first seed, before and after training: each row is what the word attends to while it is hidden.",
         picture,
     );
     let bar = |stage: &str, relation: &String| {
@@ -142,7 +144,7 @@ fn draw(findings: &mut Findings, runs: &[Run], sentence: &Sentence, offsets: &Of
         "relations",
         "How often the other word with the largest weight is the one that a word depends on, by relation (Universal \
          Dependencies), beside the best fixed offset; mean over seeds with 95 % intervals.",
-        Picture::new("A head against “always the next word”").panel(bars),
+        Picture::new("A head against a fixed offset").panel(bars),
     );
 }
 
@@ -156,11 +158,18 @@ fn judge(table: &Measurements, offsets: &Offsets) -> Verdict {
         "weight between judging words ÷ equal share",
     );
     let (offset, right) = offsets.linked;
+    let alike = match of(1, related).is_empty() {
+        true => "No sentence has two words that judge.".to_owned(),
+        false => format!(
+            "Words that judge give each other {:.2} times an equal share before and {:.2} times after.",
+            mean(0, 0, related),
+            mean(1, 0, related)
+        ),
+    };
     let finding = format!(
-        "The weight on syntactic neighbours goes from {:.1} % to {:.1} % (hidden words: {:.1} % to {:.1} %). The other word with the \
+        "The weight on syntactic neighbours goes from {:.1} % to {:.1} % (words that are not hidden: {:.1} % to {:.1} %). The other word with the \
          largest weight is one in {:.1} % of cases before and {:.1} % after training; at the fixed offset {offset:+} it is in \
-         {:.1} %, by chance in {:.1} %. Words that judge give each other {:.2} times an equal share before and {:.2} times \
-         after.",
+         {:.1} %, by chance in {:.1} %. {alike}",
         100.0 * mean(0, 0, linked),
         100.0 * mean(1, 0, linked),
         100.0 * mean(0, 1, linked),
@@ -169,8 +178,6 @@ fn judge(table: &Measurements, offsets: &Offsets) -> Verdict {
         100.0 * mean(1, 0, first),
         100.0 * right,
         100.0 * offsets.chance,
-        mean(0, 0, related),
-        mean(1, 0, related),
     );
     let after = of(1, first);
     let baseline = vec![right; after.len()];
@@ -194,8 +201,11 @@ fn judge(table: &Measurements, offsets: &Offsets) -> Verdict {
             Bound::Above(0.0),
         ));
     }
-    let ours = |relation: &str| Some(table.mean(&[&STAGES[1], &ROWS[0]], &relation_measure(relation)).mean);
-    let offset = |relation: &str| offsets.relations.get(relation).map(|best| exact(best.1).mean);
+    let ours = |relation: &str| {
+        let values = of(1, &relation_measure(relation));
+        (!values.is_empty()).then(|| statistics::mean(&values).mean)
+    };
+    let offset = |relation: &str| offsets.relations.get(relation).map(|best| best.1);
     Verdict::new("B4", checks, finding)
         .published("direct object", 0.868, ours("obj"), SOURCE)
         .published("direct object, best fixed offset", 0.400, offset("obj"), SOURCE)

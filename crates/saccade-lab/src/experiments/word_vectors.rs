@@ -171,7 +171,7 @@ fn nearest(opened: &Opened) -> Result<Vec<(String, Vec<String>)>> {
 }
 
 fn draw(findings: &mut Findings, run: &Run) {
-    let mut picture = Picture::new("Training on sentiment alone puts words on one axis");
+    let mut picture = Picture::new("Word vectors, a by-product of sentiment");
     for (seen, name) in run.stages.iter().zip(["before training", "after training"]).rev() {
         let axis = |component: usize| {
             let share = seen.explained.get(component).copied().unwrap_or(0.0);
@@ -204,7 +204,7 @@ fn draw(findings: &mut Findings, run: &Run) {
     findings.figure(
         "variance",
         "How the variance of the words' vectors is spread over the principal components; mean over seeds with 95 % intervals.",
-        Picture::new("One of sixteen dimensions takes nearly all").panel(chart),
+        Picture::new("How many of sixteen dimensions are used").panel(chart),
     );
 }
 

@@ -11,7 +11,7 @@ use saccade::data::text::TokenStream;
 use saccade::data::{Example, Labelled, table, treebank};
 use saccade::tensor::random::Key;
 use saccade::tokens::{Special, Tokenizer};
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// Words with their class.
@@ -21,7 +21,7 @@ pub type Tagged = Vec<(String, u32)>;
 pub fn tagging(tokenizer: &Tokenizer, sentences: &[Tagged], length: usize, key: Key) -> Result<Tagging> {
     let Some(mask) = tokenizer.special().mask else { bail!("the tokenizer has no mask") };
     let (mut texts, mut classes) = (Vec::new(), Vec::new());
-    let mut known = HashMap::new();
+    let mut known = BTreeMap::new();
     for (i, sentence) in sentences.iter().enumerate() {
         let sentence = &sentence[..sentence.len().min(length)];
         let ids = sentence.iter().map(|(word, _)| word_id(tokenizer, word, &mut known));
@@ -129,7 +129,7 @@ fn is_imdb(path: &Path) -> bool {
 }
 
 /// The id of a word: its first piece, or the unknown word. Ids of words that came before are known.
-pub fn word_id<'w>(tokenizer: &Tokenizer, word: &'w str, known: &mut HashMap<&'w str, u32>) -> Result<u32> {
+pub fn word_id<'w>(tokenizer: &Tokenizer, word: &'w str, known: &mut BTreeMap<&'w str, u32>) -> Result<u32> {
     if let Some(&id) = known.get(word) {
         return Ok(id);
     }
