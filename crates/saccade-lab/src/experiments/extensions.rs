@@ -150,9 +150,10 @@ fn digits(lab: &Lab, seed: u64) -> Result<RunConfig> {
             "model.n_layers=2",
             "model.d_model=32",
             "model.d_hidden=64",
-            "train.steps=300",
+            "model.patch=7",
+            "train.steps=1000",
             "train.batch_size=32",
-            "train.rate.highest=4e-3",
+            "train.rate.highest=1e-2",
             "train.rate.warmup=30",
             "data.texts=3000",
         ],
@@ -318,8 +319,7 @@ fn draw_costs(findings: &mut Findings, length: usize) {
 fn draw_patterns(findings: &mut Findings) {
     const LENGTH: usize = 512;
     const CELL: usize = 8;
-    let mut gallery =
-        Gallery::new(3, ColourScale::sequential("share of pairs that are seen").range(0.0, 1.0)).side(150.0);
+    let mut gallery = Gallery::new(3, ColourScale::sequential("share seen").range(0.0, 1.0)).side(150.0);
     for saving in [Saving::Tiled, Saving::Longformer, Saving::BigBird] {
         let Ok(mask) = saving.pattern().mask(LENGTH, LENGTH) else { continue };
         let seen = |row: usize, column: usize| {
