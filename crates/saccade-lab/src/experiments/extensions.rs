@@ -155,7 +155,7 @@ fn digits(lab: &Lab, seed: u64) -> Result<RunConfig> {
             "train.batch_size=32",
             "train.rate.highest=1e-2",
             "train.rate.warmup=30",
-            "data.texts=3000",
+            "data.texts=10000",
         ],
         &["train.steps=1000", "data.texts=10000"],
         &["data.texts=20000"],
