@@ -27,7 +27,7 @@ pub const EXPERIMENT: Experiment = Experiment {
 /// Layers, heads and width of each model, by size of the experiment: smoke, quick, standard, full.
 type Sizes = [(usize, usize, usize); 5];
 const SMOKE: Sizes = [(1, 1, 4), (1, 2, 8), (1, 2, 16), (2, 2, 24), (2, 2, 32)];
-const QUICK: Sizes = [(1, 1, 6), (1, 2, 16), (2, 4, 32), (2, 4, 64), (2, 4, 128)];
+const QUICK: Sizes = [(1, 1, 4), (1, 2, 12), (2, 4, 32), (2, 4, 64), (2, 4, 96)];
 const STANDARD: Sizes = [(1, 1, 8), (2, 2, 24), (3, 4, 64), (3, 4, 128), (4, 4, 192)];
 const FULL: Sizes = [(1, 1, 8), (2, 2, 32), (4, 4, 128), (4, 4, 256), (6, 6, 384)];
 /// Millions of parameters and perplexity, as the source gives them.
