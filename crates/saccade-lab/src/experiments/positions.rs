@@ -97,7 +97,10 @@ fn read(lab: &Lab, encoding: usize, seed: u64) -> Result<Run> {
     let (position, _) = ENCODINGS[encoding];
     let opened = train(lab, position, seed)?.open()?;
     let config = models::base_on_text(lab, seed)?;
-    let text = shortened(&sources::test_stream(&config.data, opened.tokenizer()?)?, lab)?;
+    let text = shortened(
+        &sources::test_stream(&config.data, opened.tokenizer()?, lab.by_size(20, 300, 1_000, 2_000))?,
+        lab,
+    )?;
     let length = config.data.length;
     let loss = |stretch: &f64| {
         let window = (length as f64 * stretch) as usize;
