@@ -26,7 +26,7 @@ pub const EXPERIMENT: Experiment = Experiment {
         Times are medians of repeated runs, one after the other, on all cores; memory is the most that is in use at one time \
         beyond the inputs. Exponents are slopes on logarithmic axes over the three largest sizes.",
     real_data: None,
-    seconds: [8.0, 40.0, 200.0],
+    seconds: [6.0, 30.0, 150.0],
     run,
 };
 
