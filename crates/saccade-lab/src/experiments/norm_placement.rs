@@ -60,7 +60,7 @@ struct Run {
 
 fn run(lab: &Lab) -> Result<Findings> {
     let seeds = lab.seeds(lab.by_size(2, 3, 5, 3));
-    let depths = *lab.by_size(&[1, 2, 3], &[2, 6, 12], &[2, 8, 24], &[4, 12, 24]);
+    let depths = *lab.by_size(&[1, 2, 3], &[2, 5, 10], &[2, 8, 24], &[4, 12, 24]);
     let mut inputs = Vec::new();
     for placement in 0..PLACEMENTS.len() {
         for depth in depths {
@@ -113,7 +113,8 @@ fn config(lab: &Lab, cell: Cell) -> Result<RunConfig> {
     gpt.norm = PLACEMENTS[cell.placement].0;
     gpt.dropout = 0.0;
     let train = &mut config.train;
-    train.steps = lab.by_size(4, 100, 400, 1_000);
+    train.steps = lab.by_size(4, 120, 400, 1_000);
+    train.batch_size = lab.by_size(4, 8, 16, 16);
     train.evaluate_every = 0;
     train.clip = 0.0;
     train.rate.highest = RATES[cell.rate];
@@ -278,7 +279,7 @@ fn draw(findings: &mut Findings, depths: &[usize; 3], frequencies: f64, (inputs,
         "gradients_and_failures",
         "Left: the norm of each layer's gradients before anything is learned, in the deepest model. Right: how many runs end no \
          better than the frequencies of words.",
-        Picture::new("Where post-norm is steep")
+        Picture::new("Gradients at the start, failures at the end")
             .columns(2)
             .titled_panel(format!("gradients, {deepest} layers"), chart.size(400.0, 300.0))
             .titled_panel("failures", bars),
