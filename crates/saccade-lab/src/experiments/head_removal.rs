@@ -32,7 +32,7 @@ pub const EXPERIMENT: Experiment = Experiment {
         freed of the mean of each head and of each kind; what is left is what is specific, and it is compared between two \
         halves of the texts. Distances between heads are those of their weights, text by text; groups are found by k-medoids.",
     real_data: None,
-    seconds: [6.0, 90.0, 300.0],
+    seconds: [2.0, 60.0, 300.0],
     run,
 };
 

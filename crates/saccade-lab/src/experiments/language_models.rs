@@ -42,7 +42,7 @@ pub fn base(lab: &Lab, seed: u64) -> Result<RunConfig> {
             "tokens.size=500",
             "data.length=32",
             "data.texts=4000",
-            "train.steps=600",
+            "train.steps=500",
             "train.batch_size=16",
             "train.rate.highest=1e-2",
             "train.rate.lowest=5e-4",

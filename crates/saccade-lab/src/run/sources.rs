@@ -56,11 +56,13 @@ pub fn test_texts(config: &DataConfig) -> Result<Vec<String>> {
     }
 }
 
-/// A running text to measure a language model on: the held-out part of files, or built-in texts that no model was trained
-/// on, each followed by what ends a text.
-pub fn test_stream(config: &DataConfig, tokenizer: &Tokenizer) -> Result<TokenStream> {
+/// A running text to measure a language model on: the held-out part of files, or so many built-in texts that no model was
+/// trained on, each followed by what ends a text.
+pub fn test_stream(config: &DataConfig, tokenizer: &Tokenizer, texts: usize) -> Result<TokenStream> {
     let Some(path) = &config.path else {
-        let texts: Vec<String> = builtin_test()?.iter().map(|text| format!("{}\n", text.text())).collect();
+        let corpus = Corpus::new(Settings::default(), 0)?.split(Split::Test);
+        let texts: Vec<String> =
+            corpus.texts().take(texts).map(|text| format!("{}\n", text.text())).collect();
         let ids = tokenizer.encode_all(&texts, Special::Drop, None)?;
         let end = tokenizer.special().eos;
         let ids: Vec<u32> = ids.into_iter().flat_map(|ids| ids.into_iter().chain(end)).collect();
