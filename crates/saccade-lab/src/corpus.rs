@@ -76,14 +76,21 @@ impl Corpus {
         }
         let name = argument.trim_end_matches(".gz");
         if name.ends_with(".conllu") {
-            return Ok(Self::Treebank(read_treebank(path)?, path.to_owned()));
+            return Self::treebank(path);
         }
-        let labelled = path.is_dir() || [".tar", ".tgz", ".tsv", ".csv"].iter().any(|end| name.ends_with(end));
+        let labelled =
+            path.is_dir() || [".tar", ".tgz", ".tsv", ".csv"].iter().any(|end| name.ends_with(end));
         if labelled {
             let config = DataConfig { path: Some(argument.to_owned()), ..DataConfig::default() };
             return Ok(Self::Labelled(sources::test_labelled(&config)?));
         }
         Ok(Self::Lines(path.to_owned()))
+    }
+
+    /// The sentences of a treebank, whatever its name.
+    pub fn treebank(path: &Path) -> Result<Self> {
+        let sentences = treebank::read(path)?.iter().map(Parsed::from).collect();
+        Ok(Self::Treebank(sentences, path.to_owned()))
     }
 
     /// The texts that no model is trained on.
@@ -96,7 +103,10 @@ impl Corpus {
     pub fn texts(&self, limit: usize) -> Result<Box<dyn Iterator<Item = saccade::Result<String>> + '_>> {
         Ok(match self {
             Self::BuiltIn(corpus) => Box::new(
-                corpus.texts().take(self.count(limit).unwrap_or(limit)).map(|text| Ok(text.text().to_owned())),
+                corpus
+                    .texts()
+                    .take(self.count(limit).unwrap_or(limit))
+                    .map(|text| Ok(text.text().to_owned())),
             ),
             Self::Lines(path) => {
                 let most = if limit == 0 { usize::MAX } else { limit };
@@ -123,14 +133,14 @@ impl Corpus {
         }
     }
 
-    /// Sentences with their trees, where they are known.
-    pub fn parsed(&self, limit: usize) -> Option<Vec<Parsed>> {
+    /// Sentences with their trees, where they are known: those of the texts that a limit means.
+    pub fn parsed(&self, limit: usize) -> Option<Box<dyn Iterator<Item = Parsed> + '_>> {
         match self {
             Self::BuiltIn(corpus) => {
                 let texts = corpus.texts().take(self.count(limit).unwrap_or(limit));
-                Some(texts.flat_map(|text| Parsed::of_text(&text)).collect())
+                Some(Box::new(texts.flat_map(|text| Parsed::of_text(&text))))
             }
-            Self::Treebank(sentences, _) => Some(evenly(sentences, limit).cloned().collect()),
+            Self::Treebank(sentences, _) => Some(Box::new(evenly(sentences, limit).cloned())),
             Self::Lines(_) | Self::Labelled(_) => None,
         }
     }
@@ -150,11 +160,6 @@ impl Corpus {
             Self::Lines(_) | Self::Treebank(..) => None,
         }
     }
-}
-
-/// The sentences of a treebank, as analysis reads them.
-pub fn read_treebank(path: &Path) -> Result<Vec<Parsed>> {
-    Ok(treebank::read(path)?.iter().map(Parsed::from).collect())
 }
 
 /// At most so many of some things (0: all), spread evenly over them.
@@ -217,7 +222,9 @@ impl<'a> Reading<'a> {
         let most = context(model).unwrap_or(usize::MAX);
         let length = match arguments.length {
             Some(length) if length as usize > most => {
-                return Err(Usage::error(format!("--length {length}: the model reads {most} tokens at most")));
+                return Err(Usage::error(format!(
+                    "--length {length}: the model reads {most} tokens at most"
+                )));
             }
             Some(length) => length as usize,
             None => most.min(LENGTH),
@@ -228,7 +235,9 @@ impl<'a> Reading<'a> {
     /// The texts with at least two tokens, encoded and cut.
     pub fn encodings(&self) -> Result<impl Iterator<Item = saccade::Result<Encoding>>> {
         let texts = self.corpus.texts(self.limit)?;
-        Ok(texts.map(|text| self.encode(&text?)).filter(|text| text.as_ref().map_or(true, |text| text.len() > 1)))
+        Ok(texts
+            .map(|text| self.encode(&text?))
+            .filter(|text| text.as_ref().map_or(true, |text| text.len() > 1)))
     }
 
     /// A text as the model reads it.

@@ -106,7 +106,13 @@ impl Hub {
     }
 
     /// Downloads a file into the blobs of a model, unless it is there.
-    fn blob(&self, url: &str, model: &Path, facts: &Facts, progress: &mut dyn FnMut(u64, u64)) -> Result<PathBuf> {
+    fn blob(
+        &self,
+        url: &str,
+        model: &Path,
+        facts: &Facts,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<PathBuf> {
         let blobs = model.join("blobs");
         let blob = blobs.join(&facts.etag);
         if std::fs::metadata(&blob).is_ok_and(|file| file.len() == facts.size) {
@@ -215,7 +221,10 @@ fn agent() -> Agent {
 /// One line about a failed request.
 fn explain(server: &str, error: &ureq::Error) -> anyhow::Error {
     match error {
-        ureq::Error::HostNotFound | ureq::Error::ConnectionFailed | ureq::Error::Io(_) | ureq::Error::Timeout(_) => {
+        ureq::Error::HostNotFound
+        | ureq::Error::ConnectionFailed
+        | ureq::Error::Io(_)
+        | ureq::Error::Timeout(_) => {
             anyhow!("{server} cannot be reached ({error}); is there a network?")
         }
         other => anyhow!("{server}: {other}"),

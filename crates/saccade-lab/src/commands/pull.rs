@@ -27,7 +27,8 @@ impl Pull {
         let cache = Cache::from_environment()?;
         let hub = Hub::from_environment()?;
         let mut downloads = Downloads::new();
-        let folder = hub.pull(&cache, &self.name, &mut |file, done, total| downloads.show(file, done, total))?;
+        let folder =
+            hub.pull(&cache, &self.name, &mut |file, done, total| downloads.show(file, done, total))?;
         drop(downloads);
         println!("{}", folder.display());
         Ok(())

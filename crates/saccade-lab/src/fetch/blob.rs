@@ -22,11 +22,7 @@ pub(super) struct Remote<'a> {
 }
 
 /// Downloads a file under a name that is not yet its own, from where an earlier attempt ended.
-pub(super) fn download(
-    remote: &Remote,
-    partial: &Path,
-    progress: &mut dyn FnMut(u64, u64),
-) -> Result<()> {
+pub(super) fn download(remote: &Remote, partial: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
     let mut file = OpenOptions::new()
         .read(true)
         .write(true)

@@ -191,7 +191,8 @@ pub fn fetch_part(part: &Part, folder: &Path, progress: &mut super::Progress) ->
     if whole.is_file() {
         return Ok(());
     }
-    std::fs::create_dir_all(folder).with_context(|| format!("cannot create the folder {}", folder.display()))?;
+    std::fs::create_dir_all(folder)
+        .with_context(|| format!("cannot create the folder {}", folder.display()))?;
     let agent = agent();
     let facts = ask_facts(&agent, part.url).with_context(|| part.url.to_owned())?;
     let version = facts.etag.as_deref().unwrap_or("unknown");

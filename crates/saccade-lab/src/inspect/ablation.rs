@@ -8,7 +8,7 @@ use crate::work::Work;
 use anyhow::Result;
 use saccade::analysis::ablation::{Ablation, Effect, ablate_watched, pruning_curve};
 use saccade::analysis::all_heads;
-use saccade::analysis::statistics::Resampling;
+use saccade::analysis::statistics::{Resampling, spearman};
 use saccade::models::Model;
 
 /// The most points of a pruning curve.
@@ -33,9 +33,8 @@ pub fn study(model: &Model, questions: &Questions, seed: u64) -> Result<Findings
     let steps = (heads * batches + counts.len() * batches) as u64;
     let work = Work::new(format!("{heads} heads"), steps);
     let resampling = Resampling::new(seed);
-    let ablation = questions.with_kinds(|kinds| {
-        ablate_watched(model, questions.iter(), kinds, &resampling, &|| work.step())
-    })?;
+    let ablation = questions
+        .with_kinds(|kinds| ablate_watched(model, questions.iter(), kinds, &resampling, &|| work.step()))?;
     let order = ablation.least_important_first();
     let curve = pruning_curve(model, &questions.iter().inspect(|_| work.step()), &order, &counts)?;
     Ok(Findings { ablation, curve, kinds: questions.kinds.clone() })
@@ -101,14 +100,22 @@ impl Findings {
     }
 
     fn by_head(&self) -> Picture {
-        let most = self.largest(|effect| Some(effect.zeroed.all)).max(self.largest(|effect| Some(effect.averaged.all)));
+        let most = self
+            .largest(|effect| Some(effect.zeroed.all))
+            .max(self.largest(|effect| Some(effect.averaged.all)));
         let scale = |label: &str| ColourScale::diverging(label).range(-most, most);
         let map = |matrix: Matrix, scale: ColourScale| HeatMap::new(matrix, scale).names("layer", "head");
         Picture::new("What the loss becomes without each head")
-            .subtitle(format!("Change of the mean loss, {:.4} nats with all heads; more than 0 is worse", self.ablation.loss.all))
+            .subtitle(format!(
+                "Change of the mean loss, {:.4} nats with all heads; more than 0 is worse",
+                self.ablation.loss.all
+            ))
             .columns(3)
             .titled_panel("zeroed", map(self.matrix(|effect| Some(effect.zeroed.all)), scale("change")))
-            .titled_panel("set to its mean", map(self.matrix(|effect| Some(effect.averaged.all)), scale("change")))
+            .titled_panel(
+                "set to its mean",
+                map(self.matrix(|effect| Some(effect.averaged.all)), scale("change")),
+            )
             .titled_panel(
                 "gradient importance",
                 map(self.matrix(|effect| Some(effect.importance)), ColourScale::sequential("importance")),
@@ -123,23 +130,39 @@ impl Findings {
             .columns(2);
         for (kind, title) in self.kinds.iter().enumerate() {
             let scale = ColourScale::diverging("change").range(-most, most);
-            picture = picture.titled_panel(title, HeatMap::new(self.matrix(of(kind)), scale).names("layer", "head"));
+            picture = picture
+                .titled_panel(title, HeatMap::new(self.matrix(of(kind)), scale).names("layer", "head"));
         }
         picture
     }
 
     fn agreement(&self) -> Picture {
-        let points = self.ablation.heads.iter().map(|effect| {
-            Point::new(effect.importance, effect.zeroed.all).label(name(effect.head))
-        });
-        let scatter = Scatter::new(Axis::linear("gradient importance"), Axis::linear("change of the loss when zeroed"));
-        let subtitle = match self.ablation.agreement {
-            Some(correlation) => format!("Spearman's correlation {correlation:.2} over {} heads", self.ablation.heads.len()),
-            None => "one of them is the same for all heads".to_owned(),
-        };
-        Picture::new("What the gradient says of a head, and what its loss does")
+        let points = self
+            .ablation
+            .heads
+            .iter()
+            .map(|effect| Point::new(effect.importance, effect.zeroed.all).label(name(effect.head)));
+        let scatter =
+            Scatter::new(Axis::linear("gradient importance"), Axis::linear("change of the loss when zeroed"));
+        let subtitle = format!("{} over {} heads", self.correlations(), self.ablation.heads.len());
+        Picture::new("What the gradient says of a head, and what the loss says")
             .subtitle(subtitle)
             .panel(scatter.points(points.collect::<Vec<_>>()))
+    }
+
+    /// How the gradient agrees with the change of the loss, and with its size: a head can matter and do harm.
+    fn correlations(&self) -> String {
+        let importance: Vec<f64> = self.ablation.heads.iter().map(|effect| effect.importance).collect();
+        let sizes: Vec<f64> = self.ablation.heads.iter().map(|effect| effect.zeroed.all.abs()).collect();
+        let shown = |correlation: Option<f64>| {
+            correlation.map_or_else(|| "not defined".to_owned(), |correlation| format!("{correlation:.2}"))
+        };
+        let size = spearman(&importance, &sizes).unwrap_or(None);
+        format!(
+            "Spearman's correlation {}, with the size of the change {}",
+            shown(self.ablation.agreement),
+            shown(size)
+        )
     }
 
     fn pruning(&self) -> Picture {
@@ -161,7 +184,9 @@ impl Findings {
         for effect in effects.into_iter().take(SHOWN) {
             let by_text = effect.by_text;
             let kinds = self.kinds.iter().zip(&effect.zeroed.by_kind);
-            let most = kinds.filter_map(|(kind, change)| Some((kind, (*change)?))).max_by(|a, b| a.1.total_cmp(&b.1));
+            let most = kinds
+                .filter_map(|(kind, change)| Some((kind, (*change)?)))
+                .max_by(|a, b| a.1.total_cmp(&b.1));
             let cells = [
                 name(effect.head),
                 format!("{:+.4}", effect.zeroed.all),
@@ -174,10 +199,7 @@ impl Findings {
         }
         columns(&rows);
         line("");
-        match self.ablation.agreement {
-            Some(correlation) => line(format!("gradient importance against zeroing: Spearman {correlation:.2}")),
-            None => line("gradient importance against zeroing: one of them is the same for all heads"),
-        }
+        line(format!("gradient importance against zeroing: {}", self.correlations()));
         self.show_pruning();
     }
 

@@ -34,8 +34,11 @@ impl<'a> Embeddings<'a> {
         let used = |&id: &u32| !tokenizer.is_special(id) && tokenizer.piece(id).is_some();
         let ids: Vec<u32> = (0..rows as u32).filter(used).collect();
         let values = all.values();
-        let kept: Vec<f32> =
-            ids.iter().flat_map(|&id| &values[id as usize * width..(id as usize + 1) * width]).copied().collect();
+        let kept: Vec<f32> = ids
+            .iter()
+            .flat_map(|&id| &values[id as usize * width..(id as usize + 1) * width])
+            .copied()
+            .collect();
         Ok(Self { tokenizer, table: Tensor::new(&kept, [ids.len(), width])?, ids })
     }
 
@@ -78,7 +81,8 @@ impl<'a> Embeddings<'a> {
         }
         if groups.is_empty() {
             let first = self.ids.iter().take(DRAWN as usize).enumerate();
-            chosen = first.map(|(row, &id)| Ok((row, 0, spelt(self.tokenizer, id)?))).collect::<Result<_>>()?;
+            chosen =
+                first.map(|(row, &id)| Ok((row, 0, spelt(self.tokenizer, id)?))).collect::<Result<_>>()?;
         }
         let mut header = vec!["token".to_owned(), "group".to_owned()];
         header.extend((1..=found.explained.len()).map(|component| format!("pc{component}")));
@@ -111,7 +115,8 @@ fn picture(found: &Pca, chosen: &[(usize, usize, String)], groups: &[Vec<String>
     let scatter = Scatter::new(axis(0), axis(1)).points(points.collect::<Vec<_>>()).size(760.0, 560.0);
     let scatter = match groups.len() {
         0 | 1 => scatter,
-        _ => scatter.classes(groups.iter().map(|words| format!("{}, …", words.first().map_or("", String::as_str)))),
+        _ => scatter
+            .classes(groups.iter().map(|words| format!("{}, …", words.first().map_or("", String::as_str)))),
     };
     Picture::new("Words where their embeddings put them")
         .subtitle("Principal components of all embeddings of the model")

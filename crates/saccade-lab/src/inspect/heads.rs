@@ -1,12 +1,11 @@
 //! What each head does: every measure over a corpus, beside the same architecture untrained, and a label for each head.
 
 use super::{Output, columns, interval, map, name, syntax};
-use crate::corpus::{Reading, Survey};
+use crate::corpus::{Corpus, Reading, Survey};
 use crate::figure::{ColourScale, HeatMap, Matrix, Picture};
 use crate::terminal::line;
 use crate::work::Work;
 use anyhow::Result;
-use saccade::analysis::dependencies::Parsed;
 use saccade::analysis::statistics::Resampling;
 use saccade::analysis::{
     Head, Label, Measure, Row, Settings, Table, Tokens, Weighing, all_heads, label_heads, measure_heads,
@@ -121,24 +120,25 @@ pub struct Findings {
     pub map: map::Map,
 }
 
-/// Looks at the heads of a model.
+/// Looks at the heads of a model; whether they follow syntax is asked of a corpus of its own, if its trees are known.
 pub fn study(
     model: &Model,
     reading: &Reading,
-    (survey, trees): (&Survey, Option<&[Parsed]>),
+    (survey, trees): (&Survey, &Corpus),
     manner: Manner,
 ) -> Result<Findings> {
     let untrained_model = model.fresh(manner.seed)?;
     let heads = all_heads(model)?.len();
     let passes = if manner.norms { 4 } else { 2 };
-    let sentences = 2 * trees.map_or(0, <[Parsed]>::len) as u64;
+    let sentences = trees.parsed(reading.limit).map(|trees| trees.count() as u64);
     let mapped = map::texts_for(heads).min(survey.texts);
-    let work = Work::new(format!("{heads} heads"), passes * survey.texts + sentences + mapped);
+    let work =
+        Work::new(format!("{heads} heads"), passes * survey.texts + 2 * sentences.unwrap_or(0) + mapped);
     let trained = measure(model, reading, manner, &work)?;
     let untrained = measure(&untrained_model, reading, manner, &work)?;
     let labels = label_heads(&trained[0].1, &untrained[0].1, SIGNIFICANCE);
-    let syntax = match trees {
-        Some(trees) => Some(syntax::Syntax::count(model, &untrained_model, reading, trees, manner.batch, &work)?),
+    let syntax = match sentences {
+        Some(_) => Some(syntax::Syntax::count(model, &untrained_model, reading, trees, manner.batch, &work)?),
         None => None,
     };
     let map = map::Map::draw(model, reading, &work)?;
@@ -169,11 +169,16 @@ impl Findings {
         let labels = self.labels.iter().map(|label| {
             let rule = label.rule;
             let numbers = [label.mean, rule.at_least, label.untrained, label.p_value].map(|x| x.to_string());
-            let front =
-                [label.layer.to_string(), label.head.to_string(), rule.label.to_owned(), rule.measure.name().to_owned()];
+            let front = [
+                label.layer.to_string(),
+                label.head.to_string(),
+                rule.label.to_owned(),
+                rule.measure.name().to_owned(),
+            ];
             front.into_iter().chain(numbers).collect()
         });
-        let header = ["layer", "head", "label", "measure", "mean", "at_least", "untrained_largest", "p_value"];
+        let header =
+            ["layer", "head", "label", "measure", "mean", "at_least", "untrained_largest", "p_value"];
         output.csv("labels", &header, labels)?;
         for &measure in Measure::ALL {
             for ((weighing, trained), (_, untrained)) in self.trained.iter().zip(&self.untrained) {
@@ -191,24 +196,32 @@ impl Findings {
 
     /// A measure of all heads, trained beside untrained, on one scale.
     fn picture(&self, measure: Measure, tables: (&Table, &Table), weighing: Weighing) -> Option<Picture> {
-        let largest = [tables.0, tables.1].into_iter().flat_map(|table| table.of(measure)).map(|row| row.mean);
-        let largest = largest.fold(None, |most: Option<f64>, mean| Some(most.map_or(mean, |most| most.max(mean))))?;
-        let scale = || ColourScale::sequential(measure.name()).range(0.0, if largest > 0.0 { largest } else { 1.0 });
+        let largest =
+            [tables.0, tables.1].into_iter().flat_map(|table| table.of(measure)).map(|row| row.mean);
+        let largest =
+            largest.fold(None, |most: Option<f64>, mean| Some(most.map_or(mean, |most| most.max(mean))))?;
+        // Shares are drawn from 0 to at least a half, so that heads which do nothing special look like it.
+        let share = !matches!(measure, Measure::Entropy | Measure::Distance);
+        let end = if share { largest.max(0.5) } else { largest.max(1e-6) };
+        let scale = || ColourScale::sequential(measure.name()).range(0.0, end);
         let map = |table: &Table| {
             let layers = table.rows.iter().map(|row| row.layer + 1).max().unwrap_or(0);
             let heads = table.rows.iter().map(|row| row.head + 1).max().unwrap_or(0);
-            let at = |layer: usize, head: usize| table.find(layer, head, measure).map_or(f32::NAN, |row| row.mean as f32);
+            let at = |layer: usize, head: usize| {
+                table.find(layer, head, measure).map_or(f32::NAN, |row| row.mean as f32)
+            };
             HeatMap::new(Matrix::from_fn(layers, heads, at), scale()).names("layer", "head")
         };
         let by_rule = |label: &&Label| label.rule.measure == measure && weighing == Weighing::Attention;
         let labelled: Vec<&Label> = self.labels.iter().filter(by_rule).collect();
-        let trained = labelled.iter().fold(map(tables.0), |map, label| map.highlight(label.layer, label.head));
+        let trained =
+            labelled.iter().fold(map(tables.0), |map, label| map.highlight(label.layer, label.head));
         let note = match labelled.first() {
             Some(label) => format!("Framed heads are labelled “{}”.", label.rule.label),
             None => String::new(),
         };
         let weights = if weighing == Weighing::Norms { ", weighed by value norms" } else { "" };
-        let picture = Picture::new(format!("{} of every head{weights}", measure.name()))
+        let picture = Picture::new(format!("“{}” head by head{weights}", measure.name()))
             .subtitle(measure.description())
             .note(note)
             .columns(2)
@@ -220,7 +233,9 @@ impl Findings {
     /// Prints what there is to know in a screen.
     pub fn show(&self) {
         let (trained, untrained) = (&self.trained[0].1, &self.untrained[0].1);
-        let mut rows = vec![["measure", "strongest head", "mean [95 %]", "untrained, strongest"].map(str::to_owned).to_vec()];
+        let mut rows = vec![
+            ["measure", "strongest head", "mean [95 %]", "untrained, strongest"].map(str::to_owned).to_vec(),
+        ];
         for &measure in Measure::ALL {
             let largest = |table: &Table| table.of(measure).max_by(|a, b| a.mean.total_cmp(&b.mean)).copied();
             let (Some(row), Some(baseline)) = (largest(trained), largest(untrained)) else { continue };
@@ -247,7 +262,8 @@ impl Findings {
             line(format!("none of {heads} heads meets a rule for a label"));
             return;
         }
-        let mut rows = vec![["head", "label", "by", "mean", "untrained, strongest"].map(str::to_owned).to_vec()];
+        let mut rows =
+            vec![["head", "label", "by", "mean", "untrained, strongest"].map(str::to_owned).to_vec()];
         for label in &self.labels {
             let cells = [
                 name(Head { layer: label.layer, head: label.head }),

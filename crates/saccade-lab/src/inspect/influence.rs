@@ -60,7 +60,13 @@ impl Said {
         for (method, values) in all {
             for (place, &value) in values.iter().enumerate().filter(|(_, value)| value.is_finite()) {
                 let piece = &self.asked.encoding.pieces[place];
-                rows.push(vec![text.to_string(), place.to_string(), piece.clone(), method.to_owned(), value.to_string()]);
+                rows.push(vec![
+                    text.to_string(),
+                    place.to_string(),
+                    piece.clone(),
+                    method.to_owned(),
+                    value.to_string(),
+                ]);
             }
         }
         rows
@@ -71,8 +77,10 @@ impl Said {
         let words = self.asked.words();
         // Every method has units of its own: each is shown relative to its largest.
         let passage = |values: &[f64]| {
-            let sums: Vec<f64> =
-                words.iter().map(|(_, pieces)| values[pieces.clone()].iter().filter(|value| value.is_finite()).sum()).collect();
+            let sums: Vec<f64> = words
+                .iter()
+                .map(|(_, pieces)| values[pieces.clone()].iter().filter(|value| value.is_finite()).sum())
+                .collect();
             let most = sums.iter().copied().fold(0.0, |most: f64, sum| most.max(sum.abs()));
             Passage::new(words.iter().zip(sums).map(|((word, _), sum)| {
                 (word.clone(), if most > 0.0 { (sum.abs() / most) as f32 } else { 0.0 })
@@ -83,7 +91,9 @@ impl Said {
         let mut panel = Words::new(scale).passage(passage(&changes).heading(format!("{YARDSTICK}: {how}")));
         for (method, values) in &self.methods {
             let heading = match self.correlation(values)? {
-                Some(correlation) => format!("{}: rank correlation with {YARDSTICK} {correlation:.2}", method.name()),
+                Some(correlation) => {
+                    format!("{}: rank correlation with {YARDSTICK} {correlation:.2}", method.name())
+                }
                 None => format!("{}: the same for all words", method.name()),
             };
             panel = panel.passage(passage(values).heading(heading));
@@ -98,7 +108,8 @@ impl Said {
         output.picture("words", &self.picture(how)?)?;
         line(format!("answer: {}", self.asked.answer));
         line("");
-        let mut rows = vec![["method".to_owned(), "rank correlation".to_owned(), "heaviest words".to_owned()].to_vec()];
+        let mut rows =
+            vec![["method".to_owned(), "rank correlation".to_owned(), "heaviest words".to_owned()].to_vec()];
         let changes: Vec<f64> = self.changes.iter().map(|change| change.unwrap_or(0.0).abs()).collect();
         rows.push(vec![YARDSTICK.to_owned(), "1".to_owned(), self.heaviest(&changes)]);
         for (method, values) in &self.methods {
@@ -134,7 +145,8 @@ impl Trust {
         let work = Work::new("faithfulness", texts);
         let asked = || asked(opened, reading, seed);
         let targets = asked()?.map(|asked| {
-            let Asked { tokens, target, .. } = asked.map_err(|error| saccade::Error::Checkpoint(format!("{error:#}")))?;
+            let Asked { tokens, target, .. } =
+                asked.map_err(|error| saccade::Error::Checkpoint(format!("{error:#}")))?;
             Ok((tokens, target))
         });
         let yardstick = (blank, Quantity::Logit);
@@ -223,7 +235,9 @@ fn asked<'a>(
 /// Refuses models whose answers cannot be looked at.
 pub fn ensure_answers(model: &Model) -> Result<()> {
     match model {
-        Model::T5(_) | Model::Vit(_) => bail!("a {} has no answer to a text that could be looked at here", model.kind()),
+        Model::T5(_) | Model::Vit(_) => {
+            bail!("a {} has no answer to a text that could be looked at here", model.kind())
+        }
         Model::Bert(bert) if !bert.config().heads.words && bert.config().heads.classes.is_none() => {
             bail!("this bert has no head that answers anything")
         }

@@ -40,7 +40,8 @@ impl Map {
         let pairs = (0..count).flat_map(|i| (i + 1..count).map(move |j| (i, j)));
         let rows = pairs.map(|(i, j)| {
             let heads = [self.heads[i].layer, self.heads[i].head, self.heads[j].layer, self.heads[j].head];
-            let numbers = [self.divergences.between(i, j), distances.between(i, j)].map(|value| value.to_string());
+            let numbers =
+                [self.divergences.between(i, j), distances.between(i, j)].map(|value| value.to_string());
             heads.map(|number| number.to_string()).into_iter().chain(numbers).collect()
         });
         let header = ["layer_a", "head_a", "layer_b", "head_b", "divergence_bits", "distance"];

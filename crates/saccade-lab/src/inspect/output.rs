@@ -53,7 +53,8 @@ pub fn columns(rows: &[Vec<String>]) {
     };
     let widths: Vec<usize> = (0..count).map(width).collect();
     for row in rows {
-        let cells: Vec<String> = row.iter().zip(&widths).map(|(cell, &width)| format!("{cell:<width$}")).collect();
+        let cells: Vec<String> =
+            row.iter().zip(&widths).map(|(cell, &width)| format!("{cell:<width$}")).collect();
         line(cells.join("  ").trim_end());
     }
 }

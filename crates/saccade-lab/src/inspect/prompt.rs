@@ -33,7 +33,10 @@ pub fn report(opened: &Opened, asked: &Asked, output: &Output) -> Result<()> {
 
 fn report_contributions(found: &Contributions, answer: &str, output: &Output) -> Result<()> {
     let heads = found.heads.iter().enumerate().flat_map(|(layer, heads)| {
-        heads.iter().enumerate().map(move |(head, value)| (format!("head {}", name(Head { layer, head })), *value))
+        heads
+            .iter()
+            .enumerate()
+            .map(move |(head, value)| (format!("head {}", name(Head { layer, head })), *value))
     });
     let by_layer = |what: &'static str, values: &[f64]| {
         let named = |(layer, &value): (usize, &f64)| (format!("{what} {layer}"), value);
@@ -52,26 +55,39 @@ fn report_contributions(found: &Contributions, answer: &str, output: &Output) ->
     let layers = found.heads.len();
     let width = found.heads.iter().map(Vec::len).max().unwrap_or(0);
     let at = |layer: usize, head: usize| found.heads[layer].get(head).map_or(f32::NAN, |&value| value as f32);
-    let map = HeatMap::new(Matrix::from_fn(layers, width, at), ColourScale::diverging("logit")).names("layer", "head");
+    let map = HeatMap::new(Matrix::from_fn(layers, width, at), ColourScale::diverging("logit"))
+        .names("layer", "head");
     let (names, bars): (Vec<String>, Vec<Bar>) =
         others.iter().map(|(part, value)| (part.clone(), Bar::new(*value))).unzip();
     let picture = Picture::new(format!("What each part adds to the answer “{answer}”"))
         .subtitle(format!("All parts sum to its logit, {:.2}", found.logit))
         .columns(2)
         .titled_panel("heads", map)
-        .titled_panel("other parts", Bars::lying(names, Axis::linear("logit")).series("logit", bars).size(420.0, 44.0 + 24.0 * others.len() as f64));
+        .titled_panel(
+            "other parts",
+            Bars::lying(names, Axis::linear("logit"))
+                .series("logit", bars)
+                .size(420.0, 44.0 + 24.0 * others.len() as f64),
+        );
     output.picture("contributions", &picture)?;
     parts.sort_by(|a, b| b.1.abs().total_cmp(&a.1.abs()));
     let largest = parts.iter().take(6).map(|(part, value)| format!("{part} {value:+.2}"));
     line("");
-    line(format!("the logit of “{answer}” is {:.2}; most of it from: {}", found.logit, largest.collect::<Vec<_>>().join(", ")));
+    line(format!(
+        "the logit of “{answer}” is {:.2}; most of it from: {}",
+        found.logit,
+        largest.collect::<Vec<_>>().join(", ")
+    ));
     Ok(())
 }
 
 fn report_lens(opened: &Opened, asked: &Asked, position: usize, output: &Output) -> Result<()> {
     let tokenizer = opened.tokenizer()?;
     let mut rows = Vec::new();
-    let mut shown = vec![["after".to_owned(), format!("probability of “{}”", asked.answer), "would answer".to_owned()].to_vec()];
+    let mut shown = vec![
+        ["after".to_owned(), format!("probability of “{}”", asked.answer), "would answer".to_owned()]
+            .to_vec(),
+    ];
     for (layer, scores) in logit_lens(&opened.model, &asked.tokens, position)?.iter().enumerate() {
         let after = match layer.checked_sub(1) {
             None => "embeddings".to_owned(),
@@ -85,7 +101,13 @@ fn report_lens(opened: &Opened, asked: &Asked, position: usize, output: &Output)
         for (rank, &id) in order.iter().take(TOP).enumerate() {
             let token = spelt(tokenizer, id as u32)?;
             best.push(format!("{token} {:.2}", probabilities[id]));
-            rows.push(vec![after.clone(), (rank + 1).to_string(), token, probabilities[id].to_string(), own.to_string()]);
+            rows.push(vec![
+                after.clone(),
+                (rank + 1).to_string(),
+                token,
+                probabilities[id].to_string(),
+                own.to_string(),
+            ]);
         }
         shown.push(vec![after, format!("{own:.3}"), best.join(", ")]);
     }
@@ -103,16 +125,23 @@ pub fn patch(opened: &Opened, clean: &Asked, other: &Asked, output: &Output) -> 
     let target = Target { against, ..clean.target };
     let patching = Patching::new(&opened.model, &clean.tokens, &other.tokens, target)?;
     let restored = |logit: f64| patching.restored(logit).unwrap_or(f64::NAN);
+    let shown = |logit: f64| patching.restored(logit).map(|share| share.to_string()).unwrap_or_default();
     let heads = patching.heads()?;
     let rows = heads.iter().map(|(head, logit)| {
-        vec![head.layer.to_string(), head.head.to_string(), logit.to_string(), restored(*logit).to_string()]
+        vec![head.layer.to_string(), head.head.to_string(), logit.to_string(), shown(*logit)]
     });
     output.csv("patching-heads", &["layer", "head", "logit", "restored"], rows)?;
     let streams = patching.stream_by_position()?;
     let pieces = &clean.encoding.pieces;
     let rows = streams.iter().enumerate().flat_map(|(layer, places)| {
         places.iter().enumerate().map(move |(place, logit)| {
-            vec![layer.to_string(), place.to_string(), pieces[place].clone(), logit.to_string(), restored(*logit).to_string()]
+            vec![
+                layer.to_string(),
+                place.to_string(),
+                pieces[place].clone(),
+                logit.to_string(),
+                shown(*logit),
+            ]
         })
     });
     output.csv("patching-positions", &["layer", "place", "token", "logit", "restored"], rows)?;
@@ -122,17 +151,24 @@ pub fn patch(opened: &Opened, clean: &Asked, other: &Asked, output: &Output) -> 
         let found = heads.iter().find(|(of, _)| (of.layer, of.head) == (layer, head));
         found.map_or(f32::NAN, |(_, logit)| restored(*logit) as f32)
     });
-    let scale = || ColourScale::diverging("share of the answer that comes back");
-    let mut picture = Picture::new(format!("What brings “{}” back", answer_name(opened, clean.target.class)?))
-        .subtitle("One value at a time is taken from the first prompt while the other one is read")
-        .titled_panel("each head, at all places", HeatMap::new(by_head, scale()).names("layer", "head"));
+    let scale = || ColourScale::diverging("restored");
+    let mut picture =
+        Picture::new(format!("What brings “{}” back", answer_name(opened, clean.target.class)?))
+            .subtitle(
+            "One value at a time is taken from the first prompt while the other one is read: 0 changes nothing, 1 brings the \
+             answer back",
+        )
+            .titled_panel("each head, at all places", HeatMap::new(by_head, scale()).names("layer", "head"));
     if !streams.is_empty() {
-        let by_place = Matrix::from_fn(streams.len(), pieces.len(), |layer, place| restored(streams[layer][place]) as f32);
+        let by_place = Matrix::from_fn(streams.len(), pieces.len(), |layer, place| {
+            restored(streams[layer][place]) as f32
+        });
         let words = (0..pieces.len()).map(|piece| {
             let part = clean.text.get(clean.encoding.offsets[piece].clone()).map(str::trim);
             part.filter(|part| !part.is_empty()).unwrap_or(&pieces[piece]).to_owned()
         });
-        let map = HeatMap::new(by_place, scale()).column_words(words.collect()).names("before layer", "place");
+        let map =
+            HeatMap::new(by_place, scale()).column_words(words.collect()).names("before layer", "place");
         picture = picture.titled_panel("the stream, at each place", map);
     }
     output.picture("patching", &picture)?;
@@ -149,7 +185,8 @@ fn show_patching(patching: &Patching, heads: &[(Head, f64)]) {
     match best.is_empty() {
         true => line("both prompts have the same answer: there is nothing to bring back"),
         false => {
-            let shown = best.iter().take(5).map(|(head, share)| format!("{} {:.0} %", name(*head), 100.0 * share));
+            let shown =
+                best.iter().take(5).map(|(head, share)| format!("{} {:.0} %", name(*head), 100.0 * share));
             line(format!("heads that bring it back: {}", shown.collect::<Vec<_>>().join(", ")));
         }
     }

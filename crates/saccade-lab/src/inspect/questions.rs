@@ -71,7 +71,8 @@ impl Questions {
 
     /// The number of answers.
     pub fn answers(&self) -> usize {
-        let asked = |batch: &Batch| batch.targets.values().iter().filter(|&&target| target != IGNORED).count();
+        let asked =
+            |batch: &Batch| batch.targets.values().iter().filter(|&&target| target != IGNORED).count();
         self.batches.iter().map(asked).sum()
     }
 

@@ -2,7 +2,7 @@
 
 use super::heads::{Manner, fields, measure_by};
 use super::{Output, columns, name};
-use crate::corpus::{CorpusArguments, Corpus, Reading};
+use crate::corpus::{Corpus, CorpusArguments, Reading};
 use crate::figure::{Axis, Chart, Picture, Series};
 use crate::model;
 use crate::run::RunFolder;
@@ -31,8 +31,7 @@ pub fn steps(run: &Path) -> Result<Vec<u64>> {
     };
     let entries = std::fs::read_dir(&folder).with_context(none)?;
     let step = |name: &str| name.strip_prefix("step-")?.parse::<u64>().ok();
-    let mut steps: Vec<u64> =
-        entries.filter_map(|entry| step(entry.ok()?.file_name().to_str()?)).collect();
+    let mut steps: Vec<u64> = entries.filter_map(|entry| step(entry.ok()?.file_name().to_str()?)).collect();
     steps.retain(|&step| RunFolder::snapshot(run, step).join("config.json").is_file());
     steps.sort_unstable();
     if steps.is_empty() {
@@ -57,7 +56,10 @@ impl History {
                     let survey = reading.survey()?;
                     let heads = all_heads(&opened.model)?.len();
                     remark(format!("{} snapshots, {heads} heads; {survey}", steps.len()));
-                    work.insert(Work::new(format!("{} snapshots", steps.len()), survey.texts * steps.len() as u64))
+                    work.insert(Work::new(
+                        format!("{} snapshots", steps.len()),
+                        survey.texts * steps.len() as u64,
+                    ))
                 }
             };
             found.push((step, measure_by(&opened.model, &reading, manner, Weighing::Attention, work)?));
@@ -81,7 +83,8 @@ impl History {
 
     /// The heads that have most of a measure in the end.
     fn strongest(&self, measure: Measure) -> Vec<Head> {
-        let last = self.steps.last().map(|(_, table)| table.of(measure).collect::<Vec<_>>()).unwrap_or_default();
+        let last =
+            self.steps.last().map(|(_, table)| table.of(measure).collect::<Vec<_>>()).unwrap_or_default();
         let mut rows = last;
         rows.sort_by(|a, b| b.mean.total_cmp(&a.mean));
         rows.into_iter().take(DRAWN).map(|row| Head { layer: row.layer, head: row.head }).collect()
@@ -102,7 +105,7 @@ impl History {
             Some((*step as f64, saccade::analysis::statistics::quantile(&means, 0.5)?))
         });
         chart = chart.series(Series::new("median of all heads").points(middle).fit());
-        Picture::new(format!("{} while the model learns", measure.name()))
+        Picture::new(format!("“{}” while the model learns", measure.name()))
             .subtitle(measure.description())
             .note("The heads that are strongest at the last step, with 95 % intervals from resampled texts.")
             .panel(chart)
@@ -110,8 +113,11 @@ impl History {
 
     /// Prints the strongest head of each measure, at the first and at the last step.
     pub fn show(&self) {
-        let (Some((first, before)), Some((last, after))) = (self.steps.first(), self.steps.last()) else { return };
-        let header = ["measure".to_owned(), "head".to_owned(), format!("step {first}"), format!("step {last}")];
+        let (Some((first, before)), Some((last, after))) = (self.steps.first(), self.steps.last()) else {
+            return;
+        };
+        let header =
+            ["measure".to_owned(), "head".to_owned(), format!("step {first}"), format!("step {last}")];
         let mut rows = vec![header.to_vec()];
         for &measure in Measure::ALL {
             for head in self.strongest(measure).into_iter().take(1) {

@@ -1,7 +1,7 @@
 //! Whether heads follow syntax, against the best fixed offset and against untrained heads.
 
 use super::{Output, columns, name};
-use crate::corpus::Reading;
+use crate::corpus::{Corpus, Reading};
 use crate::figure::{Axis, Bar, Bars, Picture};
 use crate::terminal::line;
 use crate::work::Work;
@@ -40,17 +40,18 @@ pub struct Judged<'a> {
 }
 
 impl Syntax {
-    /// Counts over parsed sentences.
+    /// Counts over the sentences of a corpus whose trees are known.
     pub fn count(
         model: &Model,
         untrained: &Model,
         reading: &Reading,
-        trees: &[Parsed],
+        trees: &Corpus,
         batch: usize,
         work: &Work,
     ) -> Result<Self> {
         let count = |model: &Model| {
-            let aligned = trees.iter().map(|tree| Ok(tree.align(&reading.encode(&tree.text)?)));
+            let trees = trees.parsed(reading.limit).into_iter().flatten();
+            let aligned = trees.map(|tree: Parsed| Ok(tree.align(&reading.encode(&tree.text)?)));
             let seen = aligned.inspect(|_| work.step());
             let usable = seen.filter(|text| text.as_ref().map_or(true, |(tokens, _)| tokens.len() > 1));
             match_heads(model, usable, batch, REACH)
@@ -92,7 +93,8 @@ impl Syntax {
             matches.relations().into_iter().flat_map(move |relation| {
                 matches.guesses(relation).map(move |guess| {
                     let (low, high) = wilson(guess.accuracy, guess.pairs);
-                    let mut row = vec![model.to_owned(), relation.to_owned(), direction(guess.direction).to_owned()];
+                    let mut row =
+                        vec![model.to_owned(), relation.to_owned(), direction(guess.direction).to_owned()];
                     row.extend([guess.who.layer, guess.who.head].map(|number| number.to_string()));
                     row.extend([guess.accuracy, low, high].map(|number| number.to_string()));
                     row.push(guess.pairs.to_string());
@@ -129,10 +131,13 @@ impl Syntax {
         let heads = judged.iter().map(|judged| with_interval(judged.head.accuracy, judged.head.pairs));
         let offsets = judged.iter().map(|judged| with_interval(judged.offset.accuracy, judged.offset.pairs));
         let untrained = judged.iter().map(|judged| with_interval(judged.untrained, judged.head.pairs));
-        let bars = Bars::lying(names.collect(), Axis::linear("share of words whose partner is looked at most").percent())
-            .series("best head", heads.collect())
-            .series("best fixed offset", offsets.collect())
-            .series("best untrained head", untrained.collect());
+        let bars = Bars::lying(
+            names.collect(),
+            Axis::linear("share of words whose partner is looked at most").percent(),
+        )
+        .series("best head", heads.collect())
+        .series("best fixed offset", offsets.collect())
+        .series("best untrained head", untrained.collect());
         Picture::new("Which heads follow syntax")
             .subtitle("For each relation the head and direction that fit it best, and what it has to beat")
             .note("Bars are 95 % intervals of a share (Wilson), pairs taken as independent.")
@@ -146,7 +151,8 @@ impl Syntax {
             line(format!("syntax: no relation occurs {FEWEST} times or more"));
             return;
         }
-        let header = ["relation", "pairs", "best head", "direction", "accuracy", "best offset", "untrained", ""];
+        let header =
+            ["relation", "pairs", "best head", "direction", "accuracy", "best offset", "untrained", ""];
         let mut rows = vec![header.map(str::to_owned).to_vec()];
         for judged in judged.iter().take(SHOWN) {
             let Judged { relation, head, offset, untrained, p_value } = judged;

@@ -127,8 +127,10 @@ fn a_folder_that_is_read_only_is_told_at_once() {
     // Permissions do not bind root; a folder cannot be made inside /proc by anyone.
     allow(0o755);
     if cfg!(target_os = "linux") {
-        let elsewhere: Vec<&str> =
-            LONG.iter().map(|&argument| if argument == "--out=run" { "--out=/proc/run" } else { argument }).collect();
+        let elsewhere: Vec<&str> = LONG
+            .iter()
+            .map(|&argument| if argument == "--out=run" { "--out=/proc/run" } else { argument })
+            .collect();
         let line = problem(&saccade(folder.path(), &elsewhere).output().unwrap());
         assert!(line.contains("cannot create the folder /proc/run"), "{line}");
     }

@@ -100,8 +100,7 @@ fn what_is_not_the_published_file_is_not_kept() {
 fn hashes_are_of_the_file_or_of_what_it_expands_to() {
     // "abc", as FIPS 180-2 has it; and the same as gzip.
     const ABC: &str = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
-    const GZIP: [u8; 23] =
-        [31, 139, 8, 0, 0, 0, 0, 0, 2, 255, 75, 76, 74, 6, 0, 194, 65, 36, 53, 3, 0, 0, 0];
+    const GZIP: [u8; 23] = [31, 139, 8, 0, 0, 0, 0, 0, 2, 255, 75, 76, 74, 6, 0, 194, 65, 36, 53, 3, 0, 0, 0];
     let folder = tempdir().unwrap();
     let get = |bytes: &[u8], check: Check, name: &str| {
         let server = serve("x", bytes, Manner::Honest);
@@ -124,7 +123,10 @@ fn without_a_network_or_a_file_there_is_one_line_and_a_way_out() {
     // A port that nobody listens at.
     let (code, _, problem) = fetch("http://127.0.0.1:1", "mnist", None, keep.path());
     assert_eq!((code, problem.lines().count()), (1, 1), "{problem}");
-    assert!(problem.contains("cannot be reached") && problem.contains("saccade train digits --data PATH"), "{problem}");
+    assert!(
+        problem.contains("cannot be reached") && problem.contains("saccade train digits --data PATH"),
+        "{problem}"
+    );
     let server = serve("other", b"x", Manner::Honest);
     let (code, _, problem) = fetch(&server.address, "wikitext2", None, keep.path());
     assert!(code == 1 && problem.contains("status 404") && problem.contains("by its path"), "{problem}");

@@ -32,7 +32,8 @@ fn every_head_is_taken_away_and_all_of_them_in_turn() {
     // The changes of the kinds, weighed by how often they occur, are the change of all: so it lies between them.
     for head in 0..4 {
         let kinds = ["delimiter", "repeated pair", "repeated", "new"].map(|kind| of("zeroed", kind)[head]);
-        let (low, high) = kinds.iter().fold((f64::MAX, f64::MIN), |(low, high), &x| (low.min(x), high.max(x)));
+        let (low, high) =
+            kinds.iter().fold((f64::MAX, f64::MIN), |(low, high), &x| (low.min(x), high.max(x)));
         let all = of("zeroed", "all")[head];
         assert!(low <= all && all <= high, "{all} {kinds:?}");
     }

@@ -11,16 +11,31 @@ fn words_have_places_and_neighbours() {
     gpt(&here.join("gpt"));
     let (model, out) = (here.join("gpt"), here.join("out"));
     let said = run(
-        &["embeddings", text(&model), "--words", "cat,dog", "--words", "red,old", "--near", "cat", "--count", "3", "-o", text(&out)],
+        &[
+            "embeddings",
+            text(&model),
+            "--words",
+            "cat,dog",
+            "--words",
+            "red,old",
+            "--near",
+            "cat",
+            "--count",
+            "3",
+            "-o",
+            text(&out),
+        ],
         "2",
     );
     assert!(said.contains("nearest to cat"), "{said}");
     let near = said.lines().skip_while(|line| !line.starts_with("nearest")).skip(1);
-    let cosines: Vec<f64> = near.map(|line| line.split_whitespace().last().unwrap().parse().unwrap()).collect();
+    let cosines: Vec<f64> =
+        near.map(|line| line.split_whitespace().last().unwrap().parse().unwrap()).collect();
     assert_eq!(cosines.len(), 3);
     assert!(cosines.windows(2).all(|pair| pair[0] >= pair[1]));
     let rows = table(&out.join("components.csv"));
-    let groups: Vec<(&str, f64)> = rows.iter().map(|row| (row["token"].as_str(), number(row, "group"))).collect();
+    let groups: Vec<(&str, f64)> =
+        rows.iter().map(|row| (row["token"].as_str(), number(row, "group"))).collect();
     assert_eq!(groups, [("cat", 0.0), ("dog", 0.0), ("red", 1.0), ("old", 1.0)]);
     run(&["embeddings", text(&model), "-o", text(&out)], "2");
     assert!(table(&out.join("components.csv")).len() > 10);

@@ -25,11 +25,14 @@ fn the_table_is_the_librarys_and_depends_neither_on_threads_nor_on_batches() {
     assert!(said.contains("prefix-matching") && said.contains("untrained"), "{said}");
     let rows = table(&here.join("one/heads.csv"));
     let models: Vec<&String> = rows.iter().map(|row| &row["model"]).collect();
-    assert!(models.iter().any(|model| *model == "trained") && models.iter().any(|model| *model == "untrained"));
+    assert!(
+        models.iter().any(|model| *model == "trained") && models.iter().any(|model| *model == "untrained")
+    );
     assert!(rows.iter().any(|row| row["weights"] == "norm-weighted"));
 
     let tokenizer = words(false);
-    let texts = SENTENCES.map(|text| Ok(Tokens::from_encoding(&tokenizer.encode(text, Special::Keep).unwrap())));
+    let texts =
+        SENTENCES.map(|text| Ok(Tokens::from_encoding(&tokenizer.encode(text, Special::Keep).unwrap())));
     let model = checkpoint::load(&here.join("gpt")).unwrap().model;
     let expected = measure_heads(&model, texts.into_iter(), Settings::default()).unwrap();
     for row in &expected.rows {
@@ -40,7 +43,9 @@ fn the_table_is_the_librarys_and_depends_neither_on_threads_nor_on_batches() {
                 && (number(found, "layer") as usize, number(found, "head") as usize) == (row.layer, row.head)
         });
         let same = same.unwrap_or_else(|| panic!("no row for {row:?}"));
-        for (column, value) in [("mean", row.mean), ("low", row.low), ("high", row.high), ("n", row.count as f64)] {
+        for (column, value) in
+            [("mean", row.mean), ("low", row.low), ("high", row.high), ("n", row.count as f64)]
+        {
             assert!((number(same, column) - value).abs() < 1e-5, "{row:?} {same:?}");
         }
     }
@@ -69,10 +74,8 @@ fn trees_of_the_built_in_corpus_and_of_a_treebank_are_matched() {
     let tree = "1\tthe\tthe\tDET\t_\t_\t2\tdet\t_\t_\n2\tcat\tcat\tNOUN\t_\t_\t3\tnsubj\t_\t_\n3\tsat\tsit\tVERB\t_\t_\t0\troot\t_\t_\n\n";
     std::fs::write(here.join("trees.conllu"), tree.repeat(40)).unwrap();
     let (model, trees, out) = (here.join("gpt"), here.join("trees.conllu"), here.join("out"));
-    let said = run(
-        &["heads", text(&model), "--limit", "3", "--treebank", text(&trees), "-o", text(&out)],
-        "2",
-    );
+    let said =
+        run(&["heads", text(&model), "--limit", "3", "--treebank", text(&trees), "-o", text(&out)], "2");
     assert!(said.contains("no relation occurs"), "{said}"); // --limit counts sentences, too
     let said = run(&["heads", text(&model), "--corpus", text(&trees), "-o", text(&out)], "2");
     assert!(said.contains("det") && said.contains("nsubj"), "{said}");
@@ -94,8 +97,15 @@ fn snapshots_become_curves() {
     let folder = tempdir().unwrap();
     let out = folder.path().join("run");
     let settings = [
-        "data.texts=40", "model.n_layers=1", "model.n_heads=2", "model.d_model=16", "model.context=16", "train.steps=10",
-        "train.batch_size=2", "train.evaluate_every=10", "run.snapshots=[0,5,10]",
+        "data.texts=40",
+        "model.n_layers=1",
+        "model.n_heads=2",
+        "model.d_model=16",
+        "model.context=16",
+        "train.steps=10",
+        "train.batch_size=2",
+        "train.evaluate_every=10",
+        "run.snapshots=[0,5,10]",
     ]
     .map(|setting| format!("--set={setting}"));
     let mut arguments = vec!["train", "words-gpt", "--out", text(&out)];
@@ -132,7 +142,10 @@ fn mistakes_are_told_in_one_line() {
         let arguments = [&["heads", text(&model), "-o", text(&out)], more].concat();
         let (problem, found) = complaint(&arguments);
         assert!(found == code && problem.contains(expected), "{more:?}: {found} {problem}");
-        assert!(code == 2 || problem.lines().filter(|line| line.starts_with("error")).count() == 1, "{problem}");
+        assert!(
+            code == 2 || problem.lines().filter(|line| line.starts_with("error")).count() == 1,
+            "{problem}"
+        );
     }
     assert!(!out.exists(), "a command that fails at once leaves nothing");
     assert_eq!(complaint(&["heads", "no-such-model"]).1, 1);

@@ -37,7 +37,18 @@ fn a_prompt_is_taken_apart_and_the_parts_sum_to_the_answer() {
     gpt(&here.join("gpt"));
     let (model, out) = (here.join("gpt"), here.join("out"));
     let said = run(
-        &["influence", text(&model), "--text", "the old cat sat on the", "--answer", "mat", "--other", "a red dog sat on a", "-o", text(&out)],
+        &[
+            "influence",
+            text(&model),
+            "--text",
+            "the old cat sat on the",
+            "--answer",
+            "mat",
+            "--other",
+            "a red dog sat on a",
+            "-o",
+            text(&out),
+        ],
         "2",
     );
     assert!(said.contains("answer: mat") && said.contains("heads that bring it back"), "{said}");
@@ -67,10 +78,20 @@ fn masks_classes_and_mistakes() {
     sentiment(&here.join("sentiment"));
     let (says, guesses, classes, out) =
         (here.join("gpt"), here.join("bert"), here.join("sentiment"), here.join("out"));
-    let said = run(&["influence", text(&guesses), "--text", "the [MASK] sat on the mat.", "-o", text(&out)], "2");
+    let said =
+        run(&["influence", text(&guesses), "--text", "the [MASK] sat on the mat.", "-o", text(&out)], "2");
     assert!(said.contains("would answer"), "{said}");
     let said = run(
-        &["influence", text(&classes), "--text", "the cat was not red", "--answer", "negative", "-o", text(&out)],
+        &[
+            "influence",
+            text(&classes),
+            "--text",
+            "the cat was not red",
+            "--answer",
+            "negative",
+            "-o",
+            text(&out),
+        ],
         "2",
     );
     assert!(said.contains("answer: negative"), "{said}");

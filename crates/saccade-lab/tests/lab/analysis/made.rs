@@ -29,7 +29,8 @@ fn save(folder: &Path, mut model: Model, tokenizer: &Tokenizer, more: &Map<Strin
     for (name, parameter) in model.module_mut().parameters_mut() {
         let tensor = parameter.tensor_mut();
         let noise = Key::new(3).site(&name).normal(tensor.count(), 0.3);
-        let values: Vec<f32> = tensor.values().iter().zip(noise).map(|(value, noise)| value + noise).collect();
+        let values: Vec<f32> =
+            tensor.values().iter().zip(noise).map(|(value, noise)| value + noise).collect();
         tensor.set_values(&values).unwrap();
     }
     checkpoint::save(&model, folder, more).unwrap();
