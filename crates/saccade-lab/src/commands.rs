@@ -13,6 +13,7 @@ pub mod import;
 pub mod influence;
 pub mod predict;
 pub mod pull;
+pub mod report;
 pub mod tokens;
 pub mod trace;
 pub mod train;

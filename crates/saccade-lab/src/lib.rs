@@ -2,9 +2,10 @@
 //!
 //! [`commands`] has one file a subcommand, [`figure`] every picture that they draw, [`model`] finds the models they take and
 //! [`inputs`] what those read, [`corpus`] what is read to them; [`inspect`] is what the commands of analysis measure and
-//! draw; all network code is in [`fetch`]. [`experiments`] has one file for each question that the
-//! laboratory puts to the test, by the rules of [`experiment`].
+//! draw; all network code is in [`fetch`]. [`experiments`] has one file for each question that the laboratory puts to the
+//! test, by the rules of [`experiment`]; [`report`] tells them as one article.
 
+pub mod browser;
 pub mod cache;
 pub mod commands;
 pub mod corpus;
@@ -17,6 +18,7 @@ pub mod inputs;
 pub mod inspect;
 pub mod machine;
 pub mod model;
+pub mod report;
 pub mod run;
 pub mod statistics;
 pub mod stop;

@@ -111,7 +111,10 @@ fn show(experiment: &Definition, findings: &Findings) {
                 1 => String::new(),
                 count => format!(" [{}, {}], n {count}", number(effect.low), number(effect.high)),
             };
-            let what = format!("{mark} {}: {}{interval}", check.what, number(effect.mean));
+            let what = match check.outcome {
+                Outcome::NotMeasured => format!("{mark} {}: not measured", check.what),
+                _ => format!("{mark} {}: {}{interval}", check.what, number(effect.mean)),
+            };
             terminal::line(format!("   {what}; must be {}", check.bound));
         }
         for published in &verdict.published {

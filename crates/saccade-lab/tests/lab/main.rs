@@ -3,6 +3,7 @@
 mod analysis;
 mod checkpoints;
 mod disk;
+mod experiments;
 mod fetch;
 mod figure;
 mod train;
