@@ -132,7 +132,8 @@ fn bert(lab: &Lab, seed: u64) -> Result<(Model, Tokenizer)> {
         ..WordSettings::default()
     };
     let tokenizer = Tokenizer::words(&read, &words)?;
-    let masking = Masking { share: models::HIDDEN, ..Masking::new(&tokenizer)? };
+    let mut masking = Masking::new(&tokenizer)?;
+    masking.share = models::HIDDEN;
     let (key, size) = (Key::new(seed).site("data"), config.train.batch_size);
     let batches = |texts: &[String], key: Key| -> Result<Batches<Masked>> {
         let ids = tokenizer.encode_all(texts, Special::Keep, Some((config.data.length, Keep::First)))?;
