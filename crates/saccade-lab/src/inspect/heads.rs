@@ -248,7 +248,11 @@ impl Findings {
             rows.push(cells.to_vec());
         }
         columns(&rows);
-        line("");
+        let sunk = [trained, untrained].map(|table| format!("{:.0} %", 100.0 * table.sink_share()));
+        line(format!(
+            "\nheads that give the first token more than 0.3: {}, untrained {}\n",
+            sunk[0], sunk[1]
+        ));
         self.show_labels();
         if let Some(syntax) = &self.syntax {
             line("");
