@@ -149,14 +149,14 @@ fn class_of(opened: &Opened, answer: &str, classes: usize) -> Result<usize> {
     }
 }
 
-/// What takes a token's place when it is blanked out, and what that is called: the mask, else the unknown token, else nothing.
+/// What takes a token's place when it is blanked out, and what that is called: the mask, else nothing. The unknown token is
+/// no blank: most models never saw it, and it changes every answer.
 pub fn blank(tokenizer: &Tokenizer) -> (Blank, String) {
-    let special = tokenizer.special();
-    match special.mask.or(special.unknown) {
-        Some(id) => (
-            Blank::Replace(id),
-            format!("each token replaced by {}", tokenizer.piece(id).unwrap_or_default()),
-        ),
+    match tokenizer.special().mask {
+        Some(id) => {
+            let name = tokenizer.piece(id).unwrap_or_default();
+            (Blank::Replace(id), format!("each token replaced by {name}"))
+        }
         None => (Blank::Delete, "each token deleted".to_owned()),
     }
 }
