@@ -76,7 +76,7 @@ impl Corpus {
         }
         let name = argument.trim_end_matches(".gz");
         if name.ends_with(".conllu") {
-            return Ok(Self::Treebank(read_treebank(path)?, path.to_owned()));
+            return Self::treebank(path);
         }
         let labelled =
             path.is_dir() || [".tar", ".tgz", ".tsv", ".csv"].iter().any(|end| name.ends_with(end));
@@ -85,6 +85,12 @@ impl Corpus {
             return Ok(Self::Labelled(sources::test_labelled(&config)?));
         }
         Ok(Self::Lines(path.to_owned()))
+    }
+
+    /// The sentences of a treebank, whatever its name.
+    pub fn treebank(path: &Path) -> Result<Self> {
+        let sentences = treebank::read(path)?.iter().map(Parsed::from).collect();
+        Ok(Self::Treebank(sentences, path.to_owned()))
     }
 
     /// The texts that no model is trained on.
@@ -127,14 +133,14 @@ impl Corpus {
         }
     }
 
-    /// Sentences with their trees, where they are known.
-    pub fn parsed(&self, limit: usize) -> Option<Vec<Parsed>> {
+    /// Sentences with their trees, where they are known: those of the texts that a limit means.
+    pub fn parsed(&self, limit: usize) -> Option<Box<dyn Iterator<Item = Parsed> + '_>> {
         match self {
             Self::BuiltIn(corpus) => {
                 let texts = corpus.texts().take(self.count(limit).unwrap_or(limit));
-                Some(texts.flat_map(|text| Parsed::of_text(&text)).collect())
+                Some(Box::new(texts.flat_map(|text| Parsed::of_text(&text))))
             }
-            Self::Treebank(sentences, _) => Some(evenly(sentences, limit).cloned().collect()),
+            Self::Treebank(sentences, _) => Some(Box::new(evenly(sentences, limit).cloned())),
             Self::Lines(_) | Self::Labelled(_) => None,
         }
     }
@@ -154,11 +160,6 @@ impl Corpus {
             Self::Lines(_) | Self::Treebank(..) => None,
         }
     }
-}
-
-/// The sentences of a treebank, as analysis reads them.
-pub fn read_treebank(path: &Path) -> Result<Vec<Parsed>> {
-    Ok(treebank::read(path)?.iter().map(Parsed::from).collect())
 }
 
 /// At most so many of some things (0: all), spread evenly over them.

@@ -6,15 +6,16 @@ use crate::model;
 use crate::terminal::{line, remark};
 use anyhow::Result;
 use clap::Args;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-/// Look at a model's embeddings: principal components, and what is near a word.
+/// Look at a table of embeddings: principal components, and what is near a word.
 #[derive(Args)]
 #[command(after_help = "Examples:
   saccade embeddings runs/bag --words good,great,brilliant --words bad,awful,dull
+  saccade embeddings glove.6B.100d.txt --near king
   saccade embeddings openai-community/gpt2 --near king --near Paris")]
 pub struct Embeddings {
-    /// A run or checkpoint folder, or a name in the Hugging Face cache
+    /// A run or checkpoint folder, a name in the Hugging Face cache, or a file of word vectors (GloVe, fastText)
     model: String,
     /// Words to draw; may be given more than once, each list in a colour of its own [default: the first tokens]
     #[arg(long, value_name = "a,b,c")]
@@ -33,8 +34,15 @@ pub struct Embeddings {
 impl Embeddings {
     /// Runs the command.
     pub fn run(&self) -> Result<()> {
-        let opened = model::open(&self.model)?;
-        let table = Table::of(&opened)?;
+        let path = Path::new(&self.model);
+        let opened;
+        let table = match path.is_file() {
+            true => Table::read(path)?,
+            false => {
+                opened = model::open(&self.model)?;
+                Table::of(&opened)?
+            }
+        };
         let list = |words: &String| -> Vec<String> {
             words.split(',').map(str::trim).filter(|word| !word.is_empty()).map(str::to_owned).collect()
         };

@@ -1,7 +1,7 @@
 //! `saccade heads`: what each head of a model does.
 
 use crate::bad_usage;
-use crate::corpus::{Corpus, CorpusArguments, Reading, evenly, read_treebank};
+use crate::corpus::{Corpus, CorpusArguments, Reading};
 use crate::inspect::Output;
 use crate::inspect::heads::{Manner, study};
 use crate::inspect::snapshots::History;
@@ -60,15 +60,16 @@ impl Heads {
         let heads = all_heads(&opened.model)?.len();
         let tokenizer = opened.tokenizer()?;
         let corpus = Corpus::open(&self.corpus.corpus)?;
-        let trees = match &self.treebank {
-            Some(path) => Some(evenly(&read_treebank(path)?, self.corpus.limit).cloned().collect()),
-            None => corpus.parsed(self.corpus.limit),
+        let treebank = match &self.treebank {
+            Some(path) => Some(Corpus::treebank(path)?),
+            None => None,
         };
         let reading = Reading::new(&corpus, tokenizer, &opened.model, &self.corpus)?;
         let survey = reading.survey()?;
         let output = Output::create(&self.out)?;
         remark(format!("a {} with {heads} heads; {survey}", opened.model.kind()));
-        let findings = study(&opened.model, &reading, (&survey, trees.as_deref()), manner)?;
+        let findings =
+            study(&opened.model, &reading, (&survey, treebank.as_ref().unwrap_or(&corpus)), manner)?;
         findings.write(&output)?;
         findings.show();
         Ok(())

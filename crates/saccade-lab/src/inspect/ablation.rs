@@ -8,7 +8,7 @@ use crate::work::Work;
 use anyhow::Result;
 use saccade::analysis::ablation::{Ablation, Effect, ablate_watched, pruning_curve};
 use saccade::analysis::all_heads;
-use saccade::analysis::statistics::Resampling;
+use saccade::analysis::statistics::{Resampling, spearman};
 use saccade::models::Model;
 
 /// The most points of a pruning curve.
@@ -144,15 +144,25 @@ impl Findings {
             .map(|effect| Point::new(effect.importance, effect.zeroed.all).label(name(effect.head)));
         let scatter =
             Scatter::new(Axis::linear("gradient importance"), Axis::linear("change of the loss when zeroed"));
-        let subtitle = match self.ablation.agreement {
-            Some(correlation) => {
-                format!("Spearman's correlation {correlation:.2} over {} heads", self.ablation.heads.len())
-            }
-            None => "one of them is the same for all heads".to_owned(),
-        };
-        Picture::new("What the gradient says of a head, and what its loss does")
+        let subtitle = format!("{} over {} heads", self.correlations(), self.ablation.heads.len());
+        Picture::new("What the gradient says of a head, and what the loss says")
             .subtitle(subtitle)
             .panel(scatter.points(points.collect::<Vec<_>>()))
+    }
+
+    /// How the gradient agrees with the change of the loss, and with its size: a head can matter and do harm.
+    fn correlations(&self) -> String {
+        let importance: Vec<f64> = self.ablation.heads.iter().map(|effect| effect.importance).collect();
+        let sizes: Vec<f64> = self.ablation.heads.iter().map(|effect| effect.zeroed.all.abs()).collect();
+        let shown = |correlation: Option<f64>| {
+            correlation.map_or_else(|| "not defined".to_owned(), |correlation| format!("{correlation:.2}"))
+        };
+        let size = spearman(&importance, &sizes).unwrap_or(None);
+        format!(
+            "Spearman's correlation {}, with the size of the change {}",
+            shown(self.ablation.agreement),
+            shown(size)
+        )
     }
 
     fn pruning(&self) -> Picture {
@@ -189,12 +199,7 @@ impl Findings {
         }
         columns(&rows);
         line("");
-        match self.ablation.agreement {
-            Some(correlation) => {
-                line(format!("gradient importance against zeroing: Spearman {correlation:.2}"))
-            }
-            None => line("gradient importance against zeroing: one of them is the same for all heads"),
-        }
+        line(format!("gradient importance against zeroing: {}", self.correlations()));
         self.show_pruning();
     }
 

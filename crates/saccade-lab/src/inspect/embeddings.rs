@@ -8,20 +8,34 @@ use crate::terminal::line;
 use crate::usage::Usage;
 use anyhow::{Context as _, Result};
 use saccade::analysis::projection::{Pca, neighbours, pca};
+use saccade::data::file::Lines;
+use saccade::data::vectors::WordVectors;
 use saccade::tensor::Tensor;
 use saccade::tokens::{Special, Tokenizer};
+use std::collections::HashMap;
+use std::path::Path;
 
 /// The principal components that are told; two are drawn.
 const COMPONENTS: usize = 5;
 /// The tokens that are drawn where none are named.
-const DRAWN: u32 = 120;
+const DRAWN: usize = 120;
 
-/// The rows of an embedding table that are tokens, and what they are called.
+/// The most numbers that are read of a file of vectors: its first words, which are the most frequent.
+const MOST_NUMBERS: usize = 1 << 25;
+
+/// A table of vectors and what its rows are called.
 pub struct Embeddings<'a> {
-    tokenizer: &'a Tokenizer,
     table: Tensor,
-    /// The token of each row.
-    ids: Vec<u32>,
+    names: Vec<String>,
+    rows: Rows<'a>,
+}
+
+/// How the row of a word is found.
+enum Rows<'a> {
+    /// By its token; the tokens of the rows, in order.
+    Tokens(&'a Tokenizer, Vec<u32>),
+    /// By its name.
+    Names(HashMap<String, usize>),
 }
 
 impl<'a> Embeddings<'a> {
@@ -34,22 +48,52 @@ impl<'a> Embeddings<'a> {
         let used = |&id: &u32| !tokenizer.is_special(id) && tokenizer.piece(id).is_some();
         let ids: Vec<u32> = (0..rows as u32).filter(used).collect();
         let values = all.values();
-        let kept: Vec<f32> = ids
-            .iter()
-            .flat_map(|&id| &values[id as usize * width..(id as usize + 1) * width])
-            .copied()
-            .collect();
-        Ok(Self { tokenizer, table: Tensor::new(&kept, [ids.len(), width])?, ids })
+        let row = |id: u32| &values[id as usize * width..(id as usize + 1) * width];
+        let kept: Vec<f32> = ids.iter().flat_map(|&id| row(id)).copied().collect();
+        let names = ids.iter().map(|&id| spelt(tokenizer, id)).collect::<Result<_>>()?;
+        let table = Tensor::new(&kept, [ids.len(), width])?;
+        Ok(Self { table, names, rows: Rows::Tokens(tokenizer, ids) })
+    }
+
+    /// The first words of a file of vectors, as GloVe and fastText publish them.
+    pub fn read(path: &Path) -> Result<Self> {
+        let width = WordVectors::open::<&str>(path, &[])?.dimension();
+        let (mut lines, mut names) = (Lines::open(path)?, Vec::new());
+        while let Some(line) = lines.next()? {
+            // The last fields are numbers; whatever stands before them is the word. fastText's first line has none.
+            if let Some((end, _)) = line.trim_end_matches(' ').rmatch_indices(' ').nth(width - 1) {
+                names.push(line[..end].to_owned());
+            }
+            if names.len() >= MOST_NUMBERS / width {
+                break;
+            }
+        }
+        let vectors = WordVectors::open(path, &names)?;
+        let mut values = Vec::with_capacity(names.len() * width);
+        for row in 0..names.len() {
+            let missing = || format!("{}: {:?} has no vector", path.display(), names[row]);
+            values.extend_from_slice(vectors.vector(row).with_context(missing)?);
+        }
+        let table = Tensor::new(&values, [names.len(), width])?;
+        let rows = Rows::Names(names.iter().cloned().zip(0..).collect());
+        Ok(Self { table, names, rows })
     }
 
     /// The row of a word.
     pub fn find(&self, word: &str) -> Result<usize> {
+        let (tokenizer, ids) = match &self.rows {
+            Rows::Tokens(tokenizer, ids) => (tokenizer, ids),
+            Rows::Names(rows) => {
+                let missing = || Usage::error(format!("the file has no vector of {word:?}"));
+                return rows.get(word).copied().ok_or_else(missing);
+            }
+        };
         // In the middle of a text words have a space before them, which some tokenizers count in.
         for spelling in [format!(" {word}"), word.to_owned()] {
-            let ids = self.tokenizer.encode(&spelling, Special::Drop)?.ids;
-            if let [id] = ids[..]
-                && self.tokenizer.special().unknown != Some(id)
-                && let Ok(row) = self.ids.binary_search(&id)
+            let found = tokenizer.encode(&spelling, Special::Drop)?.ids;
+            if let [id] = found[..]
+                && tokenizer.special().unknown != Some(id)
+                && let Ok(row) = ids.binary_search(&id)
             {
                 return Ok(row);
             }
@@ -62,10 +106,8 @@ impl<'a> Embeddings<'a> {
         for word in words {
             line(format!("nearest to {word}, by cosine"));
             let near = neighbours(&self.table, self.find(word)?, count)?;
-            let row = |(row, cosine): (usize, f64)| -> Result<Vec<String>> {
-                Ok(vec![format!("  {}", spelt(self.tokenizer, self.ids[row])?), format!("{cosine:.3}")])
-            };
-            columns(&near.into_iter().map(row).collect::<Result<Vec<_>>>()?);
+            let row = |(row, cosine)| vec![format!("  {}", self.names[row]), format!("{cosine:.3}")];
+            columns(&near.into_iter().map(row).collect::<Vec<_>>());
         }
         Ok(())
     }
@@ -80,9 +122,8 @@ impl<'a> Embeddings<'a> {
             }
         }
         if groups.is_empty() {
-            let first = self.ids.iter().take(DRAWN as usize).enumerate();
-            chosen =
-                first.map(|(row, &id)| Ok((row, 0, spelt(self.tokenizer, id)?))).collect::<Result<_>>()?;
+            let first = self.names.iter().take(DRAWN).enumerate();
+            chosen = first.map(|(row, name)| (row, 0, name.clone())).collect();
         }
         let mut header = vec!["token".to_owned(), "group".to_owned()];
         header.extend((1..=found.explained.len()).map(|component| format!("pc{component}")));
@@ -94,8 +135,8 @@ impl<'a> Embeddings<'a> {
         output.picture("components", &picture(&found, &chosen, groups))?;
         let shares = found.explained.iter().map(|share| format!("{:.1} %", 100.0 * share));
         line(format!(
-            "{} tokens of width {}; variance along the first components: {}",
-            self.ids.len(),
+            "{} vectors of width {}; variance along the first components: {}",
+            self.names.len(),
             self.table.shape().last(),
             shares.collect::<Vec<_>>().join(", ")
         ));
@@ -119,6 +160,6 @@ fn picture(found: &Pca, chosen: &[(usize, usize, String)], groups: &[Vec<String>
             .classes(groups.iter().map(|words| format!("{}, …", words.first().map_or("", String::as_str)))),
     };
     Picture::new("Words where their embeddings put them")
-        .subtitle("Principal components of all embeddings of the model")
+        .subtitle("Principal components of the whole table")
         .panel(scatter)
 }

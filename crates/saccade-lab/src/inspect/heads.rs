@@ -1,12 +1,11 @@
 //! What each head does: every measure over a corpus, beside the same architecture untrained, and a label for each head.
 
 use super::{Output, columns, interval, map, name, syntax};
-use crate::corpus::{Reading, Survey};
+use crate::corpus::{Corpus, Reading, Survey};
 use crate::figure::{ColourScale, HeatMap, Matrix, Picture};
 use crate::terminal::line;
 use crate::work::Work;
 use anyhow::Result;
-use saccade::analysis::dependencies::Parsed;
 use saccade::analysis::statistics::Resampling;
 use saccade::analysis::{
     Head, Label, Measure, Row, Settings, Table, Tokens, Weighing, all_heads, label_heads, measure_heads,
@@ -121,26 +120,25 @@ pub struct Findings {
     pub map: map::Map,
 }
 
-/// Looks at the heads of a model.
+/// Looks at the heads of a model; whether they follow syntax is asked of a corpus of its own, if its trees are known.
 pub fn study(
     model: &Model,
     reading: &Reading,
-    (survey, trees): (&Survey, Option<&[Parsed]>),
+    (survey, trees): (&Survey, &Corpus),
     manner: Manner,
 ) -> Result<Findings> {
     let untrained_model = model.fresh(manner.seed)?;
     let heads = all_heads(model)?.len();
     let passes = if manner.norms { 4 } else { 2 };
-    let sentences = 2 * trees.map_or(0, <[Parsed]>::len) as u64;
+    let sentences = trees.parsed(reading.limit).map(|trees| trees.count() as u64);
     let mapped = map::texts_for(heads).min(survey.texts);
-    let work = Work::new(format!("{heads} heads"), passes * survey.texts + sentences + mapped);
+    let work =
+        Work::new(format!("{heads} heads"), passes * survey.texts + 2 * sentences.unwrap_or(0) + mapped);
     let trained = measure(model, reading, manner, &work)?;
     let untrained = measure(&untrained_model, reading, manner, &work)?;
     let labels = label_heads(&trained[0].1, &untrained[0].1, SIGNIFICANCE);
-    let syntax = match trees {
-        Some(trees) => {
-            Some(syntax::Syntax::count(model, &untrained_model, reading, trees, manner.batch, &work)?)
-        }
+    let syntax = match sentences {
+        Some(_) => Some(syntax::Syntax::count(model, &untrained_model, reading, trees, manner.batch, &work)?),
         None => None,
     };
     let map = map::Map::draw(model, reading, &work)?;
@@ -202,8 +200,10 @@ impl Findings {
             [tables.0, tables.1].into_iter().flat_map(|table| table.of(measure)).map(|row| row.mean);
         let largest =
             largest.fold(None, |most: Option<f64>, mean| Some(most.map_or(mean, |most| most.max(mean))))?;
-        let scale =
-            || ColourScale::sequential(measure.name()).range(0.0, if largest > 0.0 { largest } else { 1.0 });
+        // Shares are drawn from 0 to at least a half, so that heads which do nothing special look like it.
+        let share = !matches!(measure, Measure::Entropy | Measure::Distance);
+        let end = if share { largest.max(0.5) } else { largest.max(1e-6) };
+        let scale = || ColourScale::sequential(measure.name()).range(0.0, end);
         let map = |table: &Table| {
             let layers = table.rows.iter().map(|row| row.layer + 1).max().unwrap_or(0);
             let heads = table.rows.iter().map(|row| row.head + 1).max().unwrap_or(0);
@@ -221,7 +221,7 @@ impl Findings {
             None => String::new(),
         };
         let weights = if weighing == Weighing::Norms { ", weighed by value norms" } else { "" };
-        let picture = Picture::new(format!("{} of every head{weights}", measure.name()))
+        let picture = Picture::new(format!("“{}” head by head{weights}", measure.name()))
             .subtitle(measure.description())
             .note(note)
             .columns(2)
@@ -248,7 +248,11 @@ impl Findings {
             rows.push(cells.to_vec());
         }
         columns(&rows);
-        line("");
+        let sunk = [trained, untrained].map(|table| format!("{:.0} %", 100.0 * table.sink_share()));
+        line(format!(
+            "\nheads that give the first token more than 0.3: {}, untrained {}\n",
+            sunk[0], sunk[1]
+        ));
         self.show_labels();
         if let Some(syntax) = &self.syntax {
             line("");

@@ -14,6 +14,7 @@ use saccade::analysis::statistics::{Resampling, spearman};
 use saccade::models::Model;
 use saccade::tensor::random::Key;
 use saccade::tokens::Tokenizer;
+use std::ops::Range;
 
 /// What the yardstick is called in tables and figures.
 const YARDSTICK: &str = "blank-out";
@@ -77,14 +78,16 @@ impl Said {
         let words = self.asked.words();
         // Every method has units of its own: each is shown relative to its largest.
         let passage = |values: &[f64]| {
-            let sums: Vec<f64> = words
-                .iter()
-                .map(|(_, pieces)| values[pieces.clone()].iter().filter(|value| value.is_finite()).sum())
-                .collect();
-            let most = sums.iter().copied().fold(0.0, |most: f64, sum| most.max(sum.abs()));
-            Passage::new(words.iter().zip(sums).map(|((word, _), sum)| {
-                (word.clone(), if most > 0.0 { (sum.abs() / most) as f32 } else { 0.0 })
-            }))
+            let sum = |(_, pieces): &(String, Range<usize>)| {
+                let said = values[pieces.clone()].iter().filter(|value| value.is_finite());
+                said.copied().reduce(|a, b| a + b).unwrap_or(f64::NAN)
+            };
+            let sums: Vec<f64> = words.iter().map(sum).collect();
+            let most =
+                sums.iter().filter(|sum| sum.is_finite()).fold(1e-12, |most: f64, sum| most.max(sum.abs()));
+            Passage::new(
+                words.iter().zip(sums).map(|((word, _), sum)| (word.clone(), (sum.abs() / most) as f32)),
+            )
         };
         let changes: Vec<f64> = self.changes.iter().map(|change| change.unwrap_or(f64::NAN)).collect();
         let scale = ColourScale::sequential("influence, relative to the largest").range(0.0, 1.0);

@@ -125,9 +125,10 @@ pub fn patch(opened: &Opened, clean: &Asked, other: &Asked, output: &Output) -> 
     let target = Target { against, ..clean.target };
     let patching = Patching::new(&opened.model, &clean.tokens, &other.tokens, target)?;
     let restored = |logit: f64| patching.restored(logit).unwrap_or(f64::NAN);
+    let shown = |logit: f64| patching.restored(logit).map(|share| share.to_string()).unwrap_or_default();
     let heads = patching.heads()?;
     let rows = heads.iter().map(|(head, logit)| {
-        vec![head.layer.to_string(), head.head.to_string(), logit.to_string(), restored(*logit).to_string()]
+        vec![head.layer.to_string(), head.head.to_string(), logit.to_string(), shown(*logit)]
     });
     output.csv("patching-heads", &["layer", "head", "logit", "restored"], rows)?;
     let streams = patching.stream_by_position()?;
@@ -139,7 +140,7 @@ pub fn patch(opened: &Opened, clean: &Asked, other: &Asked, output: &Output) -> 
                 place.to_string(),
                 pieces[place].clone(),
                 logit.to_string(),
-                restored(*logit).to_string(),
+                shown(*logit),
             ]
         })
     });
@@ -150,10 +151,13 @@ pub fn patch(opened: &Opened, clean: &Asked, other: &Asked, output: &Output) -> 
         let found = heads.iter().find(|(of, _)| (of.layer, of.head) == (layer, head));
         found.map_or(f32::NAN, |(_, logit)| restored(*logit) as f32)
     });
-    let scale = || ColourScale::diverging("share of the answer that comes back");
+    let scale = || ColourScale::diverging("restored");
     let mut picture =
         Picture::new(format!("What brings “{}” back", answer_name(opened, clean.target.class)?))
-            .subtitle("One value at a time is taken from the first prompt while the other one is read")
+            .subtitle(
+            "One value at a time is taken from the first prompt while the other one is read: 0 changes nothing, 1 brings the \
+             answer back",
+        )
             .titled_panel("each head, at all places", HeatMap::new(by_head, scale()).names("layer", "head"));
     if !streams.is_empty() {
         let by_place = Matrix::from_fn(streams.len(), pieces.len(), |layer, place| {

@@ -105,7 +105,7 @@ impl History {
             Some((*step as f64, saccade::analysis::statistics::quantile(&means, 0.5)?))
         });
         chart = chart.series(Series::new("median of all heads").points(middle).fit());
-        Picture::new(format!("{} while the model learns", measure.name()))
+        Picture::new(format!("“{}” while the model learns", measure.name()))
             .subtitle(measure.description())
             .note("The heads that are strongest at the last step, with 95 % intervals from resampled texts.")
             .panel(chart)

@@ -1,7 +1,7 @@
 //! Whether heads follow syntax, against the best fixed offset and against untrained heads.
 
 use super::{Output, columns, name};
-use crate::corpus::Reading;
+use crate::corpus::{Corpus, Reading};
 use crate::figure::{Axis, Bar, Bars, Picture};
 use crate::terminal::line;
 use crate::work::Work;
@@ -40,17 +40,18 @@ pub struct Judged<'a> {
 }
 
 impl Syntax {
-    /// Counts over parsed sentences.
+    /// Counts over the sentences of a corpus whose trees are known.
     pub fn count(
         model: &Model,
         untrained: &Model,
         reading: &Reading,
-        trees: &[Parsed],
+        trees: &Corpus,
         batch: usize,
         work: &Work,
     ) -> Result<Self> {
         let count = |model: &Model| {
-            let aligned = trees.iter().map(|tree| Ok(tree.align(&reading.encode(&tree.text)?)));
+            let trees = trees.parsed(reading.limit).into_iter().flatten();
+            let aligned = trees.map(|tree: Parsed| Ok(tree.align(&reading.encode(&tree.text)?)));
             let seen = aligned.inspect(|_| work.step());
             let usable = seen.filter(|text| text.as_ref().map_or(true, |(tokens, _)| tokens.len() > 1));
             match_heads(model, usable, batch, REACH)

@@ -149,42 +149,54 @@ fn class_of(opened: &Opened, answer: &str, classes: usize) -> Result<usize> {
     }
 }
 
-/// What takes a token's place when it is blanked out, and what that is called: the mask, else the unknown token, else nothing.
+/// What takes a token's place when it is blanked out, and what that is called: the mask, else nothing. The unknown token is
+/// no blank: most models never saw it, and it changes every answer.
 pub fn blank(tokenizer: &Tokenizer) -> (Blank, String) {
-    let special = tokenizer.special();
-    match special.mask.or(special.unknown) {
-        Some(id) => (
-            Blank::Replace(id),
-            format!("each token replaced by {}", tokenizer.piece(id).unwrap_or_default()),
-        ),
+    match tokenizer.special().mask {
+        Some(id) => {
+            let name = tokenizer.piece(id).unwrap_or_default();
+            (Blank::Replace(id), format!("each token replaced by {name}"))
+        }
         None => (Blank::Delete, "each token deleted".to_owned()),
     }
 }
 
 impl Asked {
-    /// The words of the text: what is shown of each, and its pieces. Pieces that stand for no part of the text are themselves.
+    /// The words of the text: what is shown of each, and its pieces. Pieces belong together where letters or digits meet
+    /// without a space; what a tokenizer calls a word may be a whole text. Pieces that stand for no part of the text are
+    /// themselves.
     pub fn words(&self) -> Vec<(String, Range<usize>)> {
         let mut words: Vec<(String, Range<usize>)> = Vec::new();
-        let mut last: Option<(usize, Range<usize>)> = None;
-        for piece in 0..self.encoding.len() {
-            let offset = self.encoding.offsets[piece].clone();
-            let word =
-                self.encoding.words[piece].filter(|_| !offset.is_empty() && !self.encoding.special[piece]);
-            match (word, &last, words.last_mut()) {
-                (Some(word), Some((known, range)), Some((shown, pieces))) if word == *known => {
-                    let range = range.start..offset.end;
-                    *shown = self.text.get(range.clone()).unwrap_or_default().trim().to_owned();
+        let mut last = 0..0;
+        for (piece, offset) in self.encoding.offsets.iter().enumerate() {
+            let shown = |range: Range<usize>| self.text.get(range).map(str::trim).unwrap_or_default();
+            let plain = !offset.is_empty() && !self.encoding.special[piece];
+            let meets = plain && self.meet(&last, offset);
+            match words.last_mut() {
+                Some((word, pieces)) if meets => {
+                    last.end = offset.end;
+                    shown(last.clone()).clone_into(word);
                     pieces.end = piece + 1;
-                    last = Some((word, range));
                 }
                 _ => {
-                    let part = self.text.get(offset.clone()).map(str::trim).filter(|part| !part.is_empty());
-                    let shown = part.unwrap_or(&self.encoding.pieces[piece]).to_owned();
-                    words.push((shown, piece..piece + 1));
-                    last = word.map(|word| (word, offset));
+                    let part = Some(shown(offset.clone())).filter(|part| !part.is_empty());
+                    let part = part.unwrap_or(&self.encoding.pieces[piece]).to_owned();
+                    words.push((part, piece..piece + 1));
+                    last = if plain { offset.clone() } else { 0..0 };
                 }
             }
         }
         words
+    }
+
+    /// Whether letters or digits meet where one part of the text ends and the next begins. Pieces that share a character
+    /// have the same part.
+    fn meet(&self, before: &Range<usize>, after: &Range<usize>) -> bool {
+        let ends =
+            |range: &Range<usize>| self.text.get(range.clone()).and_then(|part| part.chars().next_back());
+        let begins = self.text.get(after.clone()).and_then(|part| part.chars().next());
+        let both =
+            ends(before).is_some_and(char::is_alphanumeric) && begins.is_some_and(char::is_alphanumeric);
+        !before.is_empty() && ((before.end == after.start && both) || before == after)
     }
 }
