@@ -75,7 +75,7 @@ impl Chrome {
         let target = chrome.call("Target.createTarget", json!({ "url": "about:blank" }));
         let id = target["targetId"].as_str().unwrap().to_owned();
         let attached = chrome.call("Target.attachToTarget", json!({ "targetId": id, "flatten": true }));
-        chrome.session = attached["sessionId"].as_str().unwrap().to_owned();
+        attached["sessionId"].as_str().unwrap().clone_into(&mut chrome.session);
         for domain in ["Page", "Runtime", "Network", "Log"] {
             chrome.call(&format!("{domain}.enable"), json!({}));
         }
