@@ -8,6 +8,7 @@ use crate::figure::stylesheet;
 use crate::server::web::FILES;
 use anyhow::{Context as _, Result};
 use base64::Engine as _;
+use std::fmt::Write as _;
 
 /// The file may load nothing at all.
 const POLICY: &str =
@@ -53,8 +54,8 @@ pub fn page(held: &Held) -> Result<String> {
 /// different, and scripts come after those that they import.
 fn scripts() -> String {
     let mut all = String::new();
-    for (name, text) in FILES.iter().filter(|(name, _)| name.ends_with(".js")) {
-        all.push_str(&format!("// {name}\n"));
+    for (name, text) in FILES.iter().filter(|(name, _)| name.starts_with("js/")) {
+        let _ = writeln!(all, "// {name}");
         for line in text.lines().filter(|line| !line.starts_with("import ")) {
             all.push_str(line.strip_prefix("export ").unwrap_or(line));
             all.push('\n');
@@ -81,7 +82,7 @@ mod tests {
     fn scripts_can_be_joined() {
         let mut names = BTreeSet::new();
         let mut before = BTreeSet::new();
-        for (file, text) in FILES.iter().filter(|(name, _)| name.ends_with(".js")) {
+        for (file, text) in FILES.iter().filter(|(name, _)| name.starts_with("js/")) {
             for line in text.lines() {
                 if let Some(name) = declared(line) {
                     assert!(names.insert(name), "{name} is declared twice, the second time in {file}");

@@ -101,5 +101,6 @@ fn open(address: &str) {
         ("xdg-open", &[])
     };
     let mut command = Command::new(program);
-    let _ = command.args(arguments).arg(address).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+    command.args(arguments).arg(address).stdout(Stdio::null()).stderr(Stdio::null());
+    std::thread::spawn(move || command.status());
 }

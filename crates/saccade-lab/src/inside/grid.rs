@@ -112,7 +112,9 @@ impl<'a> Grid<'a> {
         }
         let sum: f64 = row.iter().map(|&value| f64::from(value)).sum();
         if sum > 0.0 {
-            row.iter_mut().for_each(|value| *value = (f64::from(*value) / sum) as f32);
+            for value in row {
+                *value = (f64::from(*value) / sum) as f32;
+            }
         }
     }
 

@@ -110,7 +110,7 @@ fn positions(positions: Position) -> (bool, bool) {
 
 fn group(name: &str) -> Group {
     match name {
-        name if name.ends_with(".cross") => Group::Cross,
+        name if name.rsplit('.').next() == Some("cross") => Group::Cross,
         name if name.starts_with("encoder.") => Group::Encoder,
         name if name.starts_with("decoder.") => Group::Decoder,
         _ => Group::Itself,

@@ -115,6 +115,7 @@ async fn read(
 }
 
 /// What is known of a reading.
+#[allow(clippy::unused_async)] // the router wants it so
 async fn again(State(app): State<Arc<App>>, Path(id): Path<String>) -> Result<Response, Problem> {
     let (model, reading) = reading(&app, &id)?;
     Ok(Json(describe(&id, &model, &reading)).into_response())

@@ -1,6 +1,7 @@
 //! Readings, within a limit of memory: the one that was not looked at for longest goes first.
 
 use crate::inside::Reading;
+use saccade_tensor::pool;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -38,6 +39,11 @@ impl Store {
         let mut total: usize = kept.iter().map(|kept| kept.bytes).sum();
         while kept.len() > 1 && (total > self.limit || kept.len() > MOST) {
             total -= kept.remove(0).bytes;
+        }
+        drop(kept);
+        // Texts of ever new lengths leave memory of sizes that nobody asks for again.
+        if pool::usage().waiting > self.limit / 4 {
+            pool::trim();
         }
         (id, reading)
     }

@@ -51,6 +51,7 @@ pub const FILES: &[(&str, &str)] = files![
 const COLOURS: &str = "colours.css";
 
 /// A file of the page.
+#[allow(clippy::unused_async)] // the router wants it so
 pub async fn file(State(app): State<Arc<App>>, address: Uri) -> Result<Response, Problem> {
     let name = address.path().trim_start_matches('/');
     let name = if name.is_empty() { "index.html" } else { name };

@@ -79,3 +79,61 @@ impl Work {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::channel;
+
+    fn work(time: u64) -> Work {
+        let (patience, time) = (Duration::from_millis(20), Duration::from_millis(time));
+        Work::new(&Limits { passes: 1, patience, time, ..Limits::default() })
+    }
+
+    /// Waits for the flag, and says that it was seen.
+    fn until_told(done: std::sync::mpsc::Sender<()>) -> impl FnOnce(&AtomicBool) -> Result<()> + Send {
+        move |flag| {
+            while !flag.load(Ordering::Relaxed) {
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            Ok(done.send(())?)
+        }
+    }
+
+    #[tokio::test]
+    async fn work_that_takes_too_long_or_that_nobody_waits_for_is_told_to_stop() {
+        let (done, told) = channel();
+        assert!(work(30).run(Weight::Pass, until_told(done)).await.is_err(), "its time is up");
+        told.recv_timeout(Duration::from_secs(20)).unwrap();
+        let (done, told) = channel();
+        let endless = work(60_000);
+        // Whoever waited has left.
+        let left = timeout(Duration::from_millis(30), endless.run(Weight::Pass, until_told(done))).await;
+        assert!(left.is_err());
+        told.recv_timeout(Duration::from_secs(20)).unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_full_queue_is_busy_and_a_mistake_does_no_harm() {
+        let work = Arc::new(work(60_000));
+        let (go, wait) = channel::<()>();
+        let (begun, begins) = channel();
+        let first = {
+            let work = Arc::clone(&work);
+            let first = move |_: &AtomicBool| {
+                begun.send(())?;
+                Ok(wait.recv()?)
+            };
+            tokio::spawn(async move { work.run(Weight::Pass, first).await })
+        };
+        while begins.try_recv().is_err() {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        assert!(work.run(Weight::Pass, |_| Ok(())).await.is_err(), "busy");
+        assert!(work.run(Weight::Look, |_| Ok(())).await.is_ok(), "looks have a queue of their own");
+        go.send(()).unwrap();
+        assert!(first.await.unwrap().is_ok());
+        assert!(work.run(Weight::Pass, |_| -> Result<()> { panic!("a mistake") }).await.is_err());
+        assert!(work.run(Weight::Pass, |_| Ok(())).await.is_ok());
+    }
+}

@@ -75,7 +75,7 @@ impl Chrome {
         let target = chrome.call("Target.createTarget", json!({ "url": "about:blank" }));
         let id = target["targetId"].as_str().unwrap().to_owned();
         let attached = chrome.call("Target.attachToTarget", json!({ "targetId": id, "flatten": true }));
-        chrome.session = attached["sessionId"].as_str().unwrap().to_owned();
+        attached["sessionId"].as_str().unwrap().clone_into(&mut chrome.session);
         for domain in ["Page", "Runtime", "Network", "Log"] {
             chrome.call(&format!("{domain}.enable"), json!({}));
         }
@@ -87,6 +87,7 @@ impl Chrome {
     }
 
     /// Sends a command and waits for its answer.
+    #[allow(clippy::needless_pass_by_value)] // it reads better where it is called
     pub fn call(&mut self, method: &str, parameters: Value) -> Value {
         self.next += 1;
         let mut command = json!({ "id": self.next, "method": method, "params": parameters });
@@ -256,7 +257,7 @@ fn base64_decode(text: &str) -> Vec<u8> {
     let text: Vec<u8> = text.bytes().filter(|&byte| byte != b'=').collect();
     let mut bytes = Vec::with_capacity(text.len());
     for four in text.chunks(4) {
-        let bits = four.iter().fold(0_u32, |bits, &byte| bits << 6 | u32::from(value(byte)))
+        let bits = four.iter().fold(0_u32, |bits, &byte| (bits << 6) | u32::from(value(byte)))
             << (6 * (4 - four.len()));
         bytes.extend_from_slice(&bits.to_be_bytes()[1..four.len()]);
     }

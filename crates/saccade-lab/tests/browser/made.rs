@@ -20,7 +20,8 @@ fn save(folder: &Path, mut model: Model, tokenizer: Option<&Tokenizer>) {
         tensor.set_values(&values).unwrap();
     }
     let labels = json!({ "0": "negative", "1": "positive", "2": "other" });
-    let more = Map::from_iter([("eos_token_id".to_owned(), json!(1)), ("id2label".to_owned(), labels)]);
+    let more: Map<_, _> =
+        [("eos_token_id".to_owned(), json!(1)), ("id2label".to_owned(), labels)].into_iter().collect();
     checkpoint::save(&model, folder, &more).unwrap();
     if let Some(tokenizer) = tokenizer {
         tokenizer.save(folder.join("tokenizer.json")).unwrap();

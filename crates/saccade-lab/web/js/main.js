@@ -19,7 +19,7 @@ import { whyView } from "./view_why.js";
 import { sidesOf } from "./words.js";
 
 const views = [headsView, headView, linesView, whyView, flowView, classesView, nextView];
-const example = "The old man who lived by the sea walked home because he was tired.";
+const example = "The film was not good at all, but the cast was wonderful and the ending moved me.";
 
 const held = document.getElementById("held");
 const page = {
@@ -33,10 +33,16 @@ const page = {
   sites: () => page.reading.sites.filter((site) => site.group === page.group()),
   site: () => page.sites()[Math.min(chosen.layer, page.sites().length - 1)],
   asking: () => (page.reading.sites.length ? sidesOf(page.reading, page.group())[0] : page.reading.source),
-  query: () => (chosen.query >= 0 && chosen.query < page.asking().length ? chosen.query : Math.max(0, page.asking().length - 1)),
+  query: () => (chosen.query >= 0 && chosen.query < page.asking().length ? chosen.query : usualQuery()),
   offerMeasures: () => showControls(current(), page),
   step, stepBack,
 };
+
+/** Who asks unless someone is chosen: the token that gathers a picture's class, else the last word. */
+function usualQuery() {
+  const last = page.reading.patches ? 0 : page.asking().findLastIndex((token) => !token.special);
+  return last < 0 ? Math.max(0, page.asking().length - 1) : last;
+}
 
 let open = null;
 let stop = new AbortController();
@@ -124,7 +130,8 @@ async function read(again = false) {
 function refresh() {
   const { reading } = page;
   const heads = reading.sites.reduce((sum, site) => sum + site.heads, 0);
-  at("about").textContent = `${reading.kind} · ${reading.sites.length} attentions · ${counted(heads)} heads · ${counted(reading.source.length)} tokens`;
+  const parts = [reading.kind, heads ? `${reading.sites.length} attentions` : "", heads ? `${counted(heads)} heads` : "", `${counted(reading.source.length)} tokens`];
+  at("about").textContent = parts.filter(Boolean).join(" · ");
   if (page.sites().length && chosen.layer >= page.sites().length) select({ layer: 0 });
   if (page.site() && chosen.head >= page.site().heads) select({ head: 0 });
   // A model without heads has something else to show.

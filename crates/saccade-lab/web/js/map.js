@@ -8,6 +8,7 @@ import { shortened } from "./words.js";
 const tileCells = 256;
 const mostTiles = 80;
 const labelSize = 11;
+const largestCell = 44;
 
 /**
  * A map of rows × columns. `fetchTile(zoom, x, y)` gives levels; `hover(row, column)` is told where the pointer is and
@@ -35,7 +36,8 @@ export class TiledMap {
     const width = this.root.clientWidth;
     if (width < 40) return;
     const square = (width - this.left) * Math.min(1.2, Math.max(0.3, this.rows.length / this.columns.length));
-    const height = Math.min(Math.max(square, 160), Math.max(360, window.innerHeight - 200)) + this.top;
+    const most = Math.min(Math.max(square, 160), Math.max(360, window.innerHeight - 200), this.rows.length * largestCell);
+    const height = most + this.top;
     const ratio = window.devicePixelRatio || 1;
     const first = !this.width;
     [this.width, this.height] = [width, height];
@@ -47,7 +49,7 @@ export class TiledMap {
 
   fitting() {
     const [wide, high] = [this.width - this.left, this.height - this.top];
-    return Math.min(wide / this.columns.length, high / this.rows.length, 44);
+    return Math.min(wide / this.columns.length, high / this.rows.length, largestCell);
   }
 
   /** Shows everything. */

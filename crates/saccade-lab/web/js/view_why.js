@@ -26,7 +26,9 @@ export const whyView = {
     const which = { site: site.name, head: chosen.head };
     const whole = { ...which, scale: "raw", merge: false, hide: false, top: query, bottom: query + 1, left: 0, right: keys.length };
     const { values: weights } = await page.source.block(page.reading, whole, page.signal);
-    let shown = largest(weights, Math.min(mostKeys, keys.length));
+    // What comes later is masked and explains nothing.
+    const visible = site.causal ? Math.min(query + 1, keys.length) : keys.length;
+    let shown = largest(weights.subarray(0, visible), Math.min(mostKeys, visible));
     const key = chosen.key >= 0 && chosen.key < keys.length ? chosen.key : shown[0];
     if (!shown.includes(key)) shown = [...shown.slice(0, mostKeys - 1), key];
     const found = await page.source.vectors(page.reading, { ...which, query, keys: shown.join(",") }, page.signal);
