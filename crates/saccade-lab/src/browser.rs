@@ -16,7 +16,9 @@ pub fn open(place: &str) {
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn();
-    if started.is_err() {
-        terminal::remark(format!("no browser could be started; open {place} in one"));
+    match started {
+        // Nothing waits for the browser, but somebody has to see it end.
+        Ok(mut browser) => drop(std::thread::spawn(move || browser.wait())),
+        Err(_) => terminal::remark(format!("no browser could be started; open {place} in one")),
     }
 }
