@@ -34,12 +34,7 @@ impl Session {
         // From here on there is something to lose.
         super::interrupted();
         let folder = RunFolder::create(path, config)?;
-        if let Some(tokenizer) = &material.tokenizer {
-            folder.write_tokenizer(tokenizer)?;
-        }
-        if let Some(pixels) = &material.pixels {
-            folder.write_pixels(pixels)?;
-        }
+        write_readers(&folder, &material)?;
         Ok(Self::fresh(config.clone(), folder, material, voice))
     }
 
@@ -59,6 +54,8 @@ impl Session {
         let mut material = prepare(&config, tokenizer, None)?;
         if !folder.state().exists() {
             voice.remark("nothing was saved before it stopped; beginning anew");
+            // It may have stopped before these were written, too.
+            write_readers(&folder, &material)?;
             return Ok(Self::fresh(config, folder, material, voice));
         }
         let configuration = toml::to_string(&config)?;
@@ -86,6 +83,17 @@ impl Session {
         let end = train(self.material.task.as_mut(), &self.config.train, &mut self.progress, &mut watch)?;
         Ok((end, self.progress))
     }
+}
+
+/// Writes how the model reads: its tokenizer, or what becomes of pixels.
+fn write_readers(folder: &RunFolder, material: &Material) -> Result<()> {
+    if let Some(tokenizer) = &material.tokenizer {
+        folder.write_tokenizer(tokenizer)?;
+    }
+    if let Some(pixels) = &material.pixels {
+        folder.write_pixels(pixels)?;
+    }
+    Ok(())
 }
 
 /// The file that says that a run is done.

@@ -31,7 +31,11 @@ fn saccade(folder: &Path, arguments: &[&str]) -> Command {
 
 /// Trains until there is a state, and is then killed.
 fn begun(folder: &Path) {
-    let mut child = saccade(folder, LONG).stderr(Stdio::null()).spawn().unwrap();
+    until_a_state(folder, LONG);
+}
+
+fn until_a_state(folder: &Path, arguments: &[&str]) {
+    let mut child = saccade(folder, arguments).stderr(Stdio::null()).spawn().unwrap();
     let started = Instant::now();
     while !folder.join("run/state.safetensors").exists() {
         assert!(started.elapsed() < Duration::from_secs(120), "no state was saved");
@@ -101,6 +105,18 @@ fn a_state_that_cannot_be_written_leaves_the_one_before() {
     assert!(std::fs::read(&state).unwrap() == before);
     std::fs::remove_dir(&partial).unwrap();
     goes_on(folder.path());
+}
+
+#[test]
+fn a_run_that_was_killed_before_its_tokenizer_was_written_gets_one() {
+    let folder = TempDir::new().unwrap();
+    begun(folder.path());
+    let run = folder.path().join("run");
+    for file in ["state.safetensors", "tokenizer.json", "tokenizer_config.json"] {
+        std::fs::remove_file(run.join(file)).unwrap();
+    }
+    until_a_state(folder.path(), &["train", "--resume", "--out=run"]);
+    assert!(run.join("tokenizer.json").exists() && run.join("tokenizer_config.json").exists());
 }
 
 #[test]
