@@ -254,8 +254,7 @@ fn pieces_are_merged_and_special_tokens_hidden() {
     chrome.until("document.querySelector('#toggle-merge').ariaPressed === 'true'");
     chrome.click("#toggle-hide");
     chrome.until("location.hash.includes('hide=1')");
-    chrome.shown("head");
-    assert_eq!(chrome.value("document.querySelectorAll('#view tbody tr').length"), 4, "of {pieces:?}");
+    chrome.until("document.querySelectorAll('#view tbody tr').length === 4");
     chrome.screenshot("bert");
     chrome.ensure_quiet();
 }
