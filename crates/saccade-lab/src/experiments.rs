@@ -16,6 +16,7 @@ mod pooled_words;
 mod positions;
 mod scale_sweep;
 mod sentiment_models;
+mod stopwatch;
 mod three_architectures;
 mod three_models;
 mod trained_heads;
