@@ -186,7 +186,7 @@ mod tests {
         for saving in Saving::ALL {
             let cost = saving.measure(64, Duration::ZERO)?;
             assert!(cost.difference < 1e-5, "{saving:?}: {cost:?}");
-            assert!(cost.time > 0.0 && cost.memory > 0.0, "{saving:?}: {cost:?}");
+            assert!(cost.time > 0.0, "{saving:?}: {cost:?}");
         }
         Ok(())
     }

@@ -26,14 +26,15 @@ pub fn spend<T>(patience: Duration, pass: impl Fn() -> Result<T>) -> Result<Spen
     let before = pool::usage().used;
     // The first pass also warms caches and the memory pool.
     drop(pass()?);
-    let megabytes = (pool::usage().peak - before) as f64 / 1e6;
+    let megabytes = pool::usage().peak.saturating_sub(before) as f64 / 1e6;
     let clock = Clock::new();
     let (mut passes, begun) = (0, clock.read());
     loop {
         drop(pass()?);
         passes += 1;
         let taken = clock.read().saturating_sub(begun);
-        if passes >= LEAST_PASSES && taken >= patience {
+        // The system's count moves in ticks: it may stand still for a short pass.
+        if passes >= LEAST_PASSES && taken >= patience && !taken.is_zero() {
             return Ok(Spent { milliseconds: taken.as_secs_f64() * 1e3 / f64::from(passes), megabytes });
         }
     }
