@@ -74,6 +74,19 @@ impl Cache {
         Ok(Self::at(home()?.join("hub")))
     }
 
+    /// The names of the models in it.
+    pub fn names(&self) -> Vec<String> {
+        let entries = std::fs::read_dir(&self.folder).into_iter().flatten().flatten();
+        let name = |entry: std::fs::DirEntry| {
+            let folder = entry.file_name().into_string().ok()?;
+            let name = folder.strip_prefix("models--")?.replacen("--", "/", 1);
+            name.parse::<Name>().ok().map(|name| name.to_string())
+        };
+        let mut names: Vec<String> = entries.filter_map(name).collect();
+        names.sort();
+        names
+    }
+
     /// The folder of one model.
     pub fn model(&self, name: &Name) -> PathBuf {
         self.folder.join(format!("models--{}", name.0.replace('/', "--")))

@@ -8,7 +8,7 @@ use saccade::tensor::Tensor;
 use serde::Deserialize;
 use serde_json::Value;
 use std::fs::File;
-use std::io::BufReader;
+use std::io::{BufRead, BufReader, Cursor, Seek};
 use std::path::Path;
 
 /// What a model wants of a picture. Each key is that of `preprocessor_config.json`, with Hugging Face's default for ViT.
@@ -98,8 +98,17 @@ pub fn read(path: &Path, preprocessing: &Preprocessing, model: &VitConfig) -> Re
             _ => Ok(pixels),
         };
     }
-    let picture = Picture::open(path, model.channels)?;
+    let wrong = || format!("{} is not a PNG that can be read", path.display());
+    let file = File::open(path).with_context(|| path.display().to_string())?;
+    let picture = Picture::read(BufReader::new(file), model.channels).with_context(wrong)?;
     prepare(&picture, preprocessing, model).with_context(|| path.display().to_string())
+}
+
+/// Reads a PNG from memory for a model: (1, channels, height, width).
+pub fn decode(bytes: &[u8], preprocessing: &Preprocessing, model: &VitConfig) -> Result<Tensor> {
+    let picture =
+        Picture::read(Cursor::new(bytes), model.channels).context("this is not a PNG that can be read")?;
+    prepare(&picture, preprocessing, model)
 }
 
 fn prepare(picture: &Picture, preprocessing: &Preprocessing, model: &VitConfig) -> Result<Tensor> {
@@ -154,16 +163,14 @@ struct Picture {
 }
 
 impl Picture {
-    fn open(path: &Path, channels: usize) -> Result<Self> {
-        let wrong = || format!("{} is not a PNG that can be read", path.display());
-        let file = File::open(path).with_context(|| path.display().to_string())?;
-        let mut decoder = Decoder::new_with_limits(BufReader::new(file), Limits { bytes: LARGEST_PICTURE });
+    fn read(file: impl BufRead + Seek, channels: usize) -> Result<Self> {
+        let mut decoder = Decoder::new_with_limits(file, Limits { bytes: LARGEST_PICTURE });
         decoder.set_transformations(Transformations::normalize_to_color8());
-        let mut reader = decoder.read_info().with_context(wrong)?;
+        let mut reader = decoder.read_info()?;
         let size = reader.output_buffer_size().filter(|&size| size <= LARGEST_PICTURE);
-        let size = size.with_context(|| format!("{} is too large", path.display()))?;
+        let size = size.context("the picture is too large")?;
         let mut bytes = vec![0; size];
-        let info = reader.next_frame(&mut bytes).with_context(wrong)?;
+        let info = reader.next_frame(&mut bytes)?;
         let samples = info.color_type.samples();
         let grey = matches!(info.color_type, ColorType::Grayscale | ColorType::GrayscaleAlpha);
         ensure!(matches!(channels, 1 | 3), "a PNG has 1 or 3 channels, the model reads {channels}");

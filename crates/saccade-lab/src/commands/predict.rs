@@ -1,11 +1,12 @@
 //! `saccade predict`: what a classifier says of a text, and which words it looked at.
 
+use crate::inside::answer::{gradient_times_input, label};
 use crate::model::{self, Opened};
 use crate::terminal::line;
 use anyhow::{Result, bail};
 use clap::Args;
 use saccade::models::Model;
-use saccade::tensor::{Ids, Tensor};
+use saccade::tensor::Ids;
 use saccade::tokens::{Encoding, Special};
 use saccade::{Context, Probe};
 
@@ -90,19 +91,6 @@ impl Predict {
         }
         Ok(())
     }
-}
-
-/// The gradient of the best class's score times each word's embedding, summed over its features.
-fn gradient_times_input(scores: &Tensor, best: usize, probe: &Probe) -> Result<Vec<f32>> {
-    let Some(words) = probe.get("embeddings")? else { return Ok(Vec::new()) };
-    let score = scores.select(1, best)?.reshape([])?;
-    let Some(gradient) = score.backward()?.get(&words) else { return Ok(Vec::new()) };
-    Ok(words.detach().multiply(&gradient)?.sum(-1)?.to_vec())
-}
-
-fn label(opened: &Opened, class: usize) -> String {
-    let name = opened.config.get("id2label").and_then(|labels| labels.get(class.to_string()));
-    name.and_then(|name| name.as_str()).map_or_else(|| class.to_string(), str::to_owned)
 }
 
 /// Words with their weights as numbers and bars.

@@ -3,7 +3,7 @@
 mod generate;
 mod hostile;
 mod import;
-mod made;
+pub mod made;
 mod pull;
-mod server;
+pub mod server;
 mod trace;

@@ -54,7 +54,7 @@ impl Sampling {
     }
 
     /// The next token after a text, drawn for the given text and step.
-    pub(super) fn choose(&self, scores: &[f32], text: &[u32], (row, step): (u64, u64)) -> u32 {
+    pub fn choose(&self, scores: &[f32], text: &[u32], (row, step): (u64, u64)) -> u32 {
         if self.greedy {
             let scores = penalised(scores, text, self.repetition_penalty);
             return best(&scores);

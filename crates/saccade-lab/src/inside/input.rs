@@ -1,0 +1,114 @@
+//! What a person gives a model to read, and what the model then reads.
+
+use super::token::Token;
+use crate::image::{self, Preprocessing};
+use crate::inputs::Inputs;
+use crate::model::Opened;
+use crate::usage::Usage;
+use anyhow::Result;
+use saccade::models::Model;
+use saccade::tensor::Ids;
+use saccade::tokens::{Encoding, Special};
+
+/// Something to read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Input {
+    /// A text, and a second one: the pair of a sentence (BERT), or what the decoder has said (T5).
+    Text(String, String),
+    /// A PNG.
+    Picture(Vec<u8>),
+}
+
+/// Inputs with the tokens of source and target.
+pub(super) struct Spelt {
+    pub inputs: Inputs,
+    pub source: Vec<Token>,
+    pub target: Vec<Token>,
+}
+
+/// The most tokens that a model can read, if there is a limit.
+pub(super) fn limit(model: &Model) -> Option<usize> {
+    match model {
+        Model::Gpt(model) => Some(model.config().context),
+        Model::Llama(model) => Some(model.config().context),
+        Model::Bert(model) => Some(model.config().context),
+        Model::Tagger(model) => Some(model.config().context),
+        Model::Bag(model) => Some(model.config().context),
+        Model::T5(_) | Model::Vit(_) | Model::Sentiment(_) => None,
+    }
+}
+
+impl Input {
+    /// What a model makes of it, if it has at most so many tokens.
+    pub(super) fn spell(&self, opened: &Opened, most: usize) -> Result<Spelt> {
+        match (self, &opened.model) {
+            (Self::Picture(bytes), Model::Vit(vit)) => {
+                let preprocessing = Preprocessing::of(&opened.folder)?;
+                let pixels = image::decode(bytes, &preprocessing, vit.config())?;
+                let config = vit.config();
+                let [rows, columns] = config.image.map(|side| side / config.patch);
+                let class = Token { id: 0, text: "[class]".to_owned(), special: true, word: 0 };
+                let patch = |i: usize| Token {
+                    id: i as u32 + 1,
+                    text: format!("{},{}", i / columns + 1, i % columns + 1),
+                    special: false,
+                    word: i + 1,
+                };
+                let source = std::iter::once(class).chain((0..rows * columns).map(patch)).collect();
+                let inputs = Inputs { pixels: Some(pixels), ..Inputs::default() };
+                Ok(Spelt { inputs, source, target: Vec::new() })
+            }
+            (Self::Picture(_), _) => Err(Usage::error("this model reads text, not pictures")),
+            (_, Model::Vit(_)) => Err(Usage::error("this model reads pictures: choose a PNG")),
+            (Self::Text(first, second), _) => spell_text(opened, first, second, most),
+        }
+    }
+}
+
+fn spell_text(opened: &Opened, first: &str, second: &str, most: usize) -> Result<Spelt> {
+    let tokenizer = opened.tokenizer()?;
+    let pair = matches!(opened.model, Model::Bert(_)) && !second.trim().is_empty();
+    let encoding = match pair {
+        true => tokenizer.encode_pair(first, second, Special::Keep)?,
+        false => tokenizer.encode(first, Special::Keep)?,
+    };
+    if first.trim().is_empty() || encoding.is_empty() {
+        return Err(Usage::error("there is nothing to read: the text is empty"));
+    }
+    let most = limit(&opened.model).map_or(most, |limit| limit.min(most));
+    ensure_room(encoding.len(), most, "text")?;
+    let mut inputs = Inputs { ids: Some(row(&encoding.ids)?), ..Inputs::default() };
+    if matches!(&opened.model, Model::Bert(model) if model.config().n_types > 1) {
+        inputs.types = Some(row(&encoding.types)?);
+    }
+    let source = Token::of_encoding(&encoding, [first, second]);
+    let mut target = Vec::new();
+    if let Model::T5(model) = &opened.model {
+        let said = match second.trim().is_empty() {
+            true => Encoding::default(),
+            false => tokenizer.encode(second, Special::Drop)?,
+        };
+        ensure_room(said.len() + 1, most, "second text")?;
+        let start = Token::after(&[], model.config().start, Some(tokenizer))?;
+        target.push(Token { special: true, ..start });
+        let spoken = Token::of_encoding(&said, [second, ""]);
+        target.extend(spoken.into_iter().map(|token| Token { word: token.word + 1, ..token }));
+        let ids: Vec<u32> = target.iter().map(|token| token.id).collect();
+        inputs.decoder_ids = Some(row(&ids)?);
+    }
+    Ok(Spelt { inputs, source, target })
+}
+
+fn ensure_room(count: usize, most: usize, what: &str) -> Result<()> {
+    if count > most {
+        return Err(Usage::error(format!(
+            "the {what} is too long: it has {count} tokens, and the most that can be read is {most}"
+        )));
+    }
+    Ok(())
+}
+
+/// A batch of one.
+pub(super) fn row(ids: &[u32]) -> Result<Ids> {
+    Ok(Ids::new(ids, [1, ids.len()])?)
+}

@@ -1,0 +1,133 @@
+//! Maps as 8-bit levels: all of a head as a thumbnail, or one tile of it at any zoom.
+//!
+//! A pixel that stands for several values shows the largest, so that a thin line (a head that looks one token back) is
+//! seen at every zoom. Level 255 is the map's largest value (of the rows that have a choice); on the logarithmic scale level 0 is a ten-thousandth of it.
+
+use super::axis::Shown;
+use super::grid::{Grid, Scale, Which};
+use super::reading::Reading;
+use crate::usage::Usage;
+use anyhow::{Result, ensure};
+use std::sync::atomic::AtomicBool;
+
+/// The side of a tile, in pixels.
+pub const TILE: usize = 256;
+/// So many orders of magnitude has the logarithmic scale.
+const DECADES: f32 = 4.0;
+/// The largest thumbnail, and the deepest zoom.
+const LARGEST_THUMBNAIL: usize = 128;
+const DEEPEST: u32 = 8;
+
+/// Levels of a piece of a map.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Tile {
+    /// How many pixels it is wide.
+    pub width: usize,
+    /// How many pixels it is high.
+    pub height: usize,
+    /// What level 255 stands for.
+    pub peak: f32,
+    /// Row by row.
+    pub levels: Vec<u8>,
+}
+
+/// Small pictures of the heads of one attention, one after the other.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Thumbnails {
+    /// How wide each is.
+    pub width: usize,
+    /// How high each is.
+    pub height: usize,
+    /// What level 255 stands for in each.
+    pub peaks: Vec<f32>,
+    /// Head by head, row by row.
+    pub levels: Vec<u8>,
+}
+
+/// The level of a value.
+fn level(value: f32, peak: f32, scale: Scale) -> u8 {
+    if !(value > 0.0 && peak > 0.0) {
+        return 0;
+    }
+    let share = match scale {
+        Scale::Log => 1.0 + (value / peak).log10() / DECADES,
+        _ => value / peak,
+    };
+    (share.clamp(0.0, 1.0) * 255.0).round() as u8
+}
+
+/// Small pictures of all heads of an attention, at most `side` pixels wide and high.
+pub fn thumbnails(
+    reading: &Reading,
+    site: usize,
+    (side, scale, shown): (usize, Scale, Shown),
+    cancel: &AtomicBool,
+) -> Result<Thumbnails> {
+    let heads = reading.sites().get(site).map_or(0, |site| site.heads);
+    let side = side.clamp(1, LARGEST_THUMBNAIL);
+    let mut all = Thumbnails { width: 0, height: 0, peaks: Vec::new(), levels: Vec::new() };
+    for head in 0..heads {
+        let grid = Grid::new(reading, Which { site, head, scale, shown }, cancel)?;
+        let (rows, columns) = grid.size();
+        let (height, width) = (rows.min(side), columns.min(side));
+        let mut largest = vec![0.0_f32; height * width];
+        let mut peak = 0.0_f32;
+        // Where each column goes is the same for all rows.
+        let place: Vec<usize> = (0..columns).map(|column| column * width / columns.max(1)).collect();
+        grid.each_band(0..rows, cancel, |first, band| {
+            for (i, values) in band.chunks(columns.max(1)).enumerate() {
+                let row = &mut largest[(first + i) * height / rows * width..][..width];
+                for (&value, &place) in values.iter().zip(&place) {
+                    row[place] = row[place].max(value);
+                }
+                if first + i >= grid.first_free() {
+                    peak = values.iter().copied().fold(peak, f32::max);
+                }
+            }
+        })?;
+        grid.remember(peak);
+        all.levels.extend(largest.iter().map(|&value| level(value, peak, scale)));
+        all.peaks.push(peak);
+        (all.width, all.height) = (width, height);
+    }
+    Ok(all)
+}
+
+/// One tile of a map: at zoom z a pixel stands for 2^z × 2^z values.
+pub fn tile(grid: &Grid, zoom: u32, (x, y): (usize, usize), cancel: &AtomicBool) -> Result<Tile> {
+    ensure!(zoom <= DEEPEST, Usage(format!("the deepest zoom is {DEEPEST}, not {zoom}")));
+    let (rows, columns) = grid.size();
+    let span = TILE << zoom;
+    let inside = |place: usize, length: usize| place.checked_mul(span).filter(|&start| start < length);
+    let (Some(top), Some(left)) = (inside(y, rows), inside(x, columns)) else {
+        return Err(Usage::error(format!("there is no tile {x}, {y} at zoom {zoom}")));
+    };
+    let (bottom, right) = ((top + span).min(rows), (left + span).min(columns));
+    let peak = grid.peak(cancel)?;
+    let pixels = |length: usize| length.div_ceil(1 << zoom);
+    let (width, height) = (pixels(right - left), pixels(bottom - top));
+    let mut largest = vec![0.0_f32; width * height];
+    grid.each_band(top..bottom, cancel, |first, band| {
+        for (i, values) in band.chunks(columns.max(1)).enumerate() {
+            let row = &mut largest[((first + i - top) >> zoom) * width..][..width];
+            for (j, &value) in values[left..right].iter().enumerate() {
+                row[j >> zoom] = row[j >> zoom].max(value);
+            }
+        }
+    })?;
+    let levels = largest.iter().map(|&value| level(value, peak, grid.scale())).collect();
+    Ok(Tile { width, height, peak, levels })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn levels_run_from_nothing_to_the_peak() {
+        assert_eq!([0.0, 0.5, 1.0].map(|v| level(v, 1.0, Scale::Raw)), [0, 128, 255]);
+        assert_eq!([1e-9, 1e-4, 1e-2, 1.0].map(|v| level(v, 1.0, Scale::Log)), [0, 0, 128, 255]);
+        assert_eq!([f32::NAN, -1.0].map(|v| level(v, 1.0, Scale::Raw)), [0, 0]);
+        assert_eq!(level(0.0, 0.0, Scale::Log), 0, "an empty map");
+    }
+}

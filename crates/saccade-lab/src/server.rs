@@ -1,0 +1,144 @@
+//! The page's server: models, readings and what is asked of them, over HTTP on this machine.
+//!
+//! [`catalogue`] knows the models, [`store`] keeps readings within a limit of memory, [`work`] runs what takes time within
+//! limits of number and time, [`guard`] refuses requests that other sites make, [`routes`] has one function a request and
+//! [`web`] the files of the page.
+
+pub mod catalogue;
+mod demonstration;
+mod guard;
+mod maps;
+mod packed;
+mod problem;
+mod readings;
+mod routes;
+mod store;
+pub mod web;
+mod work;
+
+pub use readings::{Description, describe};
+pub use routes::router;
+
+use anyhow::{Context as _, Result};
+use catalogue::Catalogue;
+use demonstration::Demonstration;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use store::Store;
+use tokio::net::TcpListener;
+use work::Work;
+
+/// What a server may do, and for how long.
+#[derive(Debug, Clone)]
+pub struct Limits {
+    /// The most tokens of a text.
+    pub tokens: usize,
+    /// The most bytes of a request with a text.
+    pub text_bytes: usize,
+    /// The most bytes of a request with a picture.
+    pub picture_bytes: usize,
+    /// The most bytes that readings hold together.
+    pub memory: usize,
+    /// How many passes through a model run at once.
+    pub passes: usize,
+    /// How many other requests are computed at once.
+    pub looks: usize,
+    /// How long a request waits for its turn before it is told that the server is busy.
+    pub patience: Duration,
+    /// How long a request may take.
+    pub time: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            tokens: 8192,
+            text_bytes: 256 << 10,
+            picture_bytes: 12 << 20,
+            memory: 1 << 30,
+            passes: 1,
+            looks: 2,
+            patience: Duration::from_secs(3),
+            time: Duration::from_secs(120),
+        }
+    }
+}
+
+/// What to serve and where.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// The address to listen at.
+    pub address: IpAddr,
+    /// The port; any free one if 0.
+    pub port: u16,
+    /// Models named by whoever started it.
+    pub models: Vec<String>,
+    /// Where runs are looked for, and where the demonstration model is trained if there is nothing else.
+    pub runs: PathBuf,
+    /// Whether models of runs and of the cache are offered too.
+    pub search: bool,
+    /// Page files from this folder instead of those inside the program.
+    pub web: Option<PathBuf>,
+    /// What it may do.
+    pub limits: Limits,
+}
+
+/// Everything that requests share.
+pub struct App {
+    pub(crate) catalogue: Catalogue,
+    pub(crate) demonstration: Demonstration,
+    pub(crate) store: Store,
+    pub(crate) work: Work,
+    pub(crate) limits: Limits,
+    pub(crate) web: Option<PathBuf>,
+    pub(crate) address: SocketAddr,
+}
+
+/// A server that listens and has not begun to answer.
+pub struct Server {
+    listener: TcpListener,
+    app: Arc<App>,
+}
+
+impl Server {
+    /// Takes the port. With no model at hand it begins to train the demonstration model.
+    pub async fn bind(settings: Settings) -> Result<Self> {
+        let Settings { address, port, models, runs, search, web, limits } = settings;
+        let listener = TcpListener::bind((address, port))
+            .await
+            .with_context(|| format!("cannot listen at {address} port {port} (another one: --port N)"))?;
+        let catalogue = Catalogue::new(models, search.then(|| runs.clone()));
+        let demonstration = match catalogue.list().is_empty() {
+            true => Demonstration::begin(&runs.join(demonstration::NAME))?,
+            false => Demonstration::none(),
+        };
+        let app = App {
+            catalogue,
+            demonstration,
+            store: Store::new(limits.memory),
+            work: Work::new(&limits),
+            limits,
+            web,
+            address: listener.local_addr()?,
+        };
+        Ok(Self { listener, app: Arc::new(app) })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.app.address
+    }
+
+    /// Whether it trains the demonstration model.
+    pub fn trains(&self) -> bool {
+        self.app.demonstration.progress().is_some()
+    }
+
+    /// Answers requests until the future ends.
+    pub async fn run(self, until: impl Future<Output = ()> + Send + 'static) -> Result<()> {
+        axum::serve(self.listener, router(self.app)).with_graceful_shutdown(until).await?;
+        Ok(())
+    }
+}

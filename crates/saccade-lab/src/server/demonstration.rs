@@ -1,0 +1,102 @@
+//! The model that is trained when there is none, so that the page always has something to show.
+
+use crate::run::{RunConfig, Voice, preset, train_in};
+use anyhow::Result;
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+/// The name of its folder among the runs.
+pub const NAME: &str = "demonstration";
+
+/// How far the training is.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Progress {
+    /// Steps that are done.
+    pub step: u64,
+    /// Steps in all.
+    pub steps: u64,
+    /// The loss of the last steps, once there is one.
+    pub loss: Option<f64>,
+    /// Seconds since it began.
+    pub seconds: f64,
+    /// Why it failed, if it did.
+    pub problem: Option<String>,
+}
+
+/// A training in the background, or none.
+pub struct Demonstration(Option<Training>);
+
+struct Training {
+    folder: PathBuf,
+    steps: u64,
+    began: Instant,
+    /// How it ended, once it has.
+    end: Arc<Mutex<Option<Result<(), String>>>>,
+}
+
+/// A small GPT over words: large enough for heads that differ, small enough for less than a minute.
+fn config() -> Result<RunConfig> {
+    let settings = [
+        "model.n_layers=3",
+        "model.d_model=96",
+        "model.context=64",
+        "data.texts=2000",
+        "train.steps=300",
+        "train.batch_size=12",
+        "train.evaluate_every=100",
+        "train.rate.warmup=30",
+        "train.rate.highest=2e-3",
+    ];
+    preset("words-gpt", &settings.map(str::to_owned))
+}
+
+impl Demonstration {
+    /// No training.
+    pub fn none() -> Self {
+        Self(None)
+    }
+
+    /// Begins to train in a folder, or goes on there.
+    pub fn begin(folder: &Path) -> Result<Self> {
+        let config = config()?;
+        let end = Arc::new(Mutex::new(None));
+        let training = Training {
+            folder: folder.to_owned(),
+            steps: config.train.steps,
+            began: Instant::now(),
+            end: Arc::clone(&end),
+        };
+        let folder = folder.to_owned();
+        std::thread::spawn(move || {
+            let outcome = match train_in(&folder, &config, Voice::Silent) {
+                Ok(true) => Ok(()),
+                Ok(false) => Err("the training was stopped".to_owned()),
+                Err(error) => Err(format!("{error:#}")),
+            };
+            *end.lock().unwrap_or_else(PoisonError::into_inner) = Some(outcome);
+        });
+        Ok(Self(Some(training)))
+    }
+
+    /// How far it is; none if there is no training, or it has ended well.
+    pub fn progress(&self) -> Option<Progress> {
+        let Training { folder, steps, began, end } = self.0.as_ref()?;
+        let ended = end.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if ended == Some(Ok(())) {
+            return None;
+        }
+        let (step, loss) = last_metrics(&folder.join("metrics.csv")).unwrap_or((0, None));
+        let seconds = began.elapsed().as_secs_f64();
+        Some(Progress { step, steps: *steps, loss, seconds, problem: ended.and_then(Result::err) })
+    }
+}
+
+/// The step and the loss in the last line of a run's metrics.
+fn last_metrics(path: &Path) -> Option<(u64, Option<f64>)> {
+    let text = std::fs::read_to_string(path).ok()?;
+    let mut fields = text.lines().last()?.split(',');
+    let step = fields.next()?.parse().ok()?;
+    Some((step, fields.next().and_then(|loss| loss.parse().ok())))
+}

@@ -1,0 +1,10 @@
+//! The page in a real browser. Needs Chromium: `./test` finds or installs it and runs these, which `cargo test` leaves out.
+
+mod chrome;
+mod errors;
+mod exports;
+mod made;
+mod offline;
+mod program;
+mod real_sizes;
+mod views;

@@ -1,0 +1,65 @@
+// The colour maps of the figures, as the page's style sheet has them: light or dark, and safe for colour-blind readers.
+
+const paints = { theme: null, sequential: null, diverging: null };
+
+function styleOf(name) {
+  return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+}
+
+function parts(hex) {
+  return [1, 3, 5].map((start) => parseInt(hex.slice(start, start + 2), 16));
+}
+
+function ramp(letter) {
+  const levels = [];
+  for (let level = 0; level <= 128; level++) levels.push(styleOf(`--figure-${letter}${level}`));
+  return levels;
+}
+
+/** Reads the colours again; call it when light becomes dark. */
+export function forgetColours() {
+  paints.sequential = paints.diverging = null;
+}
+
+/** The hex colour of a share (0 to 1) of the sequential map. */
+export function shade(share) {
+  paints.sequential ??= ramp("s");
+  return paints.sequential[Math.round(Math.min(1, Math.max(0, share || 0)) * 128)];
+}
+
+/** The hex colour of a signed share (−1 to 1). */
+export function signedShade(share) {
+  paints.diverging ??= ramp("d");
+  return paints.diverging[Math.round((Math.min(1, Math.max(-1, share || 0)) + 1) * 64)];
+}
+
+/** Ink that can be read on a share of the sequential map. */
+export const inkOn = (share) => styleOf(share * 128 > 61 ? "--figure-paper" : "--figure-ink");
+
+/** Ink that can be read on a signed share. */
+export const inkOnSigned = (share) => styleOf(Math.abs(share) * 64 > 45 ? "--figure-paper" : "--figure-ink");
+
+/** The colour of a class or head. */
+export const classColour = (index) => styleOf(`--figure-class-${index % 6}`);
+
+/** A named colour: ink, muted, rule, grid, paper. */
+export const named = (name) => styleOf(`--figure-${name}`);
+
+/** RGBA of each of 256 levels, for canvases. */
+export function palette() {
+  const table = new Uint8ClampedArray(256 * 4);
+  for (let level = 0; level < 256; level++) table.set([...parts(shade(level / 255)), 255], level * 4);
+  return table;
+}
+
+/** A picture of levels as an off-screen canvas. */
+export function paint(levels, width, height, table = palette()) {
+  const canvas = document.createElement("canvas");
+  canvas.width = Math.max(1, width);
+  canvas.height = Math.max(1, height);
+  const context = canvas.getContext("2d");
+  const image = context.createImageData(canvas.width, canvas.height);
+  for (let i = 0; i < width * height; i++) image.data.set(table.subarray(levels[i] * 4, levels[i] * 4 + 4), i * 4);
+  context.putImageData(image, 0, 0);
+  return canvas;
+}

@@ -1,0 +1,33 @@
+// Elements in a line instead of five.
+
+/** An element with attributes and children. Functions become listeners; false and null leave an attribute out. */
+export function make(tag, attributes = {}, ...children) {
+  return fill(document.createElement(tag), attributes, children);
+}
+
+/** The same in SVG. */
+export function draw(tag, attributes = {}, ...children) {
+  return fill(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
+}
+
+function fill(element, attributes, children) {
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value === null || value === undefined || value === false) continue;
+    if (typeof value === "function") element.addEventListener(name, value);
+    else element.setAttribute(name, value === true ? "" : value);
+  }
+  element.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined));
+  return element;
+}
+
+/** The element with an id. */
+export const at = (id) => document.getElementById(id);
+
+/** Calls a function once things have been quiet for so many milliseconds. */
+export function settled(milliseconds, work) {
+  let timer = 0;
+  return (...args) => {
+    clearTimeout(timer);
+    timer = setTimeout(() => work(...args), milliseconds);
+  };
+}

@@ -1,0 +1,72 @@
+// Saving what is seen: SVG, PNG, CSV, a link.
+
+import { named } from "./colours.js";
+import { at, draw } from "./dom.js";
+import { linkOf } from "./selection.js";
+
+function offer(blob, name) {
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(blob);
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+}
+
+/** The text of a picture, on paper of its own. */
+export function textOf(svg) {
+  const copy = svg.cloneNode(true);
+  const [, , width, height] = copy.getAttribute("viewBox").split(" ").map(Number);
+  const margin = 16;
+  copy.setAttribute("viewBox", `${-margin} ${-margin} ${width + 2 * margin} ${height + 2 * margin}`);
+  copy.setAttribute("width", width + 2 * margin);
+  copy.setAttribute("height", height + 2 * margin);
+  copy.removeAttribute("class");
+  const paper = draw("rect", { x: -margin, y: -margin, width: width + 2 * margin, height: height + 2 * margin, fill: named("paper") });
+  copy.insertBefore(paper, copy.firstChild);
+  return `<?xml version="1.0" encoding="UTF-8"?>\n${new XMLSerializer().serializeToString(copy)}\n`;
+}
+
+/** Saves a picture as SVG. */
+export function saveSvg(svg, name) {
+  offer(new Blob([textOf(svg)], { type: "image/svg+xml" }), `${name}.svg`);
+}
+
+/** Saves a picture as PNG, two pixels to one. */
+export async function savePng(svg, name) {
+  const text = textOf(svg);
+  const image = new Image();
+  image.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(text)}`;
+  await image.decode();
+  const canvas = document.createElement("canvas");
+  canvas.width = image.width * 2;
+  canvas.height = image.height * 2;
+  canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
+  const blob = await new Promise((done) => canvas.toBlob(done, "image/png"));
+  if (!blob) throw new Error("The picture is too large for this browser to make a PNG of; save it as SVG.");
+  offer(blob, `${name}.png`);
+}
+
+/** Rows of cells as CSV. */
+export function csvOf(rows) {
+  const cell = (value) => {
+    const text = String(value ?? "");
+    return /[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+  };
+  return rows.map((row) => row.map(cell).join(",")).join("\r\n") + "\r\n";
+}
+
+/** Saves rows of cells as CSV. */
+export function saveCsv(rows, name) {
+  offer(new Blob([csvOf(rows)], { type: "text/csv" }), `${name}.csv`);
+}
+
+/** Copies the address of what is seen. */
+export async function copyLink() {
+  const link = new URL(linkOf(), location.href).href;
+  try {
+    await navigator.clipboard.writeText(link);
+    at("said").textContent = "The link was copied.";
+  } catch {
+    window.prompt("The link to what you see:", link);
+  }
+}

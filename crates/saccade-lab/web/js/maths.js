@@ -1,0 +1,77 @@
+// The sums that the page does itself.
+
+/** The probability of each token: temperature, top-k and top-p, in this order, as the library does it. */
+export function distribution(scores, { temperature, k, p }) {
+  const order = Array.from(scores.keys()).sort((a, b) => scores[b] - scores[a] || a - b);
+  if (k > 0) order.length = Math.min(k, order.length);
+  const most = scores[order[0]] / temperature;
+  const weight = (token) => Math.exp(scores[token] / temperature - most);
+  let total = 0;
+  for (const token of order) total += weight(token);
+  if (p < 1) {
+    let before = 0;
+    let kept = 0;
+    while (kept < order.length && before < p) before += weight(order[kept++]) / total;
+    order.length = Math.max(1, kept);
+    total = order.reduce((sum, token) => sum + weight(token), 0);
+  }
+  return order.map((token) => ({ token, probability: weight(token) / total }));
+}
+
+/** −Σ p ln p. */
+export const entropyOf = (shares) => -shares.reduce((sum, { probability: p }) => sum + (p > 0 ? p * Math.log(p) : 0), 0);
+
+/** A row of weights on another scale. */
+export function reweigh(row, scale, norms) {
+  const changed = Float32Array.from(row);
+  if (scale === "norms") changed.forEach((weight, key) => (changed[key] = weight * norms[key]));
+  else if (scale === "rest" && row.length > 1) changed[0] = 0;
+  else return changed;
+  const sum = changed.reduce((total, value) => total + value, 0);
+  if (sum > 0) changed.forEach((value, key) => (changed[key] = value / sum));
+  return changed;
+}
+
+/** Rows of weights (tokens) as a map of places: keys added, queries averaged. */
+export function mergeRows(rows, rowPlaces, columnPlaces) {
+  const values = new Float32Array(rowPlaces.length * columnPlaces.length);
+  rowPlaces.forEach((place, r) => {
+    columnPlaces.forEach((column, c) => {
+      let sum = 0;
+      for (let query = place.start; query < place.end; query++) {
+        for (let key = column.start; key < column.end; key++) sum += rows[query][key];
+      }
+      values[r * columnPlaces.length + c] = sum / (place.end - place.start);
+    });
+  });
+  return values;
+}
+
+/** The level (0 to 255) of a value in a map whose largest is `peak`. */
+export function levelOf(value, peak, scale) {
+  if (!(value > 0 && peak > 0)) return 0;
+  const share = scale === "log" ? 1 + Math.log10(value / peak) / 4 : value / peak;
+  return Math.round(Math.min(1, Math.max(0, share)) * 255);
+}
+
+/** A map made smaller: each pixel shows the largest of what it stands for. */
+export function shrink(values, rows, columns, height, width) {
+  const small = new Float32Array(height * width);
+  for (let r = 0; r < rows; r++) {
+    const start = Math.floor((r * height) / rows) * width;
+    for (let c = 0; c < columns; c++) {
+      const place = start + Math.floor((c * width) / columns);
+      small[place] = Math.max(small[place], values[r * columns + c]);
+    }
+  }
+  return small;
+}
+
+/** The places of the largest values, largest first. */
+export function largest(values, count) {
+  const order = Array.from(values.keys()).sort((a, b) => values[b] - values[a] || a - b);
+  return order.slice(0, count);
+}
+
+/** Σ a·b. */
+export const dot = (a, b) => a.reduce((sum, value, i) => sum + value * b[i], 0);

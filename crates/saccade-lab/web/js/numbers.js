@@ -1,0 +1,30 @@
+// Numbers as people read them, and as they are.
+
+/** Four significant digits. */
+export function brief(value) {
+  if (value === null || value === undefined || Number.isNaN(value)) return "–";
+  if (!Number.isFinite(value)) return value > 0 ? "∞" : "−∞";
+  const size = Math.abs(value);
+  if (size === 0) return "0";
+  const text = size >= 1e5 || size < 1e-4 ? value.toExponential(2) : String(Number(value.toPrecision(4)));
+  return text.replace("-", "−");
+}
+
+/** The shortest text that is exactly this 32-bit number. */
+export function exactly(value) {
+  if (!Number.isFinite(value)) return String(value);
+  for (let digits = 1; digits <= 9; digits++) {
+    const text = value.toPrecision(digits);
+    if (Math.fround(Number(text)) === Math.fround(value)) return String(Number(text));
+  }
+  return String(value);
+}
+
+/** A share in per cent. */
+export function percent(value) {
+  const hundred = value * 100;
+  return `${hundred >= 10 ? hundred.toFixed(1) : Number(hundred.toPrecision(2))} %`;
+}
+
+/** A count with commas. */
+export const counted = (value) => value.toLocaleString("en");

@@ -1,0 +1,27 @@
+// Answers with many numbers: the length of a JSON text, the text, the numbers.
+
+/** The JSON and the bytes behind it. */
+export function unpack(buffer) {
+  const length = new DataView(buffer).getUint32(0, true);
+  const about = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 4, length)));
+  return [about, buffer, 4 + length];
+}
+
+/** The bytes behind the JSON. */
+export function unpackBytes(answer) {
+  const [about, buffer, start] = unpack(answer);
+  return [about, new Uint8Array(buffer, start)];
+}
+
+/** The 32-bit numbers behind the JSON. */
+export function unpackReals(answer) {
+  const [about, buffer, start] = unpack(answer);
+  return [about, new Float32Array(buffer, start, (buffer.byteLength - start) >> 2)];
+}
+
+/** Numbers from base64. */
+export function realsOf(base64) {
+  const text = atob(base64);
+  const bytes = Uint8Array.from(text, (letter) => letter.charCodeAt(0));
+  return new Float32Array(bytes.buffer);
+}

@@ -1,0 +1,121 @@
+// One head: a large map with words on its sides, exact numbers where the pointer is and as a table.
+
+import { make } from "./dom.js";
+import { mapPicture } from "./drawing.js";
+import { paint, palette } from "./colours.js";
+import { TiledMap } from "./map.js";
+import { largest } from "./maths.js";
+import { brief, counted, exactly } from "./numbers.js";
+import { chosen, select } from "./selection.js";
+import { showPatches } from "./view_patches.js";
+import { axisOf, placeOf, sidesOf } from "./words.js";
+
+const mostSaved = 262144;
+const listed = 24;
+
+const meanings = {
+  raw: "Weights. Each row sums to 1.",
+  log: "Weights, coloured by their logarithm over four orders of magnitude.",
+  rest: "The first token left out, rows summing to 1 again: what else the head looks at besides its sink.",
+  norms: "Weights times the norm of what is attended to, rows summing to 1: a large weight on a small vector says little.",
+};
+
+export const headView = {
+  name: "head",
+  title: "One head",
+  fits: (reading) => reading.sites.length > 0,
+  lacks: "This model has no attention heads.",
+  controls: ["group", "head", "scale", "shown"],
+  redraw: ["group", "layer", "head", "scale", "merge", "hide"],
+
+  async show(root, page) {
+    const site = page.site();
+    const [queries, keys] = sidesOf(page.reading, site.group);
+    const [rows, columns] = [axisOf(queries, chosen), axisOf(keys, chosen)];
+    const which = { site: site.name, head: chosen.head, scale: chosen.scale, merge: chosen.merge, hide: chosen.hide };
+    const rowOf = async (row) => (await page.source.block(page.reading, { ...which, top: row, bottom: row + 1, left: 0, right: columns.length }, page.signal)).values;
+    const readout = make("p", { class: "readout", "aria-live": "polite", id: "readout" });
+    const table = make("div", {});
+    const legend = make("div", { class: "legend" });
+    let asked = null;
+    const tell = async (cell) => {
+      asked = cell ?? { row: placeOf(rows, page.query()), column: chosen.key >= 0 ? placeOf(columns, chosen.key) : -1 };
+      const { row, column } = asked;
+      const values = await rowOf(row).catch(() => null);
+      if (!values || asked?.row !== row || asked?.column !== column) return;
+      const at = column >= 0 ? column : largest(values, 1)[0];
+      readout.replaceChildren(
+        make("span", {}, `“${rows[row].label}” (${row}) → “${columns[at].label}” (${at}): `),
+        make("b", { id: "exact" }, exactly(values[at])),
+      );
+    };
+    const pick = (row, column) => select({ query: rows[row].start, key: columns[column].start });
+    const map = new TiledMap({
+      rows, columns, hover: tell, pick,
+      describe: `Attention of layer ${site.layer}, head ${chosen.head}: ${rows.length} words that ask, ${columns.length} that are looked at. Arrows move, + and − zoom, 0 shows all.`,
+      fetchTile: async (zoom, x, y) => {
+        const tile = await page.source.tile(page.reading, { ...which, zoom, x, y }, page.signal);
+        this.legend(legend, tile.peak);
+        return tile;
+      },
+    });
+    const buttons = make("div", { class: "chips" },
+      make("button", { type: "button", click: () => map.zoom(1.5), "aria-label": "Zoom in" }, "+"),
+      make("button", { type: "button", click: () => map.zoom(1 / 1.5), "aria-label": "Zoom out" }, "−"),
+      make("button", { type: "button", click: () => map.fit() }, "all"));
+    const aside = make("div", {}, readout, legend, make("p", { class: "muted" }, meanings[chosen.scale]), buttons, table);
+    root.append(make("div", { class: "two" }, make("div", {}, map.root), aside));
+    if (page.reading.patches) showPatches(aside, page, which);
+    const showQuery = async () => {
+      const [row, column] = [placeOf(rows, page.query()), chosen.key >= 0 ? placeOf(columns, chosen.key) : -1];
+      if (map.width) map.show(row, Math.max(column, 0));
+      map.mark = { row, column };
+      this.table(table, rows[row], await rowOf(row), columns, column);
+      tell(null);
+    };
+    await showQuery();
+    return {
+      selected: (changed) => (changed.some((name) => name === "query" || name === "key") ? showQuery() : null),
+      repaint: () => { map.repaint(); this.legend(legend, this.peak); },
+      close: () => map.close(),
+      svg: () => this.save(page, which, rows, columns, (values, peak) =>
+        mapPicture(values, rows.map((place) => place.label), columns.map((place) => place.label), {
+          title: `${page.reading.model}, ${site.name}, head ${chosen.head}`, peak, scale: chosen.scale, rowName: "asks", columnName: "is looked at",
+        })),
+      csv: () => this.save(page, which, rows, columns, (values) => [
+        ["", ...columns.map((place) => place.label)],
+        ...rows.map((place, r) => [place.label, ...Array.from(values.subarray(r * columns.length, (r + 1) * columns.length), exactly)]),
+      ]),
+    };
+  },
+
+  /** All values of the map, where they are not too many to save. */
+  async save(page, which, rows, columns, write) {
+    if (rows.length * columns.length > mostSaved) {
+      throw new Error(`A map of ${counted(rows.length)} × ${counted(columns.length)} is too large to save from the page; use saccade trace.`);
+    }
+    const { values } = await page.source.block(page.reading, { ...which, top: 0, bottom: rows.length, left: 0, right: columns.length }, page.signal);
+    return write(values, values.reduce((most, value) => Math.max(most, value), 0));
+  },
+
+  table(root, row, values, columns, column) {
+    const order = largest(values, listed);
+    const most = values[order[0]] || 1;
+    const lines = order.map((key) => make("tr", { "aria-selected": String(key === column), click: () => select({ key: columns[key].start }) },
+      make("td", {}, columns[key].label), make("td", {}, String(key)), make("td", {}, exactly(values[key])),
+      make("td", { class: "bar-cell" }, make("span", { class: "meter", style: `width: ${(values[key] / most) * 100}%` }))));
+    root.replaceChildren(
+      make("h2", {}, `“${row.label}” looks at`),
+      make("div", { class: "scroll" }, make("table", {},
+        make("thead", {}, make("tr", {}, ["word", "place", "value", ""].map((name) => make("th", { scope: "col" }, name)))),
+        make("tbody", {}, lines))),
+      values.length > listed ? make("p", { class: "muted" }, `The ${listed} largest of ${counted(values.length)}; all of them as CSV below.`) : "");
+  },
+
+  legend(root, peak) {
+    if (peak === undefined) return;
+    this.peak = peak;
+    const canvas = paint(Uint8Array.from({ length: 64 }, (_, i) => i * 4), 64, 1, palette());
+    root.replaceChildren(make("span", {}, chosen.scale === "log" ? brief(peak / 1e4) : "0"), canvas, make("span", {}, brief(peak)));
+  },
+};

@@ -1,0 +1,135 @@
+// Why: one query step by step, with the numbers that were computed.
+
+import { named } from "./colours.js";
+import { draw, make } from "./dom.js";
+import { dot, largest } from "./maths.js";
+import { brief, exactly, percent } from "./numbers.js";
+import { chosen, select } from "./selection.js";
+import { cellWidth, extent, signedBar, strip } from "./steps.js";
+import { box, label, picture } from "./svg.js";
+import { shortened, sidesOf } from "./words.js";
+
+const mostKeys = 8;
+
+export const whyView = {
+  name: "why",
+  title: "Why",
+  fits: (reading) => reading.sites.length > 0,
+  lacks: "This model has no attention heads.",
+  controls: ["group", "head", "rotated"],
+  redraw: ["group", "layer", "head", "query", "key", "rotated"],
+
+  async show(root, page) {
+    const site = page.site();
+    const [queries, keys] = sidesOf(page.reading, site.group);
+    const query = page.query();
+    const which = { site: site.name, head: chosen.head };
+    const whole = { ...which, scale: "raw", merge: false, hide: false, top: query, bottom: query + 1, left: 0, right: keys.length };
+    const { values: weights } = await page.source.block(page.reading, whole, page.signal);
+    // What comes later is masked and explains nothing.
+    const visible = site.causal ? Math.min(query + 1, keys.length) : keys.length;
+    let shown = largest(weights.subarray(0, visible), Math.min(mostKeys, visible));
+    const key = chosen.key >= 0 && chosen.key < keys.length ? chosen.key : shown[0];
+    if (!shown.includes(key)) shown = [...shown.slice(0, mostKeys - 1), key];
+    const found = await page.source.vectors(page.reading, { ...which, query, keys: shown.join(",") }, page.signal);
+    const state = this.work(site, found, shown, weights, query, key);
+    state.names = { query: queries[query].text, keys: shown.map((at) => keys[at].text) };
+    const svg = this.picture(site, state);
+    root.append(
+      make("p", {}, `How “${state.names.query}” (${query}) came to look at “${keys[key].text}” (${key}), in layer ${site.layer}, head ${chosen.head}. Every strip is a vector of ${site.width} numbers; point at a cell for its value.`),
+      make("div", { class: "scroll" }, svg),
+      this.formula(site, state, keys.length));
+    return {
+      svg: () => svg,
+      csv: () => [["key", "place", "dot product", "score", "weight"], ...shown.map((at, i) => [keys[at].text, at, exactly(state.dots[i]), state.scores ? exactly(state.scores[at]) : "", exactly(weights[at])])],
+    };
+  },
+
+  /** The numbers of each step. */
+  work(site, found, shown, weights, query, key) {
+    const width = found.width;
+    const rotated = site.rotary && chosen.rotated;
+    const pick = (name) => (rotated ? found[`${name}_rotated`] : found[name]);
+    const rows = (all) => shown.map((_, i) => all.subarray(i * width, (i + 1) * width));
+    const [q, k, v] = [pick("query"), rows(pick("key")), rows(found.value)];
+    const products = k.map((one) => q.map((value, i) => value * one[i]));
+    const dots = k.map((one) => dot(q, one));
+    const masked = weights.map((_, at) => site.causal && at > query || (site.causal && site.window !== null && query - at > site.window));
+    return { width, q, k, v, products, dots, shown, weights, scores: found.scores, norms: found.norms, output: found.heads, query, key, masked, rotated, at: shown.indexOf(key) };
+  },
+
+  picture(site, state) {
+    const { width, q, k, v, products, shown, weights, output, names, dots } = state;
+    const left = 150;
+    const wide = width * cellWidth(width);
+    const whole = Math.max(left + wide + 250, 780);
+    const svg = picture(whole, 150 + shown.length * 56 + 90, `Why ${names.query} looks where it looks`);
+    let y = 4;
+    const heading = (text) => {
+      svg.append(label(text, 0, y + 8, { weight: 600, size: 13 }));
+      y += 24;
+    };
+    const short = (text) => shortened(text, 18);
+    const most = extent(q, ...k);
+    heading(site.rotary ? `1 · the query ${state.rotated ? "after" : "before"} rotation` : "1 · the query");
+    svg.append(strip(short(names.query), q, left, y, { most, what: "query" }), signedBar(left + wide + 62, y + 2, most));
+    y += 26;
+    heading("2 · keys, and query × key dimension by dimension; their sum is the dot product");
+    const strongest = extent(...products);
+    shown.forEach((at, i) => {
+      const chosenKey = at === state.key;
+      const row = draw("g", { class: "pick", click: () => select({ key: at }) });
+      if (chosenKey) row.append(box(0, y - 3, left + wide + 130, 40, named("grid"), "", { rx: 4 }));
+      row.append(
+        strip(short(names.keys[i]), k[i], left, y, { most, what: `key of ${names.keys[i]}`, height: 13 }),
+        strip("q × k", products[i], left, y + 16, { most: strongest, what: "query × key", height: 13, note: `Σ = ${brief(dots[i])}` }),
+        label(`weight ${brief(weights[at])}`, left + wide + 10, y + 6, { size: 12, weight: chosenKey ? 700 : 400 }));
+      svg.append(row);
+      y += 42;
+    });
+    y += 6;
+    heading("3 · the values, each times its weight; their sum over all words is what the head says here");
+    const said = v.map((one, i) => one.map((value) => value * weights[shown[i]]));
+    const loudest = extent(output ?? [0], ...said);
+    const few = shown.slice(0, 4);
+    few.forEach((at, i) => {
+      svg.append(strip(`${short(names.keys[i])}`, said[i], left, y, { most: loudest, what: `${brief(weights[at])} × value of ${names.keys[i]}`, height: 9, note: `× ${brief(weights[at])}` }));
+      y += 13;
+    });
+    if (output) svg.append(strip("the sum", output, left, y + 4, { most: loudest, what: "what the head says", height: 14 }));
+    y += 30;
+    svg.setAttribute("height", y);
+    svg.setAttribute("viewBox", `0 0 ${whole} ${y}`);
+    return svg;
+  },
+
+  /** The chosen key's weight as a calculation. */
+  formula(site, state, count) {
+    const { at, dots, scores, weights, key, masked } = state;
+    const line = (name, value) => make("div", {}, make("span", {}, name), make("span", {}, value));
+    const root = make("div", { class: "formula", id: "formula" });
+    const scaled = dots[at] * site.scale;
+    root.append(line("dot product", `q · k = ${brief(dots[at])}`), line("scale", `× ${brief(site.scale)} = ${brief(scaled)}${site.scale !== 1 ? `   (1/√${site.width} = ${brief(1 / Math.sqrt(site.width))})` : ""}`));
+    if (!site.softmax) {
+      root.append(line("weight", `${exactly(weights[key])} — this attention is no softmax of dot products, so that its scores are weighed otherwise`));
+      return root;
+    }
+    if (site.rotary && !state.rotated) {
+      root.append(line("before rotation", "these are not the numbers that were used: places come in with the rotation"));
+      return root;
+    }
+    if (!scores) return root;
+    if (site.biased) root.append(line("bias by distance", `${scores[key] - scaled < 0 ? "−" : "+"} ${brief(Math.abs(scores[key] - scaled))} = ${brief(scores[key])}`));
+    const seen = Array.from(scores.keys()).filter((i) => !masked[i]);
+    root.append(line("mask", masked[key] ? "it comes later: −∞, weight 0" : `it may be seen; so may ${seen.length - 1} of the other ${count - 1}`));
+    if (masked[key]) return root;
+    const most = Math.max(...seen.map((i) => scores[i]));
+    const total = seen.reduce((sum, i) => sum + Math.exp(scores[i] - most), 0);
+    const up = Math.exp(scores[key] - most);
+    root.append(
+      line("softmax", `e^(${brief(scores[key])} − ${brief(most)}) = ${brief(up)}, divided by the sum over all words ${brief(total)} = ${brief(up / total)}`),
+      line("weight, as the model has it", `${exactly(weights[key])} (${percent(weights[key])})`),
+      line("norm of what is said of it", `‖value · output‖ = ${brief(state.norms[key])}, times the weight ${brief(state.norms[key] * weights[key])}`));
+    return root;
+  },
+};

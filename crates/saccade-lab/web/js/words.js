@@ -1,0 +1,43 @@
+// What stands on the side of a map: tokens, or words made of them; special tokens or not.
+
+/** The places of an axis: which tokens each stands for, and what is written there. The server cuts them the same way. */
+export function axisOf(tokens, { merge, hide }) {
+  const places = [];
+  tokens.forEach((token, i) => {
+    if (hide && token.special) return;
+    const last = places.at(-1);
+    const goesOn = merge && last && last.end === i && !token.special && tokens[last.start].word === token.word;
+    if (goesOn) {
+      last.end = i + 1;
+      if (last.end - last.start === 2) last.label = last.label.replace(/^##/, "");
+      last.label += token.text.replace(/^##/, "");
+    } else {
+      places.push({ start: i, end: i + 1, label: token.text, special: token.special });
+    }
+  });
+  if (places.length === 0) return tokens.map((token, i) => ({ start: i, end: i + 1, label: token.text, special: token.special }));
+  return places;
+}
+
+/** The tokens that ask and those that are looked at, in a group of attentions. */
+export function sidesOf(reading, group) {
+  const asks = group === "decoder" || group === "cross" ? reading.target : reading.source;
+  return [asks, group === "decoder" ? reading.target : reading.source];
+}
+
+/** The place on an axis that a token belongs to, or the nearest. */
+export function placeOf(axis, token) {
+  const found = axis.findIndex((place) => token < place.end);
+  return found < 0 ? axis.length - 1 : found;
+}
+
+/** A label that is not too long. */
+export function shortened(label, most = 16) {
+  const letters = [...label];
+  return letters.length <= most ? label : letters.slice(0, most - 1).join("") + "…";
+}
+
+/** What a group of attentions is called. */
+export function groupName(group) {
+  return { self: "self", encoder: "encoder (source → source)", decoder: "decoder (target → target)", cross: "cross (target → source)" }[group];
+}
