@@ -70,8 +70,8 @@ impl<'a> Embeddings<'a> {
         }
         let vectors = WordVectors::open(path, &names)?;
         let mut values = Vec::with_capacity(names.len() * width);
-        for row in 0..names.len() {
-            let missing = || format!("{}: {:?} has no vector", path.display(), names[row]);
+        for (row, name) in names.iter().enumerate() {
+            let missing = || format!("{}: {name:?} has no vector", path.display());
             values.extend_from_slice(vectors.vector(row).with_context(missing)?);
         }
         let table = Tensor::new(&values, [names.len(), width])?;
