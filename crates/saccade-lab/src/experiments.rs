@@ -1,21 +1,69 @@
 //! The experiments, one file each, in the order of the report.
 
+mod activation;
+mod bag_models;
+mod content_words;
+mod cost;
+mod cross_attention;
 mod exactness;
+mod extension_costs;
+mod extensions;
+mod head_count;
+mod head_removal;
+mod ingredients;
+mod language_models;
+mod lookup;
+mod model_size;
 mod negation;
+mod norm_placement;
 mod pooled_words;
+mod positions;
+mod random_heads;
 mod scale_sweep;
 mod sentiment_models;
+mod tagger_heads;
+mod tagger_models;
+mod tagger_reading;
+mod three_architectures;
 mod three_models;
+mod trained_heads;
+mod training_curve;
+mod training_smooths;
+mod untrained_attention;
+mod vocabulary;
+mod word_links;
+mod word_vectors;
 
 use crate::experiment::Experiment;
 
 /// All of them.
 pub const EXPERIMENTS: &[Experiment] = &[
+    vocabulary::EXPERIMENT,
+    word_vectors::EXPERIMENT,
+    untrained_attention::EXPERIMENT,
+    random_heads::EXPERIMENT,
+    ingredients::EXPERIMENT,
+    head_count::EXPERIMENT,
+    content_words::EXPERIMENT,
+    training_smooths::EXPERIMENT,
+    word_links::EXPERIMENT,
+    tagger_heads::EXPERIMENT,
+    training_curve::EXPERIMENT,
     exactness::EXPERIMENT,
     scale_sweep::EXPERIMENT,
     three_models::EXPERIMENT,
     pooled_words::EXPERIMENT,
     negation::EXPERIMENT,
+    lookup::EXPERIMENT,
+    trained_heads::EXPERIMENT,
+    positions::EXPERIMENT,
+    model_size::EXPERIMENT,
+    norm_placement::EXPERIMENT,
+    activation::EXPERIMENT,
+    head_removal::EXPERIMENT,
+    cost::EXPERIMENT,
+    three_architectures::EXPERIMENT,
+    extensions::EXPERIMENT,
 ];
 
 /// An experiment by its name.

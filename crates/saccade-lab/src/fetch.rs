@@ -1,6 +1,7 @@
-//! Downloads from Hugging Face's hub into the cache that its Python libraries use: all network code of this program.
+//! All network code of this program: models from Hugging Face's hub into the cache that its Python libraries use, and
+//! published [data sets](data).
 //!
-//! Nothing here runs unless a command that names it is typed. `HF_ENDPOINT` is the server, `HF_TOKEN` (or the token that
+//! Nothing here runs unless a command that names it is typed. For models, `HF_ENDPOINT` is the server, `HF_TOKEN` (or the token that
 //! `hf auth login` saved) says who asks, and with `HF_HUB_OFFLINE=1` nothing is asked at all. A download that was cut off
 //! goes on where it ended, in the same run or in a later one.
 //!
@@ -8,9 +9,11 @@
 
 mod blob;
 mod choice;
+pub mod data;
 
 use crate::cache::{Cache, Name, home, is_commit};
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
+use blob::Remote;
 use saccade::data::file::write_whole;
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -73,16 +76,7 @@ impl Hub {
             token.as_ref().is_none_or(|token| token.bytes().all(|byte| byte.is_ascii_graphic())),
             "the token has characters that no token has"
         );
-        let agent = Agent::config_builder()
-            .http_status_as_error(false)
-            .timeout_connect(Some(Duration::from_secs(20)))
-            .timeout_recv_response(Some(Duration::from_secs(60)))
-            .timeout_per_read(Some(Duration::from_secs(60)))
-            .redirect_auth_headers(RedirectAuthHeaders::SameHost)
-            .user_agent(concat!("saccade/", env!("CARGO_PKG_VERSION")))
-            .build()
-            .into();
-        Ok(Self { endpoint, token, agent })
+        Ok(Self { endpoint, token, agent: agent() })
     }
 
     /// Downloads what is needed of a model and is not there yet; returns the folder that has it.
@@ -94,9 +88,9 @@ impl Hub {
         let mut get = |file: &str| -> Result<PathBuf> {
             let url = format!("{}/{name}/resolve/{commit}/{file}", self.endpoint);
             let facts = self.facts(&url).with_context(|| format!("{name}: {file}"))?;
-            let blob =
-                blob::download(self, &url, &model, &facts, &mut |done, total| progress(file, done, total))
-                    .with_context(|| format!("{name}: {file}"))?;
+            let blob = self
+                .blob(&url, &model, &facts, &mut |done, total| progress(file, done, total))
+                .with_context(|| format!("{name}: {file}"))?;
             link(&blob, &snapshot.join(file)).with_context(|| format!("{name}: {file}"))
         };
         for file in choice::first(name, &files)? {
@@ -109,6 +103,30 @@ impl Hub {
         std::fs::create_dir_all(&refs).with_context(|| refs.display().to_string())?;
         write_whole(&refs.join("main"), |file| file.write_all(commit.as_bytes()))?;
         Ok(snapshot)
+    }
+
+    /// Downloads a file into the blobs of a model, unless it is there.
+    fn blob(
+        &self,
+        url: &str,
+        model: &Path,
+        facts: &Facts,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<PathBuf> {
+        let blobs = model.join("blobs");
+        let blob = blobs.join(&facts.etag);
+        if std::fs::metadata(&blob).is_ok_and(|file| file.len() == facts.size) {
+            progress(facts.size, facts.size);
+            return Ok(blob);
+        }
+        std::fs::create_dir_all(&blobs).with_context(|| blobs.display().to_string())?;
+        let partial = blobs.join(format!("{}.incomplete", facts.etag));
+        let own = format!("{}/", self.endpoint);
+        let ask = |from| self.ask(url, from);
+        let remote = Remote { ask: &ask, version: Some((&own, &facts.etag)), size: facts.size };
+        blob::download(&remote, &partial, progress)?;
+        std::fs::rename(&partial, &blob)?;
+        Ok(blob)
     }
 
     /// The commit that `main` means, and the names of its files.
@@ -150,7 +168,7 @@ impl Hub {
         if let Some(from) = from {
             request = request.header("Range", format!("bytes={from}-"));
         }
-        request.call().map_err(|error| self.explain(&error))
+        request.call().map_err(|error| explain(&self.endpoint, &error))
     }
 
     /// Asks for a file's facts, without following it to wherever large files are kept.
@@ -162,7 +180,7 @@ impl Hub {
             if let Some(token) = &self.token {
                 request = request.header("Authorization", format!("Bearer {token}"));
             }
-            let response = request.call().map_err(|error| self.explain(&error))?;
+            let response = request.call().map_err(|error| explain(&self.endpoint, &error))?;
             let header = |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok());
             let known = |etag: Option<&str>, size: Option<&str>| -> Result<Facts> {
                 let etag = etag.context("the server does not tell which version it is (no ETag)")?;
@@ -185,15 +203,31 @@ impl Hub {
         }
         bail!("the server sends the question elsewhere again and again")
     }
+}
 
-    /// One line about a failed request.
-    fn explain(&self, error: &ureq::Error) -> anyhow::Error {
-        match error {
-            ureq::Error::HostNotFound | ureq::Error::ConnectionFailed | ureq::Error::Io(_) => {
-                anyhow!("{} cannot be reached ({error}); is there a network?", self.endpoint)
-            }
-            other => anyhow!("{}: {other}", self.endpoint),
+/// How long this program waits, and what it calls itself.
+fn agent() -> Agent {
+    Agent::config_builder()
+        .http_status_as_error(false)
+        .timeout_connect(Some(Duration::from_secs(20)))
+        .timeout_recv_response(Some(Duration::from_secs(60)))
+        .timeout_per_read(Some(Duration::from_secs(60)))
+        .redirect_auth_headers(RedirectAuthHeaders::SameHost)
+        .user_agent(concat!("saccade/", env!("CARGO_PKG_VERSION")))
+        .build()
+        .into()
+}
+
+/// One line about a failed request.
+fn explain(server: &str, error: &ureq::Error) -> anyhow::Error {
+    match error {
+        ureq::Error::HostNotFound
+        | ureq::Error::ConnectionFailed
+        | ureq::Error::Io(_)
+        | ureq::Error::Timeout(_) => {
+            anyhow!("{server} cannot be reached ({error}); is there a network?")
         }
+        other => anyhow!("{server}: {other}"),
     }
 }
 

@@ -7,7 +7,7 @@ mod session;
 pub mod sources;
 mod watch;
 
-pub use config::{DataConfig, ModelConfig, PRESETS, RunConfig, TokensConfig, nearest, preset};
+pub use config::{DataConfig, ModelConfig, PRESETS, RunConfig, TokensConfig, TokensKind, nearest, preset};
 pub use folder::RunFolder;
 pub use material::{Material, build, prepare};
 pub use session::{Session, train_in};

@@ -1,6 +1,7 @@
 //! What the program says, and to whom: results to standard output, remarks to standard error.
 
 use std::io::{IsTerminal, Write, stderr, stdout};
+use std::time::Duration;
 
 /// A line of results. Whoever closed the pipe (`| head`) has seen enough: that is no failure.
 pub fn line(text: impl std::fmt::Display) {
@@ -50,4 +51,16 @@ pub fn bar(length: u64) -> indicatif::ProgressBar {
         indicatif::ProgressStyle::with_template("{bar:30} {pos}/{len}  {elapsed_precise} left {eta_precise}");
     indicatif::ProgressBar::new(length)
         .with_style(style.unwrap_or_else(|_| indicatif::ProgressStyle::default_bar()))
+}
+
+/// The time left of work of which a share is done, once enough of it is to tell.
+pub fn left(elapsed: Duration, done: f64) -> String {
+    if done < 0.02 {
+        return String::new();
+    }
+    let seconds = elapsed.as_secs_f64() * (1.0 - done).max(0.0) / done;
+    match seconds {
+        seconds if seconds < 90.0 => format!(", about {seconds:.0} s left"),
+        seconds => format!(", about {:.0} min left", seconds / 60.0),
+    }
 }

@@ -65,15 +65,12 @@ impl Tokens {
         Self { ids, special: flags.clone(), delimiter: flags }
     }
 
-    /// The tokens of an encoded text. Delimiters are pieces without letters or digits that have one of `.,;:!?`.
+    /// The tokens of an encoded text; delimiters are those that [`delimits`] names.
     pub fn from_encoding(encoding: &Encoding) -> Self {
-        let delimits = |piece: &String| {
-            piece.contains(['.', ',', ';', ':', '!', '?']) && !piece.contains(char::is_alphanumeric)
-        };
         Self {
             ids: encoding.ids.clone(),
             special: encoding.special.clone(),
-            delimiter: encoding.pieces.iter().map(delimits).collect(),
+            delimiter: encoding.pieces.iter().map(|piece| delimits(piece)).collect(),
         }
     }
 
@@ -100,6 +97,11 @@ impl Tokens {
         }
         Ok(())
     }
+}
+
+/// Whether a piece delimits: it has one of `.,;:!?`, and neither letters nor digits.
+pub fn delimits(piece: &str) -> bool {
+    piece.contains(['.', ',', ';', ':', '!', '?']) && !piece.contains(char::is_alphanumeric)
 }
 
 /// One head: the index of its attention among [`attentions`], and its index there.

@@ -69,12 +69,16 @@ pub fn scaled_dot_product(
     mask: Option<&Mask>,
     scale: Scale,
 ) -> Result<(Tensor, Tensor)> {
-    let scores = query.matmul_transposed(key, false, true)?; // Q·Kᵀ                      (…, queries, keys)
-    let scores = scores.scale(scale.factor(query.shape().last()))?; // / √d
+    // Q·Kᵀ: how well each query fits each key (…, queries, keys).
+    let scores = query.matmul_transposed(key, false, true)?;
+    // Divided by √d, so that the scores of long vectors are no larger than those of short ones.
+    let scores = scores.scale(scale.factor(query.shape().last()))?;
+    // In each row, weights that sum to 1 over the keys that may be seen.
     let weights = match mask {
-        Some(mask) => scores.softmax_masked(mask)?, //           softmax over the keys that may be seen
+        Some(mask) => scores.softmax_masked(mask)?,
         None => scores.softmax()?,
     };
-    let output = weights.matmul(value)?; //                      a weighted sum of values   (…, queries, dv)
+    // The values, weighted (…, queries, dv).
+    let output = weights.matmul(value)?;
     Ok((output, weights))
 }

@@ -215,6 +215,8 @@ pub struct Positions {
     table: Option<Embedding>,
     relative: Option<Parameter>,
     rotary: Option<Rotary>,
+    /// What fixed waves are multiplied with.
+    size: f32,
 }
 
 module!(Positions { table, relative });
@@ -224,7 +226,10 @@ const BUCKETS: usize = 32;
 const MAX_DISTANCE: usize = 128;
 
 impl Positions {
-    /// Positions of a kind, learned ones with normal initial values.
+    /// Positions of a kind, learned ones with normal initial values of this deviation.
+    ///
+    /// Fixed waves are made as large, so that they do not drown the embeddings they are added to, which begin with the same
+    /// deviation: the first transformer multiplied its embeddings by √d instead, to the same end.
     pub fn new(initial: &Initial, kind: Position, sizes: PositionSizes, deviation: f32) -> Result<Self> {
         let PositionSizes { context, d_model, n_heads, d_head, .. } = sizes;
         if kind == Position::Rotary && !d_head.is_multiple_of(2) {
@@ -245,7 +250,7 @@ impl Positions {
         };
         let rotary = (kind == Position::Rotary)
             .then(|| Rotary::new(d_head, 10_000.0, RotaryScaling::None, Pairing::Halves));
-        Ok(Self { kind, sizes, table, relative, rotary })
+        Ok(Self { kind, sizes, table, relative, rotary, size: deviation })
     }
 
     /// The most positions that can be told apart, if there is a limit.
@@ -257,7 +262,9 @@ impl Positions {
     pub fn add(&self, context: &Context, x: &Tensor, positions: &Ids) -> Result<Tensor> {
         match (&self.table, self.kind) {
             (Some(table), _) => Ok(x.add(&table.forward(context, positions)?)?),
-            (None, Position::Sinusoidal) => Ok(x.add(&sinusoidal(positions, x.shape().last())?)?),
+            (None, Position::Sinusoidal) => {
+                Ok(x.add(&sinusoidal(positions, x.shape().last())?.scale(self.size)?)?)
+            }
             _ => Ok(x.clone()),
         }
     }

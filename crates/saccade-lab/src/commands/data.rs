@@ -1,13 +1,15 @@
-//! `saccade data`: look at the data a model learns from.
+//! `saccade data`: look at the data a model learns from, and download published sets.
 
-use crate::terminal::{line, thousands};
+use crate::fetch::data::{self, Set};
+use crate::terminal::{line, remark, thousands};
+use crate::work::Downloads;
 use anyhow::Result;
 use clap::{Args, Subcommand};
 use saccade::data::builtin::{Corpus, Settings, Split, Statistics};
 use saccade::data::imdb::Imdb;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-/// Look at data sets.
+/// Look at data sets, or download them.
 #[derive(Args)]
 pub struct Data {
     #[command(subcommand)]
@@ -40,17 +42,47 @@ enum What {
         #[arg(long)]
         conllu: bool,
     },
+    /// Download a published data set, or go on with a download that was cut off
+    ///
+    /// Prints the path to give to --data; the set's name does as well. What was downloaded is checked against its SHA-256;
+    /// a copy of yours is not: give its path to --data. SACCADE_DATA names the folder that keeps all sets.
+    #[command(after_help = "Examples:
+  saccade data fetch shakespeare
+  saccade train shakespeare-char --data shakespeare
+  saccade data fetch mnist --out mnist")]
+    Fetch {
+        /// Which one
+        #[arg(value_enum)]
+        set: Set,
+        /// The folder to write (default: a folder for caches)
+        #[arg(long, short)]
+        out: Option<PathBuf>,
+    },
 }
 
 impl Data {
     /// Runs the command.
     pub fn run(&self) -> Result<()> {
         match &self.what {
-            What::Stats { path: Some(path), .. } => imdb(Path::new(path)),
+            What::Stats { path: Some(path), .. } => imdb(Path::new(&data::named(path)?)),
             What::Stats { path: None, texts, seed } => builtin(*texts, *seed),
             What::Show { count, seed, conllu } => show(*count, *seed, *conllu),
+            What::Fetch { set, out } => fetch(*set, out.as_deref()),
         }
     }
+}
+
+fn fetch(set: Set, out: Option<&Path>) -> Result<()> {
+    let folder = out.map_or_else(|| data::folder(set), |folder| Ok(folder.to_owned()))?;
+    let here = set.is_in(&folder);
+    let mut downloads = Downloads::new();
+    data::fetch(set, &folder, &mut |file, done, total| downloads.show(file, done, total))?;
+    drop(downloads);
+    if here {
+        remark(format!("{} was there already", set.name()));
+    }
+    line(set.path(&folder).display());
+    Ok(())
 }
 
 fn builtin(texts: usize, seed: u64) -> Result<()> {

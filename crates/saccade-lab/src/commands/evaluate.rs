@@ -50,7 +50,8 @@ impl Evaluate {
     pub fn run(&self) -> Result<()> {
         let opened = model::open(&self.model)?;
         let config = RunFolder::open(&opened.folder).map(|(_, config)| config.data).unwrap_or_default();
-        let config = DataConfig { path: self.data.clone(), ..config };
+        let path = self.data.as_deref().map(crate::fetch::data::named).transpose()?;
+        let config = DataConfig { path, ..config };
         match &opened.model {
             Model::Gpt(_) | Model::Llama(_) => self.language(&opened, &config),
             Model::Bert(bert) if bert.config().heads.classes.is_none() => self.masked(&opened, &config),

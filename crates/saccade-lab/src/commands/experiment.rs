@@ -17,6 +17,7 @@ use std::path::PathBuf;
 #[derive(Args)]
 #[command(after_help = "Examples:
   saccade experiment                           lists them with their claims
+  saccade experiment --size full               lists them with the data and the time that they need
   saccade experiment scale-sweep               why 1/√d_k, in a second
   saccade experiment three-models --seeds 3 -o results
   saccade experiment three-models --size full --data aclImdb_v1.tar.gz")]
@@ -44,7 +45,7 @@ impl Experiment {
     /// Runs the command.
     pub fn run(self) -> Result<()> {
         let Some(name) = &self.name else {
-            list();
+            list(self.size);
             return Ok(());
         };
         let experiment = choose(name)?;
@@ -86,9 +87,30 @@ fn choose(name: &str) -> Result<&'static Definition> {
     Ok(experiment)
 }
 
-fn list() {
-    for Definition { name, claims, question, .. } in EXPERIMENTS {
-        terminal::line(format!("{name:<20} {:<18} {question}", claims.join(" ")));
+fn list(size: Size) {
+    let mut total = 0.0;
+    for experiment in EXPERIMENTS {
+        let Definition { name, claims, question, real_data, .. } = experiment;
+        let expected = experiment.expected(size);
+        total += expected;
+        terminal::line(format!("{name:<20} {:<9} {:>8}  {question}", claims.join(" "), duration(expected)));
+        if let (Size::Full, Some(wanted)) = (size, real_data) {
+            terminal::line(format!("{:40}--data {wanted}", ""));
+        }
+    }
+    terminal::remark(format!(
+        "\n{} in all at size {}, on two cores (other sizes: --size); run one by its name or by a claim",
+        duration(total),
+        size.name()
+    ));
+}
+
+/// About how long, for people.
+fn duration(seconds: f64) -> String {
+    match seconds {
+        short if short < 90.0 => format!("{short:.0} s"),
+        medium if medium < 5400.0 => format!("{:.0} min", medium / 60.0),
+        long => format!("{:.1} h", long / 3600.0),
     }
 }
 
@@ -111,7 +133,10 @@ fn show(experiment: &Definition, findings: &Findings) {
                 1 => String::new(),
                 count => format!(" [{}, {}], n {count}", number(effect.low), number(effect.high)),
             };
-            let what = format!("{mark} {}: {}{interval}", check.what, number(effect.mean));
+            let what = match check.outcome {
+                Outcome::NotMeasured => format!("{mark} {}: not measured", check.what),
+                _ => format!("{mark} {}: {}{interval}", check.what, number(effect.mean)),
+            };
             terminal::line(format!("   {what}; must be {}", check.bound));
         }
         for published in &verdict.published {

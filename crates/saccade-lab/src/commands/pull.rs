@@ -2,9 +2,9 @@
 
 use crate::cache::{Cache, Name};
 use crate::fetch::Hub;
+use crate::work::Downloads;
 use anyhow::Result;
 use clap::Args;
-use indicatif::{ProgressBar, ProgressStyle};
 
 /// Download a model from Hugging Face's hub into the cache shared with Python.
 ///
@@ -26,24 +26,10 @@ impl Pull {
     pub fn run(&self) -> Result<()> {
         let cache = Cache::from_environment()?;
         let hub = Hub::from_environment()?;
-        // Drawn on a terminal only.
-        let bar = ProgressBar::new(0);
-        if let Ok(style) = ProgressStyle::with_template(
-            "{msg:24} {bar:30} {bytes:>10} of {total_bytes:10} {bytes_per_sec} {eta}",
-        ) {
-            bar.set_style(style);
-        }
-        let mut shown = String::new();
-        let folder = hub.pull(&cache, &self.name, &mut |file, done, total| {
-            if shown != file {
-                file.clone_into(&mut shown);
-                bar.reset();
-                bar.set_message(shown.clone());
-            }
-            bar.set_length(total);
-            bar.set_position(done);
-        })?;
-        bar.finish_and_clear();
+        let mut downloads = Downloads::new();
+        let folder =
+            hub.pull(&cache, &self.name, &mut |file, done, total| downloads.show(file, done, total))?;
+        drop(downloads);
         println!("{}", folder.display());
         Ok(())
     }

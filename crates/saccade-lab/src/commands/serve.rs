@@ -1,5 +1,6 @@
 //! `saccade serve`: look inside models in the browser.
 
+use crate::browser;
 use crate::run::interrupted;
 use crate::server::{Limits, Server, Settings};
 use crate::terminal;
@@ -7,7 +8,6 @@ use anyhow::Result;
 use clap::Args;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -75,7 +75,7 @@ impl Serve {
             }
             terminal::remark("press Ctrl-C to end");
             if self.open {
-                open(&address);
+                browser::open(&address);
             }
             // Without training there is nothing to lose, and Ctrl-C ends the program as it does any other.
             let stop = server.trains().then(interrupted);
@@ -94,18 +94,4 @@ async fn stopped(flag: Option<Arc<AtomicBool>>) {
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     tokio::time::sleep(Duration::from_secs(2)).await;
-}
-
-/// Opens a page in whatever browser there is; nobody is told if there is none, for the address was printed.
-fn open(address: &str) {
-    let (program, arguments): (&str, &[&str]) = if cfg!(target_os = "macos") {
-        ("open", &[])
-    } else if cfg!(target_os = "windows") {
-        ("cmd", &["/C", "start", ""])
-    } else {
-        ("xdg-open", &[])
-    };
-    let mut command = Command::new(program);
-    command.args(arguments).arg(address).stdout(Stdio::null()).stderr(Stdio::null());
-    std::thread::spawn(move || command.status());
 }

@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 pub struct Train {
     /// What to train (see the list)
     preset: Option<String>,
-    /// A file or folder to learn from (default: the built-in corpus)
+    /// A file or folder to learn from, or the name of a set that was fetched (default: the built-in corpus)
     #[arg(long)]
     data: Option<String>,
     /// A model to start from, instead of random weights
@@ -53,8 +53,8 @@ impl Train {
             return Ok(());
         };
         let mut config = preset(name, &self.settings)?;
-        if self.data.is_some() {
-            config.data.path.clone_from(&self.data);
+        if let Some(data) = &self.data {
+            config.data.path = Some(crate::fetch::data::named(data)?);
         }
         let out = self.out.clone().unwrap_or_else(|| Path::new("runs").join(name));
         let (tokenizer, model) = match &self.from {

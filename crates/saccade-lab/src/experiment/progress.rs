@@ -103,7 +103,7 @@ impl Progress {
             state.name,
             state.done,
             state.parts,
-            left(self.started.elapsed(), reached)
+            terminal::left(self.started.elapsed(), reached)
         );
         if let Some(bar) = &self.bar {
             bar.set_position((1000.0 * reached) as u64);
@@ -112,17 +112,5 @@ impl Progress {
             state.next_words = Some(self.started.elapsed() + Duration::from_secs(10));
             terminal::remark(format!("{:>3.0} %  {text}", 100.0 * reached));
         }
-    }
-}
-
-/// The time left, once enough is done to tell.
-fn left(elapsed: Duration, reached: f64) -> String {
-    if reached < 0.02 {
-        return String::new();
-    }
-    let seconds = elapsed.as_secs_f64() * (1.0 - reached).max(0.0) / reached;
-    match seconds {
-        seconds if seconds < 90.0 => format!(", about {seconds:.0} s left"),
-        seconds => format!(", about {:.0} min left", seconds / 60.0),
     }
 }

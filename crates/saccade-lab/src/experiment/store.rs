@@ -50,9 +50,10 @@ impl Store {
 
     /// The folder of a model.
     pub fn model(&self, config: &RunConfig) -> Result<PathBuf> {
-        let path = config.data.path.as_deref().map(Path::new);
-        let data = path.map(Self::identity).transpose()?.unwrap_or_default();
-        let key = format!("{}\n{data}", toml::to_string(config)?);
+        let mut key = toml::to_string(config)?;
+        for path in [&config.data.path, &config.data.vectors].into_iter().flatten() {
+            key = format!("{key}\n{}", Self::identity(Path::new(path))?);
+        }
         Ok(self.folder.join("models").join(self.name(&key)))
     }
 

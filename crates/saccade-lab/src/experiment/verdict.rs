@@ -99,6 +99,12 @@ impl Check {
     pub fn new(what: impl Into<String>, effect: Interval, bound: Bound) -> Self {
         Self { what: what.into(), effect, bound, outcome: bound.outcome(&effect) }
     }
+
+    /// A check for which something was missing.
+    pub fn not_measured(what: impl Into<String>, bound: Bound) -> Self {
+        let effect = Interval { mean: f64::NAN, low: f64::NAN, high: f64::NAN, count: 0 };
+        Self { what: what.into(), effect, bound, outcome: Outcome::NotMeasured }
+    }
 }
 
 /// A published figure beside ours.
@@ -130,13 +136,14 @@ pub struct Verdict {
 }
 
 impl Verdict {
-    /// A claim holds if all of its checks do, and fails if any of them does.
+    /// A claim holds if all of its checks do, and fails if any of them does. While one could not be measured it is open.
     pub fn new(claim: &'static str, checks: Vec<Check>, finding: impl Into<String>) -> Self {
         let any = |outcome| checks.iter().any(|check| check.outcome == outcome);
         let outcome = match () {
             () if any(Outcome::Fails) => Outcome::Fails,
             () if any(Outcome::Undecided) => Outcome::Undecided,
-            () if checks.is_empty() => Outcome::NotMeasured,
+            () if checks.iter().all(|check| check.outcome == Outcome::NotMeasured) => Outcome::NotMeasured,
+            () if any(Outcome::NotMeasured) => Outcome::Undecided,
             () => Outcome::Holds,
         };
         Self { claim, outcome, checks, finding: finding.into(), published: Vec::new() }
@@ -206,5 +213,9 @@ mod tests {
         assert_eq!(of(&[&holds, &open]), Outcome::Undecided);
         assert_eq!(of(&[&open, &fails, &holds]), Outcome::Fails);
         assert_eq!(of(&[]), Outcome::NotMeasured);
+        let missing = || Check::not_measured("x", Bound::Above(0.0));
+        assert_eq!(Verdict::new("A1", vec![missing()], "").outcome, Outcome::NotMeasured);
+        assert_eq!(Verdict::new("A1", vec![missing(), check(&holds)], "").outcome, Outcome::Undecided);
+        assert_eq!(Verdict::new("A1", vec![missing(), check(&fails)], "").outcome, Outcome::Fails);
     }
 }

@@ -55,9 +55,9 @@ pub fn config(lab: &Lab, variant: Variant, seed: u64) -> Result<RunConfig> {
     let settings: &[&str] = lab.by_size(
         &["model.d_embedding=8", "model.d_hidden=8", "train.steps=6", "train.batch_size=16"],
         &[
-            "model.d_embedding=32",
-            "model.d_hidden=32",
-            "train.steps=320",
+            "model.d_embedding=24",
+            "model.d_hidden=24",
+            "train.steps=260",
             "train.batch_size=32",
             "train.rate.highest=8e-3",
             "train.rate.lowest=8e-4",

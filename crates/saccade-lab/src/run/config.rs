@@ -117,7 +117,7 @@ pub struct DataConfig {
     pub path: Option<String>,
     /// The share that is held out to measure on, where the data does not come with such a part.
     pub held_out: f64,
-    /// The most examples to learn from; all if 0.
+    /// The most examples to learn from, taken evenly from all of them where they have labels; all if 0.
     pub limit: usize,
     /// The number of texts of the built-in corpus.
     pub texts: usize,
@@ -133,6 +133,8 @@ pub struct DataConfig {
     pub source: String,
     /// The language of the target files.
     pub target: String,
+    /// A file of word vectors (GloVe, fastText) that the model's own begin as, for models that read whole words.
+    pub vectors: Option<String>,
 }
 
 impl Default for DataConfig {
@@ -148,6 +150,7 @@ impl Default for DataConfig {
             label_column: "label".to_owned(),
             source: "en".to_owned(),
             target: "de".to_owned(),
+            vectors: None,
         }
     }
 }

@@ -2,8 +2,8 @@
 
 use super::config::{DataConfig, ModelConfig, RunConfig, TokensConfig, TokensKind};
 use super::sources::{
-    Tagged, builtin_labelled, images, labelled_file, length, limited, lines, parallel, split_point, tagged,
-    tagged_file, tagging, text_files,
+    Tagged, builtin_labelled, images, labelled_file, length, limited, lines, parallel, split_point,
+    tagged_parts, tagging, text_files, thinned,
 };
 use anyhow::{Result, bail};
 use saccade::data::Labelled;
@@ -13,7 +13,9 @@ use saccade::data::batches::{
 use saccade::data::builtin::{self, Corpus, Pairs, Settings, Split};
 use saccade::data::idx::Images;
 use saccade::data::text::{TokenStream, with_texts};
+use saccade::data::vectors::WordVectors;
 use saccade::models::{Bag, Bert, Gpt, Llama, Model, Sentiment, T5, Tagger, Vit};
+use saccade::tensor::Tensor;
 use saccade::tensor::random::Key;
 use saccade::tokens::{
     BytePairSettings, Special, Tokenizer, UnknownCharacter, WhitespaceSettings, WordPieceSettings,
@@ -143,8 +145,9 @@ impl Plan<'_> {
             other => bail!("a {} cannot say what comes next", other.kind()),
         };
         let train = &self.config.train;
-        let windows = RandomWindows::new(stream, context, train.batch_size, self.key)?;
-        let held_out = PackedWindows::new(held_out, context, 4 * train.batch_size)?;
+        let length = length(self.data(), context);
+        let windows = RandomWindows::new(stream, length, train.batch_size, self.key)?;
+        let held_out = PackedWindows::new(held_out, length, 4 * train.batch_size)?;
         let notes = special_notes(&tokenizer);
         let task = Box::new(NextWord::new(model, windows, held_out)?);
         Ok(Material { task, tokenizer: Some(tokenizer), pixels: None, notes, summary })
@@ -188,11 +191,14 @@ impl Plan<'_> {
 
     fn classify(mut self) -> Result<Material> {
         let (train, held, about) = self.labelled()?;
-        let train = Labelled { examples: limited(train.examples, self.data().limit), ..train };
+        let train = thinned(train, self.data().limit);
         let tokenizer =
             self.tokenizer(&mut train.examples.iter().map(|example| example.text.clone()), false)?;
         let classes = train.classes.clone();
-        let model = self.model(tokenizer.vocabulary_size(), classes.len())?;
+        let mut model = self.model(tokenizer.vocabulary_size(), classes.len())?;
+        if let Some(file) = &self.data().vectors {
+            begin_with_vectors(&mut model, &tokenizer, Path::new(file))?;
+        }
         if !matches!(model, Model::Bert(_)) && classes.len() != 2 {
             bail!("a {} tells two classes apart, but the data has {}", model.kind(), classes.len());
         }
@@ -320,19 +326,7 @@ impl Plan<'_> {
     }
 
     fn tag(mut self) -> Result<Material> {
-        let (train, held, about) = match self.path() {
-            Some(path) => {
-                let mut sentences = tagged_file(path)?;
-                let held = sentences.split_off(split_point(sentences.len(), self.data().held_out)?);
-                (sentences, held, path.display().to_string())
-            }
-            None => {
-                let (train, held) =
-                    (self.builtin_texts(Split::Train)?, self.builtin_texts(Split::Validation)?);
-                (tagged(&train), tagged(&held), "the built-in corpus".to_owned())
-            }
-        };
-        let train = limited(train, self.data().limit);
+        let (train, held, about) = tagged_parts(self.data(), self.config.train.seed)?;
         let mut words = train
             .iter()
             .map(|sentence| sentence.iter().map(|(word, _)| word.as_str()).collect::<Vec<_>>().join(" "));
@@ -383,6 +377,34 @@ fn make_tokenizer(
             Tokenizer::byte_pairs(texts, &settings)?
         }
     })
+}
+
+/// Gives the words of a model the vectors that a file has for them; the others keep theirs.
+fn begin_with_vectors(model: &mut Model, tokenizer: &Tokenizer, file: &Path) -> Result<()> {
+    let Model::Bag(bag) = model else {
+        bail!("data.vectors is for a bag of word vectors, not for a {}", model.kind());
+    };
+    let words: Vec<String> =
+        (0..tokenizer.vocabulary_size() as u32).map(|id| tokenizer.piece(id).unwrap_or_default()).collect();
+    let vectors = WordVectors::open(file, &words)?;
+    let table = bag.token_embeddings_mut();
+    let width = table.shape().last();
+    if vectors.dimension() != width {
+        bail!(
+            "the vectors of {} have {} dimensions, the model's {width}; set model.d_embedding={}",
+            file.display(),
+            vectors.dimension(),
+            vectors.dimension()
+        );
+    }
+    let mut values = table.to_vec();
+    for (index, row) in values.chunks_mut(width).enumerate() {
+        if let Some(vector) = vectors.vector(index) {
+            row.copy_from_slice(vector);
+        }
+    }
+    *table = Tensor::new(&values, table.shape())?.tracked();
+    Ok(())
 }
 
 /// A new model, its vocabulary and classes those of the data.

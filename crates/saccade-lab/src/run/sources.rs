@@ -7,9 +7,11 @@ use saccade::data::builtin::{self, Corpus, Pairs, Settings, Split};
 use saccade::data::idx::Images;
 use saccade::data::imdb::Imdb;
 use saccade::data::parallel::Parallel;
+use saccade::data::text::TokenStream;
 use saccade::data::{Example, Labelled, table, treebank};
 use saccade::tensor::random::Key;
 use saccade::tokens::{Special, Tokenizer};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// Words with their class.
@@ -19,9 +21,13 @@ pub type Tagged = Vec<(String, u32)>;
 pub fn tagging(tokenizer: &Tokenizer, sentences: &[Tagged], length: usize, key: Key) -> Result<Tagging> {
     let Some(mask) = tokenizer.special().mask else { bail!("the tokenizer has no mask") };
     let (mut texts, mut classes) = (Vec::new(), Vec::new());
+    let mut known = BTreeMap::new();
     for (i, sentence) in sentences.iter().enumerate() {
         let sentence = &sentence[..sentence.len().min(length)];
-        let (text, class) = masked_sentence(tokenizer, sentence, mask, key, i)?;
+        let ids = sentence.iter().map(|(word, _)| word_id(tokenizer, word, &mut known));
+        let ids = ids.collect::<Result<Vec<u32>>>()?;
+        let of_words: Vec<u32> = sentence.iter().map(|(_, class)| *class).collect();
+        let (text, class) = masked_sentence(&ids, &of_words, mask, (key, i));
         texts.push(text);
         classes.push(class);
     }
@@ -50,6 +56,25 @@ pub fn test_texts(config: &DataConfig) -> Result<Vec<String>> {
     }
 }
 
+/// A running text to measure a language model on: the held-out part of files, or so many built-in texts that no model was
+/// trained on, each followed by what ends a text.
+pub fn test_stream(config: &DataConfig, tokenizer: &Tokenizer, texts: usize) -> Result<TokenStream> {
+    let Some(path) = &config.path else {
+        let corpus = Corpus::new(Settings::default(), 0)?.split(Split::Test);
+        let texts: Vec<String> =
+            corpus.texts().take(texts).map(|text| format!("{}\n", text.text())).collect();
+        let ids = tokenizer.encode_all(&texts, Special::Drop, None)?;
+        let end = tokenizer.special().eos;
+        let ids: Vec<u32> = ids.into_iter().flat_map(|ids| ids.into_iter().chain(end)).collect();
+        return Ok(TokenStream::new(&ids)?);
+    };
+    let (train, held) = text_files(Path::new(path))?;
+    match held {
+        Some(held) => Ok(TokenStream::read(&[held], tokenizer)?),
+        None => Ok(TokenStream::read(&train, tokenizer)?.hold_out(config.held_out)?.1),
+    }
+}
+
 /// Labelled texts to test on: IMDb's test part, a table, or built-in ones.
 pub fn test_labelled(config: &DataConfig) -> Result<Labelled> {
     match config.path.as_deref().map(Path::new) {
@@ -70,7 +95,7 @@ pub fn test_images(config: &DataConfig) -> Result<Images> {
 /// Sentences with the classes of their words to test on.
 pub fn test_tagged(config: &DataConfig) -> Result<Vec<Tagged>> {
     match &config.path {
-        Some(path) => tagged_file(Path::new(path)),
+        Some(path) => tagged_file(&treebank_file(Path::new(path), "test")?),
         None => Ok(tagged(&builtin_test()?)),
     }
 }
@@ -86,7 +111,8 @@ pub fn test_pairs(config: &DataConfig, part: &str) -> Result<Vec<(String, String
     }
 }
 
-pub(super) fn builtin_labelled(texts: &[builtin::Text]) -> Labelled {
+/// Built-in texts with their labels.
+pub fn builtin_labelled(texts: &[builtin::Text]) -> Labelled {
     let example = |text: &builtin::Text| Example {
         text: text.text().to_owned(),
         second: None,
@@ -104,27 +130,69 @@ fn is_imdb(path: &Path) -> bool {
     path.is_dir() || [".tar.gz", ".tar", ".tgz"].iter().any(|end| name.ends_with(end))
 }
 
-/// A sentence with about one word in seven hidden (at least one), and the classes of those.
-fn masked_sentence(
-    tokenizer: &Tokenizer,
-    sentence: &[(String, u32)],
-    mask: u32,
-    key: Key,
-    number: usize,
-) -> Result<(Vec<u32>, Vec<u32>)> {
-    let sure = key.below(number as u64, u64::MAX, sentence.len().max(1));
-    let (mut ids, mut classes) = (Vec::new(), Vec::new());
-    for (place, (word, class)) in sentence.iter().enumerate() {
-        let hidden = place == sure || key.uniform(number as u64, place as u64) < 1.0 / 7.0;
-        let pieces = tokenizer.encode(word, Special::Drop)?.ids;
-        let id = pieces.first().copied().or(tokenizer.special().unknown).unwrap_or(mask);
-        ids.push(if hidden { mask } else { id });
-        classes.push(if hidden { *class } else { IGNORED });
+/// The id of a word: its first piece, or the unknown word. Ids of words that came before are known.
+pub fn word_id<'w>(tokenizer: &Tokenizer, word: &'w str, known: &mut BTreeMap<&'w str, u32>) -> Result<u32> {
+    if let Some(&id) = known.get(word) {
+        return Ok(id);
     }
-    Ok((ids, classes))
+    let first = tokenizer.encode(word, Special::Drop)?.ids.first().copied();
+    let id = first.or(tokenizer.special().unknown).unwrap_or(0);
+    known.insert(word, id);
+    Ok(id)
 }
 
-pub(super) fn tagged(texts: &[builtin::Text]) -> Vec<Tagged> {
+/// A sentence with about one word in seven hidden (at least one), and the classes of those; [`IGNORED`] for the others. Which
+/// words are hidden depends on the key and the sentence's number.
+pub fn masked_sentence(
+    ids: &[u32],
+    classes: &[u32],
+    mask: u32,
+    (key, number): (Key, usize),
+) -> (Vec<u32>, Vec<u32>) {
+    let sure = key.below(number as u64, u64::MAX, ids.len().max(1));
+    let one = |(place, (&id, &class)): (usize, (&u32, &u32))| {
+        let hidden = place == sure || key.uniform(number as u64, place as u64) < 1.0 / 7.0;
+        if hidden { (mask, class) } else { (id, IGNORED) }
+    };
+    ids.iter().zip(classes).enumerate().map(one).unzip()
+}
+
+/// Sentences with the classes of their words, to learn from and to measure on while learning, and where they are from.
+pub fn tagged_parts(config: &DataConfig, seed: u64) -> Result<(Vec<Tagged>, Vec<Tagged>, String)> {
+    let (train, held, about) = match config.path.as_deref().map(Path::new) {
+        Some(path) => {
+            let mut sentences = tagged_file(&treebank_file(path, "train")?)?;
+            let held = sentences.split_off(split_point(sentences.len(), config.held_out)?);
+            (sentences, held, path.display().to_string())
+        }
+        None => {
+            let corpus = Corpus::new(Settings::default(), seed)?;
+            let texts = |split: Split, count: usize| -> Vec<builtin::Text> {
+                corpus.split(split).texts().take(count).collect()
+            };
+            let (train, held) =
+                (texts(Split::Train, config.texts), texts(Split::Validation, config.texts.div_ceil(10)));
+            (tagged(&train), tagged(&held), "the built-in corpus".to_owned())
+        }
+    };
+    Ok((limited(train, config.limit), held, about))
+}
+
+/// A file of a treebank: the path itself, or in a folder the one with `train`, `dev` or `test` in its name.
+pub fn treebank_file(path: &Path, part: &str) -> Result<PathBuf> {
+    if !path.is_dir() {
+        return Ok(path.to_owned());
+    }
+    let entries = std::fs::read_dir(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let fits = |file: &PathBuf| {
+        let name = file.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        name.contains(part) && (name.ends_with(".conllu") || name.ends_with(".conllu.gz"))
+    };
+    let found = entries.filter_map(|entry| Some(entry.ok()?.path())).filter(fits).min();
+    found.with_context(|| format!("{} has no .conllu file with {part} in its name", path.display()))
+}
+
+fn tagged(texts: &[builtin::Text]) -> Vec<Tagged> {
     let sentences = texts.iter().flat_map(|text| &text.sentences);
     let words = sentences.map(|sentence| {
         let kept = sentence.words.iter().filter(|word| word.part_of_speech.tag() != "PUNCT");
@@ -133,7 +201,7 @@ pub(super) fn tagged(texts: &[builtin::Text]) -> Vec<Tagged> {
     words.filter(|sentence: &Tagged| !sentence.is_empty()).collect()
 }
 
-pub(super) fn tagged_file(path: &Path) -> Result<Vec<Tagged>> {
+fn tagged_file(path: &Path) -> Result<Vec<Tagged>> {
     const CONTENT: [&str; 6] = ["ADJ", "ADV", "INTJ", "NOUN", "PROPN", "VERB"];
     let sentences = treebank::read(path)?.into_iter().map(|sentence| {
         let words = sentence
@@ -157,7 +225,7 @@ pub fn labelled_file(path: &Path, config: &DataConfig) -> Result<Labelled> {
 }
 
 /// The files of a text to learn from, and the one to measure on if the folder has it.
-pub(super) fn text_files(path: &Path) -> Result<(Vec<PathBuf>, Option<PathBuf>)> {
+pub fn text_files(path: &Path) -> Result<(Vec<PathBuf>, Option<PathBuf>)> {
     if !path.is_dir() {
         return Ok((vec![path.to_owned()], None));
     }
@@ -217,12 +285,24 @@ fn plain_or_gzipped(folder: &Path, name: &str) -> Result<PathBuf> {
     found.with_context(|| format!("{} has neither {} nor {}", folder.display(), names[0], names[1]))
 }
 
-pub(super) fn split_point(count: usize, share: f64) -> Result<usize> {
+/// How many of some examples are left if a share of them, the last ones, is held out.
+pub fn split_point(count: usize, share: f64) -> Result<usize> {
     let point = (count as f64 * (1.0 - share)) as usize;
     if point == 0 || point >= count {
         bail!("{count} examples are too few to hold out a share of {share}");
     }
     Ok(point)
+}
+
+/// At most so many labelled examples (all if 0), taken evenly: files often have one class after the other.
+pub fn thinned(all: Labelled, limit: usize) -> Labelled {
+    let count = all.examples.len();
+    if limit == 0 || count <= limit {
+        return all;
+    }
+    let chosen = |&(i, _): &(usize, Example)| i * limit / count != (i + 1) * limit / count;
+    let examples = all.examples.into_iter().enumerate().filter(chosen).map(|(_, example)| example).collect();
+    Labelled { examples, ..all }
 }
 
 pub(super) fn limited<T>(mut all: Vec<T>, limit: usize) -> Vec<T> {

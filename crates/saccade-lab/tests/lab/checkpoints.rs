@@ -5,5 +5,5 @@ mod hostile;
 mod import;
 pub mod made;
 mod pull;
-mod server;
+pub mod server;
 mod trace;

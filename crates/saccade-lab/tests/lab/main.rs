@@ -1,6 +1,10 @@
 //! Tests of the instruments, a module a topic.
 
+mod analysis;
 mod checkpoints;
+mod disk;
+mod fetch;
 mod figure;
 mod page;
+mod report;
 mod train;

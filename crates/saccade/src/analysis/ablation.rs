@@ -171,6 +171,17 @@ pub fn ablate(
     kinds: &Kinds,
     resampling: &Resampling,
 ) -> Result<Ablation> {
+    ablate_watched(model, batches, kinds, resampling, &|| {})
+}
+
+/// The same, calling a function after each head of each batch: with many heads a batch takes long.
+pub fn ablate_watched(
+    model: &Model,
+    batches: impl Iterator<Item = Result<Batch>> + Clone,
+    kinds: &Kinds,
+    resampling: &Resampling,
+    watch: &dyn Fn(),
+) -> Result<Ablation> {
     let heads = all_heads(model)?;
     let sites = attentions(model)?;
     let means = mean_outputs(model, batches.clone())?;
@@ -192,6 +203,7 @@ pub fn ablate(
             let averaged = losses(model, &Probe::new().set_head(site, head.head, mean), &batch)?;
             tally.averaged.add(&averaged, &kind);
             tally.importance += importance;
+            watch();
         }
         texts += batch.lengths.len() as u64;
     }

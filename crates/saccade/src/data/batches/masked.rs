@@ -48,7 +48,7 @@ impl Masking {
     }
 
     /// Changes a text, and returns what is to be guessed where: [`IGNORED`] elsewhere. The draws are those of `example`.
-    fn apply(&self, text: &mut [u32], key: Key, example: u64) -> Vec<u32> {
+    pub fn apply(&self, text: &mut [u32], key: Key, example: u64) -> Vec<u32> {
         let mut targets = vec![IGNORED; text.len()];
         let places: Vec<usize> = (0..text.len())
             .filter(|&place| self.allowed.get(text[place] as usize).copied().unwrap_or(false))

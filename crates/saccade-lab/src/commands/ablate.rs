@@ -1,0 +1,58 @@
+//! `saccade ablate`: whether each head of a model matters.
+
+use crate::corpus::{Corpus, CorpusArguments, Reading};
+use crate::inspect::Output;
+use crate::inspect::ablation::study;
+use crate::inspect::questions::Questions;
+use crate::model;
+use crate::terminal::{remark, thousands};
+use anyhow::Result;
+use clap::Args;
+use saccade::analysis::all_heads;
+use std::path::PathBuf;
+
+/// Take each head of a model away and see what the loss becomes.
+///
+/// Every head is zeroed, and set to what it says on average; the gradient is asked what it thinks of each; then heads are
+/// removed one after the other. Language models are asked for the next token, BERT for hidden ones, classifiers for the
+/// class. Writes ablation.csv, pruning.csv and figures.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  saccade ablate runs/words-gpt
+  saccade ablate openai-community/gpt2 --corpus wiki.txt --limit 20 -o outputs/gpt2
+  saccade ablate runs/classify --corpus sst2/dev.tsv")]
+pub struct Ablate {
+    /// A run or checkpoint folder, or a name in the Hugging Face cache
+    model: String,
+    #[command(flatten)]
+    corpus: CorpusArguments,
+    /// The folder to write
+    #[arg(long, short, default_value = "outputs/ablate")]
+    out: PathBuf,
+}
+
+impl Ablate {
+    /// Runs the command.
+    pub fn run(&self) -> Result<()> {
+        let opened = model::open(&self.model)?;
+        let heads = all_heads(&opened.model)?.len();
+        let corpus = Corpus::open(&self.corpus.corpus)?;
+        let reading = Reading::new(&corpus, opened.tokenizer()?, &opened.model, &self.corpus)?;
+        reading.survey()?;
+        let questions = Questions::ask(&opened, &corpus, &reading, &self.corpus)?;
+        let output = Output::create(&self.out)?;
+        let counts = [questions.texts(), questions.answers()].map(|count| thousands(count as u64));
+        remark(format!(
+            "a {} with {heads} heads is asked for {}: {} texts, {} answers",
+            opened.model.kind(),
+            questions.about,
+            counts[0],
+            counts[1]
+        ));
+        let findings = study(&opened.model, &questions, self.corpus.seed)?;
+        findings.write(&output)?;
+        findings.show();
+        remark(format!("\ntables and figures: {}", self.out.display()));
+        Ok(())
+    }
+}

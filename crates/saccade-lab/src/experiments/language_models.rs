@@ -1,0 +1,213 @@
+//! The small language models that several experiments train and read. One of them, the base, is shared: it is trained once.
+
+use crate::experiment::{Lab, Trained};
+use crate::run::{ModelConfig, RunConfig, preset, sources};
+use anyhow::{Result, bail};
+use saccade::Context;
+use saccade::analysis::Tokens;
+use saccade::analysis::dependencies::{Aligned, Parsed};
+use saccade::data::batches::PackedWindows;
+use saccade::data::text::TokenStream;
+use saccade::models::{GptConfig, Model};
+use saccade::position::Position;
+use saccade::tokens::{Special, Tokenizer};
+use std::path::Path;
+
+/// How many times the trained length a learned table of positions has room for.
+pub const ROOM: usize = 4;
+
+/// The base model's configuration: a GPT over words with rotary positions, pre-norm and GELU.
+///
+/// It is trained on windows of a quarter of the positions that it has room for, so that longer texts can be tried. Positions
+/// are rotary because a model learns from them in a fraction of the steps that a learned table needs.
+pub fn base(lab: &Lab, seed: u64) -> Result<RunConfig> {
+    // The rates are those at which the base did best on held-out texts.
+    let settings: &[&str] = lab.by_size(
+        &[
+            "model.n_layers=2",
+            "model.n_heads=2",
+            "model.d_model=16",
+            "model.dropout=0.0",
+            "tokens.size=200",
+            "data.length=16",
+            "data.texts=80",
+            "train.steps=6",
+            "train.batch_size=4",
+        ],
+        &[
+            "model.n_layers=2",
+            "model.n_heads=4",
+            "model.d_model=32",
+            "model.dropout=0.0",
+            "tokens.size=500",
+            "data.length=32",
+            "data.texts=4000",
+            "train.steps=500",
+            "train.batch_size=16",
+            "train.rate.highest=1e-2",
+            "train.rate.lowest=5e-4",
+            "train.rate.warmup=20",
+        ],
+        &[
+            "model.n_layers=3",
+            "model.n_heads=4",
+            "model.d_model=64",
+            "model.dropout=0.0",
+            "tokens.size=1000",
+            "data.length=64",
+            "data.texts=12000",
+            "train.steps=1500",
+            "train.batch_size=16",
+            "train.rate.highest=5e-3",
+            "train.rate.lowest=3e-4",
+            "train.rate.warmup=50",
+        ],
+        &["tokens.size=10000", "data.length=128", "data.texts=40000", "train.steps=2000"],
+    );
+    let mut config = preset("words-gpt", &settings.iter().map(ToString::to_string).collect::<Vec<_>>())?;
+    config.train.seed = seed;
+    config.train.evaluate_every = (config.train.steps / 5).max(1);
+    config.run.save_every = 0;
+    config.run.snapshots = vec![0];
+    let length = config.data.length;
+    let form = gpt(&mut config)?;
+    (form.context, form.positions) = (ROOM * length, Position::Rotary);
+    Ok(config)
+}
+
+/// The base model's configuration on real text if there is any: words as white space separates them, two epochs.
+pub fn base_on_text(lab: &Lab, seed: u64) -> Result<RunConfig> {
+    let mut config = base(lab, seed)?;
+    if let Some(path) = lab.conditions.data {
+        config.data.path = Some(path.display().to_string());
+        config.tokens.kind = crate::run::TokensKind::Whitespace;
+        if lab.conditions.size == crate::experiment::Size::Full {
+            let read = (config.train.batch_size * config.data.length) as u64;
+            config.train.steps = (2 * count_words(path)?).div_ceil(read).max(1);
+            config.train.evaluate_every = (config.train.steps / 5).max(1);
+        }
+    }
+    Ok(config)
+}
+
+/// The words of the files to learn from, as white space separates them, and the ends of their lines.
+fn count_words(path: &Path) -> Result<u64> {
+    let mut count = 0;
+    for file in sources::text_files(path)?.0 {
+        let mut lines = saccade::data::file::Lines::open(&file)?;
+        while let Some(line) = lines.next()? {
+            count += line.split_whitespace().count() as u64 + 1;
+        }
+    }
+    Ok(count)
+}
+
+/// The form of the GPT that a run is configured as, to change.
+pub fn gpt(config: &mut RunConfig) -> Result<&mut GptConfig> {
+    match &mut config.model {
+        ModelConfig::Gpt(gpt) => Ok(gpt),
+        _ => bail!("this is not a GPT"),
+    }
+}
+
+/// The base model, trained.
+pub fn trained_base(lab: &Lab, seed: u64) -> Result<Trained> {
+    lab.train(&base(lab, seed)?)
+}
+
+/// A model's parameter by its name.
+pub fn parameter(model: &Model, name: &str) -> Option<Vec<f32>> {
+    let all = model.module().parameters();
+    all.iter().find(|(known, _)| known == name).map(|(_, parameter)| parameter.tensor().to_vec())
+}
+
+/// The mean loss on a text, read in windows of so many tokens.
+pub fn loss_at(model: &Model, text: &TokenStream, length: usize, batch: usize) -> Result<f64> {
+    let Model::Gpt(gpt) = model else { bail!("a {} is not a GPT", model.kind()) };
+    let (mut sum, mut count) = (0.0, 0.0);
+    for windows in PackedWindows::new(text.clone(), length, batch.max(1))?.iter() {
+        let windows = windows?;
+        // The last window is shorter: it says little about this length.
+        if windows.ids.shape().last() != length {
+            continue;
+        }
+        let targets = windows.targets.values().len() as f64;
+        sum += f64::from(gpt.loss(&Context::inference(), &windows.ids, &windows.targets)?.item()?) * targets;
+        count += targets;
+    }
+    if count == 0.0 {
+        bail!("the text has {} tokens, which is no window of {length}", text.len());
+    }
+    Ok(sum / count)
+}
+
+/// A text cut to so many tokens, if it is not empty.
+pub fn tokens_of(tokenizer: &Tokenizer, text: &str, most: usize) -> Result<Option<Tokens>> {
+    let mut encoding = tokenizer.encode(text, Special::Drop)?;
+    encoding.truncate(most, saccade::tokens::Keep::First)?;
+    Ok((!encoding.is_empty()).then(|| Tokens::from_encoding(&encoding)))
+}
+
+/// Built-in sentences that no model was trained on, with their trees, as a model with this tokenizer reads them.
+pub fn parsed_sentences(tokenizer: &Tokenizer, count: usize, most: usize) -> Result<Vec<(Tokens, Aligned)>> {
+    let texts = sources::builtin_test()?;
+    let mut sentences = Vec::with_capacity(count);
+    for parsed in texts.iter().flat_map(Parsed::of_text) {
+        let encoding = tokenizer.encode(&parsed.text, Special::Drop)?;
+        if (4..=most).contains(&encoding.ids.len()) {
+            sentences.push(parsed.align(&encoding));
+        }
+        if sentences.len() == count {
+            break;
+        }
+    }
+    Ok(sentences)
+}
+
+/// A BERT of the base model's size, which learns to guess masked words of the same texts. Its batches have twice as many
+/// texts: with two words in five hidden ([`HIDDEN`]), it has about as many words to guess as a GPT.
+pub fn masked_words(lab: &Lab, seed: u64) -> Result<RunConfig> {
+    let mut config = like_base(lab, "masked-words", seed)?;
+    let form = base_form(lab)?;
+    let ModelConfig::Bert(bert) = &mut config.model else { bail!("this is not a BERT") };
+    (bert.n_layers, bert.n_heads, bert.d_model) = (form.n_layers, form.n_heads, form.d_model);
+    (bert.d_hidden, bert.context, bert.dropout) = (4 * form.d_model, config.data.length, 0.0);
+    // Norms after the sums want a slower start: of the rates tried, this one did best on held-out texts.
+    config.train.rate.highest *= 0.4;
+    config.train.rate.lowest *= 0.4;
+    config.train.rate.warmup *= 3;
+    config.train.weight_decay = 0.01;
+    config.train.batch_size *= 2;
+    Ok(config)
+}
+
+/// The share of words that the BERT has to guess. At BERT's own 15 % a model learns little from a short training; 40 % does no
+/// harm (Wettig et al., 2022).
+pub const HIDDEN: f32 = 0.4;
+
+/// A T5 with as many layers as the base model, half of them in the decoder, which learns to put sentences into the passive.
+pub fn passive(lab: &Lab, seed: u64) -> Result<RunConfig> {
+    let mut config = like_base(lab, "translate", seed)?;
+    let form = base_form(lab)?;
+    let ModelConfig::T5(t5) = &mut config.model else { bail!("this is not a T5") };
+    t5.n_layers = form.n_layers.div_ceil(2);
+    t5.n_decoder_layers = form.n_layers.div_ceil(2);
+    (t5.n_heads, t5.d_model, t5.d_head) = (form.n_heads, form.d_model, form.d_model / form.n_heads.max(1));
+    (t5.d_hidden, t5.dropout, t5.smoothing) = (4 * form.d_model, 0.0, 0.0);
+    // A pair has about half as many tokens as a window.
+    config.train.batch_size *= 2;
+    Ok(config)
+}
+
+fn base_form(lab: &Lab) -> Result<GptConfig> {
+    Ok(gpt(&mut base(lab, 0)?)?.clone())
+}
+
+/// A preset's model with the base model's words, texts, steps and rates.
+fn like_base(lab: &Lab, name: &str, seed: u64) -> Result<RunConfig> {
+    let base = base(lab, seed)?;
+    let mut config = preset(name, &[])?;
+    (config.tokens, config.data, config.train) = (base.tokens, base.data, base.train);
+    config.run.save_every = 0;
+    Ok(config)
+}

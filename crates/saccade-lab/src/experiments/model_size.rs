@@ -1,0 +1,256 @@
+//! Larger models, lower loss: by what power of the number of parameters?
+
+use super::language_models as models;
+use crate::experiment::{Bound, Check, Experiment, Findings, Lab, Measurements, Verdict};
+use crate::figure::{Axis, Chart, Picture, Series};
+use crate::run::RunConfig;
+use crate::statistics::{Interval, intercept, mean, slope};
+use anyhow::{Context as _, Result};
+use saccade::models::Model;
+use serde::{Deserialize, Serialize};
+
+pub const EXPERIMENT: Experiment = Experiment {
+    name: "model-size",
+    claims: &["E4"],
+    question: "By what power of the number of parameters does the loss of a language model fall?",
+    prediction: "At equal numbers of tokens, ln loss falls along a line against ln parameters, with a slope within 0.1 of the \
+        −0.35 that is claimed.",
+    design: "GPTs of five sizes over two orders of magnitude, the same text, tokens and steps for all; models wider than the base \
+        learn at a rate that falls with the root of the width. The slope is that of \
+        the least-squares line through ln loss on held-out text against ln parameters (all of them, the word vectors \
+        included), every size and seed a point. The same slope is computed from the three figures that the source publishes.",
+    real_data: Some("plain text such as WikiText-2's folder"),
+    seconds: [25.0, 600.0, 16_000.0],
+    run,
+};
+
+/// Layers, heads and width of each model, by size of the experiment: smoke, quick, standard, full.
+type Sizes = [(usize, usize, usize); 5];
+const SMOKE: Sizes = [(1, 1, 4), (1, 2, 8), (1, 2, 16), (2, 2, 24), (2, 2, 32)];
+const QUICK: Sizes = [(1, 1, 4), (1, 2, 12), (2, 4, 32), (2, 4, 64), (2, 4, 96)];
+const STANDARD: Sizes = [(1, 1, 8), (2, 2, 24), (3, 4, 64), (3, 4, 128), (4, 4, 192)];
+const FULL: Sizes = [(1, 1, 8), (2, 2, 32), (4, 4, 128), (4, 4, 256), (6, 6, 384)];
+/// Millions of parameters and perplexity, as the source gives them.
+const PUBLISHED: [(f64, f64); 3] = [(50.0, 52.1), (100.0, 38.2), (200.0, 29.7)];
+const CLAIMED: f64 = -0.35;
+const SOURCE: &str = "seed document 004, experiment 3";
+
+#[derive(Serialize, Deserialize)]
+struct Run {
+    parameters: usize,
+    vocabulary: usize,
+    loss: f64,
+    tokens: u64,
+    seconds: f64,
+    curve: Vec<(u64, f64)>,
+}
+
+fn run(lab: &Lab) -> Result<Findings> {
+    let seeds = lab.seeds(lab.by_size(2, 2, 3, 3));
+    let sizes = *lab.by_size(&SMOKE, &QUICK, &STANDARD, &FULL);
+    // The largest first, so that no core waits for it at the end.
+    let inputs: Vec<(usize, u64)> =
+        (0..sizes.len()).rev().flat_map(|size| seeds.iter().map(move |&seed| (size, seed))).collect();
+    let runs = lab.parts("runs", &inputs, |&(size, seed)| read(lab, sizes[size], seed))?;
+    let mut findings = Findings::new(&["layers", "width"]);
+    for (&(size, seed), run) in inputs.iter().zip(&runs) {
+        let (layers, _, width) = sizes[size];
+        let values = [
+            ("parameters", run.parameters as f64),
+            ("loss", run.loss),
+            ("perplexity", run.loss.exp()),
+            ("seconds", run.seconds),
+            ("tokens", run.tokens as f64),
+        ];
+        for (measure, value) in values {
+            findings.measurements.add(&[&layers, &width], seed, measure, value);
+        }
+    }
+    draw(&mut findings, &sizes, &inputs, &runs);
+    findings.verdicts = vec![judge(&findings.measurements)];
+    let (layers, _, width) = sizes[sizes.len() - 1];
+    let largest = |measure: &str| findings.measurements.mean(&[&layers, &width], measure).mean;
+    let facts = [
+        ("largest_parameters", largest("parameters")),
+        ("largest_layers", layers as f64),
+        ("largest_width", width as f64),
+        ("largest_seconds", largest("seconds")),
+        ("largest_perplexity", largest("perplexity")),
+        ("tokens", largest("tokens")),
+        ("vocabulary", runs.first().map_or(0.0, |run| run.vocabulary as f64)),
+        ("exponent", exponent(&findings.measurements).mean),
+        ("claimed_exponent", CLAIMED),
+        ("source_exponent", source_exponent()),
+    ];
+    for (name, value) in facts {
+        findings.fact(name, value);
+    }
+    Ok(findings)
+}
+
+fn config(lab: &Lab, (layers, heads, width): (usize, usize, usize), seed: u64) -> Result<RunConfig> {
+    let mut config = models::base_on_text(lab, seed)?;
+    let gpt = models::gpt(&mut config)?;
+    let usual = gpt.d_model;
+    (gpt.n_layers, gpt.n_heads, gpt.d_model) = (layers, heads, width);
+    let slower = (usual as f32 / width as f32).sqrt().min(1.0);
+    config.train.rate.highest *= slower;
+    config.train.rate.lowest *= slower;
+    Ok(config)
+}
+
+fn read(lab: &Lab, size: (usize, usize, usize), seed: u64) -> Result<Run> {
+    let trained = lab.train(&config(lab, size, seed)?)?;
+    let opened = trained.open()?;
+    let last = trained.curve.last().context("no step was logged")?;
+    let vocabulary = match &opened.model {
+        Model::Gpt(gpt) => gpt.config().vocabulary,
+        _ => 0,
+    };
+    Ok(Run {
+        parameters: opened.model.module().parameter_count(),
+        vocabulary,
+        loss: trained.loss()?,
+        tokens: last.tokens,
+        seconds: last.seconds,
+        curve: trained.curve.iter().filter_map(|line| Some((line.tokens, line.loss?))).collect(),
+    })
+}
+
+/// ln parameters and ln loss of every run.
+fn points(table: &Measurements) -> Vec<(f64, f64)> {
+    let of = |measure: &str| -> Vec<f64> {
+        let lines = table.summary().into_iter().filter(|line| line.measure == measure);
+        lines
+            .flat_map(|line| {
+                let conditions: Vec<&dyn std::fmt::Display> =
+                    line.conditions.iter().map(|condition| condition as &dyn std::fmt::Display).collect();
+                table.values(&conditions, measure)
+            })
+            .collect()
+    };
+    of("parameters").into_iter().zip(of("loss")).map(|(n, loss)| (n.ln(), loss.ln())).collect()
+}
+
+fn exponent(table: &Measurements) -> Interval {
+    slope(&points(table))
+}
+
+/// The exponent that the source's own three figures give: loss is the logarithm of perplexity.
+fn source_exponent() -> f64 {
+    slope(&PUBLISHED.map(|(n, perplexity)| (n.ln(), perplexity.ln().ln()))).mean
+}
+
+/// The exponent of perplexity, rather than loss, in the same figures.
+fn source_perplexity_exponent() -> f64 {
+    slope(&PUBLISHED.map(|(n, perplexity)| (n.ln(), perplexity.ln()))).mean
+}
+
+fn draw(findings: &mut Findings, sizes: &Sizes, inputs: &[(usize, u64)], runs: &[Run]) {
+    let measured: Vec<(f64, f64)> = runs.iter().map(|run| (run.parameters as f64, run.loss)).collect();
+    let points = points(&findings.measurements);
+    let (fitted, at_one) = (slope(&points).mean, intercept(&points));
+    let ends =
+        measured.iter().fold((f64::INFINITY, 0.0_f64), |(low, high), &(n, _)| (n.min(low), n.max(high)));
+    let line =
+        |exponent: f64, through: f64| [ends.0, ends.1].map(|n| (n, (through + exponent * n.ln()).exp()));
+    // The claimed line is hung on the same middle, so that only the slopes differ.
+    let middle = mean(&points.iter().map(|point| point.0).collect::<Vec<_>>()).mean;
+    let claimed = at_one + (fitted - CLAIMED) * middle;
+    let chart = Chart::new(Axis::log("parameters"), Axis::log("loss on held-out text, nats"))
+        .series(Series::new("measured").points(measured).without_line())
+        .series(Series::new(format!("fit: N^{fitted:.3}")).points(line(fitted, at_one)).fit().class(0))
+        .series(Series::new(format!("claimed: N^{CLAIMED}")).points(line(CLAIMED, claimed)).fit().class(1));
+    let empty = Chart::new(Axis::linear("tokens read"), Axis::linear("loss on held-out text, nats"));
+    let curves = sizes.iter().enumerate().fold(empty, |chart, (size, (layers, _, width))| {
+        let first = inputs.iter().zip(runs).find(|((known, _), _)| *known == size);
+        let points: Vec<(f64, f64)> = first.map_or_else(Vec::new, |(_, run)| {
+            run.curve.iter().map(|&(tokens, loss)| (tokens as f64, loss)).collect()
+        });
+        chart.series(Series::new(format!("{layers} layers, width {width}")).points(points))
+    });
+    findings.figure(
+        "scaling",
+        "Left: loss against parameters, every size and seed a point, with the fitted power and the claimed one through the same \
+         middle. Right: the loss of each size as it reads more (first seed).",
+        Picture::new("Larger models, lower loss")
+            .columns(2)
+            .titled_panel("against parameters", chart.size(420.0, 320.0))
+            .titled_panel("against tokens", curves.size(420.0, 320.0)),
+    );
+    let rows = sizes.iter().map(|(layers, heads, width)| {
+        let of = |measure: &str| findings.measurements.mean(&[layers, width], measure).mean.to_string();
+        [layers.to_string(), heads.to_string(), width.to_string()]
+            .into_iter()
+            .chain(["parameters", "loss", "perplexity", "seconds"].map(of))
+            .collect()
+    });
+    let rows = rows.collect();
+    findings.table(
+        "sizes",
+        &["layers", "heads", "width", "parameters", "loss", "perplexity", "seconds"],
+        rows,
+    );
+}
+
+fn judge(table: &Measurements) -> Verdict {
+    let exponent = exponent(table);
+    let finding = format!(
+        "Loss falls as parameters to the power {:.3} [{:.3}, {:.3}]. The source claims {CLAIMED}, but its own three figures give \
+         {:.3} for the loss (and {:.3} for the perplexity, which is not what a scaling law of the loss is about).",
+        exponent.mean,
+        exponent.low,
+        exponent.high,
+        source_exponent(),
+        source_perplexity_exponent(),
+    );
+    let checks = vec![
+        Check::new("slope of ln loss against ln parameters: it falls", exponent, Bound::Below(0.0)),
+        Check::new(
+            "slope of ln loss against ln parameters: within 0.1 of the claim",
+            exponent,
+            Bound::Between(CLAIMED - 0.1, CLAIMED + 0.1),
+        ),
+    ];
+    Verdict::new("E4", checks, finding)
+        .published("exponent of the loss, as claimed", CLAIMED, Some(exponent.mean), SOURCE)
+        .published(
+            "exponent of the loss, from its own figures",
+            source_exponent(),
+            Some(exponent.mean),
+            SOURCE,
+        )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::Outcome;
+
+    fn planted(exponent: f64) -> Measurements {
+        let mut table = Measurements::new(&["layers", "width"]);
+        for (layers, _, width) in QUICK {
+            for seed in 0..2 {
+                let parameters = (12 * layers * width * width + 1000 * width) as f64;
+                let loss = 20.0 * parameters.powf(exponent) * (1.0 + 0.002 * seed as f64);
+                table.add(&[&layers, &width], seed, "parameters", parameters);
+                table.add(&[&layers, &width], seed, "loss", loss);
+            }
+        }
+        table
+    }
+
+    #[test]
+    fn the_verdict_follows_the_slope() {
+        assert_eq!(judge(&planted(-0.35)).outcome, Outcome::Holds);
+        assert_eq!(judge(&planted(-0.1)).outcome, Outcome::Fails);
+        assert_eq!(judge(&planted(0.1)).outcome, Outcome::Fails);
+    }
+
+    #[test]
+    fn the_figures_of_the_source_give_another_exponent() {
+        // By hand, from the ends: ln(3.3911 / 3.9532) / ln 4.
+        assert!((source_exponent() + 0.1107).abs() < 2e-3, "{}", source_exponent());
+        assert!((source_perplexity_exponent() + 0.4054).abs() < 5e-3);
+    }
+}

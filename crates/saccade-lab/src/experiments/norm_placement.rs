@@ -1,0 +1,379 @@
+//! Norms before each layer or after each sum: which trains, how deep, and at what rate?
+
+use super::language_models as models;
+use crate::experiment::{Bound, Check, Experiment, Findings, Lab, Measurements, Verdict};
+use crate::figure::{Axis, Bar, Bars, Chart, Picture, Series};
+use crate::run::{RunConfig, interrupted, prepare, sources};
+use crate::statistics::{mean, paired};
+use anyhow::{Context as _, Result, bail};
+use saccade::Module;
+use saccade::block::NormPlacement;
+use saccade::data::text::TokenStream;
+use saccade::tensor::Gradients;
+use saccade::tensor::optimiser::global_norm;
+use saccade::train::{Decay, End, Evaluation, Flow, Observer, Progress, Step, Task, train};
+use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
+use std::sync::atomic::Ordering;
+
+pub const EXPERIMENT: Experiment = Experiment {
+    name: "norm-placement",
+    claims: &["E5"],
+    question: "Does pre-norm train more stably, and deeper, than post-norm?",
+    prediction: "Over depths and rates, fewer runs fail to learn with norms before the layers than with norms after the sums; and \
+        at the largest depth, the loss on held-out text is lower with them.",
+    design: "GPTs of three depths, with norms before each layer or after each sum, at two constant learning rates, without \
+        warm-up and without clipping of gradients: nothing that would hide an instability. A run fails to learn if its loss is \
+        not finite, or if it ends no better than a model that knows the frequencies of words and nothing else. Also the norm \
+        of each layer's gradients in the first step. The seed is shared, and differences are paired by it.",
+    real_data: Some("plain text such as WikiText-2's folder"),
+    seconds: [14.0, 380.0, 17_000.0],
+    run,
+};
+
+const PLACEMENTS: [(NormPlacement, &str); 2] =
+    [(NormPlacement::Pre, "pre-norm"), (NormPlacement::Post, "post-norm")];
+/// Constant learning rates: one that small models like, and one that is bold.
+const RATES: [f32; 2] = [2e-3, 1e-2];
+/// Training losses are kept as means of so many steps.
+const SMOOTH: usize = 5;
+
+/// What a run is, by place in [`PLACEMENTS`], number of layers, place in [`RATES`], and seed.
+#[derive(Clone, Copy, Serialize, Deserialize)]
+struct Cell {
+    placement: usize,
+    depth: usize,
+    rate: usize,
+    seed: u64,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Run {
+    /// The step and the mean loss of the steps before it.
+    curve: Vec<(u64, f64)>,
+    /// The held-out loss; that of a guess among all words if the run ended in numbers that are not finite.
+    loss: f64,
+    failed: bool,
+    /// The norm of each layer's gradients in the first step.
+    gradients: Vec<f64>,
+}
+
+fn run(lab: &Lab) -> Result<Findings> {
+    let seeds = lab.seeds(lab.by_size(2, 3, 5, 3));
+    let depths = *lab.by_size(&[1, 2, 3], &[2, 5, 10], &[2, 8, 24], &[4, 12, 24]);
+    let mut inputs = Vec::new();
+    for placement in 0..PLACEMENTS.len() {
+        for depth in depths {
+            for rate in 0..RATES.len() {
+                inputs.extend(seeds.iter().map(|&seed| Cell { placement, depth, rate, seed }));
+            }
+        }
+    }
+    let frequencies = lab.parts("frequencies", &seeds, |&seed| word_frequencies(lab, seed))?;
+    let known =
+        |seed: u64| seeds.iter().position(|known| *known == seed).map_or(f64::NAN, |i| frequencies[i]);
+    let runs = lab.parts("runs", &inputs, |cell| read(lab, *cell, known(cell.seed)))?;
+    let mut findings = Findings::new(&["placement", "layers", "rate"]);
+    for (cell, run) in inputs.iter().zip(&runs) {
+        let conditions: [&dyn std::fmt::Display; 3] =
+            [&PLACEMENTS[cell.placement].1, &cell.depth, &RATES[cell.rate]];
+        findings.measurements.add(&conditions, cell.seed, "loss", run.loss);
+        findings.measurements.add(&conditions, cell.seed, "failed to learn", f64::from(u8::from(run.failed)));
+        for (layer, &norm) in run.gradients.iter().enumerate() {
+            findings.measurements.add(
+                &conditions,
+                cell.seed,
+                format!("gradient norm, layer {}", layer + 1),
+                norm,
+            );
+        }
+    }
+    let usual = mean(&frequencies).mean;
+    draw(&mut findings, &depths, usual, (&inputs, &runs));
+    findings.verdicts = vec![judge(&findings.measurements, &depths)];
+    for (placement, name) in PLACEMENTS.iter().map(|(_, name)| name).enumerate() {
+        let of = || inputs.iter().zip(&runs).filter(move |(cell, _)| cell.placement == placement);
+        findings.fact(format!("failed: {name}"), of().filter(|(_, run)| run.failed).count() as f64);
+        findings.fact(format!("runs: {name}"), of().count() as f64);
+    }
+    findings.fact("deepest", depths[2] as f64);
+    findings.fact("loss of word frequencies", usual);
+    Ok(findings)
+}
+
+fn config(lab: &Lab, cell: Cell) -> Result<RunConfig> {
+    let mut config = models::base_on_text(lab, cell.seed)?;
+    let (width, heads, length, words) =
+        lab.by_size((8, 2, 8, 100), (32, 2, 32, 500), (48, 4, 64, 1_000), (128, 4, 128, 10_000));
+    config.tokens.size = words;
+    config.data.length = length;
+    config.data.texts = lab.by_size(60, 1_500, 6_000, 40_000);
+    let gpt = models::gpt(&mut config)?;
+    (gpt.n_layers, gpt.d_model, gpt.n_heads, gpt.context) = (cell.depth, width, heads, length);
+    gpt.norm = PLACEMENTS[cell.placement].0;
+    gpt.dropout = 0.0;
+    let train = &mut config.train;
+    train.steps = lab.by_size(4, 120, 400, 1_000);
+    train.batch_size = lab.by_size(4, 8, 16, 16);
+    train.evaluate_every = 0;
+    train.clip = 0.0;
+    train.rate.highest = RATES[cell.rate];
+    train.rate.lowest = RATES[cell.rate];
+    train.rate.warmup = 0;
+    train.rate.decay = Decay::Constant;
+    Ok(config)
+}
+
+/// Trains without keeping the model: only how it went matters.
+fn read(lab: &Lab, cell: Cell, frequencies: f64) -> Result<Run> {
+    let config = config(lab, cell)?;
+    let mut material = prepare(&config, None, None)?;
+    let tokenizer = material.tokenizer.as_ref().context("words need a tokenizer")?;
+    let guess = (tokenizer.vocabulary_size() as f64).ln();
+    let mut watch = Watch::default();
+    let mut progress = Progress::new(&config.train);
+    let finite = match train(material.task.as_mut(), &config.train, &mut progress, &mut watch) {
+        Ok(End::Stopped) => bail!("stopped; the same command goes on from here"),
+        Ok(_) => true,
+        Err(saccade::Error::Diverged { .. }) => false,
+        Err(error) => return Err(error.into()),
+    };
+    let loss = watch.held_out.filter(|loss| finite && loss.is_finite());
+    let means = watch.losses.chunks(SMOOTH).enumerate();
+    Ok(Run {
+        curve: means.map(|(i, part)| (((i + 1) * SMOOTH) as u64, mean(part).mean)).collect(),
+        failed: loss.is_none_or(|loss| loss >= frequencies),
+        loss: loss.unwrap_or(guess),
+        gradients: watch.gradients,
+    })
+}
+
+/// The loss of who knows how frequent words are and nothing else, on the words of a seed's models.
+fn word_frequencies(lab: &Lab, seed: u64) -> Result<f64> {
+    let config = config(lab, Cell { placement: 0, depth: 1, rate: 0, seed })?;
+    let material = prepare(&config, None, None)?;
+    let tokenizer = material.tokenizer.as_ref().context("words need a tokenizer")?;
+    entropy(&sources::test_stream(&config.data, tokenizer, lab.by_size(20, 300, 1_000, 2_000))?)
+}
+
+/// The entropy of the frequencies of a text's words, in nats: what is left to guess for who knows them alone.
+fn entropy(text: &TokenStream) -> Result<f64> {
+    let mut ids = vec![0; text.len()];
+    text.copy(0, &mut ids)?;
+    let mut counts: HashMap<u32, u32> = HashMap::new();
+    for id in ids {
+        *counts.entry(id).or_default() += 1;
+    }
+    let mut counts: Vec<f64> = counts.into_values().map(f64::from).collect();
+    // Sums depend on their order, and a map has none.
+    counts.sort_by(f64::total_cmp);
+    let total: f64 = counts.iter().sum();
+    Ok(counts.iter().map(|count| -count / total * (count / total).ln()).sum())
+}
+
+/// What is kept of a run.
+#[derive(Default)]
+struct Watch {
+    losses: Vec<f64>,
+    gradients: Vec<f64>,
+    held_out: Option<f64>,
+}
+
+impl Observer for Watch {
+    fn gradients(&mut self, step: u64, model: &dyn Module, gradients: &Gradients) -> saccade::Result<()> {
+        if step > 1 {
+            return Ok(());
+        }
+        let all = model.parameters();
+        let layer = |name: &str| name.strip_prefix("layers.")?.split('.').next()?.parse::<usize>().ok();
+        let count = all.iter().filter_map(|(name, _)| layer(name)).max().map_or(0, |last| last + 1);
+        let norm = |wanted: usize| {
+            let of_layer = all.iter().filter(|(name, _)| layer(name) == Some(wanted));
+            let found: Vec<_> =
+                of_layer.filter_map(|(_, parameter)| gradients.find(parameter.tensor())).collect();
+            f64::from(global_norm(found))
+        };
+        self.gradients = (0..count).map(norm).collect();
+        Ok(())
+    }
+
+    fn stepped(&mut self, step: &Step, _: &dyn Task, _: &Progress) -> saccade::Result<Flow> {
+        self.losses.push(f64::from(step.loss));
+        Ok(if interrupted().load(Ordering::Relaxed) { Flow::Stop } else { Flow::Continue })
+    }
+
+    fn evaluated(
+        &mut self,
+        evaluation: &Evaluation,
+        _: bool,
+        _: &dyn Task,
+        _: &Progress,
+    ) -> saccade::Result<()> {
+        self.held_out = Some(evaluation.loss);
+        Ok(())
+    }
+}
+
+fn draw(findings: &mut Findings, depths: &[usize; 3], frequencies: f64, (inputs, runs): (&[Cell], &[Run])) {
+    let of = |placement: usize, depth: usize, rate: usize| {
+        let same = move |cell: &Cell| (cell.placement, cell.depth, cell.rate) == (placement, depth, rate);
+        inputs.iter().zip(runs).filter(move |(cell, _)| same(cell)).map(|(_, run)| run).collect::<Vec<_>>()
+    };
+    let mut picture = Picture::new("Deeper and bolder")
+        .subtitle("Training loss, mean over seeds; without warm-up, without clipping")
+        .columns(depths.len());
+    for &depth in depths {
+        let mut chart = Chart::new(Axis::linear("step"), Axis::linear("loss, nats"));
+        for (placement, (_, name)) in PLACEMENTS.iter().enumerate() {
+            for (rate, value) in RATES.iter().enumerate() {
+                let runs = of(placement, depth, rate);
+                let steps = runs.iter().map(|run| run.curve.len()).max().unwrap_or(0);
+                let points: Vec<(f64, f64)> = (0..steps)
+                    .map(|i| {
+                        let losses: Vec<f64> =
+                            runs.iter().filter_map(|run| Some(run.curve.get(i)?.1)).collect();
+                        (((i + 1) * SMOOTH) as f64, mean(&losses).mean)
+                    })
+                    .collect();
+                chart = chart.series(Series::new(format!("{name}, rate {value}")).points(points));
+            }
+        }
+        let chart = chart.level(frequencies, "word frequencies alone").size(360.0, 300.0);
+        picture = picture.titled_panel(format!("{depth} layers"), chart);
+    }
+    findings.figure(
+        "loss_by_depth_and_placement",
+        "Training loss by number of layers, place of the norms and learning rate. A curve that stays at the dashed level has \
+         learned nothing but how frequent words are.",
+        picture,
+    );
+    let deepest = depths[depths.len() - 1];
+    let empty = Chart::new(Axis::linear("layer"), Axis::log("norm of its gradients, first step"));
+    let chart = PLACEMENTS.iter().enumerate().fold(empty, |chart, (placement, (_, name))| {
+        let runs = of(placement, deepest, 0);
+        let points: Vec<(f64, f64)> = (0..deepest)
+            .map(|layer| {
+                let norms: Vec<f64> =
+                    runs.iter().filter_map(|run| run.gradients.get(layer).copied()).collect();
+                (layer as f64 + 1.0, mean(&norms).mean)
+            })
+            .collect();
+        chart.series(Series::new(*name).points(points))
+    });
+    let names: Vec<String> =
+        depths.iter().flat_map(|depth| RATES.map(|rate| format!("{depth} layers, rate {rate}"))).collect();
+    let bars = PLACEMENTS.iter().enumerate().fold(
+        Bars::lying(names, Axis::linear("share of runs that fail to learn").range(0.0, 1.0)),
+        |bars, (placement, (_, name))| {
+            let share = |depth: usize, rate: usize| {
+                let runs = of(placement, depth, rate);
+                runs.iter().filter(|run| run.failed).count() as f64 / runs.len().max(1) as f64
+            };
+            let shares = depths
+                .iter()
+                .flat_map(|&depth| (0..RATES.len()).map(move |rate| Bar::new(share(depth, rate))));
+            bars.series(*name, shares.collect())
+        },
+    );
+    findings.figure(
+        "gradients_and_failures",
+        "Left: the norm of each layer's gradients before anything is learned, in the deepest model. Right: how many runs end no \
+         better than the frequencies of words.",
+        Picture::new("Gradients at the start, failures at the end")
+            .columns(2)
+            .titled_panel(format!("gradients, {deepest} layers"), chart.size(400.0, 300.0))
+            .titled_panel("failures", bars),
+    );
+}
+
+fn judge(table: &Measurements, depths: &[usize; 3]) -> Verdict {
+    let deepest = depths[depths.len() - 1];
+    let of = |placement: usize, depth: usize, rate: f32, measure: &str| {
+        table.values(&[&PLACEMENTS[placement].1, &depth, &rate], measure)
+    };
+    let every = |placement: usize, measure: &str| -> Vec<f64> {
+        let cells = depths.iter().flat_map(|&depth| RATES.map(|rate| (depth, rate)));
+        cells.flat_map(|(depth, rate)| of(placement, depth, rate, measure)).collect()
+    };
+    // One value a seed: the mean over rates.
+    let deep = |placement: usize| -> Vec<f64> {
+        let by_rate = RATES.map(|rate| of(placement, deepest, rate, "loss"));
+        (0..by_rate[0].len())
+            .map(|seed| {
+                by_rate.iter().filter_map(|losses| losses.get(seed)).sum::<f64>() / RATES.len() as f64
+            })
+            .collect()
+    };
+    let failed = [0, 1].map(|placement| every(placement, "failed to learn"));
+    let count = |placement: usize| failed[placement].iter().sum::<f64>();
+    let losses = [0, 1].map(deep);
+    let finding = format!(
+        "Of {} runs each, {:.0} fail to learn with pre-norm and {:.0} with post-norm. With {deepest} layers the loss is {:.3} with \
+         pre-norm and {:.3} with post-norm.",
+        failed[0].len(),
+        count(0),
+        count(1),
+        mean(&losses[0]).mean,
+        mean(&losses[1]).mean,
+    );
+    let checks = vec![
+        Check::new(
+            "share of runs that fail to learn, post-norm − pre-norm",
+            paired(&failed[1], &failed[0]),
+            Bound::Above(0.0),
+        ),
+        Check::new(
+            format!("{deepest} layers: loss, post-norm − pre-norm"),
+            paired(&losses[1], &losses[0]),
+            Bound::Above(0.0),
+        ),
+    ];
+    Verdict::new("E5", checks, finding)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::Outcome;
+
+    const DEPTHS: [usize; 3] = [2, 6, 12];
+
+    fn planted(post_fails_from: usize, gap: f64) -> Measurements {
+        let mut table = Measurements::new(&["placement", "layers", "rate"]);
+        for (placement, (_, name)) in PLACEMENTS.iter().enumerate() {
+            for depth in DEPTHS {
+                for rate in RATES {
+                    for seed in 0..3 {
+                        let fails = placement == 1 && depth >= post_fails_from;
+                        let loss = 3.0 + 0.01 * seed as f64 * (1 + placement) as f64 + gap * placement as f64;
+                        table.add(&[name, &depth, &rate], seed, "loss", loss);
+                        table.add(
+                            &[name, &depth, &rate],
+                            seed,
+                            "failed to learn",
+                            f64::from(u8::from(fails)),
+                        );
+                    }
+                }
+            }
+        }
+        table
+    }
+
+    #[test]
+    fn the_verdict_follows_failures_and_losses() {
+        assert_eq!(judge(&planted(6, 0.5), &DEPTHS).outcome, Outcome::Holds);
+        assert_eq!(
+            judge(&planted(6, -0.5), &DEPTHS).outcome,
+            Outcome::Fails,
+            "deep post-norm models do better"
+        );
+        assert_ne!(judge(&planted(99, 0.5), &DEPTHS).outcome, Outcome::Holds, "nobody fails");
+    }
+
+    #[test]
+    fn the_entropy_of_two_equal_words_is_a_bit() {
+        let text = TokenStream::new(&[3, 9].repeat(8)).unwrap();
+        assert!((entropy(&text).unwrap() - 2_f64.ln()).abs() < 1e-12);
+    }
+}

@@ -1,0 +1,377 @@
+//! GPT, BERT and T5 at the same size and budget: what is each for?
+
+use super::cross_attention::{Crossed, cross};
+use super::language_models as models;
+use crate::experiment::{Bound, Check, Experiment, Findings, Lab, Measurements, Verdict};
+use crate::figure::{Axis, Bar, Bars, ColourScale, HeatMap, Matrix, Picture};
+use crate::run::{build, sources};
+use crate::statistics::paired;
+use anyhow::{Context as _, Result, bail};
+use saccade::Context;
+use saccade::analysis::{Tokens, pad, scores};
+use saccade::data::batches::{Batches, Masked, Masking, PackedWindows, RandomWindows};
+use saccade::data::builtin::{Corpus, Pair, Pairs, Settings, Split};
+use saccade::data::text::TokenStream;
+use saccade::models::{Gpt, Model};
+use saccade::tensor::Ids;
+use saccade::tensor::random::Key;
+use saccade::tokens::{Keep, Special, Tokenizer, WordSettings};
+use saccade::train::{NextWord, Progress, Supervised, Task, train};
+use serde::{Deserialize, Serialize};
+
+pub const EXPERIMENT: Experiment = Experiment {
+    name: "three-architectures",
+    claims: &["E9"],
+    question: "At the same size and budget, what are GPT, BERT and T5 each better at than the others?",
+    prediction: "Guessing a word from what stands before it, GPT is right more often than BERT; guessing it from both sides, BERT \
+        is right more often than GPT; putting a sentence into the passive, T5 says more words right than a GPT that reads the \
+        sentence and goes on with its passive.",
+    design: "Three models with as many layers (T5: half of them in the decoder), heads and features, trained for the same steps \
+        with about as many words to say in each (of BERT's texts two words in five are hidden): a GPT and a BERT on the texts of the built-in corpus, a T5 and a second GPT on its \
+        pairs of an active sentence and its passive. Words are guessed at places drawn in texts that no model was trained on: \
+        GPT reads what stands before, BERT reads the same and a mask at the end, or the whole text with a mask in it. The words \
+        of the passive are counted right if they are said after the true words before them. Differences are paired by seed.",
+    real_data: None,
+    seconds: [20.0, 190.0, 6_000.0],
+    run,
+};
+
+const TASKS: [&str; 3] = ["from the left", "from both sides", "into the passive"];
+
+#[derive(Serialize, Deserialize)]
+struct Run {
+    /// GPT on words from the left.
+    gpt: f64,
+    /// BERT on words from the left, and from both sides.
+    bert: (f64, f64),
+    /// Words of the passive that T5 and GPT say right, and whole sentences.
+    t5: (f64, f64),
+    gpt_passive: (f64, f64),
+    parameters: [usize; 3],
+    /// The first seed's first short pair.
+    example: Option<Crossed>,
+}
+
+fn run(lab: &Lab) -> Result<Findings> {
+    let seeds = lab.seeds(3);
+    let runs = lab.parts("runs", &seeds, |&seed| read(lab, seed))?;
+    let mut findings = Findings::new(&["model", "task"]);
+    for (&seed, run) in seeds.iter().zip(&runs) {
+        let values = [
+            ("GPT", TASKS[0], "right", run.gpt),
+            // What stands after a word cannot help a model that never sees it.
+            ("GPT", TASKS[1], "right", run.gpt),
+            ("GPT", TASKS[2], "right", run.gpt_passive.0),
+            ("GPT", TASKS[2], "whole sentences right", run.gpt_passive.1),
+            ("BERT", TASKS[0], "right", run.bert.0),
+            ("BERT", TASKS[1], "right", run.bert.1),
+            ("T5", TASKS[2], "right", run.t5.0),
+            ("T5", TASKS[2], "whole sentences right", run.t5.1),
+        ];
+        for (model, task, measure, value) in values {
+            findings.measurements.add(&[&model, &task], seed, measure, value);
+        }
+        for (model, parameters) in ["GPT", "BERT", "T5"].into_iter().zip(run.parameters) {
+            findings.measurements.add(&[&model, &"any"], seed, "parameters", parameters as f64);
+        }
+    }
+    draw(&mut findings, runs.iter().find_map(|run| run.example.as_ref()));
+    findings.verdicts = vec![judge(&findings.measurements)];
+    for model in ["GPT", "BERT", "T5"] {
+        for task in TASKS {
+            let value = findings.measurements.mean(&[&model, &task], "right");
+            if value.mean.is_finite() {
+                findings.fact(format!("{model}, {task}"), value.mean);
+            }
+        }
+        let parameters = findings.measurements.mean(&[&model, &"any"], "parameters").mean;
+        findings.fact(format!("parameters: {model}"), parameters);
+    }
+    Ok(findings)
+}
+
+fn read(lab: &Lab, seed: u64) -> Result<Run> {
+    let gpt = models::trained_base(lab, seed)?.open()?;
+    let bert = bert(lab, seed)?;
+    let t5 = lab.train(&models::passive(lab, seed)?)?.open()?;
+    let places = places(lab, gpt.tokenizer()?, &bert.1, models::base(lab, seed)?.data.length)?;
+    let pairs: Vec<Pair> =
+        Pairs::new(seed).split(Split::Test).pairs().take(lab.by_size(10, 200, 500, 1_000)).collect();
+    let crossed: Vec<Crossed> = pairs.iter().map(|pair| cross(&t5, pair)).collect::<Result<_>>()?;
+    let said: Vec<&[bool]> = crossed.iter().map(|crossed| crossed.right.as_slice()).collect();
+    let t5_right = shares(&said);
+    let gpt_passive = gpt_passive(lab, seed, t5.tokenizer()?, &pairs)?;
+    let count = |model: &Model| model.module().parameter_count();
+    Ok(Run {
+        gpt: from_the_left(&gpt.model, &places)?,
+        bert: (masked(&bert, &places, Side::Left)?, masked(&bert, &places, Side::Both)?),
+        t5: t5_right,
+        gpt_passive,
+        parameters: [count(&gpt.model), count(&bert.0), count(&t5.model)],
+        example: if seed == 0 {
+            crossed.into_iter().find(|one| (6..=12).contains(&one.source.len()))
+        } else {
+            None
+        },
+    })
+}
+
+/// A BERT that has learned to guess hidden words, and how it reads text.
+fn bert(lab: &Lab, seed: u64) -> Result<(Model, Tokenizer)> {
+    let mut config = models::masked_words(lab, seed)?;
+    let corpus = Corpus::new(Settings::default(), seed)?;
+    let texts = |split: Split, count: usize| -> Vec<String> {
+        corpus.split(split).texts().take(count).map(|text| text.text().to_owned()).collect()
+    };
+    let (read, held) = (texts(Split::Train, config.data.texts), texts(Split::Validation, 20));
+    let words = WordSettings {
+        maximum: config.tokens.size,
+        lowercase: config.tokens.lowercase,
+        punctuation: config.tokens.punctuation,
+        mask: true,
+        ..WordSettings::default()
+    };
+    let tokenizer = Tokenizer::words(&read, &words)?;
+    let mut masking = Masking::new(&tokenizer)?;
+    masking.share = models::HIDDEN;
+    let (key, size) = (Key::new(seed).site("data"), config.train.batch_size);
+    let batches = |texts: &[String], key: Key| -> Result<Batches<Masked>> {
+        let ids = tokenizer.encode_all(texts, Special::Keep, Some((config.data.length, Keep::First)))?;
+        Ok(Batches::new(Masked::new(ids, masking.clone(), key), size, key)?)
+    };
+    let (read, held) = (batches(&read, key)?, batches(&held, key.site("held out"))?);
+    let mut task = Supervised::new(build(&config.model, tokenizer.vocabulary_size(), 0, seed)?, read, held);
+    config.train.evaluate_every = 0;
+    train(&mut task, &config.train, &mut Progress::new(&config.train), &mut ())?;
+    Ok((task.model().clone(), tokenizer))
+}
+
+/// A word to guess: the text as each model reads it, and the place.
+struct Place {
+    gpt: Vec<u32>,
+    bert: Vec<u32>,
+    at: usize,
+}
+
+/// Two places in each text, not too near its beginning, whose words both models know.
+fn places(lab: &Lab, gpt: &Tokenizer, bert: &Tokenizer, length: usize) -> Result<Vec<Place>> {
+    let key = Key::new(0).site("words to guess");
+    let mut places = Vec::new();
+    for (number, text) in sources::builtin_test()?.iter().take(lab.by_size(10, 300, 1_000, 2_000)).enumerate()
+    {
+        let ids = |tokenizer: &Tokenizer| -> Result<Vec<u32>> {
+            let mut ids = tokenizer.encode(text.text(), Special::Drop)?.ids;
+            ids.truncate(length);
+            Ok(ids)
+        };
+        let (for_gpt, for_bert) = (ids(gpt)?, ids(bert)?);
+        let known = |tokenizer: &Tokenizer, id: u32| tokenizer.special().unknown != Some(id);
+        if for_gpt.len() != for_bert.len() || for_gpt.len() < 10 {
+            continue;
+        }
+        for draw in 0..2 {
+            let at = 4 + key.below(number as u64, draw, for_gpt.len() - 5);
+            if known(gpt, for_gpt[at]) && known(bert, for_bert[at]) {
+                places.push(Place { gpt: for_gpt.clone(), bert: for_bert.clone(), at });
+            }
+        }
+    }
+    if places.is_empty() {
+        bail!("no word of the test texts is known to both models");
+    }
+    Ok(places)
+}
+
+/// The share of words that a GPT guesses from those before.
+fn from_the_left(model: &Model, places: &[Place]) -> Result<f64> {
+    let read = |place: &Place| (place.gpt[..place.at].to_vec(), place.at - 1, place.gpt[place.at]);
+    share_right(model, places.iter().map(read))
+}
+
+/// What a BERT is shown.
+#[derive(Clone, Copy, PartialEq)]
+enum Side {
+    Left,
+    Both,
+}
+
+/// The share of words that a BERT guesses behind a mask.
+fn masked((model, tokenizer): &(Model, Tokenizer), places: &[Place], side: Side) -> Result<f64> {
+    let mask = tokenizer.special().mask.context("the tokenizer has no mask")?;
+    let read = |place: &Place| {
+        let mut ids = place.bert.clone();
+        ids[place.at] = mask;
+        if side == Side::Left {
+            ids.truncate(place.at + 1);
+        }
+        (ids, place.at, place.bert[place.at])
+    };
+    share_right(model, places.iter().map(read))
+}
+
+/// How often the best answer at a place of a text is the right one.
+fn share_right(model: &Model, asked: impl Iterator<Item = (Vec<u32>, usize, u32)>) -> Result<f64> {
+    let asked: Vec<(Vec<u32>, usize, u32)> = asked.collect();
+    let mut right = 0;
+    for asked in asked.chunks(32) {
+        let texts: Vec<Tokens> = asked.iter().map(|(ids, ..)| Tokens::new(ids.clone())).collect();
+        let (ids, lengths) = pad(&texts)?;
+        let best = scores(model, &Context::inference(), &ids, &lengths)?.argmax(-1)?;
+        let time = ids.shape().last();
+        let answers =
+            asked.iter().enumerate().map(|(i, (_, at, wanted))| best.values()[i * time + at] == *wanted);
+        right += answers.filter(|&right| right).count();
+    }
+    Ok(right as f64 / asked.len().max(1) as f64)
+}
+
+/// The share of words, and of whole sentences, that are right.
+fn shares(said: &[&[bool]]) -> (f64, f64) {
+    let words = said.iter().map(|words| words.len()).sum::<usize>().max(1) as f64;
+    let right = said.iter().flat_map(|words| words.iter()).filter(|&&right| right).count() as f64;
+    let whole = said.iter().filter(|words| words.iter().all(|&right| right)).count() as f64;
+    (right / words, whole / said.len().max(1) as f64)
+}
+
+/// A GPT of the base model's form that reads a sentence, a mark, its passive and another mark; and how much of the passive of
+/// other sentences it says right.
+fn gpt_passive(lab: &Lab, seed: u64, tokenizer: &Tokenizer, pairs: &[Pair]) -> Result<(f64, f64)> {
+    let mut config = models::base(lab, seed)?;
+    let (mark, end) = (tokenizer.vocabulary_size() as u32, tokenizer.vocabulary_size() as u32 + 1);
+    let ids = |text: &str| anyhow::Ok(tokenizer.encode(text, Special::Drop)?.ids);
+    let line =
+        |pair: &Pair| anyhow::Ok([ids(&pair.source)?, vec![mark], ids(&pair.target)?, vec![end]].concat());
+    let stream = |split: Split, count: usize| -> Result<TokenStream> {
+        let pairs = Pairs::new(seed).split(split);
+        let lines = pairs.pairs().take(count).map(|pair| line(&pair));
+        Ok(TokenStream::new(&lines.collect::<Result<Vec<_>>>()?.concat())?)
+    };
+    let length = config.data.length;
+    let mut form = models::gpt(&mut config)?.clone();
+    (form.vocabulary, form.context) = (end as usize + 1, models::ROOM * length);
+    let windows = RandomWindows::new(
+        stream(Split::Train, config.data.texts)?,
+        length,
+        config.train.batch_size,
+        Key::new(seed).site("data"),
+    )?;
+    let held_out = PackedWindows::new(stream(Split::Validation, 20)?, length, 16)?;
+    let mut task = NextWord::new(Model::Gpt(Gpt::new(form, seed)?), windows, held_out)?;
+    config.train.evaluate_every = 0;
+    train(&mut task, &config.train, &mut Progress::new(&config.train), &mut ())?;
+    let Model::Gpt(gpt) = task.model() else { bail!("a GPT was trained") };
+    let mut said = Vec::new();
+    for pair in pairs {
+        let (line, from) = (line(pair)?, ids(&pair.source)?.len());
+        // Every piece but the first is to be said; those from the mark on are the passive.
+        let read = Ids::new(&line[..line.len() - 2], [1, line.len() - 2])?;
+        let best = gpt.forward(&Context::inference(), &read, None)?.argmax(-1)?;
+        let wanted = &line[1..line.len() - 1];
+        let right = best.values().iter().zip(wanted).skip(from).map(|(said, wanted)| said == wanted);
+        said.push(right.collect::<Vec<bool>>());
+    }
+    Ok(shares(&said.iter().map(Vec::as_slice).collect::<Vec<_>>()))
+}
+
+fn draw(findings: &mut Findings, example: Option<&Crossed>) {
+    let bars = ["GPT", "BERT", "T5"].into_iter().fold(
+        Bars::upright(
+            TASKS.map(str::to_owned).to_vec(),
+            Axis::linear("share of words that are right").from_zero(),
+        ),
+        |bars, model| {
+            let bar = |task: &str| {
+                let interval = findings.measurements.mean(&[&model, &task], "right");
+                match interval.mean.is_finite() {
+                    true => Bar::new(interval.mean).interval(interval.low.max(0.0), interval.high.min(1.0)),
+                    false => Bar::new(f64::NAN),
+                }
+            };
+            bars.series(model, TASKS.into_iter().map(bar).collect())
+        },
+    );
+    findings.figure(
+        "three_architectures",
+        "How often each model says the right word: guessing from what stands before, guessing from both sides, and putting a \
+         sentence into the passive. Mean over seeds with 95 % intervals; BERT cannot write a passive, and T5 was trained for \
+         nothing else.",
+        Picture::new("What each is for").panel(bars),
+    );
+    let Some(example) = example else { return };
+    let best = (0..example.heads.len()).max_by_key(|&head| example.found(head).0);
+    let Some(best) = best else { return };
+    let (rows, columns) = (example.target.len(), example.source.len());
+    if let Ok(matrix) = Matrix::new(rows, columns, example.heads[best].clone()) {
+        let map = HeatMap::new(matrix, ColourScale::sequential("weight").range(0.0, 1.0))
+            .words(example.target.clone(), example.source.clone())
+            .names("about to say", "looks at");
+        findings.figure(
+            "cross_attention",
+            "Where T5's decoder looks in the active sentence as it is about to say each word of the passive one: the head that \
+             finds the words' origins best.",
+            Picture::new("Cross-attention finds the word that is to be said").panel(map),
+        );
+    }
+}
+
+fn judge(table: &Measurements) -> Verdict {
+    let of = |model: &str, task: &str| table.values(&[&model, &task], "right");
+    let told = |model: &str, task: &str| 100.0 * table.mean(&[&model, &task], "right").mean;
+    let finding = format!(
+        "From the left GPT guesses {:.1} % of words and BERT {:.1} %. From both sides BERT guesses {:.1} %; GPT cannot look ahead. \
+         Of the words of a passive T5 says {:.1} % and GPT {:.1} %.",
+        told("GPT", TASKS[0]),
+        told("BERT", TASKS[0]),
+        told("BERT", TASKS[1]),
+        told("T5", TASKS[2]),
+        told("GPT", TASKS[2]),
+    );
+    let gain = |better: &str, worse: &str, task: &str| {
+        let what = format!("{task}: share of words right, {better} − {worse}");
+        Check::new(what, paired(&of(better, task), &of(worse, task)), Bound::Above(0.0))
+    };
+    let checks =
+        vec![gain("GPT", "BERT", TASKS[0]), gain("BERT", "GPT", TASKS[1]), gain("T5", "GPT", TASKS[2])];
+    Verdict::new("E9", checks, finding)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::Outcome;
+
+    fn planted(gpt: [f64; 3], bert: [f64; 2], t5: f64) -> Measurements {
+        let mut table = Measurements::new(&["model", "task"]);
+        for seed in 0..3 {
+            let noise = 0.004 * seed as f64;
+            for (task, value) in TASKS.into_iter().zip(gpt) {
+                table.add(&[&"GPT", &task], seed, "right", value + noise);
+            }
+            for (task, value) in TASKS.into_iter().zip(bert) {
+                table.add(&[&"BERT", &task], seed, "right", value - noise);
+            }
+            table.add(&[&"T5", &TASKS[2]], seed, "right", t5);
+        }
+        table
+    }
+
+    #[test]
+    fn the_verdict_follows_the_tasks() {
+        assert_eq!(judge(&planted([0.4, 0.4, 0.5], [0.3, 0.6], 0.8)).outcome, Outcome::Holds);
+        assert_eq!(
+            judge(&planted([0.4, 0.4, 0.9], [0.3, 0.6], 0.8)).outcome,
+            Outcome::Fails,
+            "GPT writes better passives"
+        );
+        assert_eq!(
+            judge(&planted([0.3, 0.6, 0.5], [0.4, 0.4], 0.8)).outcome,
+            Outcome::Fails,
+            "the tables are turned"
+        );
+    }
+
+    #[test]
+    fn whole_sentences_are_right_if_all_their_words_are() {
+        assert_eq!(shares(&[&[true, true], &[true, false]]), (0.75, 0.5));
+    }
+}

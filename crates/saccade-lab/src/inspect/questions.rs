@@ -1,0 +1,221 @@
+//! What a model is asked of texts, so that it can be wrong: the next token, hidden tokens, the class of a text or of words.
+
+use crate::corpus::{Corpus, CorpusArguments, Reading, evenly};
+use crate::model::Opened;
+use crate::run::{DataConfig, sources};
+use anyhow::{Result, bail};
+use saccade::analysis::ablation::{Batch, Kinds};
+use saccade::analysis::{Tokens, delimits, pad};
+use saccade::data::batches::{Batches, IGNORED, Masking};
+use saccade::models::Model;
+use saccade::tensor::Ids;
+use saccade::tensor::random::Key;
+
+/// Texts with what should be said of them.
+pub struct Questions {
+    /// What is asked, in a few words.
+    pub about: &'static str,
+    /// The texts: their ids are in memory, nothing else.
+    pub batches: Vec<Batch>,
+    /// The names of the kinds of answers.
+    pub kinds: Vec<String>,
+    kind: Kind,
+}
+
+/// How answers are told apart.
+enum Kind {
+    /// Tokens by whether they were there before.
+    Novelty {
+        /// Whether only what came before is seen.
+        causal: bool,
+        /// Whether each id delimits.
+        delimiters: Vec<bool>,
+    },
+    /// The class itself.
+    Class,
+}
+
+/// The kinds of tokens: delimiters; tokens that follow the same token as they did before (what induction heads are good
+/// for); other tokens that were there before; new ones.
+const NOVELTY: [&str; 4] = ["delimiter", "repeated pair", "repeated", "new"];
+
+impl Questions {
+    /// What a model was made to answer, of the texts of a corpus.
+    pub fn ask(
+        opened: &Opened,
+        corpus: &Corpus,
+        reading: &Reading,
+        arguments: &CorpusArguments,
+    ) -> Result<Self> {
+        match &opened.model {
+            Model::Gpt(_) | Model::Llama(_) => next_tokens(reading, arguments),
+            Model::Bert(bert) if bert.config().heads.words => hidden_tokens(reading, arguments),
+            Model::Bert(bert) if bert.config().heads.classes.is_some() => {
+                classes(opened, corpus, reading, arguments)
+            }
+            Model::Sentiment(_) | Model::Bag(_) => classes(opened, corpus, reading, arguments),
+            Model::Tagger(_) => word_classes(reading, corpus, arguments),
+            other => bail!("a {} without a head that answers has no loss to look at", other.kind()),
+        }
+    }
+
+    /// The batches, as often as they are asked for.
+    pub fn iter(&self) -> impl Iterator<Item = saccade::Result<Batch>> + Clone {
+        self.batches.iter().cloned().map(Ok)
+    }
+
+    /// The number of texts.
+    pub fn texts(&self) -> usize {
+        self.batches.iter().map(|batch| batch.lengths.len()).sum()
+    }
+
+    /// The number of answers.
+    pub fn answers(&self) -> usize {
+        let asked =
+            |batch: &Batch| batch.targets.values().iter().filter(|&&target| target != IGNORED).count();
+        self.batches.iter().map(asked).sum()
+    }
+
+    /// The kinds of answers, as ablation wants them.
+    pub fn with_kinds<R>(&self, run: impl FnOnce(&Kinds) -> R) -> R {
+        let of = |batch: &Batch, text: usize, place: usize| self.kind(batch, text, place);
+        run(&Kinds { count: self.kinds.len(), of: &of })
+    }
+
+    fn kind(&self, batch: &Batch, text: usize, place: usize) -> usize {
+        let target = batch.targets.values()[text * batch.targets.shape().last() + place];
+        let Kind::Novelty { causal, delimiters } = &self.kind else { return target as usize };
+        if delimiters.get(target as usize).copied().unwrap_or(false) {
+            return 0;
+        }
+        let time = batch.ids.shape().last();
+        let ids = &batch.ids.values()[text * time..text * time + batch.lengths[text]];
+        // A causal model has read up to the place and is asked what comes next; others are asked what stands there.
+        let (seen, before) = match causal {
+            true => (&ids[..=place], Some(ids[place])),
+            false => (ids, place.checked_sub(1).map(|before| ids[before])),
+        };
+        let elsewhere = |at: usize| *causal || at != place;
+        let repeated = |at: usize| seen[at] == target && elsewhere(at);
+        let pair = |at: usize| at > 0 && repeated(at) && Some(seen[at - 1]) == before;
+        match () {
+            () if (0..seen.len()).any(pair) => 1,
+            () if (0..seen.len()).any(repeated) => 2,
+            () => 3,
+        }
+    }
+}
+
+fn novelty(reading: &Reading, causal: bool) -> Kind {
+    let tokenizer = reading.tokenizer;
+    let delimiter = |id: u32| tokenizer.piece(id).is_some_and(|piece| delimits(&piece));
+    Kind::Novelty { causal, delimiters: (0..tokenizer.vocabulary_size() as u32).map(delimiter).collect() }
+}
+
+fn next_tokens(reading: &Reading, arguments: &CorpusArguments) -> Result<Questions> {
+    let texts = reading.encodings()?.map(|encoding| Ok(Tokens::from_encoding(&encoding?)));
+    let texts: Vec<Tokens> = texts.collect::<Result<_>>()?;
+    let batches = texts.chunks(arguments.batch as usize).map(Batch::next_tokens);
+    Ok(Questions {
+        about: "the next token",
+        batches: batches.collect::<saccade::Result<_>>()?,
+        kinds: NOVELTY.map(str::to_owned).to_vec(),
+        kind: novelty(reading, true),
+    })
+}
+
+fn hidden_tokens(reading: &Reading, arguments: &CorpusArguments) -> Result<Questions> {
+    let masking = Masking::new(reading.tokenizer)?;
+    let key = Key::new(arguments.seed).site("hidden tokens");
+    let (mut texts, mut targets) = (Vec::new(), Vec::new());
+    for (number, encoding) in reading.encodings()?.enumerate() {
+        let mut ids = encoding?.ids;
+        targets.push(masking.apply(&mut ids, key, number as u64));
+        texts.push(Tokens::new(ids));
+    }
+    let size = arguments.batch as usize;
+    let batches = texts.chunks(size).zip(targets.chunks(size));
+    Ok(Questions {
+        about: "hidden tokens",
+        batches: batches.map(|(texts, targets)| padded(texts, targets)).collect::<Result<_>>()?,
+        kinds: NOVELTY.map(str::to_owned).to_vec(),
+        kind: novelty(reading, false),
+    })
+}
+
+/// Texts with an answer for each of their tokens.
+fn padded(texts: &[Tokens], targets: &[Vec<u32>]) -> Result<Batch> {
+    let (ids, lengths) = pad(texts)?;
+    let time = ids.shape().last();
+    let mut all = Vec::with_capacity(texts.len() * time);
+    for targets in targets {
+        all.extend_from_slice(targets);
+        all.resize(all.len() + time - targets.len(), IGNORED);
+    }
+    Ok(Batch { targets: Ids::new(&all, ids.shape())?, ids, lengths })
+}
+
+fn classes(
+    opened: &Opened,
+    corpus: &Corpus,
+    reading: &Reading,
+    arguments: &CorpusArguments,
+) -> Result<Questions> {
+    let Some(labelled) = corpus.labelled(arguments.limit) else {
+        bail!(
+            "a classifier is asked for labels, which {} does not have: give a table (.tsv, .csv), IMDb's archive, or \
+             built-in",
+            arguments.corpus
+        );
+    };
+    let known = match &opened.model {
+        Model::Bert(bert) => bert.config().heads.classes.unwrap_or(2),
+        _ => 2,
+    };
+    if labelled.classes.len() != known {
+        bail!("the model knows {known} classes, the corpus has {}", labelled.classes.len());
+    }
+    let mut examples = Vec::new();
+    for example in &labelled.examples {
+        let encoding = reading.encode(&example.text)?;
+        if encoding.len() > 1 {
+            examples.push((Tokens::from_encoding(&encoding), example.label as u32));
+        }
+    }
+    let batch = |examples: &[(Tokens, u32)]| -> Result<Batch> {
+        let (texts, labels): (Vec<Tokens>, Vec<u32>) = examples.iter().cloned().unzip();
+        let (ids, lengths) = pad(&texts)?;
+        Ok(Batch { ids, lengths, targets: Ids::new(&labels, [labels.len(), 1])? })
+    };
+    Ok(Questions {
+        about: "the class of a text",
+        batches: examples.chunks(arguments.batch as usize).map(batch).collect::<Result<_>>()?,
+        kinds: labelled.classes,
+        kind: Kind::Class,
+    })
+}
+
+fn word_classes(reading: &Reading, corpus: &Corpus, arguments: &CorpusArguments) -> Result<Questions> {
+    let path = match corpus {
+        Corpus::BuiltIn(_) => None,
+        Corpus::Treebank(_, path) => Some(path.display().to_string()),
+        Corpus::Lines(_) | Corpus::Labelled(_) => {
+            bail!("a tagger is asked for parts of speech: give a treebank (.conllu) or built-in")
+        }
+    };
+    let sentences = sources::test_tagged(&DataConfig { path, ..DataConfig::default() })?;
+    let sentences: Vec<sources::Tagged> = evenly(&sentences, arguments.limit).cloned().collect();
+    let key = Key::new(arguments.seed).site("hidden words");
+    let tagging = sources::tagging(reading.tokenizer, &sentences, reading.length, key)?;
+    let batches = Batches::new(tagging, arguments.batch as usize, key)?;
+    let batches = batches.once().map(|batch| {
+        let batch = batch?;
+        Ok(Batch { ids: batch.ids, lengths: batch.lengths, targets: batch.targets })
+    });
+    Ok(Questions {
+        about: "whether hidden words carry content",
+        batches: batches.collect::<Result<_>>()?,
+        kinds: ["function word", "content word"].map(str::to_owned).to_vec(),
+        kind: Kind::Class,
+    })
+}

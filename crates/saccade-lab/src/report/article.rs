@@ -1,0 +1,211 @@
+//! An article under construction: sections of prose, formulas, code, figures, verdicts and exercises.
+
+use super::html::{escape, prose};
+use super::listing::{self, Source};
+use super::math;
+use super::results::Results;
+use crate::experiment::claims::claim;
+use crate::experiment::{Check, Outcome, Verdict};
+use crate::figure::{Theme, number};
+use anyhow::Result;
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+
+/// The article so far.
+pub struct Article<'a> {
+    results: &'a Results<'a>,
+    html: String,
+    sections: Vec<(&'static str, &'static str)>,
+    shown: BTreeSet<String>,
+}
+
+impl<'a> Article<'a> {
+    /// An empty one.
+    pub fn new(results: &'a Results<'a>) -> Self {
+        Self { results, html: String::new(), sections: Vec::new(), shown: BTreeSet::new() }
+    }
+
+    /// Begins a section.
+    pub fn section(&mut self, id: &'static str, title: &'static str) {
+        if !self.sections.is_empty() {
+            self.html.push_str("</section>\n");
+        }
+        self.sections.push((id, title));
+        let number = self.sections.len();
+        let _ = writeln!(
+            self.html,
+            "<section id=\"{id}\"><h2><span class=\"number\">{number}</span> {}</h2>",
+            escape(title)
+        );
+    }
+
+    /// A paragraph.
+    pub fn text(&mut self, text: impl AsRef<str>) {
+        let _ = writeln!(self.html, "<p>{}</p>", prose(text.as_ref()));
+    }
+
+    /// A formula on a line of its own.
+    pub fn formula(&mut self, formula: &str) {
+        let _ = writeln!(self.html, "<div class=\"formula\">{}</div>", math::display(formula));
+    }
+
+    /// Lines of our own code.
+    pub fn code(&mut self, source: Source, begins: &[&str]) -> Result<()> {
+        let (line, text) = listing::item(source, begins)?;
+        let _ = writeln!(
+            self.html,
+            "<figure class=\"code\"><figcaption>{}, line {line}</figcaption><pre><code>{}</code></pre></figure>",
+            escape(source.path),
+            escape(&text)
+        );
+        Ok(())
+    }
+
+    /// A figure of an experiment.
+    pub fn figure(&mut self, experiment: &str, name: &str) -> Result<()> {
+        let figure = self.results.figure(experiment, name)?;
+        let svg = figure.picture.to_svg(Theme::Page);
+        let place = format!("{experiment}/{name}");
+        let _ = writeln!(
+            self.html,
+            "<figure><div class=\"picture\">{svg}</div><figcaption>{} <span class=\"files\"><a href=\"{place}.svg\">SVG</a> \
+             <a href=\"{place}.png\">PNG</a></span></figcaption></figure>",
+            prose(&figure.caption)
+        );
+        self.shown.insert(place);
+        Ok(())
+    }
+
+    /// All figures of an experiment that were not shown yet.
+    pub fn other_figures(&mut self, experiment: &str) -> Result<()> {
+        let names: Vec<String> =
+            self.results.findings(experiment)?.figures.iter().map(|figure| figure.name.clone()).collect();
+        for name in names {
+            if !self.shown.contains(&format!("{experiment}/{name}")) {
+                self.figure(experiment, &name)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What was found about some claims.
+    pub fn verdicts(&mut self, claims: &[&'static str]) -> Result<()> {
+        for &id in claims {
+            let (experiment, verdict) = self.results.verdict(id)?;
+            self.html.push_str(&verdict_box(experiment, verdict));
+        }
+        Ok(())
+    }
+
+    /// Something to try.
+    pub fn exercise(&mut self, text: impl AsRef<str>, command: &str) {
+        let _ = writeln!(
+            self.html,
+            "<aside class=\"exercise\"><p><strong>Try it.</strong> {}</p><pre><code>{}</code></pre></aside>",
+            prose(text.as_ref()),
+            escape(command)
+        );
+    }
+
+    /// A table with a heading for each column.
+    pub fn table(&mut self, header: &[&str], rows: &[Vec<String>]) {
+        let cells = |tag: &str, cells: &mut dyn Iterator<Item = &str>| -> String {
+            cells.map(|cell| format!("<{tag}>{}</{tag}>", prose(cell))).collect()
+        };
+        let head = cells("th", &mut header.iter().copied());
+        let body: String = rows
+            .iter()
+            .map(|row| format!("<tr>{}</tr>\n", cells("td", &mut row.iter().map(String::as_str))))
+            .collect();
+        let _ = writeln!(
+            self.html,
+            "<div class=\"scroll\"><table><thead><tr>{head}</tr></thead><tbody>\n{body}</tbody></table></div>"
+        );
+    }
+
+    /// The results, to take numbers from.
+    pub fn results(&self) -> &'a Results<'a> {
+        self.results
+    }
+
+    /// The sections' ids and titles.
+    pub fn sections(&self) -> &[(&'static str, &'static str)] {
+        &self.sections
+    }
+
+    /// The HTML of all sections.
+    pub fn finish(mut self) -> String {
+        self.html.push_str("</section>\n");
+        self.html
+    }
+}
+
+/// The mark of an outcome; its shape tells it apart without colour.
+pub fn badge(outcome: Outcome) -> String {
+    let (class, sign) = match outcome {
+        Outcome::Holds => ("holds", "✓"),
+        Outcome::Fails => ("fails", "✗"),
+        Outcome::Undecided => ("undecided", "?"),
+        Outcome::NotMeasured => ("unmeasured", "–"),
+    };
+    format!(
+        "<span class=\"badge {class}\"><span aria-hidden=\"true\">{sign}</span> {}</span>",
+        outcome.name()
+    )
+}
+
+/// A check's effect with its interval.
+pub fn effect(check: &Check) -> String {
+    let effect = &check.effect;
+    match effect.count {
+        0 | 1 => number(effect.mean),
+        count if effect.low.is_finite() => {
+            format!("{} [{}, {}], n {count}", number(effect.mean), number(effect.low), number(effect.high))
+        }
+        count => format!("{}, n {count}", number(effect.mean)),
+    }
+}
+
+fn verdict_box(experiment: &str, verdict: &Verdict) -> String {
+    let statement = claim(verdict.claim).map_or("", |claim| claim.statement);
+    let mut rows: String = verdict
+        .checks
+        .iter()
+        .map(|check| {
+            format!(
+                "<tr><td>{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td>{}</td></tr>",
+                prose(&check.what),
+                escape(&effect(check)),
+                escape(&check.bound.to_string()),
+                badge(check.outcome)
+            )
+        })
+        .collect();
+    for published in &verdict.published {
+        let ours = published.ours.map_or_else(|| "not measured".to_owned(), number);
+        let _ = write!(
+            rows,
+            "<tr class=\"published\"><td>{}</td><td class=\"n\">{ours}</td><td class=\"n\">{}</td><td>published: {}</td></tr>",
+            prose(&published.what),
+            number(published.theirs),
+            escape(published.source)
+        );
+    }
+    let details = match rows.is_empty() {
+        true => String::new(),
+        false => format!(
+            "<details><summary>what it rests on</summary><div class=\"scroll\"><table><thead><tr><th>measured</th>\
+             <th>effect [95 % interval]</th><th>must be</th><th></th></tr></thead><tbody>{rows}</tbody></table></div>\
+             <p class=\"files\"><a href=\"{experiment}/measurements.csv\">every measurement</a> · \
+             <a href=\"{experiment}/summary.csv\">summary</a> · <a href=\"{experiment}/verdict.json\">verdict.json</a></p></details>"
+        ),
+    };
+    format!(
+        "<div class=\"verdict\" id=\"claim-{id}\"><p class=\"claim\">{badge} <span class=\"id\">{id}</span> {statement}</p>\
+         <p>{finding}</p>{details}</div>\n",
+        id = verdict.claim,
+        badge = badge(verdict.outcome),
+        statement = prose(statement),
+        finding = prose(&verdict.finding),
+    )
+}

@@ -1,0 +1,190 @@
+//! The page around the article: the claims at a glance above it, the tables and how to go on below it.
+
+use super::article::{Article, badge, effect};
+use super::html::{escape, prose};
+use super::references::REFERENCES;
+use crate::experiment::claims::CLAIMS;
+use crate::experiment::{Conditions, Outcome, Summary};
+use crate::figure::{font_face, number, stylesheet};
+use anyhow::Result;
+use std::fmt::Write as _;
+
+/// Under what circumstances the page was made.
+pub struct About<'a> {
+    /// What the experiments were run on.
+    pub conditions: Conditions<'a>,
+    /// How long it took, in seconds.
+    pub seconds: f64,
+}
+
+/// The whole page.
+pub fn page(article: Article, about: &About) -> Result<String> {
+    let glance = glance(&article)?;
+    let contents: String = article
+        .sections()
+        .iter()
+        .map(|(id, title)| format!("<li><a href=\"#{id}\">{}</a></li>", escape(title)))
+        .collect();
+    let tables = tables(&article);
+    let body = article.finish();
+    Ok(format!(
+        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
+         <meta name=\"color-scheme\" content=\"light dark\"><title>Attention, put to the test</title>\
+         <style>{font}\n{figures}\n{style}</style></head><body>\n<header><p class=\"eyebrow\">Saccade: a laboratory for attention</p>\
+         <h1>Attention, put to the test</h1><p class=\"lead\">From raw text to a trained transformer, one step at a time. Every \
+         number, figure and verdict on this page comes from one run of <code>{command}</code> on this machine; none was typed in.</p>\
+         <p class=\"about\">{about}</p></header>\n<nav aria-label=\"Contents\"><ol>{contents}</ol></nav>\n<main>\n{glance}\n{body}\n\
+         {real}\n{tables}\n{references}\n</main></body></html>\n",
+        font = font_face(),
+        figures = stylesheet(),
+        style = include_str!("../../web/report.css"),
+        command = escape(&command(about)),
+        about = escape(&circumstances(about)),
+        real = real_data(),
+        references = references(),
+    ))
+}
+
+fn command(about: &About) -> String {
+    format!("saccade report --size {}", about.conditions.size.name())
+}
+
+fn circumstances(about: &About) -> String {
+    let seconds = about.seconds;
+    format!(
+        "Size {}, {}; {}; version {}; {}.",
+        about.conditions.size.name(),
+        about
+            .conditions
+            .data
+            .map_or_else(|| "the built-in corpus".to_owned(), |path| path.display().to_string()),
+        crate::machine::describe(),
+        env!("CARGO_PKG_VERSION"),
+        if seconds < 120.0 {
+            format!("{seconds:.0} seconds")
+        } else {
+            format!("{:.1} minutes", seconds / 60.0)
+        },
+    )
+}
+
+/// All claims with their verdicts.
+fn glance(article: &Article) -> Result<String> {
+    let mut rows = String::new();
+    let mut counts = [0; 4];
+    for claim in CLAIMS {
+        let (_, verdict) = article.results().verdict(claim.id)?;
+        counts[match verdict.outcome {
+            Outcome::Holds => 0,
+            Outcome::Fails => 1,
+            Outcome::Undecided => 2,
+            Outcome::NotMeasured => 3,
+        }] += 1;
+        let main = verdict.checks.first();
+        let measured = main.map_or_else(String::new, |check| {
+            format!("<span class=\"what\">{}:</span> {}", prose(&check.what), escape(&effect(check)))
+        });
+        let _ = writeln!(
+            rows,
+            "<tr><td class=\"id\"><a href=\"#claim-{id}\">{id}</a></td><td>{statement}</td><td>{badge}</td><td class=\"n\">{measured}\
+             </td></tr>",
+            id = claim.id,
+            statement = prose(claim.statement),
+            badge = badge(verdict.outcome),
+        );
+    }
+    let [holds, fails, undecided, unmeasured] = counts;
+    let unmeasured = if unmeasured > 0 { format!(", {unmeasured} not measured") } else { String::new() };
+    Ok(format!(
+        "<section id=\"claims\"><h2>All claims at a glance</h2><p>{} claims: {holds} hold, {fails} fail, {undecided} undecided\
+         {unmeasured}. Each was judged by comparing a 95 % interval with a bound stated beforehand: it holds if the whole interval \
+         lies where the claim says, fails if the whole interval lies elsewhere, and is undecided otherwise.</p>\
+         <div class=\"scroll\"><table class=\"glance\"><thead><tr><th></th><th>claim</th><th>verdict</th><th>main effect [95 % \
+         interval]</th></tr></thead><tbody>\n{rows}</tbody></table></div></section>",
+        CLAIMS.len()
+    ))
+}
+
+fn real_data() -> String {
+    let rows = crate::experiments::EXPERIMENTS.iter().filter_map(|experiment| {
+        let wanted = experiment.real_data?;
+        let hours = experiment.seconds[2] / 3600.0;
+        let time = if hours < 1.0 { format!("{:.0} min", hours * 60.0) } else { format!("{hours:.1} h") };
+        Some(format!(
+            "<tr><td><code>saccade experiment {} --size full --data …</code></td><td>{}</td><td class=\"n\">{time}</td></tr>",
+            experiment.name,
+            prose(wanted)
+        ))
+    });
+    let rows: String = rows.collect();
+    format!(
+        "<section id=\"real\"><h2>On real data</h2><p>This page was made on text that the program generates itself, so that it needs \
+         nothing and the truth is known by construction. The same experiments run on real data:</p><div class=\"scroll\"><table><thead>\
+         <tr><th>command</th><th>data</th><th>about, on two cores</th></tr></thead><tbody>{rows}</tbody></table></div><p>More seeds \
+         decide more: <code>saccade report --size standard</code> takes up to an hour.</p></section>"
+    )
+}
+
+/// The summary of every experiment.
+fn tables(article: &Article) -> String {
+    let mut out = String::from("<section id=\"tables\"><h2>All tables</h2>\n");
+    for (experiment, findings) in article.results().iter() {
+        let conditions: String = findings
+            .measurements
+            .conditions()
+            .iter()
+            .map(|condition| format!("<th>{}</th>", escape(condition)))
+            .collect();
+        let summary = findings.measurements.summary();
+        let shown = summary.len().min(MOST_ROWS);
+        let rows: String = summary.iter().take(shown).map(row).collect();
+        let rest = match summary.len() - shown {
+            0 => String::new(),
+            rest => format!("<p>{rest} more rows are in the file.</p>"),
+        };
+        let _ = writeln!(
+            out,
+            "<details><summary>{name}: {question}</summary><p><strong>Predicted.</strong> {prediction}</p><p><strong>Design.</strong> \
+             {design}</p><div class=\"scroll\"><table><thead><tr>{conditions}<th>measure</th><th>mean</th><th>sd</th><th>n</th>\
+             <th>95 % interval</th></tr></thead><tbody>{rows}</tbody></table></div>{rest}<p class=\"files\"><a \
+             href=\"{name}/measurements.csv\">measurements.csv</a> <a href=\"{name}/summary.csv\">summary.csv</a></p></details>",
+            name = experiment.name,
+            question = escape(experiment.question),
+            prediction = prose(experiment.prediction),
+            design = prose(experiment.design),
+        );
+    }
+    out.push_str("</section>");
+    out
+}
+
+/// The most rows of a table on the page; its file has all.
+const MOST_ROWS: usize = 200;
+
+fn row(summary: &Summary) -> String {
+    let conditions: String =
+        summary.conditions.iter().map(|condition| format!("<td>{}</td>", escape(condition))).collect();
+    let interval = &summary.interval;
+    let ends = match interval.low.is_finite() {
+        true => format!("[{}, {}]", number(interval.low), number(interval.high)),
+        false => String::new(),
+    };
+    format!(
+        "<tr>{conditions}<td>{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{ends}</td></tr>\n",
+        escape(&summary.measure),
+        number(interval.mean),
+        number(summary.deviation),
+        interval.count,
+    )
+}
+
+fn references() -> String {
+    let items: String = REFERENCES
+        .iter()
+        .map(|(who, title, place)| {
+            format!("<li>{}. <cite>{}</cite>. {}.</li>", escape(who), escape(title), escape(place))
+        })
+        .collect();
+    format!("<section id=\"references\"><h2>References</h2><ul class=\"references\">{items}</ul></section>")
+}

@@ -1,0 +1,64 @@
+//! What all experiments found, by name and by claim.
+
+use crate::experiment::{Experiment, Figure, Findings, Verdict};
+use crate::statistics::Interval;
+use anyhow::{Context as _, Result};
+
+/// The findings of several experiments.
+#[derive(Default)]
+pub struct Results<'a> {
+    all: Vec<(&'a Experiment, Findings)>,
+}
+
+impl<'a> Results<'a> {
+    /// Adds an experiment's findings.
+    pub fn add(&mut self, experiment: &'a Experiment, findings: Findings) {
+        self.all.push((experiment, findings));
+    }
+
+    /// All of them, in order.
+    pub fn iter(&self) -> impl Iterator<Item = (&'a Experiment, &Findings)> {
+        self.all.iter().map(|(experiment, findings)| (*experiment, findings))
+    }
+
+    /// The findings of an experiment.
+    pub fn findings(&self, experiment: &str) -> Result<&Findings> {
+        let found = self.all.iter().find(|(known, _)| known.name == experiment);
+        Ok(&found.with_context(|| format!("there is no experiment {experiment}"))?.1)
+    }
+
+    /// A figure of an experiment.
+    pub fn figure(&self, experiment: &str, name: &str) -> Result<&Figure> {
+        let figures = &self.findings(experiment)?.figures;
+        let found = figures.iter().find(|figure| figure.name == name);
+        found.with_context(|| format!("{experiment} has no figure {name}"))
+    }
+
+    /// The verdict on a claim, and the experiment that reached it.
+    pub fn verdict(&self, claim: &str) -> Result<(&'static str, &Verdict)> {
+        let verdicts = self.all.iter().flat_map(|(experiment, findings)| {
+            findings.verdicts.iter().map(move |verdict| (experiment.name, verdict))
+        });
+        let mut of_claim = verdicts.filter(|(_, verdict)| verdict.claim == claim);
+        of_claim.next().with_context(|| format!("no experiment has a verdict on {claim}"))
+    }
+
+    /// A number of an experiment by its name.
+    pub fn fact(&self, experiment: &str, name: &str) -> Result<f64> {
+        let facts = &self.findings(experiment)?.facts;
+        facts.get(name).copied().with_context(|| format!("{experiment} has no fact {name}"))
+    }
+
+    /// Words of an experiment by their name.
+    pub fn words(&self, experiment: &str, name: &str) -> Result<&str> {
+        let words = &self.findings(experiment)?.words;
+        words.get(name).map(String::as_str).with_context(|| format!("{experiment} has no words {name}"))
+    }
+
+    /// The n-th effect that a claim rests on.
+    pub fn effect(&self, claim: &str, index: usize) -> Result<Interval> {
+        let (_, verdict) = self.verdict(claim)?;
+        let check = verdict.checks.get(index);
+        Ok(check.with_context(|| format!("{claim} has no check {index}"))?.effect)
+    }
+}

@@ -1,0 +1,36 @@
+//! The block: residuals, norms, feed-forward.
+
+use crate::report::article::Article;
+use crate::report::listing::{BLOCK, LAYERS};
+use anyhow::Result;
+
+pub fn write(article: &mut Article) -> Result<()> {
+    article.section("block", "The block: residuals, norms, GELU");
+    article.text(
+        "A transformer is a stack of equal blocks. Each reads the stream of vectors, computes something from it, and *adds* the \
+         result: what was there stays unless it is cancelled, and gradients have a straight way back to the first layer. Attention \
+         moves information between words; the feed-forward layer, two linear maps with a bend between them, works on each word \
+         alone. A norm keeps the size of the vectors in hand. Before each layer (*pre-norm*) the straight way stays free; after \
+         the addition (*post-norm*, the original) every layer stands in it.",
+    );
+    article.formula(
+        "x ← x + \\text{Attention}(\\text{norm}(x)),   x ← x + W_2 \\text{GELU}(W_1 \\text{norm}(x))",
+    );
+    article.code(BLOCK, &["pub fn forward("])?;
+    article.other_figures("norm-placement")?;
+    article.verdicts(&["E5"])?;
+    article.text(
+        "The bend decides how much of a hidden value passes. ReLU cuts at zero; GELU, $x·Φ(x)$, weighs a value by how likely a \
+         normal variable is to lie below it: smooth, and never quite dead on the negative side. It is the usual choice. Is it \
+         better?",
+    );
+    article.formula("\\text{GELU}(x) = x·Φ(x) = \\frac{x}{2} (1 + \\text{erf}(\\frac{x}{\\sqrt{2}}))");
+    article.code(LAYERS, &["impl FeedForward", "pub fn forward("])?;
+    article.other_figures("activation")?;
+    article.verdicts(&["E6"])?;
+    article.exercise(
+        "Train a deep post-norm model at a high rate and watch the loss.",
+        "saccade train words-gpt --set model.norm=post --set model.n_layers=12 --set train.rate.highest=3e-3 --out runs/post",
+    );
+    Ok(())
+}

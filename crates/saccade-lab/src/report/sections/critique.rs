@@ -1,0 +1,75 @@
+//! What was learned, what was not, and how far it is to a real model.
+
+use crate::experiment::Outcome;
+use crate::report::article::Article;
+use anyhow::Result;
+
+/// Parameters of BERT-base, and the tokens that it read: a million steps of 256 sequences of 512 (Devlin et al., 2018).
+const BERT: (f64, f64) = (110e6, 131_072e6);
+
+pub fn write(article: &mut Article) -> Result<()> {
+    article.section("critique", "What was learned, and what was not");
+    let results = article.results();
+    let count = |outcome: Outcome| {
+        results
+            .iter()
+            .flat_map(|(_, findings)| &findings.verdicts)
+            .filter(|one| one.outcome == outcome)
+            .count()
+    };
+    article.text(format!(
+        "Of the claims above, {} hold, {} fail and {} could not be decided at this size; {} were not measured. *Fails* means that the \
+         interval lies on the wrong side of a bound that was stated before, on this data and at this size. It does not mean that the \
+         claim is false everywhere; nor does *holds* mean that it is true everywhere. What decides little here often decides more \
+         with more seeds: see the end of the page.",
+        count(Outcome::Holds),
+        count(Outcome::Fails),
+        count(Outcome::Undecided),
+        count(Outcome::NotMeasured),
+    ));
+    article
+        .text("What would have made the first small classifier better? Each ingredient, with and without:");
+    article.other_figures("ingredients")?;
+    article.verdicts(&["A6"])?;
+    article.text(
+        "And size? Loss falls as models grow, along a line on logarithmic axes, as long as there is data to learn from.",
+    );
+    article.other_figures("model-size")?;
+    article.verdicts(&["E4"])?;
+    article.text("How far is it from here to a model of the real world? The table sets the largest model of this page beside BERT.");
+    let fact = |name: &str| results.fact("model-size", name);
+    let thousands = |value: f64| crate::terminal::thousands(value as u64);
+    let row = |what: &str, ours: String, bert: &str| vec![what.to_owned(), ours, bert.to_owned()];
+    article.table(
+        &["", "this page", "BERT-base (Devlin et al., 2018)"],
+        &[
+            row("parameters", thousands(fact("largest_parameters")?), &thousands(BERT.0)),
+            row("layers", format!("{:.0}", fact("largest_layers")?), "12"),
+            row("width", format!("{:.0}", fact("largest_width")?), "768"),
+            row("vocabulary", thousands(fact("vocabulary")?), "30,522 word pieces"),
+            row("tokens read in training", thousands(fact("tokens")?), &thousands(BERT.1)),
+            row(
+                "text",
+                "generated from a grammar".to_owned(),
+                "BooksCorpus and Wikipedia, 3.3 billion words",
+            ),
+            row(
+                "time",
+                format!("{:.0} seconds on this machine", fact("largest_seconds")?),
+                "4 days on 16 TPU chips",
+            ),
+        ],
+    );
+    let (parameters, tokens) = BERT;
+    let gap = (parameters * tokens / (fact("largest_parameters")? * fact("tokens")?)).log10();
+    article.text(format!(
+        "Measured in parameters times tokens, which is what training computes with, the gap is a factor of $10^{{{gap:.1}}}$. What \
+         carries over is the mechanism, which is the same to the last formula; what does not is knowledge of the world, which comes \
+         from text that a grammar cannot write.",
+    ));
+    article.exercise(
+        "Open a real model, and look at what its heads do.",
+        "saccade pull bert-base-uncased\nsaccade heads bert-base-uncased --corpus built-in -o bert",
+    );
+    Ok(())
+}

@@ -1,0 +1,7 @@
+//! What heads do and whether they matter, at the command line.
+
+mod ablate;
+mod embeddings;
+mod heads;
+mod influence;
+mod made;

@@ -1,0 +1,72 @@
+//! `saccade ablate`.
+
+use super::made::{bert, corpus, gpt, number, run, sentiment, table};
+use crate::checkpoints::made::{complaint, text};
+use tempfile::tempdir;
+
+#[test]
+fn every_head_is_taken_away_and_all_of_them_in_turn() {
+    let folder = tempdir().unwrap();
+    let here = folder.path();
+    gpt(&here.join("gpt"));
+    corpus(&here.join("corpus.txt"));
+    let (model, corpus) = (here.join("gpt"), here.join("corpus.txt"));
+    let ablate = |out: &str, batch: &str, threads: &str| {
+        let out = here.join(out);
+        let arguments =
+            ["ablate", text(&model), "--corpus", text(&corpus), "--batch", batch, "-o", text(&out)];
+        run(&arguments, threads)
+    };
+    let said = ablate("one", "1", "1");
+    assert!(said.contains("loss with all heads") && said.contains("Spearman"), "{said}");
+    let rows = table(&here.join("one/ablation.csv"));
+    let of = |measure: &str, kind: &str| -> Vec<f64> {
+        let kept = rows.iter().filter(|row| row["measure"] == measure && row["kind"] == kind);
+        kept.map(|row| number(row, "value")).collect()
+    };
+    assert_eq!(of("zeroed", "all").len(), 4);
+    assert_eq!(of("gradient-importance", "all").len(), 4);
+    for kind in ["delimiter", "repeated pair", "repeated", "new"] {
+        assert_eq!(of("averaged", kind).len(), 4, "{kind}");
+    }
+    // The changes of the kinds, weighed by how often they occur, are the change of all: so it lies between them.
+    for head in 0..4 {
+        let kinds = ["delimiter", "repeated pair", "repeated", "new"].map(|kind| of("zeroed", kind)[head]);
+        let (low, high) =
+            kinds.iter().fold((f64::MAX, f64::MIN), |(low, high), &x| (low.min(x), high.max(x)));
+        let all = of("zeroed", "all")[head];
+        assert!(low <= all && all <= high, "{all} {kinds:?}");
+    }
+    let curve = table(&here.join("one/pruning.csv"));
+    assert_eq!(curve.len(), 5);
+    // With one head gone, the curve is at what ablation of that head says.
+    let importance = of("gradient-importance", "all");
+    let least = (0..4).min_by(|&a, &b| importance[a].total_cmp(&importance[b])).unwrap();
+    let change = number(&curve[1], "loss") - number(&curve[0], "loss");
+    assert!((change - of("zeroed", "all")[least]).abs() < 1e-9);
+
+    ablate("two", "1", "2");
+    let read = |out: &str| std::fs::read(here.join(out).join("ablation.csv")).unwrap();
+    assert!(read("one") == read("two"), "threads make a difference");
+    ablate("batches", "4", "2");
+    for (row, other) in rows.iter().zip(table(&here.join("batches/ablation.csv"))) {
+        assert!((number(row, "value") - number(&other, "value")).abs() < 1e-5, "{row:?} {other:?}");
+    }
+}
+
+#[test]
+fn other_models_are_asked_what_they_were_made_for() {
+    let folder = tempdir().unwrap();
+    let here = folder.path();
+    bert(&here.join("bert"));
+    sentiment(&here.join("sentiment"));
+    corpus(&here.join("corpus.txt"));
+    let (guesses, classes, lines) = (here.join("bert"), here.join("sentiment"), here.join("corpus.txt"));
+    let out = here.join("out");
+    run(&["ablate", text(&guesses), "--corpus", text(&lines), "-o", text(&out)], "2");
+    assert!(table(&out.join("ablation.csv")).iter().any(|row| row["kind"] == "new"));
+    run(&["ablate", text(&classes), "--limit", "6", "-o", text(&out)], "2");
+    assert!(table(&out.join("ablation.csv")).iter().any(|row| row["kind"] == "positive"));
+    let (problem, code) = complaint(&["ablate", text(&classes), "--corpus", text(&lines)]);
+    assert!(code == 1 && problem.contains("is asked for labels"), "{problem}");
+}
