@@ -45,6 +45,8 @@ impl Stage {
         self.chrome.open(&address);
         self.chrome.shown("heads");
         self.chrome.fill("#text", text);
+        // Its tokens are seen while it is typed.
+        self.chrome.until("document.querySelectorAll('#tokens .chip').length > 2");
         self.chrome.press("Enter");
         let count = self.reading(&Input::Text(text.to_owned(), String::new())).source().len();
         self.chrome.until(&format!("document.querySelectorAll('#tokens [data-token]').length === {count}"));
