@@ -72,14 +72,15 @@ def main():
     parser.add_argument("model")
     parser.add_argument("--clients", type=int, default=200)
     parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--warm", type=float, default=90, help="seconds of 16 clients before memory is looked at")
     arguments = parser.parse_args()
     clients, seconds = min(arguments.clients, 1000), min(arguments.seconds, 600)
     command = [arguments.program, "serve", arguments.model, "--only", "--port", "0", "--memory", "256"]
     server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     try:
         port = int(server.stdout.readline().strip().rsplit(":", 1)[1])
-        # The first readings open the model and fill the store, from eight clients at once.
-        warm = [Client(port, arguments.model, time.monotonic() + 10, seed) for seed in range(8)]
+        # The first readings open the model and fill the store; the allocator's holes fill up too.
+        warm = [Client(port, arguments.model, time.monotonic() + min(arguments.warm, 600), seed) for seed in range(16)]
         for client in warm:
             client.start()
         for client in warm:
