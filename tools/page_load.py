@@ -16,6 +16,8 @@ import subprocess
 import threading
 import time
 
+# Idle threads of the server end after ten seconds.
+REST = 12
 WORDS = "the old man walked home because he was tired and a dog sat by the sea".split()
 
 
@@ -70,17 +72,20 @@ def main():
     parser.add_argument("model")
     parser.add_argument("--clients", type=int, default=200)
     parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--warm", type=float, default=90, help="seconds of 16 clients before memory is looked at")
     arguments = parser.parse_args()
     clients, seconds = min(arguments.clients, 1000), min(arguments.seconds, 600)
     command = [arguments.program, "serve", arguments.model, "--only", "--port", "0", "--memory", "256"]
     server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     try:
         port = int(server.stdout.readline().strip().rsplit(":", 1)[1])
-        # The first readings open the model and fill the store.
-        for seed in range(2):
-            warm = Client(port, arguments.model, time.monotonic() + 5, seed)
-            warm.start()
-            warm.join()
+        # The first readings open the model and fill the store; the allocator's holes fill up too.
+        warm = [Client(port, arguments.model, time.monotonic() + min(arguments.warm, 600), seed) for seed in range(16)]
+        for client in warm:
+            client.start()
+        for client in warm:
+            client.join()
+        time.sleep(REST)
         before = resident(server.pid)
         until = time.monotonic() + seconds
         crowd = [Client(port, arguments.model, until, 1000 + seed) for seed in range(clients)]
@@ -90,7 +95,7 @@ def main():
         while any(client.is_alive() for client in crowd):
             most = max(most, resident(server.pid))
             time.sleep(0.2)
-        time.sleep(2)
+        time.sleep(REST)
         after = resident(server.pid)
         seen = sum((client.seen for client in crowd), collections.Counter())
         times = sorted(t for client in crowd for t in client.times)

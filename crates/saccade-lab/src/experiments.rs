@@ -21,6 +21,7 @@ mod positions;
 mod random_heads;
 mod scale_sweep;
 mod sentiment_models;
+mod stopwatch;
 mod tagger_heads;
 mod tagger_models;
 mod tagger_reading;

@@ -1,8 +1,8 @@
 //! The page's server: models, readings and what is asked of them, over HTTP on this machine.
 //!
-//! [`catalogue`] knows the models, [`store`] keeps readings within a limit of memory, [`work`] runs what takes time within
-//! limits of number and time, [`guard`] refuses requests that other sites make, [`routes`] has one function a request and
-//! [`web`] the files of the page.
+//! [`catalogue`] knows the models and [`web`] the files of the page. `store` keeps readings within a limit of memory, `work`
+//! runs what takes time within limits of number and time, `guard` refuses requests that other sites make, `routes` and
+//! `maps` have one function a request.
 
 pub mod catalogue;
 mod demonstration;

@@ -58,9 +58,14 @@ impl Serve {
             runs: PathBuf::from("runs"),
             search: !self.only,
             web: self.web_dir,
-            limits,
+            limits: limits.clone(),
         };
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+        // Few threads: each keeps memory of its own, and no more work than this is let through at once anyway.
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .max_blocking_threads(limits.passes + limits.looks + 1)
+            .enable_all()
+            .build()?;
         runtime.block_on(async move {
             let server = Server::bind(settings).await?;
             let address = format!("http://{}", server.address());

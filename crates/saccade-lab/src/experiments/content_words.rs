@@ -21,7 +21,7 @@ pub const EXPERIMENT: Experiment = Experiment {
         are counted on the same training sentences: the majority, the class that most often follows the word before, the \
         one that most often precedes the word after, and both together. Paired by seed.",
     real_data: Some("a CoNLL-U treebank: a file, or a folder with train and test parts"),
-    seconds: [4.0, 30.0, 300.0],
+    seconds: [7.0, 20.0, 120.0],
     run,
 };
 

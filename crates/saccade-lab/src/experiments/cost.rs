@@ -1,17 +1,18 @@
 //! What attention costs: time and memory against length and width.
 
+use super::stopwatch::{Spent, spend};
 use crate::experiment::{Bound, Check, Experiment, Findings, Lab, Measurements, Verdict};
 use crate::figure::{Axis, Chart, Picture, Series};
 use crate::statistics::{Interval, slope};
 use anyhow::Result;
 use saccade::attention::{How, Pattern, Rules, Scale, Weigh, attend, scaled_dot_product};
 use saccade::layers::{Activation, FeedForward, FeedForwardConfig};
+use saccade::tensor::Tensor;
 use saccade::tensor::ops::{Layout, Projections};
 use saccade::tensor::random::Key;
-use saccade::tensor::{Tensor, pool};
 use saccade::{Context, Draw, Initial};
 use serde::{Deserialize, Serialize};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 pub const EXPERIMENT: Experiment = Experiment {
     name: "cost",
@@ -23,7 +24,7 @@ pub const EXPERIMENT: Experiment = Experiment {
         grows in proportion to the length (0.8 to 1.2).",
     design: "Forward passes over random values, two heads of 64: attention written out as the reference has it, tiled attention, \
         the same with a window of 128 tokens to each side, linear attention, and a feed-forward layer of four times the width. \
-        Times are the fastest of repeated runs, one after the other, on all cores; memory is the most that is in use at one time \
+        Times are those that one thread spends on a processor, the mean of repeated passes; memory is the most that is in use at one time \
         beyond the inputs. Exponents are slopes on logarithmic axes over the three largest sizes.",
     real_data: None,
     seconds: [6.0, 30.0, 150.0],
@@ -37,8 +38,6 @@ const WINDOW: usize = 128;
 const FIXED_LENGTH: usize = 512;
 /// Beyond this the weights written out take gigabytes.
 const LONGEST_REFERENCE: usize = 4_096;
-/// A pass is repeated at least so often.
-const LEAST_PASSES: u32 = 5;
 /// Exponents are taken over so many of the largest sizes.
 const FITTED: usize = 3;
 
@@ -106,7 +105,7 @@ fn run(lab: &Lab) -> Result<Findings> {
             inputs.extend(widths.iter().map(cell));
         }
     }
-    let patience = Duration::from_millis(lab.by_size(1, 40, 100, 300));
+    let patience = Duration::from_millis(lab.by_size(1, 50, 150, 300));
     let costs = lab.timed_parts("costs", &inputs, |cell| measure(*cell, patience))?;
     let mut findings = Findings::new(&["work", "heads", "length", "width"]);
     for (cell, cost) in inputs.iter().zip(&costs) {
@@ -131,23 +130,9 @@ fn run(lab: &Lab) -> Result<Findings> {
     Ok(findings)
 }
 
-/// The fastest of repeated passes (whatever else the machine does only adds to it), and the memory a pass needs beyond its
-/// inputs.
 fn measure(cell: Cell, patience: Duration) -> Result<Cost> {
-    let pass = prepare(cell)?;
-    pool::trim();
-    let before = pool::usage().used;
-    // The first pass also warms caches and the memory pool.
-    drop(pass()?);
-    let megabytes = (pool::usage().peak - before) as f64 / 1e6;
-    let (mut fastest, mut passes, started) = (f64::INFINITY, 0, Instant::now());
-    while passes < LEAST_PASSES || started.elapsed() < patience {
-        let begin = Instant::now();
-        drop(pass()?);
-        fastest = fastest.min(begin.elapsed().as_secs_f64() * 1e3);
-        passes += 1;
-    }
-    Ok(Cost { milliseconds: fastest, megabytes })
+    let Spent { milliseconds, megabytes } = spend(patience, prepare(cell)?)?;
+    Ok(Cost { milliseconds, megabytes })
 }
 
 type Pass = Box<dyn Fn() -> Result<Tensor>>;
@@ -234,7 +219,7 @@ fn draw(findings: &mut Findings, lengths: &[usize], widths: &[usize]) {
         })
     };
     let picture = Picture::new("Cost against length")
-        .subtitle("One forward pass, two heads of 64; exponents over the three largest lengths")
+        .subtitle("One forward pass on one thread, two heads of 64; exponents over the three largest lengths")
         .columns(2)
         .titled_panel("time", chart("milliseconds", "milliseconds").size(460.0, 360.0))
         .titled_panel("memory", chart("megabytes", "megabytes beyond the inputs").size(460.0, 360.0));

@@ -33,7 +33,7 @@ pub const EXPERIMENT: Experiment = Experiment {
         transformer reads nine in ten of the built-in digits; a head of cross-attention finds where a word comes from more \
         often than the word in the same place is it; the ranks that rollout gives to words correlate with what taking each of \
         them away does.",
-    design: "Values and costs of each form beside the plain one, on texts long enough to matter, one after the other on all cores. \
+    design: "Values and costs of each form beside the plain one, on texts long enough to matter: the time that one thread spends on a processor. \
         A ViT trained on the built-in digits. The T5 of `three-architectures`: its head is chosen on one half of the test pairs \
         and measured on the other. The GPT of `trained-heads` reads sentences; the probability of each sentence's last word is \
         taken with each other word made unknown, and compared with rollout and with raw attention of the last layer.",
@@ -151,9 +151,9 @@ fn digits(lab: &Lab, seed: u64) -> Result<RunConfig> {
             "model.d_model=32",
             "model.d_hidden=64",
             "model.patch=7",
-            "train.steps=1000",
+            "train.steps=1500",
             "train.batch_size=32",
-            "train.rate.highest=1e-2",
+            "train.rate.highest=8e-3",
             "train.rate.warmup=30",
             "data.texts=10000",
         ],

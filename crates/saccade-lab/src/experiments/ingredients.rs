@@ -19,7 +19,7 @@ pub const EXPERIMENT: Experiment = Experiment {
         Pre-trained vectors (`--vectors FILE`, GloVe or fastText) are compared with vectors of the same width drawn at \
         random.",
     real_data: Some("IMDb (aclImdb_v1.tar.gz) or a table with a label column"),
-    seconds: [25.0, 90.0, 1_500.0],
+    seconds: [15.0, 110.0, 900.0],
     run,
 };
 

@@ -164,8 +164,7 @@ pub fn parsed_sentences(tokenizer: &Tokenizer, count: usize, most: usize) -> Res
     Ok(sentences)
 }
 
-/// A BERT of the base model's size, which learns to guess masked words of the same texts. Its batches have twice as many
-/// texts: with two words in five hidden ([`HIDDEN`]), it has about as many words to guess as a GPT.
+/// A BERT of the base model's size, which learns to guess masked words of the same texts.
 pub fn masked_words(lab: &Lab, seed: u64) -> Result<RunConfig> {
     let mut config = like_base(lab, "masked-words", seed)?;
     let form = base_form(lab)?;
@@ -177,13 +176,8 @@ pub fn masked_words(lab: &Lab, seed: u64) -> Result<RunConfig> {
     config.train.rate.lowest *= 0.4;
     config.train.rate.warmup *= 3;
     config.train.weight_decay = 0.01;
-    config.train.batch_size *= 2;
     Ok(config)
 }
-
-/// The share of words that the BERT has to guess. At BERT's own 15 % a model learns little from a short training; 40 % does no
-/// harm (Wettig et al., 2022).
-pub const HIDDEN: f32 = 0.4;
 
 /// A T5 with as many layers as the base model, half of them in the decoder, which learns to put sentences into the passive.
 pub fn passive(lab: &Lab, seed: u64) -> Result<RunConfig> {

@@ -24,7 +24,7 @@ pub const EXPERIMENT: Experiment = Experiment {
         Linear does, anew for each text; the first 12 words of positive and of negative test texts. Divergence in bits, mean \
         over rows, pairs of heads and texts. The baseline adds normal noise of a tenth of the projections' deviation.",
     real_data: Some("IMDb (aclImdb_v1.tar.gz) or a table with a label column"),
-    seconds: [2.0, 8.0, 60.0],
+    seconds: [1.0, 3.0, 60.0],
     run,
 };
 

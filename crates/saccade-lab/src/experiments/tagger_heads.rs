@@ -20,7 +20,7 @@ pub const EXPERIMENT: Experiment = Experiment {
         heads do the same, log₂ of their number if each does what no other does. Untrained heads differ too, so the change \
         counts, paired by seed.",
     real_data: Some("a CoNLL-U treebank: a file, or a folder with train and test parts"),
-    seconds: [12.0, 90.0, 900.0],
+    seconds: [3.0, 20.0, 300.0],
     run,
 };
 

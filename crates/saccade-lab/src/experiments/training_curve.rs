@@ -19,7 +19,7 @@ pub const EXPERIMENT: Experiment = Experiment {
         same taggers: before the first step and at six points of training, each at twice the step of the one before. \
         Spearman's correlation with the step for each seed.",
     real_data: Some("a CoNLL-U treebank: a file, or a folder with train and test parts"),
-    seconds: [6.0, 40.0, 400.0],
+    seconds: [3.0, 15.0, 200.0],
     run,
 };
 

@@ -22,7 +22,7 @@ pub const EXPERIMENT: Experiment = Experiment {
         after, paired by seed. Beside it the same of the words of whole sentences, and how far the weights of different \
         seeds are from each other.",
     real_data: Some("a CoNLL-U treebank: a file, or a folder with train and test parts"),
-    seconds: [2.0, 10.0, 120.0],
+    seconds: [1.5, 6.0, 60.0],
     run,
 };
 

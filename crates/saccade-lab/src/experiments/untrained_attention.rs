@@ -23,7 +23,7 @@ pub const EXPERIMENT: Experiment = Experiment {
         to draw: PyTorch's Linear (uniform within ±1/√16), normal with deviation 1/√16, normal with 0.02 as BERT has it, and \
         plain standard normal, which no library does but which is quickly written by hand.",
     real_data: Some("IMDb (aclImdb_v1.tar.gz) or a table with a label column"),
-    seconds: [3.0, 10.0, 60.0],
+    seconds: [1.5, 6.0, 60.0],
     run,
 };
 

@@ -22,7 +22,7 @@ pub const EXPERIMENT: Experiment = Experiment {
         Coverage is counted for vocabularies cut to fewer words too. For the padding, a bag of word vectors with random weights \
         reads texts alone and side by side with longer ones. Each seed draws its own training texts.",
     real_data: Some("IMDb (aclImdb_v1.tar.gz) or a table with a label column"),
-    seconds: [2.0, 3.0, 120.0],
+    seconds: [1.5, 3.0, 60.0],
     run,
 };
 

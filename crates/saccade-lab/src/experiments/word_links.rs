@@ -22,7 +22,7 @@ pub const EXPERIMENT: Experiment = Experiment {
         is one. The offset (“the next word”) is the one that is best on these very sentences. Judging words are those of a \
         list of praise and blame; pairs that are also linked by syntax are left out.",
     real_data: Some("a CoNLL-U treebank: a file, or a folder with train and test parts"),
-    seconds: [2.0, 10.0, 120.0],
+    seconds: [1.5, 6.0, 60.0],
     run,
 };
 

@@ -78,7 +78,7 @@ impl<'a> Grid<'a> {
     }
 
     /// Some rows, all columns.
-    pub fn band(&self, rows: Range<usize>) -> Result<Vec<f32>> {
+    fn band(&self, rows: Range<usize>) -> Result<Vec<f32>> {
         let places = self.rows.places().get(rows.clone()).unwrap_or_default();
         let (Some(first), Some(last)) = (places.first(), places.last()) else { return Ok(Vec::new()) };
         let weights = self.reading.weights(self.which.site)?;
@@ -127,16 +127,28 @@ impl<'a> Grid<'a> {
         }
         let mut block = Vec::with_capacity(rows.len() * columns.len());
         for start in rows.clone().step_by(self.step()) {
-            let band = self.band(start..(start + self.step()).min(rows.end))?;
-            block.extend(band.chunks(width.max(1)).flat_map(|row| &row[columns.clone()]));
+            block.extend(self.part(start..(start + self.step()).min(rows.end), columns.clone())?);
         }
         Ok(block)
     }
 
-    /// Shows every band of some rows with its first row.
+    /// Some rows of some columns. Only those are computed, unless their values depend on the rest of their rows.
+    fn part(&self, rows: Range<usize>, columns: Range<usize>) -> Result<Vec<f32>> {
+        let plain = self.rows.is_plain() && self.columns.is_plain();
+        if plain && matches!(self.which.scale, Scale::Raw | Scale::Log) {
+            let weights = self.reading.weights(self.which.site)?;
+            return Ok(weights.block(0, self.which.head, rows, columns)?.to_vec());
+        }
+        let band = self.band(rows)?;
+        let width = self.columns.len().max(1);
+        Ok(band.chunks(width).flat_map(|row| &row[columns.clone()]).copied().collect())
+    }
+
+    /// Shows some rows of some columns, which are within the map, a band at a time with its first row.
     pub fn each_band(
         &self,
         rows: Range<usize>,
+        columns: &Range<usize>,
         cancel: &AtomicBool,
         mut see: impl FnMut(usize, &[f32]),
     ) -> Result<()> {
@@ -144,7 +156,7 @@ impl<'a> Grid<'a> {
             if cancel.load(Ordering::Relaxed) {
                 return Err(saccade::Error::Cancelled.into());
             }
-            see(start, &self.band(start..(start + self.step()).min(rows.end))?);
+            see(start, &self.part(start..(start + self.step()).min(rows.end), columns.clone())?);
         }
         Ok(())
     }
@@ -162,7 +174,7 @@ impl<'a> Grid<'a> {
             return Ok(peak);
         }
         let mut peak = 0.0_f32;
-        self.each_band(self.first_free()..self.rows.len(), cancel, |_, band| {
+        self.each_band(self.first_free()..self.rows.len(), &(0..self.columns.len()), cancel, |_, band| {
             peak = band.iter().copied().filter(|value| value.is_finite()).fold(peak, f32::max);
         })?;
         self.remember(peak);

@@ -74,7 +74,7 @@ pub fn thumbnails(
         let mut peak = 0.0_f32;
         // Where each column goes is the same for all rows.
         let place: Vec<usize> = (0..columns).map(|column| column * width / columns.max(1)).collect();
-        grid.each_band(0..rows, cancel, |first, band| {
+        grid.each_band(0..rows, &(0..columns), cancel, |first, band| {
             for (i, values) in band.chunks(columns.max(1)).enumerate() {
                 let row = &mut largest[(first + i) * height / rows * width..][..width];
                 for (&value, &place) in values.iter().zip(&place) {
@@ -107,10 +107,10 @@ pub fn tile(grid: &Grid, zoom: u32, (x, y): (usize, usize), cancel: &AtomicBool)
     let pixels = |length: usize| length.div_ceil(1 << zoom);
     let (width, height) = (pixels(right - left), pixels(bottom - top));
     let mut largest = vec![0.0_f32; width * height];
-    grid.each_band(top..bottom, cancel, |first, band| {
-        for (i, values) in band.chunks(columns.max(1)).enumerate() {
+    grid.each_band(top..bottom, &(left..right), cancel, |first, band| {
+        for (i, values) in band.chunks(right - left).enumerate() {
             let row = &mut largest[((first + i - top) >> zoom) * width..][..width];
-            for (j, &value) in values[left..right].iter().enumerate() {
+            for (j, &value) in values.iter().enumerate() {
                 row[j >> zoom] = row[j >> zoom].max(value);
             }
         }

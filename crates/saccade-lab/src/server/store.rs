@@ -42,7 +42,7 @@ impl Store {
         }
         drop(kept);
         // Texts of ever new lengths leave memory of sizes that nobody asks for again.
-        if pool::usage().waiting > self.limit / 4 {
+        if pool::usage().waiting > self.limit / 16 {
             pool::trim();
         }
         (id, reading)

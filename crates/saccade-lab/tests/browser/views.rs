@@ -45,6 +45,8 @@ impl Stage {
         self.chrome.open(&address);
         self.chrome.shown("heads");
         self.chrome.fill("#text", text);
+        // Its tokens are seen while it is typed.
+        self.chrome.until("document.querySelectorAll('#tokens .chip').length > 2");
         self.chrome.press("Enter");
         let count = self.reading(&Input::Text(text.to_owned(), String::new())).source().len();
         self.chrome.until(&format!("document.querySelectorAll('#tokens [data-token]').length === {count}"));
@@ -203,9 +205,9 @@ fn a_sentiment_model_shows_its_words() {
     chrome.shown("classes"); // it has no heads to show
     chrome.fill("#text", TEXT);
     chrome.press("Enter");
-    chrome.view("classes");
     let expected = classes(&stage.reading(&text(TEXT))).unwrap();
     let chrome = &mut stage.chrome;
+    chrome.until(&format!("document.querySelectorAll('.words span').length === {}", expected.weights.len()));
     let shown =
         chrome.value("[...document.querySelectorAll('.words span')].map(s => s.title.split(': ').at(-1))");
     for (shown, &expected) in shown.as_array().unwrap().iter().zip(&expected.weights) {
@@ -254,8 +256,7 @@ fn pieces_are_merged_and_special_tokens_hidden() {
     chrome.until("document.querySelector('#toggle-merge').ariaPressed === 'true'");
     chrome.click("#toggle-hide");
     chrome.until("location.hash.includes('hide=1')");
-    chrome.shown("head");
-    assert_eq!(chrome.value("document.querySelectorAll('#view tbody tr').length"), 4, "of {pieces:?}");
+    chrome.until("document.querySelectorAll('#view tbody tr').length === 4");
     chrome.screenshot("bert");
     chrome.ensure_quiet();
 }

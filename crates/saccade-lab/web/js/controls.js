@@ -70,3 +70,12 @@ export function markToken(page) {
   const query = page.reading ? page.query() : -1;
   at("tokens").querySelectorAll("button").forEach((chip, i) => chip.setAttribute("aria-selected", String(i === query)));
 }
+
+/** The tokens of what is being typed, before it is read. */
+export async function previewTokens(page, input) {
+  const known = () => !input.text.trim() || input.text === page.known?.text;
+  if (!page.source.live || known()) return;
+  const { source } = await page.source.tokens(input);
+  if (known()) return;
+  at("tokens").replaceChildren(...source.slice(0, mostChips).map((token) => make("span", { class: token.special ? "chip special" : "chip" }, shortened(token.text, 24) || "␠")));
+}

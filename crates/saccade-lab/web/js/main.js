@@ -1,7 +1,7 @@
 // The page: what was read, which view is open, and what happens when something is chosen.
 
 import { forgetColours } from "./colours.js";
-import { markToken, showControls, showTokens } from "./controls.js";
+import { markToken, previewTokens, showControls, showTokens } from "./controls.js";
 import { at, make, settled } from "./dom.js";
 import { copyLink, saveCsv, savePng, saveSvg } from "./download.js";
 import { embeddedSource } from "./embedded.js";
@@ -222,6 +222,8 @@ function listen() {
       read();
     }
   });
+  // What cannot be read is said when it is to be read, not while it is typed.
+  at("text").addEventListener("input", settled(150, () => previewTokens(page, asked()).catch(() => {})));
   at("model").addEventListener("change", () => {
     showFields();
     if (at("picture-field").hidden) read();

@@ -176,7 +176,11 @@ export class TiledMap {
           [tile.width, tile.height] = [width, height];
           this.draw();
         },
-        () => this.tiles.delete(key),
+        (problem) => {
+          this.tiles.delete(key);
+          // A busy server is asked again; a view that was left is not.
+          if (problem.name !== "AbortError" && this.root.isConnected) setTimeout(() => this.draw(), 700);
+        },
       );
     }
     return this.tiles.get(key);
@@ -214,15 +218,20 @@ export class TiledMap {
     const span = tileCells << zoom;
     const cell = 2 ** zoom * this.unit;
     context.imageSmoothingEnabled = this.unit < 1;
+    let waiting = 0;
     const [right, bottom] = [this.x + (this.width - this.left) / this.unit, this.y + (this.height - this.top) / this.unit];
     for (let y = Math.floor(this.y / span); y * span < Math.min(bottom, this.rows.length); y++) {
       for (let x = Math.floor(this.x / span); x * span < Math.min(right, this.columns.length); x++) {
         const tile = this.tile(zoom, x, y);
-        if (!tile.picture) continue;
+        if (!tile.picture) {
+          waiting += 1;
+          continue;
+        }
         const [px, py] = [this.left + (x * span - this.x) * this.unit, this.top + (y * span - this.y) * this.unit];
         context.drawImage(tile.picture, px, py, tile.width * cell, tile.height * cell);
       }
     }
+    this.canvas.dataset.waiting = waiting;
   }
 
   drawMarks(context) {

@@ -63,7 +63,7 @@ export const headView = {
       make("button", { type: "button", click: () => map.zoom(1.5), "aria-label": "Zoom in" }, "+"),
       make("button", { type: "button", click: () => map.zoom(1 / 1.5), "aria-label": "Zoom out" }, "−"),
       make("button", { type: "button", click: () => map.fit() }, "all"));
-    const aside = make("div", {}, readout, legend, make("p", { class: "muted" }, meanings[chosen.scale]), buttons, table);
+    const aside = make("div", {}, readout, legend, make("p", { class: "muted" }, meanings[chosen.scale] + (chosen.hide ? " What is hidden keeps its share." : "")), buttons, table);
     root.append(make("div", { class: "two" }, make("div", {}, map.root), aside));
     if (page.reading.patches) showPatches(aside, page, which);
     const showQuery = async () => {

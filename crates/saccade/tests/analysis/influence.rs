@@ -205,7 +205,7 @@ fn pooled_answers_have_influences_too() {
         n_heads: 2,
         ..Default::default()
     };
-    let model = planted::amplified(Model::Sentiment(Sentiment::new(config, 1).unwrap()), 20.0);
+    let model = planted::amplified(Model::Sentiment(Sentiment::new(config, 1).unwrap()), 2.0);
     let tokens = Tokens::new(vec![3, 1, 4, 1, 5, 9]);
     let target = Target { position: None, class: 1, against: None };
     for method in Method::ALL {
