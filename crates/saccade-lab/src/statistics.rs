@@ -24,7 +24,9 @@ pub const LEVEL: f64 = 0.95;
 /// The mean of values and its interval.
 pub fn mean(values: &[f64]) -> Interval {
     let moments = moments(values);
-    around(moments.mean, moments.error(), moments.count.saturating_sub(1), moments.count)
+    // Nothing has no mean, and nothing follows from it.
+    let centre = if values.is_empty() { f64::NAN } else { moments.mean };
+    around(centre, moments.error(), moments.count.saturating_sub(1), moments.count)
 }
 
 /// The mean of `a[i] − b[i]` and its interval: the two were measured under the same seeds, in the same order. Values
@@ -92,6 +94,7 @@ mod tests {
         assert!((interval.high - 3.0 - reach).abs() < 1e-5, "{interval:?}");
         assert!((3.0 - interval.low - reach).abs() < 1e-5);
         assert_eq!(interval.count, 5);
+        assert!(mean(&[]).mean.is_nan() && mean(&[]).low.is_nan());
     }
 
     #[test]

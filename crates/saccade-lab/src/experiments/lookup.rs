@@ -1,7 +1,7 @@
 //! Attention as a soft dictionary: ask with a key, and get its value.
 
 use crate::experiment::{Bound, Check, Experiment, Findings, Lab, Measurements, Verdict};
-use crate::figure::{Axis, Chart, ColourScale, Gallery, Matrix, Picture, Series};
+use crate::figure::{Axis, Chart, ColourScale, Gallery, Matrix, Picture, Series, number};
 use crate::statistics::{Interval, mean, slope};
 use anyhow::Result;
 use saccade::attention::{Scale, scaled_dot_product};
@@ -169,11 +169,11 @@ fn fall(table: &Measurements, overlap: f32) -> Interval {
 fn judge(table: &Measurements) -> Verdict {
     let error = |sharpness: f32| mean(&table.values(&[&0.0_f32, &sharpness], "error"));
     let finding = format!(
-        "With keys at right angles the error is {:.2} of that of the plain mean at sharpness 2, {:.4} at 8 and {:.1e} at 32. \
+        "With keys at right angles the error is {:.2} of that of the plain mean at sharpness 2, {:.4} at 8 and {} at 32. \
          ln error falls by {:.3} with each unit of sharpness, and by {:.3} where keys have cosine 0.5.",
         error(2.0).mean,
         error(8.0).mean,
-        error(32.0).mean,
+        number(error(32.0).mean),
         -fall(table, 0.0).mean,
         -fall(table, 0.5).mean,
     );

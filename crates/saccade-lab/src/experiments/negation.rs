@@ -62,7 +62,7 @@ struct Example {
 }
 
 fn run(lab: &Lab) -> Result<Findings> {
-    let seeds = lab.seeds(5);
+    let seeds = lab.seeds(models::SEEDS);
     let inputs: Vec<(Variant, u64)> = Variant::THREE
         .into_iter()
         .flat_map(|variant| seeds.iter().map(move |&seed| (variant, seed)))

@@ -12,6 +12,9 @@ use saccade::{Context, Module};
 use serde::Serialize;
 use std::collections::HashSet;
 
+/// How many seeds the three are trained with.
+pub const SEEDS: u64 = 8;
+
 /// A model of the comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub enum Variant {
@@ -57,7 +60,7 @@ pub fn config(lab: &Lab, variant: Variant, seed: u64) -> Result<RunConfig> {
         &[
             "model.d_embedding=24",
             "model.d_hidden=24",
-            "train.steps=260",
+            "train.steps=320",
             "train.batch_size=32",
             "train.rate.highest=8e-3",
             "train.rate.lowest=8e-4",

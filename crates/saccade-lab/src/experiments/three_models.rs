@@ -21,7 +21,7 @@ pub const EXPERIMENT: Experiment = Experiment {
         vocabulary, sizes, optimiser, rate and steps; the seed decides the initial weights and the order of the data, and is \
         shared by all models. Differences are paired by seed.",
     real_data: Some("IMDb (aclImdb_v1.tar.gz) or a table with a label column"),
-    seconds: [45.0, 500.0, 20_000.0],
+    seconds: [70.0, 500.0, 20_000.0],
     run,
 };
 
@@ -43,8 +43,8 @@ struct Run {
 }
 
 fn run(lab: &Lab) -> Result<Findings> {
-    let seeds = lab.seeds(lab.by_size(2, 5, 5, 5));
-    let wide_seeds = lab.seeds(lab.by_size(2, 3, 3, 3));
+    let seeds = lab.seeds(models::SEEDS);
+    let wide_seeds = lab.seeds(3);
     let mut inputs = Vec::new();
     for variant in MODELS {
         let seeds = if matches!(variant, Variant::Wide(_)) { &wide_seeds } else { &seeds };

@@ -5,19 +5,25 @@
 
 /// A formula on a line of its own.
 pub fn display(formula: &str) -> String {
-    format!("<math display=\"block\">{}</math>", row(&mut Reader { rest: formula }, None))
+    format!("<math display=\"block\">{}</math>", row(&mut Reader::new(formula), None))
 }
 
 /// A formula within a line.
 pub fn inline(formula: &str) -> String {
-    format!("<math>{}</math>", row(&mut Reader { rest: formula }, None))
+    format!("<math>{}</math>", row(&mut Reader::new(formula), None))
 }
 
 struct Reader<'a> {
     rest: &'a str,
+    /// Whether something is higher than a line.
+    tall: bool,
 }
 
-impl Reader<'_> {
+impl<'a> Reader<'a> {
+    fn new(formula: &'a str) -> Self {
+        Self { rest: formula, tall: formula.contains("\\frac") }
+    }
+
     fn peek(&self) -> Option<char> {
         self.rest.chars().next()
     }
@@ -44,8 +50,11 @@ fn row(reader: &mut Reader, end: Option<char>) -> String {
             break;
         }
         match next {
+            // Spaces mean nothing, but three or more part two formulas.
             ' ' => {
-                reader.take(1);
+                if reader.take_while(|c| c == ' ').len() >= 3 {
+                    out.push_str("<mspace width=\"1.5em\"/>");
+                }
             }
             _ => {
                 let base = atom(reader);
@@ -99,7 +108,7 @@ fn atom(reader: &mut Reader) -> String {
         Some('\\') => {
             reader.take(1);
             if let Some(brace @ ('{' | '}')) = reader.peek() {
-                return format!("<mo>{}</mo>", reader.take(brace.len_utf8()));
+                return format!("<mo stretchy=\"false\">{}</mo>", reader.take(brace.len_utf8()));
             }
             match reader.take_while(|c| c.is_ascii_alphabetic()).as_str() {
                 "frac" => format!("<mfrac>{}{}</mfrac>", group(reader), group(reader)),
@@ -117,6 +126,10 @@ fn atom(reader: &mut Reader) -> String {
             format!("<mn>{}</mn>", reader.take_while(|c| c.is_ascii_digit() || c == '.' || c == ','))
         }
         Some(c) if c.is_alphabetic() => format!("<mi>{}</mi>", reader.take(c.len_utf8())),
+        // Parentheses grow with what is in them only where something is higher than a line.
+        Some(c @ ('(' | ')' | '[' | ']')) if !reader.tall => {
+            format!("<mo stretchy=\"false\">{}</mo>", reader.take(c.len_utf8()))
+        }
         Some(c) => format!("<mo>{}</mo>", super::html::escape(&reader.take(c.len_utf8()))),
     }
 }

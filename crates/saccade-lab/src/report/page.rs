@@ -81,8 +81,9 @@ fn glance(article: &Article) -> Result<String> {
             Outcome::Undecided => 2,
             Outcome::NotMeasured => 3,
         }] += 1;
-        let main = verdict.checks.first();
-        let measured = main.map_or_else(String::new, |check| {
+        // What decided: of a claim that fails, what failed.
+        let decisive = verdict.checks.iter().find(|check| check.outcome == verdict.outcome);
+        let measured = decisive.map_or_else(String::new, |check| {
             format!("<span class=\"what\">{}:</span> {}", prose(&check.what), escape(&effect(check)))
         });
         let _ = writeln!(
@@ -100,7 +101,7 @@ fn glance(article: &Article) -> Result<String> {
         "<section id=\"claims\"><h2>All claims at a glance</h2><p>{} claims: {holds} hold, {fails} fail, {undecided} undecided\
          {unmeasured}. Each was judged by comparing a 95 % interval with a bound stated beforehand: it holds if the whole interval \
          lies where the claim says, fails if the whole interval lies elsewhere, and is undecided otherwise.</p>\
-         <div class=\"scroll\"><table class=\"glance\"><thead><tr><th></th><th>claim</th><th>verdict</th><th>main effect [95 % \
+         <div class=\"scroll\"><table class=\"glance\"><thead><tr><th></th><th>claim</th><th>verdict</th><th>what decided [95 % \
          interval]</th></tr></thead><tbody>\n{rows}</tbody></table></div></section>",
         CLAIMS.len()
     ))

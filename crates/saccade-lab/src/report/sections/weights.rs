@@ -9,10 +9,10 @@ pub fn write(article: &mut Article) -> Result<()> {
     article.text(
         "The softmax turns a row of scores into weights that are positive and sum to one: how much of each word's value this word \
          takes. Two limits help to read them. If all scores are equal, everyone gets $1/n$ and the output is a plain average; the \
-         entropy of the weights is then $\\text{ln} n$. If one score towers above the others, its word gets everything and attention \
+         entropy of the weights is then $\\text{ln }n$. If one score towers above the others, its word gets everything and attention \
          is a dictionary lookup; the entropy is 0.",
     );
-    article.formula("a_{ij} = \\frac{e^{s_{ij}}}{∑_k e^{s_{ik}}},   H_i = −∑_j a_{ij} \\text{ln} a_{ij}");
+    article.formula("a_{ij} = \\frac{e^{s_{ij}}}{∑_k e^{s_{ik}}},   H_i = −∑_j a_{ij} \\text{ln }a_{ij}");
     article.code(ATTENTION, &["pub fn scaled_dot_product("])?;
     article.other_figures("lookup")?;
     article.verdicts(&["E1"])?;
