@@ -35,7 +35,7 @@ impl<'a> Article<'a> {
         let _ = writeln!(
             self.html,
             "<section id=\"{id}\"><h2><span class=\"number\">{number}</span> {}</h2>",
-            escape(title)
+            prose(title)
         );
     }
 

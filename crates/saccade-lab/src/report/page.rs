@@ -23,7 +23,7 @@ pub fn page(article: Article, about: &About) -> Result<String> {
     let contents: String = article
         .sections()
         .iter()
-        .map(|(id, title)| format!("<li><a href=\"#{id}\">{}</a></li>", escape(title)))
+        .map(|(id, title)| format!("<li><a href=\"#{id}\">{}</a></li>", prose(title)))
         .collect();
     let tables = tables(&article);
     let body = article.finish();

@@ -19,7 +19,7 @@ pub fn write(article: &mut Article) -> Result<()> {
     article.verdicts(&["A1"])?;
     article.exercise(
         "See how a sentence is cut, with the place of every piece in the text.",
-        "saccade tokens outputs/models/* \"not as good as promised\"",
+        "saccade train bag\nsaccade tokens runs/bag \"not as good as promised\"",
     );
     Ok(())
 }
