@@ -22,7 +22,7 @@ pub const EXPERIMENT: Experiment = Experiment {
         reverses the judging word from 1 to many words away (known by construction; in real data, a text in which a negator \
         stands within 8 words before a judging word). The head is chosen on one half of the sentences and measured on the \
         other.",
-    real_data: Some("a table of sentences with labels, such as SST-2's dev.tsv; or IMDb"),
+    real_data: Some("a folder with train.tsv and dev.tsv, such as SST-2's; or IMDb"),
     seconds: [4.0, 20.0, 300.0],
     run,
 };

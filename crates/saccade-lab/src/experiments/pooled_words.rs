@@ -23,7 +23,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     design: "The models of `three-models`. The share of the pool's weight on a list of words that judge and on a list of stop \
         words, minus the share of the text that they make up, text by text. For the max pool, a word's weight is the share of \
         features in which it is the largest. Blank-out: the change of the logit when a word is replaced by the unknown word.",
-    real_data: Some("IMDb (aclImdb_v1.tar.gz) or a table with a label column"),
+    real_data: Some("IMDb (aclImdb_v1.tar.gz) or a folder with train.tsv and test.tsv"),
     seconds: [6.0, 40.0, 600.0],
     run,
 };

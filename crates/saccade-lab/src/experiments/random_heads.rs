@@ -23,7 +23,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     design: "Word vectors of 16 dimensions, trained as in `word-vectors`; four heads of width 4, projections drawn as PyTorch's \
         Linear does, anew for each text; the first 12 words of positive and of negative test texts. Divergence in bits, mean \
         over rows, pairs of heads and texts. The baseline adds normal noise of a tenth of the projections' deviation.",
-    real_data: Some("IMDb (aclImdb_v1.tar.gz) or a table with a label column"),
+    real_data: Some("IMDb (aclImdb_v1.tar.gz) or a folder with train.tsv and test.tsv"),
     seconds: [1.0, 3.0, 60.0],
     run,
 };

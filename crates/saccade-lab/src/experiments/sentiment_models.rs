@@ -121,6 +121,9 @@ fn widened(config: &SentimentConfig, times: u32) -> Result<usize> {
 pub fn test_texts(lab: &Lab) -> Result<Vec<(String, usize)>> {
     let config = config(lab, Variant::Max, 0)?;
     let most = lab.by_size(40, 800, 2_000, usize::MAX);
+    if let Some(path) = lab.conditions.data {
+        sources::ensure_test_part(path)?;
+    }
     let labelled = sources::test_labelled(&config.data)?;
     if labelled.classes.len() != 2 {
         bail!("the comparison is of two classes, but the data has {}", labelled.classes.len());

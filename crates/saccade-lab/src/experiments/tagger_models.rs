@@ -91,7 +91,7 @@ pub fn test_sentences(lab: &Lab) -> Result<Vec<Sentence>> {
             sentences.collect()
         }
         Some(path) => {
-            let parsed = treebank::read(sources::treebank_file(path, "test")?)?;
+            let parsed = treebank::read(sources::test_file(path, &sources::TREEBANKS)?)?;
             let sentences = parsed.iter().map(|sentence| {
                 let nodes = sentence.words.iter().map(|word| {
                     let tag = treebank::PARTS_OF_SPEECH[word.part_of_speech];

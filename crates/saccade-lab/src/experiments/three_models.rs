@@ -20,7 +20,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     design: "Embedding, BiLSTM, then max pool, additive attention, or four heads of self-attention and max pool. Same data, \
         vocabulary, sizes, optimiser, rate and steps; the seed decides the initial weights and the order of the data, and is \
         shared by all models. Differences are paired by seed.",
-    real_data: Some("IMDb (aclImdb_v1.tar.gz) or a table with a label column"),
+    real_data: Some("IMDb (aclImdb_v1.tar.gz) or a folder with train.tsv and test.tsv"),
     seconds: [70.0, 500.0, 20_000.0],
     run,
 };

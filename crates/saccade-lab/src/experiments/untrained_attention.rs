@@ -22,7 +22,7 @@ pub const EXPERIMENT: Experiment = Experiment {
         anew for every text. Entropy ÷ ln 12, the mean over words and texts, for each seed of the word vectors. Four ways \
         to draw: PyTorch's Linear (uniform within ±1/√16), normal with deviation 1/√16, normal with 0.02 as BERT has it, and \
         plain standard normal, which no library does but which is quickly written by hand.",
-    real_data: Some("IMDb (aclImdb_v1.tar.gz) or a table with a label column"),
+    real_data: Some("IMDb (aclImdb_v1.tar.gz) or a folder with train.tsv and test.tsv"),
     seconds: [1.5, 6.0, 60.0],
     run,
 };

@@ -1,6 +1,7 @@
 //! Where data comes from: files as they are published, or the built-in corpus.
 
 use super::config::DataConfig;
+use crate::bad_usage;
 use anyhow::{Context as _, Result, bail};
 use saccade::data::batches::{IGNORED, Tagging};
 use saccade::data::builtin::{self, Corpus, Pairs, Settings, Split};
@@ -78,8 +79,8 @@ pub fn test_stream(config: &DataConfig, tokenizer: &Tokenizer, texts: usize) -> 
 /// Labelled texts to test on: IMDb's test part, a table, or built-in ones.
 pub fn test_labelled(config: &DataConfig) -> Result<Labelled> {
     match config.path.as_deref().map(Path::new) {
-        Some(path) if is_imdb(path) => Ok(Imdb::open(path)?.test),
-        Some(path) => labelled_file(path, config),
+        Some(path) if is_imdb(path)? => Ok(Imdb::open(path)?.test),
+        Some(path) => labelled_table(&test_file(path, &TABLES)?, config),
         None => Ok(builtin_labelled(&builtin_test()?)),
     }
 }
@@ -95,7 +96,7 @@ pub fn test_images(config: &DataConfig) -> Result<Images> {
 /// Sentences with the classes of their words to test on.
 pub fn test_tagged(config: &DataConfig) -> Result<Vec<Tagged>> {
     match &config.path {
-        Some(path) => tagged_file(&treebank_file(Path::new(path), "test")?),
+        Some(path) => tagged_file(&test_file(Path::new(path), &TREEBANKS)?),
         None => Ok(tagged(&builtin_test()?)),
     }
 }
@@ -125,9 +126,13 @@ pub fn builtin_labelled(texts: &[builtin::Text]) -> Labelled {
 }
 
 /// Whether a path is IMDb's archive or folder rather than a table.
-fn is_imdb(path: &Path) -> bool {
+/// Whether a path is IMDb's archive or its folder; a folder may also hold tables.
+fn is_imdb(path: &Path) -> Result<bool> {
+    if path.is_dir() {
+        return Ok(part(path, "train", &TABLES)?.is_none());
+    }
     let name = path.to_string_lossy();
-    path.is_dir() || [".tar.gz", ".tar", ".tgz"].iter().any(|end| name.ends_with(end))
+    Ok([".tar.gz", ".tar", ".tgz"].iter().any(|end| name.ends_with(end)))
 }
 
 /// The id of a word: its first piece, or the unknown word. Ids of words that came before are known.
@@ -161,7 +166,7 @@ pub fn masked_sentence(
 pub fn tagged_parts(config: &DataConfig, seed: u64) -> Result<(Vec<Tagged>, Vec<Tagged>, String)> {
     let (train, held, about) = match config.path.as_deref().map(Path::new) {
         Some(path) => {
-            let mut sentences = tagged_file(&treebank_file(path, "train")?)?;
+            let mut sentences = tagged_file(&training_file(path, &TREEBANKS)?)?;
             let held = sentences.split_off(split_point(sentences.len(), config.held_out)?);
             (sentences, held, path.display().to_string())
         }
@@ -178,18 +183,49 @@ pub fn tagged_parts(config: &DataConfig, seed: u64) -> Result<(Vec<Tagged>, Vec<
     Ok((limited(train, config.limit), held, about))
 }
 
-/// A file of a treebank: the path itself, or in a folder the one with `train`, `dev` or `test` in its name.
-pub fn treebank_file(path: &Path, part: &str) -> Result<PathBuf> {
+/// How the names of treebanks end.
+pub const TREEBANKS: [&str; 2] = [".conllu", ".conllu.gz"];
+/// How the names of tables end.
+pub const TABLES: [&str; 4] = [".tsv", ".tsv.gz", ".csv", ".csv.gz"];
+
+/// The file to learn from: the path itself, or in a folder the one with `train` in its name.
+pub fn training_file(path: &Path, kinds: &[&str]) -> Result<PathBuf> {
     if !path.is_dir() {
         return Ok(path.to_owned());
     }
-    let entries = std::fs::read_dir(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let found = part(path, "train", kinds)?;
+    found.with_context(|| format!("{} has no {} file with train in its name", path.display(), kinds[0]))
+}
+
+/// The file to test on: the path itself, or in a folder the one with `test` in its name, or else `dev`.
+pub fn test_file(path: &Path, kinds: &[&str]) -> Result<PathBuf> {
+    if !path.is_dir() {
+        return Ok(path.to_owned());
+    }
+    let found =
+        part(path, "test", kinds)?.map_or_else(|| part(path, "dev", kinds), |found| Ok(Some(found)))?;
+    found.with_context(|| format!("{} has no {} file with test or dev in its name", path.display(), kinds[0]))
+}
+
+/// The first file of a folder with a word in its name and such an end.
+fn part(folder: &Path, word: &str, kinds: &[&str]) -> Result<Option<PathBuf>> {
+    let entries = std::fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))?;
     let fits = |file: &PathBuf| {
         let name = file.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        name.contains(part) && (name.ends_with(".conllu") || name.ends_with(".conllu.gz"))
+        name.contains(word) && kinds.iter().any(|end| name.ends_with(end))
     };
-    let found = entries.filter_map(|entry| Some(entry.ok()?.path())).filter(fits).min();
-    found.with_context(|| format!("{} has no .conllu file with {part} in its name", path.display()))
+    Ok(entries.filter_map(|entry| Some(entry.ok()?.path())).filter(fits).min())
+}
+
+/// Whoever trains and tests on one path needs more than a table: it would be tested on what it taught.
+pub fn ensure_test_part(path: &Path) -> Result<()> {
+    if path.is_file() && !is_imdb(path)? {
+        bad_usage!(
+            "{} has no part that is not learned from; give a folder with a table named train and one named test or dev",
+            path.display()
+        );
+    }
+    Ok(())
 }
 
 fn tagged(texts: &[builtin::Text]) -> Vec<Tagged> {
@@ -216,9 +252,13 @@ fn tagged_file(path: &Path) -> Result<Vec<Tagged>> {
 
 /// Labelled texts of a file: IMDb's archive or folder, or a table.
 pub fn labelled_file(path: &Path, config: &DataConfig) -> Result<Labelled> {
-    if is_imdb(path) {
-        return Ok(Imdb::open(path)?.train);
+    match is_imdb(path)? {
+        true => Ok(Imdb::open(path)?.train),
+        false => labelled_table(&training_file(path, &TABLES)?, config),
     }
+}
+
+fn labelled_table(path: &Path, config: &DataConfig) -> Result<Labelled> {
     let columns =
         table::Columns { text: config.text_column.clone(), second: None, label: config.label_column.clone() };
     Ok(table::read(path, table::Format::of(path), &columns)?)

@@ -68,6 +68,32 @@ fn the_page_is_whole(page: &str, folder: &Path) {
     }
 }
 
+/// A model that was tested on the rows that taught it would prove anything.
+#[test]
+fn tables_are_tested_on_rows_that_were_not_learned() {
+    let folder = tempfile::tempdir().unwrap();
+    let rows = |word: &str| {
+        let row = |i: usize| format!("{word} a film number{i}\t{}\n", i % 2);
+        format!("sentence\tlabel\n{}", (0..60).map(row).collect::<String>())
+    };
+    std::fs::write(folder.path().join("train.tsv"), rows("learned")).unwrap();
+    std::fs::write(folder.path().join("test.tsv"), rows("unseen")).unwrap();
+    let run = |data: &Path| {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_saccade"));
+        let out = folder.path().join("out");
+        command.args(["experiment", "vocabulary", "--size", "smoke", "--data"]).arg(data).arg("-o").arg(&out);
+        command.output().unwrap()
+    };
+    let refused = run(&folder.path().join("train.tsv"));
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("give a folder"), "{refused:?}");
+    let done = run(folder.path());
+    assert!(done.status.success(), "{done:?}");
+    // One word in each test row was never seen: were it tested on its own rows, all would be known.
+    let text = String::from_utf8_lossy(&done.stdout).into_owned();
+    assert!(text.contains("A1 FAILS"), "{text}");
+}
+
 #[test]
 fn every_claim_has_one_experiment() {
     let mut tested: Vec<&str> =
