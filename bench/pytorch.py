@@ -210,11 +210,46 @@ def attention_step(work, compiled):
     return lambda: torch.autograd.grad(attend(*inputs), inputs, upstream)
 
 
+def generation_step(work, compiled):
+    """A prompt read and continued by Hugging Face's transformers, with random weights of GPT-2's sizes."""
+    if compiled:
+        raise RuntimeError("generation is not compiled: its shapes change with every token")
+    import transformers
+
+    shape = work["shape"]
+    config = transformers.GPT2Config(
+        vocab_size=shape["vocabulary"],
+        n_positions=shape["time"],
+        n_embd=shape["width"],
+        n_layer=shape["layers"],
+        n_head=shape["heads"],
+        attn_implementation="sdpa",
+    )
+    model = transformers.GPT2LMHeadModel(config).eval()
+    prompt = torch.randint(shape["vocabulary"], (1, shape["prompt"]))
+    length = {"max_new_tokens": shape["tokens"], "min_new_tokens": shape["tokens"]}
+
+    def step():
+        with torch.inference_mode():
+            said = model.generate(prompt, attention_mask=torch.ones_like(prompt), do_sample=False, pad_token_id=0, **length)
+        assert said.shape[1] == shape["prompt"] + shape["tokens"]
+
+    return step
+
+
+STEPS = {
+    "attention": attention_step,
+    "gpt": training_step,
+    "bilstm": training_step,
+    "generate": generation_step,
+}
+
+
 def build(name, compiled):
     """The step of a workload, with fixed weights and data."""
     torch.manual_seed(SEED)
     work = WORKLOADS[name]
-    return (attention_step if work["kind"] == "attention" else training_step)(work, compiled)
+    return STEPS[work["kind"]](work, compiled)
 
 
 # Measuring.

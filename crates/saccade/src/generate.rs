@@ -28,17 +28,17 @@ use saccade_tensor::{Ids, Mask, Tensor};
 
 /// A model that scores the next token.
 pub trait NextToken {
-    /// Scores (batch, time, vocabulary) after each of the ids (batch, time), of which `present` names those that are not
+    /// Scores (batch, 1, vocabulary) after the last of the ids (batch, time), of which `present` names those that are not
     /// padding.
-    fn scores(&self, context: &Context, ids: &Ids, present: Option<&Mask>) -> Result<Tensor>;
+    fn next_scores(&self, context: &Context, ids: &Ids, present: Option<&Mask>) -> Result<Tensor>;
 
     /// The most tokens it can read, if there is a limit.
     fn limit(&self) -> Option<usize>;
 }
 
 impl NextToken for Gpt {
-    fn scores(&self, context: &Context, ids: &Ids, present: Option<&Mask>) -> Result<Tensor> {
-        self.forward(context, ids, present)
+    fn next_scores(&self, context: &Context, ids: &Ids, present: Option<&Mask>) -> Result<Tensor> {
+        self.forward_last(context, ids, present)
     }
 
     fn limit(&self) -> Option<usize> {
@@ -47,8 +47,8 @@ impl NextToken for Gpt {
 }
 
 impl NextToken for Llama {
-    fn scores(&self, context: &Context, ids: &Ids, present: Option<&Mask>) -> Result<Tensor> {
-        self.forward(context, ids, present)
+    fn next_scores(&self, context: &Context, ids: &Ids, present: Option<&Mask>) -> Result<Tensor> {
+        self.forward_last(context, ids, present)
     }
 
     fn limit(&self) -> Option<usize> {
@@ -94,8 +94,8 @@ impl<'a> Answer<'a> {
 }
 
 impl NextToken for Answer<'_> {
-    fn scores(&self, context: &Context, ids: &Ids, present: Option<&Mask>) -> Result<Tensor> {
-        self.model.decode(context, ids, present, (&self.encoded, self.source.as_ref()))
+    fn next_scores(&self, context: &Context, ids: &Ids, present: Option<&Mask>) -> Result<Tensor> {
+        self.model.decode_last(context, ids, present, (&self.encoded, self.source.as_ref()))
     }
 
     fn limit(&self) -> Option<usize> {
@@ -174,7 +174,7 @@ pub fn generate(
         context.check()?;
         let read = if settings.cached { fresh.clone() } else { 0..texts.width() };
         let (ids, present) = texts.columns(read)?;
-        let scores = last_scores(&model.scores(&context, &ids, present.as_ref())?, prompts.len())?;
+        let scores = checked(model.next_scores(&context, &ids, present.as_ref())?, prompts.len())?;
         let vocabulary = scores.shape().last();
         let mut column = Vec::with_capacity(prompts.len());
         for (row, scores) in scores.values().chunks(vocabulary).enumerate() {
@@ -205,14 +205,12 @@ pub fn generate(
     Ok(ended.collect())
 }
 
-/// The scores of the last token of each text, (rows, 1, vocabulary).
-fn last_scores(scores: &Tensor, rows: usize) -> Result<Tensor> {
+/// The scores as they came, if they have the shape that a model owes, (rows, 1, vocabulary).
+fn checked(scores: Tensor, rows: usize) -> Result<Tensor> {
     match scores.shape()[..] {
-        [found, time, vocabulary] if found == rows && time > 0 && vocabulary > 0 => {
-            Ok(scores.slice(1, time - 1, 1)?)
-        }
+        [found, 1, vocabulary] if found == rows && vocabulary > 0 => Ok(scores),
         _ => {
-            let problem = format!("scores must be ({rows}, time, vocabulary), got {}", scores.shape());
+            let problem = format!("scores must be ({rows}, 1, vocabulary), got {}", scores.shape());
             Err(Error::input("generation", problem))
         }
     }

@@ -3,6 +3,7 @@
 use anyhow::{Context as _, Result};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
+use saccade::generate::{Settings, generate};
 use saccade::models::{Gpt, GptConfig, Pooling, Sentiment, SentimentConfig};
 use saccade::tensor::ops::{Attention, Projections, attend};
 use saccade::tensor::optimiser::{Method, Optimiser};
@@ -12,7 +13,7 @@ use saccade::{Context, train};
 use serde::Serialize;
 use std::time::{Duration, Instant};
 
-/// Measure attention and training steps on this machine.
+/// Measure attention, training steps and generation on this machine.
 ///
 /// A training step is forward, loss, backward and optimiser. Times are medians over a few seconds.
 /// `bench/compare` runs the same work in PyTorch beside it.
@@ -103,6 +104,11 @@ const WORK: &[Work] = &[
         name: "bilstm-heads",
         about: "BiLSTM + 4-head self-attention, training step",
         build: || sentiment(Pooling::Heads),
+    },
+    Work {
+        name: "generate",
+        about: "GPT-2's sizes, 32 tokens read and 32 generated, batch 1",
+        build: || generation([50_257, 12, 12, 768], 1024, (32, 32)),
     },
 ];
 
@@ -214,6 +220,29 @@ fn gpt([vocabulary, n_layers, n_heads, d_model]: [usize; 4], time: usize, batch:
     Ok(Box::new(move || {
         let loss = model.loss(&Context::differentiated(), &ids, &targets)?;
         train::update(&mut model, &loss, &mut optimiser, 1e-3, None)?;
+        Ok(())
+    }))
+}
+
+/// Reads a prompt and continues it by the most likely tokens, with random weights.
+fn generation(
+    [vocabulary, n_layers, n_heads, d_model]: [usize; 4],
+    context: usize,
+    (prompt, said): (usize, usize),
+) -> Result<Step> {
+    let model =
+        Gpt::new(GptConfig { vocabulary, context, n_layers, n_heads, d_model, ..GptConfig::default() }, 1)?;
+    let prompt = random_ids("prompt", [1, prompt], vocabulary)?.values().to_vec();
+    let settings = Settings { max_tokens: said, ..Settings::default() };
+    Ok(Box::new(move || {
+        let found = generate(
+            &model,
+            &Context::inference(),
+            std::slice::from_ref(&prompt),
+            &settings,
+            &mut |_, _| true,
+        )?;
+        anyhow::ensure!(found[0].tokens.len() == said, "generation ended early");
         Ok(())
     }))
 }

@@ -164,6 +164,7 @@ fn bert(family: Family, options: &mut Options, heads: BertHeads) -> Result<BertC
         words_activation: if family == Family::Roberta { Activation::Gelu } else { activation },
         pooler_activation: Activation::Tanh,
         norm_epsilon: options.real("layer_norm_eps", 1e-12)?,
+        deviation: options.real("initializer_range", 0.02)?,
         dropout: options.real("hidden_dropout_prob", 0.1)?,
         heads,
         checkpointing: false,
@@ -187,6 +188,7 @@ fn distilbert(options: &mut Options, heads: BertHeads) -> Result<BertConfig> {
         words_activation: activation,
         pooler_activation: Activation::Relu,
         norm_epsilon: 1e-12,
+        deviation: options.real("initializer_range", 0.02)?,
         dropout: options.real("dropout", 0.1)?,
         heads,
         checkpointing: false,
@@ -247,6 +249,7 @@ pub(super) fn written(config: &BertConfig) -> (Map<String, Value>, Names) {
             "type_vocab_size": config.n_types,
             "max_position_embeddings": config.context + config.position_offset,
             "layer_norm_eps": config.norm_epsilon,
+            "initializer_range": config.deviation,
             "hidden_dropout_prob": config.dropout,
             "attention_probs_dropout_prob": config.dropout,
         })

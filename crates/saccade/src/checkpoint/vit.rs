@@ -43,6 +43,7 @@ pub(super) fn plan(mut options: Options, weights: &StoredWeights) -> Result<Plan
         activation: options.take_or("hidden_act", defaults.activation)?,
         attention_bias: options.take_or("qkv_bias", true)?,
         norm_epsilon: options.real("layer_norm_eps", 1e-12)?,
+        deviation: options.real("initializer_range", 0.02)?,
         dropout: options.real("hidden_dropout_prob", 0.0)?,
         checkpointing: false,
     };
@@ -90,6 +91,7 @@ pub(super) fn written(config: &VitConfig) -> (Map<String, Value>, Names) {
         "hidden_act": config.activation,
         "qkv_bias": config.attention_bias,
         "layer_norm_eps": config.norm_epsilon,
+        "initializer_range": config.deviation,
         "hidden_dropout_prob": config.dropout,
         "attention_probs_dropout_prob": config.dropout,
         "id2label": labels,

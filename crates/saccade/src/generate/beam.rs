@@ -1,6 +1,6 @@
 //! Beam search: the best few beginnings are kept at every step.
 
-use super::{NextToken, last_scores};
+use super::{NextToken, checked};
 use crate::attention::Cache;
 use crate::context::Context;
 use crate::error::{Error, Result};
@@ -84,7 +84,7 @@ pub fn beam_search(
     let mut ids = Ids::new(&starts.concat(), [starts.len(), length])?;
     for step in 1..=last_step {
         context.check()?;
-        let scores = last_scores(&model.scores(&context, &ids, None)?, starts.len())?;
+        let scores = checked(model.next_scores(&context, &ids, None)?, starts.len())?;
         let (vocabulary, log) = (scores.shape().last(), scores.log_softmax()?);
         let rows = log.values();
         let (mut parents, mut tokens) = (Vec::new(), Vec::new());

@@ -10,7 +10,7 @@
 //! RoBERTa, DistilBERT and MiniLM are the same model with other numbers and names.
 
 use super::sequence::Sequence;
-use super::sizes::{ensure_dropout, ensure_epsilon, ensure_sizes};
+use super::sizes::{ensure_deviation, ensure_dropout, ensure_epsilon, ensure_sizes};
 use crate::attention::{AttentionConfig, MultiHead, Pattern, Rules};
 use crate::block::{BlockConfig, BlockDraws, NormPlacement, Stack};
 use crate::context::Context;
@@ -49,6 +49,8 @@ pub struct BertConfig {
     pub pooler_activation: Activation,
     /// ε of the layer norms.
     pub norm_epsilon: f32,
+    /// The deviation of initial weights.
+    pub deviation: f32,
     /// The share of values that training drops.
     pub dropout: f32,
     /// What it has on top.
@@ -85,6 +87,7 @@ impl Default for BertConfig {
             words_activation: Activation::Gelu,
             pooler_activation: Activation::Tanh,
             norm_epsilon: 1e-12,
+            deviation: 0.02,
             dropout: 0.0,
             heads: BertHeads { words: true, pooler: false, classes: None },
             checkpointing: false,
@@ -118,8 +121,6 @@ struct Words {
 
 module!(Words { transform, norm, bias });
 
-const DEVIATION: f32 = 0.02;
-
 impl Bert {
     /// A BERT with random weights.
     pub fn new(config: BertConfig, seed: u64) -> Result<Self> {
@@ -139,13 +140,14 @@ impl Bert {
         )?;
         ensure_dropout("bert", config.dropout)?;
         ensure_epsilon("bert", norm_epsilon)?;
+        ensure_deviation("bert", config.deviation)?;
         if let Some(classes) = heads.classes {
             ensure_sizes("bert", &[("classes", classes)])?;
         }
         if heads.classes.is_some() && !heads.pooler {
             return Err(Error::configuration("bert", "a classifier needs a pooler"));
         }
-        let draw = Draw::Normal(DEVIATION);
+        let draw = Draw::Normal(config.deviation);
         let draws = BlockDraws { inner: draw, residual: draw };
         let table = |name: &str, rows: usize| Embedding::new(&initial.part(name), (rows, d_model), draw);
         let norm = |initial: &Initial| Norm::new(initial, NormKind::Layer, d_model, norm_epsilon);

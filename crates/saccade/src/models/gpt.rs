@@ -8,8 +8,8 @@
 //!
 //! Positions, the place of the norms, the function and the kind of attention are free to choose, for experiments.
 
-use super::sequence::Sequence;
-use super::sizes::{ensure_dropout, ensure_epsilon, ensure_sizes};
+use super::sequence::{Sequence, last};
+use super::sizes::{ensure_deviation, ensure_dropout, ensure_epsilon, ensure_sizes};
 use crate::attention::{AttentionConfig, AttentionKind, MultiHead, Pattern, Rules, Scale};
 use crate::block::{BlockConfig, BlockDraws, NormPlacement, Stack};
 use crate::context::Context;
@@ -41,6 +41,8 @@ pub struct GptConfig {
     pub dropout: f32,
     /// ε of the layer norms.
     pub norm_epsilon: f32,
+    /// The deviation of initial weights; of those that write to the residual stream, smaller by √(2·layers).
+    pub deviation: f32,
     /// How it knows where a token stands.
     pub positions: Position,
     /// Where the norms stand.
@@ -73,6 +75,7 @@ impl Default for GptConfig {
             d_hidden: None,
             dropout: 0.0,
             norm_epsilon: 1e-5,
+            deviation: 0.02,
             positions: Position::Learned,
             norm: NormPlacement::Pre,
             activation: Activation::GeluNew,
@@ -99,9 +102,6 @@ pub struct Gpt {
 
 module!(Gpt { tokens, positions, layers, norm, head });
 
-/// Initial weights have this deviation; those that write to the residual stream are smaller by √(2·layers).
-const DEVIATION: f32 = 0.02;
-
 impl Gpt {
     /// A GPT with random weights.
     pub fn new(config: GptConfig, seed: u64) -> Result<Self> {
@@ -116,16 +116,17 @@ impl Gpt {
         ensure_sizes("gpt", &[&sizes[..], &[("d_model", d_model), ("d_hidden", d_hidden)]].concat())?;
         ensure_dropout("gpt", config.dropout)?;
         ensure_epsilon("gpt", norm_epsilon)?;
+        ensure_deviation("gpt", config.deviation)?;
         let biased = matches!(config.positions, Position::Alibi | Position::Relative);
         if biased && config.attention == AttentionKind::Linear {
             let problem = "linear attention has no scores that alibi or relative positions could be added to";
             return Err(Error::configuration("gpt", problem));
         }
         let attention = AttentionConfig::new(d_model, n_heads);
-        let draw = Draw::Normal(DEVIATION);
+        let draw = Draw::Normal(config.deviation);
         let draws = BlockDraws {
             inner: draw,
-            residual: Draw::Normal(DEVIATION / (2.0 * n_layers.max(1) as f32).sqrt()),
+            residual: Draw::Normal(config.deviation / (2.0 * n_layers.max(1) as f32).sqrt()),
         };
         let sizes =
             PositionSizes { context, d_model, n_heads, d_head: attention.d_head, bidirectional: false };
@@ -144,7 +145,7 @@ impl Gpt {
         };
         Ok(Self {
             tokens: Embedding::new(&initial.part("tokens"), (vocabulary, d_model), draw)?,
-            positions: Positions::new(&initial.part("positions"), config.positions, sizes, DEVIATION)?,
+            positions: Positions::new(&initial.part("positions"), config.positions, sizes, config.deviation)?,
             layers,
             norm,
             head,
@@ -162,6 +163,12 @@ impl Gpt {
     pub fn forward(&self, context: &Context, ids: &Ids, present: Option<&Mask>) -> Result<Tensor> {
         let x = self.stream(context, ids, present)?; // (B, T, C)
         context.see("logits", self.head().scores(context, &x)?) // (B, T, V)
+    }
+
+    /// The scores after the last id alone (batch, 1, vocabulary), which is all that generation needs.
+    pub fn forward_last(&self, context: &Context, ids: &Ids, present: Option<&Mask>) -> Result<Tensor> {
+        let x = last(&self.stream(context, ids, present)?)?; // (B, 1, C)
+        context.see("logits", self.head().scores(context, &x)?) // (B, 1, V)
     }
 
     /// The stream after the last layer and norm.

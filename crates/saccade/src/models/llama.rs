@@ -7,8 +7,8 @@
 //! logits = norm(x) · head
 //! ```
 
-use super::sequence::Sequence;
-use super::sizes::{ensure_dropout, ensure_epsilon, ensure_sizes};
+use super::sequence::{Sequence, last};
+use super::sizes::{ensure_deviation, ensure_dropout, ensure_epsilon, ensure_sizes};
 use crate::attention::{AttentionConfig, MultiHead, Pattern, Rules};
 use crate::block::{BlockConfig, BlockDraws, NormPlacement, Stack};
 use crate::context::Context;
@@ -48,6 +48,8 @@ pub struct LlamaConfig {
     pub rotary_scaling: RotaryScaling,
     /// ε of the norms.
     pub norm_epsilon: f32,
+    /// The deviation of initial weights; of those that write to the residual stream, smaller by √(2·layers).
+    pub deviation: f32,
     /// Whether the output scores tokens with the embedding table itself.
     pub tied: bool,
     /// Whether something is added in the projections of attention.
@@ -76,6 +78,7 @@ impl Default for LlamaConfig {
             rotary_base: 10_000.0,
             rotary_scaling: RotaryScaling::None,
             norm_epsilon: 1e-5,
+            deviation: 0.02,
             tied: false,
             attention_bias: false,
             ffn_bias: false,
@@ -98,8 +101,6 @@ pub struct Llama {
 
 module!(Llama { tokens, layers, norm, head });
 
-const DEVIATION: f32 = 0.02;
-
 impl Llama {
     /// A Llama with random weights.
     pub fn new(config: LlamaConfig, seed: u64) -> Result<Self> {
@@ -115,6 +116,7 @@ impl Llama {
         ensure_sizes("llama", &[&sizes[..], &heads, &others].concat())?;
         ensure_dropout("llama", config.dropout)?;
         ensure_epsilon("llama", norm_epsilon)?;
+        ensure_deviation("llama", config.deviation)?;
         config.rotary_scaling.check(config.rotary_base)?;
         let block = config.block();
         let d_head = block.attention.d_head;
@@ -122,8 +124,8 @@ impl Llama {
             let problem = format!("the width of a head ({d_head}) must be even for rotary positions");
             return Err(Error::configuration("llama", problem));
         }
-        let draw = Draw::Normal(DEVIATION);
-        let residual = Draw::Normal(DEVIATION / (2.0 * n_layers.max(1) as f32).sqrt());
+        let draw = Draw::Normal(config.deviation);
+        let residual = Draw::Normal(config.deviation / (2.0 * n_layers.max(1) as f32).sqrt());
         let draws = BlockDraws { inner: draw, residual };
         let head = match config.tied {
             true => None,
@@ -149,6 +151,12 @@ impl Llama {
     pub fn forward(&self, context: &Context, ids: &Ids, present: Option<&Mask>) -> Result<Tensor> {
         let x = self.stream(context, ids, present)?; // (B, T, C)
         context.see("logits", self.head().scores(context, &x)?) // (B, T, V)
+    }
+
+    /// The scores after the last id alone (batch, 1, vocabulary), which is all that generation needs.
+    pub fn forward_last(&self, context: &Context, ids: &Ids, present: Option<&Mask>) -> Result<Tensor> {
+        let x = last(&self.stream(context, ids, present)?)?; // (B, 1, C)
+        context.see("logits", self.head().scores(context, &x)?) // (B, 1, V)
     }
 
     /// The stream after the last layer and norm.

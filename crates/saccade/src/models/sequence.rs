@@ -3,7 +3,12 @@
 use crate::attention::Cache;
 use crate::context::Context;
 use crate::error::{Error, Result};
-use saccade_tensor::{Ids, Mask};
+use saccade_tensor::{Ids, Mask, Tensor};
+
+/// What belongs to the last token of each sequence, (batch, 1, width) of (batch, time, width).
+pub(super) fn last(x: &Tensor) -> Result<Tensor> {
+    Ok(x.slice(1, x.shape()[1] - 1, 1)?)
+}
 
 /// A batch of token sequences as a model reads them, perhaps after others that a cache remembers.
 pub(super) struct Sequence {

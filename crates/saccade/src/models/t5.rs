@@ -9,7 +9,7 @@
 //! Positions are a learned bias by distance, shared by all layers of a side; scores are not scaled. Version 1.0 has ReLU
 //! and one table for input and output; 1.1 has a gated GELU and a head of its own.
 
-use super::sequence::Sequence;
+use super::sequence::{Sequence, last};
 use super::sizes::{ensure_dropout, ensure_epsilon, ensure_sizes};
 use crate::attention::{AttentionConfig, MultiHead, Pattern, Rules, Scale};
 use crate::block::{BlockConfig, BlockDraws, NormPlacement, Stack};
@@ -179,6 +179,18 @@ impl T5 {
         (encoded, source): (&Tensor, Option<&Mask>),
     ) -> Result<Tensor> {
         let x = self.before_scores(context, ids, present, (encoded, source))?;
+        context.see("logits", self.head().scores(context, &x)?)
+    }
+
+    /// The scores after the decoder's last id alone (batch, 1, vocabulary), which is all that generation needs.
+    pub fn decode_last(
+        &self,
+        context: &Context,
+        ids: &Ids,
+        present: Option<&Mask>,
+        (encoded, source): (&Tensor, Option<&Mask>),
+    ) -> Result<Tensor> {
+        let x = last(&self.before_scores(context, ids, present, (encoded, source))?)?;
         context.see("logits", self.head().scores(context, &x)?)
     }
 

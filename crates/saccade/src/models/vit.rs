@@ -6,7 +6,7 @@
 //! logits = norm(x)[class]·W
 //! ```
 
-use super::sizes::{ensure_dropout, ensure_epsilon, ensure_sizes};
+use super::sizes::{ensure_deviation, ensure_dropout, ensure_epsilon, ensure_sizes};
 use crate::attention::{AttentionConfig, MultiHead, Pattern, Rules};
 use crate::block::{BlockConfig, BlockDraws, NormPlacement, Stack};
 use crate::context::Context;
@@ -43,6 +43,8 @@ pub struct VitConfig {
     pub attention_bias: bool,
     /// ε of the layer norms.
     pub norm_epsilon: f32,
+    /// The deviation of initial weights.
+    pub deviation: f32,
     /// The share of values that training drops.
     pub dropout: f32,
     /// Whether training drops each layer's values and computes them again in the backward pass.
@@ -64,6 +66,7 @@ impl Default for VitConfig {
             activation: Activation::Gelu,
             attention_bias: true,
             norm_epsilon: 1e-12,
+            deviation: 0.02,
             dropout: 0.0,
             checkpointing: false,
         }
@@ -93,8 +96,6 @@ struct Patches {
 
 module!(Patches { weight, bias });
 
-const DEVIATION: f32 = 0.02;
-
 impl Vit {
     /// A ViT with random weights.
     pub fn new(config: VitConfig, seed: u64) -> Result<Self> {
@@ -109,12 +110,13 @@ impl Vit {
         ensure_sizes("vit", &[&image[..], &others, &[("classes", classes.max(1))]].concat())?;
         ensure_dropout("vit", config.dropout)?;
         ensure_epsilon("vit", config.norm_epsilon)?;
+        ensure_deviation("vit", config.deviation)?;
         if !height.is_multiple_of(patch) || !width.is_multiple_of(patch) {
             let problem = format!("an image of {height}×{width} is not made of patches of {patch}×{patch}");
             return Err(Error::configuration("vit", problem));
         }
         let count = (height / patch) * (width / patch);
-        let draw = Draw::Normal(DEVIATION);
+        let draw = Draw::Normal(config.deviation);
         let draws = BlockDraws { inner: draw, residual: draw };
         let block = config.block();
         let classifier = match classes {

@@ -20,15 +20,24 @@ fn columns(ids: &Ids, from: usize, count: usize) -> Ids {
     Ids::new(&values, [ids.shape()[0], count]).unwrap()
 }
 
-/// Reads a text in pieces of these lengths, and compares with the text at once.
-fn check(what: &str, model: &impl NextToken, text: &Ids, pieces: &[usize]) {
-    let whole = model.scores(&Context::inference(), text, None).unwrap();
+/// Reads a text in pieces of these lengths, and compares with the text at once. The model's scores are asked for in two
+/// ways: after every token, and after the last.
+fn check(
+    what: &str,
+    model: &impl NextToken,
+    scores: impl Fn(&Context, &Ids) -> Tensor,
+    text: &Ids,
+    pieces: &[usize],
+) {
+    let whole = scores(&Context::inference(), text);
     let cache = Cache::new();
     let context = Context::inference().with_cache(&cache);
     let mut from = 0;
     for &length in pieces {
-        let scores = model.scores(&context, &columns(text, from, length), None).unwrap();
-        agree(what, &scores, &whole.slice(1, from, length).unwrap(), 1e-5);
+        let found = scores(&context, &columns(text, from, length));
+        agree(what, &found, &whole.slice(1, from, length).unwrap(), 1e-5);
+        let last = model.next_scores(&Context::inference(), &columns(text, 0, from + length), None).unwrap();
+        agree(what, &last, &whole.slice(1, from + length - 1, 1).unwrap(), 1e-5);
         from += length;
         assert_eq!(cache.length(), from);
     }
@@ -47,14 +56,21 @@ fn token_by_token_and_piece_by_piece() {
     let text = ids("text", zoo::VOCABULARY, [2, TIME]);
     for pieces in [&[1; TIME][..], &[3, 1, 5, 1, 1, 1], &[TIME]] {
         for gpt in gpts(TIME) {
-            check(&format!("{:?}", gpt.config()), &gpt, &text, pieces);
+            let scores = |context: &Context, ids: &Ids| gpt.forward(context, ids, None).unwrap();
+            check(&format!("{:?}", gpt.config()), &gpt, scores, &text, pieces);
         }
-        check("llama", &llama(), &text, pieces);
+        let llama = llama();
+        let scores = |context: &Context, ids: &Ids| llama.forward(context, ids, None).unwrap();
+        check("llama", &llama, scores, &text, pieces);
         for gated in [false, true] {
             let (t5, source) = (t5(gated), ids("source", zoo::VOCABULARY, [2, 5]));
             let present = Mask::from_fn([2, 5], |at| at != [1, 4]);
+            let encoded = t5.encode(&Context::inference(), &source, Some(&present)).unwrap();
+            let scores = |context: &Context, ids: &Ids| {
+                t5.decode(context, ids, None, (&encoded, Some(&present))).unwrap()
+            };
             let answer = Answer::new(&t5, &Context::inference(), &source, Some(&present), 1).unwrap();
-            check("t5", &answer, &text, pieces);
+            check("t5", &answer, scores, &text, pieces);
         }
     }
 }

@@ -22,9 +22,11 @@ fn scores(token: u32) -> Vec<f32> {
 }
 
 impl NextToken for Chain {
-    fn scores(&self, _: &Context, ids: &Ids, _: Option<&Mask>) -> Result<Tensor> {
-        let values: Vec<f32> = ids.values().iter().flat_map(|&id| scores(id)).collect();
-        Ok(Tensor::new(&values, [ids.shape()[0], ids.shape()[1], WORDS])?)
+    fn next_scores(&self, _: &Context, ids: &Ids, _: Option<&Mask>) -> Result<Tensor> {
+        let [rows, time] = ids.shape()[..] else { panic!("ids are not a table") };
+        let last = ids.values().chunks(time).map(|row| row[time - 1]);
+        let values: Vec<f32> = last.flat_map(scores).collect();
+        Ok(Tensor::new(&values, [rows, 1, WORDS])?)
     }
 
     fn limit(&self) -> Option<usize> {
@@ -227,7 +229,7 @@ fn prompts_and_settings_that_make_no_sense_are_refused() {
 struct Confused(Vec<usize>);
 
 impl NextToken for Confused {
-    fn scores(&self, _: &Context, _: &Ids, _: Option<&Mask>) -> Result<Tensor> {
+    fn next_scores(&self, _: &Context, _: &Ids, _: Option<&Mask>) -> Result<Tensor> {
         Ok(Tensor::zeros(self.0.clone()))
     }
 
@@ -238,12 +240,12 @@ impl NextToken for Confused {
 
 #[test]
 fn scores_of_another_shape_are_refused() {
-    for shape in [vec![], vec![5], vec![2, 5], vec![3, 1, 5], vec![2, 0, 5], vec![2, 1, 0]] {
+    for shape in [vec![], vec![5], vec![2, 5], vec![3, 1, 5], vec![2, 0, 5], vec![2, 3, 5], vec![2, 1, 0]] {
         let (model, context) = (Confused(shape), Context::inference());
         let prompts = [vec![1], vec![1]];
         let error = generate(&model, &context, &prompts, &Settings::default(), &mut |_, _| true).unwrap_err();
         assert!(
-            error.to_string().starts_with("generation: scores must be (2, time, vocabulary), got ["),
+            error.to_string().starts_with("generation: scores must be (2, 1, vocabulary), got ["),
             "{error}"
         );
         let settings = BeamSettings { beams: 2, ..BeamSettings::default() };
