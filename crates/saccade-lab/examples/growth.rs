@@ -1,45 +1,172 @@
-//! How time and memory grow with the length of a text, and what looking costs: the tables of `records/growth.md`.
+//! How time and memory grow with the length of a text, and what looking costs: `records/growth.md`.
 //!
 //!     cargo run --release --example growth > records/growth.md
 //!
-//! Memory is the most that the process held at one time beyond what it held before, as Linux counts it (`VmHWM`); inputs and,
-//! where it says so, the output are not counted. Times are medians. Nothing else should run meanwhile.
+//! Memory is the most that a process of its own held at one time beyond what it held before the pass, as Linux counts it
+//! (`VmHWM`): inputs are not counted, outputs are. Times are medians. Nothing else should run meanwhile.
 
 #![allow(clippy::print_stdout)] // the record is what this prints
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use saccade::attention::{How, Pattern, Rules, Weigh, attend};
 use saccade::models::{Gpt, GptConfig};
-use saccade::tensor::ops::{Attention, Projections};
+use saccade::tensor::ops::Projections;
 use saccade::tensor::optimiser::{Method, Optimiser};
 use saccade::tensor::random::Key;
-use saccade::tensor::{Ids, Pass, Tensor, ops, pool};
+use saccade::tensor::{Ids, Pass, Tensor};
 use saccade::{Context, Probe, train};
+use std::process::Command;
 use std::time::Instant;
 
 const WIDTH: usize = 64;
+/// Asks for the table of resident memory by step.
+const STEPS: &str = "steps";
+
+/// Attention of one form, over texts of some lengths.
+struct Case {
+    name: &'static str,
+    pattern: Pattern,
+    weigh: Weigh,
+    heads: usize,
+    backward: bool,
+    lengths: &'static [usize],
+}
+
+fn cases() -> Vec<Case> {
+    const LONG: &[usize] = &[32_768];
+    const TRAINED: &[usize] = &[1024, 2048, 4096, 8192];
+    const SPARSE: &[usize] = &[2048, 4096, 8192, 16_384];
+    let case = |name, pattern, heads, lengths| Case {
+        name,
+        pattern,
+        weigh: Weigh::Softmax,
+        heads,
+        backward: false,
+        lengths,
+    };
+    let window = Pattern::Window { before: 128, after: 128 };
+    let linear = |name, pattern| Case { weigh: Weigh::Linear, ..case(name, pattern, 2, SPARSE) };
+    vec![
+        case("full, 1 head", Pattern::Full, 1, LONG),
+        case("causal, 1 head", Pattern::Causal, 1, LONG),
+        Case { backward: true, ..case("full, 8 heads, forward and backward", Pattern::Full, 8, TRAINED) },
+        case("full, 2 heads", Pattern::Full, 2, SPARSE),
+        case("window of 128 to each side, 2 heads", window.clone(), 2, SPARSE),
+        case("causal window of 128, 2 heads", window.causal(), 2, SPARSE),
+        case("Longformer (window, a global token), 2 heads", Pattern::longformer(128, vec![0]), 2, SPARSE),
+        case(
+            "Big Bird (the same, 2 random blocks), 2 heads",
+            Pattern::big_bird(128, vec![0], 2, 0),
+            2,
+            SPARSE,
+        ),
+        linear("linear, 2 heads", Pattern::Full),
+        linear("linear, causal, 2 heads", Pattern::Causal),
+    ]
+}
+
+impl Case {
+    /// One pass, forward or also backward. Finding out who may attend to whom is part of it.
+    fn pass(&self, [query, key, value]: &[Tensor; 3]) -> Result<()> {
+        let length = query.shape()[1];
+        let rules = Rules::new(self.pattern.clone(), length, length)?;
+        let how = How { weigh: self.weigh.clone(), ..How::default() };
+        let output =
+            attend(&Context::inference(), Projections::Separate { query, key, value }, &how, &rules)?;
+        if self.backward {
+            let upstream = output.detach();
+            output.gradients(&Pass::new().from_upstream(upstream))?;
+        }
+        Ok(())
+    }
+
+    /// The median time in milliseconds and the memory in megabytes, in this process.
+    fn measure(&self, length: usize) -> Result<(f64, f64)> {
+        let shape = [1, length, self.heads, WIDTH];
+        let draw = |name| Tensor::new(&Key::new(1).site(name).normal(shape.iter().product(), 1.0), shape);
+        let mut parts = [draw("query")?, draw("key")?, draw("value")?];
+        if self.backward {
+            parts = parts.map(|part| part.tracked());
+        }
+        let before = status("VmRSS");
+        self.pass(&parts)?;
+        let megabytes = status("VmHWM") - before;
+        let mut times = Vec::new();
+        for _ in 0..if length > 10_000 { 3 } else { 9 } {
+            let begun = Instant::now();
+            self.pass(&parts)?;
+            times.push(begun.elapsed().as_secs_f64() * 1e3);
+        }
+        times.sort_by(f64::total_cmp);
+        Ok((times[times.len() / 2], megabytes))
+    }
+
+    /// The same in a process of its own: nothing is left there of other cases.
+    fn measure_apart(&self, length: usize) -> Result<(f64, f64)> {
+        let printed = this_program(&[self.name, &length.to_string()])?;
+        let (milliseconds, megabytes) = printed.trim().split_once(' ').context("no measurement came back")?;
+        Ok((milliseconds.parse()?, megabytes.parse()?))
+    }
+}
+
+/// What this program prints when it is called with some arguments.
+fn this_program(arguments: &[&str]) -> Result<String> {
+    let done = Command::new(std::env::current_exe()?).args(arguments).output()?;
+    anyhow::ensure!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    Ok(String::from_utf8(done.stdout)?)
+}
 
 fn main() -> Result<()> {
+    match &std::env::args().skip(1).collect::<Vec<_>>()[..] {
+        [] => record(),
+        [steps] if steps == STEPS => training_steps(),
+        [name, length] => {
+            let case = cases().into_iter().find(|case| case.name == name).context("there is no such case")?;
+            let (milliseconds, megabytes) = case.measure(length.parse()?)?;
+            println!("{milliseconds} {megabytes}");
+            Ok(())
+        }
+        _ => anyhow::bail!("this program takes no arguments"),
+    }
+}
+
+fn record() -> Result<()> {
     println!("# How time and memory grow\n");
+    println!("`cargo run --release --example growth`, {}. Megabytes are millions of bytes.\n", machine());
+    println!("## Attention over heads of 64\n");
     println!(
-        "`cargo run --release --example growth`, {}. {}\n",
-        machine(),
-        "Megabytes are millions of bytes."
+        "Memory is beyond the inputs; the output counts, and backwards the three gradients. Finding out who may attend"
     );
-    long_forward()?;
-    training_pass()?;
-    patterns()?;
-    steps()?;
+    println!(
+        "to whom is part of the time. Exponents compare the longest text with the shortest. Asked for: under 100 MB beyond"
+    );
+    println!(
+        "inputs and output at 32,768 tokens (whose output is 8.4 MB; the weights, written out, would take 4,295 MB), and"
+    );
+    println!("memory that grows linearly.\n");
+    println!("| attention | tokens | ms | MB |\n|---|---|---|---|");
+    for case in cases() {
+        let mut found = Vec::new();
+        for &length in case.lengths {
+            let (milliseconds, megabytes) = case.measure_apart(length)?;
+            println!("| {} | {length} | {milliseconds:.1} | {megabytes:.1} |", case.name);
+            found.push((milliseconds, megabytes));
+        }
+        if let [first, .., last] = found[..] {
+            let grown = (case.lengths[case.lengths.len() - 1] / case.lengths[0]) as f64;
+            let exponent = |first: f64, last: f64| (last / first).ln() / grown.ln();
+            let (time, memory) = (exponent(first.0, last.0), exponent(first.1, last.1));
+            println!("| | exponent | **{time:.2}** | **{memory:.2}** |");
+        }
+    }
+    println!("\n{}", this_program(&[STEPS])?);
     idle_probe()
 }
 
 fn machine() -> String {
     let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let name = info
-        .lines()
-        .find_map(|line| line.strip_prefix("model name")?.split_once(": "))
-        .map_or("", |(_, name)| name);
-    format!("{} threads, {name}", saccade::tensor::threads())
+    let name = info.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
+    format!("{} threads, {}", saccade::tensor::threads(), name.map_or("unknown processor", |(_, name)| name))
 }
 
 /// Megabytes from a line of the process's status.
@@ -50,127 +177,6 @@ fn status(field: &str) -> f64 {
     kilobytes.unwrap_or(f64::NAN) * 1024.0 / 1e6
 }
 
-/// The megabytes that work takes at its peak beyond what is held before it.
-fn extra<T>(work: impl FnOnce() -> Result<T>) -> Result<f64> {
-    pool::trim();
-    // Starts counting the peak anew; where the system refuses, the number is too large, not too small.
-    let _ = std::fs::write("/proc/self/clear_refs", "5");
-    let before = status("VmRSS");
-    drop(work()?);
-    Ok(status("VmHWM") - before)
-}
-
-/// The median time in milliseconds.
-fn time<T>(repeats: usize, mut work: impl FnMut() -> Result<T>) -> Result<f64> {
-    drop(work()?);
-    let mut times = Vec::new();
-    for _ in 0..repeats {
-        let begun = Instant::now();
-        drop(work()?);
-        times.push(begun.elapsed().as_secs_f64() * 1e3);
-    }
-    times.sort_by(f64::total_cmp);
-    Ok(times[times.len() / 2])
-}
-
-/// Query, key and value (1, time, heads, width).
-fn projections(length: usize, heads: usize) -> Result<[Tensor; 3]> {
-    let draw = |name: &str| {
-        Tensor::new(&Key::new(1).site(name).normal(length * heads * WIDTH, 1.0), [1, length, heads, WIDTH])
-    };
-    Ok([draw("query")?, draw("key")?, draw("value")?])
-}
-
-/// The exponent with which the last value has grown since the first, the length having grown so many times.
-fn exponent(values: &[f64], times: usize) -> f64 {
-    match values {
-        [first, .., last] => (last / first).ln() / (times as f64).ln(),
-        _ => f64::NAN,
-    }
-}
-
-fn long_forward() -> Result<()> {
-    println!("## Attention forward over 32,768 tokens, one head of 64\n");
-    println!(
-        "Beyond inputs and output; asked for: under 100 MB. Written out, the weights alone would take 4,295 MB.\n"
-    );
-    println!("| | MB | seconds |\n|---|---|---|");
-    let [query, key, value] = projections(32_768, 1)?;
-    let output = (32_768 * WIDTH * 4) as f64 / 1e6;
-    for causal in [false, true] {
-        let mut rules = Attention::scaled(1.0 / (WIDTH as f32).sqrt());
-        rules.allowed.causal = causal;
-        let pass = || {
-            Ok(ops::attend(Projections::Separate { query: &query, key: &key, value: &value }, &rules)?.output)
-        };
-        let megabytes = extra(pass)? - output;
-        let seconds = time(1, pass)? / 1e3;
-        println!("| {} | {megabytes:.1} | {seconds:.2} |", if causal { "causal" } else { "full" });
-    }
-    println!();
-    Ok(())
-}
-
-fn training_pass() -> Result<()> {
-    println!("## Attention forward and backward, 8 heads of 64, full\n");
-    println!("Beyond inputs; the output, the upstream gradient and the three gradients are counted.\n");
-    println!("| tokens | MB | ms |\n|---|---|---|");
-    let (mut memories, mut times) = (Vec::new(), Vec::new());
-    for length in [1024, 2048, 4096, 8192] {
-        let [query, key, value] = projections(length, 8)?.map(|part| part.tracked());
-        let rules = Attention::scaled(1.0 / (WIDTH as f32).sqrt());
-        let pass = || {
-            let attended =
-                ops::attend(Projections::Separate { query: &query, key: &key, value: &value }, &rules)?;
-            let upstream = attended.output.detach();
-            Ok(attended.output.gradients(&Pass::new().from_upstream(upstream))?)
-        };
-        memories.push(extra(pass)?);
-        times.push(time(1, pass)?);
-        println!("| {length} | {:.1} | {:.0} |", memories[memories.len() - 1], times[times.len() - 1]);
-    }
-    println!("| **exponent** | **{:.2}** | {:.2} |\n", exponent(&memories, 8), exponent(&times, 8));
-    Ok(())
-}
-
-fn patterns() -> Result<()> {
-    const LENGTHS: [usize; 4] = [2048, 4096, 8192, 16_384];
-    println!("## Sparse patterns, forward, 2 heads of 64\n");
-    println!("Finding out who may attend to whom is part of the time. Memory is beyond the inputs.\n");
-    print!("| pattern |");
-    LENGTHS.iter().for_each(|length| print!(" {length}: ms | MB |"));
-    println!(" exponent of time | of memory |\n|---|{}", "---|".repeat(2 * LENGTHS.len() + 2));
-    let window = Pattern::Window { before: 128, after: 128 };
-    let forms = [
-        ("full", Pattern::Full, Weigh::Softmax),
-        ("window of 128 to each side", window.clone(), Weigh::Softmax),
-        ("causal window of 128", window.causal(), Weigh::Softmax),
-        ("Longformer: window of 128, one global token", Pattern::longformer(128, vec![0]), Weigh::Softmax),
-        ("Big Bird: the same and 2 random blocks", Pattern::big_bird(128, vec![0], 2, 0), Weigh::Softmax),
-        ("linear attention", Pattern::Full, Weigh::Linear),
-        ("linear attention, causal", Pattern::Causal, Weigh::Linear),
-    ];
-    for (name, pattern, weigh) in forms {
-        let (mut memories, mut times) = (Vec::new(), Vec::new());
-        for length in LENGTHS {
-            let [query, key, value] = projections(length, 2)?;
-            let how = How { weigh: weigh.clone(), ..How::default() };
-            let pass = || {
-                let rules = Rules::new(pattern.clone(), length, length)?;
-                let projections = Projections::Separate { query: &query, key: &key, value: &value };
-                Ok(attend(&Context::inference(), projections, &how, &rules)?)
-            };
-            memories.push(extra(pass)?);
-            times.push(time(5, pass)?);
-        }
-        print!("| {name} |");
-        times.iter().zip(&memories).for_each(|(time, memory)| print!(" {time:.1} | {memory:.1} |"));
-        println!(" {:.2} | {:.2} |", exponent(&times, 8), exponent(&memories, 8));
-    }
-    println!();
-    Ok(())
-}
-
 fn ids(name: &str, shape: [usize; 2], limit: usize) -> Result<Ids> {
     let key = Key::new(1).site(name);
     let ids: Vec<u32> = (0..shape[0] * shape[1]).map(|i| key.below(0, i as u64, limit) as u32).collect();
@@ -178,39 +184,29 @@ fn ids(name: &str, shape: [usize; 2], limit: usize) -> Result<Ids> {
 }
 
 fn small_gpt() -> Result<Gpt> {
-    let config = GptConfig {
-        vocabulary: 1000,
-        context: 128,
-        n_layers: 4,
-        n_heads: 4,
-        d_model: 128,
-        dropout: 0.1,
-        ..GptConfig::default()
-    };
-    Ok(Gpt::new(config, 1)?)
+    let sizes = GptConfig { vocabulary: 1000, context: 128, n_layers: 4, ..GptConfig::default() };
+    Ok(Gpt::new(GptConfig { n_heads: 4, d_model: 128, dropout: 0.1, ..sizes }, 1)?)
 }
 
-fn steps() -> Result<()> {
+fn training_steps() -> Result<()> {
     println!("## Training: resident memory by step\n");
     println!(
-        "A GPT of 4 layers, d 128, 1,000 words, T 128, B 16, dropout 0.1, AdamW. Asked for: flat after the fifth step.\n"
+        "A GPT of 4 layers, d 128, 1,000 words, T 128, B 16, dropout 0.1, AdamW, clipped. Asked for: flat after the fifth step.\n"
     );
     println!("| step | MB |\n|---|---|");
     let mut model = small_gpt()?;
-    let method = Method::Adam { betas: (0.9, 0.95), epsilon: 1e-8, decoupled: true };
-    let mut optimiser = Optimiser::new(method, 0.1);
+    let mut optimiser =
+        Optimiser::new(Method::Adam { betas: (0.9, 0.95), epsilon: 1e-8, decoupled: true }, 0.1);
     for step in 1..=400_u64 {
         let name = step.to_string();
         let (read, next) = (ids(&name, [16, 128], 1000)?, ids(&format!("{name}, next"), [16, 128], 1000)?);
-        let context = Context::training(Key::new(2).site(&name), 0);
-        let loss = model.loss(&context, &read, &next)?;
+        let loss = model.loss(&Context::training(Key::new(2).site(&name), 0), &read, &next)?;
         train::update(&mut model, &loss, &mut optimiser, 1e-3, Some(1.0))?;
         drop(loss);
         if [1, 2, 5, 10, 50, 100, 200, 400].contains(&step) {
             println!("| {step} | {:.1} |", status("VmRSS"));
         }
     }
-    println!();
     Ok(())
 }
 

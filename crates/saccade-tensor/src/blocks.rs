@@ -43,6 +43,14 @@ pub(crate) struct Block {
     bits: Option<u32>,
 }
 
+/// The bits of the queries of a block, from a decision about each pair.
+fn by_pair(queries: usize, allowed: impl Fn(usize, usize) -> bool) -> impl Fn(usize, usize) -> u64 {
+    move |query_block, key| {
+        let block = query_block * BLOCK..((query_block + 1) * BLOCK).min(queries);
+        block.enumerate().fold(0, |bits, (lane, query)| bits | u64::from(allowed(query, key)) << lane)
+    }
+}
+
 impl BlockMask {
     /// A pattern shared by all examples and heads.
     ///
@@ -52,6 +60,16 @@ impl BlockMask {
         (queries, keys): (usize, usize),
         candidates: impl Fn(usize) -> Vec<usize>,
         allowed: impl Fn(usize, usize) -> bool,
+    ) -> Self {
+        Self::build_by_key((queries, keys), candidates, by_pair(queries, allowed))
+    }
+
+    /// The same for patterns that can say at once which queries of a block may attend to a key: `allowed(query_block, key)`
+    /// has a bit for each, the lowest for the first. Bits beyond the last query do not count.
+    pub fn build_by_key(
+        (queries, keys): (usize, usize),
+        candidates: impl Fn(usize) -> Vec<usize>,
+        allowed: impl Fn(usize, usize) -> u64,
     ) -> Self {
         let mut mask = Self { queries, keys, batch: 1, heads: 1, rows: Vec::new(), bits: Vec::new() };
         for query_block in 0..queries.div_ceil(BLOCK) {
@@ -79,28 +97,22 @@ impl BlockMask {
         let all: Vec<usize> = (0..keys.div_ceil(BLOCK)).collect();
         for plane in mask.values().chunks((queries * keys).max(1)) {
             for query_block in 0..queries.div_ceil(BLOCK) {
-                blocks.push_row(query_block, &all, &|query, key| plane[query * keys + key]);
+                blocks.push_row(query_block, &all, &by_pair(queries, |query, key| plane[query * keys + key]));
             }
         }
         Ok(blocks)
     }
 
-    fn push_row(
-        &mut self,
-        query_block: usize,
-        key_blocks: &[usize],
-        allowed: &impl Fn(usize, usize) -> bool,
-    ) {
+    fn push_row(&mut self, query_block: usize, key_blocks: &[usize], allowed: &impl Fn(usize, usize) -> u64) {
         let queries = query_block * BLOCK..((query_block + 1) * BLOCK).min(self.queries);
+        let real = u64::MAX >> (BLOCK - queries.len());
         let mut row = Vec::new();
         for &key_block in key_blocks {
             let keys = key_block * BLOCK..((key_block + 1) * BLOCK).min(self.keys);
             let mut bits: Bits = [0; BLOCK];
             let mut count = 0;
             for (word, key) in bits.iter_mut().zip(keys.clone()) {
-                for (lane, query) in queries.clone().enumerate() {
-                    *word |= u64::from(allowed(query, key)) << lane;
-                }
+                *word = allowed(query_block, key) & real;
                 count += word.count_ones() as usize;
             }
             if count == queries.len() * keys.len() {

@@ -159,6 +159,7 @@ pub(crate) unsafe fn accumulate<S: Simd, const M: usize, const N: usize>(
         let mut a_step = a.start;
         let mut b_step = b;
         for _ in 0..k {
+            prefetch(a_step.wrapping_add(AHEAD * a.column));
             let mut vectors = [s.splat_f32s(0.0); N];
             for (j, vector) in vectors.iter_mut().enumerate() {
                 *vector = load(s, b_step.add(j * S::F32_LANES));
@@ -173,6 +174,21 @@ pub(crate) unsafe fn accumulate<S: Simd, const M: usize, const N: usize>(
             b_step = b_step.wrapping_add(b_row);
         }
     }
+}
+
+/// How many steps ahead the left operand is asked for.
+const AHEAD: usize = 8;
+
+/// Asks for the memory at an address, which need not be valid.
+#[inline(always)]
+fn prefetch(address: *const f32) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch reads nothing and cannot fault; SSE is part of x86-64.
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(address.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = address;
 }
 
 /// # Safety

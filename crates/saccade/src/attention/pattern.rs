@@ -256,9 +256,56 @@ impl Grid {
         }
     }
 
+    /// Which queries of a block may attend to a key, a bit for each: what [`Grid::allows`] says of them one by one.
+    fn column(&self, pattern: &Pattern, block: usize, key: usize) -> u64 {
+        let first = self.position(block * BLOCK);
+        // The queries that stand from one position to another, both included.
+        let between = |from: isize, to: isize| {
+            let lane = |place: isize| place.saturating_sub(first).clamp(0, BLOCK as isize) as u32;
+            below(lane(to.saturating_add(1))) & !below(lane(from))
+        };
+        let at = key as isize;
+        match pattern {
+            Pattern::Full | Pattern::TopK(_) => u64::MAX,
+            Pattern::Causal => between(at, isize::MAX),
+            Pattern::Window { before, after } => {
+                between(at.saturating_sub_unsigned(*after), at.saturating_add_unsigned(*before))
+            }
+            Pattern::Global(positions) if positions.contains(&key) => u64::MAX,
+            Pattern::Global(positions) => {
+                positions.iter().fold(0, |bits, &place| bits | between(place as isize, place as isize))
+            }
+            Pattern::RandomBlocks { count, seed } => {
+                let last = first + BLOCK as isize - 1;
+                let blocks = first.max(0) as usize / BLOCK..(last + 1).max(0) as usize / BLOCK + 1;
+                let drawn = blocks.filter(|&block| self.drawn(*seed, *count, block).contains(&(key / BLOCK)));
+                drawn.fold(0, |bits, block| {
+                    bits | between((block * BLOCK) as isize, ((block + 1) * BLOCK) as isize - 1)
+                })
+            }
+            Pattern::Strided(_) | Pattern::Explicit(_) => {
+                let queries = block * BLOCK..((block + 1) * BLOCK).min(self.queries);
+                queries
+                    .enumerate()
+                    .fold(0, |bits, (lane, query)| bits | u64::from(self.allows(pattern, query, key)) << lane)
+            }
+            Pattern::Any(parts) => parts.iter().fold(0, |bits, part| bits | self.column(part, block, key)),
+            Pattern::All(parts) => {
+                parts.iter().fold(u64::MAX, |bits, part| bits & self.column(part, block, key))
+            }
+        }
+    }
+
     fn build(&self, parts: &[&Pattern]) -> BlockMask {
         let all = Pattern::All(parts.iter().map(|&part| part.clone()).collect());
         let candidates = |block: usize| self.candidates(&all, block);
-        BlockMask::build((self.queries, self.keys), candidates, |query, key| self.allows(&all, query, key))
+        BlockMask::build_by_key((self.queries, self.keys), candidates, |block, key| {
+            self.column(&all, block, key)
+        })
     }
+}
+
+/// The bits of so many lanes, from the lowest.
+fn below(lanes: u32) -> u64 {
+    u64::MAX.checked_shl(lanes).map_or(u64::MAX, |above| !above)
 }
