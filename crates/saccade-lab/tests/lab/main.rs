@@ -1,6 +1,7 @@
 //! Tests of the instruments, a module a topic.
 
 mod analysis;
+mod bad_data;
 mod checkpoints;
 mod disk;
 mod fetch;

@@ -1,0 +1,113 @@
+//! Data that nothing can be learned from: one clear line that names it, and exit code 1.
+
+use crate::checkpoints::made::saccade;
+use std::path::Path;
+use tempfile::TempDir;
+
+/// What `saccade train PRESET --data FILE` says about a file of these bytes.
+fn complaint(preset: &str, file: &str, bytes: &[u8], settings: &[&str]) -> String {
+    let folder = TempDir::new().unwrap();
+    std::fs::write(folder.path().join(file), bytes).unwrap();
+    let said = refusal(folder.path(), preset, file, settings);
+    assert!(said.contains(file) || !said.contains('/'), "another file is named: {said}");
+    said
+}
+
+/// The one line of error of a run that must not begin.
+fn refusal(folder: &Path, preset: &str, data: &str, settings: &[&str]) -> String {
+    let mut arguments = vec!["train", preset, "--data", data, "--out", "run"];
+    settings.iter().for_each(|setting| arguments.extend(["--set", setting]));
+    let output = saccade(&arguments).current_dir(folder).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{preset} on {data}: {said}");
+    let errors: Vec<&str> = said.lines().filter(|line| line.starts_with("error: ")).collect();
+    assert_eq!(errors.len(), 1, "{preset} on {data}: {said}");
+    assert!(!folder.join("run/model.safetensors").exists(), "{preset} on {data} left a model");
+    errors[0].to_owned()
+}
+
+#[track_caller]
+fn says(said: &str, words: &str) {
+    assert!(said.contains(words), "expected {words:?} in {said:?}");
+}
+
+#[test]
+fn empty_files() {
+    says(&complaint("words-gpt", "a.txt", b"", &[]), "no words to learn from");
+    says(&complaint("shakespeare-char", "a.txt", b"", &[]), "no characters to learn from");
+    says(&complaint("words-llama", "a.txt", b"", &[]), "the texts are empty");
+    says(&complaint("masked-words", "a.txt", b"", &[]), "there is no text in a.txt");
+    says(&complaint("classify", "a.tsv", b"", &[]), "a.tsv: it is empty");
+    says(&complaint("classify", "a.tsv", b"sentence\tlabel\n", &[]), "no lines after the names");
+    says(&complaint("tagger", "a.conllu", b"", &[]), "a.conllu: it has no sentences");
+    says(&complaint("sentiment-max", "a.tar.gz", b"", &[]), "a.tar.gz: no reviews");
+    says(&complaint("digits", "a.idx", b"", &[]), "neither train-images");
+}
+
+#[test]
+fn files_of_one_line() {
+    says(
+        &complaint("words-gpt", "a.txt", b"one line only\n", &[]),
+        "shorter than the 129 that a context of 128",
+    );
+    says(&complaint("masked-words", "a.txt", b"one line only\n", &[]), "too few to hold out");
+    says(&complaint("classify", "a.tsv", b"sentence\tlabel\nfine\t1\n", &[]), "one class only");
+}
+
+#[test]
+fn texts_shorter_than_the_context() {
+    let text = "to be or not to be ".repeat(3);
+    let said = complaint("shakespeare-char", "a.txt", text.as_bytes(), &[]);
+    says(&said, "shorter than the 65 that a context of 64 needs");
+}
+
+#[test]
+fn text_that_is_not_utf_8() {
+    let text = b"all is well \xff\xfe until here\n".repeat(50);
+    for preset in ["words-gpt", "shakespeare-char", "words-llama", "masked-words"] {
+        says(&complaint(preset, "a.txt", &text, &[]), "a.txt: not UTF-8 at byte 12");
+    }
+    says(&complaint("classify", "a.tsv", b"sentence\tlabel\n\xff\t1\nb\t0\n", &[]), "UTF-8");
+}
+
+#[test]
+fn labels_that_are_missing_or_all_the_same() {
+    let said = complaint("classify", "a.tsv", b"sentence\tscore\nfine\t1\nbad\t0\n", &[]);
+    says(&said, "no column \"label\"; there are [\"sentence\", \"score\"]");
+    let said = complaint("bag", "a.tsv", b"sentence\tlabel\nfine\t1\ngood\t1\n", &[]);
+    says(&said, "one class only, \"1\": there is nothing to tell apart");
+}
+
+#[test]
+fn archives_that_end_in_the_middle() {
+    // A gzip stream that promises a block of 1,000 bytes and has ten.
+    let mut bytes = vec![0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255, 1];
+    bytes.extend(1000_u16.to_le_bytes());
+    bytes.extend((!1000_u16).to_le_bytes());
+    bytes.extend([b'a'; 10]);
+    says(&complaint("sentiment-max", "a.tar.gz", &bytes, &[]), "is the file incomplete?");
+    says(&complaint("words-gpt", "a.txt.gz", &bytes, &[]), "is the file incomplete?");
+}
+
+#[test]
+fn vocabularies_larger_than_the_text() {
+    let text = "a few words again and again\n".repeat(200);
+    for preset in ["words-llama", "masked-words"] {
+        let said = complaint(preset, "a.txt", text.as_bytes(), &["tokens.size=50000"]);
+        says(&said, "a vocabulary of 50000 is larger than the texts can give");
+    }
+}
+
+#[test]
+fn translations_that_do_not_match() {
+    let folder = TempDir::new().unwrap();
+    let corpus = |english: &str, german: &str| {
+        std::fs::write(folder.path().join("train.en"), english).unwrap();
+        std::fs::write(folder.path().join("train.de"), german).unwrap();
+        refusal(folder.path(), "translate", ".", &[])
+    };
+    says(&corpus("", ""), "no pairs of sentences");
+    says(&corpus("one\ntwo\n", "eins\n"), "they must be translations line by line");
+    let empty = TempDir::new().unwrap();
+    says(&refusal(empty.path(), "translate", ".", &[]), "neither train.en nor train.en.gz");
+}
