@@ -16,7 +16,9 @@ fn complaint(preset: &str, file: &str, bytes: &[u8], settings: &[&str]) -> Strin
 /// The one line of error of a run that must not begin.
 fn refusal(folder: &Path, preset: &str, data: &str, settings: &[&str]) -> String {
     let mut arguments = vec!["train", preset, "--data", data, "--out", "run"];
-    settings.iter().for_each(|setting| arguments.extend(["--set", setting]));
+    for setting in settings {
+        arguments.extend(["--set", setting]);
+    }
     let output = saccade(&arguments).current_dir(folder).output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1), "{preset} on {data}: {said}");

@@ -6,7 +6,7 @@ use crate::numbers::{ids, same_bits};
 use crate::zoo;
 use saccade::attention::Cache;
 use saccade::generate::{Answer, NextToken};
-use saccade::models::{Gpt, Llama, LlamaConfig, Model, T5, T5Config};
+use saccade::models::{Llama, LlamaConfig, Model, T5, T5Config};
 use saccade::tensor::{Ids, Mask, Tensor};
 use saccade::{Context, Error, Probe};
 
@@ -79,9 +79,10 @@ fn token_by_token_and_piece_by_piece() {
 fn a_long_text_outgrows_its_room() {
     let text = ids("text", zoo::VOCABULARY, [1, 150]);
     let one_by_one = [&[60][..], &[1; 90]].concat();
-    check("llama", &llama(), &text, &one_by_one);
+    let llama = llama();
+    check("llama", &llama, |context, ids| llama.forward(context, ids, None).unwrap(), &text, &one_by_one);
     let gpt = gpts(150).swap_remove(0);
-    check("gpt", &gpt, &text, &one_by_one);
+    check("gpt", &gpt, |context, ids| gpt.forward(context, ids, None).unwrap(), &text, &one_by_one);
 }
 
 #[test]
@@ -96,21 +97,25 @@ fn texts_of_unequal_length_are_read_as_if_alone() {
     }
     let (together, present) = (Ids::new(&values, [3, 7]).unwrap(), Mask::new(&real, [3, 7]).unwrap());
     let new = ids("new", 13, [3, 4]);
-    let models: Vec<Gpt> = gpts(TIME);
-    let llama = llama();
-    let all = models.iter().map(|gpt| gpt as &dyn NextToken).chain([&llama as &dyn NextToken]);
-    for model in all {
+    let mut models: Vec<Model> = gpts(TIME).into_iter().map(Model::Gpt).collect();
+    models.push(Model::Llama(llama()));
+    for model in models {
+        let scores = |context: &Context, ids: &Ids, present: Option<&Mask>| match &model {
+            Model::Gpt(gpt) => gpt.forward(context, ids, present).unwrap(),
+            Model::Llama(llama) => llama.forward(context, ids, present).unwrap(),
+            other => panic!("a {} has no cache", other.kind()),
+        };
         let cache = Cache::new();
         let context = Context::inference().with_cache(&cache);
-        let first = model.scores(&context, &together, Some(&present)).unwrap();
-        let second = model.scores(&context, &columns(&new, 0, 3), None).unwrap();
-        let third = model.scores(&context, &columns(&new, 3, 1), None).unwrap();
+        let first = scores(&context, &together, Some(&present));
+        let second = scores(&context, &columns(&new, 0, 3), None);
+        let third = scores(&context, &columns(&new, 3, 1), None);
         for (row, text) in texts.iter().enumerate() {
             let length = text.shape()[1];
             let whole: Vec<u32> =
                 text.values().iter().chain(&new.values()[row * 4..][..4]).copied().collect();
             let whole = Ids::new(&whole, [1, length + 4]).unwrap();
-            let alone = model.scores(&Context::inference(), &whole, None).unwrap();
+            let alone = scores(&Context::inference(), &whole, None);
             let row = |x: &Tensor| x.slice(0, row, 1).unwrap();
             agree(
                 "prompt",
