@@ -67,7 +67,7 @@ fn texts_shorter_than_the_context() {
 fn text_that_is_not_utf_8() {
     let text = b"all is well \xff\xfe until here\n".repeat(50);
     for preset in ["words-gpt", "shakespeare-char", "words-llama", "masked-words"] {
-        says(&complaint(preset, "a.txt", &text, &[]), "a.txt: not UTF-8 at byte 12");
+        says(&complaint(preset, "a.txt", &text, &[]), "not UTF-8 at byte 12");
     }
     says(&complaint("classify", "a.tsv", b"sentence\tlabel\n\xff\t1\nb\t0\n", &[]), "UTF-8");
 }
