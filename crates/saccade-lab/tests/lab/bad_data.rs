@@ -1,4 +1,4 @@
-//! Data that nothing can be learned from: one clear line that names it, and exit code 1.
+//! Data that nothing can be learned from: one clear line, exit code 1, and no model left behind.
 
 use crate::checkpoints::made::saccade;
 use std::path::Path;
@@ -8,9 +8,7 @@ use tempfile::TempDir;
 fn complaint(preset: &str, file: &str, bytes: &[u8], settings: &[&str]) -> String {
     let folder = TempDir::new().unwrap();
     std::fs::write(folder.path().join(file), bytes).unwrap();
-    let said = refusal(folder.path(), preset, file, settings);
-    assert!(said.contains(file) || !said.contains('/'), "another file is named: {said}");
-    said
+    refusal(folder.path(), preset, file, settings)
 }
 
 /// The one line of error of a run that must not begin.

@@ -249,13 +249,13 @@ pub(super) fn written(config: &BertConfig) -> (Map<String, Value>, Names) {
             "type_vocab_size": config.n_types,
             "max_position_embeddings": config.context + config.position_offset,
             "layer_norm_eps": config.norm_epsilon,
-            "initializer_range": config.deviation,
             "hidden_dropout_prob": config.dropout,
             "attention_probs_dropout_prob": config.dropout,
         })
     };
     value["architectures"] = json!([format!("{body}{task}")]);
     value["vocab_size"] = json!(config.vocabulary);
+    value["initializer_range"] = json!(config.deviation);
     value["torch_dtype"] = json!("float32");
     if family == Family::Roberta {
         value["pad_token_id"] = json!(config.position_offset - 1);

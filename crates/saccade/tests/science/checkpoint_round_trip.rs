@@ -71,6 +71,40 @@ fn every_model_comes_back_as_it_was() {
 }
 
 #[test]
+fn the_deviation_of_initial_weights_is_what_was_asked_for_and_comes_back() {
+    const DEVIATION: f32 = 0.3;
+    let bert = |config: BertConfig| {
+        Model::Bert(Bert::new(BertConfig { deviation: DEVIATION, ..config }, 1).unwrap())
+    };
+    let distil = BertConfig { n_types: 0, norm_epsilon: 1e-12, ..zoo::bert_config() };
+    let roberta = BertConfig { position_offset: 2, n_types: 1, ..zoo::bert_config() };
+    let vit = VitConfig { deviation: DEVIATION, ..zoo::vit_config() };
+    let llama = LlamaConfig { deviation: DEVIATION, ..zoo::llama_config() };
+    let gpt = GptConfig { deviation: DEVIATION, ..zoo::gpt_config() };
+    let models = [
+        ("gpt2", Model::Gpt(Gpt::new(gpt, 1).unwrap())),
+        ("llama", Model::Llama(Llama::new(llama, 1).unwrap())),
+        ("vit", Model::Vit(Vit::new(vit, 1).unwrap())),
+        ("bert", bert(zoo::bert_config())),
+        ("roberta", bert(roberta)),
+        ("distilbert", bert(distil)),
+    ];
+    for (kind, model) in models {
+        let all = model.module().parameters();
+        // Not what is added to the stream, which starts smaller.
+        let inner = all.iter().filter(|(name, _)| name.contains("query") && name.ends_with("weight"));
+        let drawn: Vec<f32> = inner.flat_map(|(_, parameter)| parameter.tensor().to_vec()).collect();
+        let found = (drawn.iter().map(|x| x * x).sum::<f32>() / drawn.len() as f32).sqrt();
+        // The root mean square of n normal draws is within 4/√(2n) of their deviation.
+        let error = 4.0 * DEVIATION / (2.0 * drawn.len() as f32).sqrt();
+        assert!((found - DEVIATION).abs() < error, "{kind}: {found} from {} draws", drawn.len());
+        let config = check(kind, model);
+        assert_eq!(config["model_type"], kind);
+        assert_eq!(config["initializer_range"].as_f64().unwrap() as f32, DEVIATION, "{kind}");
+    }
+}
+
+#[test]
 fn known_forms_have_their_known_names() {
     for (name, kind, tensor) in [
         ("gpt", "gpt2", "transformer.h.1.attn.c_attn.weight"),

@@ -52,6 +52,10 @@ fn configurations_of_gpt() {
         gpt(GptConfig { norm_epsilon: f32::NAN, ..base.clone() }),
         "gpt: norm_epsilon must be a number of at least 0, got NaN",
     );
+    for deviation in [-0.1, f32::NAN, f32::INFINITY] {
+        let text = format!("gpt: deviation must be a number of at least 0, got {deviation}");
+        refused(gpt(GptConfig { deviation, ..base.clone() }), &text);
+    }
     let absurd = gpt(GptConfig { vocabulary: 1 << 30, d_model: 1 << 22, n_layers: 0, ..base });
     refused(absurd, "parameter: tokens.weight of [1073741824×4194304] is too large for this machine");
 }
