@@ -92,7 +92,8 @@ fn the_deviation_of_initial_weights_is_what_was_asked_for_and_comes_back() {
     for (kind, model) in models {
         let all = model.module().parameters();
         // Not what is added to the stream, which starts smaller.
-        let inner = all.iter().filter(|(name, _)| name.contains("query") && name.ends_with("weight"));
+        let inward = |name: &str| ["project.weight", "query.weight"].iter().any(|end| name.ends_with(end));
+        let inner = all.iter().filter(|(name, _)| inward(name));
         let drawn: Vec<f32> = inner.flat_map(|(_, parameter)| parameter.tensor().to_vec()).collect();
         let found = (drawn.iter().map(|x| x * x).sum::<f32>() / drawn.len() as f32).sqrt();
         // The root mean square of n normal draws is within 4/√(2n) of their deviation.
