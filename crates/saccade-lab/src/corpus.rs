@@ -272,7 +272,7 @@ impl std::fmt::Display for Survey {
         use crate::terminal::thousands;
         write!(f, "{} texts, {} tokens", thousands(self.texts), thousands(self.tokens))?;
         if self.cut > 0 {
-            write!(f, "; {} were cut", thousands(self.cut))?;
+            write!(f, "; {} of them cut", thousands(self.cut))?;
         }
         if self.short > 0 {
             write!(f, "; {} too short to look at", thousands(self.short))?;

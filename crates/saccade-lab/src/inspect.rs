@@ -15,7 +15,7 @@ pub mod snapshots;
 pub mod syntax;
 pub mod target;
 
-pub use output::{Output, columns, interval};
+pub use output::{Output, columns, interval, numbers};
 
 use saccade::analysis::Head;
 

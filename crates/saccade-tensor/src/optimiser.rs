@@ -68,6 +68,7 @@ impl Method {
 pub struct Optimiser {
     method: Method,
     weight_decay: f32,
+    relative: bool,
     steps: u32,
     moments: Vec<Moments>,
 }
@@ -82,7 +83,14 @@ struct Moments {
 impl Optimiser {
     /// An optimiser that has seen nothing yet.
     pub fn new(method: Method, weight_decay: f32) -> Self {
-        Self { method, weight_decay, steps: 0, moments: Vec::new() }
+        Self { method, weight_decay, relative: false, steps: 0, moments: Vec::new() }
+    }
+
+    /// With `relative`, each parameter's rate is multiplied by the root mean square of its values (at least
+    /// [`SMALLEST_SIZE`]), so that large and small ones change by the same share: Shazeer & Stern, 2018.
+    #[must_use]
+    pub fn relative(self, relative: bool) -> Self {
+        Self { relative, ..self }
     }
 
     /// How many updates were made.
@@ -156,11 +164,12 @@ impl Optimiser {
                     kernel::slope(&values.array, Some(rows.rows()), values.shape().last())
                 }
             };
+            let pace = if self.relative { size(&update.parameter.array).max(SMALLEST_SIZE) } else { 1.0 };
             jobs.push(kernel::job(
                 &mut update.parameter.array,
                 slope,
                 (&mut moments.first, &mut moments.second),
-                decay,
+                (decay, pace),
             ));
         }
         kernel::update(rule, scale, &mut jobs);
@@ -181,6 +190,14 @@ impl Optimiser {
             .map(|(first, second)| Moments { first: first.array.clone(), second: second.array.clone() })
             .collect();
     }
+}
+
+/// The size that relative steps take a smaller parameter to have, so that one that starts from zeros moves at all.
+pub const SMALLEST_SIZE: f32 = 1e-3;
+
+/// The root mean square of a parameter's values.
+fn size(parameter: &Array) -> f32 {
+    (reduce::sum_of_squares(parameter) / parameter.len().max(1) as f64).sqrt() as f32
 }
 
 /// The Euclidean norm of all gradients together, summed in their order.

@@ -66,6 +66,8 @@ pub struct Tokenizer {
     special: SpecialIds,
     /// Every id that its file calls special.
     specials: BTreeSet<u32>,
+    /// The same but the unknown piece, which stands for a word of the text.
+    marks: BTreeSet<u32>,
 }
 
 impl Tokenizer {
@@ -84,14 +86,15 @@ impl Tokenizer {
         let Some(&last) = vocabulary.values().max() else {
             return Err(Error::data("tokenizer", "the vocabulary is empty"));
         };
-        let specials = inner
+        let specials: BTreeSet<u32> = inner
             .get_added_tokens_decoder()
             .iter()
             .filter(|(_, piece)| piece.special)
             .map(|(&id, _)| id)
             .collect();
         let special = SpecialIds::find(&inner, roles);
-        Ok(Self { inner, size: last as usize + 1, special, specials })
+        let marks = specials.iter().copied().filter(|&id| special.unknown != Some(id)).collect();
+        Ok(Self { inner, size: last as usize + 1, special, specials, marks })
     }
 
     /// The number of rows an embedding table needs: the largest id plus one.
@@ -134,7 +137,7 @@ impl Tokenizer {
     /// The pieces of a text.
     pub fn encode(&self, text: &str, special: Special) -> Result<Encoding> {
         let encoded = guarded("encoding a text", || self.inner.encode(text, special == Special::Keep));
-        Encoding::new(&encoded.map_err(|error| self.explain(error, text))?, &[text], &self.specials)
+        Encoding::new(&encoded.map_err(|error| self.explain(error, text))?, &[text], &self.marks)
     }
 
     /// The pieces of two texts as one sequence, for models that take pairs.
@@ -142,7 +145,7 @@ impl Tokenizer {
         let encoded =
             guarded("encoding a pair", || self.inner.encode((first, second), special == Special::Keep));
         let encoded = encoded.map_err(|error| self.explain(self.explain(error, first), second))?;
-        Encoding::new(&encoded, &[first, second], &self.specials)
+        Encoding::new(&encoded, &[first, second], &self.marks)
     }
 
     /// The ids of many texts, each cut to a length if one is given, computed on all threads; the same as one by one.

@@ -49,6 +49,8 @@ pub struct TrainConfig {
     pub beta1: f32,
     /// How fast its mean of squares forgets (Adam), unused by SGD.
     pub beta2: f32,
+    /// Whether each parameter's rate is multiplied by the root mean square of its values, as T5 was trained.
+    pub relative: bool,
     /// The largest norm of all gradients together; 0 for no limit.
     pub clip: f32,
     /// Evaluate every so many steps; 0 for only at the end.
@@ -82,6 +84,7 @@ impl Default for TrainConfig {
             weight_decay: 0.01,
             beta1: 0.9,
             beta2: 0.999,
+            relative: false,
             clip: 1.0,
             evaluate_every: 100,
             patience: 0,
@@ -113,7 +116,7 @@ impl TrainConfig {
             OptimiserKind::Adam => adam(false),
             OptimiserKind::Adamw => adam(true),
         };
-        Optimiser::new(method, self.weight_decay)
+        Optimiser::new(method, self.weight_decay).relative(self.relative)
     }
 }
 

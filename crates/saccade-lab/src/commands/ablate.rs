@@ -15,7 +15,8 @@ use std::path::PathBuf;
 ///
 /// Every head is zeroed, and set to what it says on average; the gradient is asked what it thinks of each; then heads are
 /// removed one after the other. Language models are asked for the next token, BERT for hidden ones, classifiers for the
-/// class. Writes ablation.csv, pruning.csv and figures.
+/// class. Beside it stands the same architecture untrained. Writes ablation.csv, pruning.csv (intervals from resampled
+/// texts) and figures.
 #[derive(Args)]
 #[command(after_help = "Examples:
   saccade ablate runs/words-gpt

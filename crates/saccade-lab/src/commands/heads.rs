@@ -36,7 +36,7 @@ pub struct Heads {
     #[arg(long)]
     norms: bool,
     /// Measure every snapshot of a run instead
-    #[arg(long, conflicts_with_all = ["treebank", "norms"])]
+    #[arg(long)]
     snapshots: bool,
     /// The folder to write
     #[arg(long, short, default_value = "outputs/heads")]
@@ -60,10 +60,7 @@ impl Heads {
         let heads = all_heads(&opened.model)?.len();
         let tokenizer = opened.tokenizer()?;
         let corpus = Corpus::open(&self.corpus.corpus)?;
-        let treebank = match &self.treebank {
-            Some(path) => Some(Corpus::treebank(path)?),
-            None => None,
-        };
+        let treebank = self.trees()?;
         let reading = Reading::new(&corpus, tokenizer, &opened.model, &self.corpus)?;
         let survey = reading.survey()?;
         let output = Output::create(&self.out)?;
@@ -75,13 +72,19 @@ impl Heads {
         Ok(())
     }
 
+    fn trees(&self) -> Result<Option<Corpus>> {
+        self.treebank.as_ref().map(|path| Corpus::treebank(path)).transpose()
+    }
+
     fn history(&self, manner: Manner) -> Result<()> {
         let run = Path::new(&self.model);
         if !run.is_dir() {
             bad_usage!("--snapshots needs the folder of a run; {} is none", self.model);
         }
         let corpus = Corpus::open(&self.corpus.corpus)?;
-        let history = History::measure(run, &corpus, &self.corpus, manner)?;
+        let treebank = self.trees()?;
+        let trees = treebank.as_ref().unwrap_or(&corpus);
+        let history = History::measure(run, (&corpus, trees), &self.corpus, manner)?;
         history.write(&Output::create(&self.out)?)?;
         history.show();
         line("");

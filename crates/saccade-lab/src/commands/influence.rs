@@ -37,6 +37,12 @@ pub struct Influence {
     /// Another prompt of as many tokens, into which values of the first are put
     #[arg(long, requires = "text", value_name = "TEXT")]
     other: Option<String>,
+    /// What the other prompt's answer is, against which the first one's is measured [default: the model's own]
+    #[arg(long, requires = "other", value_name = "ANSWER")]
+    other_answer: Option<String>,
+    /// The most tokens of a text through which flow is computed; it takes long
+    #[arg(long, value_name = "N", default_value_t = FLOW_LIMIT)]
+    flow_limit: usize,
     #[command(flatten)]
     corpus: CorpusArguments,
     /// The folder to write
@@ -57,12 +63,13 @@ impl Influence {
             None => {
                 // Flow takes long for more.
                 if self.corpus.length.is_none() {
-                    reading.length = reading.length.min(FLOW_LIMIT);
+                    reading.length = reading.length.min(self.flow_limit.max(2));
                 }
                 let survey = reading.survey()?;
                 let output = Output::create(&self.out)?;
                 remark(format!("a {}; {survey}", opened.model.kind()));
-                let trust = Trust::measure(&opened, &reading, survey.texts, self.corpus.seed)?;
+                let trust =
+                    Trust::measure(&opened, &reading, survey.texts, (self.corpus.seed, self.flow_limit))?;
                 trust.write(&output)?;
                 trust.show();
             }
@@ -75,7 +82,7 @@ impl Influence {
         let asked = |text: &str| ask(opened, reading, text, self.answer.as_deref());
         let clean = asked(text)?;
         let other = match &self.other {
-            Some(other) => Some(ask(opened, reading, other, None)?),
+            Some(other) => Some(ask(opened, reading, other, self.other_answer.as_deref())?),
             None => None,
         };
         if let Some(other) = &other
@@ -86,7 +93,11 @@ impl Influence {
         }
         let output = Output::create(&self.out)?;
         let (blank, how) = blank(reading.tokenizer);
-        Said::of(&opened.model, asked(text)?, blank)?.report(&output, &how)?;
+        if clean.tokens.len() > self.flow_limit {
+            let (tokens, limit) = (clean.tokens.len(), self.flow_limit);
+            remark(format!("flow is left out: the text has {tokens} tokens, more than --flow-limit {limit}"));
+        }
+        Said::of(&opened.model, asked(text)?, blank, self.flow_limit)?.report(&output, &how)?;
         prompt::report(opened, &clean, &output)?;
         match &other {
             Some(other) => prompt::patch(opened, &clean, other, &output),

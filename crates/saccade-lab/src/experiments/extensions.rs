@@ -8,7 +8,7 @@ use crate::figure::{Axis, Bar, Bars, ColourScale, Gallery, HeatMap, Matrix, Pict
 use crate::run::{RunConfig, preset, sources};
 use crate::statistics::{mean, paired};
 use anyhow::{Context as _, Result, bail};
-use saccade::analysis::influence::{Method, mean_attention, rollout};
+use saccade::analysis::influence::{FLOW_LIMIT, Method, mean_attention, rollout};
 use saccade::analysis::occlusion::{Agreement, Blank, Quantity, faithfulness};
 use saccade::analysis::statistics::Resampling;
 use saccade::analysis::{Target, Tokens};
@@ -252,6 +252,7 @@ fn read(lab: &Lab, seed: u64) -> Result<Reader> {
         &gpt.model,
         texts.into_iter().map(Ok),
         (Blank::Replace(unknown), Quantity::Probability),
+        FLOW_LIMIT,
         Resampling::new(0),
     )?;
     let agreement = found.iter().map(|agreement| agreement.correlation.mean).collect();

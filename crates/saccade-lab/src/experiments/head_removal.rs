@@ -119,6 +119,8 @@ fn read(lab: &Lab, seed: u64) -> Result<Run> {
     let batches = texts.chunks(16).map(Batch::next_tokens);
     let order = one.least_important_first();
     let counts: Vec<usize> = (0..=order.len()).collect();
+    let curve = pruning_curve(&opened.model, &batches, &order, &counts, &resampling)?;
+    let pruning = curve.into_iter().map(|(count, loss)| (count, loss.mean)).collect();
     let few = texts.iter().take(lab.by_size(6, 60, 200, 200)).cloned();
     let (heads, divergences) = head_divergences(&opened.model, few.map(Ok))?;
     let distances = root(&divergences);
@@ -127,7 +129,7 @@ fn read(lab: &Lab, seed: u64) -> Result<Run> {
     let places = map(&distances, 2).0.iter().map(|place| (at(place, 0), at(place, 1))).collect();
     Ok(Run {
         heads: heads.iter().map(|head| (head.layer, head.head)).collect(),
-        loss: f64::midpoint(one.loss.all, other.loss.all),
+        loss: f64::midpoint(one.loss.all.mean, other.loss.all.mean),
         changes: all.iter().map(|(change, low, _)| (*change, *low)).collect(),
         by_kind: all.into_iter().map(|(_, _, kinds)| kinds).collect(),
         specific: correlation(&specific(&one), &specific(&other)),
@@ -136,7 +138,7 @@ fn read(lab: &Lab, seed: u64) -> Result<Run> {
         groups: clustering.groups,
         places,
         reach: reach(&opened.model, &texts)?,
-        pruning: pruning_curve(&opened.model, &batches, &order, &counts)?,
+        pruning,
     })
 }
 
@@ -213,14 +215,12 @@ fn together(one: &Ablation, other: &Ablation) -> Vec<(f64, f64, Vec<Option<f64>>
     pairs
         .map(|(a, b)| {
             let kinds = a.zeroed.by_kind.iter().zip(&b.zeroed.by_kind);
-            let kinds = kinds.map(|(a, b)| a.zip(*b).map(|(a, b)| f64::midpoint(a, b))).collect();
+            let kinds = kinds.map(|(a, b)| a.zip(*b).map(|(a, b)| f64::midpoint(a.mean, b.mean))).collect();
+            let (a, b) = (a.zeroed.all, b.zeroed.all);
             // The means of two halves: their errors add as squares.
-            let half = ((a.by_text.mean - a.by_text.low).hypot(b.by_text.mean - b.by_text.low)) / 2.0;
-            (
-                f64::midpoint(a.zeroed.all, b.zeroed.all),
-                f64::midpoint(a.by_text.mean, b.by_text.mean) - half,
-                kinds,
-            )
+            let half = ((a.mean - a.low).hypot(b.mean - b.low)) / 2.0;
+            let both = f64::midpoint(a.mean, b.mean);
+            (both, both - half, kinds)
         })
         .collect()
 }
@@ -230,7 +230,9 @@ fn specific(ablation: &Ablation) -> Vec<f64> {
     let rows: Vec<Vec<f64>> = ablation
         .heads
         .iter()
-        .map(|effect| effect.zeroed.by_kind.iter().map(|change| change.unwrap_or(0.0)).collect())
+        .map(|effect| {
+            effect.zeroed.by_kind.iter().map(|change| change.map_or(0.0, |change| change.mean)).collect()
+        })
         .collect();
     centred(&rows)
 }

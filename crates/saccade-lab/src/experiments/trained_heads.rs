@@ -7,8 +7,9 @@ use crate::model::Opened;
 use crate::run::sources;
 use crate::statistics::paired;
 use anyhow::{Context as _, Result};
-use saccade::analysis::dependencies::{Aligned, Best, Direction, Matches, Parsed, match_heads};
+use saccade::analysis::dependencies::{Aligned, Direction, Guess, Matches, Parsed, match_heads};
 use saccade::analysis::heads::watch;
+use saccade::analysis::statistics::Resampling;
 use saccade::analysis::{
     Head, Measure, Settings, Table, Tokens, all_heads, label_heads, measure_heads, prefix_matching,
     repeated_random,
@@ -47,6 +48,8 @@ const RELATIONS: [(&str, &str); 2] = [("subject of a verb", "nsubj"), ("modifier
 const SOURCE: &str = "seed document 004, experiment 1";
 /// Fixed offsets up to this far are tried against heads.
 const REACH: usize = 10;
+/// A direction of a relation with fewer pairs is not looked at.
+const FEWEST: u64 = 10;
 
 #[derive(Serialize, Deserialize)]
 struct Run {
@@ -146,8 +149,11 @@ fn read(lab: &Lab, seed: u64) -> Result<Run> {
         chosen.push((heads[after.0].layer, heads[after.0].head));
     }
     let right = RELATIONS.iter().map(|(_, relation)| {
-        let head = after.best_match(relation).unwrap_or(0.0);
-        (head, before.best_match(relation).unwrap_or(0.0), after.best_offset(relation).unwrap_or(0.0))
+        let found = after.best_direction(relation).map(|direction| {
+            let of = |measured: &Measured| measured.best_match(relation, direction).unwrap_or(0.0);
+            (of(&after), of(&before), after.best_offset(relation, direction).unwrap_or(0.0))
+        });
+        found.unwrap_or_default()
     });
     Ok(Run {
         patterns,
@@ -188,14 +194,14 @@ struct Measured {
 }
 
 fn measure(model: &Model, material: &Material) -> Result<Measured> {
-    let matches = |half| match_heads(model, material.sentences(half), 32, REACH);
+    let matches = |half| match_heads(model, material.sentences(half), (32, REACH), Resampling::new(0));
     let matches = [matches(Half::Choose)?, matches(Half::Measure)?];
     let weights = |half: Half| -> Result<Vec<Vec<f64>>> {
         let table = measure_heads(model, material.texts(half), Settings::default())?;
         let of = |measure| table.of(measure).map(|row| row.mean).collect::<Vec<f64>>();
         let linked = |relation: &str| {
             let counts = matches[half as usize].counts.get(&(relation.to_owned(), Direction::ToDependent));
-            counts.map(|counts| counts.weight.iter().map(|sum| sum / counts.pairs.max(1) as f64).collect())
+            counts.map(|counts| counts.weight.iter().map(|sum| sum / counts.pairs.sum).collect())
         };
         let linked = |relation: &str| linked(relation).unwrap_or_default();
         Ok(vec![
@@ -217,18 +223,24 @@ impl Measured {
         (best, measure.get(best).copied().unwrap_or(0.0))
     }
 
+    /// The direction in which a head follows a relation best, on one half. In a causal model the two have different pairs,
+    /// so that everything is compared in one.
+    fn best_direction(&self, relation: &str) -> Option<Direction> {
+        Some(self.matches[0].best_head(relation, FEWEST)?.direction)
+    }
+
     /// How often the head that follows a relation best on one half is right on the other.
-    fn best_match(&self, relation: &str) -> Option<f64> {
-        let Best { who, direction, .. } = self.matches[0].best_head(relation)?;
-        let same = |guess: &Best<Head>| guess.who == who && guess.direction == direction;
-        self.matches[1].guesses(relation).find(same).map(|guess| guess.accuracy)
+    fn best_match(&self, relation: &str, direction: Direction) -> Option<f64> {
+        let Guess { who, .. } = self.matches[0].best_head_towards(relation, direction)?;
+        let same = |guess: &Guess<Head>| guess.who == who && guess.direction == direction;
+        self.matches[1].guesses(relation).find(same).map(|guess| guess.accuracy.mean)
     }
 
     /// The same of a fixed offset.
-    fn best_offset(&self, relation: &str) -> Option<f64> {
-        let Best { who, direction, .. } = self.matches[0].best_offset(relation)?;
+    fn best_offset(&self, relation: &str, direction: Direction) -> Option<f64> {
+        let offset = self.matches[0].best_offset(relation, direction)?.who;
         let counts = self.matches[1].counts.get(&(relation.to_owned(), direction))?;
-        Some(counts.offsets.get(&who).copied().unwrap_or(0) as f64 / counts.pairs.max(1) as f64)
+        Some(counts.offsets.get(&offset).map_or(0.0, |right| right.over(&counts.pairs)))
     }
 }
 

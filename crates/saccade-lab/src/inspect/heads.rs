@@ -1,12 +1,12 @@
 //! What each head does: every measure over a corpus, beside the same architecture untrained, and a label for each head.
 
-use super::{Output, columns, interval, map, name, syntax};
+use super::{Output, columns, interval, map, name, numbers, syntax};
 use crate::corpus::{Corpus, Reading, Survey};
 use crate::figure::{ColourScale, HeatMap, Matrix, Picture};
 use crate::terminal::line;
 use crate::work::Work;
 use anyhow::Result;
-use saccade::analysis::statistics::Resampling;
+use saccade::analysis::statistics::{Interval, Resampling};
 use saccade::analysis::{
     Head, Label, Measure, Row, Settings, Table, Tokens, Weighing, all_heads, label_heads, measure_heads,
     prefix_matching, repeated_random,
@@ -44,7 +44,7 @@ pub fn measure(model: &Model, reading: &Reading, manner: Manner, work: &Work) ->
 }
 
 /// Every measure of every head by one kind of weight.
-pub fn measure_by(
+fn measure_by(
     model: &Model,
     reading: &Reading,
     manner: Manner,
@@ -138,7 +138,7 @@ pub fn study(
     let untrained = measure(&untrained_model, reading, manner, &work)?;
     let labels = label_heads(&trained[0].1, &untrained[0].1, SIGNIFICANCE);
     let syntax = match sentences {
-        Some(_) => Some(syntax::Syntax::count(model, &untrained_model, reading, trees, manner.batch, &work)?),
+        Some(_) => Some(syntax::Syntax::count(model, &untrained_model, reading, trees, manner, &work)?),
         None => None,
     };
     let map = map::Map::draw(model, reading, &work)?;
@@ -148,7 +148,8 @@ pub fn study(
 /// The columns of `heads.csv`.
 const COLUMNS: [&str; 9] = ["model", "weights", "layer", "head", "measure", "mean", "low", "high", "n"];
 
-fn weights_name(weighing: Weighing) -> &'static str {
+/// What weights are called in tables.
+pub fn weights_name(weighing: Weighing) -> &'static str {
     match weighing {
         Weighing::Attention => "attention",
         Weighing::Norms => "norm-weighted",
@@ -285,7 +286,7 @@ impl Findings {
 /// The fields of a row after model and weights.
 pub fn fields(row: &Row) -> Vec<String> {
     let mut fields = vec![row.layer.to_string(), row.head.to_string(), row.measure.name().to_owned()];
-    fields.extend([row.mean, row.low, row.high].map(|value| value.to_string()));
+    fields.extend(numbers(&Interval { mean: row.mean, low: row.low, high: row.high, count: row.count }));
     fields.push(row.count.to_string());
     fields
 }

@@ -1,14 +1,14 @@
 //! Which words an answer rests on, by several methods, and how far each can be trusted on this model.
 
 use super::target::{Asked, ask_any, blank};
-use super::{Output, columns, interval};
+use super::{Output, columns, interval, numbers};
 use crate::corpus::Reading;
 use crate::figure::{Axis, ColourScale, Interval, Intervals, Passage, Picture, Words};
 use crate::model::Opened;
 use crate::terminal::line;
 use crate::work::Work;
 use anyhow::{Result, bail};
-use saccade::analysis::influence::{FLOW_LIMIT, Method, influence};
+use saccade::analysis::influence::{Method, influence};
 use saccade::analysis::occlusion::{Agreement, Blank, Quantity, faithfulness, occlusion};
 use saccade::analysis::statistics::{Resampling, spearman};
 use saccade::models::Model;
@@ -32,14 +32,14 @@ pub struct Said {
 
 impl Said {
     /// Asks all methods about one text.
-    pub fn of(model: &Model, asked: Asked, blank: Blank) -> Result<Self> {
+    pub fn of(model: &Model, asked: Asked, blank: Blank, flow_limit: usize) -> Result<Self> {
         let changes = occlusion(model, &asked.tokens, asked.target, (blank, Quantity::Logit))?;
         let mut methods = Vec::new();
         for method in Method::ALL {
-            if method == Method::Flow && asked.tokens.len() > FLOW_LIMIT {
+            if method == Method::Flow && asked.tokens.len() > flow_limit {
                 continue;
             }
-            methods.push((method, influence(model, &asked.tokens, asked.target, method, FLOW_LIMIT)?));
+            methods.push((method, influence(model, &asked.tokens, asked.target, method, flow_limit)?));
         }
         Ok(Self { asked, changes, methods })
     }
@@ -137,26 +137,40 @@ impl Said {
 /// How far each method can be trusted, over a corpus.
 pub struct Trust {
     agreements: Vec<Agreement>,
+    /// The same of the same architecture with random weights: what a method gets without anything learned.
+    untrained: Vec<Agreement>,
     examples: Vec<Said>,
     how: String,
 }
 
 impl Trust {
     /// Compares every method with blank-out on each text.
-    pub fn measure(opened: &Opened, reading: &Reading, texts: u64, seed: u64) -> Result<Self> {
+    pub fn measure(
+        opened: &Opened,
+        reading: &Reading,
+        texts: u64,
+        (seed, flow_limit): (u64, usize),
+    ) -> Result<Self> {
         let (blank, how) = blank(reading.tokenizer);
-        let work = Work::new("faithfulness", texts);
+        let work = Work::new("faithfulness", 2 * texts);
         let asked = || asked(opened, reading, seed);
-        let targets = asked()?.map(|asked| {
-            let Asked { tokens, target, .. } =
-                asked.map_err(|error| saccade::Error::Checkpoint(format!("{error:#}")))?;
-            Ok((tokens, target))
-        });
-        let yardstick = (blank, Quantity::Logit);
-        let agreements =
-            faithfulness(&opened.model, targets.inspect(|_| work.step()), yardstick, Resampling::new(seed))?;
-        let examples = asked()?.take(DRAWN).map(|asked| Said::of(&opened.model, asked?, blank));
-        Ok(Self { agreements, examples: examples.collect::<Result<_>>()?, how })
+        let agreements = |model: &Model| -> Result<Vec<Agreement>> {
+            let targets = asked()?.map(|asked| {
+                let Asked { tokens, target, .. } =
+                    asked.map_err(|error| saccade::Error::Checkpoint(format!("{error:#}")))?;
+                Ok((tokens, target))
+            });
+            let targets = targets.inspect(|_| work.step());
+            let yardstick = (blank, Quantity::Logit);
+            Ok(faithfulness(model, targets, yardstick, flow_limit, Resampling::new(seed))?)
+        };
+        let examples = asked()?.take(DRAWN).map(|asked| Said::of(&opened.model, asked?, blank, flow_limit));
+        Ok(Self {
+            agreements: agreements(&opened.model)?,
+            untrained: agreements(&opened.model.fresh(seed)?)?,
+            examples: examples.collect::<Result<_>>()?,
+            how,
+        })
     }
 
     /// Writes tables and figures.
@@ -167,13 +181,19 @@ impl Trust {
             })
         });
         output.csv("faithfulness-by-text", &["text", "method", "rank_correlation"], rows)?;
-        let rows = self.agreements.iter().map(|agreement| {
-            let found = agreement.correlation;
-            let numbers = [found.mean, found.low, found.high].map(|value| value.to_string());
-            let front = [agreement.method.name().to_owned()].into_iter();
-            front.chain(numbers).chain([found.count.to_string()]).collect()
+        let all = [("trained", &self.agreements), ("untrained", &self.untrained)];
+        let rows = all.into_iter().flat_map(|(model, agreements)| {
+            agreements.iter().map(move |agreement| {
+                let found = agreement.correlation;
+                let numbers = match found.count {
+                    0 => std::array::from_fn(|_| String::new()),
+                    _ => numbers(&found),
+                };
+                let front = [model, agreement.method.name()].map(str::to_owned).into_iter();
+                front.chain(numbers).chain([found.count.to_string()]).collect()
+            })
         });
-        output.csv("faithfulness", &["method", "rank_correlation", "low", "high", "n"], rows)?;
+        output.csv("faithfulness", &["model", "method", "rank_correlation", "low", "high", "n"], rows)?;
         let examples = self.examples.iter().enumerate().flat_map(|(text, said)| said.rows(text));
         output.csv("influence", &["text", "place", "token", "method", "value"], examples)?;
         output.picture("faithfulness", &self.picture())?;
@@ -200,14 +220,21 @@ impl Trust {
     pub fn show(&self) {
         line(format!("rank correlation with {YARDSTICK} ({})", self.how));
         line("");
-        let mut rows = vec![["method", "mean [95 %]", "texts"].map(str::to_owned).to_vec()];
-        for agreement in &self.agreements {
-            let found = agreement.correlation;
-            let shown = match found.count {
-                0 => "not defined for any text".to_owned(),
-                _ => interval(found.mean, found.low, found.high),
+        let header = ["method", "mean [95 %]", "texts", "untrained [95 %]"];
+        let mut rows = vec![header.map(str::to_owned).to_vec()];
+        for (agreement, untrained) in self.agreements.iter().zip(&self.untrained) {
+            let shown = |agreement: &Agreement| match agreement.correlation {
+                found if found.count > 0 => interval(found.mean, found.low, found.high),
+                // Every text was too long: the user can have it otherwise.
+                _ if agreement.method == Method::Flow => "all texts longer than --flow-limit".to_owned(),
+                _ => "not defined for any text".to_owned(),
             };
-            rows.push(vec![agreement.method.name().to_owned(), shown, found.count.to_string()]);
+            rows.push(vec![
+                agreement.method.name().to_owned(),
+                shown(agreement),
+                agreement.correlation.count.to_string(),
+                shown(untrained),
+            ]);
         }
         columns(&rows);
     }

@@ -13,6 +13,8 @@ use saccade::models::Model;
 pub struct Map {
     heads: Vec<Head>,
     divergences: Distances,
+    /// How many texts they are means of.
+    texts: u64,
 }
 
 /// How many texts the map is made of: the work grows with the square of the number of heads.
@@ -29,8 +31,13 @@ impl Map {
     pub fn draw(model: &Model, reading: &Reading, work: &Work) -> Result<Self> {
         let count = texts_for(saccade::analysis::all_heads(model)?.len()) as usize;
         let texts = reading.encodings()?.map(|encoding| Ok(Tokens::from_encoding(&encoding?)));
-        let (heads, divergences) = head_divergences(model, texts.take(count).inspect(|_| work.step()))?;
-        Ok(Self { heads, divergences })
+        let mut read = 0;
+        let texts = texts.take(count).inspect(|_| {
+            read += 1;
+            work.step();
+        });
+        let (heads, divergences) = head_divergences(model, texts)?;
+        Ok(Self { heads, divergences, texts: read })
     }
 
     /// Writes `distances.csv` and the map, its points by their first label.
@@ -42,9 +49,10 @@ impl Map {
             let heads = [self.heads[i].layer, self.heads[i].head, self.heads[j].layer, self.heads[j].head];
             let numbers =
                 [self.divergences.between(i, j), distances.between(i, j)].map(|value| value.to_string());
-            heads.map(|number| number.to_string()).into_iter().chain(numbers).collect()
+            let front = heads.map(|number| number.to_string()).into_iter();
+            front.chain(numbers).chain([self.texts.to_string()]).collect()
         });
-        let header = ["layer_a", "head_a", "layer_b", "head_b", "divergence_bits", "distance"];
+        let header = ["layer_a", "head_a", "layer_b", "head_b", "divergence_bits", "distance", "n"];
         output.csv("distances", &header, rows)?;
         if count < 3 {
             return Ok(()); // two points make no map
@@ -73,7 +81,11 @@ impl Map {
         let scatter = if classes.len() > 1 { scatter.classes(classes.iter().copied()) } else { scatter };
         Picture::new("Heads that look alike stand together")
             .subtitle("Jensen–Shannon distances of all pairs of heads, in two dimensions; layer.head")
-            .note(format!("The two axes keep {:.0} % of the squared distances.", 100.0 * share))
+            .note(format!(
+                "Means over {} texts. The two axes keep {:.0} % of the squared distances.",
+                self.texts,
+                100.0 * share
+            ))
             .panel(scatter)
     }
 }

@@ -4,19 +4,41 @@ use crate::experiment::write_csv;
 use crate::figure::{Picture, fixed};
 use crate::terminal::line;
 use anyhow::{Context as _, Result};
+use saccade::analysis::statistics::Interval;
+use std::cell::RefCell;
+use std::fs::File;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-/// A folder of tables and pictures.
+/// A folder of tables and pictures, and a list of them in it.
 pub struct Output {
     folder: PathBuf,
+    list: RefCell<File>,
 }
 
+/// The list of what a command wrote, so that the next one into the same folder leaves nothing of another model there.
+const LIST: &str = "contents.txt";
+
 impl Output {
-    /// Makes the folder, unless it is there.
+    /// Makes the folder, unless it is there, and removes what an earlier run wrote.
     pub fn create(folder: &Path) -> Result<Self> {
         std::fs::create_dir_all(folder)
             .with_context(|| format!("cannot create the folder {}", folder.display()))?;
-        Ok(Self { folder: folder.to_owned() })
+        let list = folder.join(LIST);
+        let written = std::fs::read_to_string(&list).unwrap_or_default();
+        for name in written.lines().filter(|name| is_plain(name)) {
+            // It may be gone already; what cannot be removed is written over or stays.
+            let _ = std::fs::remove_file(folder.join(name));
+        }
+        let list = File::create(&list).with_context(|| format!("cannot write {}", list.display()))?;
+        Ok(Self { folder: folder.to_owned(), list: RefCell::new(list) })
+    }
+
+    /// The path of a file that is about to be written.
+    fn file(&self, name: &str) -> Result<PathBuf> {
+        writeln!(self.list.borrow_mut(), "{name}")
+            .with_context(|| format!("cannot write {}", self.folder.join(LIST).display()))?;
+        Ok(self.folder.join(name))
     }
 
     /// Where it is.
@@ -27,21 +49,38 @@ impl Output {
     /// Writes a table.
     pub fn csv(&self, name: &str, header: &[&str], rows: impl Iterator<Item = Vec<String>>) -> Result<()> {
         let header = header.iter().map(ToString::to_string).collect();
-        write_csv(&self.folder.join(format!("{name}.csv")), header, rows)
+        write_csv(&self.file(&format!("{name}.csv"))?, header, rows)
     }
 
     /// Writes a picture as SVG and as PNG.
     pub fn picture(&self, name: &str, picture: &Picture) -> Result<()> {
         for suffix in ["svg", "png"] {
-            picture.write(&self.folder.join(format!("{name}.{suffix}")))?;
+            picture.write(&self.file(&format!("{name}.{suffix}"))?)?;
         }
         Ok(())
     }
 }
 
-/// A value with its interval, to three decimals.
+/// Whether a name is that of a table or picture in the folder itself.
+fn is_plain(name: &str) -> bool {
+    let inside = !name.contains(['/', '\\']) && !name.starts_with('.');
+    inside && [".csv", ".svg", ".png"].iter().any(|end| name.ends_with(end))
+}
+
+/// A value with its interval, to three decimals; a value alone if nothing is known of its spread.
 pub fn interval(mean: f64, low: f64, high: f64) -> String {
-    format!("{} [{}, {}]", fixed(mean, 3), fixed(low, 3), fixed(high, 3))
+    match low.is_finite() && high.is_finite() {
+        true => format!("{} [{}, {}]", fixed(mean, 3), fixed(low, 3), fixed(high, 3)),
+        false => fixed(mean, 3),
+    }
+}
+
+/// A value and the ends of its interval, as tables have them: empty where there is none.
+pub fn numbers(found: &Interval) -> [String; 3] {
+    [found.mean, found.low, found.high].map(|value| match value.is_finite() {
+        true => value.to_string(),
+        false => String::new(),
+    })
 }
 
 /// Prints rows in columns that are as wide as they need; the first row is the heading.

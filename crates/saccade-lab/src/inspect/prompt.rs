@@ -3,7 +3,7 @@
 
 use super::target::{Asked, answer_name, spelt};
 use super::{Output, columns, name};
-use crate::figure::{Axis, Bar, Bars, ColourScale, HeatMap, Matrix, Picture};
+use crate::figure::{Axis, Bar, Bars, ColourScale, HeatMap, Matrix, Picture, fixed};
 use crate::model::Opened;
 use crate::terminal::{line, remark};
 use anyhow::Result;
@@ -172,22 +172,46 @@ pub fn patch(opened: &Opened, clean: &Asked, other: &Asked, output: &Output) -> 
         picture = picture.titled_panel("the stream, at each place", map);
     }
     output.picture("patching", &picture)?;
-    show_patching(&patching, &heads);
+    let best = strongest(&patching, &heads);
+    let mut rows = Vec::new();
+    for (head, _) in &best {
+        for (place, logit) in patching.head_by_position(*head)?.into_iter().enumerate() {
+            let front = [head.layer, head.head, place].map(|number| number.to_string());
+            let end = [pieces[place].clone(), logit.to_string(), shown(logit)];
+            rows.push(front.into_iter().chain(end).collect());
+        }
+    }
+    let header = ["layer", "head", "place", "token", "logit", "restored"];
+    output.csv("patching-heads-by-position", &header, rows.into_iter())?;
+    let answer = |class: usize| answer_name(opened, class);
+    let what = match against {
+        Some(against) => {
+            format!("logit of “{}” minus that of “{}”", answer(clean.target.class)?, answer(against)?)
+        }
+        None => format!("logit of “{}”", answer(clean.target.class)?),
+    };
+    show_patching(&patching, &best, &what, against.is_none());
     Ok(())
 }
 
-fn show_patching(patching: &Patching, heads: &[(Head, f64)]) {
-    line("");
-    line(format!("first prompt {:.2}, other {:.2}", patching.clean, patching.corrupted));
+/// The heads that bring most of the answer back, from the first.
+fn strongest(patching: &Patching, heads: &[(Head, f64)]) -> Vec<(Head, f64)> {
     let mut best: Vec<(Head, f64)> =
         heads.iter().filter_map(|&(head, logit)| Some((head, patching.restored(logit)?))).collect();
     best.sort_by(|a, b| b.1.total_cmp(&a.1));
-    match best.is_empty() {
-        true => line("both prompts have the same answer: there is nothing to bring back"),
-        false => {
-            let shown =
-                best.iter().take(5).map(|(head, share)| format!("{} {:.0} %", name(*head), 100.0 * share));
-            line(format!("heads that bring it back: {}", shown.collect::<Vec<_>>().join(", ")));
-        }
+    best.truncate(5);
+    best
+}
+
+fn show_patching(patching: &Patching, best: &[(Head, f64)], what: &str, same: bool) {
+    line("");
+    let [first, other] = [patching.clean, patching.corrupted].map(|logit| fixed(logit, 2));
+    line(format!("{what}: first prompt {first}, other {other}"));
+    if same {
+        line("both prompts have the same answer, so that there is little to bring back: see --other-answer");
+    }
+    if !best.is_empty() {
+        let shown = best.iter().map(|(head, share)| format!("{} {:.0} %", name(*head), 100.0 * share));
+        line(format!("heads that bring it back: {}", shown.collect::<Vec<_>>().join(", ")));
     }
 }

@@ -43,6 +43,20 @@ pub(crate) struct Job<'a> {
     /// Empty for rules that keep one running mean.
     pub second: &'a mut [f32],
     pub decay: Decay,
+    /// What the rule's rate is multiplied with.
+    pub pace: f32,
+}
+
+impl Rule {
+    /// The same with a rate that is `pace` times this one's.
+    fn at_pace(self, pace: f32) -> Self {
+        match self {
+            Rule::Momentum { rate, momentum } => Rule::Momentum { rate: rate * pace, momentum },
+            Rule::Adam { rate, beta1, beta2, epsilon, step } => {
+                Rule::Adam { rate: rate * pace, beta1, beta2, epsilon, step }
+            }
+        }
+    }
 }
 
 impl Job<'_> {
@@ -73,13 +87,13 @@ pub(crate) fn update(rule: Rule, scale: f32, jobs: &mut [Job]) {
                 Shared::new(job.second),
                 len,
                 job.slope,
-                job.decay,
+                (job.decay, rule.at_pace(job.pace)),
             )
         })
         .collect();
     threads::run(tasks.len(), |task| {
         let (job, start) = tasks[task];
-        let (parameter, first, second, len, slope, decay) = &places[job];
+        let (parameter, first, second, len, slope, (decay, rule)) = &places[job];
         let count = shares[job].min(len - start);
         let has_second = matches!(rule, Rule::Adam { .. });
         // SAFETY: each task has its own range of one parameter.
@@ -90,7 +104,7 @@ pub(crate) fn update(rule: Rule, scale: f32, jobs: &mut [Job]) {
                 second.range(if has_second { start } else { 0 }, if has_second { count } else { 0 }),
             )
         };
-        let step = Step { rule, scale, decay: *decay };
+        let step = Step { rule: *rule, scale, decay: *decay };
         match *slope {
             Slope::Dense(g) => step.apply(p, Some(&g[start..start + count]), m, v),
             Slope::Rows { rows, values, width } => step.apply_rows(p, (rows, values, width), start, m, v),
@@ -209,7 +223,7 @@ pub(crate) fn job<'a>(
     parameter: &'a mut Array,
     slope: Slope<'a>,
     (first, second): (&'a mut Array, &'a mut Array),
-    decay: Decay,
+    (decay, pace): (Decay, f32),
 ) -> Job<'a> {
     Job {
         parameter: parameter.slice_mut(),
@@ -217,6 +231,7 @@ pub(crate) fn job<'a>(
         first: first.slice_mut(),
         second: second.slice_mut(),
         decay,
+        pace,
     }
 }
 

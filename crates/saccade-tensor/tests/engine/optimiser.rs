@@ -1,7 +1,7 @@
 //! Optimisers against plain f64 loops.
 
 use crate::gradcheck::{Draw, close};
-use saccade_tensor::optimiser::{Method, Optimiser, Update, clip_scale, global_norm};
+use saccade_tensor::optimiser::{Method, Optimiser, SMALLEST_SIZE, Update, clip_scale, global_norm};
 use saccade_tensor::{Gradient, Ids, Tensor};
 
 /// One parameter as a plain loop updates it.
@@ -70,6 +70,20 @@ fn twenty_steps_agree_with_a_plain_loop() {
                 close(&format!("{method:?}, decay {decay}"), &parameter.values(), &plain.p, 2e-6);
                 assert_eq!(optimiser.steps(), 20);
             }
+        }
+    }
+}
+
+#[test]
+fn relative_steps_are_those_of_a_rate_times_the_size() {
+    for method in METHODS {
+        for (values, size) in [([3.0, -4.0, 0.0, 0.0], 2.5), ([0.0; 4], SMALLEST_SIZE)] {
+            let gradient = Gradient::Dense(Tensor::new(&[0.3, -0.1, 0.7, 0.2], [4]).unwrap());
+            let (mut relative, mut plain) =
+                (Tensor::new(&values, [4]).unwrap(), Tensor::new(&values, [4]).unwrap());
+            step(&mut Optimiser::new(method, 0.1).relative(true), &mut relative, &gradient, 0.01, 1.0);
+            step(&mut Optimiser::new(method, 0.1), &mut plain, &gradient, 0.01 * size, 1.0);
+            assert_eq!(relative.values(), plain.values(), "{method:?} on {values:?}");
         }
     }
 }

@@ -4,7 +4,7 @@
 //! importance is E|Σ hₕ·∂L/∂hₕ|, h being what the head says: the derivative of the loss for a switch on the head, absolute
 //! for each text (Michel et al., 2019).
 
-use super::statistics::{Estimate, Interval, Resampling, ascending, spearman};
+use super::statistics::{Estimate, Interval, Resampling, Total, ascending, spearman};
 use super::{Head, all_heads, attentions, scores};
 use crate::context::Context;
 use crate::data::batches::IGNORED;
@@ -39,54 +39,74 @@ impl Batch {
     }
 }
 
-/// Sums a kind of token each: the last is of all.
-#[derive(Debug, Clone, Default)]
-struct Sums {
-    sums: Vec<f64>,
-    counts: Vec<u64>,
-}
+/// Sums over texts, a kind of token each: the last is of all.
+#[derive(Debug, Clone)]
+struct Sums(Vec<Total>);
 
 impl Sums {
     fn new(kinds: usize) -> Self {
-        Self { sums: vec![0.0; kinds + 1], counts: vec![0; kinds + 1] }
+        Self(vec![Total::default(); kinds + 1])
     }
 
-    fn add(&mut self, losses: &[f32], kinds: &[Option<usize>]) {
-        let whole = self.sums.len() - 1;
-        for (&loss, kind) in losses.iter().zip(kinds) {
-            let Some(kind) = *kind else { continue };
-            // A kind beyond those announced counts in the whole alone.
-            for at in [Some(kind).filter(|&kind| kind < whole), Some(whole)].into_iter().flatten() {
-                self.sums[at] += f64::from(loss);
-                self.counts[at] += 1;
+    /// Adds the values of the answers of each text of a batch, which [`Asked`] tells apart.
+    fn add(&mut self, values: impl Fn(usize) -> f64, asked: &Asked) {
+        let whole = self.0.len() - 1;
+        for (text, draws) in asked.draws.iter().enumerate() {
+            let mut sums = vec![None; whole + 1];
+            for at in text * asked.time..(text + 1) * asked.time {
+                let Some(kind) = asked.kinds[at] else { continue };
+                // A kind beyond those announced counts in the whole alone.
+                for kind in [Some(kind).filter(|&kind| kind < whole), Some(whole)].into_iter().flatten() {
+                    *sums[kind].get_or_insert(0.0) += values(at);
+                }
+            }
+            for (total, sum) in self.0.iter_mut().zip(sums) {
+                if let Some(sum) = sum {
+                    total.add(sum, draws);
+                }
             }
         }
     }
 
-    fn means(&self) -> Loss {
-        let mean = |at: usize| (self.counts[at] > 0).then(|| self.sums[at] / self.counts[at] as f64);
-        let last = self.sums.len() - 1;
-        Loss { all: mean(last).unwrap_or(0.0), by_kind: (0..last).map(mean).collect() }
+    /// The mean of each kind, given how many answers there were.
+    fn means(&self, answers: &Self, level: f64) -> Loss {
+        let mut all = self.0.iter().zip(&answers.0).map(|(sum, count)| sum.share(count, level));
+        let by_kind = all.by_ref().take(self.0.len() - 1).map(|mean| (mean.count > 0).then_some(mean));
+        let by_kind = by_kind.collect();
+        let none = Interval { mean: 0.0, low: 0.0, high: 0.0, count: 0 };
+        Loss { all: all.next().unwrap_or(none), by_kind }
     }
 }
 
-/// A mean loss, or a change of it.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Loss {
-    /// Over all tokens.
-    pub all: f64,
-    /// Over each kind of token; none for kinds that did not occur.
-    pub by_kind: Vec<Option<f64>>,
+/// Of a batch: the kind of each answer (none where nothing is asked), and how often each resample draws each text.
+struct Asked {
+    time: usize,
+    kinds: Vec<Option<usize>>,
+    draws: Vec<Vec<f64>>,
 }
 
-impl Loss {
-    fn minus(&self, other: &Self) -> Self {
-        let pairs = self.by_kind.iter().zip(&other.by_kind);
+impl Asked {
+    fn new(batch: &Batch, kinds: &Kinds, first: u64, resampling: &Resampling) -> Self {
+        let time = batch.targets.shape().last().max(1);
+        let targets = batch.targets.values().iter().enumerate();
+        let kind =
+            |(i, &target): (usize, &u32)| (target != IGNORED).then(|| (kinds.of)(batch, i / time, i % time));
+        let texts = 0..batch.lengths.len() as u64;
         Self {
-            all: self.all - other.all,
-            by_kind: pairs.map(|(a, b)| a.zip(*b).map(|(a, b)| a - b)).collect(),
+            time,
+            kinds: targets.map(kind).collect(),
+            draws: texts.map(|text| resampling.draws(first + text)).collect(),
         }
     }
+}
+
+/// A mean loss, or a change of it, over answers; intervals are from resampled texts.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Loss {
+    /// Over all tokens. Its count is that of the texts.
+    pub all: Interval,
+    /// Over each kind of token; none for kinds that did not occur.
+    pub by_kind: Vec<Option<Interval>>,
 }
 
 /// What a head is worth.
@@ -96,12 +116,10 @@ pub struct Effect {
     pub head: Head,
     /// The change of the loss when it says nothing.
     pub zeroed: Loss,
-    /// That change as the mean over texts, with an interval from resampled texts.
-    pub by_text: Interval,
     /// The change when it says its mean.
     pub averaged: Loss,
-    /// Its gradient importance.
-    pub importance: f64,
+    /// Its gradient importance, the mean over texts.
+    pub importance: Interval,
 }
 
 /// The worth of all heads.
@@ -118,7 +136,7 @@ pub struct Ablation {
 impl Ablation {
     /// The heads from the least important, by gradient: the order in which to prune.
     pub fn least_important_first(&self) -> Vec<Head> {
-        let importance: Vec<f64> = self.heads.iter().map(|effect| effect.importance).collect();
+        let importance: Vec<f64> = self.heads.iter().map(|effect| effect.importance.mean).collect();
         ascending(&importance).into_iter().map(|index| self.heads[index].head).collect()
     }
 }
@@ -136,31 +154,12 @@ pub struct Kinds<'a> {
 struct Tally {
     zeroed: Sums,
     averaged: Sums,
-    by_text: Estimate,
-    importance: f64,
+    importance: Estimate,
 }
 
 impl Tally {
     fn new(kinds: usize) -> Self {
-        Self {
-            zeroed: Sums::new(kinds),
-            averaged: Sums::new(kinds),
-            by_text: Estimate::default(),
-            importance: 0.0,
-        }
-    }
-
-    /// Adds each text's mean change of the loss; texts of which nothing is asked are left out.
-    fn add_texts(&mut self, batch: &Batch, losses: (&[f32], &[f32]), first: u64, resampling: &Resampling) {
-        let time = batch.targets.shape().last().max(1);
-        let rows = losses.0.chunks(time).zip(losses.1.chunks(time)).zip(batch.targets.values().chunks(time));
-        for (i, ((before, after), targets)) in rows.enumerate() {
-            let asked = targets.iter().filter(|&&target| target != IGNORED).count();
-            let change: f64 = before.iter().zip(after).map(|(&a, &b)| f64::from(b) - f64::from(a)).sum();
-            if asked > 0 {
-                self.by_text.add(change / asked as f64, &resampling.draws(first + i as u64));
-            }
-        }
+        Self { zeroed: Sums::new(kinds), averaged: Sums::new(kinds), importance: Estimate::default() }
     }
 }
 
@@ -185,40 +184,42 @@ pub fn ablate_watched(
     let heads = all_heads(model)?;
     let sites = attentions(model)?;
     let means = mean_outputs(model, batches.clone())?;
-    let mut whole = Sums::new(kinds.count);
+    let (mut whole, mut answers) = (Sums::new(kinds.count), Sums::new(kinds.count));
     let mut tallies = vec![Tally::new(kinds.count); heads.len()];
     let mut texts = 0;
     for batch in batches {
         let batch = batch?;
-        let kind = kinds_of(&batch, kinds);
+        let asked = Asked::new(&batch, kinds, texts, resampling);
         let before = losses(model, &Probe::new(), &batch)?;
-        whole.add(&before, &kind);
+        answers.add(|_| 1.0, &asked);
+        whole.add(|at| f64::from(before[at]), &asked);
         let importances = importance(model, &batch)?;
-        for ((head, tally), importance) in heads.iter().zip(&mut tallies).zip(importances) {
+        for ((head, tally), importances) in heads.iter().zip(&mut tallies).zip(importances) {
             let site = &sites[head.layer].0;
+            let change = |losses: &[f32], at: usize| f64::from(losses[at]) - f64::from(before[at]);
             let zeroed = losses(model, &Probe::new().zero_head(site, head.head), &batch)?;
-            tally.zeroed.add(&zeroed, &kind);
-            tally.add_texts(&batch, (&before, &zeroed), texts, resampling);
+            tally.zeroed.add(|at| change(&zeroed, at), &asked);
             let mean = means[head.layer].select(0, head.head)?;
             let averaged = losses(model, &Probe::new().set_head(site, head.head, mean), &batch)?;
-            tally.averaged.add(&averaged, &kind);
-            tally.importance += importance;
+            tally.averaged.add(|at| change(&averaged, at), &asked);
+            for (importance, draws) in importances.into_iter().zip(&asked.draws) {
+                tally.importance.add(importance, draws);
+            }
             watch();
         }
         texts += batch.lengths.len() as u64;
     }
-    let loss = whole.means();
+    let level = resampling.level;
     let effect = |(&head, tally): (&Head, &Tally)| Effect {
         head,
-        zeroed: tally.zeroed.means().minus(&loss),
-        by_text: tally.by_text.interval(resampling.level),
-        averaged: tally.averaged.means().minus(&loss),
-        importance: tally.importance / texts.max(1) as f64,
+        zeroed: tally.zeroed.means(&answers, level),
+        averaged: tally.averaged.means(&answers, level),
+        importance: tally.importance.interval(level),
     };
     let heads: Vec<Effect> = heads.iter().zip(&tallies).map(effect).collect();
-    let changes: Vec<f64> = heads.iter().map(|effect| effect.zeroed.all).collect();
-    let agreement = spearman(&heads.iter().map(|effect| effect.importance).collect::<Vec<_>>(), &changes)?;
-    Ok(Ablation { loss, heads, agreement })
+    let changes: Vec<f64> = heads.iter().map(|effect| effect.zeroed.all.mean).collect();
+    let importances: Vec<f64> = heads.iter().map(|effect| effect.importance.mean).collect();
+    Ok(Ablation { loss: whole.means(&answers, level), agreement: spearman(&importances, &changes)?, heads })
 }
 
 /// The loss after zeroing the first 0, 1, 2, … of `order`, or only after those numbers of heads that `counts` names.
@@ -227,31 +228,29 @@ pub fn pruning_curve(
     batches: &(impl Iterator<Item = Result<Batch>> + Clone),
     order: &[Head],
     counts: &[usize],
-) -> Result<Vec<(usize, f64)>> {
+    resampling: &Resampling,
+) -> Result<Vec<(usize, Interval)>> {
     let sites = attentions(model)?;
+    let no_kinds = Kinds { count: 0, of: &|_, _, _| 0 };
     let mut curve = Vec::with_capacity(counts.len());
     for &count in counts {
-        let mut sums = Sums::new(0);
+        let mut probe = Probe::new();
+        for head in order.iter().take(count) {
+            let missing = || Error::input("pruning", format!("there is no layer {}", head.layer));
+            probe = probe.zero_head(&sites.get(head.layer).ok_or_else(missing)?.0, head.head);
+        }
+        let (mut sums, mut answers, mut texts) = (Sums::new(0), Sums::new(0), 0);
         for batch in batches.clone() {
             let batch = batch?;
-            let mut probe = Probe::new();
-            for head in order.iter().take(count) {
-                let missing = || Error::input("pruning", format!("there is no layer {}", head.layer));
-                probe = probe.zero_head(&sites.get(head.layer).ok_or_else(missing)?.0, head.head);
-            }
-            let kind = kinds_of(&batch, &Kinds { count: 0, of: &|_, _, _| 0 });
-            sums.add(&losses(model, &probe, &batch)?, &kind);
+            let asked = Asked::new(&batch, &no_kinds, texts, resampling);
+            let losses = losses(model, &probe, &batch)?;
+            answers.add(|_| 1.0, &asked);
+            sums.add(|at| f64::from(losses[at]), &asked);
+            texts += batch.lengths.len() as u64;
         }
-        curve.push((count, sums.means().all));
+        curve.push((count, sums.means(&answers, resampling.level).all));
     }
     Ok(curve)
-}
-
-/// The kind of each target; none where it is ignored.
-fn kinds_of(batch: &Batch, kinds: &Kinds) -> Vec<Option<usize>> {
-    let time = batch.targets.shape().last().max(1);
-    let targets = batch.targets.values().iter().enumerate();
-    targets.map(|(i, &target)| (target != IGNORED).then(|| (kinds.of)(batch, i / time, i % time))).collect()
 }
 
 fn losses(model: &Model, probe: &Probe, batch: &Batch) -> Result<Vec<f32>> {
@@ -271,7 +270,7 @@ pub fn mean_outputs(model: &Model, batches: impl Iterator<Item = Result<Batch>>)
     for batch in batches {
         let batch = batch?;
         let probe = sites.iter().fold(Probe::new(), |probe, (site, _)| probe.record(format!("{site}.heads")));
-        model.read(&Context::inference().with_probe(&probe), &batch.ids, &batch.lengths)?;
+        model.attend(&Context::inference().with_probe(&probe), &batch.ids, &batch.lengths)?;
         let time = batch.ids.shape().last();
         for ((site, _), sums) in sites.iter().zip(&mut sums) {
             let said = recorded(&probe, site)?;
@@ -300,8 +299,8 @@ fn recorded(probe: &Probe, site: &str) -> Result<Tensor> {
     probe.get(&format!("{site}.heads"))?.ok_or_else(missing)
 }
 
-/// |Σ hₕ·∂L/∂hₕ| of every head, summed over the texts of a batch; L is a text's mean loss.
-pub fn importance(model: &Model, batch: &Batch) -> Result<Vec<f64>> {
+/// |Σ hₕ·∂L/∂hₕ| of every head, for each text of a batch; L is a text's mean loss.
+pub fn importance(model: &Model, batch: &Batch) -> Result<Vec<Vec<f64>>> {
     let sites = attentions(model)?;
     let probe = sites.iter().fold(Probe::new(), |probe, (site, _)| probe.track(format!("{site}.heads")));
     let rows = loss_rows(model, &probe, batch)?;
@@ -326,11 +325,11 @@ pub fn importance(model: &Model, batch: &Batch) -> Result<Vec<f64>> {
             Some(gradient) => said.detach().multiply(&gradient.detach())?.sum(-1)?.sum(1)?, // (B, H)
             None => Tensor::zeros([batch.lengths.len(), heads]),
         };
-        let mut sums = vec![0.0; heads];
-        for text in slope.values().chunks_exact(heads) {
-            sums.iter_mut().zip(text).for_each(|(sum, &value)| *sum += f64::from(value.abs()));
-        }
-        all.extend(sums);
+        let slopes = slope.values();
+        let of_head = |head: usize| {
+            slopes.iter().skip(head).step_by(heads).map(|&slope| f64::from(slope.abs())).collect()
+        };
+        all.extend((0..heads).map(of_head));
     }
     Ok(all)
 }

@@ -1,11 +1,13 @@
 //! Whether a head follows syntax: how often a word's most-attended other word is its syntactic partner.
 //!
 //! As Clark et al. (2019) count: word pieces are merged (attention *to* a split word is summed, *from* it averaged), each
-//! relation is tried in both directions, and beside each head stands the best fixed offset ("the word two to the left").
-//! A word is no candidate for itself, and tokens outside the words (`[CLS]`) are none either. Where sight is causal, only
-//! the later of two words can look at the other, and only those pairs count.
+//! relation is tried in both directions, and beside each head stands the best fixed offset ("the word two to the left")
+//! in its direction. A word is no candidate for itself, and tokens outside the words (`[CLS]`) are none either. Where sight
+//! is causal, only the later of two words can look at the other: each direction has pairs of its own. Intervals are from
+//! resampled sentences, since the pairs of a sentence are no independent draws.
 
 use super::heads::{Weighing, look};
+use super::statistics::{Interval, Resampling, Total};
 use super::{Head, Sight, Tokens, all_heads};
 use crate::data::{builtin, treebank};
 use crate::error::Result;
@@ -133,14 +135,14 @@ pub enum Direction {
 /// What was counted of one relation in one direction.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Counts {
-    /// The number of pairs.
-    pub pairs: u64,
+    /// The pairs.
+    pub pairs: Total,
     /// How often each head's largest weight was on the partner.
-    pub right: Vec<u64>,
+    pub right: Vec<Total>,
     /// The sum of each head's weights on the partner.
     pub weight: Vec<f64>,
     /// How often the partner stood at each offset, from −reach to reach.
-    pub offsets: BTreeMap<isize, u64>,
+    pub offsets: BTreeMap<isize, Total>,
 }
 
 /// Matches of heads with relations.
@@ -150,19 +152,29 @@ pub struct Matches {
     pub heads: Vec<Head>,
     /// What was counted, by relation and direction.
     pub counts: BTreeMap<(String, Direction), Counts>,
+    level: f64,
 }
 
-/// A best guess at a relation.
+/// A guess at a relation.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Best<W> {
+pub struct Guess<'a, W> {
     /// Who or what guesses.
     pub who: W,
     /// In which direction.
     pub direction: Direction,
-    /// The share of pairs it gets right.
-    pub accuracy: f64,
+    /// The share of pairs it gets right, with its interval; its count is that of the sentences.
+    pub accuracy: Interval,
     /// The number of pairs.
     pub pairs: u64,
+    right: &'a Total,
+    of: &'a Total,
+}
+
+impl<W> Guess<'_, W> {
+    /// The probability of being so much better than another by chance, on the same pairs.
+    pub fn better<V>(&self, other: &Guess<V>) -> f64 {
+        self.right.larger(other.right, self.of)
+    }
 }
 
 impl Matches {
@@ -174,54 +186,62 @@ impl Matches {
     }
 
     /// Every guess at a relation: each head's in each direction.
-    pub fn guesses<'a>(&'a self, relation: &'a str) -> impl Iterator<Item = Best<Head>> + 'a {
-        self.of(relation).flat_map(|(direction, counts)| {
-            let guess = move |(&who, &right): (&Head, &u64)| Best {
-                who,
-                direction,
-                accuracy: right as f64 / counts.pairs.max(1) as f64,
-                pairs: counts.pairs,
-            };
-            self.heads.iter().zip(&counts.right).map(guess)
+    pub fn guesses<'a>(&'a self, relation: &'a str) -> impl Iterator<Item = Guess<'a, Head>> + 'a {
+        let this = self.counts.iter().filter(move |((name, _), _)| name == relation);
+        this.flat_map(move |((_, direction), counts)| {
+            let heads = self.heads.iter().zip(&counts.right);
+            heads.map(move |(&who, right)| self.guess(who, *direction, right, &counts.pairs))
         })
     }
 
-    /// The head and direction that fit a relation best.
-    pub fn best_head(&self, relation: &str) -> Option<Best<Head>> {
-        first_largest(self.guesses(relation))
+    /// The head and direction that fit a relation best, of directions with at least so many pairs.
+    pub fn best_head<'a>(&'a self, relation: &'a str, fewest: u64) -> Option<Guess<'a, Head>> {
+        first_largest(self.guesses(relation).filter(|guess| guess.pairs >= fewest))
     }
 
-    /// The fixed offset and direction that fit a relation best: what a head must beat.
-    pub fn best_offset(&self, relation: &str) -> Option<Best<isize>> {
-        first_largest(self.of(relation).flat_map(|(direction, counts)| {
-            counts.offsets.iter().map(move |(&who, &right)| Best {
-                who,
-                direction,
-                accuracy: right as f64 / counts.pairs.max(1) as f64,
-                pairs: counts.pairs,
-            })
-        }))
+    /// The head that fits a relation best in a direction.
+    pub fn best_head_towards<'a>(
+        &'a self,
+        relation: &'a str,
+        direction: Direction,
+    ) -> Option<Guess<'a, Head>> {
+        first_largest(self.guesses(relation).filter(|guess| guess.direction == direction))
     }
 
-    fn of<'a>(&'a self, relation: &'a str) -> impl Iterator<Item = (Direction, &'a Counts)> {
-        let this = self.counts.iter().filter(move |((name, _), _)| name == relation);
-        this.map(|((_, direction), counts)| (*direction, counts))
+    /// The fixed offset that fits a relation best in a direction: what a head must beat.
+    pub fn best_offset(&self, relation: &str, direction: Direction) -> Option<Guess<'_, isize>> {
+        let counts = self.counts.get(&(relation.to_owned(), direction))?;
+        let guess = |(&who, right)| self.guess(who, direction, right, &counts.pairs);
+        first_largest(counts.offsets.iter().map(guess))
+    }
+
+    fn guess<'a, W>(&self, who: W, direction: Direction, right: &'a Total, of: &'a Total) -> Guess<'a, W> {
+        Guess { who, direction, accuracy: right.share(of, self.level), pairs: of.sum as u64, right, of }
     }
 }
 
-fn first_largest<W>(guesses: impl Iterator<Item = Best<W>>) -> Option<Best<W>> {
+fn first_largest<'a, W>(guesses: impl Iterator<Item = Guess<'a, W>>) -> Option<Guess<'a, W>> {
     guesses.fold(None, |best, guess| match best {
-        Some(best) if best.accuracy >= guess.accuracy => Some(best),
+        Some(best) if best.accuracy.mean >= guess.accuracy.mean => Some(best),
         _ => Some(guess),
     })
+}
+
+/// What one layer of one sentence adds to the counts of a relation in a direction.
+#[derive(Default)]
+struct Found {
+    pairs: f64,
+    offsets: BTreeMap<isize, f64>,
+    right: Vec<f64>,
+    weight: Vec<f64>,
 }
 
 /// Counts matches of every head with every relation over parsed texts; offsets up to `reach` are the baseline.
 pub fn match_heads(
     model: &Model,
     texts: impl Iterator<Item = Result<(Tokens, Aligned)>>,
-    batch: usize,
-    reach: usize,
+    (batch, reach): (usize, usize),
+    resampling: Resampling,
 ) -> Result<Matches> {
     let heads = all_heads(model)?;
     let sight = Sight::of(model);
@@ -230,29 +250,44 @@ pub fn match_heads(
         let words = look.about.pieces.len();
         let first = heads.iter().take_while(|head| head.layer < look.layer).count();
         let merged: Vec<Vec<f64>> = look.heads().map(|head| look.about.merge(head, look.time)).collect();
+        let mut found: BTreeMap<(&str, Direction), Found> = BTreeMap::new();
         for (relation, direction, from, to) in look.about.pairs(sight) {
             let together = (relation != "punct").then_some(ALL);
             for name in [Some(relation), together].into_iter().flatten() {
-                let counts = counts.entry((name.to_owned(), direction)).or_default();
-                counts.right.resize(heads.len(), 0);
-                counts.weight.resize(heads.len(), 0.0);
-                if look.layer == 0 {
-                    counts.pairs += 1;
-                    let offset = to as isize - from as isize;
-                    if offset.unsigned_abs() <= reach {
-                        *counts.offsets.entry(offset).or_default() += 1;
-                    }
-                }
+                let found = found.entry((name, direction)).or_default();
+                found.right.resize(merged.len(), 0.0);
+                found.weight.resize(merged.len(), 0.0);
+                found.pairs += 1.0;
+                *found.offsets.entry(to as isize - from as isize).or_default() += 1.0;
                 for (head, merged) in merged.iter().enumerate() {
                     let row = &merged[from * words..(from + 1) * words];
-                    counts.right[first + head] += u64::from(most_attended(row, from) == Some(to));
-                    counts.weight[first + head] += row[to];
+                    found.right[head] += f64::from(u8::from(most_attended(row, from) == Some(to)));
+                    found.weight[head] += row[to];
                 }
+            }
+        }
+        let draws = resampling.draws(look.index);
+        for ((relation, direction), found) in found {
+            let counts = counts.entry((relation.to_owned(), direction)).or_default();
+            counts.right.resize(heads.len(), Total::default());
+            counts.weight.resize(heads.len(), 0.0);
+            // Pairs and offsets are the same for every layer.
+            if look.layer == 0 {
+                counts.pairs.add(found.pairs, &draws);
+                for (offset, times) in found.offsets {
+                    if offset.unsigned_abs() <= reach {
+                        counts.offsets.entry(offset).or_default().add(times, &draws);
+                    }
+                }
+            }
+            for (head, (right, weight)) in found.right.iter().zip(&found.weight).enumerate() {
+                counts.right[first + head].add(*right, &draws);
+                counts.weight[first + head] += weight;
             }
         }
         Ok(())
     })?;
-    Ok(Matches { heads, counts })
+    Ok(Matches { heads, counts, level: resampling.level })
 }
 
 /// The other word with the largest weight above 0, the first of equals.

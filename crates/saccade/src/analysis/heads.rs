@@ -106,7 +106,7 @@ fn watched(model: &Model, texts: &[Tokens], name: &str) -> Result<Probe> {
     let (ids, lengths) = pad(texts)?;
     let sites = attentions(model)?;
     let probe = sites.iter().fold(Probe::new(), |probe, (site, _)| probe.record(format!("{site}.{name}")));
-    model.read(&Context::inference().with_probe(&probe), &ids, &lengths)?;
+    model.attend(&Context::inference().with_probe(&probe), &ids, &lengths)?;
     Ok(probe)
 }
 

@@ -1,12 +1,12 @@
 //! A name for what a head does, by stated rules.
 //!
 //! A head gets a label if its measure reaches the rule's threshold and is larger than the largest of that measure among the
-//! heads of the untrained model: one-sided test on the two means with their standard errors over texts, corrected by
+//! heads of the untrained model: Student's one-sided test on the two means with their errors over texts, corrected by
 //! Holm's method for all heads × rules that were tried.
 
 use super::heads::{Row, Table};
 use super::measures::Measure;
-use super::statistics::{holm, normal_tail};
+use super::statistics::{holm, one_sided};
 
 /// When a head gets a label.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -85,13 +85,5 @@ pub fn label_heads(trained: &Table, untrained: &Table, significance: f64) -> Vec
 
 /// The probability of so large a difference if there were none.
 fn larger(row: &Row, baseline: &Row) -> f64 {
-    let difference = row.mean - baseline.mean;
-    let error = row.error.hypot(baseline.error);
-    if row.count < 2 || baseline.count < 2 || difference <= 0.0 {
-        1.0
-    } else if error == 0.0 {
-        0.0
-    } else {
-        normal_tail(difference / error)
-    }
+    one_sided(row.mean - baseline.mean, row.error.hypot(baseline.error), row.count.min(baseline.count))
 }

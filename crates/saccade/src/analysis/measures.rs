@@ -1,7 +1,8 @@
 //! What one head does with one text, in numbers.
 //!
-//! With a(i, k) the weight of query i on key k and V(i) the keys it may see, each measure is a value for each query,
-//! averaged over the queries for which it is defined. A query that sees one key alone has no choice and is left out.
+//! With a(i, k) the weight of query i on key k, V(i) the keys it may see and p(i, k) = a(i, k) / Σ a(i, ·), each measure is
+//! a value for each query, averaged over the queries for which it is defined. A query that sees one key alone has no choice
+//! and is left out.
 
 use super::{Sight, Tokens};
 use crate::error::{Error, Result};
@@ -36,33 +37,33 @@ macro_rules! measures {
 }
 
 measures! {
-    /// −Σ p ln p of the weights over their sum, in nats (Ghader & Monz, 2017).
+    /// −Σₖ p(i, k) ln p(i, k), in nats (Ghader & Monz, 2017).
     Entropy => "entropy",
-    /// Entropy divided by ln n, n being the number of keys the query may see: 1 is uniform, 0 a single key.
+    /// Entropy / ln |V(i)|: 1 is uniform, 0 a single key (Clark et al., 2019, compare with uniform attention).
     RelativeEntropy => "relative-entropy",
-    /// The largest weight (Voita et al., 2019).
+    /// maxₖ a(i, k) (Voita et al., 2019).
     Confidence => "confidence",
-    /// Σ p·|i − k|: how far away a query looks, in tokens (Vig & Belinkov, 2019).
+    /// Σₖ p(i, k)·|i − k|: how far away a query looks, in tokens (Vig & Belinkov, 2019).
     Distance => "distance",
-    /// The weight on tokens 8 or more places away, for queries that see one.
+    /// Σ a(i, k) over |i − k| ≥ 8, for queries that see such a key (long-range heads: Vig & Belinkov, 2019).
     Far => "far",
-    /// The weight on the token before: a(i, i − 1) (Clark et al., 2019).
+    /// a(i, i − 1), the weight on the token before (Clark et al., 2019).
     Previous => "previous",
-    /// The weight on the token after: a(i, i + 1); not defined for causal models.
+    /// a(i, i + 1), the weight on the token after; not defined for causal models (Clark et al., 2019).
     Next => "next",
-    /// The weight on the token itself: a(i, i).
+    /// a(i, i), the weight on the token itself (Clark et al., 2019).
     Itself => "self",
-    /// The weight on the first token, for the other queries.
+    /// a(i, 0), the weight on the first token, for i > 0 (Vig & Belinkov, 2019).
     First => "first",
-    /// The weight on delimiters, for queries that see one.
+    /// Σ a(i, k) over delimiters k ≠ i, for queries that see one (Clark et al., 2019).
     Delimiters => "delimiters",
-    /// The weight on special tokens such as `[CLS]` and `[SEP]`, for queries that see one (Clark et al., 2019).
+    /// Σ a(i, k) over special tokens k ≠ i such as `[CLS]` and `[SEP]`, for queries that see one (Clark et al., 2019).
     Special => "special",
-    /// The share of queries that give the first token more than 0.3 of their weight (Xiao et al., 2023; Gu et al., 2024).
+    /// 1 if a(i, 0) > 0.3, else 0, for i > 0: the share of queries that sink (Xiao et al., 2023; Gu et al., 2024).
     Sink => "sink",
-    /// The weight on earlier occurrences of the query's token, where there is one (Wang et al., 2022).
+    /// Σ a(i, k) over k < i with the same token as i, where there is one (Wang et al., 2022).
     Duplicate => "duplicate",
-    /// The weight on tokens that follow an earlier occurrence of the query's token, where there is one (Olsson et al., 2022).
+    /// Σ a(i, k) over k < i that follow the same token as i, where there is one (Olsson et al., 2022).
     Induction => "induction",
     /// Induction on repeated random tokens, which meaning cannot help with (Olsson et al., 2022).
     PrefixMatching => "prefix-matching",
@@ -163,14 +164,16 @@ fn sets(tokens: &Tokens, sight: Sight, query: usize) -> Vec<(Measure, Vec<usize>
     let seen = sight.keys(query, tokens.len());
     let token = tokens.ids[query];
     let earlier = || seen.clone().filter(|&key| key < query);
+    // A mark that looks at itself looks at itself, not at a mark.
+    let others = |flags: &[bool]| seen.clone().filter(|&key| key != query && flags[key]).collect();
     let chosen = [
         (Measure::Far, seen.clone().filter(|key| key.abs_diff(query) >= FAR).collect()),
         (Measure::Previous, query.checked_sub(1).into_iter().collect()),
         (Measure::Next, if sight.causal { vec![] } else { vec![query + 1] }),
         (Measure::Itself, vec![query]),
         (Measure::First, if query > 0 { vec![0] } else { vec![] }),
-        (Measure::Delimiters, seen.clone().filter(|&key| tokens.delimiter[key]).collect()),
-        (Measure::Special, seen.clone().filter(|&key| tokens.special[key]).collect()),
+        (Measure::Delimiters, others(&tokens.delimiter)),
+        (Measure::Special, others(&tokens.special)),
         (Measure::Duplicate, earlier().filter(|&key| tokens.ids[key] == token).collect()),
         (Measure::Induction, earlier().filter(|&key| key > 0 && tokens.ids[key - 1] == token).collect()),
     ];

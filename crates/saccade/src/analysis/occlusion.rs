@@ -1,7 +1,7 @@
 //! Blank-out: take a token away and see how the answer changes (Zeiler & Fergus, 2014; Abnar & Zuidema, 2020), and how
 //! well the methods of [`super::influence`] agree with it.
 
-use super::influence::{FLOW_LIMIT, Method, influence};
+use super::influence::{Method, influence};
 use super::statistics::{Interval, Resampling, spearman};
 use super::{Target, Tokens, pad, scores};
 use crate::context::Context;
@@ -95,11 +95,13 @@ pub struct Agreement {
     pub correlation: Interval,
 }
 
-/// The rank correlation of each method with blank-out over texts, each with its target.
+/// The rank correlation of each method with blank-out over texts, each with its target. Texts of more than `flow_limit`
+/// tokens are left out of flow's.
 pub fn faithfulness(
     model: &Model,
     texts: impl Iterator<Item = Result<(Tokens, Target)>>,
     yardstick: (Blank, Quantity),
+    flow_limit: usize,
     resampling: Resampling,
 ) -> Result<Vec<Agreement>> {
     let mut found: Vec<Vec<Option<f64>>> = vec![Vec::new(); Method::ALL.len()];
@@ -109,11 +111,11 @@ pub fn faithfulness(
         let kept: Vec<usize> = (0..tokens.len()).filter(|&i| changes[i].is_some()).collect();
         let truth: Vec<f64> = kept.iter().map(|&i| changes[i].unwrap_or(0.0).abs()).collect();
         for (method, found) in Method::ALL.into_iter().zip(&mut found) {
-            if method == Method::Flow && tokens.len() > FLOW_LIMIT {
+            if method == Method::Flow && tokens.len() > flow_limit {
                 found.push(None);
                 continue;
             }
-            let said = influence(model, &tokens, target, method, FLOW_LIMIT)?;
+            let said = influence(model, &tokens, target, method, flow_limit)?;
             let said: Vec<f64> = kept.iter().map(|&i| said[i]).collect();
             found.push(spearman(&said, &truth)?);
         }

@@ -12,6 +12,7 @@
 
 use crate::error::{Error, Result};
 use saccade_tensor::random::Key;
+use statrs::distribution::{ContinuousCDF, StudentsT};
 
 /// Count, mean and variance of a stream (Welford, 1962).
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -123,16 +124,92 @@ impl Estimate {
         }
     }
 
-    /// The mean and the interval that holds the middle `level` of the resamples' means.
+    /// The mean and the interval that holds the middle `level` of the resamples' means; without ends for a single value,
+    /// which says nothing about its spread.
     pub fn interval(&self, level: f64) -> Interval {
         let Moments { count, mean, .. } = self.moments;
         let drawn = self.resamples.iter().filter(|(_, weight)| *weight > 0.0);
-        let mut means: Vec<f64> = drawn.map(|(sum, weight)| sum / weight).collect();
-        means.sort_by(f64::total_cmp);
-        let tail = (1.0 - level) / 2.0;
-        let end = |share: f64| quantile(&means, share).unwrap_or(mean);
-        Interval { mean, low: end(tail), high: end(1.0 - tail), count }
+        let (low, high) = ends(drawn.map(|(sum, weight)| sum / weight).collect(), level, count);
+        Interval { mean, low, high, count }
     }
+}
+
+/// The ends of the interval that holds the middle `level` of resampled values.
+fn ends(mut resampled: Vec<f64>, level: f64, count: u64) -> (f64, f64) {
+    if count < 2 {
+        return (f64::NEG_INFINITY, f64::INFINITY);
+    }
+    resampled.sort_by(f64::total_cmp);
+    let end = |share: f64| quantile(&resampled, share).unwrap_or(f64::NAN);
+    let tail = (1.0 - level) / 2.0;
+    (end(tail), end(1.0 - tail))
+}
+
+/// A sum over sentences, and what it is in each resample of them; two of them make a ratio that can say how sure it is.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Total {
+    /// The sum.
+    pub sum: f64,
+    /// How many sentences were added.
+    pub sentences: u64,
+    resamples: Vec<f32>,
+}
+
+impl Total {
+    /// Adds a sentence's value, which resample i draws `draws[i]` times.
+    pub fn add(&mut self, value: f64, draws: &[f64]) {
+        self.sum += value;
+        self.sentences += 1;
+        self.resamples.resize(draws.len(), 0.0);
+        for (sum, times) in self.resamples.iter_mut().zip(draws) {
+            *sum += (times * value) as f32;
+        }
+    }
+
+    /// This by another; 0 if the other is 0.
+    pub fn over(&self, whole: &Self) -> f64 {
+        if whole.sum == 0.0 { 0.0 } else { self.sum / whole.sum }
+    }
+
+    /// This by another, with its interval.
+    pub fn share(&self, whole: &Self, level: f64) -> Interval {
+        let count = whole.sentences;
+        let (low, high) = ends(self.resampled(whole).collect(), level, count);
+        Interval { mean: self.over(whole), low, high, count }
+    }
+
+    /// This by another in each resample that has anything of the other.
+    fn resampled<'a>(&'a self, whole: &'a Self) -> impl Iterator<Item = f64> + 'a {
+        let sum = |i: usize| self.resamples.get(i).copied().map_or(0.0, f64::from);
+        let drawn = whole.resamples.iter().enumerate().filter(|(_, whole)| **whole != 0.0);
+        drawn.map(move |(i, &whole)| sum(i) / f64::from(whole))
+    }
+
+    /// The probability that the share of this is so much larger than that of another by chance, both counted on the same
+    /// sentences: a paired test, whose error is the spread of the difference over resamples.
+    pub fn larger(&self, other: &Self, whole: &Self) -> f64 {
+        let difference = self.over(whole) - other.over(whole);
+        let mut spread = Moments::default();
+        for (a, b) in self.resampled(whole).zip(other.resampled(whole)) {
+            spread.add(a - b);
+        }
+        one_sided(difference, spread.variance().sqrt(), whole.sentences)
+    }
+}
+
+/// The probability of a difference so much above 0 if there were none, from its standard error over `count` values.
+pub fn one_sided(difference: f64, error: f64, count: u64) -> f64 {
+    match count {
+        0 | 1 => 1.0,
+        _ if difference <= 0.0 => 1.0,
+        _ if error == 0.0 => 0.0,
+        _ => student_tail(difference / error, count - 1),
+    }
+}
+
+/// The probability that Student's t of some degrees of freedom is larger than t.
+pub fn student_tail(t: f64, freedom: u64) -> f64 {
+    StudentsT::new(0.0, 1.0, freedom.max(1) as f64).map_or(1.0, |student| student.sf(t))
 }
 
 /// A quantile of sorted values, between neighbours in proportion.
@@ -212,15 +289,4 @@ fn pearson(a: &[f64], b: &[f64]) -> Option<f64> {
         bb += (y - mean_b).powi(2);
     }
     (aa > 0.0 && bb > 0.0).then(|| (ab / (aa * bb).sqrt()).clamp(-1.0, 1.0))
-}
-
-/// The probability that a standard normal value is larger than z, to about 1e-7 (Abramowitz & Stegun, 26.2.17).
-pub fn normal_tail(z: f64) -> f64 {
-    if z < 0.0 {
-        return 1.0 - normal_tail(-z);
-    }
-    let t = 1.0 / (1.0 + 0.2316419 * z);
-    let series = [1.330274429, -1.821255978, 1.781477937, -0.356563782, 0.319381530];
-    let sum = series.iter().fold(0.0, |sum, coefficient| (sum + coefficient) * t);
-    (-z * z / 2.0).exp() / std::f64::consts::TAU.sqrt() * sum
 }

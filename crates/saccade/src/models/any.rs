@@ -127,6 +127,18 @@ impl Model {
         })
     }
 
+    /// Reads texts as [`Self::read`] does, but scores nothing: a large vocabulary costs more than the layers before it. For
+    /// those who look at what happens on the way.
+    pub fn attend(&self, context: &Context, ids: &Ids, lengths: &[usize]) -> Result<()> {
+        let present = lengths_to_mask(self.kind(), ids, Some(lengths))?;
+        match self {
+            Self::Gpt(model) => model.stream(context, ids, present.as_ref()).map(drop),
+            Self::Llama(model) => model.stream(context, ids, present.as_ref()).map(drop),
+            Self::Bert(model) => model.encode(context, ids, None, present.as_ref()).map(drop),
+            _ => self.read(context, ids, lengths).map(drop),
+        }
+    }
+
     /// Whether a token sees only what came before it.
     pub fn is_causal(&self) -> bool {
         matches!(self, Self::Gpt(_) | Self::Llama(_))

@@ -171,8 +171,8 @@ impl Gpt {
         context.see("logits", self.head().scores(context, &x)?) // (B, 1, V)
     }
 
-    /// The stream after the last layer and norm.
-    fn stream(&self, context: &Context, ids: &Ids, present: Option<&Mask>) -> Result<Tensor> {
+    /// The stream after the last layer and norm, (batch, time, width): what scores are made of.
+    pub fn stream(&self, context: &Context, ids: &Ids, present: Option<&Mask>) -> Result<Tensor> {
         let sequence = Sequence::new("gpt", context, ids, present)?;
         if let Some(limit) = self.positions.limit() {
             sequence.ensure_within("gpt", limit)?;

@@ -159,8 +159,8 @@ impl Llama {
         context.see("logits", self.head().scores(context, &x)?) // (B, 1, V)
     }
 
-    /// The stream after the last layer and norm.
-    fn stream(&self, context: &Context, ids: &Ids, present: Option<&Mask>) -> Result<Tensor> {
+    /// The stream after the last layer and norm, (batch, time, width): what scores are made of.
+    pub fn stream(&self, context: &Context, ids: &Ids, present: Option<&Mask>) -> Result<Tensor> {
         let sequence = Sequence::new("llama", context, ids, present)?;
         sequence.ensure_within("llama", self.config.context)?;
         let x = context.see("embeddings", self.tokens.forward(context, ids)?)?; // (B, T, C)

@@ -28,18 +28,14 @@ pub struct Encoding {
     pub words: Vec<Option<usize>>,
     /// Which text a piece is from: 0 or 1; none for pieces that were added.
     pub texts: Vec<Option<usize>>,
-    /// Whether the piece is special.
+    /// Whether the piece is special. The unknown piece is not: it stands for a word of the text.
     pub special: Vec<bool>,
     /// The segment, for models that have an embedding of it (BERT).
     pub types: Vec<u32>,
 }
 
 impl Encoding {
-    pub(super) fn new(
-        encoded: &tokenizers::Encoding,
-        texts: &[&str],
-        specials: &BTreeSet<u32>,
-    ) -> Result<Self> {
+    pub(super) fn new(encoded: &tokenizers::Encoding, texts: &[&str], marks: &BTreeSet<u32>) -> Result<Self> {
         let sequences = encoded.get_sequence_ids();
         let added = encoded.get_special_tokens_mask();
         let from: Vec<Option<usize>> =
@@ -62,7 +58,7 @@ impl Encoding {
             special: added
                 .iter()
                 .zip(encoded.get_ids())
-                .map(|(&added, id)| added == 1 || specials.contains(id))
+                .map(|(&added, id)| added == 1 || marks.contains(id))
                 .collect(),
             types: encoded.get_type_ids().to_vec(),
         })

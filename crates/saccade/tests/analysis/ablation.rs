@@ -27,18 +27,22 @@ fn half(_: &Batch, _: usize, place: usize) -> usize {
 fn ablation_breaks_exactly_what_the_head_does() {
     let model = planted::model();
     let found = ablate(&model, batches(), &Kinds { count: 2, of: &half }, &Resampling::new(0)).unwrap();
-    assert!(found.loss.by_kind[1].unwrap() < found.loss.by_kind[0].unwrap() - 1.0, "{:?}", found.loss);
+    assert!(
+        found.loss.by_kind[1].unwrap().mean < found.loss.by_kind[0].unwrap().mean - 1.0,
+        "{:?}",
+        found.loss
+    );
     for effect in &found.heads {
-        let second = effect.zeroed.by_kind[1].unwrap();
+        let second = effect.zeroed.by_kind[1].unwrap().mean;
         if effect.head == (Head { layer: 0, head: 0 }) || effect.head == (Head { layer: 1, head: 0 }) {
             assert!(second > 0.5, "{effect:?}");
-            assert!(effect.by_text.low <= effect.by_text.mean && effect.by_text.count == 6, "{effect:?}");
-            // Texts of one length: the mean over texts is that over tokens.
-            assert!((effect.by_text.mean - effect.zeroed.all).abs() < 1e-6, "{effect:?}");
-            assert!(effect.averaged.by_kind[1].unwrap() > 0.5, "{effect:?}");
+            let all = effect.zeroed.all;
+            assert!(0.0 < all.low && all.low <= all.mean && all.mean <= all.high, "{effect:?}");
+            assert_eq!(all.count, 6, "texts, not tokens, are what is resampled");
+            assert!(effect.averaged.by_kind[1].unwrap().mean > 0.5, "{effect:?}");
         } else {
-            assert_eq!((second, effect.averaged.by_kind[1].unwrap()), (0.0, 0.0), "{effect:?}");
-            assert_eq!((effect.zeroed.all, effect.importance), (0.0, 0.0), "{effect:?}");
+            assert_eq!((second, effect.averaged.by_kind[1].unwrap().mean), (0.0, 0.0), "{effect:?}");
+            assert_eq!((effect.zeroed.all.mean, effect.importance.mean), (0.0, 0.0), "{effect:?}");
         }
     }
     // The answering head is the only one whose strength the answer depends on smoothly.
@@ -62,12 +66,13 @@ fn pruning_starts_with_those_that_do_nothing() {
     let model = planted::model();
     let kinds = Kinds { count: 0, of: &|_, _, _| 0 };
     let order = ablate(&model, second_halves(), &kinds, &Resampling::new(0)).unwrap().least_important_first();
-    let curve = pruning_curve(&model, &second_halves(), &order, &[0, 6, 8]).unwrap();
+    let resampling = Resampling::new(0);
+    let curve = pruning_curve(&model, &second_halves(), &order, &[0, 6, 8], &resampling).unwrap();
     assert_eq!(curve[0].1, curve[1].1, "six heads can go");
-    assert!(curve[1].1 < 0.1, "{curve:?}");
-    assert!((curve[2].1 - 16.0_f64.ln()).abs() < 1e-5, "without heads all tokens are alike: {curve:?}");
+    assert!(curve[1].1.mean < 0.1, "{curve:?}");
+    assert!((curve[2].1.mean - 16.0_f64.ln()).abs() < 1e-5, "without heads all tokens are alike: {curve:?}");
     let outside = [Head { layer: 9, head: 0 }];
-    assert!(pruning_curve(&model, &second_halves(), &outside, &[1]).is_err());
+    assert!(pruning_curve(&model, &second_halves(), &outside, &[1], &resampling).is_err());
 }
 
 /// Batches and padding change nothing, and kinds add up to the whole.
@@ -86,14 +91,14 @@ fn ablation_does_not_depend_on_batches() {
         .unwrap()
     };
     let (one, all) = (by(1), by(7));
-    assert!((one.loss.all - all.loss.all).abs() < 1e-5);
+    assert!((one.loss.all.mean - all.loss.all.mean).abs() < 1e-5);
     for (a, b) in one.heads.iter().zip(&all.heads) {
         for (a, b) in [
-            (a.zeroed.all, b.zeroed.all),
-            (a.averaged.all, b.averaged.all),
-            (a.importance, b.importance),
-            (a.by_text.low, b.by_text.low),
-            (a.zeroed.by_kind[1].unwrap(), b.zeroed.by_kind[1].unwrap()),
+            (a.zeroed.all.mean, b.zeroed.all.mean),
+            (a.zeroed.all.low, b.zeroed.all.low),
+            (a.averaged.all.mean, b.averaged.all.mean),
+            (a.importance.mean, b.importance.mean),
+            (a.zeroed.by_kind[1].unwrap().high, b.zeroed.by_kind[1].unwrap().high),
         ] {
             assert!((a - b).abs() < 1e-5, "{a} {b}");
         }
@@ -133,9 +138,11 @@ fn importance_is_the_slope_of_the_loss_for_a_switch() {
                 scaled_loss(&model, &batch, head, 1.0 + step) - scaled_loss(&model, &batch, head, 1.0 - step);
             (difference / f64::from(2.0 * step)).abs()
         };
-        let expected: f64 = texts.iter().map(slope).sum();
-        assert!(expected > 0.05, "there is something to compare: {expected}");
-        assert!((got - expected).abs() < 5e-3 * (1.0 + expected), "{head:?}: {got} {expected}");
+        let expected: Vec<f64> = texts.iter().map(slope).collect();
+        assert!(expected.iter().sum::<f64>() > 0.05, "there is something to compare: {expected:?}");
+        for (got, expected) in got.iter().zip(&expected) {
+            assert!((got - expected).abs() < 5e-3 * (1.0 + expected), "{head:?}: {got} {expected}");
+        }
     }
 }
 
@@ -156,7 +163,7 @@ fn classifiers_can_be_ablated() {
         ablate(&model, [Ok(batch)].into_iter(), &Kinds { count: 1, of: &|_, _, _| 0 }, &Resampling::new(0))
             .unwrap();
     assert_eq!(found.heads.len(), 2);
-    assert!(found.heads.iter().all(|effect| effect.zeroed.all != 0.0 && effect.importance > 0.0));
+    assert!(found.heads.iter().all(|effect| effect.zeroed.all.mean != 0.0 && effect.importance.mean > 0.0));
     assert_eq!(Some(found.loss.all), found.loss.by_kind[0]);
 }
 

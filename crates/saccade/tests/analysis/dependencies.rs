@@ -2,6 +2,7 @@
 
 use super::planted;
 use saccade::analysis::dependencies::{ALL, Aligned, Direction, Parsed, Word, match_heads};
+use saccade::analysis::statistics::Resampling;
 use saccade::analysis::{Head, Tokens};
 use saccade::data::builtin::{Corpus, Settings};
 use saccade::data::treebank;
@@ -39,49 +40,54 @@ const PREVIOUS: Head = Head { layer: 0, head: 0 };
 #[test]
 fn a_previous_token_head_is_right_as_often_as_counted() {
     for batch in [1, 4] {
-        let found = match_heads(&planted::model(), sentences(), batch, 3).unwrap();
+        let found = match_heads(&planted::model(), sentences(), (batch, 3), Resampling::new(0)).unwrap();
         // (relation, who looks back, pairs, of which next to each other), counted on paper.
         for (relation, direction, pairs, right) in [
-            ("det", Direction::ToDependent, 6, 4),
-            ("nsubj", Direction::ToDependent, 9, 8),
-            ("obj", Direction::ToHead, 4, 1),
-            ("amod", Direction::ToDependent, 3, 3),
-            ("aux", Direction::ToDependent, 1, 1),
-            ("advmod", Direction::ToHead, 1, 1),
-            ("punct", Direction::ToHead, 2, 2),
+            ("det", Direction::ToDependent, 6.0, 4.0),
+            ("nsubj", Direction::ToDependent, 9.0, 8.0),
+            ("obj", Direction::ToHead, 4.0, 1.0),
+            ("amod", Direction::ToDependent, 3.0, 3.0),
+            ("aux", Direction::ToDependent, 1.0, 1.0),
+            ("advmod", Direction::ToHead, 1.0, 1.0),
+            ("punct", Direction::ToHead, 2.0, 2.0),
         ] {
             let counts = &found.counts[&(relation.to_owned(), direction)];
-            assert_eq!((counts.pairs, counts.right[0]), (pairs, right), "{relation}");
-            assert_eq!(counts.offsets.get(&-1).copied().unwrap_or(0), right, "{relation}");
+            assert_eq!((counts.pairs.sum, counts.right[0].sum), (pairs, right), "{relation}");
+            assert_eq!(counts.offsets.get(&-1).map_or(0.0, |offset| offset.sum), right, "{relation}");
             let guess =
                 found.guesses(relation).find(|g| (g.who, g.direction) == (PREVIOUS, direction)).unwrap();
-            assert!((guess.accuracy - right as f64 / pairs as f64).abs() < 1e-12);
+            assert!((guess.accuracy.mean - right / pairs).abs() < 1e-12);
             // Where most partners are neighbours, no other head can be better.
-            if 2 * right > pairs {
-                assert_eq!(found.best_head(relation), Some(guess), "{relation}");
+            if 2.0 * right > pairs {
+                assert_eq!(found.best_head(relation, 1), Some(guess), "{relation}");
             }
         }
         // The object stands two or three to the right more often than next to its verb.
-        let offset = found.best_offset("obj").unwrap();
-        assert_eq!((offset.who, offset.pairs), (-2, 4));
-        assert!((offset.accuracy - 0.5).abs() < 1e-12);
+        let offset = found.best_offset("obj", Direction::ToHead).unwrap();
+        assert_eq!((offset.who, offset.pairs, offset.accuracy.count), (-2, 4, 4));
+        assert!((offset.accuracy.mean - 0.5).abs() < 1e-12);
         // All but punctuation: 19 pairs look back from the head, 5 from the dependent.
-        assert_eq!(found.counts[&(ALL.to_owned(), Direction::ToDependent)].pairs, 19);
-        assert_eq!(found.counts[&(ALL.to_owned(), Direction::ToDependent)].right[0], 16);
-        assert_eq!(found.counts[&(ALL.to_owned(), Direction::ToHead)].pairs, 5);
+        assert_eq!(found.counts[&(ALL.to_owned(), Direction::ToDependent)].pairs.sum, 19.0);
+        assert_eq!(found.counts[&(ALL.to_owned(), Direction::ToDependent)].right[0].sum, 16.0);
+        assert_eq!(found.counts[&(ALL.to_owned(), Direction::ToHead)].pairs.sum, 5.0);
         assert_eq!(found.relations(), ["advmod", "all", "amod", "aux", "det", "nsubj", "obj", "punct"]);
-        assert!(found.best_head("vocative").is_none() && found.best_offset("vocative").is_none());
+        assert!(found.best_head("vocative", 1).is_none());
+        assert!(found.best_offset("vocative", Direction::ToHead).is_none());
+        // A direction with too few pairs is not looked at, however well it fits.
+        assert!(found.best_head("nsubj", 10).is_none());
     }
 }
 
 #[test]
 fn bidirectional_models_are_tried_both_ways() {
     let config = TaggerConfig { vocabulary: 16, d_model: 8, n_heads: 2, context: 16, ..Default::default() };
-    let found = match_heads(&Model::Tagger(Tagger::new(config, 0).unwrap()), sentences(), 4, 3).unwrap();
+    let found =
+        match_heads(&Model::Tagger(Tagger::new(config, 0).unwrap()), sentences(), (4, 3), Resampling::new(0))
+            .unwrap();
     for direction in [Direction::ToHead, Direction::ToDependent] {
-        assert_eq!(found.counts[&("det".to_owned(), direction)].pairs, 6);
+        assert_eq!(found.counts[&("det".to_owned(), direction)].pairs.sum, 6.0);
     }
-    assert_eq!(found.best_offset("amod").unwrap().accuracy, 1.0);
+    assert_eq!(found.best_offset("amod", Direction::ToHead).unwrap().accuracy.mean, 1.0);
     assert_eq!(found.guesses("det").count(), 4);
 }
 
@@ -169,8 +175,13 @@ fn broken_alignments_are_left_out() {
         pieces: vec![vec![0], vec![], vec![99]],
         edges: vec![(Some(7), "a".to_owned()), (Some(0), "b".to_owned()), (Some(0), "c".to_owned())],
     };
-    let found =
-        match_heads(&planted::model(), [Ok((Tokens::new(vec![1, 2]), broken))].into_iter(), 1, 3).unwrap();
+    let found = match_heads(
+        &planted::model(),
+        [Ok((Tokens::new(vec![1, 2]), broken))].into_iter(),
+        (1, 3),
+        Resampling::new(0),
+    )
+    .unwrap();
     assert_eq!(found.relations(), ["all", "c"]);
-    assert_eq!(found.counts[&("c".to_owned(), Direction::ToHead)].right, [0; 8]);
+    assert!(found.counts[&("c".to_owned(), Direction::ToHead)].right.iter().all(|right| right.sum == 0.0));
 }

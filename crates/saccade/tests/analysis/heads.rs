@@ -69,7 +69,12 @@ fn neither_batches_nor_threads_matter() {
             for (a, b) in table.rows.iter().zip(&other.rows) {
                 assert_eq!((a.layer, a.head, a.measure, a.count), (b.layer, b.head, b.measure, b.count));
                 for (a, b) in [(a.mean, b.mean), (a.low, b.low), (a.high, b.high)] {
-                    assert!((a - b).abs() < 1e-5, "{}: {a} {b} in batches of {batch}", model.kind());
+                    // What is defined for one text alone has no ends.
+                    assert!(
+                        a == b || (a - b).abs() < 1e-5,
+                        "{}: {a} {b} in batches of {batch}",
+                        model.kind()
+                    );
                 }
             }
         }

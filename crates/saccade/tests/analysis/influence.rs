@@ -226,13 +226,13 @@ fn faithfulness_is_a_correlation_with_its_interval() {
         })
     };
     let yardstick = (Blank::Replace(0), Quantity::Logit);
-    let found = faithfulness(&model, texts(), yardstick, Resampling::new(1)).unwrap();
+    let found = faithfulness(&model, texts(), yardstick, FLOW_LIMIT, Resampling::new(1)).unwrap();
     assert_eq!(found.iter().map(|agreement| agreement.method).collect::<Vec<_>>(), Method::ALL);
     for agreement in &found {
         let interval = agreement.correlation;
         assert!(-1.0 <= interval.low && interval.low <= interval.mean && interval.mean <= interval.high);
         assert!(interval.count >= 6, "{agreement:?}");
     }
-    assert_eq!(found, faithfulness(&model, texts(), yardstick, Resampling::new(1)).unwrap());
-    assert!(faithfulness(&model, std::iter::empty(), yardstick, Resampling::new(1)).is_err());
+    assert_eq!(found, faithfulness(&model, texts(), yardstick, FLOW_LIMIT, Resampling::new(1)).unwrap());
+    assert!(faithfulness(&model, std::iter::empty(), yardstick, FLOW_LIMIT, Resampling::new(1)).is_err());
 }

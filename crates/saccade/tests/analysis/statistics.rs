@@ -50,11 +50,47 @@ fn corrections_by_hand() {
 }
 
 #[test]
-fn the_normal_tail_has_its_known_values() {
-    close(normal_tail(0.0), 0.5, 1e-7);
-    close(normal_tail(1.959964), 0.025, 1e-7);
-    close(normal_tail(-1.959964), 0.975, 1e-7);
-    close(normal_tail(3.0), 0.0013498980, 1e-7);
+fn students_tail_has_its_known_values() {
+    // Any table: t of 1, 4 and 30 degrees of freedom at 97.5 %.
+    for (freedom, t) in [(1, 12.706205), (4, 2.776445), (30, 2.042272)] {
+        close(student_tail(t, freedom), 0.025, 1e-7);
+        close(student_tail(-t, freedom), 0.975, 1e-7);
+    }
+    close(student_tail(0.0, 7), 0.5, 1e-12);
+}
+
+#[test]
+fn two_values_prove_little_and_one_nothing() {
+    assert_eq!(one_sided(1.0, 0.0, 1), 1.0);
+    assert!(one_sided(1.0, 0.01, 2) > 0.003, "100 errors away, but of two values");
+    assert!(one_sided(1.0, 0.01, 100) < 1e-50);
+    assert_eq!(one_sided(-1.0, 0.01, 100), 1.0);
+    let one = Resampling::new(0).mean(&[0.3]);
+    assert_eq!((one.mean, one.low, one.high), (0.3, f64::NEG_INFINITY, f64::INFINITY));
+}
+
+/// Sentences of several words each: the interval is that of sentences, which is wider than that of words if a sentence's
+/// words are all right or all wrong.
+#[test]
+fn the_interval_of_a_share_is_that_of_its_sentences() {
+    let resampling = Resampling { resamples: 2000, ..Resampling::new(3) };
+    let (mut right, mut other, mut all) = (Total::default(), Total::default(), Total::default());
+    for sentence in 0..200_u64 {
+        let draws = resampling.draws(sentence);
+        right.add(if sentence % 4 == 0 { 0.0 } else { 5.0 }, &draws);
+        // Four of five words right in each sentence of the second kind: better on average, and just as unsure.
+        other.add(if sentence % 4 == 0 { 0.0 } else { 4.0 }, &draws);
+        all.add(5.0, &draws);
+    }
+    let share = right.share(&all, 0.95);
+    close(share.mean, 0.75, 1e-12);
+    assert_eq!(share.count, 200);
+    let reach = 1.96 * (0.75_f64 * 0.25 / 200.0).sqrt();
+    close(share.high - share.mean, reach, 0.1 * reach);
+    close(share.mean - share.low, reach, 0.1 * reach);
+    assert!(right.larger(&other, &all) < 1e-6, "the same sentences: what they share is no noise");
+    assert_eq!(other.larger(&right, &all), 1.0);
+    assert_eq!(Total::default().over(&Total::default()), 0.0);
 }
 
 #[test]

@@ -22,10 +22,16 @@ fn every_head_is_taken_away_and_all_of_them_in_turn() {
     let rows = table(&here.join("one/ablation.csv"));
     let of = |measure: &str, kind: &str| -> Vec<f64> {
         let kept = rows.iter().filter(|row| row["measure"] == measure && row["kind"] == kind);
+        let kept = kept.filter(|row| row["model"] == "trained");
         kept.map(|row| number(row, "value")).collect()
     };
     assert_eq!(of("zeroed", "all").len(), 4);
     assert_eq!(of("gradient-importance", "all").len(), 4);
+    assert_eq!(rows.iter().filter(|row| row["model"] == "untrained" && row["kind"] == "all").count(), 12);
+    for row in rows.iter().filter(|row| row["kind"] == "all") {
+        assert!(number(row, "low") <= number(row, "value") && number(row, "value") <= number(row, "high"));
+        assert_eq!(row["n"], "4", "{row:?}");
+    }
     for kind in ["delimiter", "repeated pair", "repeated", "new"] {
         assert_eq!(of("averaged", kind).len(), 4, "{kind}");
     }

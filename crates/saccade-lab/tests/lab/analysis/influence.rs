@@ -17,8 +17,8 @@ fn a_corpus_tells_how_far_each_method_can_be_trusted() {
         let said = run(&arguments, "2");
         assert!(said.contains("gradient-attention") && said.contains("rollout"), "{said}");
         let rows = table(&out.join("faithfulness.csv"));
-        assert_eq!(rows.len(), 5);
-        for row in &rows {
+        assert_eq!(rows.len(), 2 * 5);
+        for row in rows.iter().filter(|row| row["n"] != "0") {
             assert!((-1.0..=1.0).contains(&number(row, "rank_correlation")), "{row:?}");
             assert!(number(row, "low") <= number(row, "high"));
         }
@@ -46,12 +46,17 @@ fn a_prompt_is_taken_apart_and_the_parts_sum_to_the_answer() {
             "mat",
             "--other",
             "a red dog sat on a",
+            "--other-answer",
+            "dog",
             "-o",
             text(&out),
         ],
         "2",
     );
     assert!(said.contains("answer: mat") && said.contains("heads that bring it back"), "{said}");
+    assert!(said.contains("logit of “mat” minus that of “dog”"), "{said}");
+    let by_place = table(&out.join("patching-heads-by-position.csv"));
+    assert_eq!(by_place.len(), 4 * 6, "four heads at six places");
     let parts = table(&out.join("contributions.csv"));
     let sum: f64 = parts.iter().map(|row| number(row, "logit")).sum();
     let shown = said.lines().find(|line| line.starts_with("the logit of")).unwrap();
@@ -81,7 +86,10 @@ fn masks_classes_and_mistakes() {
         (here.join("gpt"), here.join("bert"), here.join("sentiment"), here.join("out"));
     let said =
         run(&["influence", text(&guesses), "--text", "the [MASK] sat on the mat.", "-o", text(&out)], "2");
-    assert!(said.contains("would answer"), "{said}");
+    assert!(said.contains("would answer") && said.contains("flow"), "{said}");
+    let short = ["influence", text(&guesses), "--text", "the [MASK] sat on the mat.", "--flow-limit", "4"];
+    run(&[&short[..], &["-o", text(&out)]].concat(), "2");
+    assert!(table(&out.join("influence.csv")).iter().all(|row| row["method"] != "flow"));
     let said = run(
         &[
             "influence",
