@@ -32,6 +32,17 @@ const LARGEST_LIST: u64 = 16 << 20;
 /// How many times a server may send a question elsewhere.
 const MOST_REDIRECTS: usize = 5;
 
+/// What a variable of the environment says, if anything.
+fn set(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.trim().is_empty())
+}
+
+/// Whether the environment forbids to ask any hub.
+pub fn offline() -> bool {
+    let said = set("HF_HUB_OFFLINE").unwrap_or_default().to_lowercase();
+    ["1", "true", "yes", "on"].contains(&said.as_str())
+}
+
 /// A hub.
 pub struct Hub {
     endpoint: String,
@@ -49,9 +60,7 @@ struct Facts {
 impl Hub {
     /// The hub that the environment names, or an error if it forbids to ask any.
     pub fn from_environment() -> Result<Self> {
-        let set = |name: &str| std::env::var(name).ok().filter(|value| !value.trim().is_empty());
-        let offline = set("HF_HUB_OFFLINE").unwrap_or_default().to_lowercase();
-        if ["1", "true", "yes", "on"].contains(&offline.as_str()) {
+        if offline() {
             bail!("HF_HUB_OFFLINE is set: nothing is downloaded");
         }
         let endpoint = set("HF_ENDPOINT").unwrap_or_else(|| "https://huggingface.co".to_owned());

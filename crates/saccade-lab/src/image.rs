@@ -42,8 +42,6 @@ impl Default for Preprocessing {
     }
 }
 
-/// No file of settings is larger than this.
-const LARGEST_SETTINGS: u64 = 1 << 20;
 /// No picture needs more memory than this.
 const LARGEST_PICTURE: usize = 512 << 20;
 
@@ -51,13 +49,12 @@ impl Preprocessing {
     /// What a model's folder says, or the default if it says nothing.
     pub fn of(folder: &Path) -> Result<Self> {
         let path = folder.join("preprocessor_config.json");
-        if !path.exists() {
-            return Ok(Self::default());
+        match crate::model::settings(&path)? {
+            Value::Null => Ok(Self::default()),
+            found => {
+                serde_json::from_value(found).with_context(|| format!("{} cannot be read", path.display()))
+            }
         }
-        let wrong = || format!("{} cannot be read", path.display());
-        let length = std::fs::metadata(&path).with_context(wrong)?.len();
-        ensure!(length <= LARGEST_SETTINGS, "{} has {length} bytes", path.display());
-        serde_json::from_slice(&std::fs::read(&path).with_context(wrong)?).with_context(wrong)
     }
 
     /// Height and width that pictures are given.

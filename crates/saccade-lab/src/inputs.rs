@@ -35,6 +35,11 @@ impl Inputs {
             let present: Vec<bool> = ids.values().iter().map(|&value| value != 0).collect();
             Ok(Some(Mask::new(&present, ids.shape())?))
         };
+        const KNOWN: [&str; 6] = ["ids", "mask", "types", "decoder_ids", "decoder_mask", "pixels"];
+        let inputs = file.names().filter_map(|name| name.strip_prefix("inputs/"));
+        if let Some(other) = inputs.into_iter().find(|name| !KNOWN.contains(name)) {
+            bail!("inputs/{other} is none of the inputs that models here take: {}", KNOWN.join(", "));
+        }
         Ok(Self {
             ids: ids("ids")?,
             mask: mask("mask")?,

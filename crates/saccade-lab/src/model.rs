@@ -32,17 +32,30 @@ impl Opened {
     /// The ids that `generation_config.json` or else `config.json` gives a role, such as `eos_token_id`: one, several or
     /// none.
     pub fn token_ids(&self, role: &str) -> Vec<u32> {
-        let generation = self.folder.join("generation_config.json");
-        let small = std::fs::metadata(&generation).is_ok_and(|file| file.len() <= LARGEST_SETTINGS);
-        let bytes = if small { std::fs::read(generation).unwrap_or_default() } else { Vec::new() };
-        let settings = serde_json::from_slice::<Value>(&bytes).unwrap_or_default();
+        let settings = self.generation();
         let found = [settings.get(role), self.config.get(role)];
         found.into_iter().flatten().map(ids_in).find(|ids| !ids.is_empty()).unwrap_or_default()
+    }
+
+    /// What the model's folder says about generating, if it says anything that can be read.
+    pub fn generation(&self) -> Value {
+        settings(&self.folder.join("generation_config.json")).unwrap_or_default()
     }
 }
 
 /// No file of settings is larger than this.
 const LARGEST_SETTINGS: u64 = 1 << 20;
+
+/// A small file of settings that may be missing.
+pub fn settings(path: &Path) -> Result<Value> {
+    let Ok(found) = std::fs::metadata(path) else { return Ok(Value::Null) };
+    // A device or a pipe might never end.
+    if !found.is_file() || found.len() > LARGEST_SETTINGS {
+        bail!("{} is not a file of settings: it has {} bytes or is no file", path.display(), found.len());
+    }
+    let wrong = || format!("{} cannot be read", path.display());
+    serde_json::from_slice(&std::fs::read(path).with_context(wrong)?).with_context(wrong)
+}
 
 /// Ids as configurations write them.
 fn ids_in(value: &Value) -> Vec<u32> {

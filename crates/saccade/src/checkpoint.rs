@@ -105,6 +105,7 @@ fn plan(config: &Map<String, Value>, weights: &StoredWeights) -> Result<Plan> {
     let Some(kind) = config.get("model_type").and_then(Value::as_str) else {
         return Err(Error::checkpoint("config.json names no model_type, such as \"gpt2\""));
     };
+    ensure_architecture(config, kind)?;
     let options = Options::new(config.clone());
     match kind {
         "gpt2" => gpt2::plan(options, weights),
@@ -122,6 +123,31 @@ fn plan(config: &Map<String, Value>, weights: &StoredWeights) -> Result<Plan> {
             ))),
         },
     }
+}
+
+/// What each family is called with the heads that can be read.
+const ARCHITECTURES: [(&str, &[&str]); 7] = [
+    ("gpt2", &["GPT2LMHeadModel", "GPT2Model"]),
+    ("bert", &["BertForMaskedLM", "BertForPreTraining", "BertForSequenceClassification", "BertModel"]),
+    ("roberta", &["RobertaForMaskedLM", "RobertaForSequenceClassification", "RobertaModel"]),
+    ("distilbert", &["DistilBertForMaskedLM", "DistilBertForSequenceClassification", "DistilBertModel"]),
+    ("t5", &["T5ForConditionalGeneration", "T5WithLMHeadModel", "T5Model"]),
+    ("llama", &["LlamaForCausalLM", "LLaMAForCausalLM", "LlamaModel"]),
+    ("vit", &["ViTForImageClassification", "ViTModel"]),
+];
+
+/// Fails if a configuration names heads that are not implemented: their tensors may look like those of one that is.
+fn ensure_architecture(config: &Map<String, Value>, kind: &str) -> Result<()> {
+    let Some((_, known)) = ARCHITECTURES.iter().find(|(family, _)| *family == kind) else { return Ok(()) };
+    let named: Vec<&str> = match config.get("architectures") {
+        Some(Value::Array(names)) => names.iter().filter_map(Value::as_str).collect(),
+        _ => Vec::new(),
+    };
+    if named.is_empty() || named.iter().any(|name| known.contains(name)) {
+        return Ok(());
+    }
+    let named: String = named.join(", ").chars().take(80).collect();
+    Err(Error::checkpoint(format!("{named} is not supported; of {kind}, supported are {}", known.join(", "))))
 }
 
 /// A model's configuration and tensors as they are written to files.

@@ -145,9 +145,7 @@ impl Evaluate {
 
     fn pictures(&self, opened: &Opened, config: &DataConfig) -> Result<()> {
         let images = sources::test_images(config)?;
-        let text =
-            std::fs::read_to_string(opened.folder.join("preprocessor_config.json")).unwrap_or_default();
-        let pixels: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
+        let pixels = crate::model::settings(&opened.folder.join("preprocessor_config.json"))?;
         let scale = |key: &str, default: f64| pixels[key][0].as_f64().unwrap_or(default) as f32;
         let count = images.len();
         let pictures = Pictures::new(images, (scale("image_mean", 0.0), scale("image_std", 1.0)));

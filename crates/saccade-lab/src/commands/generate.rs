@@ -3,13 +3,15 @@
 use crate::model::{self, Opened};
 use crate::stop::Stop;
 use crate::usage::Usage;
-use anyhow::{Context as _, Result, anyhow};
+use anyhow::{Context as _, Result, anyhow, bail};
 use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
 use saccade::Context;
 use saccade::generate::{Answer, BeamSettings, End, NextToken, Sampling, Settings, beam_search, generate};
 use saccade::models::Model;
 use saccade::tensor::Ids;
 use saccade::tokens::{Decoder, Special, Tokenizer};
+use serde_json::{Map, Value};
 use std::io::{ErrorKind, Read as _, Write, stderr, stdin, stdout};
 
 /// Let a model continue a text, or answer one (T5).
@@ -18,7 +20,7 @@ use std::io::{ErrorKind, Read as _, Write, stderr, stdin, stdout};
 /// is made for tasks with one answer, takes the best. The same seed says the same.
 #[derive(Args)]
 #[command(
-    after_help = "Examples:\n  saccade generate runs/stories \"Once upon a time\"\n  saccade generate runs/stories \"The cat\" --greedy --max-tokens 40\n  saccade generate gpt2 \"Q: 2 + 2?\\nA:\" --top-p 0.9 --stop Q:\n  saccade generate t5-small \"translate English to German: Good morning.\" --beams 4\n  echo Hello | saccade generate gpt2 -"
+    after_help = "Examples:\n  saccade generate runs/stories \"Once upon a time\"\n  saccade generate runs/stories \"The cat\" --greedy --max-tokens 40\n  saccade generate gpt2 $'Q: 2 + 2?\\nA:' --top-p 0.9 --stop Q:\n  saccade generate t5-small \"translate English to German: Good morning.\" --beams 4\n  echo Hello | saccade generate gpt2 -"
 )]
 pub struct Generate {
     /// A run or checkpoint folder, or a name in the Hugging Face cache
@@ -37,11 +39,11 @@ pub struct Generate {
     /// Consider only the best tokens that together have this probability
     #[arg(long, value_name = "P", value_parser = probability)]
     top_p: Option<f32>,
-    /// Make what was said before less likely: 1 changes nothing, 1.2 is usual
-    #[arg(long, value_name = "R", default_value_t = 1.0, value_parser = positive)]
-    repetition_penalty: f32,
+    /// Make what was said before less likely: 1 changes nothing, 1.2 is usual [default: what the model's folder says, or 1]
+    #[arg(long, value_name = "R", value_parser = positive)]
+    repetition_penalty: Option<f32>,
     /// Stop before this string; may be given more than once
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, value_name = "TEXT", value_parser = NonEmptyStringValueParser::new())]
     stop: Vec<String>,
     /// Keep the B best beginnings at every step instead of drawing
     #[arg(long, value_name = "B", value_parser = clap::value_parser!(u16).range(1..=256),
@@ -159,6 +161,15 @@ impl Generate {
         if stop_tokens.is_empty() {
             stop_tokens.extend(tokenizer.special().eos);
         }
+        if let Some(limit) = model.limit()
+            && start.len() > limit
+        {
+            bail!("the prompt has {} tokens, but the model reads {limit} at most", start.len());
+        }
+        for setting in unfollowed(&opened.generation(), &opened.config) {
+            let _ =
+                writeln!(stderr(), "note: the model's folder asks for {setting}, which is not followed here");
+        }
         let mut speaker = Speaker::new(tokenizer, start, &self.stop)?;
         speaker.write(before.unwrap_or_default());
         let mut end = None;
@@ -167,7 +178,7 @@ impl Generate {
         } else {
             let settings = Settings {
                 max_tokens: self.max_tokens,
-                sampling: self.sampling(&opened.model),
+                sampling: self.sampling(opened),
                 stop_tokens: stop_tokens.clone(),
                 ..Settings::default()
             };
@@ -206,7 +217,13 @@ impl Generate {
         Ok(())
     }
 
-    fn sampling(&self, model: &Model) -> Sampling {
+    fn sampling(&self, opened: &Opened) -> Sampling {
+        let model = &opened.model;
+        let said = [opened.generation().get("repetition_penalty"), opened.config.get("repetition_penalty")]
+            .into_iter()
+            .find_map(|said| said?.as_f64())
+            .map(|penalty| penalty as f32)
+            .filter(|penalty| *penalty > 0.0 && penalty.is_finite());
         let drawn = self.temperature.is_some() || self.top_k.is_some() || self.top_p.is_some();
         let usual = if matches!(model, Model::T5(_)) { 1.0 } else { 0.8 };
         Sampling {
@@ -214,10 +231,35 @@ impl Generate {
             temperature: self.temperature.unwrap_or(usual),
             top_k: self.top_k.unwrap_or(0),
             top_p: self.top_p.unwrap_or(1.0),
-            repetition_penalty: self.repetition_penalty,
+            repetition_penalty: self.repetition_penalty.or(said).unwrap_or(1.0),
             seed: self.seed,
         }
     }
+}
+
+/// Settings of a model's folder that would change even what the best token is, and that are not implemented.
+fn unfollowed(generation: &Value, config: &Map<String, Value>) -> Vec<String> {
+    let neutral = |value: &Value| match value {
+        Value::Null | Value::Bool(false) => true,
+        Value::Number(number) => number.as_f64().is_some_and(|number| number <= 0.0),
+        Value::Array(items) => items.is_empty(),
+        _ => false,
+    };
+    let keys = [
+        "no_repeat_ngram_size",
+        "encoder_no_repeat_ngram_size",
+        "encoder_repetition_penalty",
+        "bad_words_ids",
+        "suppress_tokens",
+        "begin_suppress_tokens",
+        "forced_bos_token_id",
+        "forced_eos_token_id",
+        "min_length",
+        "min_new_tokens",
+    ];
+    let said = |key: &str| generation.get(key).or_else(|| config.get(key)).filter(|value| !neutral(value));
+    let shown = |value: &Value| value.to_string().chars().take(40).collect::<String>();
+    keys.iter().filter_map(|key| Some(format!("{key} = {}", shown(said(key)?)))).collect()
 }
 
 /// Shows tokens as text while they come.

@@ -1,7 +1,7 @@
 //! `saccade pull`: a model from Hugging Face's hub.
 
 use crate::cache::{Cache, Name};
-use crate::fetch::Hub;
+use crate::fetch::{Hub, offline};
 use crate::work::Downloads;
 use anyhow::Result;
 use clap::Args;
@@ -25,6 +25,13 @@ impl Pull {
     #[allow(clippy::print_stdout)] // the folder is the command's answer
     pub fn run(&self) -> Result<()> {
         let cache = Cache::from_environment()?;
+        // As Python has it: what is there already can be had offline.
+        if offline()
+            && let Some(folder) = cache.snapshot(&self.name)
+        {
+            println!("{}", folder.display());
+            return Ok(());
+        }
         let hub = Hub::from_environment()?;
         let mut downloads = Downloads::new();
         let folder =

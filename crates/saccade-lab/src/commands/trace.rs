@@ -19,7 +19,7 @@ use std::path::PathBuf;
 ///
 /// The file is a .safetensors with one tensor a site, the batch of one in front: `logits`, `layers.0.self.weights`
 /// (1, heads, queries, keys) and so on; `inputs/ids` has what was read, and the metadata `tokens` the tokens with their
-/// text, as JSON. In a pattern `*` stands for one part of a name.
+/// text, as JSON (`start` and `end` are bytes of the text in UTF-8). In a pattern `*` stands for one part of a name.
 #[derive(Args)]
 #[command(
     after_help = "Examples:\n  saccade trace gpt2 --text \"The cat sat\" -o trace.safetensors\n  saccade trace gpt2 --ids 464,3797 --site 'layers.*.residual.after' -o trace.safetensors\n  saccade trace t5-small --text \"Good morning.\" --decoder-text Guten -o trace.safetensors\n  saccade trace google/vit-base-patch16-224 --image cat.png -o trace.safetensors"

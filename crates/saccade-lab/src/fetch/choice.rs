@@ -10,13 +10,14 @@ const WHOLE: &str = "model.safetensors";
 const INDEX: &str = "model.safetensors.index.json";
 
 /// Files that every model may have beside its weights. They are small.
-const SMALL: [&str; 11] = [
+const SMALL: [&str; 12] = [
     "config.json",
     "generation_config.json",
     "preprocessor_config.json",
     "tokenizer.json",
     "tokenizer_config.json",
     "special_tokens_map.json",
+    "added_tokens.json",
     "vocab.json",
     "merges.txt",
     "encoder.json",

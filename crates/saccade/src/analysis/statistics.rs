@@ -152,7 +152,7 @@ pub struct Total {
     pub sum: f64,
     /// How many sentences were added.
     pub sentences: u64,
-    resamples: Vec<f32>,
+    resamples: Vec<f64>,
 }
 
 impl Total {
@@ -162,7 +162,7 @@ impl Total {
         self.sentences += 1;
         self.resamples.resize(draws.len(), 0.0);
         for (sum, times) in self.resamples.iter_mut().zip(draws) {
-            *sum += (times * value) as f32;
+            *sum += times * value;
         }
     }
 
@@ -180,9 +180,9 @@ impl Total {
 
     /// This by another in each resample that has anything of the other.
     fn resampled<'a>(&'a self, whole: &'a Self) -> impl Iterator<Item = f64> + 'a {
-        let sum = |i: usize| self.resamples.get(i).copied().map_or(0.0, f64::from);
+        let sum = |i: usize| self.resamples.get(i).copied().unwrap_or(0.0);
         let drawn = whole.resamples.iter().enumerate().filter(|(_, whole)| **whole != 0.0);
-        drawn.map(move |(i, &whole)| sum(i) / f64::from(whole))
+        drawn.map(move |(i, &whole)| sum(i) / whole)
     }
 
     /// The probability that the share of this is so much larger than that of another by chance, both counted on the same

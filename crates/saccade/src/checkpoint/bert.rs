@@ -77,26 +77,34 @@ impl Family {
 
     fn names(self, prefix: &'static str, heads: BertHeads) -> Names {
         let mut ignored = vec!["@embeddings.position_ids", "@embeddings.token_type_ids"];
+        let mut copies = Vec::new();
         let pairs = match self {
             Self::Bert => {
-                ignored.extend(["cls.predictions.decoder", "cls.seq_relationship"]);
+                ignored.push("cls.seq_relationship");
+                copies.extend([
+                    ("cls.predictions.decoder.weight", "tokens.weight"),
+                    ("cls.predictions.decoder.bias", "words.bias"),
+                ]);
                 [BODY, BERT_HEADS].concat()
             }
             Self::Roberta => {
-                ignored.push("lm_head.decoder");
+                copies.extend([
+                    ("lm_head.decoder.weight", "tokens.weight"),
+                    ("lm_head.decoder.bias", "words.bias"),
+                ]);
                 // A classifier has a layer of its own before it; the pooler is that of a bare model.
                 let pooler = if heads.classes.is_some() { "classifier.dense" } else { "@pooler.dense" };
                 [BODY, ROBERTA_HEADS, &[("pooler", pooler)]].concat()
             }
             Self::DistilBert => {
-                ignored.push("vocab_projector.weight");
+                copies.push(("vocab_projector.weight", "tokens.weight"));
                 DISTILBERT.to_vec()
             }
         };
         if !heads.pooler {
             ignored.push("@pooler.dense");
         }
-        Names::new(&pairs, prefix, &ignored)
+        Names::new(&pairs, prefix, &ignored).with_copies(&copies)
     }
 
     /// What the file has on top of the body.
@@ -128,6 +136,7 @@ pub(super) fn plan(family: Family, mut options: Options, weights: &StoredWeights
         _ => bert(family, &mut options, heads)?,
     };
     options.only("tie_word_embeddings", true)?;
+    options.ensure_labels(heads.classes)?;
     options.finish()?;
     Ok(Plan {
         names: family.names(prefix, heads),

@@ -26,11 +26,8 @@ const PAIRS: &[(&str, &str)] = &[
 const PREFIX: &str = "transformer.";
 
 fn names(prefix: &'static str, tied: bool) -> Names {
-    let mut ignored = vec!["@h.#.attn.bias", "@h.#.attn.masked_bias"];
-    if tied {
-        ignored.push("lm_head.weight");
-    }
-    Names::new(PAIRS, prefix, &ignored)
+    let names = Names::new(PAIRS, prefix, &["@h.#.attn.bias", "@h.#.attn.masked_bias"]);
+    if tied { names.with_copies(&[("lm_head.weight", "tokens.weight")]) } else { names }
 }
 
 pub(super) fn plan(mut options: Options, weights: &StoredWeights) -> Result<Plan> {

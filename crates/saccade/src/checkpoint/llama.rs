@@ -26,11 +26,9 @@ const PAIRS: &[(&str, &str)] = &[
 const PREFIX: &str = "model.";
 
 fn names(prefix: &'static str, tied: bool) -> Names {
-    let mut ignored = vec!["@layers.#.self_attn.rotary_emb.inv_freq", "@rotary_emb.inv_freq"];
-    if tied {
-        ignored.push("lm_head.weight");
-    }
-    Names::new(PAIRS, prefix, &ignored)
+    let ignored = ["@layers.#.self_attn.rotary_emb.inv_freq", "@rotary_emb.inv_freq"];
+    let names = Names::new(PAIRS, prefix, &ignored);
+    if tied { names.with_copies(&[("lm_head.weight", "tokens.weight")]) } else { names }
 }
 
 pub(super) fn plan(mut options: Options, weights: &StoredWeights) -> Result<Plan> {
@@ -79,6 +77,9 @@ fn rotary(options: &mut Options) -> Result<(f32, RotaryScaling)> {
     let theta = options.take::<f32>("rope_theta")?;
     let old = options.take::<Map<String, Value>>("rope_scaling")?;
     let new = options.take::<Map<String, Value>>("rope_parameters")?;
+    if old.as_ref().is_some_and(|old| new.as_ref().is_some_and(|new| new != old)) {
+        return Err(Error::checkpoint("config.json has both rope_scaling and rope_parameters: remove one"));
+    }
     let Some(parameters) = new.or(old) else {
         return Ok((theta.unwrap_or(10_000.0), RotaryScaling::None));
     };
@@ -88,11 +89,11 @@ fn rotary(options: &mut Options) -> Result<(f32, RotaryScaling)> {
     let older: Option<String> = parameters.take("type")?;
     let scaling = match kind.or(older).as_deref() {
         None | Some("default") => RotaryScaling::None,
-        Some("linear") => RotaryScaling::Linear { factor: parameters.real("factor", 1.0)? },
+        Some("linear") => RotaryScaling::Linear { factor: parameters.needed("factor")? },
         Some("llama3") => RotaryScaling::Llama3 {
-            factor: parameters.real("factor", 8.0)?,
-            low: parameters.real("low_freq_factor", 1.0)?,
-            high: parameters.real("high_freq_factor", 4.0)?,
+            factor: parameters.needed("factor")?,
+            low: parameters.needed("low_freq_factor")?,
+            high: parameters.needed("high_freq_factor")?,
             original: parameters.size("original_max_position_embeddings")?,
         },
         Some(other) => {

@@ -7,6 +7,8 @@ pub struct Names {
     prefix: &'static str,
     /// Tensors of theirs that mean nothing to us, in the same notation.
     ignored: Vec<&'static str>,
+    /// Tensors of theirs that repeat one of ours, with its name.
+    copies: Vec<(&'static str, &'static str)>,
 }
 
 impl Names {
@@ -15,12 +17,28 @@ impl Names {
         prefix: &'static str,
         ignored: &[&'static str],
     ) -> Self {
-        Self { pairs: pairs.to_vec(), prefix, ignored: ignored.to_vec() }
+        Self { pairs: pairs.to_vec(), prefix, ignored: ignored.to_vec(), copies: Vec::new() }
+    }
+
+    /// Adds tensors of theirs that must be the same as one of ours, as tied weights are: (theirs, ours).
+    pub(super) fn with_copies(mut self, copies: &[(&'static str, &'static str)]) -> Self {
+        self.copies.extend(copies);
+        self
+    }
+
+    /// The tensors that repeat others: their name and that of the original, both as the file has them.
+    pub(super) fn copies(&self) -> impl Iterator<Item = (String, String)> + '_ {
+        let named = |(copy, ours): &(&str, &str)| {
+            let copy =
+                copy.strip_prefix('@').map_or((*copy).to_owned(), |copy| format!("{}{copy}", self.prefix));
+            Some((copy, self.theirs(ours)?))
+        };
+        self.copies.iter().filter_map(named)
     }
 
     /// Names that are the same on both sides.
     pub(super) fn own() -> Self {
-        Self { pairs: Vec::new(), prefix: "", ignored: Vec::new() }
+        Self { pairs: Vec::new(), prefix: "", ignored: Vec::new(), copies: Vec::new() }
     }
 
     /// The name in the file of one of our parameters.
@@ -46,7 +64,7 @@ impl Names {
         self.ignored.iter().any(|pattern| match pattern.strip_prefix('@') {
             Some(pattern) => fit(pattern, bare).is_some(),
             None => fit(pattern, theirs).is_some(),
-        })
+        }) || self.copies().any(|(copy, _)| copy == theirs)
     }
 }
 

@@ -38,7 +38,9 @@ const HARMLESS: &[&str] = &[
     "id2label",
     "initializer_factor",
     "initializer_range",
+    "is_decoder", // where it changes anything, it is looked at
     "is_encoder_decoder",
+    "is_llama_config",
     "label2id",
     "length_penalty",
     "mask_token_id",
@@ -47,9 +49,11 @@ const HARMLESS: &[&str] = &[
     "model_type",
     "n_ctx",
     "n_positions",
+    "n_special",
     "no_repeat_ngram_size",
     "num_beam_groups",
     "num_beams",
+    "num_labels",
     "num_return_sequences",
     "output_attentions",
     "output_hidden_states",
@@ -62,6 +66,7 @@ const HARMLESS: &[&str] = &[
     "pooler_output_size",
     "pooler_size_per_head",
     "pooler_type",
+    "predict_special_tokens",
     "prefix",
     "problem_type",
     "qa_dropout",
@@ -70,22 +75,28 @@ const HARMLESS: &[&str] = &[
     "resid_pdrop",
     "return_dict",
     "return_dict_in_generate",
+    "sentence_transformers",
     "sep_token_id",
     "seq_classif_dropout",
     "suppress_tokens",
     "task_specific_params",
     "temperature",
     "tf_legacy_loss",
+    "tie_weights_",
     "tokenizer_class",
     "top_k",
     "top_p",
     "torch_dtype",
     "torchscript",
+    "transformers.js_config",
     "transformers_version",
     "typical_p",
     "use_bfloat16",
     "use_cache",
 ];
+
+/// What other programs write into configurations for themselves.
+const HARMLESS_PREFIXES: &[&str] = &["_", "sbert_", "unsloth_"];
 
 /// A configuration of which each key is taken by someone, or is known to mean nothing here.
 pub(super) struct Options {
@@ -143,14 +154,46 @@ impl Options {
         }
     }
 
+    /// Takes a finite number that has no default.
+    pub fn needed(&mut self, key: &str) -> Result<f32> {
+        match self.take::<f32>(key)? {
+            Some(value) if value.is_finite() => Ok(value),
+            Some(value) => Err(Error::checkpoint(format!("config.json: {key} is {value}"))),
+            None => Err(Error::checkpoint(format!("config.json has no {key}"))),
+        }
+    }
+
+    /// Whether a key is there and null, which to some means something else than that it is missing.
+    pub fn is_null(&self, key: &str) -> bool {
+        self.values.get(key).is_some_and(Value::is_null)
+    }
+
+    /// Fails if the names of classes are not as many as the classes that the weights tell apart.
+    pub fn ensure_labels(&self, classes: Option<usize>) -> Result<()> {
+        let labels = self.values.get("id2label").and_then(Value::as_object).map(Map::len);
+        match (labels, classes) {
+            (Some(labels), Some(classes)) if labels != classes => Err(Error::checkpoint(format!(
+                "config.json names {labels} classes in id2label, but the classifier has {classes}"
+            ))),
+            _ => Ok(()),
+        }
+    }
+
     /// Fails unless an option has the one value that is implemented (or is missing).
     pub fn only(&mut self, key: &str, implemented: impl Into<Value>) -> Result<()> {
         let implemented = implemented.into();
         match self.values.remove(key) {
-            Some(value) if !value.is_null() && value != implemented => Err(Error::checkpoint(format!(
-                "config.json: {key} is {}, of which only {implemented} is implemented",
-                shorten(&value.to_string())
-            ))),
+            // 1 and 1.0 are the same.
+            Some(value)
+                if !value.is_null()
+                    && value != implemented
+                    && value.as_f64().is_none_or(|v| Some(v) != implemented.as_f64()) =>
+            {
+                Err(Error::checkpoint(format!(
+                    "config.json: {key} is {}, of which only {implemented} is implemented",
+                    shorten(&value.to_string())
+                )))
+            }
             _ => Ok(()),
         }
     }
@@ -164,7 +207,9 @@ impl Options {
                 Value::Object(items) => items.is_empty(),
                 _ => false,
             };
-            !neutral && !key.starts_with('_') && !HARMLESS.contains(&key.as_str())
+            let harmless = HARMLESS.contains(&key.as_str())
+                || HARMLESS_PREFIXES.iter().any(|prefix| key.starts_with(prefix));
+            !neutral && !harmless
         };
         match self.values.iter().find(means_something) {
             None => Ok(()),

@@ -52,16 +52,14 @@ const GATED: &[(&str, &str)] = &[
 
 fn names(gated: bool, tied: bool) -> Names {
     let pairs = [PAIRS, if gated { GATED } else { PLAIN }].concat();
-    // Copies of the shared table, and a bias of the first releases that no layer reads.
-    let mut ignored = vec![
-        "encoder.embed_tokens.weight",
-        "decoder.embed_tokens.weight",
-        "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight",
+    // A bias of the first releases that no layer reads.
+    let ignored = ["decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"];
+    let copies = [
+        ("encoder.embed_tokens.weight", "tokens.weight"),
+        ("decoder.embed_tokens.weight", "tokens.weight"),
+        ("lm_head.weight", "tokens.weight"),
     ];
-    if tied {
-        ignored.push("lm_head.weight");
-    }
-    Names::new(&pairs, "", &ignored)
+    Names::new(&pairs, "", &ignored).with_copies(&copies[..if tied { 3 } else { 2 }])
 }
 
 pub(super) fn plan(mut options: Options, weights: &StoredWeights) -> Result<Plan> {
@@ -69,7 +67,8 @@ pub(super) fn plan(mut options: Options, weights: &StoredWeights) -> Result<Plan
     let n_layers = options.size("num_layers")?;
     let said_tied = options.take_or("tie_word_embeddings", true)?;
     // Version 1.1 has a head of its own, whatever newer configurations say about tying.
-    let scaled = options.take_or("scale_decoder_outputs", said_tied)?;
+    let scaled =
+        !options.is_null("scale_decoder_outputs") && options.take_or("scale_decoder_outputs", said_tied)?;
     let tied = said_tied && (scaled || !weights.contains("lm_head.weight"));
     let config = T5Config {
         vocabulary: options.size("vocab_size")?,
@@ -108,11 +107,11 @@ fn projection(options: &mut Options) -> Result<(Activation, bool)> {
     };
     // The original calls its approximation by the name of the exact function.
     let name = if text == "gated-gelu" { "gelu_new" } else { name };
-    // Both only repeat what the first says.
-    options.take::<Value>("dense_act_fn")?;
-    options.take::<Value>("is_gated_act")?;
+    // These usually repeat what the first says; where they do not, they have the last word.
+    let name = options.take_or("dense_act_fn", name.to_owned())?;
+    let gated = options.take_or("is_gated_act", gated)?;
     let activation = serde_json::from_value(json!(name)).map_err(|_| {
-        Error::checkpoint(format!("config.json: feed_forward_proj {text:?} is not implemented"))
+        Error::checkpoint(format!("config.json: a feed-forward layer with {name:?} is not implemented"))
     })?;
     Ok((activation, gated))
 }

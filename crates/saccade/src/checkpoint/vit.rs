@@ -47,6 +47,7 @@ pub(super) fn plan(mut options: Options, weights: &StoredWeights) -> Result<Plan
         dropout: options.real("hidden_dropout_prob", 0.0)?,
         checkpointing: false,
     };
+    options.ensure_labels(weights.rows("classifier.weight"))?;
     // The pooler is no part of a classifier.
     options.take::<Value>("pooler_act")?;
     options.finish()?;

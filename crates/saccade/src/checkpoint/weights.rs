@@ -57,8 +57,11 @@ impl StoredWeights {
         if pickle {
             return Err(Error::file(
                 folder,
-                "has its weights in a pickle (pytorch_model.bin), which can run any code when it is opened; convert it with \
-                 transformers: AutoModel.from_pretrained(folder).save_pretrained(folder, safe_serialization=True)",
+                format!(
+                    "has its weights in a pickle (pytorch_model.bin), which can run any code when it is opened; if you trust \
+                     it, convert it with transformers: {0}.from_pretrained(folder).save_pretrained(folder)",
+                    architecture(folder)
+                ),
             ));
         }
         Err(Error::file(folder, "has no model.safetensors (nor an index of shards)"))
@@ -68,6 +71,10 @@ impl StoredWeights {
     pub fn from_files(paths: &[&Path]) -> Result<Self> {
         let (mut files, mut tensors, mut notes) = (Vec::new(), BTreeMap::new(), HashMap::new());
         for path in paths {
+            // A pipe would wait for ever.
+            if std::fs::metadata(path).is_ok_and(|found| !found.is_file()) {
+                return Err(Error::file(path, "is not a file"));
+            }
             let map = MappedFile::open(path).map_err(|error| Error::file(path, error.to_string()))?;
             let (header, metadata): (usize, Metadata) = SafeTensors::read_metadata(map.bytes())
                 .map_err(|error| Error::file(path, format!("is not a safetensors file: {error}")))?;
@@ -118,6 +125,13 @@ impl StoredWeights {
 
     pub(super) fn any_starts_with(&self, prefix: &str) -> bool {
         self.tensors.keys().any(|name| name.starts_with(prefix))
+    }
+
+    /// Whether two tensors are both there and not the same.
+    fn differ(&self, one: &str, other: &str) -> bool {
+        let (Some(one), Some(other)) = (self.tensors.get(one), self.tensors.get(other)) else { return false };
+        let bytes = |stored: &Stored| self.files[stored.file].bytes().get(stored.bytes.clone());
+        (one.dtype, &one.shape) != (other.dtype, &other.shape) || bytes(one) != bytes(other)
     }
 
     /// Reads a tensor: where it lies if it is f32, else as a copy.
@@ -172,6 +186,14 @@ impl StoredWeights {
             None => Err(Error::checkpoint(format!("{name} has a number that cannot be an id"))),
         }
     }
+}
+
+/// The class that a folder's configuration names: another one would drop its head.
+fn architecture(folder: &Path) -> String {
+    let config = super::read_config(folder).unwrap_or_default();
+    let named = config.get("architectures").and_then(|all| all.get(0)?.as_str().map(str::to_owned));
+    let plain = named.filter(|name| name.len() < 80 && name.bytes().all(|byte| byte.is_ascii_alphanumeric()));
+    plain.unwrap_or_else(|| "the class of your model, such as AutoModelForCausalLM,".to_owned())
 }
 
 /// The file names of an index of shards, each once.
@@ -243,6 +265,11 @@ impl Reading {
         let older =
             name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta");
         let name = if !self.weights.contains(&name) && self.weights.contains(&older) { older } else { name };
+        // Some files keep a copy and leave the original out.
+        let name = match self.names.copies().find(|(copy, of)| *of == name && self.weights.contains(copy)) {
+            Some((copy, _)) if !self.weights.contains(&name) => copy,
+            _ => name,
+        };
         let problem = match self.weights.shape(&name) {
             None => format!("{name} is missing, expected {shape}"),
             Some(found) if *found != shape[..] => {
@@ -277,7 +304,11 @@ impl Reading {
             .filter(|(name, _)| !state.used.contains(*name) && !self.names.ignores(name));
         let extra =
             unused.map(|(name, stored)| format!("{name} {} is extra", Shape::from(stored.shape.as_slice())));
-        let all: Vec<String> = state.problems.iter().cloned().chain(extra).collect();
+        let differs = |(copy, of): &(String, String)| self.weights.differ(copy, of);
+        let untied = self.names.copies().filter(differs).map(|(copy, of)| {
+            format!("{copy} differs from {of}, though config.json makes them one (see tie_word_embeddings)")
+        });
+        let all: Vec<String> = state.problems.iter().cloned().chain(extra).chain(untied).collect();
         if all.is_empty() {
             return Ok(());
         }

@@ -193,9 +193,10 @@ impl Bert {
         let context = &context.without_cache();
         let sequence = Sequence::new("bert", context, ids, present)?;
         sequence.ensure_within("bert", self.config.context)?;
-        let offset = self.config.position_offset as u32;
-        let places: Vec<u32> = sequence.positions.values().iter().map(|place| place + offset).collect();
-        let places = Ids::new(&places, sequence.positions.shape())?;
+        let places = match self.config.position_offset {
+            0 => sequence.positions.clone(),
+            offset => places_after_padding(ids, offset as u32)?,
+        };
         let mut x = self.tokens.forward(context, ids)?.add(&self.positions.forward(context, &places)?)?;
         if let Some(types) = types
             && types.shape() != ids.shape()
@@ -296,4 +297,20 @@ impl BertConfig {
             dropout: self.dropout,
         }
     }
+}
+
+/// Where tokens stand as RoBERTa counts: those that are not padding, from the place after that of the padding's id, wherever
+/// a mask says the padding is.
+fn places_after_padding(ids: &Ids, offset: u32) -> Result<Ids> {
+    let padding = offset - 1;
+    let time = ids.shape().last().max(1);
+    let mut places = Vec::with_capacity(ids.values().len());
+    for row in ids.values().chunks(time) {
+        let mut place = padding;
+        places.extend(row.iter().map(|&id| {
+            place += u32::from(id != padding);
+            if id == padding { padding } else { place }
+        }));
+    }
+    Ok(Ids::new(&places, ids.shape())?)
 }

@@ -32,9 +32,42 @@ pub(super) fn check(file: &Value) -> Checked<()> {
     }
     check_added(file.get("added_tokens").unwrap_or(&Value::Null))?;
     for part in ["normalizer", "pre_tokenizer", "post_processor", "decoder"] {
-        check_part(file.get(part).unwrap_or(&Value::Null), part)?;
+        let content = file.get(part).unwrap_or(&Value::Null);
+        check_part(content, part)?;
+        let growth = growth(content);
+        if growth > LARGEST_GROWTH {
+            return Err(format!(
+                "`{part}` may make texts {growth:.0} times as long, expected at most {LARGEST_GROWTH}"
+            ));
+        }
     }
     Ok(())
+}
+
+/// How many times as long a part may make a text. Those in use replace a space by a sign of three bytes.
+const LARGEST_GROWTH: f64 = 64.0;
+/// What is put before a text may be so many bytes long without counting.
+const SHORT: usize = 256;
+
+/// How many times as long a part, and the parts inside it one after the other, may make a text.
+fn growth(part: &Value) -> f64 {
+    let length = |key: &str| part.get(key).and_then(Value::as_str).map_or(0, str::len);
+    let own = match part.get("type").and_then(Value::as_str) {
+        Some("Replace") => {
+            let fixed = part.get("pattern").and_then(|pattern| pattern.get("String")).and_then(Value::as_str);
+            match fixed {
+                Some(pattern) if !pattern.is_empty() => length("content") as f64 / pattern.len() as f64,
+                // Something of any length, perhaps none.
+                _ => length("content") as f64 + 1.0,
+            }
+        }
+        Some("Prepend") => length("prepend").saturating_sub(SHORT) as f64,
+        Some("Metaspace") => length("replacement") as f64,
+        _ => 1.0,
+    };
+    let lists = ["normalizers", "pretokenizers", "processors", "decoders"];
+    let inside = lists.iter().filter_map(|list| part.get(list)?.as_array()).flatten();
+    inside.fold(own.max(1.0), |product, part| product * growth(part))
 }
 
 fn by_piece(entries: &serde_json::Map<String, Value>) -> Checked<BTreeSet<&str>> {

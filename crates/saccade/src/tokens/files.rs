@@ -46,7 +46,7 @@ impl Tokenizer {
                 .and_then(|inner| Self::wrap(inner, &settings.roles))
                 .map_err(|error| at(&tokenizer, error));
         }
-        let recipe = older::read(folder, &settings)?;
+        let recipe = older::read(folder, &settings)?.with_added(settings.added.clone());
         build(&recipe.to_json())
             .and_then(|inner| Self::wrap(inner, &settings.roles))
             .map_err(|error| at(folder, error))
@@ -85,6 +85,8 @@ pub(super) struct Settings {
     pub roles: BTreeMap<String, String>,
     /// Other settings of `tokenizer_config.json`.
     pub flags: BTreeMap<String, bool>,
+    /// Pieces beside the vocabulary, by id, and whether they are special.
+    pub added: BTreeMap<u32, (String, bool)>,
 }
 
 impl Settings {
@@ -110,8 +112,22 @@ impl Settings {
                 };
                 settings.roles.extend(piece.map(|piece| (role.to_owned(), piece.clone())));
             }
+            let added = content.get("added_tokens_decoder").and_then(Value::as_object).into_iter().flatten();
+            settings.added.extend(added.filter_map(|(id, piece)| {
+                let special = piece.get("special").and_then(Value::as_bool).unwrap_or(false);
+                Some((id.parse().ok()?, (piece.get("content")?.as_str()?.to_owned(), special)))
+            }));
             let flags = content.as_object().into_iter().flatten();
             settings.flags.extend(flags.filter_map(|(key, value)| Some((key.clone(), value.as_bool()?))));
+        }
+        let path = folder.join("added_tokens.json");
+        if path.is_file() {
+            let text = file::read_text(&path, TOKENIZER_FILE_LIMIT)?;
+            let content: BTreeMap<String, u32> =
+                serde_json::from_str(&text).map_err(|problem| Error::file(&path, problem))?;
+            for (piece, id) in content {
+                settings.added.entry(id).or_insert((piece, false));
+            }
         }
         Ok(settings)
     }

@@ -143,5 +143,6 @@ fn word_pieces(path: &Path, settings: &Settings) -> Result<Recipe> {
         post_processor: recipe::bert_frame(cls, sep),
         decoder: json!({ "type": "WordPiece", "prefix": "##", "cleanup": true }),
         special,
+        ..Recipe::default()
     })
 }

@@ -4,6 +4,7 @@
 //! form that Hugging Face's library reads, and then read as any file is: there is one way in, with one set of checks.
 
 use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
 
 /// The parts of a `tokenizer.json`. A part that is `Null` is left out.
 #[derive(Debug, Clone, Default)]
@@ -15,16 +16,20 @@ pub(super) struct Recipe {
     pub decoder: Value,
     /// Special pieces and their ids.
     pub special: Vec<(String, u32)>,
+    /// Other pieces beside the vocabulary, and their ids.
+    pub added: Vec<(String, u32)>,
 }
 
 impl Recipe {
     pub fn to_json(&self) -> String {
-        let special: Vec<Value> = self.special.iter().map(|(piece, id)| added(piece, *id)).collect();
+        let special = self.special.iter().map(|(piece, id)| added(piece, *id, true));
+        let other = self.added.iter().map(|(piece, id)| added(piece, *id, false));
+        let added: Vec<Value> = special.chain(other).collect();
         json!({
             "version": "1.0",
             "truncation": null,
             "padding": null,
-            "added_tokens": special,
+            "added_tokens": added,
             "normalizer": self.normalizer,
             "pre_tokenizer": self.pre_tokenizer,
             "post_processor": self.post_processor,
@@ -33,12 +38,24 @@ impl Recipe {
         })
         .to_string()
     }
+
+    /// The same with pieces that stand beside the vocabulary, by id, special or not.
+    pub fn with_added(mut self, added: BTreeMap<u32, (String, bool)>) -> Self {
+        for (id, (piece, special)) in added {
+            let known =
+                self.special.iter().chain(&self.added).any(|(other, taken)| *other == piece || *taken == id);
+            if !known {
+                if special { &mut self.special } else { &mut self.added }.push((piece, id));
+            }
+        }
+        self
+    }
 }
 
-fn added(piece: &str, id: u32) -> Value {
+fn added(piece: &str, id: u32, special: bool) -> Value {
     // Only `<mask>` of RoBERTa takes the space before it; see `files`.
     json!({
-        "id": id, "content": piece, "special": true, "normalized": false,
+        "id": id, "content": piece, "special": special, "normalized": false,
         "single_word": false, "lstrip": piece == "<mask>", "rstrip": false,
     })
 }

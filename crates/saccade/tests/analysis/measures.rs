@@ -36,7 +36,8 @@ fn causal_measures_by_hand() {
     close(of(Measure::Itself), (0.5 + 0.5 + 0.125) / 3.0);
     close(of(Measure::First), (0.5 + 0.25 + 0.25) / 3.0);
     close(of(Measure::Special), (0.5 + 0.25 + 0.25) / 3.0);
-    close(of(Measure::Delimiters), (0.5 + 0.25 + 0.5) / 3.0);
+    // Query 1 is the mark itself.
+    close(of(Measure::Delimiters), f64::midpoint(0.25, 0.5));
     close(of(Measure::Sink), 1.0 / 3.0);
     // Query 2 saw its token at 0, query 3 at 0 and 2.
     close(of(Measure::Duplicate), f64::midpoint(0.25, 0.25 + 0.125));
