@@ -314,3 +314,16 @@ fn places_after_padding(ids: &Ids, offset: u32) -> Result<Ids> {
     }
     Ok(Ids::new(&places, ids.shape())?)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn padding_takes_no_place_wherever_it_stands() {
+        // transformers' create_position_ids_from_input_ids of these ids with a padding of 1.
+        let ids = Ids::new(&[0, 9, 1, 1, 8, 7, 2], [1, 7]).unwrap();
+        let places = places_after_padding(&ids, 2).unwrap();
+        assert_eq!(places.values(), [2, 3, 1, 1, 4, 5, 6]);
+    }
+}

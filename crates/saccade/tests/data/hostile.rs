@@ -117,6 +117,30 @@ fn merges_that_cannot_be_are_refused_with_their_place() {
     }
 }
 
+/// A few bytes that make a text as long as memory is large.
+#[test]
+fn parts_that_would_grow_without_bound_are_refused() {
+    let growing = |part: Value, count: usize| {
+        let mut file = good();
+        file["normalizer"] = json!({ "type": "Sequence", "normalizers": vec![part; count] });
+        file
+    };
+    let replace =
+        |content: &str| json!({ "type": "Replace", "pattern": { "String": "o" }, "content": content });
+    assert!(refused(&growing(replace(&"o".repeat(20)), 8)).contains("times as long"));
+    assert!(
+        refused(&growing(json!({ "type": "Prepend", "prepend": "o".repeat(1 << 20) }), 2)).contains("times")
+    );
+    let empty = json!({ "type": "Replace", "pattern": { "Regex": "" }, "content": "ooooooooooooooooooooo" });
+    assert!(refused(&growing(empty, 3)).contains("times as long"));
+    // What sentence pieces do is nothing of the kind.
+    let space = json!({ "type": "Replace", "pattern": { "String": " " }, "content": "▁" });
+    assert!(Tokenizer::from_json(&growing(space, 1).to_string()).is_ok());
+    assert!(
+        Tokenizer::from_json(&growing(json!({ "type": "Prepend", "prepend": "▁" }), 1).to_string()).is_ok()
+    );
+}
+
 #[test]
 fn parts_that_would_panic_are_refused() {
     let with = |part: &str, value: Value| {

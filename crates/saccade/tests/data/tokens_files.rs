@@ -118,6 +118,24 @@ fn a_folder_without_a_tokenizer_says_what_was_looked_for() {
     assert_eq!(missing, "none.json: there is no such file");
 }
 
+/// Pieces that were added after the vocabulary was made: in a file of their own, or in the settings, as newer folders have it.
+#[test]
+fn added_pieces_stand_beside_an_older_vocabulary() {
+    let folder = Folder::new();
+    folder.write("vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\nb\n");
+    let ids = |text: &str| {
+        Tokenizer::open(folder.path()).expect("reading").encode(text, Special::Drop).expect("encoding").ids
+    };
+    assert_eq!(ids("a <new> b"), [5, 1, 1, 1, 6]);
+    folder.write("added_tokens.json", r#"{"<new>": 7}"#);
+    assert_eq!(ids("a <new> b"), [5, 7, 6]);
+    let settings = r#"{"added_tokens_decoder": {"8": {"content": "<end>", "special": true}}}"#;
+    folder.write("tokenizer_config.json", settings);
+    assert_eq!(ids("a <new> b <end>"), [5, 7, 6, 8]);
+    let tokenizer = Tokenizer::open(folder.path()).expect("reading");
+    assert!(tokenizer.is_special(8) && !tokenizer.is_special(7));
+}
+
 #[test]
 fn damaged_older_files_are_refused_with_the_place() {
     let folder = Folder::new();

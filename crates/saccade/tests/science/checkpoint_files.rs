@@ -273,7 +273,7 @@ fn configurations_that_are_not_understood_are_refused() {
     );
     assert_eq!(
         changed("t5", "feed_forward_proj", json!("gated-x")),
-        "config.json: feed_forward_proj \"gated-x\" is not implemented"
+        "config.json: a feed-forward layer with \"x\" is not implemented"
     );
     let yarn = changed("llama", "rope_parameters", json!({"rope_type": "yarn", "factor": 4.0}));
     assert_eq!(
@@ -296,6 +296,121 @@ fn configurations_that_are_not_understood_are_refused() {
     );
 }
 
+/// Keys of published configurations that other programs, or other times, put there.
+#[test]
+fn what_says_nothing_about_the_result_is_passed_over() {
+    for (name, key, value) in [
+        ("gpt", "n_special", json!(0)),
+        ("gpt", "predict_special_tokens", json!(true)),
+        ("gpt", "is_decoder", json!(true)),
+        ("bert", "sbert_ce_default_activation_function", json!("torch.nn.modules.linear.Identity")),
+        ("bert", "num_labels", json!(3)),
+        ("llama", "is_llama_config", json!(true)),
+        ("llama", "unsloth_version", json!("2024.9")),
+        ("llama", "transformers.js_config", json!({"dtype": "q4"})),
+        ("llama", "partial_rotary_factor", json!(1)),
+    ] {
+        let mut folder = Folder::of(name);
+        let want = folder.load().unwrap();
+        folder.config.insert(key.to_owned(), value);
+        same(&folder.load().unwrap_or_else(|error| panic!("{key}: {error}")), &want);
+    }
+}
+
+/// A head whose tensors look like those of another, and classes that are not as many as their names.
+#[test]
+fn heads_that_are_not_implemented_are_refused() {
+    for (name, architecture) in [
+        ("bert", "BertForTokenClassification"),
+        ("bert", "BertForNextSentencePrediction"),
+        ("gpt", "GPT2ForSequenceClassification"),
+        ("t5", "T5EncoderModel"),
+    ] {
+        let mut folder = Folder::of(name);
+        folder.config.insert("architectures".to_owned(), json!([architecture]));
+        let problem = folder.refused();
+        assert!(problem.starts_with(&format!("{architecture} is not supported; of ")), "{problem}");
+    }
+    let mut folder = Folder::of("vit");
+    folder
+        .config
+        .insert("id2label".to_owned(), json!({"0": "a", "1": "b", "2": "c", "3": "d", "4": "e", "5": "f"}));
+    let problem = folder.refused();
+    assert!(
+        problem.starts_with("config.json names 6 classes in id2label, but the classifier has "),
+        "{problem}"
+    );
+}
+
+/// Tied weights may be stored twice, but must be the same; and the copy may be the one that is stored.
+#[test]
+fn copies_are_the_same_or_refused() {
+    let other = |folder: &Folder, name: &str| {
+        let (dtype, shape, mut bytes) = folder.tensors[name].clone();
+        bytes[3] ^= 1;
+        (dtype, shape, bytes)
+    };
+    for (name, original, copy) in [
+        ("gpt", "transformer.wte.weight", "lm_head.weight"),
+        ("bert", "bert.embeddings.word_embeddings.weight", "cls.predictions.decoder.weight"),
+        ("bert", "cls.predictions.bias", "cls.predictions.decoder.bias"),
+        ("t5", "shared.weight", "encoder.embed_tokens.weight"),
+        ("t5", "shared.weight", "lm_head.weight"),
+    ] {
+        let mut folder = Folder::of(name);
+        let want = folder.load().unwrap();
+        folder.tensors.insert(copy.to_owned(), folder.tensors[original].clone());
+        same(&folder.load().unwrap(), &want);
+        folder.tensors.insert(copy.to_owned(), other(&folder, original));
+        let problem = folder.refused();
+        assert!(problem.contains(&format!("{copy} differs from {original}")), "{problem}");
+    }
+    let mut folder = Folder::of("t5");
+    let want = folder.load().unwrap();
+    let shared = folder.tensors.remove("shared.weight").unwrap();
+    folder.tensors.insert("decoder.embed_tokens.weight".to_owned(), shared);
+    same(&folder.load().unwrap(), &want);
+}
+
+#[test]
+fn the_last_word_on_a_t5_is_that_of_the_keys_transformers_listens_to() {
+    let form = |changes: &[(&str, Value)]| {
+        let mut folder = Folder::of("t5");
+        for (key, value) in changes {
+            folder.config.insert((*key).to_owned(), value.clone());
+        }
+        let Model::T5(t5) = folder.load().unwrap() else { panic!("a T5 was saved") };
+        (t5.config().activation, t5.config().scale_output)
+    };
+    let usual = form(&[]);
+    let changed = form(&[("dense_act_fn", json!("silu"))]);
+    assert_ne!(usual.0, changed.0);
+    assert!(usual.1 && !form(&[("scale_decoder_outputs", Value::Null)]).1);
+}
+
+#[test]
+fn two_forms_of_rotary_scaling_that_disagree_are_refused() {
+    let mut folder = Folder::of("llama");
+    folder.config.insert("rope_scaling".to_owned(), json!({"rope_type": "linear", "factor": 2.0}));
+    folder.config.insert("rope_parameters".to_owned(), json!({"rope_type": "default", "rope_theta": 1e4}));
+    assert_eq!(folder.refused(), "config.json has both rope_scaling and rope_parameters: remove one");
+    folder.config.remove("rope_scaling");
+    folder.config.insert("rope_parameters".to_owned(), json!({"rope_type": "linear"}));
+    assert_eq!(folder.refused(), "config.json has no factor");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_pipe_is_no_file_of_weights() {
+    let folder = Folder::of("gpt");
+    folder.load().unwrap();
+    let weights = folder.path().join("model.safetensors");
+    std::fs::remove_file(&weights).unwrap();
+    assert!(std::process::Command::new("mkfifo").arg(&weights).status().unwrap().success());
+    let problem = checkpoint::load(folder.path()).map(|_| ()).unwrap_err().to_string();
+    assert!(problem.ends_with("model.safetensors: is not a file"), "{problem}");
+}
+
 #[test]
 fn folders_that_are_no_checkpoints() {
     let folder = tempfile::tempdir().unwrap();
@@ -314,7 +429,15 @@ fn folders_that_are_no_checkpoints() {
     assert!(refused().ends_with("has no model.safetensors (nor an index of shards)"));
     std::fs::write(folder.path().join("pytorch_model.bin"), b"x").unwrap();
     let text = refused();
-    assert!(text.contains("pickle") && text.contains("safe_serialization=True"), "{text}");
+    assert!(text.contains("pickle") && text.contains("such as AutoModelForCausalLM"), "{text}");
+    // The class that the configuration names keeps its head.
+    let named = r#"{"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"]}"#;
+    std::fs::write(&config, named).unwrap();
+    assert!(
+        refused().ends_with("GPT2LMHeadModel.from_pretrained(folder).save_pretrained(folder)"),
+        "{}",
+        refused()
+    );
     std::fs::remove_file(&config).unwrap();
     std::fs::create_dir(&config).unwrap();
     assert!(refused().contains("config.json: "), "a folder is no file");

@@ -78,6 +78,29 @@ fn a_t5_answers() {
 }
 
 #[test]
+fn what_the_folder_says_about_generating_is_followed_or_told() {
+    let folder = tempdir().unwrap();
+    gpt(folder.path(), 1);
+    let arguments = ["generate", text(folder.path()), "The cat", "--greedy", "-n", "20"];
+    let spoken = |more: &[&str]| {
+        let output = saccade(&[&arguments[..], more].concat()).assert().success().get_output().clone();
+        (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap())
+    };
+    let plain = spoken(&[]);
+    let penalised = spoken(&["--repetition-penalty", "2.5"]);
+    assert_ne!(plain.0, penalised.0);
+    let settings = r#"{"repetition_penalty": 2.5, "no_repeat_ngram_size": 3, "min_length": 0}"#;
+    std::fs::write(folder.path().join("generation_config.json"), settings).unwrap();
+    let said = spoken(&[]);
+    assert_eq!(said.0, penalised.0);
+    assert_eq!(
+        said.1,
+        "note: the model's folder asks for no_repeat_ngram_size = 3, which is not followed here\n"
+    );
+    assert_eq!(spoken(&["--repetition-penalty", "1"]).0, plain.0);
+}
+
+#[test]
 fn what_cannot_be_done_is_said_in_a_line() {
     let folder = tempdir().unwrap();
     let (gpt_folder, bert_folder) = (folder.path().join("gpt"), folder.path().join("bert"));
@@ -92,6 +115,7 @@ fn what_cannot_be_done_is_said_in_a_line() {
         &["generate", text(&gpt_folder), "The", "--temperature", "0"][..],
         &["generate", text(&gpt_folder), "The", "--top-p", "2"],
         &["generate", text(&gpt_folder), "The", "--beams", "0"],
+        &["generate", text(&gpt_folder), "The", "--stop", ""],
         &["generate", text(&gpt_folder), "The", "--beams", "2", "--greedy"],
         &["generate"],
     ] {
@@ -99,7 +123,7 @@ fn what_cannot_be_done_is_said_in_a_line() {
     }
     // The prompt is longer than the context.
     let (problem, code) = complaint(&["generate", text(&gpt_folder), &"qzx ".repeat(60)]);
-    assert!(problem.contains("context of 48"), "{problem}");
+    assert!(problem.contains("the model reads 48 at most"), "{problem}");
     assert_eq!(code, 1);
     std::fs::remove_file(gpt_folder.join("tokenizer.json")).unwrap();
     let (problem, _) = complaint(&["generate", text(&gpt_folder), "The"]);

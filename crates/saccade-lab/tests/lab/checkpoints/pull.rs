@@ -48,6 +48,9 @@ fn a_model_comes_into_the_shared_cache_once() {
     assert!(requests.iter().all(|request| request.ends_with("Bearer hf_secret")), "{requests:?}");
     assert!(!requests.iter().any(|request| request.contains("pytorch") || request.contains("README")));
 
+    // What is there can be had without asking anyone.
+    let offline = pull("http://127.0.0.1:9", &home, "owner/tiny", &[("HF_HUB_OFFLINE", "1")]);
+    assert_eq!((offline.0, offline.1.trim()), (0, text(&snapshot)), "{}", offline.2);
     // What is there is not downloaded again, and the name means the folder.
     assert_eq!(pull(&server.address, &home, "owner/tiny", &[]).0, 0);
     assert!(!server.requests().iter().any(|request| request.starts_with("GET /owner")));
