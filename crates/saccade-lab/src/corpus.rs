@@ -26,9 +26,12 @@ const LENGTH: usize = 128;
 #[derive(Args, Debug, Clone)]
 pub struct CorpusArguments {
     /// What to read: a file with a text a line, a treebank (.conllu), a table (.tsv, .csv), IMDb's archive or folder (each
-    /// plain or gzipped), or the corpus that comes with the program
+    /// plain or gzipped); for a model that looks at pictures PNG files or MNIST's; or what comes with the program
     #[arg(long, value_name = "FILE|built-in", default_value = BUILT_IN)]
     pub corpus: String,
+    /// What an encoder–decoder model should answer, line by line of --corpus [default: what it does answer]
+    #[arg(long, value_name = "FILE")]
+    pub answers: Option<PathBuf>,
     /// The most texts to read (0: all of a file)
     #[arg(long, value_name = "N", default_value_t = 200)]
     pub limit: usize,

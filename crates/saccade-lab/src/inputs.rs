@@ -27,6 +27,9 @@ pub struct Inputs {
 }
 
 impl Inputs {
+    /// What a file may have.
+    const KNOWN: [&str; 6] = ["ids", "mask", "types", "decoder_ids", "decoder_mask", "pixels"];
+
     /// The inputs in a file of tensors.
     pub fn read(file: &StoredWeights) -> Result<Self> {
         let ids = |name: &str| file.read_ids(&format!("inputs/{name}"));
@@ -35,10 +38,9 @@ impl Inputs {
             let present: Vec<bool> = ids.values().iter().map(|&value| value != 0).collect();
             Ok(Some(Mask::new(&present, ids.shape())?))
         };
-        const KNOWN: [&str; 6] = ["ids", "mask", "types", "decoder_ids", "decoder_mask", "pixels"];
         let inputs = file.names().filter_map(|name| name.strip_prefix("inputs/"));
-        if let Some(other) = inputs.into_iter().find(|name| !KNOWN.contains(name)) {
-            bail!("inputs/{other} is none of the inputs that models here take: {}", KNOWN.join(", "));
+        if let Some(other) = inputs.into_iter().find(|name| !Self::KNOWN.contains(name)) {
+            bail!("inputs/{other} is none of the inputs that models here take: {}", Self::KNOWN.join(", "));
         }
         Ok(Self {
             ids: ids("ids")?,

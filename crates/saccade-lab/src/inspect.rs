@@ -14,6 +14,7 @@ pub mod questions;
 pub mod snapshots;
 pub mod syntax;
 pub mod target;
+pub mod texts;
 
 pub use output::{Output, columns, interval, numbers};
 

@@ -1,7 +1,7 @@
 //! What each head does, what a text's words do to an answer, and whether a head matters.
 //!
-//! Everything works on any [`Model`] that reads texts, bidirectional or causal, through the sites that a
-//! [`Probe`](crate::Probe) sees. Functions return numbers; whoever calls them draws and prints.
+//! Everything works on any [`Model`] with attention, bidirectional or causal, through the sites that a
+//! [`Probe`](crate::Probe) sees; an encoder–decoder model has three [parts](Part) to look at. Functions return numbers; whoever calls them draws and prints.
 //!
 //! ```
 //! use saccade::analysis::{Measure, Settings, Tokens, measure_heads};
@@ -33,11 +33,13 @@ pub mod patching;
 pub mod pooling;
 pub mod projection;
 pub mod statistics;
+mod subject;
 
 pub use heads::{Row, Settings, Table, Weighing};
 pub use heads::{measure_heads, measure_planned, prefix_matching, repeated_random};
 pub use labels::{Label, label_heads};
 pub use measures::{Measure, Plan};
+pub use subject::{Part, Shown, Subject, attentions};
 
 use crate::attention::MultiHead;
 use crate::context::Context;
@@ -46,9 +48,10 @@ use crate::models::Model;
 use crate::tokens::Encoding;
 use saccade_tensor::{Ids, Tensor};
 use std::ops::Range;
+use std::sync::Arc;
 
 /// The tokens of one text and what is to be known of each.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct Tokens {
     /// Their ids.
     pub ids: Vec<u32>,
@@ -56,13 +59,17 @@ pub struct Tokens {
     pub special: Vec<bool>,
     /// Whether it delimits: punctuation, or a special token that does.
     pub delimiter: Vec<bool>,
+    /// What was read before: the text that these tokens answer, if a decoder says them.
+    pub source: Option<Box<Tokens>>,
+    /// The pixels that the tokens are patches of, (channels, height, width), if they are no text.
+    pub pixels: Option<Arc<[f32]>>,
 }
 
 impl Tokens {
     /// Tokens of which none is special and none delimits.
     pub fn new(ids: Vec<u32>) -> Self {
         let flags = vec![false; ids.len()];
-        Self { ids, special: flags.clone(), delimiter: flags }
+        Self { ids, special: flags.clone(), delimiter: flags, ..Self::default() }
     }
 
     /// The tokens of an encoded text; delimiters are those that [`delimits`] names.
@@ -71,7 +78,22 @@ impl Tokens {
             ids: encoding.ids.clone(),
             special: encoding.special.clone(),
             delimiter: encoding.pieces.iter().map(|piece| delimits(piece)).collect(),
+            ..Self::default()
         }
+    }
+
+    /// The patches of a picture, as many as `count`, after the token of its class.
+    pub fn of_picture(pixels: Arc<[f32]>, count: usize) -> Self {
+        // Every patch is another: no measure of repetition means anything here.
+        let mut tokens = Self::new((0..=count as u32).collect());
+        tokens.special[0] = true;
+        Self { pixels: Some(pixels), ..tokens }
+    }
+
+    /// The same as an answer to a text.
+    #[must_use]
+    pub fn answering(self, source: Self) -> Self {
+        Self { source: Some(Box::new(source)), ..self }
     }
 
     /// How many there are.
@@ -141,19 +163,9 @@ impl Sight {
     }
 }
 
-/// The attentions through which a model reads a text, with their places. An encoder–decoder model reads with its encoder.
-pub fn attentions(model: &Model) -> Result<Vec<(String, &MultiHead)>> {
-    let mut all = model.attentions();
-    all.retain(|(site, _)| !site.starts_with("decoder."));
-    match all.is_empty() {
-        true => Err(Error::input("analysis", format!("this {} has no attention heads", model.kind()))),
-        false => Ok(all),
-    }
-}
-
-/// All heads of a model, in order.
-pub fn all_heads(model: &Model) -> Result<Vec<Head>> {
-    let layers = attentions(model)?;
+/// All heads of a model, or of a part of it, in order.
+pub fn all_heads<'a>(subject: impl Into<Subject<'a>>) -> Result<Vec<Head>> {
+    let layers = attentions(subject)?;
     let of = |(layer, (_, attention)): (usize, &(String, &MultiHead))| {
         (0..attention.config().n_heads).map(move |head| Head { layer, head })
     };

@@ -1,12 +1,13 @@
 //! `saccade eval`: how good a model is on data it has not seen.
 
+use crate::inspect::texts::normalised;
 use crate::model::{self, Opened};
 use crate::run::{DataConfig, RunFolder, sources};
 use crate::terminal::line;
 use anyhow::{Result, bail};
 use clap::Args;
 use saccade::Context;
-use saccade::data::batches::{Batches, Classification, Masked, Masking, PackedWindows, Pictures};
+use saccade::data::batches::{Batches, Classification, Masked, Masking, PackedWindows};
 use saccade::data::text::TokenStream;
 use saccade::generate::{Answer, BeamSettings, beam_search};
 use saccade::metrics::{Bleu, Confusion, RocCurve, perplexity};
@@ -145,10 +146,8 @@ impl Evaluate {
 
     fn pictures(&self, opened: &Opened, config: &DataConfig) -> Result<()> {
         let images = sources::test_images(config)?;
-        let pixels = crate::model::settings(&opened.folder.join("preprocessor_config.json"))?;
-        let scale = |key: &str, default: f64| pixels[key][0].as_f64().unwrap_or(default) as f32;
         let count = images.len();
-        let pictures = Pictures::new(images, (scale("image_mean", 0.0), scale("image_std", 1.0)));
+        let pictures = normalised(opened, images)?;
         simple(opened, &Batches::new(pictures, self.batch_size, Key::new(0))?, count)
     }
 

@@ -5,11 +5,13 @@ use crate::corpus::{Corpus, CorpusArguments, Reading};
 use crate::inspect::Output;
 use crate::inspect::heads::{Manner, study};
 use crate::inspect::snapshots::History;
+use crate::inspect::texts::{Texts, answers, ensure_answers_fit, pictures};
 use crate::model;
 use crate::terminal::{line, remark};
 use anyhow::Result;
 use clap::Args;
-use saccade::analysis::all_heads;
+use saccade::analysis::{Part, Subject, Tokens, all_heads};
+use saccade::models::Model;
 use std::path::{Path, PathBuf};
 
 /// Measure what each head of a model does, over a corpus, against the same model untrained.
@@ -17,7 +19,7 @@ use std::path::{Path, PathBuf};
 /// Writes heads.csv (head × measure with intervals from resampled texts), labels.csv (heads that meet a rule, corrected for
 /// the number of heads and rules), distances.csv and a figure for each. Where trees are known (the built-in corpus, a
 /// treebank) also syntax.csv: how often a head's most-attended word is the syntactic partner. docs/heads.md explains all
-/// measures and rules.
+/// measures and rules. Of an encoder–decoder model encoder, decoder and cross-attention are measured, in a folder each.
 #[derive(Args)]
 #[command(after_help = "Examples:
   saccade heads runs/words-gpt
@@ -57,16 +59,48 @@ impl Heads {
 
     fn study(&self, manner: Manner) -> Result<()> {
         let opened = model::open(&self.model)?;
-        let heads = all_heads(&opened.model)?.len();
-        let tokenizer = opened.tokenizer()?;
+        all_heads(&opened.model)?;
+        ensure_answers_fit(&opened.model, &self.corpus)?;
+        if let Model::Vit(vit) = &opened.model {
+            let (pictures, _) = pictures(&opened, vit, &self.corpus)?;
+            remark(format!("a vit; {} pictures", pictures.len()));
+            return self.part((&opened.model).into(), &Texts::Held(pictures), (None, None), manner);
+        }
         let corpus = Corpus::open(&self.corpus.corpus)?;
         let treebank = self.trees()?;
-        let reading = Reading::new(&corpus, tokenizer, &opened.model, &self.corpus)?;
+        let reading = Reading::new(&corpus, opened.tokenizer()?, &opened.model, &self.corpus)?;
         let survey = reading.survey()?;
-        let output = Output::create(&self.out)?;
-        remark(format!("a {} with {heads} heads; {survey}", opened.model.kind()));
-        let findings =
-            study(&opened.model, &reading, (&survey, treebank.as_ref().unwrap_or(&corpus)), manner)?;
+        let trees = Some(treebank.as_ref().unwrap_or(&corpus));
+        remark(format!("a {}; {survey}", opened.model.kind()));
+        if let Model::T5(t5) = &opened.model {
+            let answered = answers(&opened, t5, &reading, &self.corpus)?;
+            let inputs: Vec<Tokens> = answered.into_iter().map(|answered| answered.input).collect();
+            for &part in Part::of(&opened.model) {
+                let source = |input: &Tokens| input.source.as_deref().cloned();
+                let texts = match part {
+                    Part::Reading => inputs.iter().filter_map(source).collect(),
+                    _ => inputs.clone(),
+                };
+                line(format!("\n{}", part.name()));
+                let subject = Subject { model: &opened.model, part };
+                self.part(subject, &Texts::Held(texts), (Some(&reading), trees), manner)?;
+            }
+            return Ok(());
+        }
+        let texts = Texts::Corpus(&reading, survey);
+        self.part((&opened.model).into(), &texts, (Some(&reading), trees), manner)
+    }
+
+    /// Looks at one part of a model; those of an encoder–decoder model have a folder each.
+    fn part(
+        &self,
+        subject: Subject,
+        texts: &Texts,
+        (reading, trees): (Option<&Reading>, Option<&Corpus>),
+        manner: Manner,
+    ) -> Result<()> {
+        let output = Output::of_part(&self.out, subject)?;
+        let findings = study(subject, texts, reading, trees, manner)?;
         findings.write(&output)?;
         findings.show();
         Ok(())

@@ -201,11 +201,11 @@ fn kind_of_part(part: PartOfSpeech) -> usize {
 /// The kind of the word to be said at a place. A noun that stood in the text before is a kind of its own: a head can look for
 /// it.
 fn kind(batch: &Batch, text: usize, place: usize, kinds: &[usize]) -> usize {
-    let time = batch.ids.shape().last();
+    let time = batch.shown.ids.shape().last();
     let row = text * time;
     let target = batch.targets.values()[row + place];
     let kind = kinds.get(target as usize).copied().unwrap_or(1);
-    let before = batch.ids.values()[row..=row + place].contains(&target);
+    let before = batch.shown.ids.values()[row..=row + place].contains(&target);
     if kind == 1 && before { 5 } else { kind }
 }
 

@@ -155,7 +155,7 @@ fn view(opened: &Opened, sentences: &[Sentence], texts: Vec<(Tokens, Vec<bool>)>
         let (asks, sentence) = look.about;
         for (head, weights) in look.heads().enumerate() {
             for query in (0..sentence.len()).filter(|&query| asks[query]) {
-                let row = &weights[query * look.time..query * look.time + sentence.len()];
+                let row = &weights[query * look.keys..query * look.keys + sentence.len()];
                 tally.add(head, sentence, query, row);
             }
         }

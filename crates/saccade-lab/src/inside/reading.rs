@@ -172,6 +172,7 @@ impl Reading {
             ids: tokens.iter().map(|token| token.id).collect(),
             special: tokens.iter().map(|token| token.special).collect(),
             delimiter: tokens.iter().map(|token| delimits(&token.text)).collect(),
+            ..Tokens::default()
         }
     }
 

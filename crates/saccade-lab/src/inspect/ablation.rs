@@ -7,9 +7,8 @@ use crate::terminal::line;
 use crate::work::Work;
 use anyhow::Result;
 use saccade::analysis::ablation::{Ablation, Effect, ablate_watched, pruning_curve};
-use saccade::analysis::all_heads;
 use saccade::analysis::statistics::{Interval, Resampling, spearman};
-use saccade::models::Model;
+use saccade::analysis::{Subject, all_heads};
 
 /// The most points of a pruning curve.
 const POINTS: usize = 24;
@@ -27,22 +26,24 @@ pub struct Findings {
 }
 
 /// Takes every head away, one by one and then one after the other.
-pub fn study(model: &Model, questions: &Questions, seed: u64) -> Result<Findings> {
-    let heads = all_heads(model)?.len();
+pub fn study(subject: Subject, questions: &Questions, seed: u64) -> Result<Findings> {
+    let heads = all_heads(subject)?.len();
     let counts = counts(heads);
     let batches = questions.batches.len();
     // A head costs two passes for a batch and model, a point of the curve one.
     let steps = (2 * heads * batches + counts.len() * batches) as u64;
     let work = Work::new(format!("{heads} heads"), steps);
     let resampling = Resampling::new(seed);
-    let ablate = |model: &Model| {
-        questions
-            .with_kinds(|kinds| ablate_watched(model, questions.iter(), kinds, &resampling, &|| work.step()))
+    let ablate = |subject: Subject| {
+        questions.with_kinds(|kinds| {
+            ablate_watched(subject, questions.iter(), kinds, &resampling, &|| work.step())
+        })
     };
-    let (ablation, untrained) = (ablate(model)?, ablate(&model.fresh(seed)?)?);
+    let fresh = subject.model.fresh(seed)?;
+    let (ablation, untrained) = (ablate(subject)?, ablate(Subject { model: &fresh, ..subject })?);
     let order = ablation.least_important_first();
     let batches = questions.iter().inspect(|_| work.step());
-    let curve = pruning_curve(model, &batches, &order, &counts, &resampling)?;
+    let curve = pruning_curve(subject, &batches, &order, &counts, &resampling)?;
     Ok(Findings { ablation, untrained, curve, kinds: questions.kinds.clone() })
 }
 

@@ -1,15 +1,16 @@
 //! What each head does: every measure over a corpus, beside the same architecture untrained, and a label for each head.
 
+use super::texts::Texts;
 use super::{Output, columns, interval, map, name, numbers, syntax};
-use crate::corpus::{Corpus, Reading, Survey};
+use crate::corpus::{Corpus, Reading};
 use crate::figure::{ColourScale, HeatMap, Matrix, Picture};
 use crate::terminal::line;
 use crate::work::Work;
 use anyhow::Result;
 use saccade::analysis::statistics::{Interval, Resampling};
 use saccade::analysis::{
-    Head, Label, Measure, Row, Settings, Table, Tokens, Weighing, all_heads, label_heads, measure_heads,
-    prefix_matching, repeated_random,
+    Head, Label, Measure, Part, Row, Settings, Subject, Table, Tokens, Weighing, all_heads, label_heads,
+    measure_heads, prefix_matching, repeated_random,
 };
 use saccade::models::Model;
 use saccade::tensor::random::Key;
@@ -36,27 +37,36 @@ pub struct Manner {
 /// Measures of the heads of one model, by what counts as a weight.
 pub type Tables = Vec<(Weighing, Table)>;
 
-/// Every measure of every head over a corpus.
-pub fn measure(model: &Model, reading: &Reading, manner: Manner, work: &Work) -> Result<Tables> {
+/// Every measure of every head over texts; with what a tokenizer can make of random tokens, if there is one.
+pub fn measure(
+    subject: Subject,
+    texts: &Texts,
+    reading: Option<&Reading>,
+    manner: Manner,
+    work: &Work,
+) -> Result<Tables> {
     let kinds = [Weighing::Attention, Weighing::Norms];
     let wanted = kinds.into_iter().filter(|&weighing| manner.norms || weighing == Weighing::Attention);
-    wanted.map(|weighing| Ok((weighing, measure_by(model, reading, manner, weighing, work)?))).collect()
+    wanted
+        .map(|weighing| Ok((weighing, measure_by(subject, (texts, reading), manner, weighing, work)?)))
+        .collect()
 }
 
 /// Every measure of every head by one kind of weight.
 fn measure_by(
-    model: &Model,
-    reading: &Reading,
+    subject: Subject,
+    (texts, reading): (&Texts, Option<&Reading>),
     manner: Manner,
     weighing: Weighing,
     work: &Work,
 ) -> Result<Table> {
     let resampling = Resampling::new(manner.seed);
     let settings = Settings { batch: manner.batch, weighing, resampling };
-    let texts = reading.encodings()?.map(|encoding| Ok(Tokens::from_encoding(&encoding?)));
-    let mut table = measure_heads(model, texts.inspect(|_| work.step()), settings)?;
-    if let Some(repeated) = repeated(reading, model, manner.seed)? {
-        table.extend(prefix_matching(model, repeated.into_iter(), settings)?);
+    let mut table = measure_heads(subject, texts.stream()?.inspect(|_| work.step()), settings)?;
+    if let (Part::Reading, Some(reading)) = (subject.part, reading)
+        && let Some(repeated) = repeated(reading, subject.model, manner.seed)?
+    {
+        table.extend(prefix_matching(subject, repeated.into_iter(), settings)?);
     }
     Ok(table)
 }
@@ -120,28 +130,38 @@ pub struct Findings {
     pub map: map::Map,
 }
 
-/// Looks at the heads of a model; whether they follow syntax is asked of a corpus of its own, if its trees are known.
+/// Looks at the heads of a part of a model. Whether they follow syntax is asked of a corpus of its own, if its trees are
+/// known and the model reads them.
 pub fn study(
-    model: &Model,
-    reading: &Reading,
-    (survey, trees): (&Survey, &Corpus),
+    subject: Subject,
+    texts: &Texts,
+    reading: Option<&Reading>,
+    trees: Option<&Corpus>,
     manner: Manner,
 ) -> Result<Findings> {
-    let untrained_model = model.fresh(manner.seed)?;
-    let heads = all_heads(model)?.len();
+    let fresh = subject.model.fresh(manner.seed)?;
+    let untrained = Subject { model: &fresh, ..subject };
+    let heads = all_heads(subject)?.len();
     let passes = if manner.norms { 4 } else { 2 };
-    let sentences = trees.parsed(reading.limit).map(|trees| trees.count() as u64);
-    let mapped = map::texts_for(heads).min(survey.texts);
-    let work =
-        Work::new(format!("{heads} heads"), passes * survey.texts + 2 * sentences.unwrap_or(0) + mapped);
-    let trained = measure(model, reading, manner, &work)?;
-    let untrained = measure(&untrained_model, reading, manner, &work)?;
-    let labels = label_heads(&trained[0].1, &untrained[0].1, SIGNIFICANCE);
-    let syntax = match sentences {
-        Some(_) => Some(syntax::Syntax::count(model, &untrained_model, reading, trees, manner, &work)?),
+    let parsed = match (subject.part, reading, trees) {
+        (Part::Reading, Some(reading), Some(trees)) => {
+            trees.parsed(reading.limit).map(|parsed| (reading, trees, parsed.count() as u64))
+        }
+        _ => None,
+    };
+    let mapped = map::texts_for(heads).min(texts.count());
+    let sentences = parsed.map_or(0, |(_, _, sentences)| sentences);
+    let work = Work::new(format!("{heads} heads"), passes * texts.count() + 2 * sentences + mapped);
+    let syntax = match parsed {
+        Some((reading, trees, _)) => {
+            Some(syntax::Syntax::count(subject.model, &fresh, reading, trees, manner, &work)?)
+        }
         None => None,
     };
-    let map = map::Map::draw(model, reading, &work)?;
+    let trained = measure(subject, texts, reading, manner, &work)?;
+    let untrained = measure(untrained, texts, reading, manner, &work)?;
+    let labels = label_heads(&trained[0].1, &untrained[0].1, SIGNIFICANCE);
+    let map = map::Map::draw(subject, texts, &work)?;
     Ok(Findings { trained, untrained, labels, syntax, map })
 }
 

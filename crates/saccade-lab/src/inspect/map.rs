@@ -1,13 +1,12 @@
 //! A map of heads: those that look alike stand together.
 
+use super::texts::Texts;
 use super::{Output, name};
-use crate::corpus::Reading;
 use crate::figure::{Axis, Picture, Point, Scatter};
 use crate::work::Work;
 use anyhow::Result;
 use saccade::analysis::distance::{Distances, head_divergences, map, root};
-use saccade::analysis::{Head, Label, Tokens};
-use saccade::models::Model;
+use saccade::analysis::{Head, Label, Subject, all_heads};
 
 /// Heads and the Jensen–Shannon divergence of each pair.
 pub struct Map {
@@ -28,15 +27,14 @@ const NO_LABEL: &str = "no label";
 
 impl Map {
     /// Reads the first texts of a corpus.
-    pub fn draw(model: &Model, reading: &Reading, work: &Work) -> Result<Self> {
-        let count = texts_for(saccade::analysis::all_heads(model)?.len()) as usize;
-        let texts = reading.encodings()?.map(|encoding| Ok(Tokens::from_encoding(&encoding?)));
+    pub fn draw(subject: Subject, texts: &Texts, work: &Work) -> Result<Self> {
+        let count = texts_for(all_heads(subject)?.len()) as usize;
         let mut read = 0;
-        let texts = texts.take(count).inspect(|_| {
+        let texts = texts.stream()?.take(count).inspect(|_| {
             read += 1;
             work.step();
         });
-        let (heads, divergences) = head_divergences(model, texts)?;
+        let (heads, divergences) = head_divergences(subject, texts)?;
         Ok(Self { heads, divergences, texts: read })
     }
 

@@ -5,6 +5,7 @@ use crate::figure::{Picture, fixed};
 use crate::terminal::line;
 use anyhow::{Context as _, Result};
 use saccade::analysis::statistics::Interval;
+use saccade::analysis::{Part, Subject};
 use std::cell::RefCell;
 use std::fs::File;
 use std::io::Write as _;
@@ -32,6 +33,14 @@ impl Output {
         }
         let list = File::create(&list).with_context(|| format!("cannot write {}", list.display()))?;
         Ok(Self { folder: folder.to_owned(), list: RefCell::new(list) })
+    }
+
+    /// The folder for a part of a model: one of its own in a folder, if the model has several.
+    pub fn of_part(folder: &Path, subject: Subject) -> Result<Self> {
+        match Part::of(subject.model).len() {
+            1 => Self::create(folder),
+            _ => Self::create(&folder.join(subject.part.name())),
+        }
     }
 
     /// The path of a file that is about to be written.

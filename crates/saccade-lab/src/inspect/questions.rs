@@ -1,13 +1,15 @@
 //! What a model is asked of texts, so that it can be wrong: the next token, hidden tokens, the class of a text or of words.
 
+use super::texts::{answers, pictures};
 use crate::corpus::{Corpus, CorpusArguments, Reading, evenly};
+use crate::inside::answer::label;
 use crate::model::Opened;
 use crate::run::{DataConfig, sources};
 use anyhow::{Result, bail};
 use saccade::analysis::ablation::{Batch, Kinds};
-use saccade::analysis::{Tokens, delimits, pad};
+use saccade::analysis::{Shown, Tokens, delimits};
 use saccade::data::batches::{Batches, IGNORED, Masking};
-use saccade::models::Model;
+use saccade::models::{Model, T5, Vit};
 use saccade::tensor::Ids;
 use saccade::tensor::random::Key;
 
@@ -49,6 +51,7 @@ impl Questions {
     ) -> Result<Self> {
         match &opened.model {
             Model::Gpt(_) | Model::Llama(_) => next_tokens(reading, arguments),
+            Model::T5(t5) => answer_tokens(opened, t5, reading, arguments),
             Model::Bert(bert) if bert.config().heads.words => hidden_tokens(reading, arguments),
             Model::Bert(bert) if bert.config().heads.classes.is_some() => {
                 classes(opened, corpus, reading, arguments)
@@ -59,6 +62,25 @@ impl Questions {
         }
     }
 
+    /// The class of each of some pictures.
+    pub fn of_pictures(opened: &Opened, vit: &Vit, arguments: &CorpusArguments) -> Result<Self> {
+        let (texts, Some(labels)) = pictures(opened, vit, arguments)? else {
+            bail!(
+                "a classifier is asked for labels, which PNG files do not have: give MNIST's folder, or built-in"
+            );
+        };
+        if let Some(label) = labels.iter().find(|&&label| label as usize >= vit.config().classes) {
+            bail!("the model knows {} classes, and the pictures have a class {label}", vit.config().classes);
+        }
+        let examples: Vec<(Tokens, u32)> = texts.into_iter().zip(labels).collect();
+        Ok(Self {
+            about: "the class of a picture",
+            batches: labelled_batches(&examples, arguments)?,
+            kinds: (0..vit.config().classes).map(|class| label(opened, class)).collect(),
+            kind: Kind::Class,
+        })
+    }
+
     /// The batches, as often as they are asked for.
     pub fn iter(&self) -> impl Iterator<Item = saccade::Result<Batch>> + Clone {
         self.batches.iter().cloned().map(Ok)
@@ -66,7 +88,7 @@ impl Questions {
 
     /// The number of texts.
     pub fn texts(&self) -> usize {
-        self.batches.iter().map(|batch| batch.lengths.len()).sum()
+        self.batches.iter().map(|batch| batch.shown.lengths.len()).sum()
     }
 
     /// The number of answers.
@@ -88,8 +110,8 @@ impl Questions {
         if delimiters.get(target as usize).copied().unwrap_or(false) {
             return 0;
         }
-        let time = batch.ids.shape().last();
-        let ids = &batch.ids.values()[text * time..text * time + batch.lengths[text]];
+        let time = batch.shown.ids.shape().last();
+        let ids = &batch.shown.ids.values()[text * time..text * time + batch.shown.lengths[text]];
         // A causal model has read up to the place and is asked what comes next; others are asked what stands there.
         let (seen, before) = match causal {
             true => (&ids[..=place], Some(ids[place])),
@@ -145,14 +167,14 @@ fn hidden_tokens(reading: &Reading, arguments: &CorpusArguments) -> Result<Quest
 
 /// Texts with an answer for each of their tokens.
 fn padded(texts: &[Tokens], targets: &[Vec<u32>]) -> Result<Batch> {
-    let (ids, lengths) = pad(texts)?;
-    let time = ids.shape().last();
+    let shown = Shown::new(texts)?;
+    let time = shown.ids.shape().last();
     let mut all = Vec::with_capacity(texts.len() * time);
     for targets in targets {
         all.extend_from_slice(targets);
         all.resize(all.len() + time - targets.len(), IGNORED);
     }
-    Ok(Batch { targets: Ids::new(&all, ids.shape())?, ids, lengths })
+    Ok(Batch { targets: Ids::new(&all, shown.ids.shape())?, shown })
 }
 
 fn classes(
@@ -182,16 +204,40 @@ fn classes(
             examples.push((Tokens::from_encoding(&encoding), example.label as u32));
         }
     }
-    let batch = |examples: &[(Tokens, u32)]| -> Result<Batch> {
-        let (texts, labels): (Vec<Tokens>, Vec<u32>) = examples.iter().cloned().unzip();
-        let (ids, lengths) = pad(&texts)?;
-        Ok(Batch { ids, lengths, targets: Ids::new(&labels, [labels.len(), 1])? })
-    };
     Ok(Questions {
         about: "the class of a text",
-        batches: examples.chunks(arguments.batch as usize).map(batch).collect::<Result<_>>()?,
+        batches: labelled_batches(&examples, arguments)?,
         kinds: labelled.classes,
         kind: Kind::Class,
+    })
+}
+
+/// Texts or pictures with a class each.
+fn labelled_batches(examples: &[(Tokens, u32)], arguments: &CorpusArguments) -> Result<Vec<Batch>> {
+    let batch = |examples: &[(Tokens, u32)]| -> Result<Batch> {
+        let (texts, labels): (Vec<Tokens>, Vec<u32>) = examples.iter().cloned().unzip();
+        Ok(Batch { shown: Shown::new(&texts)?, targets: Ids::new(&labels, [labels.len(), 1])? })
+    };
+    examples.chunks(arguments.batch as usize).map(batch).collect()
+}
+
+/// What a T5 should answer, token by token.
+fn answer_tokens(
+    opened: &Opened,
+    t5: &T5,
+    reading: &Reading,
+    arguments: &CorpusArguments,
+) -> Result<Questions> {
+    let answered = answers(opened, t5, reading, arguments)?;
+    let (texts, targets): (Vec<Tokens>, Vec<Vec<u32>>) =
+        answered.into_iter().map(|answered| (answered.input, answered.said)).unzip();
+    let size = arguments.batch as usize;
+    let batches = texts.chunks(size).zip(targets.chunks(size));
+    Ok(Questions {
+        about: "its answer",
+        batches: batches.map(|(texts, targets)| padded(texts, targets)).collect::<Result<_>>()?,
+        kinds: NOVELTY.map(str::to_owned).to_vec(),
+        kind: novelty(reading, true),
     })
 }
 
@@ -210,7 +256,7 @@ fn word_classes(reading: &Reading, corpus: &Corpus, arguments: &CorpusArguments)
     let batches = Batches::new(tagging, arguments.batch as usize, key)?;
     let batches = batches.once().map(|batch| {
         let batch = batch?;
-        Ok(Batch { ids: batch.ids, lengths: batch.lengths, targets: batch.targets })
+        Ok(Batch { shown: Shown::padded(batch.ids, batch.lengths), targets: batch.targets })
     });
     Ok(Questions {
         about: "whether hidden words carry content",

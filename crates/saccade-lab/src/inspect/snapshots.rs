@@ -2,6 +2,7 @@
 
 use super::heads::{Manner, Tables, fields, measure, weights_name};
 use super::syntax::{self, FEWEST};
+use super::texts::Texts;
 use super::{Output, columns, name};
 use crate::corpus::{Corpus, CorpusArguments, Reading};
 use crate::figure::{Axis, Chart, Picture, Series};
@@ -74,10 +75,10 @@ impl History {
             let folder = RunFolder::snapshot(run, step);
             let opened = model::open(&folder.display().to_string())?;
             let reading = Reading::new(corpus, opened.tokenizer()?, &opened.model, arguments)?;
+            let survey = reading.survey()?;
             let work = match &mut work {
                 Some(work) => work,
                 None => {
-                    let survey = reading.survey()?;
                     let heads = all_heads(&opened.model)?.len();
                     remark(format!("{} snapshots, {heads} heads; {survey}", steps.len()));
                     let passes = if manner.norms { 2 } else { 1 };
@@ -88,7 +89,8 @@ impl History {
                     ))
                 }
             };
-            let tables = measure(&opened.model, &reading, manner, work)?;
+            let texts = Texts::Corpus(&reading, survey);
+            let tables = measure((&opened.model).into(), &texts, Some(&reading), manner, work)?;
             let syntax = match trees.parsed(reading.limit) {
                 Some(_) => Some(syntax::matches(&opened.model, &reading, trees, manner, work)?),
                 None => None,

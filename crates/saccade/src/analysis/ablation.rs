@@ -5,7 +5,7 @@
 //! for each text (Michel et al., 2019).
 
 use super::statistics::{Estimate, Interval, Resampling, Total, ascending, spearman};
-use super::{Head, all_heads, attentions, scores};
+use super::{Head, Shown, Subject, all_heads};
 use crate::context::Context;
 use crate::data::batches::IGNORED;
 use crate::error::{Error, Result};
@@ -17,10 +17,8 @@ use saccade_tensor::{Ids, Pass, Tensor};
 /// Texts and what a model should say of them.
 #[derive(Debug, Clone)]
 pub struct Batch {
-    /// Tokens (batch, time).
-    pub ids: Ids,
-    /// The length of each text.
-    pub lengths: Vec<usize>,
+    /// The texts.
+    pub shown: Shown,
     /// The right class at each place, (batch, time), or of each text, (batch, 1); [`IGNORED`] where none is asked.
     pub targets: Ids,
 }
@@ -28,14 +26,14 @@ pub struct Batch {
 impl Batch {
     /// Texts of which a causal model is to say each next token.
     pub fn next_tokens(texts: &[super::Tokens]) -> Result<Self> {
-        let (ids, lengths) = super::pad(texts)?;
-        let time = ids.shape().last();
-        let mut targets = Vec::with_capacity(ids.values().len());
+        let shown = Shown::new(texts)?;
+        let time = shown.ids.shape().last();
+        let mut targets = Vec::with_capacity(shown.ids.values().len());
         for text in texts {
             targets.extend_from_slice(text.ids.get(1..).unwrap_or(&[]));
             targets.resize(targets.len() + time + 1 - text.len(), IGNORED);
         }
-        Ok(Self { targets: Ids::new(&targets, ids.shape())?, ids, lengths })
+        Ok(Self { targets: Ids::new(&targets, shown.ids.shape())?, shown })
     }
 }
 
@@ -91,7 +89,7 @@ impl Asked {
         let targets = batch.targets.values().iter().enumerate();
         let kind =
             |(i, &target): (usize, &u32)| (target != IGNORED).then(|| (kinds.of)(batch, i / time, i % time));
-        let texts = 0..batch.lengths.len() as u64;
+        let texts = 0..batch.shown.lengths.len() as u64;
         Self {
             time,
             kinds: targets.map(kind).collect(),
@@ -164,26 +162,28 @@ impl Tally {
 }
 
 /// Ablates every head over a stream of batches, which is read twice: once for the means.
-pub fn ablate(
-    model: &Model,
+pub fn ablate<'a>(
+    subject: impl Into<Subject<'a>>,
     batches: impl Iterator<Item = Result<Batch>> + Clone,
     kinds: &Kinds,
     resampling: &Resampling,
 ) -> Result<Ablation> {
-    ablate_watched(model, batches, kinds, resampling, &|| {})
+    ablate_watched(subject, batches, kinds, resampling, &|| {})
 }
 
 /// The same, calling a function after each head of each batch: with many heads a batch takes long.
-pub fn ablate_watched(
-    model: &Model,
+pub fn ablate_watched<'a>(
+    subject: impl Into<Subject<'a>>,
     batches: impl Iterator<Item = Result<Batch>> + Clone,
     kinds: &Kinds,
     resampling: &Resampling,
     watch: &dyn Fn(),
 ) -> Result<Ablation> {
-    let heads = all_heads(model)?;
-    let sites = attentions(model)?;
-    let means = mean_outputs(model, batches.clone())?;
+    let subject = subject.into();
+    let heads = all_heads(subject)?;
+    let sites = subject.attentions()?;
+    let model = subject.model;
+    let means = mean_outputs(subject, batches.clone())?;
     let (mut whole, mut answers) = (Sums::new(kinds.count), Sums::new(kinds.count));
     let mut tallies = vec![Tally::new(kinds.count); heads.len()];
     let mut texts = 0;
@@ -193,7 +193,7 @@ pub fn ablate_watched(
         let before = losses(model, &Probe::new(), &batch)?;
         answers.add(|_| 1.0, &asked);
         whole.add(|at| f64::from(before[at]), &asked);
-        let importances = importance(model, &batch)?;
+        let importances = importance(subject, &batch)?;
         for ((head, tally), importances) in heads.iter().zip(&mut tallies).zip(importances) {
             let site = &sites[head.layer].0;
             let change = |losses: &[f32], at: usize| f64::from(losses[at]) - f64::from(before[at]);
@@ -207,7 +207,7 @@ pub fn ablate_watched(
             }
             watch();
         }
-        texts += batch.lengths.len() as u64;
+        texts += batch.shown.lengths.len() as u64;
     }
     let level = resampling.level;
     let effect = |(&head, tally): (&Head, &Tally)| Effect {
@@ -223,14 +223,15 @@ pub fn ablate_watched(
 }
 
 /// The loss after zeroing the first 0, 1, 2, … of `order`, or only after those numbers of heads that `counts` names.
-pub fn pruning_curve(
-    model: &Model,
+pub fn pruning_curve<'a>(
+    subject: impl Into<Subject<'a>>,
     batches: &(impl Iterator<Item = Result<Batch>> + Clone),
     order: &[Head],
     counts: &[usize],
     resampling: &Resampling,
 ) -> Result<Vec<(usize, Interval)>> {
-    let sites = attentions(model)?;
+    let subject = subject.into();
+    let (model, sites) = (subject.model, subject.attentions()?);
     let no_kinds = Kinds { count: 0, of: &|_, _, _| 0 };
     let mut curve = Vec::with_capacity(counts.len());
     for &count in counts {
@@ -246,7 +247,7 @@ pub fn pruning_curve(
             let losses = losses(model, &probe, &batch)?;
             answers.add(|_| 1.0, &asked);
             sums.add(|at| f64::from(losses[at]), &asked);
-            texts += batch.lengths.len() as u64;
+            texts += batch.shown.lengths.len() as u64;
         }
         curve.push((count, sums.means(&answers, resampling.level).all));
     }
@@ -258,31 +259,35 @@ fn losses(model: &Model, probe: &Probe, batch: &Batch) -> Result<Vec<f32>> {
 }
 
 fn loss_rows(model: &Model, probe: &Probe, batch: &Batch) -> Result<Tensor> {
-    let scores = scores(model, &Context::inference().with_probe(probe), &batch.ids, &batch.lengths)?;
+    let scores = batch.shown.scores(model, &Context::inference().with_probe(probe))?;
     Ok(scores.cross_entropy_rows(&batch.targets, CrossEntropy { ignored: Some(IGNORED), smoothing: 0.0 })?)
 }
 
 /// What each head says on average over the real tokens: of each layer, (heads, width).
-pub fn mean_outputs(model: &Model, batches: impl Iterator<Item = Result<Batch>>) -> Result<Vec<Tensor>> {
-    let sites = attentions(model)?;
+pub fn mean_outputs<'a>(
+    subject: impl Into<Subject<'a>>,
+    batches: impl Iterator<Item = Result<Batch>>,
+) -> Result<Vec<Tensor>> {
+    let subject = subject.into();
+    let sites = subject.attentions()?;
     let mut sums: Vec<Vec<f64>> = vec![Vec::new(); sites.len()];
     let mut tokens = 0_usize;
     for batch in batches {
         let batch = batch?;
         let probe = sites.iter().fold(Probe::new(), |probe, (site, _)| probe.record(format!("{site}.heads")));
-        model.attend(&Context::inference().with_probe(&probe), &batch.ids, &batch.lengths)?;
-        let time = batch.ids.shape().last();
+        batch.shown.attend(subject.model, &Context::inference().with_probe(&probe))?;
+        let (lengths, time) = batch.shown.queries(subject.part);
         for ((site, _), sums) in sites.iter().zip(&mut sums) {
             let said = recorded(&probe, site)?;
-            let width = said.count() / batch.ids.values().len().max(1);
+            let width = said.count() / (lengths.len() * time).max(1);
             sums.resize(width, 0.0);
             for (place, row) in said.values().chunks_exact(width.max(1)).enumerate() {
-                if place % time < batch.lengths[place / time] {
+                if place % time < lengths[place / time] {
                     sums.iter_mut().zip(row).for_each(|(sum, &value)| *sum += f64::from(value));
                 }
             }
         }
-        tokens += batch.lengths.iter().sum::<usize>();
+        tokens += lengths.iter().sum::<usize>();
     }
     if tokens == 0 {
         return Err(Error::input("ablation", "there are no texts"));
@@ -300,10 +305,11 @@ fn recorded(probe: &Probe, site: &str) -> Result<Tensor> {
 }
 
 /// |Σ hₕ·∂L/∂hₕ| of every head, for each text of a batch; L is a text's mean loss.
-pub fn importance(model: &Model, batch: &Batch) -> Result<Vec<Vec<f64>>> {
-    let sites = attentions(model)?;
+pub fn importance<'a>(subject: impl Into<Subject<'a>>, batch: &Batch) -> Result<Vec<Vec<f64>>> {
+    let subject = subject.into();
+    let sites = subject.attentions()?;
     let probe = sites.iter().fold(Probe::new(), |probe, (site, _)| probe.track(format!("{site}.heads")));
-    let rows = loss_rows(model, &probe, batch)?;
+    let rows = loss_rows(subject.model, &probe, batch)?;
     let time = batch.targets.shape().last().max(1);
     let mut upstream = Vec::with_capacity(batch.targets.values().len());
     for targets in batch.targets.values().chunks(time) {
@@ -323,7 +329,7 @@ pub fn importance(model: &Model, batch: &Batch) -> Result<Vec<Vec<f64>>> {
         let heads = said.shape()[2];
         let slope = match gradients.get(&said) {
             Some(gradient) => said.detach().multiply(&gradient.detach())?.sum(-1)?.sum(1)?, // (B, H)
-            None => Tensor::zeros([batch.lengths.len(), heads]),
+            None => Tensor::zeros([batch.shown.lengths.len(), heads]),
         };
         let slopes = slope.values();
         let of_head = |head: usize| {

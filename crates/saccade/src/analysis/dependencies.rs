@@ -249,7 +249,7 @@ pub fn match_heads(
     look(model, texts, (batch, Weighing::Attention), |look| {
         let words = look.about.pieces.len();
         let first = heads.iter().take_while(|head| head.layer < look.layer).count();
-        let merged: Vec<Vec<f64>> = look.heads().map(|head| look.about.merge(head, look.time)).collect();
+        let merged: Vec<Vec<f64>> = look.heads().map(|head| look.about.merge(head, look.keys)).collect();
         let mut found: BTreeMap<(&str, Direction), Found> = BTreeMap::new();
         for (relation, direction, from, to) in look.about.pairs(sight) {
             let together = (relation != "punct").then_some(ALL);

@@ -8,9 +8,9 @@
 //! which is a metric (Endres & Schindelin, 2003). Clark et al. (2019) map heads by it.
 
 use super::heads::watch;
-use super::{Head, Sight, Tokens, all_heads, eigen};
+use super::{Head, Sight, Subject, Tokens, all_heads, eigen};
 use crate::error::{Error, Result};
-use crate::models::Model;
+use std::ops::Range;
 
 /// A symmetric matrix of distances with zeros on its diagonal.
 #[derive(Debug, Clone, PartialEq)]
@@ -59,17 +59,17 @@ fn information(p: f64) -> f64 {
 /// The heads of a model and the mean Jensen–Shannon divergence of each pair over texts, in bits.
 ///
 /// The work grows with the square of the number of heads: some hundred texts are plenty.
-pub fn head_divergences(
-    model: &Model,
+pub fn head_divergences<'a>(
+    subject: impl Into<Subject<'a>>,
     texts: impl Iterator<Item = Result<Tokens>>,
 ) -> Result<(Vec<Head>, Distances)> {
-    let heads = all_heads(model)?;
-    let sight = Sight::of(model);
+    let subject = subject.into();
+    let heads = all_heads(subject)?;
     let mut sums = vec![0.0; heads.len() * heads.len()];
     let mut read = 0_u32;
     for text in texts {
         let text = text?;
-        let rows = distributions(model, &text, sight)?;
+        let rows = distributions(subject, &text)?;
         let queries = rows.first().map_or(0, Vec::len);
         if queries == 0 {
             continue;
@@ -99,21 +99,26 @@ fn divergence((p, p_entropy): &Distribution, (q, q_entropy): &Distribution) -> f
 }
 
 /// Of each head, the rows of the queries that have a choice, each over its sum.
-fn distributions(model: &Model, text: &Tokens, sight: Sight) -> Result<Vec<Vec<Distribution>>> {
-    let length = text.len();
+fn distributions(subject: Subject, text: &Tokens) -> Result<Vec<Vec<Distribution>>> {
     let mut heads = Vec::new();
-    for weights in watch(model, std::slice::from_ref(text))? {
+    for weights in watch(subject, std::slice::from_ref(text))? {
+        let [_, _, queries, stride] = weights.sizes();
         let all = weights.all();
-        heads.extend(all.values().chunks_exact(length * length).map(|head| rows(head, length, sight)));
+        let of_head = |head: &[f32]| rows(head, (queries, stride), |query| subject.keys(text, query));
+        heads.extend(all.values().chunks_exact(queries * stride).map(of_head));
     }
     Ok(heads)
 }
 
-fn rows(head: &[f32], length: usize, sight: Sight) -> Vec<Distribution> {
-    let with_choice = (0..length).filter(|&query| sight.keys(query, length).len() > 1);
+fn rows(
+    head: &[f32],
+    (queries, stride): (usize, usize),
+    seen: impl Fn(usize) -> Range<usize>,
+) -> Vec<Distribution> {
+    let with_choice = (0..queries).filter(|&query| seen(query).len() > 1);
     let row = |query: usize| {
-        let keys = sight.keys(query, length);
-        let row = &head[query * length + keys.start..query * length + keys.end];
+        let keys = seen(query);
+        let row = &head[query * stride + keys.start..query * stride + keys.end];
         let sum: f64 = row.iter().map(|&weight| f64::from(weight)).sum();
         let p: Vec<f64> = row.iter().map(|&w| if sum > 0.0 { f64::from(w) / sum } else { 0.0 }).collect();
         let entropy = p.iter().map(|&p| information(p)).sum();
@@ -129,7 +134,8 @@ pub fn divergence_of_weights(a: &[f32], b: &[f32], length: usize, sight: Sight) 
         let problem = format!("{length} tokens have {length}² weights, got {} and {}", a.len(), b.len());
         return Err(Error::input("distances of heads", problem));
     }
-    let (a, b) = (rows(a, length, sight), rows(b, length, sight));
+    let of = |head: &[f32]| rows(head, (length, length), |query| sight.keys(query, length));
+    let (a, b) = (of(a), of(b));
     let sum: f64 = a.iter().zip(&b).map(|(p, q)| divergence(p, q)).sum();
     Ok((!a.is_empty()).then(|| sum / a.len() as f64))
 }

@@ -6,11 +6,10 @@
 use super::measures::{Measure, Plan, SINK, Values};
 use super::norms::{normalise_rows, transformed, weigh};
 use super::statistics::{Estimate, Resampling};
-use super::{Sight, Tokens, attentions, pad};
+use super::{Shown, Subject, Tokens};
 use crate::attention::{MultiHead, Weights};
 use crate::context::Context;
 use crate::error::{Error, Result};
-use crate::models::Model;
 use crate::probe::Probe;
 use saccade_tensor::Tensor;
 use saccade_tensor::random::Key;
@@ -95,29 +94,31 @@ impl Table {
 }
 
 /// The weights of every attention, in order, with which a model reads texts.
-pub fn watch(model: &Model, texts: &[Tokens]) -> Result<Vec<Weights>> {
-    let probe = watched(model, texts, "weights")?;
+pub fn watch<'a>(subject: impl Into<Subject<'a>>, texts: &[Tokens]) -> Result<Vec<Weights>> {
+    let subject = subject.into();
+    let probe = watched(subject, texts, "weights")?;
     let missing = |site: &str| Error::input("analysis", format!("the model did not pass {site}"));
-    attentions(model)?.iter().map(|(site, _)| probe.weights(site).ok_or_else(|| missing(site))).collect()
+    subject.attentions()?.iter().map(|(site, _)| probe.weights(site).ok_or_else(|| missing(site))).collect()
 }
 
 /// A pass over texts in which one site of every attention was recorded.
-fn watched(model: &Model, texts: &[Tokens], name: &str) -> Result<Probe> {
-    let (ids, lengths) = pad(texts)?;
-    let sites = attentions(model)?;
+fn watched(subject: Subject, texts: &[Tokens], name: &str) -> Result<Probe> {
+    let shown = Shown::new(texts)?;
+    let sites = subject.attentions()?;
     let probe = sites.iter().fold(Probe::new(), |probe, (site, _)| probe.record(format!("{site}.{name}")));
-    model.attend(&Context::inference().with_probe(&probe), &ids, &lengths)?;
+    shown.attend(subject.model, &Context::inference().with_probe(&probe))?;
     Ok(probe)
 }
 
 /// The values that every attention reads: (batch, time, key-value heads, width).
-pub fn watch_values(model: &Model, texts: &[Tokens]) -> Result<Vec<Tensor>> {
-    let probe = watched(model, texts, "value")?;
+pub fn watch_values<'a>(subject: impl Into<Subject<'a>>, texts: &[Tokens]) -> Result<Vec<Tensor>> {
+    let subject = subject.into();
+    let probe = watched(subject, texts, "value")?;
     let value = |(site, _): &(String, &MultiHead)| {
         let missing = || Error::input("analysis", format!("the model did not pass {site}.value"));
         probe.get(&format!("{site}.value"))?.ok_or_else(missing)
     };
-    attentions(model)?.iter().map(value).collect()
+    subject.attentions()?.iter().map(value).collect()
 }
 
 /// One layer's weights of one text.
@@ -130,27 +131,30 @@ pub struct Look<'a, X> {
     pub about: &'a X,
     /// The layer.
     pub layer: usize,
-    /// The weights of all its heads, (heads, time, time), padding included.
+    /// The weights of all its heads, (heads, queries, keys), padding included.
     pub weights: &'a [f32],
-    /// The number of rows and columns of a head.
-    pub time: usize,
+    /// The number of rows of a head.
+    pub queries: usize,
+    /// The number of columns of a head.
+    pub keys: usize,
 }
 
 impl<X> Look<'_, X> {
-    /// The weights of each head, in rows of `time`.
+    /// The weights of each head, in rows of `keys`.
     pub fn heads(&self) -> impl Iterator<Item = &[f32]> {
-        self.weights.chunks_exact(self.time * self.time)
+        self.weights.chunks_exact(self.queries * self.keys)
     }
 }
 
 /// Shows every layer's weights of every text to a function, text by text in each layer, a batch at a time.
-pub fn look<X>(
-    model: &Model,
+pub fn look<'a, X>(
+    subject: impl Into<Subject<'a>>,
     texts: impl Iterator<Item = Result<(Tokens, X)>>,
     (batch, weighing): (usize, Weighing),
     mut see: impl FnMut(Look<X>) -> Result<()>,
 ) -> Result<()> {
-    let layers = attentions(model)?;
+    let subject = subject.into();
+    let layers = subject.attentions()?;
     let mut texts = texts.fuse();
     let mut first = 0;
     loop {
@@ -161,10 +165,10 @@ pub fn look<X>(
         let (read, about): (Vec<Tokens>, Vec<X>) = taken.into_iter().unzip();
         let values = match weighing {
             Weighing::Attention => Vec::new(),
-            Weighing::Norms => watch_values(model, &read)?,
+            Weighing::Norms => watch_values(subject, &read)?,
         };
-        for (layer, weights) in watch(model, &read)?.into_iter().enumerate() {
-            let [_, heads, time, _] = weights.sizes();
+        for (layer, weights) in watch(subject, &read)?.into_iter().enumerate() {
+            let [_, heads, queries, keys] = weights.sizes();
             let all = match values.get(layer) {
                 None => weights.all(),
                 Some(values) => {
@@ -172,9 +176,9 @@ pub fn look<X>(
                 }
             };
             let values = all.values();
-            let by_text = values.chunks_exact(heads * time * time).zip(&read).zip(&about).enumerate();
+            let by_text = values.chunks_exact(heads * queries * keys).zip(&read).zip(&about).enumerate();
             for (i, ((weights, tokens), about)) in by_text {
-                see(Look { index: first + i as u64, tokens, about, layer, weights, time })?;
+                see(Look { index: first + i as u64, tokens, about, layer, weights, queries, keys })?;
             }
         }
         first += read.len() as u64;
@@ -182,36 +186,37 @@ pub fn look<X>(
 }
 
 /// Every measure of every head over texts.
-pub fn measure_heads(
-    model: &Model,
+pub fn measure_heads<'a>(
+    subject: impl Into<Subject<'a>>,
     texts: impl Iterator<Item = Result<Tokens>>,
     settings: Settings,
 ) -> Result<Table> {
-    let sight = Sight::of(model);
+    let subject = subject.into();
     let planned = texts.map(|text| {
         let text = text?;
-        let plan = Plan::new(&text, sight)?;
+        let plan = Plan::of(subject, &text)?;
         Ok((text, plan))
     });
-    measure_planned(model, planned, settings)
+    measure_planned(subject, planned, settings)
 }
 
 /// Every measure of every head over texts, each with its own plan: perhaps for some of its queries alone.
-pub fn measure_planned(
-    model: &Model,
+pub fn measure_planned<'a>(
+    subject: impl Into<Subject<'a>>,
     texts: impl Iterator<Item = Result<(Tokens, Plan)>>,
     settings: Settings,
 ) -> Result<Table> {
+    let subject = subject.into();
     let of_layer =
         |(_, attention): &(String, &MultiHead)| vec![Default::default(); attention.config().n_heads];
     let mut estimates: Vec<Vec<[Estimate; Measure::ALL.len()]>> =
-        attentions(model)?.iter().map(of_layer).collect();
+        subject.attentions()?.iter().map(of_layer).collect();
     let mut count = 0;
-    look(model, texts, (settings.batch, settings.weighing), |look| {
+    look(subject, texts, (settings.batch, settings.weighing), |look| {
         count = count.max(look.index + 1);
         let draws = settings.resampling.draws(look.index);
         for (estimates, weights) in estimates[look.layer].iter_mut().zip(look.heads()) {
-            let values: Values = look.about.measure(weights, look.time)?;
+            let values: Values = look.about.measure(weights, look.keys)?;
             for (estimate, value) in estimates.iter_mut().zip(values) {
                 if let Some(value) = value {
                     estimate.add(value, &draws);
@@ -275,12 +280,12 @@ pub fn repeated_random(
 
 /// [`Measure::PrefixMatching`]: how much of the weight in the second half of repeated random tokens lies on what came next
 /// the first time.
-pub fn prefix_matching(
-    model: &Model,
+pub fn prefix_matching<'a>(
+    subject: impl Into<Subject<'a>>,
     texts: impl Iterator<Item = Tokens>,
     settings: Settings,
 ) -> Result<Table> {
-    let mut table = measure_heads(model, texts.map(Ok), settings)?;
+    let mut table = measure_heads(subject, texts.map(Ok), settings)?;
     table.rows.retain(|row| row.measure == Measure::Induction);
     for row in &mut table.rows {
         row.measure = Measure::PrefixMatching;

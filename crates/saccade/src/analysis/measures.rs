@@ -4,8 +4,9 @@
 //! a value for each query, averaged over the queries for which it is defined. A query that sees one key alone has no choice
 //! and is left out.
 
-use super::{Sight, Tokens};
+use super::{Part, Sight, Subject, Tokens};
 use crate::error::{Error, Result};
+use std::ops::Range;
 
 macro_rules! measures {
     ($($(#[doc = $doc:literal])+ $variant:ident => $name:literal,)+) => {
@@ -81,8 +82,12 @@ pub type Values = [Option<f64>; Measure::ALL.len()];
 /// What is to be added up for each query of a text, the same for all heads.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    sight: Sight,
-    length: usize,
+    /// Of each query: the keys it may see.
+    keys: Vec<Range<usize>>,
+    /// How many keys there are.
+    columns: usize,
+    /// Whether queries and keys are the same tokens, so that a query has a place among the keys.
+    same: bool,
     /// Which queries count.
     asks: Vec<bool>,
     /// Of each query: the keys of each measure that sums weights over a set of keys.
@@ -95,43 +100,79 @@ impl Plan {
         tokens.check()?;
         let length = tokens.len();
         let sets = (0..length).map(|query| sets(tokens, sight, query)).collect();
-        Ok(Self { sight, length, asks: vec![true; length], sets })
+        let keys = (0..length).map(|query| sight.keys(query, length)).collect();
+        Ok(Self { keys, columns: length, same: true, asks: vec![true; length], sets })
+    }
+
+    /// The plan for what a part of a model sees of a text.
+    pub fn of(subject: Subject, tokens: &Tokens) -> Result<Self> {
+        match (subject.part, tokens.source.as_deref()) {
+            (Part::Reading, _) => Self::new(tokens, Sight::of(subject.model)),
+            (Part::Answering, _) => Self::new(tokens, Sight { causal: true, window: None }),
+            (Part::Crossing, Some(source)) => Self::across(tokens, source),
+            (Part::Crossing, None) => {
+                Err(Error::input("measures of a head", "nothing was read that could be looked at"))
+            }
+        }
+    }
+
+    /// The plan for queries that look at another text. Where they stand in their own means nothing there: what is left are
+    /// the measures of a row's form, and those of the first, the special and the delimiting tokens.
+    fn across(tokens: &Tokens, source: &Tokens) -> Result<Self> {
+        tokens.check()?;
+        source.check()?;
+        let flagged = |flags: &[bool]| (0..source.len()).filter(|&key| flags[key]).collect::<Vec<_>>();
+        let chosen = [
+            (Measure::First, vec![0]),
+            (Measure::Delimiters, flagged(&source.delimiter)),
+            (Measure::Special, flagged(&source.special)),
+        ];
+        let sets: Vec<_> = chosen.into_iter().filter(|(_, keys)| !keys.is_empty()).collect();
+        let count = tokens.len();
+        Ok(Self {
+            keys: vec![0..source.len(); count],
+            columns: source.len(),
+            same: false,
+            asks: vec![true; count],
+            sets: vec![sets; count],
+        })
     }
 
     /// The same plan for some queries alone, such as those of one class of words.
     #[must_use]
     pub fn only(mut self, asks: impl Fn(usize) -> bool) -> Self {
-        self.asks = (0..self.length).map(asks).collect();
+        self.asks = (0..self.keys.len()).map(asks).collect();
         self
     }
 
     /// The mean of each measure over the queries of a head, whose weights stand in rows of `stride`: row by query.
     pub fn measure(&self, weights: &[f32], stride: usize) -> Result<Values> {
-        if stride < self.length || weights.len() < (self.length - 1) * stride + self.length {
+        let (rows, columns) = (self.keys.len(), self.columns);
+        if stride < columns || weights.len() < (rows - 1) * stride + columns {
             let problem = format!(
-                "{} tokens need as many rows and columns, got {} weights in rows of {stride}",
-                self.length,
+                "{rows} rows and {columns} columns are needed, got {} weights in rows of {stride}",
                 weights.len()
             );
             return Err(Error::input("measures of a head", problem));
         }
         let mut sums = [(0.0, 0_u32); Measure::ALL.len()];
-        for query in 0..self.length {
-            let keys = self.sight.keys(query, self.length);
+        for query in 0..rows {
+            let keys = self.keys[query].clone();
             if keys.len() < 2 || !self.asks[query] {
                 continue;
             }
-            let row = &weights[query * stride..query * stride + self.length];
+            let row = &weights[query * stride..query * stride + columns];
             let mut add = |measure: Measure, value: f64| {
                 let (sum, count) = &mut sums[measure as usize];
                 *sum += value;
                 *count += 1;
             };
-            shape(&row[keys.clone()], query - keys.start.min(query), &mut add);
+            let here = self.same.then(|| query - keys.start.min(query));
+            shape(&row[keys.clone()], here, &mut add);
             for (measure, keys) in &self.sets[query] {
                 add(*measure, keys.iter().map(|&key| f64::from(row[key])).sum());
             }
-            if query > 0 && keys.start == 0 {
+            if keys.start == 0 && (query > 0 || !self.same) {
                 add(Measure::Sink, f64::from(u8::from(row[0] > SINK)));
             }
         }
@@ -139,8 +180,8 @@ impl Plan {
     }
 }
 
-/// Measures of the form of a row, the query standing at `here`.
-fn shape(row: &[f32], here: usize, add: &mut impl FnMut(Measure, f64)) {
+/// Measures of the form of a row, the query standing at `here`, if it has a place among the keys.
+fn shape(row: &[f32], here: Option<usize>, add: &mut impl FnMut(Measure, f64)) {
     let total: f64 = row.iter().map(|&weight| f64::from(weight)).sum();
     add(Measure::Confidence, f64::from(row.iter().copied().fold(0.0, f32::max)));
     if total <= 0.0 {
@@ -151,12 +192,14 @@ fn shape(row: &[f32], here: usize, add: &mut impl FnMut(Measure, f64)) {
         let p = f64::from(weight) / total;
         if p > 0.0 {
             entropy -= p * p.ln();
-            distance += p * key.abs_diff(here) as f64;
+            distance += p * here.map_or(0.0, |here| key.abs_diff(here) as f64);
         }
     }
     add(Measure::Entropy, entropy);
     add(Measure::RelativeEntropy, entropy / (row.len() as f64).ln());
-    add(Measure::Distance, distance);
+    if here.is_some() {
+        add(Measure::Distance, distance);
+    }
 }
 
 /// The keys over which each measure sums the weights of a query.

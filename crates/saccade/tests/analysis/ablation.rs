@@ -3,7 +3,7 @@ use saccade::analysis::ablation::{Batch, Kinds, ablate, importance, mean_outputs
 use saccade::analysis::contribution::{contributions, logit_lens};
 use saccade::analysis::patching::Patching;
 use saccade::analysis::statistics::Resampling;
-use saccade::analysis::{Head, Target, Tokens, pad, repeated_random, scores};
+use saccade::analysis::{Head, Shown, Target, Tokens, pad, repeated_random, scores};
 use saccade::data::batches::IGNORED;
 use saccade::models::{Bert, BertConfig, Gpt, GptConfig, Llama, LlamaConfig, Model};
 use saccade::tensor::Ids;
@@ -119,7 +119,7 @@ fn scaled_loss(model: &Model, batch: &Batch, head: Head, factor: f32) -> f64 {
         }
         Ok(saccade::tensor::Tensor::new(&values, heads.shape())?)
     });
-    let scores = scores(model, &Context::inference().with_probe(&probe), &batch.ids, &batch.lengths).unwrap();
+    let scores = batch.shown.scores(model, &Context::inference().with_probe(&probe)).unwrap();
     let settings = CrossEntropy { ignored: Some(IGNORED), smoothing: 0.0 };
     f64::from(scores.cross_entropy(&batch.targets, settings).unwrap().item().unwrap())
 }
@@ -156,9 +156,9 @@ fn classifiers_can_be_ablated() {
         ..Default::default()
     };
     let model = Model::Tagger(saccade::models::Tagger::new(config, 1).unwrap());
-    let (ids, lengths) = pad(&[Tokens::new(vec![1, 2, 3]), Tokens::new(vec![4, 5])]).unwrap();
+    let shown = Shown::new(&[Tokens::new(vec![1, 2, 3]), Tokens::new(vec![4, 5])]).unwrap();
     let targets = Ids::new(&[0, 1, 0, 1, 1, IGNORED], [2, 3]).unwrap();
-    let batch = Batch { ids, lengths, targets };
+    let batch = Batch { shown, targets };
     let found =
         ablate(&model, [Ok(batch)].into_iter(), &Kinds { count: 1, of: &|_, _, _| 0 }, &Resampling::new(0))
             .unwrap();

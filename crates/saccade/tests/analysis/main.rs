@@ -7,6 +7,7 @@ mod heads;
 mod influence;
 mod measures;
 mod norms;
+mod parts;
 mod planted;
 mod pooling;
 mod projection;

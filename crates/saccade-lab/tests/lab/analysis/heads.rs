@@ -1,9 +1,10 @@
 //! `saccade heads`.
 
 use super::made::{SENTENCES, corpus, gpt, number, run, table, words};
-use crate::checkpoints::made::{complaint, text};
+use crate::checkpoints::made::{complaint, t5, text};
 use saccade::analysis::{Settings, Tokens, measure_heads};
 use saccade::checkpoint;
+use saccade::models::{Model, Vit, VitConfig};
 use saccade::tokens::Special;
 use std::path::Path;
 use tempfile::tempdir;
@@ -137,6 +138,46 @@ fn snapshots_become_curves() {
     run(&["heads", text(&out), "--limit", "3", "-o", text(&found)], "2");
     assert!(!found.join("snapshots.csv").exists() && found.join("heads.csv").exists());
     assert!(found.join("mine.csv").exists() && folder.path().join("outside.csv").exists());
+}
+
+/// Of a T5 encoder, decoder and cross-attention; of a ViT its patches; with tables and figures as of any other model.
+#[test]
+fn encoder_decoder_models_and_pictures_have_heads_too() {
+    let folder = tempdir().unwrap();
+    let here = folder.path();
+    t5(&here.join("t5"));
+    corpus(&here.join("corpus.txt"));
+    std::fs::write(here.join("answers.txt"), "Le chat dort.\nUn chien.\n").unwrap();
+    let (model, lines, answers) = (here.join("t5"), here.join("corpus.txt"), here.join("answers.txt"));
+    for (out, more) in [
+        ("pairs", vec!["--limit", "3"]),
+        ("own", vec!["--limit", "2", "--corpus", text(&lines)]),
+        ("given", vec!["--limit", "2", "--corpus", text(&lines), "--answers", text(&answers)]),
+    ] {
+        let out = here.join(out);
+        let said = run(&[&["heads", text(&model), "-o", text(&out)], &more[..]].concat(), "2");
+        assert!(said.contains("\nencoder\n") && said.contains("\ncross\n"), "{said}");
+        for (part, heads) in [("encoder", 2), ("decoder", 4), ("cross", 4)] {
+            let rows = table(&out.join(part).join("heads.csv"));
+            let trained = rows.iter().filter(|row| row["model"] == "trained" && row["measure"] == "entropy");
+            assert_eq!(trained.count(), heads, "{part}");
+        }
+        run(&[&["ablate", text(&model), "-o", text(&out)], &more[..]].concat(), "2");
+        assert!(table(&out.join("cross/ablation.csv")).iter().any(|row| number(row, "value") != 0.0));
+    }
+    let short = ["heads", text(&model), "--corpus", text(&lines), "--answers", text(&answers)];
+    assert!(complaint(&short).0.contains("fewer lines"), "{:?}", complaint(&short));
+
+    let sizes = VitConfig { n_layers: 1, n_heads: 2, d_model: 16, d_hidden: 20, ..VitConfig::default() };
+    let vit = here.join("vit");
+    checkpoint::save(&Model::Vit(Vit::new(sizes, 1).unwrap()), &vit, &serde_json::Map::new()).unwrap();
+    let out = here.join("pictures");
+    run(&["heads", text(&vit), "--limit", "3", "-o", text(&out)], "2");
+    assert!(table(&out.join("heads.csv")).iter().any(|row| row["measure"] == "first" && row["n"] == "3"));
+    run(&["ablate", text(&vit), "--limit", "6", "-o", text(&out)], "2");
+    assert!(table(&out.join("ablation.csv")).iter().any(|row| row["kind"] != "all"));
+    let (problem, _) = complaint(&["heads", text(&vit), "--answers", text(&answers)]);
+    assert!(problem.contains("is for encoder–decoder models"), "{problem}");
 }
 
 #[test]
