@@ -266,7 +266,10 @@ fn asked<'a>(
 pub fn ensure_answers(model: &Model) -> Result<()> {
     match model {
         Model::T5(_) | Model::Vit(_) => {
-            bail!("a {} has no answer to a text that could be looked at here", model.kind())
+            let kind = model.kind();
+            bail!(
+                "influence is measured in models that read one text, and this is a {kind}: see saccade heads and ablate"
+            )
         }
         Model::Bert(bert) if !bert.config().heads.words && bert.config().heads.classes.is_none() => {
             bail!("this bert has no head that answers anything")

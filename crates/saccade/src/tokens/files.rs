@@ -47,9 +47,18 @@ impl Tokenizer {
                 .map_err(|error| at(&tokenizer, error));
         }
         let recipe = older::read(folder, &settings)?.with_added(settings.added.clone());
-        build(&recipe.to_json())
+        let tokenizer = build(&recipe.to_json())
             .and_then(|inner| Self::wrap(inner, &settings.roles))
-            .map_err(|error| at(folder, error))
+            .map_err(|error| at(folder, error))?;
+        // Ids are given out one after the other: where some are left out, what follows has others than it should.
+        match settings.added.iter().find(|(id, (piece, _))| tokenizer.id(piece) != Some(**id)) {
+            Some((id, (piece, _))) => {
+                let problem =
+                    format!("the added piece {piece:?} cannot have the id {id}: some before it are missing");
+                Err(Error::file(folder, problem))
+            }
+            None => Ok(tokenizer),
+        }
     }
 
     /// A tokenizer from the text of a `tokenizer.json`.

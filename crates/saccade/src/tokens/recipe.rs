@@ -22,9 +22,12 @@ pub(super) struct Recipe {
 
 impl Recipe {
     pub fn to_json(&self) -> String {
-        let special = self.special.iter().map(|(piece, id)| added(piece, *id, true));
-        let other = self.added.iter().map(|(piece, id)| added(piece, *id, false));
-        let added: Vec<Value> = special.chain(other).collect();
+        let special = self.special.iter().map(|(piece, id)| (*id, added(piece, *id, true)));
+        let other = self.added.iter().map(|(piece, id)| (*id, added(piece, *id, false)));
+        // Those beside the vocabulary get their ids in this order, whatever is said here.
+        let mut added: Vec<(u32, Value)> = special.chain(other).collect();
+        added.sort_by_key(|(id, _)| *id);
+        let added: Vec<Value> = added.into_iter().map(|(_, piece)| piece).collect();
         json!({
             "version": "1.0",
             "truncation": null,

@@ -134,6 +134,8 @@ fn added_pieces_stand_beside_an_older_vocabulary() {
     assert_eq!(ids("a <new> b <end>"), [5, 7, 6, 8]);
     let tokenizer = Tokenizer::open(folder.path()).expect("reading");
     assert!(tokenizer.is_special(8) && !tokenizer.is_special(7));
+    folder.write("added_tokens.json", r#"{"<new>": 70}"#);
+    assert!(problem(&folder, Tokenizer::open(folder.path())).contains("cannot have the id"));
 }
 
 #[test]

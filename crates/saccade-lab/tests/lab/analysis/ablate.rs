@@ -31,7 +31,7 @@ fn every_head_is_taken_away_and_all_of_them_in_turn() {
     for row in rows.iter().filter(|row| row["kind"] == "all") {
         let [low, value, high] = ["low", "value", "high"].map(|column| number(row, column));
         assert!(low <= value + 1e-9 && value <= high + 1e-9, "{row:?}");
-        assert_eq!(row["n"], "4", "{row:?}");
+        assert_eq!(row["n"], "6", "{row:?}");
     }
     for kind in ["delimiter", "repeated pair", "repeated", "new"] {
         assert_eq!(of("averaged", kind).len(), 4, "{kind}");
