@@ -101,7 +101,9 @@ impl Probe {
         })
     }
 
-    /// Lets one head say the same everywhere: its mean over all examples and positions of the batch.
+    /// Lets one head say the same everywhere: its mean over all examples and positions of the batch, padding included. For
+    /// texts of different lengths take the mean beforehand ([`mean_outputs`](crate::analysis::ablation::mean_outputs)) and
+    /// [`set_head`](Self::set_head).
     #[must_use]
     pub fn mean_head(self, attention: &str, head: usize) -> Self {
         self.change(join(attention, "heads"), move |_, heads| {

@@ -26,7 +26,8 @@ impl Output {
         std::fs::create_dir_all(folder)
             .with_context(|| format!("cannot create the folder {}", folder.display()))?;
         let list = folder.join(LIST);
-        let written = std::fs::read_to_string(&list).unwrap_or_default();
+        let small = std::fs::metadata(&list).is_ok_and(|found| found.is_file() && found.len() < 1 << 20);
+        let written = if small { std::fs::read_to_string(&list).unwrap_or_default() } else { String::new() };
         for name in written.lines().filter(|name| is_plain(name)) {
             // It may be gone already; what cannot be removed is written over or stays.
             let _ = std::fs::remove_file(folder.join(name));
