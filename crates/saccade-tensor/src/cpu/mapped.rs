@@ -14,8 +14,12 @@ use std::sync::Arc;
 pub struct MappedFile(Arc<memmap2::Mmap>);
 
 impl MappedFile {
-    /// Maps a file. An empty file cannot be mapped.
+    /// Maps a file. An empty file cannot be mapped, nor can a folder, a device or a pipe.
     pub fn open(path: &Path) -> std::io::Result<Self> {
+        // Asked before it is opened: opening a pipe waits for someone to write to it.
+        if !std::fs::metadata(path)?.is_file() {
+            return Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, "is not a file"));
+        }
         let file = File::open(path)?;
         // SAFETY: the mapping is read-only and private to this process. As with every mapped file, someone who
         // shortens it meanwhile ends the process; nobody can make it read outside the mapping.

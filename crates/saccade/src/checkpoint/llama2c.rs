@@ -43,9 +43,6 @@ pub fn special_tokens() -> Map<String, Value> {
 
 /// Reads a model.
 pub fn read_model(path: &Path) -> Result<Llama> {
-    if std::fs::metadata(path).is_ok_and(|found| !found.is_file()) {
-        return Err(Error::file(path, "is not a file"));
-    }
     let file = MappedFile::open(path).map_err(|error| Error::file(path, error))?;
     let header = Header::read(file.bytes()).map_err(|problem| Error::file(path, problem))?;
     let places = header.places();

@@ -71,10 +71,6 @@ impl StoredWeights {
     pub fn from_files(paths: &[&Path]) -> Result<Self> {
         let (mut files, mut tensors, mut notes) = (Vec::new(), BTreeMap::new(), HashMap::new());
         for path in paths {
-            // A pipe would wait for ever.
-            if std::fs::metadata(path).is_ok_and(|found| !found.is_file()) {
-                return Err(Error::file(path, "is not a file"));
-            }
             let map = MappedFile::open(path).map_err(|error| Error::file(path, error.to_string()))?;
             let (header, metadata): (usize, Metadata) = SafeTensors::read_metadata(map.bytes())
                 .map_err(|error| Error::file(path, format!("is not a safetensors file: {error}")))?;
