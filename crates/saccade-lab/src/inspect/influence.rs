@@ -3,7 +3,7 @@
 use super::target::{Asked, ask_any, blank};
 use super::{Output, columns, interval, numbers};
 use crate::corpus::Reading;
-use crate::figure::{Axis, ColourScale, Interval, Intervals, Passage, Picture, Words};
+use crate::figure::{Axis, ColourScale, HeatMap, Interval, Intervals, Matrix, Passage, Picture, Words};
 use crate::model::Opened;
 use crate::terminal::line;
 use crate::work::Work;
@@ -13,7 +13,6 @@ use saccade::analysis::occlusion::{Agreement, Blank, Quantity, faithfulness, occ
 use saccade::analysis::statistics::{Resampling, spearman};
 use saccade::models::Model;
 use saccade::tensor::random::Key;
-use saccade::tokens::Tokenizer;
 use std::ops::Range;
 
 /// What the yardstick is called in tables and figures.
@@ -60,11 +59,11 @@ impl Said {
         let mut rows = Vec::new();
         for (method, values) in all {
             for (place, &value) in values.iter().enumerate().filter(|(_, value)| value.is_finite()) {
-                let piece = &self.asked.encoding.pieces[place];
+                let piece = self.asked.piece(place);
                 rows.push(vec![
                     text.to_string(),
                     place.to_string(),
-                    piece.clone(),
+                    piece.to_owned(),
                     method.to_owned(),
                     value.to_string(),
                 ]);
@@ -73,8 +72,33 @@ impl Said {
         rows
     }
 
+    /// The patches of a picture as strong as their influence, method by method.
+    fn patches(&self, (rows, columns): (usize, usize), how: &str) -> Result<Picture> {
+        let map = |values: &[f64]| {
+            let most = values[1..]
+                .iter()
+                .filter(|value| value.is_finite())
+                .fold(1e-12, |most: f64, v| most.max(v.abs()));
+            let at = |row: usize, column: usize| (values[1 + row * columns + column].abs() / most) as f32;
+            let scale = ColourScale::sequential("relative to the largest").range(0.0, 1.0);
+            HeatMap::new(Matrix::from_fn(rows, columns, at), scale).names("row", "column")
+        };
+        let changes: Vec<f64> = self.changes.iter().map(|change| change.unwrap_or(f64::NAN)).collect();
+        let picture = Picture::new(format!("What the answer “{}” rests on", self.asked.answer))
+            .subtitle(format!("The patches of the picture; {YARDSTICK}: {how}"))
+            .columns(3)
+            .titled_panel(YARDSTICK, map(&changes));
+        Ok(self
+            .methods
+            .iter()
+            .fold(picture, |picture, (method, values)| picture.titled_panel(method.name(), map(values))))
+    }
+
     /// The words on a ground as strong as their influence, method by method.
     fn picture(&self, how: &str) -> Result<Picture> {
+        if let Some(grid) = self.asked.grid {
+            return self.patches(grid, how);
+        }
         let words = self.asked.words();
         // Every method has units of its own: each is shown relative to its largest.
         let passage = |values: &[f64]| {
@@ -145,15 +169,14 @@ pub struct Trust {
 
 impl Trust {
     /// Compares every method with blank-out on each text.
-    pub fn measure(
+    pub fn measure<'a>(
         opened: &Opened,
-        reading: &Reading,
+        asked: &dyn Fn() -> Result<Questions<'a>>,
         texts: u64,
         (seed, flow_limit): (u64, usize),
     ) -> Result<Self> {
-        let (blank, how) = blank(reading.tokenizer);
+        let (blank, how) = blank(opened);
         let work = Work::new("faithfulness", 2 * texts);
-        let asked = || asked(opened, reading, seed);
         let agreements = |model: &Model| -> Result<Vec<Agreement>> {
             let targets = asked()?.map(|asked| {
                 let Asked { tokens, target, .. } =
@@ -240,37 +263,30 @@ impl Trust {
     }
 }
 
+/// Texts or pictures, each with an answer.
+pub type Questions<'a> = Box<dyn Iterator<Item = Result<Asked>> + 'a>;
+
 /// The texts of a corpus, each with an answer. Longer texts than flow can take were cut when they were read.
-fn asked<'a>(
-    opened: &'a Opened,
-    reading: &'a Reading,
-    seed: u64,
-) -> Result<impl Iterator<Item = Result<Asked>> + 'a> {
-    let tokenizer: &Tokenizer = reading.tokenizer;
-    let (mask, key) = (tokenizer.special().mask, Key::new(seed).site("asked"));
+pub fn asked<'a>(opened: &'a Opened, reading: &'a Reading, seed: u64) -> Result<Questions<'a>> {
+    let key = Key::new(seed).site("asked");
     let texts = reading.corpus.texts(reading.limit)?.enumerate();
-    Ok(texts.filter_map(move |(number, text)| {
+    Ok(Box::new(texts.filter_map(move |(number, text)| {
         let one = || -> Result<Option<Asked>> {
             let text = text?;
             let encoding = reading.encode(&text)?;
             match encoding.len() {
                 0 | 1 => Ok(None),
-                _ => ask_any(opened, mask, (text, encoding), key, number as u64),
+                _ => ask_any(opened, reading, (text, encoding), key, number as u64),
             }
         };
         one().transpose()
-    }))
+    })))
 }
 
 /// Refuses models whose answers cannot be looked at.
 pub fn ensure_answers(model: &Model) -> Result<()> {
     match model {
-        Model::T5(_) | Model::Vit(_) => {
-            let kind = model.kind();
-            bail!(
-                "influence is measured in models that read one text, and this is a {kind}: see saccade heads and ablate"
-            )
-        }
+        Model::Vit(vit) if vit.config().classes == 0 => bail!("this vit has no head that answers anything"),
         Model::Bert(bert) if !bert.config().heads.words && bert.config().heads.classes.is_none() => {
             bail!("this bert has no head that answers anything")
         }

@@ -1,14 +1,15 @@
 //! The answer that is looked at: of a text, what the model says, where it says it.
 
+use super::texts::own_answer;
 use crate::corpus::Reading;
 use crate::inside::answer::label;
 use crate::model::Opened;
 use crate::usage::Usage;
 use anyhow::{Result, bail};
 use saccade::Context;
-use saccade::analysis::occlusion::Blank;
-use saccade::analysis::{Target, Tokens, pad, scores};
-use saccade::models::Model;
+use saccade::analysis::occlusion::{Blank, Patches};
+use saccade::analysis::{Shown, Target, Tokens, pad, scores};
+use saccade::models::{Model, T5, Vit, VitConfig};
 use saccade::tensor::random::Key;
 use saccade::tokens::{Encoding, Special, Tokenizer};
 use std::ops::Range;
@@ -25,11 +26,23 @@ pub struct Asked {
     pub target: Target,
     /// The answer in words.
     pub answer: String,
+    /// What an encoder–decoder model has said before, piece by piece.
+    pub said: Vec<String>,
+    /// Rows and columns of the patches, if it is a picture.
+    pub grid: Option<(usize, usize)>,
 }
 
-/// Asks a model about a text: what comes next, what stands at the mask, which class it is. The answer is the model's own
-/// unless one is named.
-pub fn ask(opened: &Opened, reading: &Reading, text: &str, answer: Option<&str>) -> Result<Asked> {
+/// Asks a model about a text: what comes next, what stands at the mask, which class it is; of an encoder–decoder model the
+/// token of its answer at a place. The answer is the model's own unless one is named.
+pub fn ask(
+    opened: &Opened,
+    reading: &Reading,
+    text: &str,
+    (answer, place): (Option<&str>, usize),
+) -> Result<Asked> {
+    if let Model::T5(t5) = &opened.model {
+        return ask_t5(opened, t5, reading, (text.to_owned(), reading.encode(text)?), (answer, |_| place));
+    }
     let mask = reading.tokenizer.special().mask;
     let name = mask.and_then(|mask| reading.tokenizer.piece(mask));
     // Whatever the model calls its mask, people write [MASK].
@@ -51,15 +64,79 @@ pub fn ask(opened: &Opened, reading: &Reading, text: &str, answer: Option<&str>)
     settle(opened, text, encoding, place, answer)
 }
 
+/// Asks an encoder–decoder model for the token of its own answer at a place, which is chosen by how long the answer is.
+fn ask_t5(
+    opened: &Opened,
+    t5: &T5,
+    reading: &Reading,
+    (text, encoding): (String, Encoding),
+    (answer, place): (Option<&str>, impl Fn(usize) -> usize),
+) -> Result<Asked> {
+    let source = Tokens::from_encoding(&encoding);
+    if source.len() < 2 {
+        return Err(Usage::error("the text needs at least two tokens"));
+    }
+    let own = own_answer(opened, t5, &source)?;
+    let place = place(own.len());
+    if place >= own.len() {
+        return Err(Usage::error(format!(
+            "the model's answer has {} tokens, and none at {place}",
+            own.len()
+        )));
+    }
+    let before: Vec<u32> = [t5.config().start].into_iter().chain(own[..place].iter().copied()).collect();
+    let pieces = before.iter().map(|&id| reading.tokenizer.piece(id).unwrap_or_else(|| id.to_string()));
+    let said = pieces.collect();
+    let tokens = Tokens::new(before).answering(source);
+    let class = match answer {
+        Some(answer) => class_of(opened, answer, t5.config().vocabulary)?,
+        None => own[place] as usize,
+    };
+    let target = Target { position: Some(place), class, against: None };
+    let answer = answer_name(opened, class)?;
+    Ok(Asked { text, encoding, tokens, target, answer, said, grid: None })
+}
+
+/// Asks about a picture: which class it is.
+pub fn ask_picture(opened: &Opened, vit: &Vit, tokens: Tokens, answer: Option<&str>) -> Result<Asked> {
+    let config = vit.config();
+    let scores = Shown::new(std::slice::from_ref(&tokens))?.scores(&opened.model, &Context::inference())?;
+    let class = match answer {
+        Some(answer) => class_of(opened, answer, config.classes)?,
+        None => scores.select(1, 0)?.argmax(-1)?.values()[0] as usize,
+    };
+    let (rows, columns) = (config.image[0] / config.patch, config.image[1] / config.patch);
+    let patch = |at: usize| format!("({}, {})", at / columns, at % columns);
+    let count = tokens.len();
+    let encoding = Encoding {
+        ids: tokens.ids.clone(),
+        pieces: std::iter::once("[class]".to_owned()).chain((0..rows * columns).map(patch)).collect(),
+        offsets: vec![0..0; count],
+        words: vec![None; count],
+        texts: vec![None; count],
+        special: tokens.special.clone(),
+        types: vec![0; count],
+    };
+    let target = Target { position: Some(0), class, against: None };
+    let answer = answer_name(opened, class)?;
+    let grid = Some((rows, columns));
+    Ok(Asked { text: String::new(), encoding, tokens, target, answer, said: Vec::new(), grid })
+}
+
 /// Asks about a text of a corpus, in which a word is hidden where the model guesses words: which one is drawn by the text's
 /// number.
 pub fn ask_any(
     opened: &Opened,
-    mask: Option<u32>,
+    reading: &Reading,
     text: (String, Encoding),
     key: Key,
     number: u64,
 ) -> Result<Option<Asked>> {
+    let mask = reading.tokenizer.special().mask;
+    if let Model::T5(t5) = &opened.model {
+        let drawn = |count: usize| key.below(number, 0, count.max(1));
+        return ask_t5(opened, t5, reading, text, (None, drawn)).map(Some);
+    }
     let (text, mut encoding) = text;
     let place = match (&opened.model, mask) {
         (model, _) if model.is_causal() => Some(encoding.len() - 1),
@@ -95,13 +172,14 @@ fn settle(
         None => row.argmax(-1)?.values()[0] as usize,
     };
     let target = Target { position: place, class, against: None };
-    Ok(Asked { text, encoding, tokens, target, answer: answer_name(opened, class)? })
+    let answer = answer_name(opened, class)?;
+    Ok(Asked { text, encoding, tokens, target, answer, said: Vec::new(), grid: None })
 }
 
 /// Whether a model answers with tokens, rather than classes.
 fn says_tokens(model: &Model) -> bool {
     match model {
-        Model::Gpt(_) | Model::Llama(_) => true,
+        Model::Gpt(_) | Model::Llama(_) | Model::T5(_) => true,
         Model::Bert(bert) => bert.config().heads.words,
         _ => false,
     }
@@ -151,9 +229,14 @@ fn class_of(opened: &Opened, answer: &str, classes: usize) -> Result<usize> {
 
 /// What takes a token's place when it is blanked out, and what that is called: the mask, else nothing. The unknown token is
 /// no blank: most models never saw it, and it changes every answer.
-pub fn blank(tokenizer: &Tokenizer) -> (Blank, String) {
-    match tokenizer.special().mask {
-        Some(id) => {
+pub fn blank(opened: &Opened) -> (Blank, String) {
+    if let Model::Vit(vit) = &opened.model {
+        let VitConfig { image: [height, width], patch: side, channels, .. } = *vit.config();
+        return (Blank::Patch(Patches { channels, height, width, side }), "each patch made grey".to_owned());
+    }
+    let mask = opened.tokenizer.as_ref().and_then(|tokenizer| Some((tokenizer, tokenizer.special().mask?)));
+    match mask {
+        Some((tokenizer, id)) => {
             let name = tokenizer.piece(id).unwrap_or_default();
             (Blank::Replace(id), format!("each token replaced by {name}"))
         }
@@ -162,6 +245,12 @@ pub fn blank(tokenizer: &Tokenizer) -> (Blank, String) {
 }
 
 impl Asked {
+    /// The piece at a place: those of the text first, then what was said.
+    pub fn piece(&self, place: usize) -> &str {
+        let pieces = &self.encoding.pieces;
+        pieces.get(place).or_else(|| self.said.get(place - pieces.len())).map_or("", String::as_str)
+    }
+
     /// The words of the text: what is shown of each, and its pieces. Pieces belong together where letters or digits meet
     /// without a space; what a tokenizer calls a word may be a whole text. Pieces that stand for no part of the text are
     /// themselves.

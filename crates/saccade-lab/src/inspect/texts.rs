@@ -119,7 +119,7 @@ pub fn answers(
 }
 
 /// What a model answers itself, always the best token.
-fn own_answer(opened: &Opened, t5: &T5, source: &Tokens) -> Result<Vec<u32>> {
+pub fn own_answer(opened: &Opened, t5: &T5, source: &Tokens) -> Result<Vec<u32>> {
     let context = Context::inference();
     let answer = Answer::new(t5, &context, &Ids::new(&source.ids, [1, source.len()])?, None, 1)?;
     let settings = Settings {

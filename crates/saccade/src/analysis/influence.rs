@@ -10,12 +10,16 @@
 //! gradient     R ← R + Ḡₗ·R from R = I,  Ḡ = mean over heads of max(A ∘ ∂y/∂A, 0)   (Chefer et al., 2021)
 //! ```
 //!
+//! An encoder–decoder model is one row of layers over the tokens of the source and of the answer together: in the encoder's,
+//! the answer looks at nothing; in the decoder's, the source does.
+//!
 //! [`super::occlusion`] is the yardstick: it takes each token away and looks at the answer.
 
 use super::flow::Network;
 use super::heads::watch;
 use super::norms::{normalise_rows, weigh_together, weights_and_vectors};
-use super::{Target, Tokens, attentions, pad, scores};
+use super::{Part, Shown, Subject, Target, Tokens};
+use crate::attention::MultiHead;
 use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::models::Model;
@@ -56,10 +60,48 @@ impl Method {
     }
 }
 
-/// Each layer's weights, the mean over heads: (time, time).
+/// Each layer's weights, the mean over heads: (time, time), time being that of source and answer together.
 pub fn mean_attention(model: &Model, tokens: &Tokens) -> Result<Vec<Tensor>> {
-    let weights = watch(model, std::slice::from_ref(tokens))?;
-    weights.into_iter().map(|weights| Ok(weights.all().mean(1)?.select(0, 0)?)).collect()
+    let layers = in_order(model, tokens, |subject| {
+        let weights = watch(subject, std::slice::from_ref(tokens))?;
+        weights.into_iter().map(|weights| Ok(weights.all().mean(1)?)).collect()
+    })?;
+    layers.iter().map(|layer| Ok(layer.select(0, 0)?)).collect()
+}
+
+/// What is found of each layer of a part, (heads, queries, keys), as (heads, time, time), in the order in which a text passes
+/// the layers.
+fn in_order(
+    model: &Model,
+    tokens: &Tokens,
+    find: impl Fn(Subject) -> Result<Vec<Tensor>>,
+) -> Result<Vec<Tensor>> {
+    let of = |part: Part| find(Subject { model, part });
+    let Some(source) = tokens.source.as_deref() else {
+        return of(Part::Reading)?.iter().map(|layer| placed(layer, (0, 0), tokens.len())).collect();
+    };
+    let (read, time) = (source.len(), source.len() + tokens.len());
+    let encoder = of(Part::Reading)?;
+    let mut layers = encoder.iter().map(|layer| placed(layer, (0, 0), time)).collect::<Result<Vec<_>>>()?;
+    for (own, cross) in of(Part::Answering)?.iter().zip(&of(Part::Crossing)?) {
+        layers.push(placed(own, (read, read), time)?);
+        layers.push(placed(cross, (read, 0), time)?);
+    }
+    Ok(layers)
+}
+
+/// Weights (heads, queries, keys) at a place of a square of zeros.
+fn placed(weights: &Tensor, (top, left): (usize, usize), time: usize) -> Result<Tensor> {
+    let [heads, queries, keys] = weights.shape()[..] else {
+        return Err(Error::input("influence", format!("weights of {}", weights.shape())));
+    };
+    let mut values = vec![0.0; heads * time * time];
+    for (row, from) in weights.values().chunks_exact(keys.max(1)).enumerate() {
+        let (head, query) = (row / queries.max(1), row % queries.max(1));
+        let start = (head * time + top + query) * time + left;
+        values[start..start + keys].copy_from_slice(from);
+    }
+    Ok(Tensor::new(&values, [heads, time, time])?)
 }
 
 /// A′ = ½(A + I), with rows that sum to 1: half of what a position becomes it was before.
@@ -107,33 +149,35 @@ pub fn flow(attentions: &[Tensor], position: usize) -> Result<Vec<f64>> {
 
 /// The value-norm weights of each layer, all heads together, rows summing to 1: (time, time).
 pub fn norm_attention(model: &Model, tokens: &Tokens) -> Result<Vec<Tensor>> {
-    let layers = weights_and_vectors(model, tokens)?.into_iter();
-    layers
-        .map(|(weights, vectors)| normalise_rows(&weigh_together(&weights, &vectors)?.select(0, 0)?))
-        .collect()
+    let layers = in_order(model, tokens, |subject| {
+        let layers = weights_and_vectors(subject, tokens)?.into_iter();
+        layers.map(|(weights, vectors)| normalise_rows(&weigh_together(&weights, &vectors)?)).collect()
+    })?;
+    layers.iter().map(|layer| Ok(layer.select(0, 0)?)).collect()
 }
 
 /// A ∘ ∂y/∂A of each layer: (heads, time, time), y being the target's logit.
 pub fn gradient_attention(model: &Model, tokens: &Tokens, target: Target) -> Result<Vec<Tensor>> {
-    let (ids, lengths) = pad(std::slice::from_ref(tokens))?;
-    let sites = attentions(model)?;
+    let shown = Shown::new(std::slice::from_ref(tokens))?;
+    let sites = model.attentions();
     let probe = sites.iter().fold(Probe::new(), |probe, (site, _)| probe.track(format!("{site}.weights")));
-    let answer = scores(model, &Context::inference().with_probe(&probe), &ids, &lengths)?;
+    let answer = shown.scores(model, &Context::inference().with_probe(&probe))?;
     let logit = target.logit(&answer)?.sum_all()?;
-    let mut pass = Pass::new();
-    let mut weights = Vec::with_capacity(sites.len());
-    for (site, _) in &sites {
+    let tracked = |site: &str| {
         let missing = || Error::input("gradient × attention", format!("the model did not pass {site}"));
-        let tracked = probe.get(&format!("{site}.weights"))?.ok_or_else(missing)?;
-        pass = pass.with_respect_to(&tracked);
-        weights.push(tracked);
+        probe.get(&format!("{site}.weights"))?.ok_or_else(missing)
+    };
+    let mut pass = Pass::new();
+    for (site, _) in &sites {
+        pass = pass.with_respect_to(&tracked(site)?);
     }
     let gradients = logit.gradients(&pass)?;
-    let of = |tracked: &Tensor| -> Result<Tensor> {
-        let gradient = gradients.get(tracked).unwrap_or_else(|| Tensor::zeros(tracked.shape()));
-        Ok(tracked.detach().multiply(&gradient.detach())?.select(0, 0)?)
+    let of = |(site, _): &(String, &MultiHead)| -> Result<Tensor> {
+        let weights = tracked(site)?;
+        let gradient = gradients.get(&weights).unwrap_or_else(|| Tensor::zeros(weights.shape()));
+        Ok(weights.detach().multiply(&gradient.detach())?.select(0, 0)?)
     };
-    weights.iter().map(of).collect()
+    in_order(model, tokens, |subject| subject.attentions()?.iter().map(of).collect())
 }
 
 /// R ← R + Ḡ·R over the layers, from R = I.
@@ -149,7 +193,7 @@ pub fn relevance(products: &[Tensor]) -> Result<Tensor> {
     Ok(relevance)
 }
 
-/// How much each token matters for the target, by a method. Flow is refused for more than `flow_limit` tokens.
+/// How much each token matters for the target, by a method: those of the source first, if there is one. Flow is refused for more than `flow_limit` tokens.
 pub fn influence(
     model: &Model,
     tokens: &Tokens,
@@ -157,11 +201,15 @@ pub fn influence(
     method: Method,
     flow_limit: usize,
 ) -> Result<Vec<f64>> {
-    let time = tokens.len();
-    if target.position.is_some_and(|position| position >= time) {
-        let problem = format!("the target is at {:?}, but there are {time} tokens", target.position);
+    if target.position.is_some_and(|position| position >= tokens.len()) {
+        let problem =
+            format!("the target is at {:?}, but there are {} tokens", target.position, tokens.len());
         return Err(Error::input("influence", problem));
     }
+    // Before an answer stands what it answers.
+    let before = tokens.source.as_ref().map_or(0, |source| source.len());
+    let time = before + tokens.len();
+    let position = target.position.map(|position| before + position);
     let last = |mut layers: Vec<Tensor>| layers.pop().ok_or_else(|| Error::input("influence", "no layers"));
     let matrix = match method {
         Method::Attention => last(mean_attention(model, tokens)?)?,
@@ -174,7 +222,7 @@ pub fn influence(
         }
         Method::Flow => {
             let layers = mean_attention(model, tokens)?;
-            let positions = target.position.map_or(0..time, |position| position..position + 1);
+            let positions = position.map_or(0..time, |position| position..position + 1);
             let mut sums = vec![0.0; time];
             for position in positions {
                 sums.iter_mut().zip(flow(&layers, position)?).for_each(|(sum, flow)| *sum += flow);
@@ -182,7 +230,7 @@ pub fn influence(
             return Ok(sums);
         }
     };
-    let row = match target.position {
+    let row = match position {
         Some(position) => matrix.select(0, position)?,
         None => matrix.mean(0)?, // a model that pools reads all positions
     };

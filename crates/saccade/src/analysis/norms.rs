@@ -4,12 +4,10 @@
 //! little. Kobayashi et al. (2020) look at ‖α(i, j)·f(xⱼ)‖ instead of α(i, j), and for all heads of a layer together at
 //! ‖Σₕ αₕ(i, j)·fₕ(xⱼ)‖.
 
-use super::Tokens;
-use super::attentions;
 use super::heads::{watch, watch_values};
+use super::{Subject, Tokens};
 use crate::attention::MultiHead;
 use crate::error::{Error, Result};
-use crate::models::Model;
 use saccade_tensor::Tensor;
 use saccade_tensor::ops::concatenate;
 
@@ -88,9 +86,13 @@ pub fn normalise_rows(x: &Tensor) -> Result<Tensor> {
 }
 
 /// Of each layer, the weights (1, heads, time, time) and the transformed vectors (1, heads, time, width) of one text.
-pub fn weights_and_vectors(model: &Model, tokens: &Tokens) -> Result<Vec<(Tensor, Tensor)>> {
-    let texts = std::slice::from_ref(tokens);
-    let (layers, weights, values) = (attentions(model)?, watch(model, texts)?, watch_values(model, texts)?);
+pub fn weights_and_vectors<'a>(
+    subject: impl Into<Subject<'a>>,
+    tokens: &Tokens,
+) -> Result<Vec<(Tensor, Tensor)>> {
+    let (subject, texts) = (subject.into(), std::slice::from_ref(tokens));
+    let (layers, weights, values) =
+        (subject.attentions()?, watch(subject, texts)?, watch_values(subject, texts)?);
     let each = layers.iter().zip(weights).zip(values);
     each.map(|(((_, attention), weights), values)| Ok((weights.all(), transformed(attention, &values)?)))
         .collect()

@@ -3,7 +3,7 @@
 
 use super::influence::{Method, influence};
 use super::statistics::{Interval, Resampling, spearman};
-use super::{Target, Tokens, pad, scores};
+use super::{Shown, Target, Tokens};
 use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::models::Model;
@@ -16,6 +16,34 @@ pub enum Blank {
     Replace(u32),
     /// Nothing: the text becomes shorter.
     Delete,
+    /// A grey patch, where the tokens are those of a picture.
+    Patch(Patches),
+}
+
+/// How a picture is cut into patches, row by row after the token of its class.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Patches {
+    /// The number of channels.
+    pub channels: usize,
+    /// The height of the picture.
+    pub height: usize,
+    /// Its width.
+    pub width: usize,
+    /// The side of a patch.
+    pub side: usize,
+}
+
+impl Patches {
+    /// The same picture with one of its tokens at the mean of all pictures, which is 0.
+    fn without(self, pixels: &[f32], place: usize) -> Vec<f32> {
+        let (patch, columns) = (place.saturating_sub(1), self.width / self.side.max(1));
+        let (top, left) = (patch / columns.max(1) * self.side, patch % columns.max(1) * self.side);
+        let inside = |at: usize| {
+            let (row, column) = (at / self.width % self.height, at % self.width);
+            (top..top + self.side).contains(&row) && (left..left + self.side).contains(&column)
+        };
+        pixels.iter().enumerate().map(|(at, &pixel)| if inside(at) { 0.0 } else { pixel }).collect()
+    }
 }
 
 /// What is looked at.
@@ -31,7 +59,8 @@ pub enum Quantity {
 const BATCH: usize = 16;
 
 /// The value with the whole text minus the value without each token. None for special tokens, and for the target's own
-/// place where it would be deleted.
+/// place where it would be deleted. Of an answer, the tokens of what it answers are taken away; they stand first, and its
+/// own are none.
 pub fn occlusion(
     model: &Model,
     tokens: &Tokens,
@@ -41,16 +70,26 @@ pub fn occlusion(
     tokens.check()?;
     let whole = evaluate(model, std::slice::from_ref(tokens), target, quantity)?;
     let whole = whole.first().copied().unwrap_or(0.0);
-    let mut changes = vec![None; tokens.len()];
-    let gone = |place: usize| blank == Blank::Delete && (target.position == Some(place) || tokens.len() == 1);
-    let places: Vec<usize> = (0..tokens.len()).filter(|&i| !tokens.special[i] && !gone(i)).collect();
+    // What tokens are taken from, and whether the answer's place is among them.
+    let (read, own) = match tokens.source.as_deref() {
+        Some(source) => (source, false),
+        None => (tokens, true),
+    };
+    let mut changes = vec![None; read.len() + if own { 0 } else { tokens.len() }];
+    let answers_at = target.position.filter(|_| own);
+    let gone = |place: usize| blank == Blank::Delete && (answers_at == Some(place) || read.len() == 1);
+    let places: Vec<usize> = (0..read.len()).filter(|&i| !read.special[i] && !gone(i)).collect();
     // Variants whose target stands at the same place can be read together.
-    let moved = |place: usize| blank == Blank::Delete && target.position.is_some_and(|at| place < at);
+    let moved = |place: usize| blank == Blank::Delete && answers_at.is_some_and(|at| place < at);
     let (before, others): (Vec<usize>, Vec<usize>) = places.into_iter().partition(|&place| moved(place));
     for (places, shift) in [(before, 1), (others, 0)] {
         let target = Target { position: target.position.map(|at| at - shift), ..target };
         for places in places.chunks(BATCH) {
-            let variants: Vec<Tokens> = places.iter().map(|&place| without(tokens, place, blank)).collect();
+            let variant = |&place: &usize| match own {
+                true => without(read, place, blank),
+                false => tokens.clone().answering(without(read, place, blank)),
+            };
+            let variants: Vec<Tokens> = places.iter().map(variant).collect();
             for (&place, value) in places.iter().zip(evaluate(model, &variants, target, quantity)?) {
                 changes[place] = Some(whole - value);
             }
@@ -68,14 +107,16 @@ fn without(tokens: &Tokens, place: usize, blank: Blank) -> Tokens {
             changed.special.remove(place);
             changed.delimiter.remove(place);
         }
+        Blank::Patch(patches) => {
+            changed.pixels = tokens.pixels.as_ref().map(|pixels| patches.without(pixels, place).into());
+        }
     }
     changed
 }
 
 /// The value of each text.
 fn evaluate(model: &Model, texts: &[Tokens], target: Target, quantity: Quantity) -> Result<Vec<f64>> {
-    let (ids, lengths) = pad(texts)?;
-    let scores = scores(model, &Context::inference(), &ids, &lengths)?;
+    let scores = Shown::new(texts)?.scores(model, &Context::inference())?;
     let values: Tensor = match quantity {
         Quantity::Logit => target.logit(&scores)?,
         Quantity::Probability => Target { against: None, ..target }.logit(&scores.softmax()?)?,

@@ -4,13 +4,15 @@ use super::planted;
 use saccade::analysis::ablation::{Batch, Kinds, ablate, pruning_curve};
 use saccade::analysis::distance::head_divergences;
 use saccade::analysis::heads::watch;
+use saccade::analysis::influence::{Method, influence, mean_attention, rollout};
+use saccade::analysis::occlusion::{Blank, Patches, Quantity, occlusion};
 use saccade::analysis::statistics::Resampling;
 use saccade::analysis::{
-    Measure, Part, Settings, Shown, Subject, Tokens, all_heads, attentions, measure_heads,
+    Measure, Part, Settings, Shown, Subject, Target, Tokens, all_heads, attentions, measure_heads,
 };
 use saccade::data::batches::IGNORED;
 use saccade::models::{Model, T5, T5Config, Vit, VitConfig};
-use saccade::tensor::Ids;
+use saccade::tensor::{Ids, Tensor};
 use saccade::{Context, Probe};
 
 fn t5() -> Model {
@@ -155,4 +157,73 @@ fn pictures_are_looked_at_patch_by_patch() {
     assert!(found.loss.by_kind[1].is_none() && found.loss.by_kind[2].is_some());
     // A picture and a text cannot stand side by side.
     assert!(Shown::new(&[picture(0.0), Tokens::new(vec![1])]).is_err());
+}
+
+/// One encoder layer, one decoder layer, two tokens on each side, by hand.
+#[test]
+fn source_and_answer_are_one_row_of_layers() {
+    let model = t5();
+    let tokens = Tokens::new(vec![0, 1, 2]).answering(Tokens::new(vec![3, 4, 5, 6, 7]));
+    let layers = mean_attention(&model, &tokens).unwrap();
+    assert_eq!(layers.len(), 2 + 2 * 3);
+    for layer in &layers {
+        assert_eq!(layer.shape()[..], [8, 8]);
+    }
+    // In the encoder the answer looks at nothing; in the decoder the source does.
+    let sum = |layer: &Tensor, row: usize| layer.values()[row * 8..(row + 1) * 8].iter().sum::<f32>();
+    assert!((sum(&layers[0], 4) - 1.0).abs() < 1e-5 && sum(&layers[0], 5) == 0.0);
+    assert!(sum(&layers[2], 4) == 0.0 && (sum(&layers[3], 6) - 1.0).abs() < 1e-5);
+    // A cross-attention looks at the source alone, a decoder's own at the answer alone.
+    assert!(layers[3].values()[6 * 8 + 5..7 * 8].iter().all(|&weight| weight == 0.0));
+    assert!(layers[2].values()[6 * 8..6 * 8 + 5].iter().all(|&weight| weight == 0.0));
+    // What reaches an answer through all layers is all there is.
+    let rolled = rollout(&layers).unwrap();
+    let last = rolled.last().unwrap();
+    for row in 0..8 {
+        assert!((sum(last, row) - 1.0).abs() < 1e-4);
+    }
+    let target = Target::at(1, 4);
+    for method in Method::ALL {
+        let said = influence(&model, &tokens, target, method, 64).unwrap();
+        assert_eq!(said.len(), 8, "{}", method.name());
+        assert!(said[..5].iter().any(|&value| value > 0.0), "{}", method.name());
+        assert_eq!(said[7], 0.0, "the future says nothing: {}", method.name());
+    }
+    let changes = occlusion(&model, &tokens, target, (Blank::Delete, Quantity::Logit)).unwrap();
+    assert!(changes[..5].iter().all(Option::is_some) && changes[5..].iter().all(Option::is_none));
+    let shorter = Tokens::new(vec![0, 1, 2]).answering(Tokens::new(vec![3, 4, 6, 7]));
+    let logit = |tokens: &Tokens| {
+        let scores = Shown::new(std::slice::from_ref(tokens)).unwrap().scores(&model, &Context::inference());
+        f64::from(target.logit(&scores.unwrap()).unwrap().values()[0])
+    };
+    assert!((changes[2].unwrap() - (logit(&tokens) - logit(&shorter))).abs() < 1e-5);
+}
+
+#[test]
+fn patches_are_blanked_out_one_by_one() {
+    let layers = VitConfig { n_layers: 2, n_heads: 2, d_model: 16, d_hidden: 20, ..VitConfig::default() };
+    let sizes = VitConfig { image: [8, 12], patch: 4, channels: 2, classes: 3, deviation: 0.3, ..layers };
+    let model = Model::Vit(Vit::new(sizes, 3).unwrap());
+    let pixels: Vec<f32> = (0..192).map(|i| (i as f32 * 0.7).sin()).collect();
+    let picture = Tokens::of_picture(pixels.clone().into(), 6);
+    let target = Target { position: Some(0), class: 1, against: None };
+    let patches = Patches { channels: 2, height: 8, width: 12, side: 4 };
+    let changes = occlusion(&model, &picture, target, (Blank::Patch(patches), Quantity::Logit)).unwrap();
+    assert!(changes[0].is_none() && changes[1..].iter().all(Option::is_some));
+    // The patch in the second row and third column, in both channels.
+    let mut blank = pixels;
+    for channel in 0..2 {
+        for row in 4..8 {
+            blank[channel * 96 + row * 12 + 8..channel * 96 + row * 12 + 12].fill(0.0);
+        }
+    }
+    let logit = |picture: &Tokens| {
+        let scores = Shown::new(std::slice::from_ref(picture)).unwrap().scores(&model, &Context::inference());
+        f64::from(target.logit(&scores.unwrap()).unwrap().values()[0])
+    };
+    let expected = logit(&picture) - logit(&Tokens::of_picture(blank.into(), 6));
+    assert!((changes[6].unwrap() - expected).abs() < 1e-5);
+    for method in Method::ALL {
+        assert_eq!(influence(&model, &picture, target, method, 64).unwrap().len(), 7, "{}", method.name());
+    }
 }
