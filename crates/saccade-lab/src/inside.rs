@@ -14,6 +14,7 @@ mod pixels;
 mod reading;
 mod site;
 mod token;
+mod top;
 pub mod vectors;
 
 pub use axis::{Axis, Shown};
@@ -24,3 +25,4 @@ pub use pixels::{TILE, Thumbnails, Tile, thumbnails, tile};
 pub use reading::Reading;
 pub use site::{Group, Site};
 pub use token::Token;
+pub use top::Top;

@@ -33,7 +33,7 @@ pub struct Serve {
     #[arg(long, value_name = "IP", default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST))]
     address: IpAddr,
     /// Offer only the models given
-    #[arg(long)]
+    #[arg(long, requires = "models")]
     only: bool,
     /// The memory for what was read, in MB
     #[arg(long, value_name = "MB", default_value_t = 1024)]

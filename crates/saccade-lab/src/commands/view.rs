@@ -1,7 +1,7 @@
 //! `saccade view`: what is inside a model, as a page or a picture of its own.
 
 use crate::figure::{ColourScale, Gallery, HeatMap, Matrix, Picture};
-use crate::inside::{Grid, Group, Input, Reading, Scale, Shown, Which};
+use crate::inside::{Grid, Group, Input, Reading, Scale, Shown, Top, Which};
 use crate::model;
 use crate::standalone::{self, Held, Wanted};
 use crate::usage::Usage;
@@ -79,12 +79,16 @@ enum Kind {
 enum Drawn {
     /// The weights
     Raw,
+    /// The weights, coloured by their logarithm
+    Log,
     /// The weights without the first token's
     Rest,
     /// The weights times the norms of what is attended to
     Norms,
 }
 
+/// So many orders of magnitude has the logarithmic scale.
+const DECADES: f64 = 4.0;
 /// The most tokens of a text.
 const MOST_TOKENS: usize = 8192;
 /// The most cells of a picture.
@@ -127,10 +131,22 @@ impl View {
     fn which(&self, (site, head): (usize, usize)) -> Which {
         let scale = match self.scale {
             Drawn::Raw => Scale::Raw,
+            Drawn::Log => Scale::Log,
             Drawn::Rest => Scale::Rest,
             Drawn::Norms => Scale::Norms,
         };
         Which { site, head, scale, shown: Shown { merge: self.words, hide: self.hide_special } }
+    }
+
+    /// Colours that end where those of the page end.
+    fn colours(&self, scale: ColourScale, tops: &[Top]) -> ColourScale {
+        let most = |of: fn(&Top) -> f32| f64::from(tops.iter().map(of).fold(0.0, f32::max));
+        let (top, largest) = (most(|top| top.top), most(|top| top.largest));
+        match self.scale {
+            Drawn::Log if top > 0.0 => scale.range(top.log10() - DECADES, top.log10()),
+            _ if top < largest => scale.range(0.0, top),
+            _ => scale,
+        }
     }
 
     /// One head large, or several small.
@@ -142,30 +158,42 @@ impl View {
         let shown = Shown { merge: self.words, hide: self.hide_special };
         let (rows, columns) = reading.axes(group, shown);
         if heads.len() * rows.len() * columns.len() > MOST_CELLS {
-            let problem = format!(
-                "{} heads of {} × {} are too many cells for a picture: choose some with --layer and --head",
-                heads.len(),
-                rows.len(),
-                columns.len()
-            );
+            let sizes = format!("{} × {}", rows.len(), columns.len());
+            let problem = match heads.len() {
+                1 => format!("{sizes} are too many cells for a picture: write an .html instead"),
+                count => format!(
+                    "{count} heads of {sizes} are too many cells for a picture: choose some with --layer and --head"
+                ),
+            };
             return Err(Usage::error(problem));
         }
         let (asks, looked) = reading.sides(group);
         let (asks, looked) = (rows.labels(asks), columns.labels(looked));
         let label = match self.scale {
             Drawn::Raw => "weight",
+            Drawn::Log => "log₁₀ of weight",
             Drawn::Rest => "weight without the first token's",
             Drawn::Norms => "weight by value norms",
         };
-        let scale = ColourScale::sequential(label);
+        let going = AtomicBool::new(false);
+        let top = |&at: &(usize, usize)| Grid::new(reading, self.which(at), &going)?.top(&going);
+        let tops = heads.iter().map(top).collect::<Result<Vec<Top>>>()?;
+        let scale = self.colours(ColourScale::sequential(label), &tops);
         let plain = rows.is_plain() && columns.is_plain();
         let hidden = |site: usize| {
             let causal = plain && reading.sites()[site].causal && group != Group::Cross;
             move |row: usize, column: usize| causal && column > row
         };
         let matrix = |at: (usize, usize)| -> Result<Matrix> {
-            let grid = Grid::new(reading, self.which(at), &AtomicBool::new(false))?;
-            Matrix::new(rows.len(), columns.len(), grid.block(0..rows.len(), 0..columns.len())?)
+            let grid = Grid::new(reading, self.which(at), &going)?;
+            let mut values = grid.block(0..rows.len(), 0..columns.len())?;
+            if self.scale == Drawn::Log {
+                // Nothing is drawn as what is least.
+                for value in &mut values {
+                    *value = value.max(f32::MIN_POSITIVE).log10();
+                }
+            }
+            Matrix::new(rows.len(), columns.len(), values)
         };
         if let [(site, head)] = heads[..] {
             let about = &reading.sites()[site];

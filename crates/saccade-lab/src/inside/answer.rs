@@ -1,13 +1,14 @@
 //! What a model says of what it read: the next token, or a class.
 
 use super::reading::Reading;
-use super::token::spell;
+use super::token::{spell, visible};
 use crate::model::Opened;
 use crate::usage::Usage;
 use anyhow::Result;
 use saccade::generate::Sampling;
 use saccade::models::Model;
 use saccade::tensor::{Ids, Tensor};
+use saccade::tokens::Special;
 use saccade::{Context, Probe};
 use serde::Serialize;
 
@@ -38,12 +39,14 @@ impl Kind {
     }
 }
 
-/// Of a model's scores, those that are kept: of the last position, or of the classes.
+/// Of a model's scores, those that are kept: of the last position, or of the classes. They are copied: a part of a tensor
+/// would keep all of it.
 pub(super) fn kept(model: &Model, logits: &Tensor) -> Result<Tensor> {
     Ok(match (Kind::of(model), logits.shape().len()) {
         (Kind::Next, 3) => {
-            let last = logits.shape()[1].saturating_sub(1);
-            logits.select(1, last)?.reshape([logits.shape()[2]])?
+            let width = logits.shape()[2];
+            let values = logits.values();
+            Tensor::new(&values[values.len().saturating_sub(width)..], [width])?
         }
         // One logit for two classes: the other's is 0.
         (Kind::Class, 1) => Tensor::new(&[0.0, logits.values()[0]], [2])?,
@@ -77,7 +80,7 @@ pub fn candidates(reading: &Reading, count: usize) -> Result<Vec<Candidate>> {
             None => id.to_string(),
         };
         let name = reading.opened().tokenizer.as_ref().and_then(|tokenizer| tokenizer.piece(id));
-        let text = if text.trim().is_empty() { name.unwrap_or(text) } else { text };
+        let text = if text.trim().is_empty() { visible("", &name.unwrap_or_default()) } else { text };
         Ok(Candidate { id, text })
     };
     order.iter().take(count).map(candidate).collect()
@@ -87,6 +90,42 @@ pub fn candidates(reading: &Reading, count: usize) -> Result<Vec<Candidate>> {
 fn said(reading: &Reading) -> Vec<u32> {
     let tokens = if reading.target().is_empty() { reading.source() } else { reading.target() };
     tokens.iter().map(|token| token.id).collect()
+}
+
+/// A text that goes on, as the tokenizer writes it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Said {
+    /// What was given.
+    pub given: String,
+    /// What each token that came after it adds.
+    pub drawn: Vec<String>,
+}
+
+/// So many tokens before the first drawn one are enough to decode it as in the whole.
+const BEFORE: usize = 16;
+
+/// The text that goes on; none where there is no tokenizer, or nothing comes next.
+pub fn spoken(reading: &Reading) -> Result<Option<Said>> {
+    let tokenizer = reading.opened().tokenizer.as_ref();
+    let Some(tokenizer) = tokenizer.filter(|_| Kind::of(reading.model()) == Kind::Next) else {
+        return Ok(None);
+    };
+    let ids = said(reading);
+    let (given, drawn) = ids.split_at(ids.len() - reading.drawn().min(ids.len()));
+    let mut decoder = tokenizer.decoder(Special::Drop);
+    for &id in &given[given.len().saturating_sub(BEFORE)..] {
+        decoder.push(id)?;
+    }
+    let mut parts = Vec::with_capacity(drawn.len());
+    for &id in drawn {
+        let special = tokenizer.is_special(id).then(|| tokenizer.piece(id)).flatten();
+        let text = decoder.push(id)?;
+        parts.push(special.or(text).unwrap_or_default());
+    }
+    if let (Some(rest), Some(last)) = (decoder.finish()?, parts.last_mut()) {
+        last.push_str(&rest);
+    }
+    Ok(Some(Said { given: tokenizer.decode(given, Special::Drop)?, drawn: parts }))
 }
 
 /// The next token, drawn as the settings say, for a given step.

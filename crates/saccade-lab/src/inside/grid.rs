@@ -2,6 +2,7 @@
 
 use super::axis::{Axis, Shown};
 use super::reading::Reading;
+use super::top::{SIDE, Small, Top};
 use crate::usage::Usage;
 use anyhow::{Result, bail};
 use serde::{Deserialize, Serialize};
@@ -168,22 +169,19 @@ impl<'a> Grid<'a> {
         usize::from(causal && self.rows.len() > 1)
     }
 
-    /// The largest value of the whole map, rows without a choice left out: what the darkest colour means.
-    pub fn peak(&self, cancel: &AtomicBool) -> Result<f32> {
-        if let Some(&peak) = self.reading.remembered().peaks.get(&self.which) {
-            return Ok(peak);
+    /// What the darkest colour of the whole map stands for.
+    pub fn top(&self, cancel: &AtomicBool) -> Result<Top> {
+        if let Some(&top) = self.reading.remembered().tops.get(&self.which) {
+            return Ok(top);
         }
-        let mut peak = 0.0_f32;
-        self.each_band(self.first_free()..self.rows.len(), &(0..self.columns.len()), cancel, |_, band| {
-            peak = band.iter().copied().filter(|value| value.is_finite()).fold(peak, f32::max);
-        })?;
-        self.remember(peak);
-        Ok(peak)
+        let top = Small::new(self, SIDE, cancel)?.top;
+        self.remember(top);
+        Ok(top)
     }
 
-    /// Keeps the largest value for the next time.
-    pub(super) fn remember(&self, peak: f32) {
-        self.reading.remembered().peaks.insert(self.which, peak);
+    /// Keeps it for the next time.
+    pub(super) fn remember(&self, top: Top) {
+        self.reading.remembered().tops.insert(self.which, top);
     }
 
     /// What is drawn.

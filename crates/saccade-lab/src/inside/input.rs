@@ -1,5 +1,6 @@
 //! What a person gives a model to read, and what the model then reads.
 
+use super::answer::Kind;
 use super::token::Token;
 use crate::image::{self, Preprocessing};
 use crate::inputs::Inputs;
@@ -27,7 +28,7 @@ pub(super) struct Spelt {
 }
 
 /// The most tokens that a model can read, if there is a limit.
-pub(super) fn limit(model: &Model) -> Option<usize> {
+fn limit(model: &Model) -> Option<usize> {
     match model {
         Model::Gpt(model) => Some(model.config().context),
         Model::Llama(model) => Some(model.config().context),
@@ -38,13 +39,45 @@ pub(super) fn limit(model: &Model) -> Option<usize> {
     }
 }
 
+impl Spelt {
+    /// Puts tokens at the end, of the target if there is one. Fails if there is no room, or no such token.
+    pub fn go_on(&mut self, opened: &Opened, ids: &[u32], most: usize) -> Result<()> {
+        if ids.is_empty() {
+            return Ok(());
+        }
+        if Kind::of(&opened.model) != Kind::Next {
+            return Err(Usage::error("this model does not say what comes next"));
+        }
+        let known = opened.model.token_embeddings().map_or(0, |table| table.shape()[0]);
+        let most = limit(&opened.model).map_or(most, |limit| limit.min(most));
+        let decodes = !self.target.is_empty();
+        let grows = if decodes { &mut self.target } else { &mut self.source };
+        for &id in ids {
+            if id as usize >= known {
+                return Err(Usage::error(format!("there is no token {id}: the model has {known}")));
+            }
+            if grows.len() >= most {
+                return Err(Usage::error(format!("the text is as long as it can be: {most} tokens")));
+            }
+            grows.push(Token::after(grows, id, opened.tokenizer.as_ref())?);
+        }
+        let all = row(&grows.iter().map(|token| token.id).collect::<Vec<_>>())?;
+        match decodes {
+            true => self.inputs.decoder_ids = Some(all),
+            false => self.inputs.ids = Some(all),
+        }
+        Ok(())
+    }
+}
+
 impl Input {
     /// What a model makes of it, if it has at most so many tokens.
     pub(super) fn spell(&self, opened: &Opened, most: usize) -> Result<Spelt> {
         match (self, &opened.model) {
             (Self::Picture(bytes), Model::Vit(vit)) => {
                 let preprocessing = Preprocessing::of(&opened.folder)?;
-                let pixels = image::decode(bytes, &preprocessing, vit.config())?;
+                let wrong = |error: anyhow::Error| Usage::error(format!("{error:#}"));
+                let pixels = image::decode(bytes, &preprocessing, vit.config()).map_err(wrong)?;
                 let config = vit.config();
                 let [rows, columns] = config.image.map(|side| side / config.patch);
                 let class = Token { id: 0, text: "[class]".to_owned(), special: true, word: 0 };
@@ -109,6 +142,6 @@ fn ensure_room(count: usize, most: usize, what: &str) -> Result<()> {
 }
 
 /// A batch of one.
-pub(super) fn row(ids: &[u32]) -> Result<Ids> {
+fn row(ids: &[u32]) -> Result<Ids> {
     Ok(Ids::new(ids, [1, ids.len()])?)
 }

@@ -1,11 +1,13 @@
 //! Maps as 8-bit levels: all of a head as a thumbnail, or one tile of it at any zoom.
 //!
 //! A pixel that stands for several values shows the largest, so that a thin line (a head that looks one token back) is
-//! seen at every zoom. Level 255 is the map's largest value (of the rows that have a choice); on the logarithmic scale level 0 is a ten-thousandth of it.
+//! seen at every zoom. Level 255 is the map's [`Top`] and everything beyond it; on the logarithmic scale level 0 is a
+//! ten-thousandth of it.
 
 use super::axis::Shown;
 use super::grid::{Grid, Scale, Which};
 use super::reading::Reading;
+use super::top::{SIDE, Small, Top};
 use crate::usage::Usage;
 use anyhow::{Result, ensure};
 use std::sync::atomic::AtomicBool;
@@ -26,7 +28,7 @@ pub struct Tile {
     /// How many pixels it is high.
     pub height: usize,
     /// What level 255 stands for.
-    pub peak: f32,
+    pub top: Top,
     /// Row by row.
     pub levels: Vec<u8>,
 }
@@ -39,7 +41,7 @@ pub struct Thumbnails {
     /// How high each is.
     pub height: usize,
     /// What level 255 stands for in each.
-    pub peaks: Vec<f32>,
+    pub tops: Vec<Top>,
     /// Head by head, row by row.
     pub levels: Vec<u8>,
 }
@@ -65,30 +67,19 @@ pub fn thumbnails(
 ) -> Result<Thumbnails> {
     let heads = reading.sites().get(site).map_or(0, |site| site.heads);
     let side = side.clamp(1, LARGEST_THUMBNAIL);
-    let mut all = Thumbnails { width: 0, height: 0, peaks: Vec::new(), levels: Vec::new() };
+    let mut all = Thumbnails { width: 0, height: 0, tops: Vec::new(), levels: Vec::new() };
     for head in 0..heads {
         let grid = Grid::new(reading, Which { site, head, scale, shown }, cancel)?;
-        let (rows, columns) = grid.size();
-        let (height, width) = (rows.min(side), columns.min(side));
-        let mut largest = vec![0.0_f32; height * width];
-        let mut peak = 0.0_f32;
-        // Where each column goes is the same for all rows.
-        let place: Vec<usize> = (0..columns).map(|column| column * width / columns.max(1)).collect();
-        grid.each_band(0..rows, &(0..columns), cancel, |first, band| {
-            for (i, values) in band.chunks(columns.max(1)).enumerate() {
-                let row = &mut largest[(first + i) * height / rows * width..][..width];
-                for (&value, &place) in values.iter().zip(&place) {
-                    row[place] = row[place].max(value);
-                }
-                if first + i >= grid.first_free() {
-                    peak = values.iter().copied().fold(peak, f32::max);
-                }
-            }
-        })?;
-        grid.remember(peak);
-        all.levels.extend(largest.iter().map(|&value| level(value, peak, scale)));
-        all.peaks.push(peak);
-        (all.width, all.height) = (width, height);
+        let small = Small::new(&grid, side, cancel)?;
+        // A thumbnail of the usual size has told already what all pictures of this map are coloured by.
+        let top = match side {
+            SIDE => small.top,
+            _ => grid.top(cancel)?,
+        };
+        grid.remember(top);
+        all.levels.extend(small.values.iter().map(|&value| level(value, top.top, scale)));
+        all.tops.push(top);
+        (all.width, all.height) = (small.width, small.height);
     }
     Ok(all)
 }
@@ -103,7 +94,7 @@ pub fn tile(grid: &Grid, zoom: u32, (x, y): (usize, usize), cancel: &AtomicBool)
         return Err(Usage::error(format!("there is no tile {x}, {y} at zoom {zoom}")));
     };
     let (bottom, right) = ((top + span).min(rows), (left + span).min(columns));
-    let peak = grid.peak(cancel)?;
+    let ends = grid.top(cancel)?;
     let pixels = |length: usize| length.div_ceil(1 << zoom);
     let (width, height) = (pixels(right - left), pixels(bottom - top));
     let mut largest = vec![0.0_f32; width * height];
@@ -115,8 +106,8 @@ pub fn tile(grid: &Grid, zoom: u32, (x, y): (usize, usize), cancel: &AtomicBool)
             }
         }
     })?;
-    let levels = largest.iter().map(|&value| level(value, peak, grid.scale())).collect();
-    Ok(Tile { width, height, peak, levels })
+    let levels = largest.iter().map(|&value| level(value, ends.top, grid.scale())).collect();
+    Ok(Tile { width, height, top: ends, levels })
 }
 
 #[cfg(test)]

@@ -2,9 +2,10 @@
 
 use super::answer;
 use super::axis::{Axis, Shown};
-use super::input::{Input, Spelt, limit, row};
+use super::input::{Input, Spelt};
 use super::site::{Group, Site};
 use super::token::Token;
+use super::top::Top;
 use super::vectors::Vectors;
 use crate::inputs::Inputs;
 use crate::model::Opened;
@@ -31,6 +32,8 @@ pub struct Reading {
     scores: Option<Tensor>,
     /// What each word contributed, in models that pool words.
     pool: Option<Vec<f32>>,
+    /// How many tokens at the end were drawn after what was given.
+    drawn: usize,
     remembered: Mutex<Remembered>,
 }
 
@@ -39,15 +42,27 @@ pub struct Reading {
 pub(super) struct Remembered {
     /// Queries, keys and values of the attention looked at last.
     pub vectors: Option<(usize, Arc<Vectors>)>,
-    /// The largest value of a map.
-    pub peaks: HashMap<super::grid::Which, f32>,
+    /// What the darkest colour of a map stands for.
+    pub tops: HashMap<super::grid::Which, Top>,
 }
 
 impl Reading {
     /// Reads, unless there are more than so many tokens; stops when the flag is set.
     pub fn new(opened: &Arc<Opened>, input: &Input, most: usize, cancel: &AtomicBool) -> Result<Self> {
-        let spelt = input.spell(opened, most)?;
-        Self::of(opened, spelt, cancel)
+        Self::going_on(opened, input, &[], most, cancel)
+    }
+
+    /// Reads with tokens after it that were drawn before.
+    pub fn going_on(
+        opened: &Arc<Opened>,
+        input: &Input,
+        drawn: &[u32],
+        most: usize,
+        cancel: &AtomicBool,
+    ) -> Result<Self> {
+        let mut spelt = input.spell(opened, most)?;
+        spelt.go_on(opened, drawn, most)?;
+        Self::of(opened, spelt, drawn.len(), cancel)
     }
 
     /// The tokens of source and target, without running the model.
@@ -56,7 +71,7 @@ impl Reading {
         Ok((spelt.source, spelt.target))
     }
 
-    fn of(opened: &Arc<Opened>, spelt: Spelt, cancel: &AtomicBool) -> Result<Self> {
+    fn of(opened: &Arc<Opened>, spelt: Spelt, drawn: usize, cancel: &AtomicBool) -> Result<Self> {
         let Spelt { inputs, source, target } = spelt;
         let sites = Site::all(&opened.model);
         let probe = sites
@@ -64,7 +79,7 @@ impl Reading {
             .fold(Probe::new(), |probe, site| probe.record(format!("{}.weights", site.name)))
             .record("logits")
             .record("pool.weights");
-        inputs.run(&opened.model, &Context::inference().with_cancel(cancel).with_probe(&probe))?;
+        pass(&inputs, &opened.model, &Context::inference().with_cancel(cancel).with_probe(&probe))?;
         let weights = |site: &Site| {
             probe.weights(&site.name).with_context(|| format!("the model did not pass {}", site.name))
         };
@@ -81,23 +96,23 @@ impl Reading {
             weights,
             scores,
             pool,
+            drawn,
             remembered,
         })
     }
 
     /// The same with one more token at the end, of the target if there is one. Fails if there is no room.
     pub fn extended(&self, id: u32, most: usize, cancel: &AtomicBool) -> Result<Self> {
-        let (mut source, mut target) = (self.source.clone(), self.target.clone());
-        let grows = if target.is_empty() { &mut source } else { &mut target };
-        let most = limit(&self.opened.model).map_or(most, |limit| limit.min(most));
-        if grows.len() >= most {
-            return Err(Usage::error(format!("the text is as long as it can be: {most} tokens")));
-        }
-        grows.push(Token::after(grows, id, self.opened.tokenizer.as_ref())?);
-        let ids = |tokens: &[Token]| row(&tokens.iter().map(|token| token.id).collect::<Vec<_>>());
-        let decoder_ids = if target.is_empty() { None } else { Some(ids(&target)?) };
-        let inputs = Inputs { ids: Some(ids(&source)?), decoder_ids, ..Inputs::default() };
-        Self::of(&self.opened, Spelt { inputs, source, target }, cancel)
+        let (source, target) = (self.source.clone(), self.target.clone());
+        let inputs = Inputs { ids: self.inputs.ids.clone(), ..Inputs::default() };
+        let mut spelt = Spelt { inputs, source, target };
+        spelt.go_on(&self.opened, &[id], most)?;
+        Self::of(&self.opened, spelt, self.drawn + 1, cancel)
+    }
+
+    /// How many tokens at the end were drawn after what was given.
+    pub fn drawn(&self) -> usize {
+        self.drawn
     }
 
     /// The model.
@@ -176,22 +191,36 @@ impl Reading {
         }
     }
 
-    /// About how many bytes it holds.
+    /// About how many bytes it holds now, with what was computed on demand.
     pub fn bytes(&self) -> usize {
         let of_site = |site: &Site| {
             let (queries, keys) = self.sides(site.group);
             let (rows, columns) = (queries.len(), keys.len());
             let vectors = (2 * rows + 2 * columns / site.shared.max(1)) * site.heads * site.width;
-            let dense = if site.softmax { 0 } else { site.heads * rows * columns };
+            // What is added by distance is shared by the layers.
+            let pairs = !site.softmax || (site.biased && site.layer == 0);
+            let dense = if pairs { site.heads * rows * columns } else { 0 };
             4 * (vectors + dense + site.heads * rows)
         };
         let sites: usize = self.sites.iter().map(of_site).sum();
-        // What is remembered on demand is at most as large as the layers themselves.
+        let remembered = self.remembered().vectors.as_ref().map_or(0, |(_, vectors)| vectors.bytes());
         let pixels = self.inputs.pixels.as_ref().map_or(0, Tensor::count);
-        2 * sites + 4 * (pixels + self.scores.as_ref().map_or(0, Tensor::count)) + 200 * self.source.len()
+        let scores = self.scores.as_ref().map_or(0, Tensor::count);
+        sites + remembered + 4 * (pixels + scores) + 200 * (self.source.len() + self.target.len())
     }
 
     pub(super) fn remembered(&self) -> MutexGuard<'_, Remembered> {
         self.remembered.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// A pass for what a probe sees of it. Of models that say what comes next only the last scores are computed: those of all
+/// places are the largest thing in a pass over a long text, and nobody looks at them.
+pub(super) fn pass(inputs: &Inputs, model: &Model, context: &Context) -> Result<()> {
+    match (model, &inputs.ids) {
+        (Model::Gpt(gpt), Some(ids)) => gpt.forward_last(context, ids, None).map(drop)?,
+        (Model::Llama(llama), Some(ids)) => llama.forward_last(context, ids, None).map(drop)?,
+        _ => inputs.run(model, context)?,
+    }
+    Ok(())
 }

@@ -3,6 +3,7 @@
 use anyhow::Result;
 use saccade::tokens::{Encoding, Special, Tokenizer};
 use serde::Serialize;
+use std::ops::Range;
 
 /// A token of a text, or a patch of a picture.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -24,17 +25,21 @@ impl Token {
         let mut last = None;
         let mut word = 0;
         for (i, &id) in encoding.ids.iter().enumerate() {
+            let of = encoding.texts[i].and_then(|text| texts.get(text)).copied().unwrap_or_default();
             // Added pieces are words of their own.
             let here = encoding.words[i].map(|word| (encoding.texts[i], word));
-            if i > 0 && (here.is_none() || here != last) {
+            // What a tokenizer calls a word may be a whole text.
+            let goes_on = i > 0
+                && here.is_some()
+                && here == last
+                && meet(of, &encoding.offsets[i - 1], &encoding.offsets[i]);
+            if i > 0 && !goes_on {
                 word += 1;
             }
             last = here;
-            let of = encoding.texts[i].and_then(|text| texts.get(text)).copied().unwrap_or_default();
-            let text = of.get(encoding.offsets[i].clone()).filter(|text| !text.trim().is_empty());
             let special = encoding.special[i];
-            let text = if special { &encoding.pieces[i] } else { text.unwrap_or(&encoding.pieces[i]) };
-            tokens.push(Self { id, text: text.trim().to_owned(), special, word });
+            let text = of.get(encoding.offsets[i].clone()).filter(|_| !special).unwrap_or_default();
+            tokens.push(Self { id, text: visible(text, &encoding.pieces[i]), special, word });
         }
         tokens
     }
@@ -49,20 +54,32 @@ impl Token {
         let text = spell(tokenizer, before.last().map(|last| last.id), id)?;
         // Most tokenizers put the space at the beginning of a word; punctuation is no part of a word either.
         let glued = before.last().filter(|last| !last.special && !special).is_some_and(|last| {
-            let letter = |c: char| c.is_alphanumeric() || c == '\'';
-            text.starts_with(letter) && last.text.ends_with(letter)
+            text.starts_with(char::is_alphanumeric) && last.text.ends_with(char::is_alphanumeric)
         });
         let word = if glued { number - 1 } else { number };
-        Ok(Self { id, text: text.trim().to_owned(), special, word }.named(tokenizer))
+        let piece = tokenizer.piece(id).unwrap_or_else(|| id.to_string());
+        Ok(Self { id, text: visible(if special { "" } else { &text }, &piece), special, word })
     }
+}
 
-    /// The same, with the vocabulary's name where there is nothing to see.
-    fn named(mut self, tokenizer: &Tokenizer) -> Self {
-        if self.text.is_empty() || self.special {
-            self.text = tokenizer.piece(self.id).unwrap_or_else(|| self.id.to_string());
-        }
-        self
+/// What is shown of a token: its part of the text, the vocabulary's name where there is nothing to see in that, a sign where
+/// there is nothing to see in both.
+pub(super) fn visible(text: &str, piece: &str) -> String {
+    match (text.trim(), piece.trim()) {
+        ("", "") if piece.contains('\n') => "⏎".to_owned(),
+        ("", "") => "␣".to_owned(),
+        ("", piece) => piece.to_owned(),
+        (text, _) => text.to_owned(),
     }
+}
+
+/// Whether letters or digits meet where one part of a text ends and the next begins. Pieces of one character have the same
+/// part.
+fn meet(text: &str, before: &Range<usize>, after: &Range<usize>) -> bool {
+    let part = |range: &Range<usize>| text.get(range.clone()).unwrap_or_default();
+    let both =
+        part(before).ends_with(char::is_alphanumeric) && part(after).starts_with(char::is_alphanumeric);
+    (before.end == after.start && both) || (before == after && !before.is_empty())
 }
 
 /// What a token adds to the text when it comes after another, spaces included.
@@ -72,4 +89,34 @@ pub fn spell(tokenizer: &Tokenizer, before: Option<u32>, id: u32) -> Result<Stri
     let first = tokenizer.decode(&[before], Special::Keep)?;
     let both = tokenizer.decode(&[before, id], Special::Keep)?;
     Ok(both.strip_prefix(&first).map_or(alone, str::to_owned))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_end_where_letters_do_not_meet() {
+        // As a tokenizer has it that knows no words: one for the whole text.
+        let text = "Once upon, a boy é";
+        let parts = [0..4, 4..7, 7..9, 9..10, 10..12, 12..14, 14..16, 16..17, 17..19, 17..19];
+        let encoding = Encoding {
+            ids: vec![5; parts.len()],
+            pieces: vec!["?".to_owned(); parts.len()],
+            words: vec![Some(0); parts.len()],
+            texts: vec![Some(0); parts.len()],
+            special: vec![false; parts.len()],
+            types: vec![0; parts.len()],
+            offsets: parts.to_vec(),
+        };
+        let tokens = Token::of_encoding(&encoding, [text, ""]);
+        let words: Vec<usize> = tokens.iter().map(|token| token.word).collect();
+        assert_eq!(words, [0, 1, 1, 2, 3, 4, 4, 5, 6, 6], "{tokens:?}");
+    }
+
+    #[test]
+    fn there_is_always_something_to_see() {
+        let shown = [visible(" a ", "Ġa"), visible(" ", "Ġ"), visible(" ", " "), visible("", "\n")];
+        assert_eq!(shown, ["a", "Ġ", "␣", "⏎"]);
+    }
 }

@@ -1,6 +1,6 @@
 //! Queries, keys and values of one attention, and the scores between them: why a word looks where it looks.
 
-use super::reading::Reading;
+use super::reading::{Reading, pass};
 use super::site::Site;
 use crate::usage::Usage;
 use anyhow::{Context as _, Result};
@@ -49,7 +49,7 @@ impl Reading {
             probe = probe.record(path("scores"));
         }
         let context = Context::inference().with_cancel(cancel).with_probe(&probe);
-        self.inputs().run(self.model(), &context)?;
+        pass(self.inputs(), self.model(), &context)?;
         let mut named = Vec::new();
         for name in NAMES {
             if let Some(value) = probe.get(&path(name))? {
@@ -81,6 +81,13 @@ impl Reading {
 impl Vectors {
     fn tensor(&self, name: &str) -> Option<&Tensor> {
         self.named.iter().find(|(known, _)| *known == name).map(|(_, tensor)| tensor)
+    }
+
+    /// How many bytes they are.
+    pub(super) fn bytes(&self) -> usize {
+        let named: usize = self.named.iter().map(|(_, tensor)| tensor.count()).sum();
+        let outputs: usize = self.outputs.iter().map(Tensor::count).sum();
+        4 * (named + outputs + self.scores.as_ref().map_or(0, Tensor::count))
     }
 
     /// The names of what there is: `query`, `key`, `value`, …

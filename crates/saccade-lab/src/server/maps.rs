@@ -55,7 +55,8 @@ pub async fn thumbnails(
     let work =
         move |cancel: &_| draw_thumbnails(&reading, site, (side, scale, Shown { merge, hide }), cancel);
     let drawn = app.work.run(Weight::Look, work).await?;
-    let about = json!({ "width": drawn.width, "height": drawn.height, "peaks": drawn.peaks });
+    let tops: Vec<f32> = drawn.tops.iter().map(|top| top.top).collect();
+    let about = json!({ "width": drawn.width, "height": drawn.height, "tops": tops });
     Ok(Packed::bytes(&about, &drawn.levels).into_response())
 }
 
@@ -110,7 +111,8 @@ pub async fn tile(
     };
     let ((rows, columns), tile) = app.work.run(Weight::Look, work).await?;
     let about = json!({
-        "width": tile.width, "height": tile.height, "peak": tile.peak, "rows": rows, "columns": columns,
+        "width": tile.width, "height": tile.height, "top": tile.top.top, "largest": tile.top.largest,
+        "rows": rows, "columns": columns,
     });
     Ok(Packed::bytes(&about, &tile.levels).into_response())
 }

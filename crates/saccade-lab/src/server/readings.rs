@@ -1,6 +1,6 @@
 //! What the page is told about a reading.
 
-use crate::inside::answer::Kind;
+use crate::inside::answer::{Kind, Said, spoken};
 use crate::inside::{Group, Reading, Site, Token};
 use saccade::models::Model;
 use serde::Serialize;
@@ -20,6 +20,8 @@ pub struct Description {
     pub source: Vec<Token>,
     /// The tokens of the target.
     pub target: Vec<Token>,
+    /// The text that goes on, as the tokenizer writes it, in models that say what comes next.
+    pub said: Option<Said>,
     /// The attentions.
     pub sites: Vec<Site>,
     /// The groups there are, in order.
@@ -47,6 +49,8 @@ pub fn describe(id: &str, model: &str, reading: &Reading) -> Description {
         answer: Kind::of(reading.model()),
         source: reading.source().to_vec(),
         target: reading.target().to_vec(),
+        // What cannot be spelt is seen as tokens all the same.
+        said: spoken(reading).ok().flatten(),
         sites: reading.sites().to_vec(),
         groups,
         patches,

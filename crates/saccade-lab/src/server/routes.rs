@@ -72,6 +72,9 @@ struct ToRead {
     /// A PNG as base64.
     #[serde(default)]
     picture: String,
+    /// Tokens that were drawn after the text.
+    #[serde(default)]
+    drawn: Vec<u32>,
 }
 
 impl ToRead {
@@ -106,9 +109,12 @@ async fn read(
     State(app): State<Arc<App>>,
     asked: Result<Json<ToRead>, JsonRejection>,
 ) -> Result<Response, Problem> {
-    let (name, input) = asked?.0.input(&app)?;
+    let mut asked = asked?.0;
+    let drawn = std::mem::take(&mut asked.drawn);
+    let (name, input) = asked.input(&app)?;
     let (shared, most, model) = (Arc::clone(&app), app.limits.tokens, name.clone());
-    let work = move |cancel: &_| Reading::new(&shared.catalogue.open(&model)?, &input, most, cancel);
+    let work =
+        move |cancel: &_| Reading::going_on(&shared.catalogue.open(&model)?, &input, &drawn, most, cancel);
     let reading = app.work.run(Weight::Pass, work).await?;
     let (id, reading) = app.store.keep(name.clone(), reading);
     Ok(Json(describe(&id, &name, &reading)).into_response())

@@ -17,7 +17,6 @@ pub struct Store {
 struct Kept {
     id: String,
     model: String,
-    bytes: usize,
     reading: Arc<Reading>,
 }
 
@@ -33,19 +32,28 @@ impl Store {
     /// Keeps a reading and gives it a name that cannot be guessed. The newest is kept whatever its size.
     pub fn keep(&self, model: String, reading: Reading) -> (String, Arc<Reading>) {
         let id = format!("{:016x}", RandomState::new().build_hasher().finish());
-        let (bytes, reading) = (reading.bytes(), Arc::new(reading));
+        let reading = Arc::new(reading);
         let mut kept = self.kept();
-        kept.push(Kept { id: id.clone(), model, bytes, reading: Arc::clone(&reading) });
-        let mut total: usize = kept.iter().map(|kept| kept.bytes).sum();
-        while kept.len() > 1 && (total > self.limit || kept.len() > MOST) {
-            total -= kept.remove(0).bytes;
-        }
+        kept.push(Kept { id: id.clone(), model, reading: Arc::clone(&reading) });
+        self.make_room(&mut kept);
         drop(kept);
         // Texts of ever new lengths leave memory of sizes that nobody asks for again.
         if pool::usage().waiting > self.limit / 16 {
             pool::trim();
         }
         (id, reading)
+    }
+
+    /// Lets the oldest go until the others fit. Readings grow while they are looked at, so they are measured now.
+    fn make_room(&self, kept: &mut Vec<Kept>) {
+        let sizes: Vec<usize> = kept.iter().map(|kept| kept.reading.bytes()).collect();
+        let mut total: usize = sizes.iter().sum();
+        let mut gone = 0;
+        while gone + 1 < kept.len() && (total > self.limit || kept.len() - gone > MOST) {
+            total -= sizes[gone];
+            gone += 1;
+        }
+        kept.drain(..gone);
     }
 
     /// A reading by its name, with the name of its model.
@@ -55,6 +63,7 @@ impl Store {
         let found = kept.remove(place);
         let answer = (found.model.clone(), Arc::clone(&found.reading));
         kept.push(found);
+        self.make_room(&mut kept);
         Some(answer)
     }
 }

@@ -24,6 +24,8 @@ pub struct Wanted {
 
 /// So many bytes of numbers fit in a file that a browser opens gladly.
 const MOST_BYTES: usize = 32 << 20;
+/// One head alone may have so many: a text of 4,096 tokens.
+const MOST_ALONE: usize = 80 << 20;
 /// So many of them may be flow.
 const MOST_FLOW: usize = 8 << 20;
 /// So many of the best next tokens are spelt.
@@ -87,10 +89,32 @@ impl Wanted {
         };
         let heads: Vec<(usize, usize)> = sites.flat_map(of_site).collect();
         if heads.is_empty() && !reading.sites().is_empty() {
-            bail!(Usage("there is no such head in this model".to_owned()));
+            bail!(Usage(format!("there is no such head in this model: it has {}", listed(reading))));
         }
         Ok(heads)
     }
+}
+
+/// The heads that there are, in words.
+fn listed(reading: &Reading) -> String {
+    let mut groups: Vec<String> = Vec::new();
+    for (name, group) in [
+        ("self", Group::Itself),
+        ("encoder", Group::Encoder),
+        ("decoder", Group::Decoder),
+        ("cross", Group::Cross),
+    ] {
+        let layers: Vec<usize> =
+            reading.sites().iter().filter(|site| site.group == group).map(|site| site.heads).collect();
+        if let Some(heads) = layers.iter().max() {
+            groups.push(format!(
+                "{name} attention in layers 0–{} with heads 0–{}",
+                layers.len() - 1,
+                heads - 1
+            ));
+        }
+    }
+    groups.join(", ")
 }
 
 impl Held {
@@ -136,22 +160,47 @@ fn base64(values: &[f32]) -> String {
     base64::engine::general_purpose::STANDARD.encode(bytes)
 }
 
+/// How many weights of a head there are: those that a mask hides are not.
+fn pairs(reading: &Reading, site: usize) -> usize {
+    let about = &reading.sites()[site];
+    let (queries, keys) = reading.sides(about.group);
+    match about.causal {
+        true => (1..=queries.len()).map(|seen| seen.min(keys.len())).sum(),
+        false => queries.len() * keys.len(),
+    }
+}
+
+/// Whether the scores of a head are held too: where something is added by distance the vectors do not tell them.
+fn holds_scores(reading: &Reading, site: usize) -> bool {
+    reading.sites()[site].biased || pairs(reading, site) <= FEW_PAIRS
+}
+
+/// Of so many weights the scores are held, to be told as they were computed and not only computed again.
+const FEW_PAIRS: usize = 1 << 18;
+
 /// Fails if the numbers would not fit, and says what would.
 fn ensure_small(reading: &Reading, heads: &[(usize, usize)]) -> Result<()> {
     let bytes = |&(site, _): &(usize, usize)| {
         let about = &reading.sites()[site];
         let (queries, keys) = reading.sides(about.group);
-        8 * queries.len() * keys.len() + 12 * (queries.len() + keys.len()) * about.width
+        let each = if holds_scores(reading, site) { 8 } else { 4 };
+        each * pairs(reading, site) + 12 * (queries.len() + keys.len()) * about.width
     };
     let total: usize = heads.iter().map(bytes).sum();
-    if total > MOST_BYTES {
-        let fitting = MOST_BYTES / (total / heads.len()).max(1);
-        let problem = format!(
-            "the numbers of {} heads would make a file of {} MB; {fitting} would fit: choose some with --layer and --head, or \
-             look at them with saccade serve",
-            heads.len(),
-            total / 750_000
-        );
+    if total > if heads.len() == 1 { MOST_ALONE } else { MOST_BYTES } {
+        let size = total / 750_000;
+        let problem = match heads.len() {
+            1 => format!(
+                "the numbers of this head would make a file of {size} MB: look at it with saccade serve"
+            ),
+            count => {
+                let fitting = (MOST_BYTES / (total / count).max(1)).max(1);
+                format!(
+                    "the numbers of {count} heads would make a file of {size} MB; {fitting} would fit: choose some with \
+                     --layer and --head, or look at them with saccade serve"
+                )
+            }
+        };
         bail!(Usage(problem));
     }
     Ok(())
@@ -170,19 +219,24 @@ fn numbers(
         let which = Which { site, head, scale: Scale::Raw, shown: Shown::default() };
         let grid = Grid::new(reading, which, &going)?;
         let (rows, columns) = grid.size();
-        let mut numbers = BTreeMap::from([
-            ("weights", base64(&grid.block(0..rows, 0..columns)?)),
-            ("norms", base64(&vectors.norms(head)?)),
-        ]);
+        // Of each row, what a mask does not hide.
+        let seen = |row: usize| if about.causal { (row + 1).min(columns) } else { columns };
+        let mut weights = Vec::with_capacity(pairs(reading, site));
+        for row in 0..rows {
+            weights.extend(grid.block(row..row + 1, 0..seen(row))?);
+        }
+        let mut numbers =
+            BTreeMap::from([("weights", base64(&weights)), ("norms", base64(&vectors.norms(head)?))]);
         for name in vectors.names() {
             let asking = name.starts_with("query") || name == "heads";
             let positions: Vec<usize> = (0..if asking { rows } else { columns }).collect();
             numbers.insert(name, base64(&vectors.rows(name, head, &positions)?));
         }
-        let scores =
-            (0..rows).map(|query| vectors.scores(head, query)).collect::<Result<Option<Vec<_>>>>()?;
-        if let Some(scores) = scores {
-            numbers.insert("scores", base64(&scores.concat()));
+        if holds_scores(reading, site) {
+            let of = |row: usize| Ok(vectors.scores(head, row)?.map(|scores| scores[..seen(row)].to_vec()));
+            if let Some(scores) = (0..rows).map(of).collect::<Result<Option<Vec<_>>>>()? {
+                numbers.insert("scores", base64(&scores.concat()));
+            }
         }
         all.insert(format!("{}/{head}", about.name), numbers);
     }

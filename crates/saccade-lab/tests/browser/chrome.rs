@@ -189,6 +189,8 @@ impl Chrome {
                 "Enter" => 13,
                 "ArrowLeft" => 37,
                 "ArrowRight" => 39,
+                "ArrowDown" => 40,
+                "Home" => 36,
                 _ => 0,
             };
             let event = json!({ "type": kind, "key": key, "text": text, "windowsVirtualKeyCode": code });

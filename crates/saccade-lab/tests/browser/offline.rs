@@ -67,7 +67,41 @@ fn a_picture_is_seen_through_its_patches() {
     chrome.shown("head");
     chrome.until("document.querySelector('.picture canvas')");
     assert_eq!(chrome.value("[document.querySelector('.picture canvas').width, document.querySelector('.picture canvas').height]"), json!([6, 4]));
+    // Another patch is chosen: what lies over the picture is its own.
+    let seen = "document.querySelector('.picture canvas').toDataURL()";
+    let before = chrome.value(seen);
+    assert_eq!(chrome.text("#patch-heading"), "Where the class token looks");
+    chrome.click(".picture canvas");
+    chrome.until("document.querySelector('#patch-heading').textContent.startsWith('Where the patch in row')");
+    chrome.until(&format!("{seen} !== {before}"));
+    let chosen = chrome.text("#patch-heading");
+    chrome.press("ArrowLeft");
+    chrome.until(&format!("document.querySelector('#patch-heading').textContent !== {chosen:?}"));
     chrome.screenshot("patches");
     chrome.view("classes");
+    chrome.ensure_quiet();
+}
+
+#[test]
+#[ignore = "needs Chromium: ./test runs it"]
+fn one_head_of_a_long_text_fits_in_a_file() {
+    let folder = TempDir::new().unwrap();
+    made::long(&folder.path().join("model"));
+    let words = "the cat sat on the mat by the dog ".repeat(455);
+    let words = words.trim();
+    view(folder.path(), &["model", words, "--layer", "1", "--head", "2", "-o", "page.html"]);
+    let mut chrome = open(folder.path());
+    chrome.shown("head");
+    let opened = saccade_lab::model::open(folder.path().join("model").to_str().unwrap()).unwrap();
+    let input = Input::Text(words.to_owned(), String::new());
+    let reading = Reading::new(&Arc::new(opened), &input, 5000, &AtomicBool::new(false)).unwrap();
+    assert_eq!(reading.source().len(), 4095);
+    chrome.value("location.hash = '#view=head&layer=1&head=2&query=4001&key=17'");
+    chrome.until("document.querySelector('#readout')?.textContent.includes('(4001) →')");
+    let weight = reading.weights(1).unwrap().block(0, 2, 4001..4002, 17..18).unwrap().to_vec()[0];
+    assert_eq!(chrome.text("#exact").parse::<f32>().unwrap(), weight);
+    // Scores are not held, but computed again.
+    chrome.view("why");
+    assert!(chrome.text("#formula").contains("softmax"));
     chrome.ensure_quiet();
 }

@@ -73,7 +73,7 @@ fn all_heads_of_a_large_model_and_one_head_of_a_long_text() {
         "new Promise((done) => { const canvas = document.querySelector('.map canvas'); const box = canvas.getBoundingClientRect(); \
          const times = []; let last = performance.now(); const begin = last; \
          const frame = (now) => { times.push(now - last); last = now; const at = now - begin; \
-           canvas.dispatchEvent(new WheelEvent('wheel', { deltaY: at < 2500 ? -14 : 14, clientX: box.x + 300 + 200 * Math.sin(at / 400), clientY: box.y + 400, cancelable: true })); \
+           canvas.dispatchEvent(new WheelEvent('wheel', { deltaY: at < 2500 ? -14 : 14, clientX: box.x + 300 + 200 * Math.sin(at / 400), clientY: box.y + 400, cancelable: true, ctrlKey: true })); \
            if (at < 5000) requestAnimationFrame(frame); else { times.sort((a, b) => a - b); done([times.length, times[times.length >> 1], times[Math.floor(times.length * 0.95)], times.at(-1)]); } }; \
          requestAnimationFrame(frame); })",
     );

@@ -1,6 +1,7 @@
 // The row of controls above a view, and the strip of tokens.
 
 import { at, make } from "./dom.js";
+import { keepingFocus } from "./roving.js";
 import { chosen, select } from "./selection.js";
 import { groupName, shortened } from "./words.js";
 
@@ -8,16 +9,16 @@ const scales = { raw: "raw", log: "logarithmic", rest: "without first token", no
 const mostChips = 400;
 
 function choice(name, options, value, change) {
-  const list = make("select", { "aria-label": name, change: () => change(list.value) }, options.map(([key, text]) => make("option", { value: key, selected: key === value }, text)));
+  const list = make("select", { id: `choose-${name}`, "aria-label": name, change: () => change(list.value) }, options.map(([key, text]) => make("option", { value: key, selected: key === value }, text)));
   return make("label", {}, name, list);
 }
 
 function stepper(name, value, count, change) {
   const step = (by) => change((value + by + count) % count);
   return make("span", { class: "steps", role: "group", "aria-label": name },
-    make("button", { type: "button", click: () => step(-1), "aria-label": `previous ${name}` }, "‹"),
+    make("button", { type: "button", id: `previous-${name}`, click: () => step(-1), "aria-label": `previous ${name}` }, "‹"),
     make("output", { id: `at-${name}` }, `${name} ${value}`),
-    make("button", { type: "button", click: () => step(1), "aria-label": `next ${name}` }, "›"));
+    make("button", { type: "button", id: `next-${name}`, click: () => step(1), "aria-label": `next ${name}` }, "›"));
 }
 
 function toggle(text, name) {
@@ -27,55 +28,81 @@ function toggle(text, name) {
 /** The controls that a view wants. */
 export function showControls(view, page) {
   const root = at("bar");
-  root.replaceChildren();
-  if (!page.reading || !view.fits(page.reading)) return;
+  keepingFocus(root, () => root.replaceChildren(...(page.reading && view.fits(page.reading) ? controlsOf(view, page) : [])));
+}
+
+function controlsOf(view, page) {
+  const controls = [];
   const wants = (name) => view.controls.includes(name);
-  const { groups } = page.reading;
+  const groups = page.reading.groups.filter((group) => group !== "cross" || !wants("through"));
   if (wants("group") && groups.length > 1) {
-    root.append(choice("attention", groups.map((group) => [group, groupName(group)]), page.group(), (group) => select({ group, layer: 0, head: 0, query: -1, key: -1 })));
+    controls.push(choice("attention", groups.map((group) => [group, groupName(group)]), groups.includes(page.group()) ? page.group() : "decoder", (group) => select({ group, layer: 0, head: 0, query: -1, key: -1 })));
   }
   if (wants("head")) {
     const sites = page.sites();
-    root.append(
-      stepper("layer", page.site().layer, sites.length, (layer) => select({ layer, head: Math.min(chosen.head, sites[layer].heads - 1) })),
-      stepper("head", chosen.head, page.site().heads, (head) => select({ head, lines: "" })));
+    controls.push(
+      stepper("layer", page.site().layer, sites.length, (layer) => select({ layer, head: Math.min(page.head(), sites[layer].heads - 1) })),
+      stepper("head", page.head(), page.site().heads, (head) => select({ head, lines: "" })));
   }
   if (wants("sort")) {
     const measures = page.measures?.names ?? [];
     const options = [["place", "by layer and head"], ...measures.flatMap((name) => [[name, `${name}, most first`], [`-${name}`, `${name}, least first`]])];
-    root.append(choice("order", options, chosen.sort, (sort) => select({ sort })));
+    controls.push(choice("order", options, chosen.sort, (sort) => select({ sort })));
   }
-  if (wants("scale")) root.append(choice("scale", Object.entries(scales), chosen.scale, (scale) => select({ scale })));
-  if (wants("rotated") && page.site().rotary) root.append(choice("rotation", [["1", "after"], ["", "before"]], chosen.rotated ? "1" : "", (rotated) => select({ rotated: rotated === "1" })));
+  if (wants("scale")) controls.push(choice("scale", Object.entries(scales), chosen.scale, (scale) => select({ scale })));
+  if (wants("rotated") && page.site().rotary) controls.push(choice("rotation", [["1", "after"], ["", "before"]], chosen.rotated ? "1" : "", (rotated) => select({ rotated: rotated === "1" })));
   if (wants("shown")) {
     const tokens = [...page.reading.source, ...page.reading.target];
-    const pieces = page.reading.source.some((token, i, all) => i > 0 && token.word === all[i - 1].word);
-    if (pieces) root.append(toggle("whole words", "merge"));
-    if (tokens.some((token) => token.special)) root.append(toggle("hide special tokens", "hide"));
+    const pieces = tokens.some((token, i) => i > 0 && !token.special && token.word === tokens[i - 1].word);
+    if (pieces) controls.push(toggle("whole words", "merge"));
+    if (tokens.some((token) => token.special)) controls.push(toggle("hide special tokens", "hide"));
   }
+  return controls;
 }
 
 /** The tokens, of which one asks. */
 export function showTokens(page) {
   const root = at("tokens");
   const tokens = page.reading ? page.asking() : [];
-  root.replaceChildren(...tokens.slice(0, mostChips).map((token, i) =>
-    make("button", { type: "button", role: "option", class: token.special ? "special" : "", "data-token": i, title: `token ${i}, id ${token.id}`, click: () => select({ query: i }) }, shortened(token.text, 24) || "␠")));
-  if (tokens.length > mostChips) root.append(make("span", { class: "more" }, `and ${tokens.length - mostChips} more: choose them in the map`));
-  markToken(page);
+  const chip = (token, i) => make("button", {
+    type: "button", role: "option", id: `token-${i}`, class: token.special ? "special" : "", "data-token": i, title: `token ${i}, id ${token.id}`, click: () => select({ query: i }),
+  }, shortened(token.text, 24) || "␣");
+  keepingFocus(root, () => {
+    root.replaceChildren(...tokens.slice(0, mostChips).map(chip));
+    if (tokens.length > mostChips) root.append(make("span", { class: "more" }, `and ${tokens.length - mostChips} more: choose them in the map`));
+    markToken(page);
+  });
 }
 
-/** Marks the token that asks. */
+/** Marks the token that asks. Tab stops at it alone; arrows choose another, and the focus goes with the choice. */
 export function markToken(page) {
+  const root = at("tokens");
   const query = page.reading ? page.query() : -1;
-  at("tokens").querySelectorAll("button").forEach((chip, i) => chip.setAttribute("aria-selected", String(i === query)));
+  const chips = [...root.querySelectorAll("[data-token]")];
+  chips.forEach((chip, i) => {
+    chip.setAttribute("aria-selected", String(i === query));
+    chip.tabIndex = i === Math.min(query, chips.length - 1) ? 0 : -1;
+  });
+  if (root.contains(document.activeElement)) chips[query]?.focus();
 }
 
-/** The tokens of what is being typed, before it is read. */
+let previews = 0;
+
+/** The tokens of what is being typed, before it is read; those that were read where nothing else is typed. */
 export async function previewTokens(page, input) {
-  const known = () => !input.text.trim() || input.text === page.known?.text;
-  if (!page.source.live || known()) return;
-  const { source } = await page.source.tokens(input);
-  if (known()) return;
-  at("tokens").replaceChildren(...source.slice(0, mostChips).map((token) => make("span", { class: token.special ? "chip special" : "chip" }, shortened(token.text, 24) || "␠")));
+  if (!page.source.live) return;
+  const mine = ++previews;
+  const known = page.known?.text === input.text && page.known?.second === input.second && page.known?.model === input.model;
+  if (known || !input.text.trim()) return showTokens(page);
+  const { source, target } = await page.source.tokens(input);
+  if (mine !== previews) return;
+  const chip = (token) => make("span", { class: token.special ? "chip special" : "chip" }, shortened(token.text, 24) || "␣");
+  const more = (tokens) => (tokens.length > mostChips ? make("span", { class: "more" }, `and ${tokens.length - mostChips} more`) : "");
+  at("tokens").replaceChildren(...source.slice(0, mostChips).map(chip), more(source));
+  if (target.length) at("tokens").append(make("span", { class: "more" }, "→"), ...target.slice(0, mostChips).map(chip), more(target));
+}
+
+/** What is being typed was read, or is not to be: no preview comes any more. */
+export function endPreview() {
+  previews += 1;
 }

@@ -21,6 +21,9 @@ export function textOf(svg) {
   copy.setAttribute("width", width + 2 * margin);
   copy.setAttribute("height", height + 2 * margin);
   copy.removeAttribute("class");
+  // Nothing can be chosen in what is saved.
+  copy.setAttribute("role", "img");
+  for (const part of copy.querySelectorAll("[tabindex]")) for (const name of ["tabindex", "role", "id", "class", "aria-label"]) part.removeAttribute(name);
   const paper = draw("rect", { x: -margin, y: -margin, width: width + 2 * margin, height: height + 2 * margin, fill: named("paper") });
   copy.insertBefore(paper, copy.firstChild);
   return `<?xml version="1.0" encoding="UTF-8"?>\n${new XMLSerializer().serializeToString(copy)}\n`;

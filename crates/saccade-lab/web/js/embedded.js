@@ -1,6 +1,6 @@
 // Where the numbers come from in a file of its own: they are inside the file. No server, no network.
 
-import { largest, levelOf, mergeRows, reweigh, shrink } from "./maths.js";
+import { dot, largest, levelOf, mergeRows, reweigh, shrink, topOf } from "./maths.js";
 import { realsOf } from "./packed.js";
 import { axisOf, sidesOf } from "./words.js";
 
@@ -25,17 +25,40 @@ export function embeddedSource(held) {
     if (!decoded.has(key)) {
       const about = siteOf(reading, site);
       const [queries, keys] = sidesOf(reading, about.group);
-      const weights = reals(headOf(site, head).weights, `weights ${site} ${head}`);
       const norms = scale === "norms" ? reals(headOf(site, head).norms, `norms ${site} ${head}`) : null;
-      const rows = queries.map((_, i) => reweigh(weights.subarray(i * keys.length, (i + 1) * keys.length), scale, norms));
+      const rows = queries.map((_, i) => reweigh(rowOf(reading, site, head, "weights", i), scale, norms));
       const flags = { merge: isOn(merge), hide: isOn(hide) };
       const [down, across] = [axisOf(queries, flags), axisOf(keys, flags)];
       const values = mergeRows(rows, down, across);
       // A first row that sees only itself has no choice: it would make all others pale.
-      const free = about.causal && down.length > 1 ? values.subarray(across.length) : values;
-      decoded.set(key, { rows: down.length, columns: across.length, values, peak: free.reduce((a, b) => Math.max(a, b), 0) });
+      const first = about.causal && down.length > 1 ? 1 : 0;
+      // One large map at a time is enough.
+      if (values.length > 1 << 22) for (const old of decoded.keys()) if (old.startsWith("map ")) decoded.delete(old);
+      decoded.set(key, { rows: down.length, columns: across.length, values, ...topOf(values, down.length, across.length, first) });
     }
     return decoded.get(key);
+  }
+
+  /** A row of weights or scores. Of attention that looks back the file holds what comes no later. */
+  function rowOf(reading, site, head, name, row) {
+    const about = siteOf(reading, site);
+    const columns = sidesOf(reading, about.group)[1].length;
+    const all = reals(headOf(site, head)[name], `${name} ${site} ${head}`);
+    if (!about.causal) return all.subarray(row * columns, (row + 1) * columns);
+    const held = Math.min(row + 1, columns);
+    const before = row <= columns ? (row * (row + 1)) / 2 : (columns * (columns + 1)) / 2 + (row - columns) * columns;
+    const whole = new Float32Array(columns);
+    whole.set(all.subarray(before, before + held));
+    return whole;
+  }
+
+  /** The scores of a query, computed again: a long text's are not held. */
+  function scoresOf(about, data, head, query) {
+    if (about.biased || !about.softmax) return undefined;
+    const part = (name) => reals(data[about.rotary ? `${name}_rotated` : name], `${about.rotary ? `${name}_rotated` : name} ${about.name} ${head}`);
+    const row = (all, at) => all.subarray(at * about.width, (at + 1) * about.width);
+    const [q, k] = [row(part("query"), query), part("key")];
+    return Float32Array.from({ length: k.length / about.width }, (_, at) => dot(q, row(k, at)) * about.scale);
   }
   const isOn = (flag) => flag === true || flag === "true";
 
@@ -52,18 +75,18 @@ export function embeddedSource(held) {
     classes: async () => held.classes,
     async thumbnails(reading, question) {
       const about = siteOf(reading, question.site);
-      const all = { peaks: [], levels: null, width: 0, height: 0 };
+      const all = { tops: [], levels: null, width: 0, height: 0 };
       for (let head = 0; head < about.heads; head++) {
         if (!held.heads[`${about.name}/${head}`]) {
-          all.peaks.push(null);
+          all.tops.push(null);
           continue;
         }
         const map = mapOf(reading, { ...question, head });
         [all.width, all.height] = [Math.min(question.side, map.columns), Math.min(question.side, map.rows)];
         const small = shrink(map.values, map.rows, map.columns, all.height, all.width);
         all.levels ??= new Uint8Array(about.heads * small.length);
-        all.levels.set(small.map((value) => levelOf(value, map.peak, question.scale)), head * small.length);
-        all.peaks.push(map.peak);
+        all.levels.set(small.map((value) => levelOf(value, map.top, question.scale)), head * small.length);
+        all.tops.push(map.top);
       }
       return all;
     },
@@ -80,14 +103,14 @@ export function embeddedSource(held) {
           large[place] = Math.max(large[place], map.values[r * map.columns + c]);
         }
       }
-      const levels = Uint8Array.from(large, (value) => levelOf(value, map.peak, which.scale));
-      return { width, height, peak: map.peak, rows: map.rows, columns: map.columns, levels };
+      const levels = Uint8Array.from(large, (value) => levelOf(value, map.top, which.scale));
+      return { width, height, top: map.top, largest: map.largest, rows: map.rows, columns: map.columns, levels };
     },
     async block(reading, { top, bottom, left, right, ...which }) {
       const map = mapOf(reading, which);
-      const values = [];
-      for (let r = top; r < bottom; r++) values.push(...map.values.subarray(r * map.columns + left, r * map.columns + right));
-      return { rows: bottom - top, columns: right - left, values: Float32Array.from(values) };
+      const values = new Float32Array((bottom - top) * (right - left));
+      for (let r = top; r < bottom; r++) values.set(map.values.subarray(r * map.columns + left, r * map.columns + right), (r - top) * (right - left));
+      return { rows: bottom - top, columns: right - left, values };
     },
     async vectors(reading, { site, head, query, keys }) {
       const about = siteOf(reading, site);
@@ -100,10 +123,8 @@ export function embeddedSource(held) {
       };
       for (const name of ["query", "query_rotated", "heads"]) if (data[name]) named[name] = rows(name, [query]);
       for (const name of ["key", "key_rotated", "value"]) if (data[name]) named[name] = rows(name, wanted);
-      const columns = sidesOf(reading, about.group)[1].length;
-      for (const name of ["weights", "scores"]) {
-        if (data[name]) named[name] = reals(data[name], `${name} ${site} ${head}`).slice(query * columns, (query + 1) * columns);
-      }
+      for (const name of ["weights", "scores"]) if (data[name]) named[name] = rowOf(reading, site, head, name, query);
+      named.scores ??= scoresOf(about, data, head, query);
       named.norms = reals(data.norms, `norms ${site} ${head}`);
       return named;
     },

@@ -1,19 +1,22 @@
 // The keyboard.
 
-import { chosen, select } from "./selection.js";
+import { select } from "./selection.js";
 
 /** Keys that work everywhere but in fields. */
 export function pressed(event, page, views) {
   if (event.ctrlKey || event.metaKey || event.altKey || !page.reading || /^(TEXTAREA|INPUT|SELECT)$/.test(event.target.tagName)) return;
   const turn = (value, by, count) => (value + by + count) % count;
   const [layers, heads] = [page.sites().length, page.site()?.heads ?? 0];
+  const inTokens = event.target.closest?.("#tokens");
   if (/^[1-7]$/.test(event.key)) select({ view: views[Number(event.key) - 1].name });
   else if (event.key === "[" && layers) select({ layer: turn(page.site().layer, -1, layers) });
   else if (event.key === "]" && layers) select({ layer: turn(page.site().layer, 1, layers) });
-  else if (event.key === "," && heads) select({ head: turn(chosen.head, -1, heads), lines: "" });
-  else if (event.key === "." && heads) select({ head: turn(chosen.head, 1, heads), lines: "" });
+  else if (event.key === "," && heads) select({ head: turn(page.head(), -1, heads), lines: "" });
+  else if (event.key === "." && heads) select({ head: turn(page.head(), 1, heads), lines: "" });
   else if (event.key === "ArrowLeft") select({ query: Math.max(0, page.query() - 1) });
   else if (event.key === "ArrowRight") select({ query: Math.min(page.asking().length - 1, page.query() + 1) });
+  else if (event.key === "Home" && inTokens) select({ query: 0 });
+  else if (event.key === "End" && inTokens) select({ query: page.asking().length - 1 });
   else return;
   event.preventDefault();
 }

@@ -1,14 +1,17 @@
 // The page: what was read, which view is open, and what happens when something is chosen.
 
 import { forgetColours } from "./colours.js";
-import { markToken, previewTokens, showControls, showTokens } from "./controls.js";
+import { endPreview, markToken, previewTokens, showControls, showTokens } from "./controls.js";
 import { at, make, settled } from "./dom.js";
 import { copyLink, saveCsv, savePng, saveSvg } from "./download.js";
 import { embeddedSource } from "./embedded.js";
+import { examplePicture, exampleText } from "./example.js";
+import { drawnIds, goingOn } from "./going_on.js";
 import { pressed } from "./keys.js";
-import { counted } from "./numbers.js";
+import { several } from "./numbers.js";
 import { chosen, select, selectFromAddress, whenSelected } from "./selection.js";
 import { serverSource } from "./server.js";
+import { followTheme } from "./theme.js";
 import { classesView } from "./view_classes.js";
 import { flowView } from "./view_flow.js";
 import { headView } from "./view_head.js";
@@ -19,7 +22,6 @@ import { whyView } from "./view_why.js";
 import { sidesOf } from "./words.js";
 
 const views = [headsView, headView, linesView, whyView, flowView, classesView, nextView];
-const example = "The film was not good at all, but the cast was wonderful and the ending moved me.";
 
 const held = document.getElementById("held");
 const page = {
@@ -27,16 +29,18 @@ const page = {
   reading: null,
   measures: null,
   picture: null,
-  generated: 0,
   history: [],
   group: () => (page.reading.groups.includes(chosen.group) ? chosen.group : page.reading.groups[0]),
   sites: () => page.reading.sites.filter((site) => site.group === page.group()),
   site: () => page.sites()[Math.min(chosen.layer, page.sites().length - 1)],
+  head: () => Math.min(chosen.head, (page.site()?.heads ?? 1) - 1),
   asking: () => (page.reading.sites.length ? sidesOf(page.reading, page.group())[0] : page.reading.source),
   query: () => (chosen.query >= 0 && chosen.query < page.asking().length ? chosen.query : usualQuery()),
+  drawn: () => drawnIds().length,
   offerMeasures: () => showControls(current(), page),
-  step, stepBack,
 };
+const { step, stepBack, forget } = goingOn(page, { read, refresh, complain });
+Object.assign(page, { step, stepBack });
 
 /** Who asks unless someone is chosen: the token that gathers a picture's class, else the last word. */
 function usualQuery() {
@@ -46,12 +50,27 @@ function usualQuery() {
 
 let open = null;
 let stop = new AbortController();
+let reader = new AbortController();
+let focused = "";
 const current = () => views.find((view) => view.name === chosen.view) ?? headsView;
 
 function complain(problem) {
   if (problem?.name === "AbortError") return;
   at("problem").textContent = problem ? problem.message : "";
   at("problem").hidden = !problem;
+}
+
+/** Marks the tab of the open view, and brings it into sight where tabs are wider than the page. */
+function showTabs(view) {
+  for (const tab of at("tabs").children) {
+    const mine = tab.dataset.view === view.name;
+    tab.setAttribute("aria-selected", String(mine));
+    tab.tabIndex = mine ? 0 : -1;
+    tab.classList.toggle("dim", Boolean(page.reading) && !views.find(({ name }) => name === tab.dataset.view).fits(page.reading));
+    if (!mine) continue;
+    const [row, box] = [at("tabs").getBoundingClientRect(), tab.getBoundingClientRect()];
+    at("tabs").scrollLeft += Math.max(0, box.right - row.right + 24) - Math.max(0, row.left - box.left + 24);
+  }
 }
 
 /** Draws the open view anew. */
@@ -62,16 +81,15 @@ async function show() {
   open = null;
   page.signal = stop.signal;
   const [view, root] = [current(), at("view")];
-  for (const tab of at("tabs").children) {
-    tab.setAttribute("aria-selected", String(tab.dataset.view === view.name));
-    tab.tabIndex = tab.dataset.view === view.name ? 0 : -1;
-    tab.classList.toggle("dim", Boolean(page.reading) && !views.find(({ name }) => name === tab.dataset.view).fits(page.reading));
-  }
+  // What is replaced may have the focus: its successor gets it.
+  if (root.contains(document.activeElement) && document.activeElement !== root) focused = document.activeElement.id;
+  showTabs(view);
+  document.title = [page.reading && view.title, page.reading?.model, "Saccade"].filter(Boolean).join(" · ");
   root.replaceChildren();
   root.setAttribute("aria-label", view.title);
   root.removeAttribute("data-shown");
-  if (!page.reading) return showControls(view, page);
   showControls(view, page);
+  if (!page.reading) return;
   if (!view.fits(page.reading)) return root.append(make("p", { class: "muted" }, view.lacks));
   const mine = stop.signal;
   const part = make("div", { class: "busy" });
@@ -81,10 +99,12 @@ async function show() {
     if (mine.aborted) return shown?.close?.();
     open = shown;
     root.dataset.shown = view.name;
+    if (focused && document.activeElement === document.body) at(focused)?.focus({ preventScroll: true });
+    focused = "";
   } catch (problem) {
     if (mine.aborted) return;
     // The server let the reading go to make room: read again, and go on.
-    if (problem.status === 410) return read(true);
+    if (problem.status === 410) return read({ again: true });
     complain(problem);
   } finally {
     part.classList.remove("busy");
@@ -98,68 +118,86 @@ function asked() {
   return input;
 }
 
-/** Reads what is in the form. */
-async function read(again = false) {
+/** Why there is nothing to read, if so. */
+function lacking(input) {
+  if (!page.source.live) return null;
+  if ("picture" in input) return input.picture ? null : "Choose a picture (PNG) first.";
+  return input.text.trim() ? null : "There is nothing to read: type a text first.";
+}
+
+/** What was read last is no longer shown: it must not stand under another model's name. */
+function letGo() {
+  page.reading = page.known = null;
+  page.history = [];
+  at("about").textContent = "";
+  showTokens(page);
+  show();
+}
+
+/** Reads what is in the form; again, with the tokens that were drawn after it. Whether it was read. */
+async function read({ again = false } = {}) {
+  reader.abort();
+  reader = new AbortController();
+  const mine = reader.signal;
+  endPreview();
   complain(null);
   const input = asked();
-  const needsPicture = !at("picture-field").hidden;
-  if (page.source.live && !(needsPicture ? input.picture : input.text.trim())) {
-    return complain(new Error(needsPicture ? "Choose a picture (PNG) first." : "There is nothing to read: type a text first."));
+  if (page.reading && page.reading.model !== input.model) letGo();
+  const problem = lacking(input);
+  if (problem) {
+    complain(new Error(problem));
+    showTokens(page);
+    return false;
   }
   at("read").disabled = true;
   at("said").textContent = "Reading.";
   try {
-    page.reading = await page.source.read(input);
-    page.measures = null;
-    page.generated = 0;
-    page.history = [];
-    const part = { model: input.model, text: input.text, second: input.second };
-    if (!again && page.known && (page.known.model !== input.model || page.known.text !== input.text)) Object.assign(part, { query: -1, key: -1 });
+    const drawn = again ? drawnIds() : [];
+    const reading = await page.source.read(drawn.length ? { ...input, drawn } : input, mine);
+    if (mine.aborted) return false;
+    Object.assign(page, { reading, measures: null, history: [] });
+    const part = { model: input.model, text: "picture" in input ? chosen.text : input.text, second: input.second, drawn: drawn.join(",") };
+    if (!again) {
+      forget();
+      if (page.known && page.known.text !== input.text) Object.assign(part, { query: -1, key: -1 });
+    }
     page.known = part;
-    select(part);
+    quietly(part);
     refresh();
-    at("said").textContent = `Read ${page.reading.source.length} tokens.`;
-  } catch (problem) {
-    complain(problem);
+    at("said").textContent = `Read ${several(page.reading.source.length, "token")}.`;
+    return true;
+  } catch (trouble) {
+    if (mine.aborted) return false;
+    complain(trouble);
+    // What is shown is still what was read before.
+    showTokens(page);
+    return false;
   } finally {
-    at("read").disabled = false;
+    if (!mine.aborted) at("read").disabled = false;
   }
+}
+
+/** Selects what the page chooses by itself: no step back, and nothing is drawn twice. */
+let quiet = false;
+function quietly(part) {
+  quiet = true;
+  select(part, { step: false });
+  quiet = false;
 }
 
 /** Shows what is new after a reading. */
 function refresh() {
   const { reading } = page;
+  if (!reading) return;
   const heads = reading.sites.reduce((sum, site) => sum + site.heads, 0);
-  const parts = [reading.kind, heads ? `${reading.sites.length} attentions` : "", heads ? `${counted(heads)} heads` : "", `${counted(reading.source.length)} tokens`];
+  const parts = [reading.kind, heads ? several(reading.sites.length, "attention") : "", heads ? several(heads, "head") : "", several(reading.source.length, "token")];
   at("about").textContent = parts.filter(Boolean).join(" · ");
-  if (page.sites().length && chosen.layer >= page.sites().length) select({ layer: 0 });
-  if (page.site() && chosen.head >= page.site().heads) select({ head: 0 });
-  // A model without heads has something else to show.
-  if (current() === headsView && !headsView.fits(reading)) select({ view: views.find((view) => view.fits(reading))?.name ?? "heads" });
+  if (page.sites().length && chosen.layer >= page.sites().length) quietly({ layer: 0 });
+  if (page.site() && chosen.head >= page.site().heads) quietly({ head: 0 });
+  // A model of which this view has nothing to show has something else.
+  if (!current().fits(reading)) quietly({ view: views.find((view) => view.fits(reading))?.name ?? "heads" });
   showTokens(page);
   show();
-}
-
-/** Goes on by a token: the one given, or one drawn. */
-async function step({ token }) {
-  const sampling = { greedy: false, temperature: chosen.temperature, top_k: chosen.k, top_p: chosen.p, repetition_penalty: 1, seed: 0 };
-  complain(null);
-  try {
-    const next = await page.source.step(page.reading, { token, sampling, step: page.generated });
-    page.history.push(page.reading);
-    page.reading = next;
-    page.generated += 1;
-    refresh();
-  } catch (problem) {
-    complain(problem);
-  }
-}
-
-function stepBack() {
-  if (!page.history.length) return;
-  page.reading = page.history.pop();
-  page.generated -= 1;
-  refresh();
 }
 
 /** The fields that a kind of model reads. */
@@ -171,6 +209,17 @@ function showFields() {
   at("second-field").hidden = !(pairs || target);
   at("second-name").textContent = target ? "What the decoder has said (may be empty)" : "Second text (may be empty)";
   at("text-name").textContent = target ? "Source" : "Text";
+  if (pictures && page.source.live) page.picture ??= keptPicture() ?? examplePicture();
+}
+
+/** A picture is too large for an address; the browser keeps it for as long as the page is open. */
+function keptPicture(picture) {
+  try {
+    if (picture) sessionStorage.setItem("picture", picture);
+    return sessionStorage.getItem("picture");
+  } catch {
+    return null;
+  }
 }
 
 async function loadModels() {
@@ -193,20 +242,24 @@ async function loadModels() {
   complain(null);
   if (!models.length) return complain(new Error("There is no model here: start with `saccade serve MODEL`."));
   at("model").replaceChildren(...models.map(({ name, kind }) => make("option", { value: name, "data-kind": kind }, name.replace(/^runs\//, ""))));
-  if (models.some(({ name }) => name === chosen.model)) at("model").value = chosen.model;
-  showFields();
-  at("text").value = page.source.text ?? (chosen.text || example);
-  at("second").value = page.source.second ?? chosen.second;
-  page.picture = page.source.picture ?? null;
+  const missing = page.source.live && chosen.model && !models.some(({ name }) => name === chosen.model) ? chosen.model : "";
+  if (missing) quietly({ model: models[0].name, drawn: "", query: -1, key: -1 });
+  at("model").value = chosen.model || models[0].name;
+  page.picture = page.source.picture ?? page.picture;
   if (!page.source.live) {
+    at("model").value = models[0].name;
     at("ask").hidden = true;
-    if (!location.hash) select(page.source.start);
+    if (!location.hash) quietly(page.source.start);
   }
-  if (at("picture-field").hidden || page.picture) await read(true);
+  showFields();
+  at("text").value = page.source.text ?? (chosen.text || exampleText);
+  at("second").value = page.source.second ?? chosen.second;
+  const shown = await read({ again: true });
+  if (missing && shown) complain(new Error(`The link asks for the model “${missing}”, which is not offered here: this is “${models[0].name}”.`));
 }
 
-function setTheme(theme) {
-  if (theme) document.documentElement.dataset.theme = theme;
+/** The colours have changed. */
+function recolour() {
   forgetColours();
   open?.repaint ? open.repaint() : show();
 }
@@ -216,36 +269,43 @@ function listen() {
     event.preventDefault();
     read();
   });
-  at("text").addEventListener("keydown", (event) => {
-    if (event.key === "Enter" && !event.shiftKey) {
+  // What cannot be read is said when it is to be read, not while it is typed.
+  const preview = settled(150, () => previewTokens(page, asked()).catch(() => {}));
+  for (const field of [at("text"), at("second")]) {
+    field.addEventListener("keydown", (event) => {
+      if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
       event.preventDefault();
       read();
-    }
-  });
-  // What cannot be read is said when it is to be read, not while it is typed.
-  at("text").addEventListener("input", settled(150, () => previewTokens(page, asked()).catch(() => {})));
+    });
+    field.addEventListener("input", preview);
+  }
   at("model").addEventListener("change", () => {
     showFields();
-    if (at("picture-field").hidden) read();
+    letGo();
+    select({ model: at("model").value, drawn: "", query: -1, key: -1 });
+    read();
   });
   at("picture").addEventListener("change", () => {
-    const reader = new FileReader();
-    reader.onload = () => {
-      page.picture = reader.result;
+    const loader = new FileReader();
+    loader.onload = () => {
+      page.picture = loader.result;
+      keptPicture(page.picture);
       read();
     };
-    if (at("picture").files[0]) reader.readAsDataURL(at("picture").files[0]);
+    if (at("picture").files[0]) loader.readAsDataURL(at("picture").files[0]);
   });
-  const dark = matchMedia("(prefers-color-scheme: dark)");
-  dark.addEventListener("change", () => setTheme(null));
-  at("theme").addEventListener("click", () => {
-    const now = document.documentElement.dataset.theme ?? (dark.matches ? "dark" : "light");
-    setTheme(now === "dark" ? "light" : "dark");
+  followTheme(at("theme"), recolour);
+  // The address is the selection, not a place in the page.
+  at("skip").addEventListener("click", (event) => {
+    event.preventDefault();
+    at("view").focus();
+    at("view").scrollIntoView();
   });
   window.addEventListener("hashchange", () => {
     const before = { ...chosen };
     selectFromAddress();
-    const texts = ["model", "text", "second"].some((name) => before[name] !== chosen[name]);
+    const texts = ["model", "text", "second", "drawn"].some((name) => before[name] !== chosen[name]);
+    complain(null);
     if (texts) loadModels();
     else refresh();
   });
@@ -266,7 +326,7 @@ function build() {
   const save = (what, write) => async () => {
     try {
       if (!open?.[what]) throw new Error("There is nothing to save yet.");
-      const name = `${page.reading.model}-${chosen.view}${chosen.view === "heads" ? "" : `-${chosen.layer}-${chosen.head}`}`.replace(/[^\w.-]+/g, "-");
+      const name = `${page.reading.model}-${chosen.view}${chosen.view === "heads" ? "" : `-${page.site()?.layer ?? 0}-${page.head()}`}`.replace(/[^\w.-]+/g, "-");
       await write(await open[what](), name);
     } catch (problem) {
       complain(problem);
@@ -281,11 +341,13 @@ function build() {
 
 const later = settled(10, show);
 whenSelected((changed) => {
-  if (!page.reading) return;
+  if (!page.reading || quiet) return;
   if (changed.includes("group")) showTokens(page);
   if (changed.includes("query")) markToken(page);
-  if (changed.includes("view") || changed.some((name) => current().redraw.includes(name))) later();
-  else {
+  if (changed.includes("view") || changed.some((name) => current().redraw.includes(name))) {
+    complain(null);
+    later();
+  } else {
     showControls(current(), page);
     open?.selected?.(changed);
   }

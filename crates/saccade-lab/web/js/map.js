@@ -2,12 +2,14 @@
 
 import { named, paint, palette } from "./colours.js";
 import { make } from "./dom.js";
+import { columnGap } from "./drawing.js";
 import { widthOf } from "./svg.js";
 import { shortened } from "./words.js";
 
 const tileCells = 256;
 const mostTiles = 80;
 const labelSize = 11;
+const rowGap = 12;
 const largestCell = 44;
 
 /**
@@ -125,7 +127,9 @@ export class TiledMap {
     canvas.addEventListener("pointerup", up);
     canvas.addEventListener("pointercancel", (event) => this.pointers.delete(event.pointerId));
     canvas.addEventListener("pointerleave", () => this.point(null));
+    // Without a key, the wheel scrolls the page.
     canvas.addEventListener("wheel", (event) => {
+      if (!event.ctrlKey && !event.metaKey) return;
       event.preventDefault();
       const box = canvas.getBoundingClientRect();
       this.zoom(Math.exp(-event.deltaY / 300), [event.clientX - box.left, event.clientY - box.top]);
@@ -138,6 +142,8 @@ export class TiledMap {
     const apart = (a, b) => Math.hypot(a[0] - b[0], a[1] - b[1]) || 1;
     const box = this.canvas.getBoundingClientRect();
     const middle = [(event.clientX + other[0]) / 2 - box.left, (event.clientY + other[1]) / 2 - box.top];
+    // Two fingers also move the map: one alone scrolls the page.
+    this.move((before[0] - event.clientX) / 2 / this.unit, (before[1] - event.clientY) / 2 / this.unit);
     this.zoom(apart([event.clientX, event.clientY], other) / apart(before, other), middle);
   }
 
@@ -249,24 +255,24 @@ export class TiledMap {
   }
 
   drawLabels(context) {
-    const every = Math.max(1, Math.ceil(12 / this.unit));
     context.font = `${labelSize}px Inter, Helvetica, Arial, sans-serif`;
     context.textBaseline = "middle";
     const { row, column } = this.over ?? this.mark;
-    const each = (axis, from, to, chosen, write) => {
+    const each = (axis, apart, from, to, chosen, write) => {
+      const every = Math.max(1, Math.ceil(apart / this.unit));
       for (let i = Math.max(0, Math.floor(from)); i < Math.min(axis.length, to); i++) {
-        if (i !== chosen && (i % every || Math.abs(i - chosen) < every)) continue;
+        if (i !== chosen && (i % every || (chosen >= 0 && Math.abs(i - chosen) < every))) continue;
         context.fillStyle = named(i === chosen ? "class-1" : axis[i].special ? "muted" : "ink");
         write(shortened(axis[i].label), i);
       }
     };
     context.textAlign = "right";
-    each(this.rows, this.y, this.y + (this.height - this.top) / this.unit, row, (text, i) => {
+    each(this.rows, rowGap, this.y, this.y + (this.height - this.top) / this.unit, row, (text, i) => {
       const y = this.top + (i + 0.5 - this.y) * this.unit;
       if (y > this.top) context.fillText(text, this.left - 5, y, this.left - 6);
     });
     context.textAlign = "left";
-    each(this.columns, this.x, this.x + (this.width - this.left) / this.unit, column, (text, i) => {
+    each(this.columns, columnGap, this.x, this.x + (this.width - this.left) / this.unit, column, (text, i) => {
       const x = this.left + (i + 0.5 - this.x) * this.unit;
       if (x < this.left) return;
       context.save();

@@ -47,17 +47,17 @@ export function mergeRows(rows, rowPlaces, columnPlaces) {
   return values;
 }
 
-/** The level (0 to 255) of a value in a map whose largest is `peak`. */
-export function levelOf(value, peak, scale) {
-  if (!(value > 0 && peak > 0)) return 0;
-  const share = scale === "log" ? 1 + Math.log10(value / peak) / 4 : value / peak;
+/** The level (0 to 255) of a value in a map whose darkest colour is `top`. */
+export function levelOf(value, top, scale) {
+  if (!(value > 0 && top > 0)) return 0;
+  const share = scale === "log" ? 1 + Math.log10(value / top) / 4 : value / top;
   return Math.round(Math.min(1, Math.max(0, share)) * 255);
 }
 
 /** A map made smaller: each pixel shows the largest of what it stands for. */
-export function shrink(values, rows, columns, height, width) {
+export function shrink(values, rows, columns, height, width, first = 0) {
   const small = new Float32Array(height * width);
-  for (let r = 0; r < rows; r++) {
+  for (let r = first; r < rows; r++) {
     const start = Math.floor((r * height) / rows) * width;
     for (let c = 0; c < columns; c++) {
       const place = start + Math.floor((c * width) / columns);
@@ -65,6 +65,14 @@ export function shrink(values, rows, columns, height, width) {
     }
   }
   return small;
+}
+
+/** What the darkest colour of a map stands for, and the largest value: one pixel in a hundred of a small picture of it may
+ * lie beyond. The server does the same. */
+export function topOf(values, rows, columns, first) {
+  const small = shrink(values, rows, columns, Math.min(64, rows), Math.min(64, columns), first).filter((value) => value > 0);
+  small.sort((a, b) => b - a);
+  return { top: small[Math.floor(small.length * 0.01)] ?? 0, largest: small[0] ?? 0 };
 }
 
 /** The places of the largest values, largest first. */

@@ -28,3 +28,6 @@ export function percent(value) {
 
 /** A count with commas. */
 export const counted = (value) => value.toLocaleString("en");
+
+/** A count and what is counted. */
+export const several = (count, what) => `${counted(count)} ${what}${count === 1 ? "" : "s"}`;

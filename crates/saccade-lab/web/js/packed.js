@@ -22,6 +22,7 @@ export function unpackReals(answer) {
 /** Numbers from base64. */
 export function realsOf(base64) {
   const text = atob(base64);
-  const bytes = Uint8Array.from(text, (letter) => letter.charCodeAt(0));
+  const bytes = new Uint8Array(text.length);
+  for (let i = 0; i < text.length; i++) bytes[i] = text.charCodeAt(i);
   return new Float32Array(bytes.buffer);
 }

@@ -1,8 +1,20 @@
 // One selection, shared by all views and kept in the address bar.
 
 const usual = {
-  model: "", text: "", second: "", view: "heads", group: "", layer: 0, head: 0, query: -1, key: -1, scale: "raw",
+  model: "", text: "", second: "", drawn: "", view: "heads", group: "", layer: 0, head: 0, query: -1, key: -1, scale: "raw",
   merge: false, hide: false, sort: "place", lines: "", temperature: 1, k: 0, p: 1, rotated: true,
+};
+
+const whole = (least) => (value) => Number.isInteger(value) && value >= least;
+const between = (least, most) => (value) => value >= least && value <= most;
+const oneOf = (...known) => (value) => known.includes(value);
+const numbers = (text) => /^(\d{1,9}(,\d{1,9})*)?$/.test(text);
+
+/** What a link may say. Links are written by hand and cut off by mail programs: the rest of them is followed. */
+const sound = {
+  view: oneOf("heads", "head", "lines", "why", "flow", "classes", "next"), group: oneOf("", "self", "encoder", "decoder", "cross"),
+  scale: oneOf("raw", "log", "rest", "norms"), sort: (text) => /^-?[a-z-]{1,40}$/.test(text), drawn: numbers, lines: numbers,
+  layer: whole(0), head: whole(0), query: whole(-1), key: whole(-1), temperature: between(0.05, 3), k: between(0, 100), p: between(0.05, 1),
 };
 
 /** What is selected now. Change it with `select`. */
@@ -15,12 +27,39 @@ export function whenSelected(listener) {
   listeners.push(listener);
 }
 
-/** Changes some of the selection. */
-export function select(part) {
+// Browsers refuse an address that changes hundreds of times in some seconds, as a slider or a key held down would have it:
+// some changes are written at once, and of a flood the last.
+const mostWrites = 20;
+const quietTime = 4000;
+const writes = [];
+let waiting = 0;
+
+function write(asStep) {
+  clearTimeout(waiting);
+  waiting = 0;
+  writes.push(Date.now());
+  history[asStep ? "pushState" : "replaceState"](null, "", linkOf());
+}
+
+function writeSoon() {
+  while (writes.length && writes[0] < Date.now() - quietTime) writes.shift();
+  if (writes.length < mostWrites) return write(false);
+  clearTimeout(waiting);
+  waiting = setTimeout(write, 200, false);
+}
+
+/**
+ * Changes some of the selection. Where a view or model is chosen, Back leads to what was before; what the page chooses by
+ * itself (`step: false`) is no such step.
+ */
+export function select(part, { step = true } = {}) {
   const changed = Object.keys(part).filter((name) => chosen[name] !== part[name]);
   if (changed.length === 0) return;
+  const asStep = step && changed.some((name) => name === "view" || name === "model");
+  if (asStep && waiting) write(false);
   Object.assign(chosen, part);
-  history.replaceState(null, "", linkOf());
+  if (asStep) write(true);
+  else writeSoon();
   for (const listener of listeners) listener(changed);
 }
 
@@ -33,16 +72,13 @@ export function linkOf() {
   return `${location.pathname}${location.search}#${hash}`;
 }
 
-/** Takes the selection from the address bar. */
+/** Takes the selection from the address bar; what makes no sense there is as if it were not there. */
 export function selectFromAddress() {
   const hash = new URLSearchParams(location.hash.slice(1));
-  const part = {};
   for (const [name, value] of Object.entries(usual)) {
-    const text = hash.get(name);
-    if (text === null) part[name] = value;
-    else if (typeof value === "boolean") part[name] = text === "1";
-    else if (typeof value === "number") part[name] = Number.isFinite(Number(text)) ? Number(text) : value;
-    else part[name] = text;
+    const text = hash.getAll(name).at(-1) ?? null;
+    const kinds = { boolean: () => text === "1", number: () => (text.trim() === "" ? NaN : Number(text)), string: () => text };
+    const found = text === null ? value : kinds[typeof value]();
+    chosen[name] = text === null || (sound[name]?.(found) ?? true) ? found : value;
   }
-  Object.assign(chosen, part);
 }

@@ -5,6 +5,18 @@ import { draw } from "./dom.js";
 
 const family = "Inter, 'Helvetica Neue', Helvetica, Arial, 'Liberation Sans', 'DejaVu Sans', sans-serif";
 
+/** A picture in which something can be chosen: a group for those who cannot see it, not one image. */
+export function choosable(svg) {
+  svg.setAttribute("role", "group");
+  return svg;
+}
+
+/** A picture that is never made smaller than it is drawn: it scrolls instead. */
+export function wide(svg) {
+  svg.classList.add("wide");
+  return svg;
+}
+
 /** A picture of some size with a title for those who cannot see it. */
 export function picture(width, height, title, ...children) {
   return draw(
@@ -42,9 +54,11 @@ export function stroke(x1, y1, x2, y2, colour, more = {}) {
   return draw("line", { x1, y1, x2, y2, stroke: colour, ...more });
 }
 
-/** About how wide a text is. */
-export function widthOf(text, size = 12) {
-  let width = 0;
-  for (const letter of text) width += /[\u2e80-\uffff]/.test(letter) ? 1 : /[ijltfI.,:;'|!()[\]]/.test(letter) ? 0.32 : /[mwMW@]/.test(letter) ? 0.88 : 0.58;
-  return width * size;
+let ruler = null;
+
+/** How wide a text is. */
+export function widthOf(text, size = 12, weight = 400) {
+  ruler ??= document.createElement("canvas").getContext("2d");
+  ruler.font = `${weight} ${size}px ${family}`;
+  return ruler.measureText(text).width;
 }

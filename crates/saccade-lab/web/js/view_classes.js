@@ -4,19 +4,25 @@ import { classColour, inkOn, inkOnSigned, shade, signedShade } from "./colours.j
 import { make } from "./dom.js";
 import { largest } from "./maths.js";
 import { exactly, percent } from "./numbers.js";
+import { chosen } from "./selection.js";
 import { box, label, picture, widthOf } from "./svg.js";
+import { axisOf } from "./words.js";
 
 export const classesView = {
   name: "classes",
   title: "Words in a class",
   fits: (reading) => reading.answer === "class",
   lacks: "This model does not tell classes apart. Sentiment models and other classifiers do.",
-  controls: [],
-  redraw: [],
+  controls: ["shown"],
+  redraw: ["merge", "hide"],
 
   async show(root, page) {
-    const found = await page.source.classes(page.reading, page.signal);
-    const words = page.reading.source.map((token) => token.text);
+    const told = await page.source.classes(page.reading, page.signal);
+    const places = axisOf(page.reading.source, chosen);
+    const words = places.map((place) => place.label);
+    // What the pieces of a word say is added.
+    const added = (place) => told.weights.slice(place.start, place.end).reduce((sum, weight) => sum + weight, 0);
+    const found = { ...told, weights: told.weights.length ? places.map(added) : [] };
     const best = largest(found.probabilities, 1)[0];
     const bars = this.bars(found, best);
     const most = Math.max(1e-12, ...found.weights.map(Math.abs));

@@ -5,16 +5,16 @@ import { mapPicture } from "./drawing.js";
 import { largest } from "./maths.js";
 import { exactly } from "./numbers.js";
 import { chosen, select } from "./selection.js";
-
-import { label, picture } from "./svg.js";
+import { label, picture, wide } from "./svg.js";
+import { axisOf } from "./words.js";
 
 export const flowView = {
   name: "flow",
   title: "Flow",
   fits: (reading) => reading.sites.some((site) => site.group !== "cross"),
   lacks: "This model has no attention heads.",
-  controls: ["group"],
-  redraw: ["group", "query"],
+  controls: ["group", "through", "shown"],
+  redraw: ["group", "query", "merge", "hide"],
 
   async show(root, page) {
     const group = page.group() === "cross" ? "decoder" : page.group();
@@ -22,25 +22,34 @@ export const flowView = {
     const position = Math.min(page.query(), tokens.length - 1);
     const flow = await page.source.flow(page.reading, { group, position }, page.signal);
     const layers = Array.from({ length: flow.layers }, (_, layer) => `layer ${layer}`);
-    const words = tokens.map((token) => token.text);
+    const word = tokens[position].text;
+    const places = axisOf(tokens, chosen);
+    const names = places.map((place) => place.label);
+    // What comes from the pieces of a word is added.
+    const merged = (values) => Float32Array.from({ length: flow.layers * places.length }, (_, i) => {
+      const [layer, place] = [Math.floor(i / places.length), places[i % places.length]];
+      return values.subarray(layer * flow.tokens + place.start, layer * flow.tokens + place.end).reduce((sum, value) => sum + value, 0);
+    });
+    const [rawValues, rolled] = [merged(flow.raw), merged(flow.rollout)];
     const map = (values, title) => {
-      const peak = values.reduce((most, value) => Math.max(most, value), 0);
-      return mapPicture(values, layers, words, { title, peak, scale: "raw", side: Math.max(320, Math.min(1050, words.length * 46)), most: 46, pick: (_, key) => select({ query: key }) });
+      const top = values.reduce((most, value) => Math.max(most, value), 0);
+      return wide(mapPicture(values, layers, names, { title, top, scale: "raw", side: Math.max(320, Math.min(1050, names.length * 46)), most: 46, pick: (_, at) => select({ query: places[at].start }) }));
     };
-    const raw = map(flow.raw, `Raw attention of ${words[position]}`);
-    const rollout = map(flow.rollout, `Rollout of ${words[position]}`);
-    const last = flow.rollout.subarray((flow.layers - 1) * flow.tokens);
+    const raw = map(rawValues, `Raw attention of ${word}`);
+    const rollout = map(rolled, `Rollout of ${word}`);
+    const last = rolled.subarray((flow.layers - 1) * places.length);
+    if (page.group() === "cross") root.append(make("p", { class: "muted", id: "instead" }, "Flow follows a text through its own layers, which cross-attention does not do: this is the attention of the decoder to itself."));
     root.append(
-      make("p", {}, `What “${words[position]}” (${position}) is made of, layer by layer. Each row is a mean over the heads of its layer.`),
+      make("p", {}, `What “${word}” (${position}) is made of, layer by layer. Each row is a mean over the heads of its layer.`),
       make("h2", {}, "Raw attention: where each layer looks"), make("div", { class: "scroll" }, raw),
       make("h2", {}, "Rollout: what has come together up to each layer"),
       make("p", { class: "muted" }, "Weights multiplied through the layers, half of each layer being what was there before (Abnar & Zuidema, 2020)."),
       make("div", { class: "scroll" }, rollout),
-      make("p", {}, "After the last layer, most of it comes from ", largest(last, 3).map((at, i) => [i ? ", " : "", make("b", {}, words[at]), ` ${exactly(last[at])}`]), "."));
+      make("p", {}, "After the last layer, most of it comes from ", largest(last, 3).map((at, i) => [i ? ", " : "", make("b", {}, names[at]), ` ${exactly(last[at])}`]), "."));
     return {
-      svg: () => this.together([["Raw attention", raw], ["Rollout", rollout]], words[position]),
-      csv: () => [["method", "layer", "word", "place", "value"], ...[["attention", flow.raw], ["rollout", flow.rollout]].flatMap(([name, values]) =>
-        Array.from(values, (value, i) => [name, Math.floor(i / flow.tokens), words[i % flow.tokens], i % flow.tokens, exactly(value)]))],
+      svg: () => this.together([["Raw attention", raw], ["Rollout", rollout]], word),
+      csv: () => [["method", "layer", "word", "place", "value"], ...[["attention", rawValues], ["rollout", rolled]].flatMap(([name, values]) =>
+        Array.from(values, (value, i) => [name, Math.floor(i / names.length), names[i % names.length], i % names.length, exactly(value)]))],
     };
   },
 

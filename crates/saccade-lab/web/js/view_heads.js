@@ -2,7 +2,7 @@
 
 import { paint, palette } from "./colours.js";
 import { draw, make } from "./dom.js";
-import { brief, exactly } from "./numbers.js";
+import { brief, exactly, several } from "./numbers.js";
 import { chosen, select } from "./selection.js";
 import { label, picture } from "./svg.js";
 
@@ -22,8 +22,8 @@ export const headsView = {
     const list = make("div", { class: "heads" });
     const told = make("p", { class: "muted" });
     root.append(this.about(sites), list, told);
-    for (const one of heads) this.button(one, page);
-    this.place(list, heads, sites);
+    for (const one of heads) this.button(one);
+    this.place(list, heads, sites, page);
     const table = palette();
     const question = { side: smallSide, scale: chosen.scale, merge: chosen.merge, hide: chosen.hide };
     // Layer by layer, so that the first are seen while the others are computed.
@@ -31,8 +31,7 @@ export const headsView = {
       const small = await page.source.thumbnails(page.reading, { ...question, site: site.name }, page.signal);
       const size = small.width * small.height;
       heads.filter((one) => one.site === site).forEach((one, i) => {
-        one.peak = small.peaks[i];
-        if (!small.levels || one.peak === null) return;
+        if (!small.levels || small.tops[i] === null) return;
         one.levels = small.levels.subarray(i * size, (i + 1) * size);
         [one.width, one.height] = [small.width, small.height];
         one.canvas.width = small.width;
@@ -48,8 +47,8 @@ export const headsView = {
       });
     }
     page.offerMeasures();
-    this.place(list, heads, sites);
-    const measure = this.measure();
+    this.place(list, heads, sites, page);
+    const measure = this.measure(page);
     told.textContent = `The number and the line below each map: ${measure}. ${page.measures.descriptions[page.measures.names.indexOf(measure)] ?? ""}`;
     return {
       svg: () => this.svg(heads, sites, page),
@@ -62,24 +61,30 @@ export const headsView = {
 
   about(sites) {
     const count = sites.reduce((sum, site) => sum + site.heads, 0);
-    return make("p", { class: "muted" }, `${count} heads in ${sites.length} ${sites.length === 1 ? "layer" : "layers"}. Rows ask, columns are looked at; each map is as dark as its own largest weight. Choose one to look closer.`);
+    return make("p", { class: "muted" }, `${several(count, "head")} in ${several(sites.length, "layer")}. Rows ask, columns are looked at; each map has a colour scale of its own, the darkest colour standing for its strongest 1 %. Choose one to look closer.`);
   },
 
-  button(one, page) {
+  button(one) {
     one.canvas = make("canvas", { width: 1, height: 1, "aria-hidden": "true" });
     one.caption = make("span", {});
     one.number = make("span", {});
     one.meter = make("i", { style: "width: 0" });
     const open = () => select({ layer: one.site.layer, head: one.head, view: "head" });
-    one.button = make("button", { type: "button", click: open, "data-head": `${one.site.layer}.${one.head}` }, one.canvas, one.meter, make("small", {}, one.caption, one.number));
+    one.button = make("button", { type: "button", click: open, "data-head": `${one.site.layer}.${one.head}`, id: `head-${one.site.layer}-${one.head}` }, one.canvas, one.meter, make("small", {}, one.caption, one.number));
   },
 
+  /** Whether heads stand in their places: if that is chosen, or what is chosen is no measure of these. */
+  inPlace: (page) => chosen.sort === "place" || (page.measures !== null && !page.measures.names.includes(chosen.sort.replace(/^-/, ""))),
+
   /** What heads are measured by. */
-  measure: () => (chosen.sort === "place" ? "relative-entropy" : chosen.sort.replace(/^-/, "")),
+  measure(page) {
+    return this.inPlace(page) ? "relative-entropy" : chosen.sort.replace(/^-/, "");
+  },
 
   /** Puts the heads in their places or in order, with what they are measured by. */
-  place(list, heads, sites) {
-    const measure = this.measure();
+  place(list, heads, sites, page) {
+    const focus = list.contains(document.activeElement) ? document.activeElement : null;
+    const [measure, inPlace] = [this.measure(page), this.inPlace(page)];
     const value = (one) => one.values?.[measure];
     const most = Math.max(1e-9, ...heads.map((one) => value(one) ?? 0));
     for (const one of heads) {
@@ -89,11 +94,11 @@ export const headsView = {
       one.meter.style.width = known === null ? "0" : `${Math.max(0, (known / most) * 100)}%`;
       one.button.title = `layer ${one.site.layer}, head ${one.head}${known === null ? "" : `: ${measure} ${exactly(known)}`}`;
       one.button.setAttribute("aria-label", one.button.title);
-      one.button.setAttribute("aria-current", String(one.site.layer === chosen.layer && one.head === chosen.head));
+      one.button.setAttribute("aria-current", String(one.site === page.site() && one.head === page.head()));
     }
     list.replaceChildren();
-    list.classList.toggle("sorted", chosen.sort !== "place");
-    if (chosen.sort === "place") {
+    list.classList.toggle("sorted", !inPlace);
+    if (inPlace) {
       const columns = Math.max(...sites.map((site) => site.heads));
       list.style.setProperty("--columns", columns);
       list.style.setProperty("--widest", `${columns <= 6 ? 190 : 118}px`);
@@ -106,6 +111,7 @@ export const headsView = {
       const order = [...heads].sort((a, b) => sign * ((value(a) ?? -Infinity) - (value(b) ?? -Infinity)));
       list.append(...order.map((one) => one.button));
     }
+    focus?.focus({ preventScroll: true });
   },
 
   svg(heads, sites, page) {

@@ -4,7 +4,8 @@ import { classColour, named } from "./colours.js";
 import { draw, make } from "./dom.js";
 import { exactly } from "./numbers.js";
 import { chosen, select } from "./selection.js";
-import { label, picture, stroke, widthOf } from "./svg.js";
+import { pickable, roving } from "./roving.js";
+import { choosable, label, picture, stroke, wide, widthOf } from "./svg.js";
 import { axisOf, placeOf, shortened, sidesOf } from "./words.js";
 
 const mostWords = 90;
@@ -22,7 +23,7 @@ export const linesView = {
     const site = page.site();
     const [queries, keys] = sidesOf(page.reading, site.group);
     const [rows, columns] = [axisOf(queries, chosen), axisOf(keys, chosen)];
-    const heads = this.heads(site);
+    const heads = this.heads(site, page.head());
     root.append(this.chips(site, heads));
     const middle = placeOf(rows, page.query());
     const around = (length, at) => {
@@ -34,10 +35,10 @@ export const linesView = {
     const question = { site: site.name, scale: chosen.scale, merge: chosen.merge, hide: chosen.hide, top, bottom, left, right };
     const blocks = await Promise.all(heads.map((head) => page.source.block(page.reading, { ...question, head }, page.signal)));
     const [asks, looked] = [rows.slice(top, bottom), columns.slice(left, right)];
-    const svg = this.draw(asks, looked, heads, blocks.map((block) => block.values), middle - top);
-    if (rows.length > asks.length) {
-      root.append(make("p", { class: "muted" }, `Words ${top + 1} to ${bottom} of ${rows.length}, around the one chosen; weights on words beyond are not drawn.`));
-    }
+    const svg = this.draw(asks, looked, heads, blocks.map((block) => block.values), middle - top, root.clientWidth);
+    const part = (name, from, to, all) => (to - from < all ? `${name}: ${from + 1} to ${to} of ${all}. ` : "");
+    const parts = part("Words that ask, around the one chosen", top, bottom, rows.length) + part("Words that are looked at", left, right, columns.length);
+    if (parts) root.append(make("p", { class: "muted", id: "parts" }, `${parts}Weights on words beyond are not drawn.`));
     root.append(make("div", { class: "scroll" }, svg));
     return {
       svg: () => svg,
@@ -46,9 +47,9 @@ export const linesView = {
     };
   },
 
-  heads(site) {
-    const several = chosen.lines.split(",").filter(Boolean).map(Number).filter((head) => head < site.heads);
-    return several.length ? several : [chosen.head];
+  heads(site, one) {
+    const chips = chosen.lines.split(",").filter(Boolean).map(Number).filter((head) => head < site.heads);
+    return chips.length ? chips : [one];
   },
 
   chips(site, heads) {
@@ -60,19 +61,20 @@ export const linesView = {
     return make("div", { class: "chips", role: "group", "aria-label": "Heads" },
       all.map((head) => {
         const on = heads.includes(head);
-        return make("button", { type: "button", "aria-pressed": String(on), style: on ? `border-color: ${classColour(head)}` : null, click: () => toggle(head) }, `head ${head}`);
+        return make("button", { type: "button", id: `chip-${head}`, "aria-pressed": String(on), style: on ? `border-color: ${classColour(head)}` : null, click: () => toggle(head) }, `head ${head}`);
       }),
-      make("button", { type: "button", click: () => select({ lines: all.join(",") }) }, "all"));
+      make("button", { type: "button", id: "chip-all", click: () => select({ lines: all.join(",") }) }, "all"));
   },
 
-  draw(asks, looked, heads, weights, query) {
+  draw(asks, looked, heads, weights, query, room) {
     const [size, step] = [14, 23];
-    const longest = (places) => Math.max(...places.map((place) => widthOf(shortened(place.label, 22), size)));
+    const longest = (places) => Math.max(widthOf("is looked at", 12), ...places.map((place) => widthOf(shortened(place.label, 22), size, 700)));
     const left = longest(asks) + 12;
-    const right = left + 460;
+    const right = left + Math.min(460, Math.max(140, room - left - longest(looked) - 22));
+    const bend = (right - left) * 0.43;
     const [width, height] = [right + longest(looked) + 16, Math.max(asks.length, looked.length) * step + 26];
     const y = (i) => 34 + i * step;
-    const svg = picture(Math.ceil(width), Math.ceil(height), `Lines from ${asks.length} words that ask to ${looked.length} that are looked at`);
+    const svg = wide(choosable(picture(Math.ceil(width), Math.ceil(height), `Lines from ${asks.length} words that ask to ${looked.length} that are looked at`)));
     svg.append(label("asks", left - 8, 10, { anchor: "end", colour: "muted" }), label("is looked at", right + 8, 10, { colour: "muted" }));
     const layers = asks.map(() => draw("g", {}));
     const peak = Math.max(1e-9, ...weights.map((values) => values.reduce((most, value) => Math.max(most, value), 0)));
@@ -84,7 +86,7 @@ export const linesView = {
         if (share < faintest) return;
         const [from, to] = [y(r), y(c) + (h - (heads.length - 1) / 2) * 1.2];
         const line = draw("path", {
-          d: `M${left} ${from}C${left + 200} ${from} ${right - 200} ${to.toFixed(1)} ${right} ${to.toFixed(1)}`, fill: "none", stroke: colour, "data-key": c,
+          d: `M${left} ${from}C${left + bend} ${from} ${right - bend} ${to.toFixed(1)} ${right} ${to.toFixed(1)}`, fill: "none", stroke: colour, "data-key": c,
           "stroke-width": (0.6 + 3.6 * share).toFixed(2), "stroke-opacity": Math.min(0.9, 0.05 + share).toFixed(3),
         }, draw("title", {}, `head ${head}: ${asks[r].label} → ${looked[c].label}: ${exactly(weight)}`));
         layers[r].append(line);
@@ -92,14 +94,19 @@ export const linesView = {
     });
     const isolate = (row) => layers.forEach((layer, r) => layer.setAttribute("opacity", row === null || r === row ? 1 : 0.05));
     svg.append(...layers);
-    asks.forEach((place, r) => svg.append(label(shortened(place.label, 22), left - 8, y(r), {
-      anchor: "end", size, weight: r === query ? 700 : 400, colour: r === query ? classColour(1) : "ink", class: "pick",
-      pointerenter: () => isolate(r), pointerleave: () => isolate(null), click: () => select({ query: place.start }),
-    })));
+    const word = (place, x, i, more, see) => label(shortened(place.label, 22), x, y(i), {
+      size, ...more, pointerenter: () => see(i), pointerleave: () => see(null), focus: () => see(i), blur: () => see(null),
+    });
+    const askers = asks.map((place, r) => word(place, left - 8, r, {
+      anchor: "end", weight: r === query ? 700 : 400, colour: r === query ? classColour(1) : "ink", ...pickable(`asks-${r}`, `${place.label} asks`, () => select({ query: place.start })),
+    }, isolate));
     const seen = (column) => layers.forEach((layer) => layer.childNodes.forEach((line) => line.setAttribute("opacity", column === null || Number(line.dataset.key) === column ? 1 : 0.04)));
-    looked.forEach((place, c) => svg.append(label(shortened(place.label, 22), right + 8, y(c), {
-      size, colour: place.special ? "muted" : "ink", class: "pick", pointerenter: () => seen(c), pointerleave: () => seen(null),
-    })));
+    const lookedAt = looked.map((place, c) => word(place, right + 8, c, {
+      colour: place.special ? "muted" : "ink", ...pickable(`seen-${c}`, `${place.label} is looked at`, () => select({ key: place.start })),
+    }, seen));
+    roving(askers, query);
+    roving(lookedAt);
+    svg.append(...askers, ...lookedAt);
     svg.append(stroke(left - 2, y(0) - 8, left - 2, y(asks.length - 1) + 8, named("grid")));
     return svg;
   },

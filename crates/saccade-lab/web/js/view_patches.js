@@ -6,29 +6,57 @@ import { brief } from "./numbers.js";
 import { select } from "./selection.js";
 import { named } from "./colours.js";
 
-/** Adds the picture with the weights of the chosen patch, or of the class token. */
-export async function showPatches(root, page, which) {
+/** The picture with the weights of the chosen patch, or of the class token; `update` follows the choice. */
+export function patchesOf(page, which) {
   const [rows, columns] = page.reading.patches;
-  const query = page.query();
-  const question = { ...which, merge: false, hide: false, top: query, bottom: query + 1, left: 0, right: rows * columns + 1 };
-  const { values } = await page.source.block(page.reading, question, page.signal);
-  const weights = values.subarray(1);
-  const [least, peak] = [Math.min(...weights), Math.max(...weights)];
+  const name = (query) => (query === 0 ? "the class token" : `the patch in row ${Math.floor((query - 1) / columns) + 1}, column ${((query - 1) % columns) + 1}`);
+  const heading = make("h2", { id: "patch-heading" });
+  const told = make("p", { class: "muted" });
+  const inside = (value, length) => Math.min(length - 1, Math.max(0, value));
   const canvas = make("canvas", {
-    width: columns, height: rows, role: "img", "aria-label": `Where ${page.reading.source[query].text} looks, over the picture`,
+    width: columns, height: rows, role: "img", tabindex: 0, id: "patches",
     click: (event) => {
       const box = canvas.getBoundingClientRect();
       const [x, y] = [(event.clientX - box.left) / box.width, (event.clientY - box.top) / box.height];
-      select({ query: Math.floor(y * rows) * columns + Math.floor(x * columns) + 1 });
+      select({ query: inside(Math.floor(y * rows), rows) * columns + inside(Math.floor(x * columns), columns) + 1 });
+    },
+    keydown: (event) => {
+      const move = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] }[event.key];
+      if (!move && event.key !== "Escape") return;
+      const at = page.query() - 1;
+      const from = [Math.floor(at / columns), at % columns];
+      // The class token is no patch: arrows enter the picture at its first, Escape leaves it.
+      const to = at < 0 ? 0 : move && inside(from[0] + move[0], rows) * columns + inside(from[1] + move[1], columns);
+      select({ query: move ? to + 1 : 0 });
+      event.preventDefault();
+      event.stopPropagation();
     },
   });
-  const context = canvas.getContext("2d");
-  const image = context.createImageData(columns, rows);
-  const colour = named("class-1");
-  const parts = [1, 3, 5].map((start) => parseInt(colour.slice(start, start + 2), 16));
-  weights.forEach((value, i) => image.data.set([...parts, levelOf(value - least, peak - least, which.scale) * 0.82], i * 4));
-  context.putImageData(image, 0, 0);
+  const mark = make("div", { class: "mark", hidden: true });
   const seen = page.picture ? make("img", { src: page.picture, alt: "The picture that was read" }) : null;
-  root.append(make("h2", {}, `Where “${page.reading.source[query].text}” looks`), make("div", { class: "picture" }, seen, canvas),
-    make("p", { class: "muted" }, `From ${brief(least)} (clear) to ${brief(peak)} (strongest). Choose a patch to see where it looks; the first token gathers the class.`));
+  const root = make("div", { class: "patches" }, heading, make("div", { class: seen ? "picture" : "picture bare" }, seen, canvas, mark), told);
+
+  async function update() {
+    // Nothing jumps once it is shown.
+    await seen?.decode().catch(() => {});
+    const query = page.query();
+    const question = { ...which, merge: false, hide: false, top: query, bottom: query + 1, left: 0, right: rows * columns + 1 };
+    const { values } = await page.source.block(page.reading, question, page.signal);
+    if (query !== page.query()) return;
+    const weights = values.subarray(1);
+    const [least, most] = [weights.reduce((a, b) => Math.min(a, b), Infinity), weights.reduce((a, b) => Math.max(a, b), 0)];
+    const context = canvas.getContext("2d");
+    const image = context.createImageData(columns, rows);
+    const colour = named("class-1");
+    const parts = [1, 3, 5].map((start) => parseInt(colour.slice(start, start + 2), 16));
+    weights.forEach((value, i) => image.data.set([...parts, levelOf(value - least, most - least, which.scale) * 0.82], i * 4));
+    context.putImageData(image, 0, 0);
+    heading.textContent = `Where ${name(query)} looks`;
+    canvas.setAttribute("aria-label", `Where ${name(query)} looks, over the picture. Arrows choose another patch, Escape the class token.`);
+    told.textContent = `From ${brief(least)} (clear) to ${brief(most)} (strongest). Choose a patch to see where it looks; the class token, the first, gathers what the picture is.`;
+    mark.hidden = query === 0;
+    const [row, column] = [Math.floor((query - 1) / columns), (query - 1) % columns];
+    mark.style.cssText = `left: ${(100 * column) / columns}%; top: ${(100 * row) / rows}%; width: ${100 / columns}%; height: ${100 / rows}%`;
+  }
+  return { root, update };
 }

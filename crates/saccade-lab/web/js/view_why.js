@@ -6,7 +6,8 @@ import { dot, largest } from "./maths.js";
 import { brief, exactly, percent } from "./numbers.js";
 import { chosen, select } from "./selection.js";
 import { cellWidth, extent, signedBar, strip } from "./steps.js";
-import { box, label, picture } from "./svg.js";
+import { pickable, roving } from "./roving.js";
+import { box, choosable, label, picture, wide } from "./svg.js";
 import { shortened, sidesOf } from "./words.js";
 
 const mostKeys = 8;
@@ -23,7 +24,7 @@ export const whyView = {
     const site = page.site();
     const [queries, keys] = sidesOf(page.reading, site.group);
     const query = page.query();
-    const which = { site: site.name, head: chosen.head };
+    const which = { site: site.name, head: page.head() };
     const whole = { ...which, scale: "raw", merge: false, hide: false, top: query, bottom: query + 1, left: 0, right: keys.length };
     const { values: weights } = await page.source.block(page.reading, whole, page.signal);
     // What comes later is masked and explains nothing.
@@ -36,7 +37,8 @@ export const whyView = {
     state.names = { query: queries[query].text, keys: shown.map((at) => keys[at].text) };
     const svg = this.picture(site, state);
     root.append(
-      make("p", {}, `How “${state.names.query}” (${query}) came to look at “${keys[key].text}” (${key}), in layer ${site.layer}, head ${chosen.head}. Every strip is a vector of ${site.width} numbers; point at a cell for its value.`),
+      make("p", {}, `How “${state.names.query}” (${query}) came to look at “${keys[key].text}” (${key}), in layer ${site.layer}, head ${which.head}. Every strip is a vector of ${site.width} numbers; point at a cell for its value.`),
+      chosen.merge || chosen.hide ? make("p", { class: "muted" }, "Whole words and hidden tokens make no difference here: a query and a key belong to one token each.") : "",
       make("div", { class: "scroll" }, svg),
       this.formula(site, state, keys.length));
     return {
@@ -61,9 +63,9 @@ export const whyView = {
   picture(site, state) {
     const { width, q, k, v, products, shown, weights, output, names, dots } = state;
     const left = 150;
-    const wide = width * cellWidth(width);
-    const whole = Math.max(left + wide + 250, 780);
-    const svg = picture(whole, 150 + shown.length * 56 + 90, `Why ${names.query} looks where it looks`);
+    const strips = width * cellWidth(width);
+    const whole = Math.max(left + strips + 250, 780);
+    const svg = wide(choosable(picture(whole, 150 + shown.length * 56 + 90, `Why ${names.query} looks where it looks`)));
     let y = 4;
     const heading = (text) => {
       svg.append(label(text, 0, y + 8, { weight: 600, size: 13 }));
@@ -72,21 +74,25 @@ export const whyView = {
     const short = (text) => shortened(text, 18);
     const most = extent(q, ...k);
     heading(site.rotary ? `1 · the query ${state.rotated ? "after" : "before"} rotation` : "1 · the query");
-    svg.append(strip(short(names.query), q, left, y, { most, what: "query" }), signedBar(left + wide + 62, y + 2, most));
+    svg.append(strip(short(names.query), q, left, y, { most, what: "query" }), signedBar(left + strips + 62, y + 2, most));
     y += 26;
     heading("2 · keys, and query × key dimension by dimension; their sum is the dot product");
     const strongest = extent(...products);
+    const rows = [];
     shown.forEach((at, i) => {
       const chosenKey = at === state.key;
-      const row = draw("g", { class: "pick", click: () => select({ key: at }) });
-      if (chosenKey) row.append(box(0, y - 3, left + wide + 130, 40, named("grid"), "", { rx: 4 }));
+      const row = draw("g", pickable(`key-${at}`, `${names.keys[i]}: dot product ${brief(dots[i])}, weight ${brief(weights[at])}`, () => select({ key: at })));
+      rows.push(row);
+      row.append(box(0, y - 3, left + strips + 130, 40, "none", "", { "pointer-events": "all" }));
+      if (chosenKey) row.append(box(0, y - 3, left + strips + 130, 40, named("grid"), "", { rx: 4 }));
       row.append(
         strip(short(names.keys[i]), k[i], left, y, { most, what: `key of ${names.keys[i]}`, height: 13 }),
         strip("q × k", products[i], left, y + 16, { most: strongest, what: "query × key", height: 13, note: `Σ = ${brief(dots[i])}` }),
-        label(`weight ${brief(weights[at])}`, left + wide + 10, y + 6, { size: 12, weight: chosenKey ? 700 : 400 }));
+        label(`weight ${brief(weights[at])}`, left + strips + 10, y + 6, { size: 12, weight: chosenKey ? 700 : 400 }));
       svg.append(row);
       y += 42;
     });
+    roving(rows, state.at);
     y += 6;
     heading("3 · the values, each times its weight; their sum over all words is what the head says here");
     const said = v.map((one, i) => one.map((value) => value * weights[shown[i]]));

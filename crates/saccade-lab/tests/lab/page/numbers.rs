@@ -2,6 +2,10 @@
 
 use super::asked::{get, post, serve};
 use crate::checkpoints::made;
+use saccade::Context;
+use saccade::models::Model;
+use saccade::tensor::Ids;
+use saccade::tokens::{Special, Tokenizer};
 use saccade_lab::inside::{Grid, Input, Reading, Scale, Shown, Which};
 use saccade_lab::server::Limits;
 use serde_json::{Value, json};
@@ -41,13 +45,17 @@ fn tiles_blocks_and_thumbnails_are_of_the_librarys_weights() {
     let block =
         get(address, &format!("/api/readings/{id}/block?{site}&top=0&bottom={count}&left=0&right={count}"));
     assert_eq!(block.reals(), weights);
-    // Level 255 is the largest weight of those who have a choice: the first sees only itself.
+    // Level 255 is the largest weight of those who have a choice (the first sees only itself), save one in a hundred.
     let tile = get(address, &format!("/api/readings/{id}/tile?{site}&zoom=0&x=0&y=0"));
     let (about, levels) = tile.unpacked();
-    let peak = weights[count..].iter().copied().fold(0.0, f32::max);
-    assert_eq!(about["peak"].as_f64().unwrap() as f32, peak);
+    let mut seen: Vec<f32> = weights[count..].iter().copied().filter(|&weight| weight > 0.0).collect();
+    seen.sort_by(|a, b| b.total_cmp(a));
+    let top = seen[seen.len() / 100];
+    assert!(count <= 64 && top < seen[0]);
+    assert_eq!(about["top"].as_f64().unwrap() as f32, top);
+    assert_eq!(about["largest"].as_f64().unwrap() as f32, seen[0]);
     let expected: Vec<u8> =
-        weights.iter().map(|weight| (weight / peak * 255.0).round().min(255.0) as u8).collect();
+        weights.iter().map(|weight| (weight / top * 255.0).round().min(255.0) as u8).collect();
     assert_eq!(levels, expected);
     // A pixel of a zoomed tile is the largest of four.
     let zoomed = get(address, &format!("/api/readings/{id}/tile?{site}&zoom=1&x=0&y=0"));
@@ -57,7 +65,7 @@ fn tiles_blocks_and_thumbnails_are_of_the_librarys_weights() {
     assert_eq!(levels[0], corner);
     let small = get(address, &format!("/api/readings/{id}/thumbnails?site=layers.1.self&side=64"));
     let (about, levels) = small.unpacked();
-    assert_eq!(about["peaks"].as_array().unwrap().len(), 2);
+    assert_eq!(about["tops"].as_array().unwrap().len(), 2);
     assert_eq!(&levels[count * count..], expected);
 }
 
@@ -185,5 +193,63 @@ fn a_picture_is_read_from_what_a_page_sends() {
     let classes = get(address, &format!("/api/readings/{id}/classes")).json();
     assert_eq!(classes["probabilities"].as_array().unwrap().len(), 3);
     let spoilt = json!({ "model": made::text(&path), "picture": "AAAA" }).to_string();
-    assert!(post(address, "/api/read", &spoilt).problem().contains("not a PNG"));
+    let refused = post(address, "/api/read", &spoilt);
+    assert!(refused.status == 400 && refused.problem().contains("not a PNG"));
+}
+
+#[test]
+fn of_all_scores_the_last_are_computed_and_kept() {
+    let folder = TempDir::new().unwrap();
+    made::gpt(folder.path(), 5);
+    let reading = reading(folder.path(), &Input::Text(TEXT.to_owned(), String::new()));
+    let Model::Gpt(gpt) = reading.model() else { panic!("a GPT was written") };
+    let ids: Vec<u32> = reading.source().iter().map(|token| token.id).collect();
+    let all = gpt.forward(&Context::inference(), &Ids::new(&ids, [1, ids.len()]).unwrap(), None).unwrap();
+    let scores = reading.scores().unwrap().to_vec();
+    let last = &all.to_vec()[(ids.len() - 1) * scores.len()..];
+    for (kept, computed) in scores.iter().zip(last) {
+        assert!((kept - computed).abs() < 1e-4);
+    }
+    // What is computed on demand counts too.
+    let before = reading.bytes();
+    reading.vectors(0, &AtomicBool::new(false)).unwrap();
+    assert!(reading.bytes() > before);
+}
+
+#[test]
+fn drawn_tokens_are_read_again_and_spelt_as_the_tokenizer_spells_them() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("model");
+    made::gpt(&path, 5);
+    let address = serve(folder.path(), &["model"], Limits::default());
+    let told = read(address, &path, TEXT, "");
+    assert_eq!(told["said"], json!({ "given": TEXT, "drawn": [] }));
+    let mut last = told.clone();
+    for token in [40, 41] {
+        let id = last["id"].as_str().unwrap();
+        let step = json!({ "token": token }).to_string();
+        last = post(address, &format!("/api/readings/{id}/step"), &step).json();
+    }
+    let body = json!({ "model": made::text(&path), "text": TEXT, "drawn": [40, 41] }).to_string();
+    let again = post(address, "/api/read", &body).json();
+    for part in ["source", "said"] {
+        assert_eq!(again[part], last[part]);
+    }
+    let tokenizer = Tokenizer::from_folder(&path).unwrap();
+    let ids: Vec<u32> = again["source"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|token| token["id"].as_u64().unwrap() as u32)
+        .collect();
+    let said = &again["said"];
+    let whole = format!(
+        "{}{}{}",
+        said["given"].as_str().unwrap(),
+        said["drawn"][0].as_str().unwrap(),
+        said["drawn"][1].as_str().unwrap()
+    );
+    assert_eq!(whole, tokenizer.decode(&ids, Special::Drop).unwrap());
+    let unknown = json!({ "model": made::text(&path), "text": TEXT, "drawn": [999_999] }).to_string();
+    assert_eq!(post(address, "/api/read", &unknown).status, 400);
 }

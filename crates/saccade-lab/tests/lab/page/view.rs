@@ -18,6 +18,8 @@ fn a_page_and_pictures_are_written() {
     said(&["view", model, "The cat sat", "-o", &out("all.svg")]);
     said(&["view", model, "The cat sat", "--layer", "1", "-o", &out("layer.svg")]);
     said(&["view", model, "The cat sat", "--layer", "1", "--head", "0", "--words", "-o", &out("head.png")]);
+    said(&["view", model, "The cat sat", "--scale", "log", "-o", &out("log.svg")]);
+    assert!(std::fs::read_to_string(out("log.svg")).unwrap().contains("log₁₀"));
     for name in ["all.svg", "layer.svg"] {
         let text = std::fs::read_to_string(out(name)).unwrap();
         roxmltree::Document::parse(&text).unwrap();
@@ -36,10 +38,14 @@ fn what_cannot_be_shown_is_told() {
     for (arguments, problem) in [
         (vec!["view", model, "", "-o", &out], "the text is empty"),
         (vec!["view", model, "The cat", "--layer", "7", "-o", &out], "no such head"),
-        (vec!["view", model, "The cat", "--attention", "cross", "-o", &out], "no such head"),
+        (
+            vec!["view", model, "The cat", "--attention", "cross", "-o", &out],
+            "no such head in this model: it has self attention in layers 0–1 with heads 0–1",
+        ),
         (vec!["view", model, "The cat", "-o", "x.pdf"], ".html, .svg or .png"),
         (vec!["view", model, "--image", "none.png", "-o", &out], "cannot read none.png"),
         (vec!["view", model, "-o", &out], "required"),
+        (vec!["serve", "--only"], "required"),
     ] {
         let (text, code) = complaint(&arguments);
         assert!(text.contains(problem), "{arguments:?}: {text}");

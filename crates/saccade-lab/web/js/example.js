@@ -1,0 +1,26 @@
+// Something to read for whoever has not typed anything yet.
+
+export const exampleText = "The film was not good at all, but the cast was wonderful and the ending moved me.";
+
+/** A picture to read, as the address of its data: a house on a hill under the sun. */
+export function examplePicture() {
+  const canvas = document.createElement("canvas");
+  canvas.width = canvas.height = 224;
+  const context = canvas.getContext("2d");
+  const paint = (colour, draw) => {
+    context.fillStyle = colour;
+    context.beginPath();
+    draw();
+    context.fill();
+  };
+  const shape = (...points) => points.forEach(([x, y], i) => (i ? context.lineTo(x, y) : context.moveTo(x, y)));
+  paint("#9ecae8", () => context.rect(0, 0, 224, 224));
+  paint("#f7d54a", () => context.arc(178, 44, 24, 0, 7));
+  paint("#5f9b4a", () => context.ellipse(112, 232, 190, 90, 0, 0, 7));
+  paint("#c9553d", () => shape([56, 112], [100, 72], [144, 112]));
+  paint("#f2e6d0", () => context.rect(66, 112, 68, 62));
+  paint("#6b4a2f", () => context.rect(92, 134, 18, 40));
+  paint("#6b4a2f", () => context.rect(176, 140, 8, 40));
+  paint("#2f6b3a", () => context.arc(180, 128, 22, 0, 7));
+  return canvas.toDataURL("image/png");
+}
