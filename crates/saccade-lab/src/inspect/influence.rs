@@ -73,7 +73,7 @@ impl Said {
     }
 
     /// The patches of a picture as strong as their influence, method by method.
-    fn patches(&self, (rows, columns): (usize, usize), how: &str) -> Result<Picture> {
+    fn patches(&self, (rows, columns): (usize, usize), how: &str) -> Picture {
         let map = |values: &[f64]| {
             let most = values[1..]
                 .iter()
@@ -97,7 +97,7 @@ impl Said {
     /// The words on a ground as strong as their influence, method by method.
     fn picture(&self, how: &str) -> Result<Picture> {
         if let Some(grid) = self.asked.grid {
-            return self.patches(grid, how);
+            return Ok(self.patches(grid, how));
         }
         let words = self.asked.words();
         // Every method has units of its own: each is shown relative to its largest.

@@ -83,7 +83,7 @@ pub fn occlusion(
     let moved = |place: usize| blank == Blank::Delete && answers_at.is_some_and(|at| place < at);
     let (before, others): (Vec<usize>, Vec<usize>) = places.into_iter().partition(|&place| moved(place));
     for (places, shift) in [(before, 1), (others, 0)] {
-        let target = Target { position: target.position.map(|at| at - shift), ..target };
+        let target = Target { position: target.position.map(|at: usize| at.saturating_sub(shift)), ..target };
         for places in places.chunks(BATCH) {
             let variant = |&place: &usize| match own {
                 true => without(read, place, blank),
