@@ -63,6 +63,9 @@ pub struct Influence {
 impl Influence {
     /// Runs the command.
     pub fn run(&self) -> Result<()> {
+        if self.answer.is_some() && self.text.is_none() && self.image.is_none() {
+            bad_usage!("--answer is that to one text or picture: give --text or --image");
+        }
         let opened = model::open(&self.model)?;
         attentions(&opened.model)?;
         ensure_answers(&opened.model)?;

@@ -88,10 +88,8 @@ impl Said {
             .subtitle(format!("The patches of the picture; {YARDSTICK}: {how}"))
             .columns(3)
             .titled_panel(YARDSTICK, map(&changes));
-        Ok(self
-            .methods
-            .iter()
-            .fold(picture, |picture, (method, values)| picture.titled_panel(method.name(), map(values))))
+        let methods = self.methods.iter();
+        methods.fold(picture, |picture, (method, values)| picture.titled_panel(method.name(), map(values)))
     }
 
     /// The words on a ground as strong as their influence, method by method.

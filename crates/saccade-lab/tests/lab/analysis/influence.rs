@@ -142,12 +142,13 @@ fn masks_classes_and_mistakes() {
         "2",
     );
     assert!(said.contains("answer: negative"), "{said}");
-    let cases: [(&[&str], i32, &str); 5] = [
+    let cases: [(&[&str], i32, &str); 6] = [
         (&[text(&guesses), "--text", "the cat sat"], 2, "write [MASK]"),
         (&[text(&classes), "--text", "a cat", "--answer", "good"], 2, "the classes are negative, positive"),
         (&[text(&says), "--text", "the cat", "--answer", "zebra"], 2, "no single token"),
         (&[text(&says), "--text", "the cat", "--other", "the old cat"], 2, "as many tokens"),
         (&[text(&says), "--text", "cat"], 2, "at least two tokens"),
+        (&[text(&says), "--answer", "cat"], 2, "--text"),
     ];
     for (more, code, expected) in cases {
         let (problem, found) = complaint(&[&["influence"], more, &["-o", text(&out)]].concat());
