@@ -106,6 +106,11 @@ impl Tokens {
         self.ids.is_empty()
     }
 
+    /// How many there are together with those of what they answer.
+    pub fn in_all(&self) -> usize {
+        self.len() + self.source.as_ref().map_or(0, |source| source.len())
+    }
+
     /// Fails if there are none or if the flags are not as many as the ids.
     pub fn check(&self) -> Result<()> {
         let count = self.ids.len();

@@ -80,7 +80,7 @@ fn in_order(
     let Some(source) = tokens.source.as_deref() else {
         return of(Part::Reading)?.iter().map(|layer| placed(layer, (0, 0), tokens.len())).collect();
     };
-    let (read, time) = (source.len(), source.len() + tokens.len());
+    let (read, time) = (source.len(), tokens.in_all());
     let encoder = of(Part::Reading)?;
     let mut layers = encoder.iter().map(|layer| placed(layer, (0, 0), time)).collect::<Result<Vec<_>>>()?;
     for (own, cross) in of(Part::Answering)?.iter().zip(&of(Part::Crossing)?) {
@@ -207,9 +207,8 @@ pub fn influence(
         return Err(Error::input("influence", problem));
     }
     // Before an answer stands what it answers.
-    let before = tokens.source.as_ref().map_or(0, |source| source.len());
-    let time = before + tokens.len();
-    let position = target.position.map(|position| before + position);
+    let time = tokens.in_all();
+    let position = target.position.map(|position| time - tokens.len() + position);
     let last = |mut layers: Vec<Tensor>| layers.pop().ok_or_else(|| Error::input("influence", "no layers"));
     let matrix = match method {
         Method::Attention => last(mean_attention(model, tokens)?)?,

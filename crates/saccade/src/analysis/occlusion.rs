@@ -149,10 +149,10 @@ pub fn faithfulness(
     for text in texts {
         let (tokens, target) = text?;
         let changes = occlusion(model, &tokens, target, yardstick)?;
-        let kept: Vec<usize> = (0..tokens.len()).filter(|&i| changes[i].is_some()).collect();
+        let kept: Vec<usize> = (0..changes.len()).filter(|&i| changes[i].is_some()).collect();
         let truth: Vec<f64> = kept.iter().map(|&i| changes[i].unwrap_or(0.0).abs()).collect();
         for (method, found) in Method::ALL.into_iter().zip(&mut found) {
-            if method == Method::Flow && tokens.len() > flow_limit {
+            if method == Method::Flow && tokens.in_all() > flow_limit {
                 found.push(None);
                 continue;
             }
