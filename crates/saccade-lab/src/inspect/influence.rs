@@ -117,7 +117,8 @@ impl Said {
         for (method, values) in &self.methods {
             let heading = match self.correlation(values)? {
                 Some(correlation) => {
-                    format!("{}: rank correlation with {YARDSTICK} {correlation:.2}", method.name())
+                    let correlation = fixed(correlation, 2);
+                    format!("{}: rank correlation with {YARDSTICK} {correlation}", method.name())
                 }
                 None => format!("{}: the same for all words", method.name()),
             };
@@ -139,7 +140,7 @@ impl Said {
         rows.push(vec![YARDSTICK.to_owned(), "1".to_owned(), self.heaviest(&changes)]);
         for (method, values) in &self.methods {
             let correlation = self.correlation(values)?;
-            let shown = correlation.map_or_else(|| "–".to_owned(), |correlation| format!("{correlation:.2}"));
+            let shown = correlation.map_or_else(|| "–".to_owned(), |correlation| fixed(correlation, 2));
             rows.push(vec![method.name().to_owned(), shown, self.heaviest(values)]);
         }
         columns(&rows);
