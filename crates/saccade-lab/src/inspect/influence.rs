@@ -3,7 +3,9 @@
 use super::target::{Asked, ask_any, blank};
 use super::{Output, columns, interval, numbers};
 use crate::corpus::Reading;
-use crate::figure::{Axis, ColourScale, HeatMap, Interval, Intervals, Matrix, Passage, Picture, Words};
+use crate::figure::{
+    Axis, ColourScale, HeatMap, Interval, Intervals, Matrix, Passage, Picture, Words, fixed,
+};
 use crate::model::Opened;
 use crate::terminal::line;
 use crate::work::Work;
