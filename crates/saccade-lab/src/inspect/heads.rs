@@ -1,5 +1,6 @@
 //! What each head does: every measure over a corpus, beside the same architecture untrained, and a label for each head.
 
+use super::map::NO_LABEL;
 use super::texts::Texts;
 use super::{Output, columns, interval, map, name, numbers, syntax};
 use crate::corpus::{Corpus, Reading};
@@ -200,7 +201,15 @@ impl Findings {
         });
         let header =
             ["layer", "head", "label", "measure", "mean", "at_least", "untrained_largest", "p_value"];
-        output.csv("labels", &header, labels)?;
+        // Every head has a row; most meet no rule.
+        let unlabelled = self.trained[0].1.of(Measure::Confidence).filter(|row| {
+            !self.labels.iter().any(|label| (label.layer, label.head) == (row.layer, row.head))
+        });
+        let unlabelled = unlabelled.map(|row| {
+            let front = [row.layer.to_string(), row.head.to_string(), NO_LABEL.to_owned()];
+            front.into_iter().chain(std::iter::repeat_n(String::new(), header.len() - 3)).collect()
+        });
+        output.csv("labels", &header, labels.chain(unlabelled))?;
         for &measure in Measure::ALL {
             for ((weighing, trained), (_, untrained)) in self.trained.iter().zip(&self.untrained) {
                 let end = if *weighing == Weighing::Norms { "-norm-weighted" } else { "" };

@@ -23,7 +23,7 @@ pub fn texts_for(heads: usize) -> u64 {
 }
 
 /// What heads without a label are called.
-const NO_LABEL: &str = "no label";
+pub const NO_LABEL: &str = "no label";
 
 impl Map {
     /// Reads the first texts of a corpus.

@@ -31,6 +31,11 @@ fn the_table_is_the_librarys_and_depends_neither_on_threads_nor_on_batches() {
     );
     assert!(rows.iter().any(|row| row["weights"] == "norm-weighted"));
 
+    let labels = table(&here.join("one/labels.csv"));
+    let labelled: std::collections::BTreeSet<(&String, &String)> =
+        labels.iter().map(|row| (&row["layer"], &row["head"])).collect();
+    assert_eq!(labelled.len(), 4, "every head has a label, if only that it has none");
+
     let tokenizer = words(false);
     let texts =
         SENTENCES.map(|text| Ok(Tokens::from_encoding(&tokenizer.encode(text, Special::Keep).unwrap())));
