@@ -24,5 +24,5 @@ pub use measures::{HeadMeasures, measure};
 pub use pixels::{TILE, Thumbnails, Tile, thumbnails, tile};
 pub use reading::Reading;
 pub use site::{Group, Site};
-pub use token::Token;
+pub use token::{Token, meet};
 pub use top::Top;

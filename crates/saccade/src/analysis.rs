@@ -192,12 +192,7 @@ pub fn pad(texts: &[Tokens]) -> Result<(Ids, Vec<usize>)> {
 
 /// The scores a model gives to texts, as [`Model::read`] has them; an error if it has no head to score with.
 pub fn scores(model: &Model, context: &Context, ids: &Ids, lengths: &[usize]) -> Result<Tensor> {
-    match model.read(context, ids, lengths)? {
-        Some(scores) => Ok(scores),
-        None => {
-            Err(Error::input("analysis", format!("this {} has no head that scores anything", model.kind())))
-        }
-    }
+    Shown::padded(ids.clone(), lengths.to_vec()).scores(model, context)
 }
 
 /// A chosen answer: one class at one place, perhaps against another class.

@@ -71,9 +71,9 @@ impl Heads {
         let reading = Reading::new(&corpus, opened.tokenizer()?, &opened.model, &self.corpus)?;
         let survey = reading.survey()?;
         let trees = Some(treebank.as_ref().unwrap_or(&corpus));
-        remark(format!("a {}; {survey}", opened.model.kind()));
         if let Model::T5(t5) = &opened.model {
             let answered = answers(&opened, t5, &reading, &self.corpus)?;
+            remark(format!("a t5; {} texts and their answers", answered.len()));
             let inputs: Vec<Tokens> = answered.into_iter().map(|answered| answered.input).collect();
             for &part in Part::of(&opened.model) {
                 let source = |input: &Tokens| input.source.as_deref().cloned();
@@ -87,6 +87,7 @@ impl Heads {
             }
             return Ok(());
         }
+        remark(format!("a {}; {survey}", opened.model.kind()));
         let texts = Texts::Corpus(&reading, survey);
         self.part((&opened.model).into(), &texts, (Some(&reading), trees), manner)
     }

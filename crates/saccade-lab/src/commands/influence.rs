@@ -147,7 +147,7 @@ impl Influence {
             bad_usage!("--other is for models that read one text, and this is a t5");
         }
         let output = Output::create(&self.out)?;
-        self.report(opened, asked(text, self.answer.as_deref())?, &output)?;
+        self.report(opened, clean.clone(), &output)?;
         prompt::report(opened, &clean, &output)?;
         match &other {
             Some(other) => prompt::patch(opened, &clean, other, &output),

@@ -233,7 +233,7 @@ impl Measured {
     fn best_match(&self, relation: &str, direction: Direction) -> Option<f64> {
         let Guess { who, .. } = self.matches[0].best_head_towards(relation, direction)?;
         let same = |guess: &Guess<Head>| guess.who == who && guess.direction == direction;
-        self.matches[1].guesses(relation).find(same).map(|guess| guess.accuracy.mean)
+        self.matches[1].guesses(relation).find(same).map(|guess| guess.accuracy)
     }
 
     /// The same of a fixed offset.

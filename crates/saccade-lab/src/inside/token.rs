@@ -75,7 +75,7 @@ pub(super) fn visible(text: &str, piece: &str) -> String {
 
 /// Whether letters or digits meet where one part of a text ends and the next begins. Pieces of one character have the same
 /// part.
-fn meet(text: &str, before: &Range<usize>, after: &Range<usize>) -> bool {
+pub fn meet(text: &str, before: &Range<usize>, after: &Range<usize>) -> bool {
     let part = |range: &Range<usize>| text.get(range.clone()).unwrap_or_default();
     let both =
         part(before).ends_with(char::is_alphanumeric) && part(after).starts_with(char::is_alphanumeric);

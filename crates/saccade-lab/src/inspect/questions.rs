@@ -155,13 +155,23 @@ fn hidden_tokens(reading: &Reading, arguments: &CorpusArguments) -> Result<Quest
         targets.push(masking.apply(&mut ids, key, number as u64));
         texts.push(Tokens::new(ids));
     }
+    about_tokens("hidden tokens", (&texts, &targets), arguments, novelty(reading, false))
+}
+
+/// Texts with an answer for each of their tokens, told apart by whether they were there before.
+fn about_tokens(
+    about: &'static str,
+    (texts, targets): (&[Tokens], &[Vec<u32>]),
+    arguments: &CorpusArguments,
+    kind: Kind,
+) -> Result<Questions> {
     let size = arguments.batch as usize;
     let batches = texts.chunks(size).zip(targets.chunks(size));
     Ok(Questions {
-        about: "hidden tokens",
+        about,
         batches: batches.map(|(texts, targets)| padded(texts, targets)).collect::<Result<_>>()?,
         kinds: NOVELTY.map(str::to_owned).to_vec(),
-        kind: novelty(reading, false),
+        kind,
     })
 }
 
@@ -231,14 +241,7 @@ fn answer_tokens(
     let answered = answers(opened, t5, reading, arguments)?;
     let (texts, targets): (Vec<Tokens>, Vec<Vec<u32>>) =
         answered.into_iter().map(|answered| (answered.input, answered.said)).unzip();
-    let size = arguments.batch as usize;
-    let batches = texts.chunks(size).zip(targets.chunks(size));
-    Ok(Questions {
-        about: "its answer",
-        batches: batches.map(|(texts, targets)| padded(texts, targets)).collect::<Result<_>>()?,
-        kinds: NOVELTY.map(str::to_owned).to_vec(),
-        kind: novelty(reading, true),
-    })
+    about_tokens("its answer", (&texts, &targets), arguments, novelty(reading, true))
 }
 
 fn word_classes(reading: &Reading, corpus: &Corpus, arguments: &CorpusArguments) -> Result<Questions> {

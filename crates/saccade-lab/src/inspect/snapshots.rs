@@ -169,7 +169,7 @@ impl History {
         relations.sort_by_key(|(_, pairs)| std::cmp::Reverse(*pairs));
         for (relation, _) in relations.into_iter().take(RELATIONS) {
             let points = self.steps.iter().filter_map(|moment| {
-                let best = moment.syntax.as_ref()?.best_head(relation, FEWEST)?.accuracy;
+                let best = moment.syntax.as_ref()?.best_head(relation, FEWEST)?.interval();
                 Some((moment.step as f64, best.mean, best.low, best.high))
             });
             chart = chart.series(Series::new(relation).intervals(points).band());

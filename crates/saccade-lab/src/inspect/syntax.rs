@@ -63,12 +63,14 @@ impl Syntax {
         let mut p_values = Vec::new();
         for relation in self.trained.relations() {
             let Some(best) = self.trained.best_head(relation, FEWEST) else { continue };
+            // What is to be beaten is the same for all heads that look in one direction.
+            let baselines = [Direction::ToHead, Direction::ToDependent].map(|direction| {
+                let offset = self.trained.best_offset(relation, direction)?;
+                Some((direction, offset, self.untrained.best_head_towards(relation, direction)?))
+            });
             for head in self.trained.guesses(relation).filter(|guess| guess.pairs >= FEWEST) {
-                let baselines = (
-                    self.trained.best_offset(relation, head.direction),
-                    self.untrained.best_head_towards(relation, head.direction),
-                );
-                let (Some(offset), Some(untrained)) = baselines else { continue };
+                let beside = |(direction, ..): &&(Direction, _, _)| *direction == head.direction;
+                let Some(&(_, offset, untrained)) = baselines.iter().flatten().find(beside) else { continue };
                 if head.who == best.who && head.direction == best.direction {
                     relations
                         .push((Judged { relation, head, offset, untrained, p_value: 1.0 }, p_values.len()));
@@ -109,9 +111,9 @@ impl Syntax {
             format!("{relation} ({}, {})", name(head.who), direction(head.direction))
         });
         let bar = |found: Interval| Bar::new(found.mean).interval(found.low, found.high);
-        let heads = judged.iter().map(|judged| bar(judged.head.accuracy));
-        let offsets = judged.iter().map(|judged| bar(judged.offset.accuracy));
-        let untrained = judged.iter().map(|judged| bar(judged.untrained.accuracy));
+        let heads = judged.iter().map(|judged| bar(judged.head.interval()));
+        let offsets = judged.iter().map(|judged| bar(judged.offset.interval()));
+        let untrained = judged.iter().map(|judged| bar(judged.untrained.interval()));
         let bars = Bars::lying(
             names.collect(),
             Axis::linear("share of words whose partner is looked at most").percent(),
@@ -137,15 +139,15 @@ impl Syntax {
         let mut rows = vec![header.map(str::to_owned).to_vec()];
         for judged in judged.iter().take(SHOWN) {
             let Judged { relation, head, offset, untrained, p_value } = judged;
-            let Interval { mean, low, high, .. } = head.accuracy;
+            let Interval { mean, low, high, .. } = head.interval();
             let cells = [
                 (*relation).to_owned(),
                 head.pairs.to_string(),
                 name(head.who),
                 direction(head.direction).to_owned(),
                 super::interval(mean, low, high),
-                format!("{} ({})", fixed(offset.accuracy.mean, 3), signed(offset.who)),
-                fixed(untrained.accuracy.mean, 3),
+                format!("{} ({})", fixed(offset.accuracy, 3), signed(offset.who)),
+                fixed(untrained.accuracy, 3),
                 if *p_value < super::heads::SIGNIFICANCE { "beats both".to_owned() } else { String::new() },
             ];
             rows.push(cells.to_vec());
@@ -189,8 +191,9 @@ pub fn rows<'a>(whose: &'a str, matches: &'a Matches) -> impl Iterator<Item = Ve
         matches.guesses(relation).map(move |guess| {
             let mut row = [whose, relation, direction(guess.direction)].map(str::to_owned).to_vec();
             row.extend([guess.who.layer, guess.who.head].map(|number| number.to_string()));
-            row.extend(numbers(&guess.accuracy));
-            row.extend([guess.pairs, guess.accuracy.count].map(|count| count.to_string()));
+            let found = guess.interval();
+            row.extend(numbers(&found));
+            row.extend([guess.pairs, found.count].map(|count| count.to_string()));
             row
         })
     })

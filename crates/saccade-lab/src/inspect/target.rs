@@ -3,6 +3,7 @@
 use super::texts::own_answer;
 use crate::corpus::Reading;
 use crate::inside::answer::label;
+use crate::inside::meet;
 use crate::model::Opened;
 use crate::usage::Usage;
 use anyhow::{Result, bail};
@@ -15,6 +16,7 @@ use saccade::tokens::{Encoding, Special, Tokenizer};
 use std::ops::Range;
 
 /// A text and the answer that is looked at.
+#[derive(Clone)]
 pub struct Asked {
     /// The text, as it was given.
     pub text: String,
@@ -260,7 +262,7 @@ impl Asked {
         for (piece, offset) in self.encoding.offsets.iter().enumerate() {
             let shown = |range: Range<usize>| self.text.get(range).map(str::trim).unwrap_or_default();
             let plain = !offset.is_empty() && !self.encoding.special[piece];
-            let meets = plain && self.meet(&last, offset);
+            let meets = plain && meet(&self.text, &last, offset);
             match words.last_mut() {
                 Some((word, pieces)) if meets => {
                     last.end = offset.end;
@@ -276,16 +278,5 @@ impl Asked {
             }
         }
         words
-    }
-
-    /// Whether letters or digits meet where one part of the text ends and the next begins. Pieces that share a character
-    /// have the same part.
-    fn meet(&self, before: &Range<usize>, after: &Range<usize>) -> bool {
-        let ends =
-            |range: &Range<usize>| self.text.get(range.clone()).and_then(|part| part.chars().next_back());
-        let begins = self.text.get(after.clone()).and_then(|part| part.chars().next());
-        let both =
-            ends(before).is_some_and(char::is_alphanumeric) && begins.is_some_and(char::is_alphanumeric);
-        !before.is_empty() && ((before.end == after.start && both) || before == after)
     }
 }

@@ -162,15 +162,21 @@ pub struct Guess<'a, W> {
     pub who: W,
     /// In which direction.
     pub direction: Direction,
-    /// The share of pairs it gets right, with its interval; its count is that of the sentences.
-    pub accuracy: Interval,
+    /// The share of pairs it gets right.
+    pub accuracy: f64,
     /// The number of pairs.
     pub pairs: u64,
     right: &'a Total,
     of: &'a Total,
+    level: f64,
 }
 
 impl<W> Guess<'_, W> {
+    /// The share with its interval from resampled sentences, of which its count is the number.
+    pub fn interval(&self) -> Interval {
+        self.right.share(self.of, self.level)
+    }
+
     /// The probability of being so much better than another by chance, on the same pairs.
     pub fn better<V>(&self, other: &Guess<V>) -> f64 {
         self.right.larger(other.right, self.of)
@@ -216,13 +222,13 @@ impl Matches {
     }
 
     fn guess<'a, W>(&self, who: W, direction: Direction, right: &'a Total, of: &'a Total) -> Guess<'a, W> {
-        Guess { who, direction, accuracy: right.share(of, self.level), pairs: of.sum as u64, right, of }
+        Guess { who, direction, accuracy: right.over(of), pairs: of.sum as u64, right, of, level: self.level }
     }
 }
 
 fn first_largest<'a, W>(guesses: impl Iterator<Item = Guess<'a, W>>) -> Option<Guess<'a, W>> {
     guesses.fold(None, |best, guess| match best {
-        Some(best) if best.accuracy.mean >= guess.accuracy.mean => Some(best),
+        Some(best) if best.accuracy >= guess.accuracy => Some(best),
         _ => Some(guess),
     })
 }

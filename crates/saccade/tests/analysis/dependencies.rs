@@ -56,7 +56,7 @@ fn a_previous_token_head_is_right_as_often_as_counted() {
             assert_eq!(counts.offsets.get(&-1).map_or(0.0, |offset| offset.sum), right, "{relation}");
             let guess =
                 found.guesses(relation).find(|g| (g.who, g.direction) == (PREVIOUS, direction)).unwrap();
-            assert!((guess.accuracy.mean - right / pairs).abs() < 1e-12);
+            assert!((guess.accuracy - right / pairs).abs() < 1e-12);
             // Where most partners are neighbours, no other head can be better.
             if 2.0 * right > pairs {
                 assert_eq!(found.best_head(relation, 1), Some(guess), "{relation}");
@@ -64,8 +64,8 @@ fn a_previous_token_head_is_right_as_often_as_counted() {
         }
         // The object stands two or three to the right more often than next to its verb.
         let offset = found.best_offset("obj", Direction::ToHead).unwrap();
-        assert_eq!((offset.who, offset.pairs, offset.accuracy.count), (-2, 4, 4));
-        assert!((offset.accuracy.mean - 0.5).abs() < 1e-12);
+        assert_eq!((offset.who, offset.pairs, offset.interval().count), (-2, 4, 4));
+        assert!((offset.accuracy - 0.5).abs() < 1e-12);
         // All but punctuation: 19 pairs look back from the head, 5 from the dependent.
         assert_eq!(found.counts[&(ALL.to_owned(), Direction::ToDependent)].pairs.sum, 19.0);
         assert_eq!(found.counts[&(ALL.to_owned(), Direction::ToDependent)].right[0].sum, 16.0);
@@ -87,7 +87,7 @@ fn bidirectional_models_are_tried_both_ways() {
     for direction in [Direction::ToHead, Direction::ToDependent] {
         assert_eq!(found.counts[&("det".to_owned(), direction)].pairs.sum, 6.0);
     }
-    assert_eq!(found.best_offset("amod", Direction::ToHead).unwrap().accuracy.mean, 1.0);
+    assert_eq!(found.best_offset("amod", Direction::ToHead).unwrap().accuracy, 1.0);
     assert_eq!(found.guesses("det").count(), 4);
 }
 

@@ -159,7 +159,7 @@ fn pictures_are_looked_at_patch_by_patch() {
     assert!(Shown::new(&[picture(0.0), Tokens::new(vec![1])]).is_err());
 }
 
-/// One encoder layer, one decoder layer, two tokens on each side, by hand.
+/// Who looks at whom in which layer, and what is left of it at the end.
 #[test]
 fn source_and_answer_are_one_row_of_layers() {
     let model = t5();
