@@ -56,31 +56,40 @@ impl Syntax {
         Ok(Self { trained: count(model)?, untrained: count(untrained)? })
     }
 
-    /// The best head of each relation that occurs often enough in one direction at least, from the most frequent.
+    /// The best head of each relation that occurs often enough, from the most frequent. Where the two directions are
+    /// different pairs, as in a causal model, each is judged; where they are the same pairs, the better one.
     pub fn judged(&self) -> Vec<Judged<'_>> {
         // Every head in every direction of every such relation was a chance to be good by luck.
-        let mut relations = Vec::new();
+        let mut found = Vec::new();
         let mut p_values = Vec::new();
         for relation in self.trained.relations() {
-            let Some(best) = self.trained.best_head(relation, FEWEST) else { continue };
-            // What is to be beaten is the same for all heads that look in one direction.
-            let baselines = [Direction::ToHead, Direction::ToDependent].map(|direction| {
-                let offset = self.trained.best_offset(relation, direction)?;
-                Some((direction, offset, self.untrained.best_head_towards(relation, direction)?))
-            });
-            for head in self.trained.guesses(relation).filter(|guess| guess.pairs >= FEWEST) {
-                let beside = |(direction, ..): &&(Direction, _, _)| *direction == head.direction;
-                let Some(&(_, offset, untrained)) = baselines.iter().flatten().find(beside) else { continue };
-                if head.who == best.who && head.direction == best.direction {
-                    relations
-                        .push((Judged { relation, head, offset, untrained, p_value: 1.0 }, p_values.len()));
+            let mut of_relation: Vec<(Judged, usize)> = Vec::new();
+            for direction in [Direction::ToHead, Direction::ToDependent] {
+                let best = self.trained.best_head_towards(relation, direction);
+                let Some(head) = best.filter(|best| best.pairs >= FEWEST) else { continue };
+                // What is to be beaten is the same for all heads that look in one direction.
+                let offset = self.trained.best_offset(relation, direction);
+                let untrained = self.untrained.best_head_towards(relation, direction);
+                let (Some(offset), Some(untrained)) = (offset, untrained) else { continue };
+                for guess in self.trained.guesses(relation).filter(|guess| guess.direction == direction) {
+                    if guess.who == head.who {
+                        let judged = Judged { relation, head, offset, untrained, p_value: 1.0 };
+                        of_relation.push((judged, p_values.len()));
+                    }
+                    p_values.push(guess.better(&offset).max(guess.better(&untrained)));
                 }
-                p_values.push(head.better(&offset).max(head.better(&untrained)));
             }
+            if let [(one, _), (other, _)] = &of_relation[..]
+                && one.head.pairs == other.head.pairs
+            {
+                let worse = usize::from(one.head.accuracy >= other.head.accuracy);
+                of_relation.remove(worse);
+            }
+            found.append(&mut of_relation);
         }
         let corrected = holm(&p_values);
         let mut judged: Vec<Judged> =
-            relations.into_iter().map(|(judged, at)| Judged { p_value: corrected[at], ..judged }).collect();
+            found.into_iter().map(|(judged, at)| Judged { p_value: corrected[at], ..judged }).collect();
         judged.sort_by_key(|judged| std::cmp::Reverse(judged.head.pairs));
         judged
     }
