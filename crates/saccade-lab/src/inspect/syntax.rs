@@ -25,6 +25,8 @@ const SHOWN: usize = 20;
 pub struct Syntax {
     trained: Matches,
     untrained: Matches,
+    /// Whether only the later of two words sees the other, so that each direction has pairs of its own.
+    causal: bool,
 }
 
 /// The best head for one relation, and what it has to beat in its direction.
@@ -53,7 +55,7 @@ impl Syntax {
         work: &Work,
     ) -> Result<Self> {
         let count = |model: &Model| matches(model, reading, trees, manner, work);
-        Ok(Self { trained: count(model)?, untrained: count(untrained)? })
+        Ok(Self { trained: count(model)?, untrained: count(untrained)?, causal: model.is_causal() })
     }
 
     /// The best head of each relation that occurs often enough, from the most frequent. Where the two directions are
@@ -80,7 +82,7 @@ impl Syntax {
                 }
             }
             if let [(one, _), (other, _)] = &of_relation[..]
-                && one.head.pairs == other.head.pairs
+                && !self.causal
             {
                 let worse = usize::from(one.head.accuracy >= other.head.accuracy);
                 of_relation.remove(worse);

@@ -81,6 +81,8 @@ fn trees_of_the_built_in_corpus_and_of_a_treebank_are_matched() {
     let here = folder.path();
     gpt(&here.join("gpt"));
     let tree = "1\tthe\tthe\tDET\t_\t_\t2\tdet\t_\t_\n2\tcat\tcat\tNOUN\t_\t_\t3\tnsubj\t_\t_\n3\tsat\tsit\tVERB\t_\t_\t0\troot\t_\t_\n\n";
+    let turned = "1\tsat\tsit\tVERB\t_\t_\t0\troot\t_\t_\n2\tthe\tthe\tDET\t_\t_\t3\tdet\t_\t_\n3\tcat\tcat\tNOUN\t_\t_\t1\tnsubj\t_\t_\n\n";
+    std::fs::write(here.join("both.conllu"), tree.repeat(40) + &turned.repeat(40)).unwrap();
     std::fs::write(here.join("trees.conllu"), tree.repeat(40)).unwrap();
     let (model, trees, out) = (here.join("gpt"), here.join("trees.conllu"), here.join("out"));
     let said =
@@ -101,6 +103,11 @@ fn trees_of_the_built_in_corpus_and_of_a_treebank_are_matched() {
     let offsets = table(&out.join("offsets.csv"));
     let det = offsets.iter().find(|row| row["relation"] == "det").unwrap();
     assert_eq!((det["offset"].as_str(), det["accuracy"].as_str()), ("-1", "1"));
+    // Subjects before and after their verbs: a causal model sees other pairs each way, and is judged on both.
+    let both = here.join("both.conllu");
+    let said = run(&["heads", text(&model), "--corpus", text(&both), "-o", text(&out)], "2");
+    let subjects = said.lines().filter(|line| line.starts_with("nsubj"));
+    assert_eq!(subjects.count(), 2, "{said}");
     let said = run(&["heads", text(&model), "--limit", "2", "--length", "20", "-o", text(&out)], "2");
     assert!(said.contains("relation") || said.contains("no relation occurs"), "{said}");
 }
