@@ -1,9 +1,11 @@
 //! Matrix products of any size and orientation.
 //!
-//! The output is cut into tasks of a band of rows by a panel of 64 columns. A task copies its panel of the right operand,
-//! a few hundred rows at a time, to where it stays in the nearest caches; the left operand is read in place, value by
-//! value, so a transposed one costs nothing. The copy is cheap because a band is at least a hundred rows tall.
-//! Half of the products of a training step have a transposed operand, so none of the four orientations may be slow.
+//! The output is cut into tasks of a band of rows by a few panels of 64 columns. A task takes 256 of the products that
+//! each value is a sum of, and goes through its panels: it copies the panel of the right operand to where it stays in the
+//! nearest caches, and multiplies it with the band of the left operand, which is read in place, value by value. Copies are
+//! cheap because a band is at least a hundred rows tall; the left operand comes from memory once for all panels.
+//! Half of the products of a training step have a transposed operand, so none of the four orientations may be slow: a
+//! transposed right operand is turned as its panels are copied, a transposed left one once for all panels of a task.
 
 use super::simd::{self, dispatch};
 use super::threads::{self, Shared};
@@ -61,8 +63,15 @@ const PANEL: usize = 64;
 /// Rows of the right operand that a panel holds at a time: 64 KiB, inside the second-level cache of any core.
 const DEPTH: usize = 256;
 
-/// The fewest and the most rows of a band: enough to pay for the copy, few enough to share among threads.
-const BAND: (usize, usize) = (96, 512);
+/// The fewest and the most rows of a band: enough to pay for the copies of panels, few enough to share among threads and
+/// for a stretch of the left operand to stay in the second-level cache while panel after panel meets it.
+const BAND: (usize, usize) = (96, 256);
+
+/// The most rows if copying a panel means transposing it.
+const TALL_BAND: usize = 512;
+
+/// The most panels of a task.
+const PANELS: usize = 16;
 
 /// Tasks that a product is cut into, if it has that many panels and bands.
 const TASKS: usize = 8;
@@ -73,6 +82,49 @@ const SMALL: usize = 1 << 17;
 /// Up to this many rows, a product is a handful of vectors times a matrix: copying the matrix would cost more than it
 /// saves.
 const FEW: usize = 4;
+
+/// A transposed left operand is copied if at least this many panels meet it; for fewer, each value is fetched from
+/// where it lies.
+const WORTH_TURNING: usize = 3;
+
+/// How far apart the rows of that copy begin: not a power of two, so that they do not fight for the same cache lines.
+const TURNED_ROW: usize = DEPTH + 16;
+
+/// How a product is cut into tasks.
+#[derive(Clone, Copy)]
+struct Cut {
+    /// Rows of a task.
+    band: usize,
+    /// Panels of a task.
+    group: usize,
+    /// Groups side by side.
+    groups: usize,
+    tasks: usize,
+}
+
+impl Cut {
+    /// Wide tasks are best, since they read the left operand least; bands are made shorter only if threads would have
+    /// nothing to do.
+    fn of(m: usize, n: usize, turned: bool) -> Self {
+        let tallest = if turned { TALL_BAND } else { BAND.1 };
+        let panels = n.div_ceil(PANEL);
+        let group = panels.div_ceil(TASKS.div_ceil(m.div_ceil(tallest))).clamp(1, PANELS);
+        let groups = panels.div_ceil(group);
+        let even = m.div_ceil(TASKS.div_ceil(groups));
+        let band = even.clamp(BAND.0, tallest).next_multiple_of(tile::ROWS);
+        Self { band, group, groups, tasks: groups * m.div_ceil(band) }
+    }
+}
+
+/// Working memory of a task.
+struct Work {
+    /// Some rows of a panel.
+    copy: Buffer,
+    /// The part of the output that hangs over its edge.
+    edge: Buffer,
+    /// The band's rows of a transposed left operand.
+    turned: Buffer,
+}
 
 /// `out (m×n, row-major) = a (m×k) · b (k×n)`, or added to it, then finished.
 pub(crate) fn product_then(
@@ -87,18 +139,19 @@ pub(crate) fn product_then(
     if m == 0 || n == 0 {
         return;
     }
-    let panels = n.div_ceil(PANEL);
-    let even = m.div_ceil(TASKS.div_ceil(panels));
-    let band = even.clamp(BAND.0, BAND.1).next_multiple_of(tile::ROWS);
+    let Cut { band, group, groups, tasks } = Cut::of(m, n, b.row == 1 && b.column > 1);
+    let turns = a.row == 1 && a.column > 1 && group >= WORTH_TURNING && m > FEW;
     let shared = Shared::new(out);
-    let prepare = || (Buffer::dirty(DEPTH.min(k) * PANEL), Buffer::dirty(band.min(m) * PANEL));
-    let run = |(copy, edge): &mut (Buffer, Buffer), task: usize| {
-        let (panel, first) = (task % panels, task / panels * band);
-        let (rows, columns) = ((first, band.min(m - first)), (panel * PANEL, PANEL.min(n - panel * PANEL)));
-        let (copy, edge) = (copy.as_mut_slice(), edge.as_mut_slice());
-        dispatch(Task { k, n, a, b, rows, columns, output, out: &shared, finish, copy, edge });
+    let prepare = || Work {
+        copy: Buffer::dirty(DEPTH.min(k) * PANEL),
+        edge: Buffer::dirty(if n.is_multiple_of(PANEL) { 0 } else { band.min(m) * PANEL }),
+        turned: Buffer::dirty(if turns { band.min(m) * TURNED_ROW } else { 0 }),
     };
-    let tasks = panels * m.div_ceil(band);
+    let run = |work: &mut Work, task: usize| {
+        let (first, column) = (task / groups * band, task % groups * group * PANEL);
+        let (rows, columns) = ((first, band.min(m - first)), (column, (group * PANEL).min(n - column)));
+        dispatch(Task { k, n, a, b, rows, columns, output, out: &shared, finish, work });
+    };
     if m * n * k < SMALL {
         let mut work = prepare();
         (0..tasks).for_each(|task| run(&mut work, task));
@@ -112,7 +165,7 @@ pub(crate) fn product(shape: (usize, usize, usize), a: Matrix, b: Matrix, out: &
     product_then(shape, a, b, out, output, &());
 }
 
-/// A band of rows by a panel of columns.
+/// A band of rows by a few panels of columns.
 struct Task<'a, F> {
     k: usize,
     n: usize,
@@ -124,9 +177,7 @@ struct Task<'a, F> {
     output: Output,
     out: &'a Shared<f32>,
     finish: &'a F,
-    /// Working memory: some rows of the panel, and the part of the output that hangs over its edge.
-    copy: &'a mut [f32],
-    edge: &'a mut [f32],
+    work: &'a mut Work,
 }
 
 impl<F: Finish> WithSimd for Task<'_, F> {
@@ -134,67 +185,98 @@ impl<F: Finish> WithSimd for Task<'_, F> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(mut self, s: S) {
-        let ((first, rows), (column, width)) = (self.rows, self.columns);
-        if rows <= FEW && self.b.row == 1 && self.b.column > 1 {
+        if self.rows.1 <= FEW && self.b.row == 1 && self.b.column > 1 {
             self.dots(s);
-        } else {
-            self.panel(s);
+            self.finish(s, self.columns);
+            return;
         }
-        for row in first..first + rows {
-            // SAFETY: no other task has these rows and columns.
-            let values = unsafe { self.out.range(row * self.n + column, width) };
-            self.finish.finish(s, row, column, values);
+        for depth in (0..self.k.max(1)).step_by(DEPTH) {
+            let len = DEPTH.min(self.k - depth);
+            let a = self.left(depth, len);
+            for column in (0..self.columns.1).step_by(PANEL) {
+                let columns = (self.columns.0 + column, PANEL.min(self.columns.1 - column));
+                self.panel(s, a, columns, (depth, len));
+                if depth + len == self.k {
+                    self.finish(s, columns);
+                }
+            }
         }
     }
 }
 
 impl<F: Finish> Task<'_, F> {
+    /// The band's rows of the left operand, in place or transposed to where they lie well.
     #[inline(always)]
-    fn panel<S: Simd>(&mut self, s: S) {
-        let ((first, rows), (column, width)) = (self.rows, self.columns);
+    fn left(&mut self, depth: usize, len: usize) -> Operand {
+        let (first, rows) = self.rows;
+        let from = &self.a.values[(first * self.a.row + depth * self.a.column).min(self.a.values.len())..];
+        let turned = self.work.turned.as_mut_slice();
+        if turned.is_empty() {
+            return Operand { start: from.as_ptr(), row: self.a.row, column: self.a.column };
+        }
+        tile::transpose((len, rows), (from, self.a.column), (turned, TURNED_ROW), 1.0);
+        Operand { start: turned.as_ptr(), row: TURNED_ROW, column: 1 }
+    }
+
+    /// Adds `len` products, from `depth` on, to each value of a panel's columns.
+    #[inline(always)]
+    fn panel<S: Simd>(
+        &mut self,
+        s: S,
+        a: Operand,
+        (column, width): (usize, usize),
+        (depth, len): (usize, usize),
+    ) {
+        let (first, rows) = self.rows;
         let lanes = width.next_multiple_of(S::F32_LANES);
-        let in_place = rows <= FEW && self.b.column == 1 && lanes == width;
-        // Columns beyond the output's edge are computed in `edge` and not copied back.
-        let (copy, edge) = (std::mem::take(&mut self.copy), std::mem::take(&mut self.edge));
-        let replace = self.output == Output::Replace;
-        if self.k == 0 && replace {
-            self.each_row(|row| row.fill(0.0));
-        }
-        if lanes != width && !replace {
-            self.each_row_with(edge, |row, edge| edge.copy_from_slice(row));
-        }
-        for depth in (0..self.k).step_by(DEPTH) {
-            let len = DEPTH.min(self.k - depth);
-            let a = Operand {
-                start: self.a.values[first * self.a.row + depth * self.a.column..].as_ptr(),
-                row: self.a.row,
-                column: self.a.column,
-            };
-            let b = if in_place {
-                (self.b.values[depth * self.b.row + column..].as_ptr(), self.b.row)
-            } else {
-                self.copy_panel(depth, len, copy);
-                (copy.as_ptr(), PANEL)
-            };
-            let c = if lanes == width {
-                (self.out.pointer(first * self.n + column), self.n)
-            } else {
-                (edge.as_mut_ptr(), PANEL)
-            };
-            let start = if depth == 0 && replace { Start::Zero } else { Start::Output };
-            // SAFETY: `product_then` checked that the matrices cover their shapes; the copy has `len` rows of a panel;
-            // no other task writes these rows and columns.
+        let fresh = depth == 0 && self.output == Output::Replace;
+        let b = if rows <= FEW && self.b.column == 1 && lanes == width && len > 0 {
+            (self.b.values[depth * self.b.row + column..].as_ptr(), self.b.row)
+        } else {
+            self.copy_panel((column, width), (depth, len));
+            (self.work.copy.as_slice().as_ptr(), PANEL)
+        };
+        let start = if fresh { Start::Zero } else { Start::Output };
+        if lanes == width {
+            let c = (self.out.pointer(first * self.n + column), self.n);
+            // SAFETY: `product_then` checked that the matrices cover their shapes; the copies have `len` rows of a panel
+            // and `len` values for each row of the band; no other task writes these rows and columns.
             unsafe { tile::product(s, (rows, lanes, len), a, b, c, start) };
+            return;
         }
-        if lanes != width && self.k > 0 {
-            self.each_row_with(edge, |row, edge| row.copy_from_slice(edge));
+        // Columns beyond the output's edge are computed elsewhere and not copied back.
+        let Self { work, out, n, .. } = self;
+        let edge = work.edge.as_mut_slice();
+        // SAFETY: no other task has these rows and columns.
+        let row = |i: usize| unsafe { out.range((first + i) * *n + column, width) };
+        if !fresh {
+            for (i, edge) in edge.chunks_exact_mut(PANEL).take(rows).enumerate() {
+                edge[..width].copy_from_slice(row(i));
+            }
+        }
+        // SAFETY: as above; the edge has rows of a panel.
+        unsafe { tile::product(s, (rows, lanes, len), a, b, (edge.as_mut_ptr(), PANEL), start) };
+        for (i, edge) in edge.chunks_exact(PANEL).take(rows).enumerate() {
+            row(i).copy_from_slice(&edge[..width]);
+        }
+    }
+
+    #[inline(always)]
+    fn finish<S: Simd>(&self, s: S, (column, width): (usize, usize)) {
+        for row in self.rows.0..self.rows.0 + self.rows.1 {
+            // SAFETY: no other task has these rows and columns.
+            let values = unsafe { self.out.range(row * self.n + column, width) };
+            self.finish.finish(s, row, column, values);
         }
     }
 
     /// Copies rows `depth..depth + len` of the panel's columns to rows of 64, with zeros beyond the matrix.
     #[inline(always)]
-    fn copy_panel(&self, depth: usize, len: usize, to: &mut [f32]) {
-        let (b, (column, width)) = (self.b, self.columns);
+    fn copy_panel(&mut self, (column, width): (usize, usize), (depth, len): (usize, usize)) {
+        if len == 0 {
+            return;
+        }
+        let (b, to) = (self.b, self.work.copy.as_mut_slice());
         let from = &b.values[depth * b.row + column * b.column..];
         if b.column == 1 {
             for (i, to) in to.as_chunks_mut::<PANEL>().0.iter_mut().take(len).enumerate() {
@@ -240,24 +322,6 @@ impl<F: Finish> Task<'_, F> {
                 *out = if self.output == Output::Add { *out + dot } else { dot };
             }
         }
-    }
-
-    #[inline(always)]
-    fn each_row(&self, mut f: impl FnMut(&mut [f32])) {
-        for row in self.rows.0..self.rows.0 + self.rows.1 {
-            // SAFETY: no other task has these rows and columns.
-            f(unsafe { self.out.range(row * self.n + self.columns.0, self.columns.1) });
-        }
-    }
-
-    #[inline(always)]
-    fn each_row_with(&self, edge: &mut [f32], f: impl Fn(&mut [f32], &mut [f32])) {
-        let mut edges = edge.chunks_exact_mut(PANEL);
-        self.each_row(|row| {
-            if let Some(edge) = edges.next() {
-                f(row, &mut edge[..self.columns.1]);
-            }
-        });
     }
 }
 

@@ -147,55 +147,91 @@ impl Drop for FlushDenormals {
     }
 }
 
-/// 2^x for x up to 0, and 1 above: the whole part becomes the exponent, the rest a minimax polynomial of degree 6 (2e-9, so that rounding
-/// is all that is left).
+/// 2^x for x up to 127: the whole part becomes the exponent, the rest a minimax polynomial of degree 6 (2e-9, so that
+/// rounding is all that is left). NaN stays NaN.
 ///
-/// Below −126 the result is exactly 0, so that a masked score (−∞) weighs nothing. A weight relative to a maximum or a
-/// log-sum-exp is never above 1; where rounding of huge scores would make it so, it is 1. NaN stays NaN.
+/// A masked score (−∞), like all from −127 down, gives exactly 0: the float with no bits set in its exponent.
 #[inline(always)]
 pub(crate) fn exp2<S: Simd>(s: S, x: S::f32s) -> S::f32s {
-    let smallest = s.splat_f32s(-126.0);
-    let vanishes = s.less_than_f32s(x, smallest);
-    let is_number = s.equal_f32s(x, x);
-    let nan = x;
-    let x = s.min_f32s(s.max_f32s(x, smallest), s.splat_f32s(0.0));
-    // Adding 1.5·2²³ leaves the nearest whole number in the low bits of the sum.
-    let magic = s.splat_f32s(12_582_912.0);
-    let shifted = s.add_f32s(x, magic);
-    let whole = s.sub_f32s(shifted, magic);
+    let x = at_least(s, x, -127.0);
+    let shifted = s.add_f32s(x, s.splat_f32s(TO_EXPONENT));
+    let whole = s.sub_f32s(shifted, s.splat_f32s(TO_EXPONENT));
     let rest = s.sub_f32s(x, whole); // in [−½, ½]
     let poly = horner(
         s,
         rest,
         [1.535_336_2e-4, 1.339_887_5e-3, 9.618_437e-3, 5.550_332_4e-2, 2.402_264_8e-1, 6.931_472e-1, 1.0],
     );
-    let exponent = s.wrapping_dyn_shl_u32s(s.transmute_u32s_f32s(shifted), s.splat_u32s(23));
-    let scaled = s.transmute_f32s_u32s(s.add_u32s(s.transmute_u32s_f32s(poly), exponent));
-    s.select_f32s(is_number, s.select_f32s(vanishes, s.splat_f32s(0.0), scaled), nan)
+    s.mul_f32s(poly, power_of_two(s, shifted))
+}
+
+/// Adding this, 1.5·2²³ + 127, to a number leaves in the low bits of the sum the nearest whole number plus 127: the
+/// exponent of a float, before it is moved to its place.
+const TO_EXPONENT: f32 = 12_583_039.0;
+
+/// 2 to the whole number that is in `shifted`, from −127 (which gives 0) to 127.
+#[inline(always)]
+fn power_of_two<S: Simd>(s: S, shifted: S::f32s) -> S::f32s {
+    s.transmute_f32s_u32s(s.wrapping_dyn_shl_u32s(s.transmute_u32s_f32s(shifted), s.splat_u32s(23)))
+}
+
+/// The larger of x and a limit; NaN stays NaN, unlike in `max`.
+#[inline(always)]
+fn at_least<S: Simd>(s: S, x: S::f32s, limit: f32) -> S::f32s {
+    let limit = s.splat_f32s(limit);
+    s.select_f32s(s.less_than_f32s(x, limit), limit, x)
+}
+
+/// The smaller of x and a limit; NaN stays NaN, unlike in `min`.
+#[inline(always)]
+fn at_most<S: Simd>(s: S, x: S::f32s, limit: f32) -> S::f32s {
+    let limit = s.splat_f32s(limit);
+    s.select_f32s(s.greater_than_f32s(x, limit), limit, x)
+}
+
+/// A weight relative to a log-sum-exp, from the difference of the logarithms: never above 1, which rounding of huge
+/// scores would otherwise make it. NaN stays NaN.
+#[inline(always)]
+pub(crate) fn exp2_to_one<S: Simd>(s: S, x: S::f32s) -> S::f32s {
+    exp2(s, at_most(s, x, 0.0))
 }
 
 /// e^x; NaN stays NaN.
 #[inline(always)]
 pub(crate) fn exp<S: Simd>(s: S, x: S::f32s) -> S::f32s {
     let limited = s.min_f32s(s.max_f32s(x, s.splat_f32s(-87.4)), s.splat_f32s(88.722));
-    let magic = s.splat_f32s(12_582_912.0);
-    let shifted = s.mul_add_e_f32s(limited, s.splat_f32s(std::f32::consts::LOG2_E), magic);
-    let whole = s.sub_f32s(shifted, magic);
-    // rest = x − whole·ln 2, with ln 2 in two parts (Cody and Waite).
-    let rest = s.mul_add_e_f32s(whole, s.splat_f32s(-0.693_359_375), limited);
-    let rest = s.mul_add_e_f32s(whole, s.splat_f32s(2.121_944_4e-4), rest);
-    let poly = horner(
-        s,
-        rest,
-        [1.381_461_3e-3, 8.368_71e-3, 4.166_838_9e-2, 1.666_652_1e-1, 4.999_999_4e-1, 1.0, 1.0],
-    );
-    let exponent = s.wrapping_dyn_shl_u32s(s.transmute_u32s_f32s(shifted), s.splat_u32s(23));
+    let (poly, shifted) = exp_parts(s, limited);
+    // Adding to the exponent reaches e^88.7, whose power of two alone would be infinite.
+    let exponent = s.sub_u32s(s.transmute_u32s_f32s(power_of_two(s, shifted)), s.splat_u32s(127 << 23));
     let scaled = s.transmute_f32s_u32s(s.add_u32s(s.transmute_u32s_f32s(poly), exponent));
     let vanishes = s.less_than_f32s(x, s.splat_f32s(-87.3));
     let overflows = s.greater_than_f32s(x, s.splat_f32s(88.722));
     let result = s.select_f32s(vanishes, s.splat_f32s(0.0), scaled);
     let result = s.select_f32s(overflows, s.splat_f32s(f32::INFINITY), result);
     s.select_f32s(s.equal_f32s(x, x), result, x)
+}
+
+/// e^x as a factor between √½ and √2 and a power of two, still in the form that `power_of_two` reads.
+#[inline(always)]
+fn exp_parts<S: Simd>(s: S, x: S::f32s) -> (S::f32s, S::f32s) {
+    let shifted = s.mul_add_e_f32s(x, s.splat_f32s(std::f32::consts::LOG2_E), s.splat_f32s(TO_EXPONENT));
+    let whole = s.sub_f32s(shifted, s.splat_f32s(TO_EXPONENT));
+    // rest = x − whole·ln 2, with ln 2 in two parts (Cody and Waite).
+    let rest = s.mul_add_e_f32s(whole, s.splat_f32s(-0.693_359_375), x);
+    let rest = s.mul_add_e_f32s(whole, s.splat_f32s(2.121_944_4e-4), rest);
+    let poly = horner(
+        s,
+        rest,
+        [1.381_461_3e-3, 8.368_71e-3, 4.166_838_9e-2, 1.666_652_1e-1, 4.999_999_4e-1, 1.0, 1.0],
+    );
+    (poly, shifted)
+}
+
+/// e^x up to e^88 and down to 0, for formulas in which more would change nothing; NaN stays NaN.
+#[inline(always)]
+fn bounded_exp<S: Simd>(s: S, x: S::f32s) -> S::f32s {
+    let (poly, shifted) = exp_parts(s, at_most(s, at_least(s, x, -88.0), 88.0));
+    s.mul_f32s(poly, power_of_two(s, shifted))
 }
 
 /// The natural logarithm: exponent and mantissa apart, a polynomial on [√½, √2] (Cephes). −∞ at 0, NaN below.
@@ -243,7 +279,7 @@ pub(crate) fn ln<S: Simd>(s: S, x: S::f32s) -> S::f32s {
 #[inline(always)]
 pub(crate) fn sigmoid<S: Simd>(s: S, x: S::f32s) -> S::f32s {
     let one = s.splat_f32s(1.0);
-    s.div_f32s(one, s.add_f32s(one, exp(s, s.neg_f32s(x))))
+    s.div_f32s(one, s.add_f32s(one, bounded_exp(s, s.neg_f32s(x))))
 }
 
 /// Hyperbolic tangent: a polynomial near 0, where 1 − 2/(e^2x + 1) would cancel, that formula elsewhere.
@@ -258,7 +294,7 @@ pub(crate) fn tanh<S: Simd>(s: S, x: S::f32s) -> S::f32s {
     );
     let near = s.mul_add_e_f32s(s.mul_f32s(near, square), x, x);
     let one = s.splat_f32s(1.0);
-    let grown = exp(s, s.add_f32s(size, size));
+    let grown = bounded_exp(s, s.add_f32s(size, size));
     let far = s.sub_f32s(one, s.div_f32s(s.splat_f32s(2.0), s.add_f32s(grown, one)));
     let sign = s.and_f32s(x, s.splat_f32s(-0.0));
     let far = s.or_f32s(far, sign);
@@ -404,7 +440,7 @@ mod tests {
         };
     }
     lanes!(Exp, exp);
-    lanes!(Exp2, exp2);
+    lanes!(Exp2, exp2_to_one);
     lanes!(Tanh, tanh);
     lanes!(Sigmoid, sigmoid);
     lanes!(Cdf, normal_cdf);
@@ -449,6 +485,16 @@ mod tests {
         dispatch(Apply(&xs, &mut ys, Exp2));
         assert_eq!(&ys[..3], &[0.0; 3]);
         assert_eq!(&ys[3..], &[1.0; 3]);
+        let nans = [f32::NAN, -f32::NAN, f32::from_bits(0x7f80_0001), f32::from_bits(0x7fff_ffff)];
+        let mut y = [0.0; 4];
+        dispatch(Apply(&nans, &mut y, Exp2));
+        assert!(y.iter().all(|y| y.is_nan()), "{y:?}");
+        dispatch(Apply(&nans, &mut y, Sigmoid));
+        assert!(y.iter().all(|y| y.is_nan()), "{y:?}");
+        dispatch(Apply(&nans, &mut y, Tanh));
+        assert!(y.iter().all(|y| y.is_nan()), "{y:?}");
+        dispatch(Apply(&xs, &mut ys, Sigmoid));
+        assert_eq!(ys, [0.0, 0.0, 0.0, 1.0, 1.0, 0.5]);
         dispatch(Apply(&xs, &mut ys, Exp));
         assert_eq!(ys, [0.0, 0.0, 0.0, f32::INFINITY, f32::INFINITY, 1.0]);
         dispatch(Apply(&xs, &mut ys, Tanh));

@@ -191,6 +191,17 @@ fn prefetch(address: *const f32) {
     let _ = address;
 }
 
+/// Asks for `n` rows of `width` values, soon to be read.
+#[inline(always)]
+pub(crate) fn ask_for((rows, row): (&[f32], usize), n: usize, width: usize) {
+    const LINE: usize = 16;
+    for i in 0..n {
+        for place in (0..width).step_by(LINE) {
+            prefetch(rows.as_ptr().wrapping_add(i * row + place));
+        }
+    }
+}
+
 /// # Safety
 /// One register's worth of values must lie at `from`.
 #[inline(always)]
@@ -215,42 +226,55 @@ pub(crate) fn transpose(
     (to, to_row): (&mut [f32], usize),
     scale: f32,
 ) {
+    if rows == 0 || columns == 0 {
+        return;
+    }
+    assert!(from_row >= columns && to_row >= rows);
+    let from = &from[..(rows - 1) * from_row + columns];
+    let to = &mut to[..(columns - 1) * to_row + rows];
     let (whole_rows, whole_columns) = (rows / 4 * 4, columns / 4 * 4);
-    for r in (0..whole_rows).step_by(4) {
-        let lines: [&[f32]; 4] = std::array::from_fn(|i| &from[(r + i) * from_row..][..columns]);
-        for c in (0..whole_columns).step_by(4) {
-            transpose_block(lines.map(|line| &line[c..c + 4]), &mut to[c * to_row + r..], to_row, scale);
-        }
-        for c in whole_columns..columns {
-            for (i, line) in lines.iter().enumerate() {
-                to[c * to_row + r + i] = line[c] * scale;
+    // A cache line of columns at a time: each line of `from` is read once, and few of `to` are open.
+    for line in (0..whole_columns).step_by(16) {
+        for r in (0..whole_rows).step_by(4) {
+            for c in (line..whole_columns.min(line + 16)).step_by(4) {
+                // SAFETY: rows r to r + 3 and columns c to c + 3 lie in the slices above, which reach to the last.
+                unsafe {
+                    let (from, to) =
+                        (from.as_ptr().add(r * from_row + c), to.as_mut_ptr().add(c * to_row + r));
+                    transpose_block((from, from_row), (to, to_row), scale);
+                }
             }
         }
     }
-    for r in whole_rows..rows {
-        for c in 0..columns {
+    for r in 0..rows {
+        for c in if r < whole_rows { whole_columns } else { 0 }..columns {
             to[c * to_row + r] = from[r * from_row + c] * scale;
         }
     }
 }
 
 /// Four by four, by shuffles: every x86-64 processor has them, but compilers do not find them here by themselves.
+///
+/// # Safety
+/// Four values must lie at each of four rows, of `from` and, to be written, of `to`.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
-fn transpose_block(from: [&[f32]; 4], to: &mut [f32], to_row: usize, scale: f32) {
+unsafe fn transpose_block(
+    (from, from_row): (*const f32, usize),
+    (to, to_row): (*mut f32, usize),
+    scale: f32,
+) {
     use std::arch::x86_64::{
         _mm_loadu_ps, _mm_movehl_ps, _mm_movelh_ps, _mm_mul_ps, _mm_set1_ps, _mm_storeu_ps, _mm_unpackhi_ps,
         _mm_unpacklo_ps,
     };
-    assert!(from.iter().all(|line| line.len() >= 4) && to.len() >= 3 * to_row + 4);
-    // SAFETY: SSE is part of x86-64; loads and stores of four values are in bounds by the assertion.
+    // SAFETY: SSE is part of x86-64; the places are promised by the caller.
     unsafe {
         let scale = _mm_set1_ps(scale);
-        let line = |i: usize| _mm_mul_ps(_mm_loadu_ps(from[i].as_ptr()), scale);
+        let line = |i: usize| _mm_mul_ps(_mm_loadu_ps(from.add(i * from_row)), scale);
         let (a, b, c, d) = (line(0), line(1), line(2), line(3));
         let (ab_low, ab_high) = (_mm_unpacklo_ps(a, b), _mm_unpackhi_ps(a, b));
         let (cd_low, cd_high) = (_mm_unpacklo_ps(c, d), _mm_unpackhi_ps(c, d));
-        let to = to.as_mut_ptr();
         _mm_storeu_ps(to, _mm_movelh_ps(ab_low, cd_low));
         _mm_storeu_ps(to.add(to_row), _mm_movehl_ps(cd_low, ab_low));
         _mm_storeu_ps(to.add(2 * to_row), _mm_movelh_ps(ab_high, cd_high));
@@ -258,12 +282,19 @@ fn transpose_block(from: [&[f32]; 4], to: &mut [f32], to_row: usize, scale: f32)
     }
 }
 
+/// # Safety
+/// Four values must lie at each of four rows, of `from` and, to be written, of `to`.
 #[cfg(not(target_arch = "x86_64"))]
 #[inline(always)]
-fn transpose_block(from: [&[f32]; 4], to: &mut [f32], to_row: usize, scale: f32) {
-    for j in 0..4 {
-        for (to, line) in to[j * to_row..][..4].iter_mut().zip(from) {
-            *to = line[j] * scale;
+unsafe fn transpose_block(
+    (from, from_row): (*const f32, usize),
+    (to, to_row): (*mut f32, usize),
+    scale: f32,
+) {
+    for r in 0..4 {
+        for c in 0..4 {
+            // SAFETY: promised by the caller.
+            unsafe { *to.add(c * to_row + r) = *from.add(r * from_row + c) * scale };
         }
     }
 }

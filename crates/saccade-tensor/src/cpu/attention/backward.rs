@@ -1,10 +1,10 @@
 //! Attention's backward pass: one task a key-value head (or a stretch of queries of one, if heads are few).
 
-use super::{Bias, Group, Heads, Problem, Strides, TileAt, pack, write_rows};
+use super::{Bias, Close, Group, Heads, Problem, Rows, Strides, TileAt, pack, write_rows};
 use crate::array::Array;
 use crate::blocks::BLOCK;
 use crate::cpu::broadcast::AddInto;
-use crate::cpu::simd::{dispatch, exp2};
+use crate::cpu::simd::{dispatch, exp2_to_one};
 use crate::cpu::threads::{self, Shared};
 use crate::cpu::tile::{self, Operand, Start, load, store};
 use crate::pool::Buffer;
@@ -46,8 +46,6 @@ pub(super) fn backward(
     places: &GradientPlaces,
 ) -> (BiasGradient, Option<Array>) {
     let saved = Saved { output, lse, upstream };
-    let mut copies = [Buffer::dirty(0), Buffer::dirty(0)];
-    let (key, value) = problem.close(key, value, &mut copies);
     let Problem { batch, kv_heads, keys, width, value_width, .. } = *problem;
     let planes = batch * kv_heads;
     let stretches = TASKS.div_ceil(planes.max(1)).min(problem.query_tiles()).max(1);
@@ -59,16 +57,27 @@ pub(super) fn backward(
     let bias_sums = BiasSums::new(problem, planes * stretches);
     threads::run_with(
         planes * stretches,
-        || Work::new(problem),
-        |work, task| {
+        || (Close::default(), Work::new(problem)),
+        |(close, work), task| {
             let (plane, stretch) = (task / stretches, task % stretches);
             let (example, kv_head) = (plane / kv_heads, plane % kv_heads);
             work.key_gradient.as_mut_slice().fill(0.0);
             work.value_gradient.as_mut_slice().fill(0.0);
             let first = stretch * tiles_each;
+            let (keys_of, values_of) = close.get(problem, (key, value), (example, kv_head));
             for head in kv_head * problem.group()..(kv_head + 1) * problem.group() {
                 for tile in first..(first + tiles_each).min(problem.query_tiles()) {
-                    dispatch(QueryTile { problem, query, key, value, saved, example, head, tile, work });
+                    dispatch(QueryTile {
+                        problem,
+                        query,
+                        keys: keys_of,
+                        values: values_of,
+                        saved,
+                        example,
+                        head,
+                        tile,
+                        work,
+                    });
                     let at = (example, head, tile * BLOCK);
                     let n = BLOCK.min(problem.queries - tile * BLOCK);
                     // SAFETY: each query tile of each head belongs to one task.
@@ -295,8 +304,8 @@ struct QueryTileSource<'a> {
 struct QueryTile<'a> {
     problem: &'a Problem<'a>,
     query: Heads<'a>,
-    key: Heads<'a>,
-    value: Heads<'a>,
+    keys: Rows<'a>,
+    values: Rows<'a>,
     saved: Saved<'a>,
     example: usize,
     head: usize,
@@ -309,17 +318,25 @@ impl WithSimd for QueryTile<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, s: S) {
-        let Self { problem, query, key, value, saved, example, head, tile, work } = self;
+        let Self { problem, query, keys, values, saved, example, head, tile, work } = self;
         let Problem { width, value_width, .. } = *problem;
         let query_start = tile * BLOCK;
         let n_queries = BLOCK.min(problem.queries - query_start);
         let lanes = n_queries.next_multiple_of(S::F32_LANES);
         work.load(&QueryTileSource { problem, query, saved, example, head, query_start, n_queries });
-        let kv_head = head / problem.group();
+        if query_start + 2 * BLOCK <= problem.queries {
+            let next = query_start + BLOCK;
+            tile::ask_for((query.from(example, head, next), query.strides.row), BLOCK, width);
+            let row = problem.heads * value_width;
+            let start = (example * problem.queries + next) * row + head * value_width;
+            for rows in [saved.upstream, saved.output] {
+                tile::ask_for((&rows[start..], row), BLOCK, value_width);
+            }
+        }
         for key_tile in problem.key_tiles(example, head, tile) {
             let at = TileAt { example, head, query_start, n_queries, tile: key_tile };
-            let (keys, key_row) = (key.from(example, kv_head, key_tile.start), key.strides.row);
-            let (values, value_row) = (value.from(example, kv_head, key_tile.start), value.strides.row);
+            let (keys, key_row) = (keys.from(key_tile.start), keys.row);
+            let (values, value_row) = (values.from(key_tile.start), values.row);
             let groups = problem.groups(query_start, key_tile, S::F32_LANES, lanes);
             let weights = work.weights.as_mut_slice();
             let slopes = work.slopes.as_mut_slice();
@@ -390,7 +407,7 @@ fn weigh<S: Simd>(s: S, scores: &mut [f32], group: Group, lanes: usize) {
         for lane in (group.first..lanes).step_by(S::F32_LANES) {
             let place = scores[key * BLOCK + lane..key * BLOCK + lane + S::F32_LANES].as_mut_ptr();
             // SAFETY: one register's worth, checked by the slice above.
-            unsafe { store(s, place, exp2(s, load(s, place))) };
+            unsafe { store(s, place, exp2_to_one(s, load(s, place))) };
         }
     }
 }

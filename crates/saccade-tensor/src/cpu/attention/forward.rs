@@ -1,6 +1,6 @@
 //! Attention's forward pass: one task a tile of queries.
 
-use super::{Group, Heads, Problem, TileAt, write_rows};
+use super::{Close, Group, Heads, Problem, Rows, TileAt, write_rows};
 use crate::array::Array;
 use crate::blocks::BLOCK;
 use crate::cpu::simd::{dispatch, exp2};
@@ -19,8 +19,6 @@ pub(super) fn forward<'a>(
 ) -> (Array, Array) {
     let Problem { batch, heads, queries, value_width, .. } = *problem;
     let tiles = problem.query_tiles();
-    let mut copies = [Buffer::dirty(0), Buffer::dirty(0)];
-    let (key, value) = problem.close(key, value, &mut copies);
     let mut output = Buffer::dirty(batch * queries * heads * value_width);
     let mut lse = Buffer::dirty(batch * heads * queries);
     let strides = super::Strides {
@@ -30,8 +28,8 @@ pub(super) fn forward<'a>(
         row: heads * value_width,
     };
     let (outputs, lses) = (Shared::new(output.as_mut_slice()), Shared::new(lse.as_mut_slice()));
-    let prepare = || Scratch::new(problem);
-    threads::run_with(batch * heads * tiles, prepare, |scratch, task| {
+    let prepare = || (Close::default(), Scratch::new(problem));
+    threads::run_with(batch * heads * tiles, prepare, |(close, scratch), task| {
         // The last tiles of causal attention have the most keys: they go first, so that no thread ends alone.
         let (plane, tile) = (task / tiles, tiles - 1 - task % tiles);
         let (example, head) = (plane / heads, plane % heads);
@@ -40,7 +38,8 @@ pub(super) fn forward<'a>(
         // SAFETY: each task has its own queries.
         let lse = unsafe { lses.range(plane * queries + query_start, n_queries) };
         scratch.clear(n_queries);
-        dispatch(QueryTile { problem, query, key, value, example, head, tile, lse, scratch });
+        let (keys, values) = close.get(problem, (key, value), (example, head / problem.group()));
+        dispatch(QueryTile { problem, query, keys, values, example, head, tile, lse, scratch });
         // SAFETY: as above.
         unsafe {
             let rows = (scratch.rows.as_slice(), value_width);
@@ -66,7 +65,7 @@ struct Online {
     scores: Buffer,
     /// Oᵀ so far: (value width, 64).
     output: Buffer,
-    /// Running maximum and sum of each query, and what its output so far must be multiplied with.
+    /// Running maximum (up to `SLACK`) and sum of each query, and what its output so far must be multiplied with.
     max: [f32; BLOCK],
     sum: [f32; BLOCK],
     rescale: [f32; BLOCK],
@@ -103,8 +102,8 @@ impl Scratch {
 struct QueryTile<'a> {
     problem: &'a Problem<'a>,
     query: Heads<'a>,
-    key: Heads<'a>,
-    value: Heads<'a>,
+    keys: Rows<'a>,
+    values: Rows<'a>,
     example: usize,
     head: usize,
     tile: usize,
@@ -117,7 +116,7 @@ impl WithSimd for QueryTile<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, s: S) {
-        let Self { problem, query, key, value, example, head, tile, lse, scratch } = self;
+        let Self { problem, query, keys, values, example, head, tile, lse, scratch } = self;
         let Problem { width, value_width, .. } = *problem;
         let query_start = tile * BLOCK;
         let n_queries = lse.len();
@@ -129,10 +128,13 @@ impl WithSimd for QueryTile<'_> {
             (scratch.query.as_mut_slice(), BLOCK),
             problem.scale * LOG2_E,
         );
+        if let Some(next) = query_start.checked_sub(BLOCK) {
+            // The tile before this one comes next.
+            tile::ask_for((query.from(example, head, next), query.strides.row), BLOCK, width);
+        }
         for key_tile in problem.key_tiles(example, head, tile) {
-            let kv_head = head / problem.group();
-            let (keys, key_row) = (key.from(example, kv_head, key_tile.start), key.strides.row);
-            let (values, value_row) = (value.from(example, kv_head, key_tile.start), value.strides.row);
+            let (keys, key_row) = (keys.from(key_tile.start), keys.row);
+            let (values, value_row) = (values.from(key_tile.start), values.row);
             let at = TileAt { example, head, query_start, n_queries, tile: key_tile };
             let online = &mut scratch.online;
             let (queries, scores) = (scratch.query.as_slice(), online.scores.as_mut_slice());
@@ -180,6 +182,10 @@ impl WithSimd for QueryTile<'_> {
     }
 }
 
+/// A maximum may be this much (in log₂) behind before all that was summed under it is rescaled: weights of up to 2⁸ harm
+/// nothing, and most tiles raise the maximum of some query a little.
+const SLACK: f32 = 8.0;
+
 /// A maximum of −∞ (nothing allowed yet) is replaced by this in differences, which then stay −∞ instead of NaN.
 const LOWEST: f32 = -1e30;
 
@@ -189,38 +195,63 @@ impl Online {
     #[inline(always)]
     fn weigh<S: Simd>(&mut self, s: S, n_keys: usize, lanes: usize) {
         let mut changed = false;
-        let scores = self.scores.as_mut_slice().as_mut_ptr();
-        for lane in (0..lanes).step_by(S::F32_LANES) {
-            // SAFETY: lanes below 64 of `n_keys` rows of 64.
-            unsafe {
-                let old = load(s, self.max[lane..].as_ptr());
-                let mut max = [old, old];
-                for key in 0..n_keys {
-                    max[key % 2] = s.max_f32s(max[key % 2], load(s, scores.add(key * BLOCK + lane)));
-                }
-                let max = s.max_f32s(max[0], max[1]);
-                let shift = s.max_f32s(max, s.splat_f32s(LOWEST));
-                let mut sums = [s.splat_f32s(0.0); 2];
-                for key in 0..n_keys {
-                    let place = scores.add(key * BLOCK + lane);
-                    let weight = exp2(s, s.sub_f32s(load(s, place), shift));
-                    store(s, place, weight);
-                    sums[key % 2] = s.add_f32s(sums[key % 2], weight);
-                }
-                let rescale = exp2(s, s.sub_f32s(old, shift));
-                let sum = s.mul_add_e_f32s(
-                    load(s, self.sum[lane..].as_ptr()),
-                    rescale,
-                    s.add_f32s(sums[0], sums[1]),
-                );
-                store(s, self.max[lane..].as_mut_ptr(), max);
-                store(s, self.sum[lane..].as_mut_ptr(), sum);
-                store(s, self.rescale[lane..].as_mut_ptr(), rescale);
-                changed |= s.reduce_min_f32s(rescale) < 1.0;
+        let mut lane = 0;
+        while lane < lanes {
+            // Registers side by side: their maxima and sums do not wait for one another.
+            if S::REGISTER_COUNT >= 32 && lanes - lane >= 4 * S::F32_LANES {
+                changed |= self.weigh_lanes::<S, 4>(s, n_keys, lane);
+                lane += 4 * S::F32_LANES;
+            } else {
+                changed |= self.weigh_lanes::<S, 1>(s, n_keys, lane);
+                lane += S::F32_LANES;
             }
         }
         if changed {
             self.scale_output(s, lanes);
+        }
+    }
+
+    /// The same for `N` registers of lanes; whether any of their outputs must be rescaled.
+    #[inline(always)]
+    fn weigh_lanes<S: Simd, const N: usize>(&mut self, s: S, n_keys: usize, lane: usize) -> bool {
+        assert!(lane + N * S::F32_LANES <= BLOCK);
+        let scores = self.scores.as_mut_slice()[..n_keys * BLOCK].as_mut_ptr();
+        let state = |values: &mut [f32; BLOCK]| values.as_mut_ptr().wrapping_add(lane);
+        let (max, sum, rescale) = (state(&mut self.max), state(&mut self.sum), state(&mut self.rescale));
+        // SAFETY: `N` registers from `lane` on, of `n_keys` rows of 64 scores and of each query's state.
+        unsafe {
+            let old: [S::f32s; N] = std::array::from_fn(|j| load(s, max.add(j * S::F32_LANES)));
+            let mut most = old;
+            for key in 0..n_keys {
+                for (j, most) in most.iter_mut().enumerate() {
+                    *most = s.max_f32s(*most, load(s, scores.add(key * BLOCK + lane + j * S::F32_LANES)));
+                }
+            }
+            let mut shift = old.map(|old| s.max_f32s(old, s.splat_f32s(LOWEST)));
+            let growth = (0..N).map(|j| s.reduce_max_f32s(s.sub_f32s(most[j], shift[j])));
+            let grown = growth.fold(f32::NEG_INFINITY, f32::max) > SLACK;
+            if grown {
+                shift = most.map(|most| s.max_f32s(most, s.splat_f32s(LOWEST)));
+            }
+            let mut sums = [s.splat_f32s(0.0); N];
+            for key in 0..n_keys {
+                for (j, sum) in sums.iter_mut().enumerate() {
+                    let place = scores.add(key * BLOCK + lane + j * S::F32_LANES);
+                    let weight = exp2(s, s.sub_f32s(load(s, place), shift[j]));
+                    store(s, place, weight);
+                    *sum = s.add_f32s(*sum, weight);
+                }
+            }
+            for j in 0..N {
+                let at = j * S::F32_LANES;
+                let factor = if grown { exp2(s, s.sub_f32s(old[j], shift[j])) } else { s.splat_f32s(1.0) };
+                if grown {
+                    store(s, max.add(at), most[j]);
+                }
+                store(s, sum.add(at), s.mul_add_e_f32s(load(s, sum.add(at)), factor, sums[j]));
+                store(s, rescale.add(at), factor);
+            }
+            grown
         }
     }
 

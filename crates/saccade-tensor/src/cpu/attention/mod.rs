@@ -24,7 +24,7 @@ pub(crate) use spec::{
 };
 
 use super::dropout::{Draws, WIDE, philox_wide};
-use super::threads::{self, Shared};
+use super::threads::Shared;
 use crate::blocks::{BLOCK, BlockMask};
 use crate::pool::Buffer;
 use std::f32::consts::LOG2_E;
@@ -57,18 +57,60 @@ struct Heads<'a> {
     strides: Strides,
 }
 
-impl<'a> Heads<'a> {
-    /// A copy in which each head's rows lie close together. Rows a power of two apart fight for the same few lines of the
-    /// cache, and every tile of queries reads all keys and values.
-    fn gathered(self, [_, heads, times, width]: [usize; 4], copy: &'a mut Buffer) -> Self {
-        let strides = Strides { start: 0, batch: heads * times * width, head: times * width, row: width };
-        threads::chunks(copy.as_mut_slice(), (times * width).max(1), |plane, copy| {
-            let from = (self.from(plane / heads, plane % heads, 0), self.strides.row);
-            pack(from, times, width, (copy, width), times);
-        });
-        Heads { values: copy.as_slice(), strides }
-    }
+/// The rows of one head.
+#[derive(Clone, Copy)]
+struct Rows<'a> {
+    values: &'a [f32],
+    row: usize,
+}
 
+impl<'a> Rows<'a> {
+    fn from(self, time: usize) -> &'a [f32] {
+        &self.values[time * self.row..]
+    }
+}
+
+/// A thread's copy of the keys and values of the head it works at, each with its rows close together. Rows a power of
+/// two apart fight for the same few lines of the cache, and every tile of queries reads all keys and values.
+#[derive(Default)]
+struct Close {
+    key: Option<Buffer>,
+    value: Option<Buffer>,
+    /// The example and key-value head that the copies are of.
+    of: Option<(usize, usize)>,
+}
+
+impl Close {
+    /// Keys and values as the tiles should read them: copied, unless they are read once or lie well already.
+    fn get<'b>(
+        &'b mut self,
+        problem: &Problem,
+        (key, value): (Heads<'b>, Heads<'b>),
+        (example, kv_head): (usize, usize),
+    ) -> (Rows<'b>, Rows<'b>) {
+        let stays = self.of.replace((example, kv_head)) == Some((example, kv_head));
+        let rows = |heads: Heads<'b>, width: usize, copy: &'b mut Option<Buffer>| {
+            let from = Rows { values: heads.from(example, kv_head, 0), row: heads.strides.row };
+            if from.row == width || problem.queries <= BLOCK {
+                return from;
+            }
+            let copy = copy.get_or_insert_with(|| Buffer::dirty(problem.keys * width));
+            if !stays {
+                pack(
+                    (from.values, from.row),
+                    problem.keys,
+                    width,
+                    (copy.as_mut_slice(), width),
+                    problem.keys,
+                );
+            }
+            Rows { values: copy.as_slice(), row: width }
+        };
+        (rows(key, problem.width, &mut self.key), rows(value, problem.value_width, &mut self.value))
+    }
+}
+
+impl<'a> Heads<'a> {
     /// Features of one head from a given time on.
     fn from(self, example: usize, head: usize, time: usize) -> &'a [f32] {
         &self.values[self.strides.at(example, head, time)..]
@@ -142,20 +184,6 @@ impl Groups {
 }
 
 impl<'a> Problem<'a> {
-    /// Keys and values as the tiles should read them: gathered, unless they are read once or lie well already.
-    fn close(&self, key: Heads<'a>, value: Heads<'a>, copies: &'a mut [Buffer; 2]) -> (Heads<'a>, Heads<'a>) {
-        let [key_copy, value_copy] = copies;
-        let shape = |width| [self.batch, self.kv_heads, self.keys, width];
-        let gather = |heads: Heads<'a>, width: usize, copy: &'a mut Buffer| {
-            if heads.strides.row == width || self.queries <= BLOCK {
-                return heads;
-            }
-            *copy = Buffer::dirty(shape(width).iter().product());
-            heads.gathered(shape(width), copy)
-        };
-        (gather(key, self.width, key_copy), gather(value, self.value_width, value_copy))
-    }
-
     /// Query `i` and key `i + offset` stand at the same position.
     fn offset(&self) -> isize {
         self.keys as isize - self.queries as isize

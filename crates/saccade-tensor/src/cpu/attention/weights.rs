@@ -3,7 +3,7 @@
 use super::{Heads, KeyTile, Problem, TileAt};
 use crate::array::Array;
 use crate::blocks::BLOCK;
-use crate::cpu::simd::{dispatch, exp2};
+use crate::cpu::simd::{dispatch, exp2_to_one};
 use crate::cpu::threads::{self, Shared};
 use crate::cpu::tile::{self, Operand, Start, load, store};
 use crate::pool::Buffer;
@@ -88,7 +88,7 @@ impl WithSimd for QueryTile<'_> {
                     unsafe {
                         let place = row[lane..].as_mut_ptr();
                         let score = s.sub_f32s(load(s, place), load(s, shift[lane..].as_ptr()));
-                        store(s, place, exp2(s, score));
+                        store(s, place, exp2_to_one(s, score));
                     }
                 }
             }
