@@ -24,7 +24,6 @@ pub mod run;
 pub mod server;
 pub mod standalone;
 pub mod statistics;
-pub mod stop;
 pub mod tensors;
 pub mod terminal;
 pub mod usage;

@@ -15,9 +15,11 @@
 
 mod beam;
 mod sampling;
+mod stop;
 
 pub use beam::{BeamSettings, Hypothesis, beam_search};
 pub use sampling::{Sampling, distribution};
+pub use stop::Stop;
 
 use crate::attention::Cache;
 use crate::context::Context;
@@ -148,7 +150,7 @@ pub struct Continuation {
 /// differently.)
 ///
 /// `watch` sees each new token with the number of its prompt and answers whether that text should go on: this is where a
-/// caller decodes, prints, and looks for strings to stop at.
+/// caller decodes, prints, and looks for strings to stop at ([`Stop`]).
 pub fn generate(
     model: &impl NextToken,
     context: &Context,

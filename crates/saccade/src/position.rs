@@ -25,12 +25,25 @@ pub enum Position {
     Sinusoidal,
     /// A learned vector for each place, added to the embeddings.
     Learned,
-    /// Queries and keys turned by their place.
+    /// Queries and keys turned by their place, features paired half a head apart (GPT-NeoX, Llama).
     Rotary,
+    /// The same with neighbouring features paired (RoFormer, GPT-J).
+    RotaryInterleaved,
     /// A penalty that grows with distance.
     Alibi,
     /// A learned bias by distance.
     Relative,
+}
+
+impl Position {
+    /// Which features are turned together, if queries and keys are turned at all.
+    pub fn pairing(self) -> Option<Pairing> {
+        match self {
+            Self::Rotary => Some(Pairing::Halves),
+            Self::RotaryInterleaved => Some(Pairing::Interleaved),
+            _ => None,
+        }
+    }
 }
 
 /// The sinusoidal encoding of places (their count, width): sines at even features, cosines at odd ones.
@@ -232,7 +245,7 @@ impl Positions {
     /// deviation: the first transformer multiplied its embeddings by √d instead, to the same end.
     pub fn new(initial: &Initial, kind: Position, sizes: PositionSizes, deviation: f32) -> Result<Self> {
         let PositionSizes { context, d_model, n_heads, d_head, .. } = sizes;
-        if kind == Position::Rotary && !d_head.is_multiple_of(2) {
+        if kind.pairing().is_some() && !d_head.is_multiple_of(2) {
             let problem = format!("the width of a head ({d_head}) must be even");
             return Err(Error::configuration("rotary positions", problem));
         }
@@ -248,8 +261,8 @@ impl Positions {
             }
             _ => None,
         };
-        let rotary = (kind == Position::Rotary)
-            .then(|| Rotary::new(d_head, 10_000.0, RotaryScaling::None, Pairing::Halves));
+        let rotary =
+            kind.pairing().map(|pairing| Rotary::new(d_head, 10_000.0, RotaryScaling::None, pairing));
         Ok(Self { kind, sizes, table, relative, rotary, size: deviation })
     }
 

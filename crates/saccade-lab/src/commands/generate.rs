@@ -1,13 +1,14 @@
 //! `saccade generate`: what a model says after a prompt, or in answer to a text.
 
 use crate::model::{self, Opened};
-use crate::stop::Stop;
 use crate::usage::Usage;
 use anyhow::{Context as _, Result, anyhow, bail};
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 use saccade::Context;
-use saccade::generate::{Answer, BeamSettings, End, NextToken, Sampling, Settings, beam_search, generate};
+use saccade::generate::{
+    Answer, BeamSettings, End, NextToken, Sampling, Settings, Stop, beam_search, generate,
+};
 use saccade::models::Model;
 use saccade::tensor::Ids;
 use saccade::tokens::{Decoder, Special, Tokenizer};

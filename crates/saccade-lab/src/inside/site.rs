@@ -105,7 +105,7 @@ impl Site {
 
 /// Whether positions turn queries and keys, and whether they are added to scores.
 fn positions(positions: Position) -> (bool, bool) {
-    (positions == Position::Rotary, matches!(positions, Position::Alibi | Position::Relative))
+    (positions.pairing().is_some(), matches!(positions, Position::Alibi | Position::Relative))
 }
 
 fn group(name: &str) -> Group {

@@ -65,10 +65,7 @@ const DEPTH: usize = 256;
 
 /// The fewest and the most rows of a band: enough to pay for the copies of panels, few enough to share among threads and
 /// for a stretch of the left operand to stay in the second-level cache while panel after panel meets it.
-const BAND: (usize, usize) = (96, 256);
-
-/// The most rows if copying a panel means transposing it.
-const TALL_BAND: usize = 512;
+const BAND: (usize, usize) = (96, 512);
 
 /// The most panels of a task.
 const PANELS: usize = 16;
@@ -105,13 +102,12 @@ struct Cut {
 impl Cut {
     /// Wide tasks are best, since they read the left operand least; bands are made shorter only if threads would have
     /// nothing to do.
-    fn of(m: usize, n: usize, turned: bool) -> Self {
-        let tallest = if turned { TALL_BAND } else { BAND.1 };
+    fn of(m: usize, n: usize) -> Self {
         let panels = n.div_ceil(PANEL);
-        let group = panels.div_ceil(TASKS.div_ceil(m.div_ceil(tallest))).clamp(1, PANELS);
+        let group = panels.div_ceil(TASKS.div_ceil(m.div_ceil(BAND.1))).clamp(1, PANELS);
         let groups = panels.div_ceil(group);
         let even = m.div_ceil(TASKS.div_ceil(groups));
-        let band = even.clamp(BAND.0, tallest).next_multiple_of(tile::ROWS);
+        let band = even.clamp(BAND.0, BAND.1).next_multiple_of(tile::ROWS);
         Self { band, group, groups, tasks: groups * m.div_ceil(band) }
     }
 }
@@ -139,7 +135,7 @@ pub(crate) fn product_then(
     if m == 0 || n == 0 {
         return;
     }
-    let Cut { band, group, groups, tasks } = Cut::of(m, n, b.row == 1 && b.column > 1);
+    let Cut { band, group, groups, tasks } = Cut::of(m, n);
     let turns = a.row == 1 && a.column > 1 && group >= WORTH_TURNING && m > FEW;
     let shared = Shared::new(out);
     let prepare = || Work {

@@ -76,8 +76,8 @@ impl Bag {
         let BagConfig { vocabulary, d_embedding, n_heads, context, .. } = config;
         let sizes = [("vocabulary", vocabulary), ("d_embedding", d_embedding), ("context", context)];
         ensure_sizes("bag", &sizes)?;
-        let in_attention =
-            matches!(config.positions, Position::Rotary | Position::Alibi | Position::Relative);
+        let in_attention = config.positions.pairing().is_some()
+            || matches!(config.positions, Position::Alibi | Position::Relative);
         if n_heads == 0 && in_attention {
             let problem = "rotary, alibi and relative positions are seen by attention only: give it heads";
             return Err(Error::configuration("bag", problem));

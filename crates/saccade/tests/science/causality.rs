@@ -12,11 +12,12 @@ const TIME: usize = 70;
 /// The token that changes.
 const PLACE: usize = 66;
 
-pub const POSITIONS: [Position; 6] = [
+pub const POSITIONS: [Position; 7] = [
     Position::None,
     Position::Sinusoidal,
     Position::Learned,
     Position::Rotary,
+    Position::RotaryInterleaved,
     Position::Alibi,
     Position::Relative,
 ];

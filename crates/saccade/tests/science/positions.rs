@@ -175,6 +175,7 @@ fn self_attention_without_positions_does_not_know_the_order() {
         Position::Sinusoidal,
         Position::Learned,
         Position::Rotary,
+        Position::RotaryInterleaved,
         Position::Alibi,
         Position::Relative,
     ];

@@ -67,7 +67,7 @@ fn documented(model: &Model) -> BTreeMap<String, Vec<usize>> {
         Sizes { time: TIME, d_model: 16, d_hidden: 24, heads: 2, kv_heads: 2, d_head: 8, rotary: false };
     match model {
         Model::Gpt(gpt) => {
-            let rotary = gpt.config().positions == saccade::position::Position::Rotary;
+            let rotary = gpt.config().positions.pairing().is_some();
             layers(&mut sites, "", 2, Sizes { d_hidden: 64, rotary, ..base }, None);
             sites.insert("logits".to_owned(), words);
         }
