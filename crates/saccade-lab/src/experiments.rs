@@ -67,6 +67,11 @@ pub const EXPERIMENTS: &[Experiment] = &[
     extensions::EXPERIMENT,
 ];
 
+/// The largest of some sizes: infinite if one of them is not a number, which `max` would pass over.
+fn largest(sizes: impl IntoIterator<Item = f64>) -> f64 {
+    sizes.into_iter().fold(0.0, |most, size| if size.is_nan() { f64::INFINITY } else { most.max(size) })
+}
+
 /// An experiment by its name.
 pub fn find(name: &str) -> Option<&'static Experiment> {
     EXPERIMENTS.iter().find(|experiment| experiment.name == name)

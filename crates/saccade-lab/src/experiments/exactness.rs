@@ -112,30 +112,51 @@ fn against_pytorch(findings: &mut Findings) -> Result<()> {
             }
         }
     }
-    let checks = vec![
-        Check::new("largest difference from PyTorch, step by step", exact(worst[0]), Bound::Below(1e-5)),
-        Check::new("largest difference from PyTorch, tiled", exact(worst[1]), Bound::Below(1e-5)),
-    ];
     let finding = format!(
-        "Over {} cases of up to 512 tokens, outputs and gradients differ from PyTorch {}'s by at most {:.1e} (step by step) \
-         and {:.1e} (tiled).",
+        "Over {} cases of up to {} tokens, sampled values of outputs and gradients differ from PyTorch {}'s by at most \
+         {:.1e} (step by step) and {:.1e} (tiled).",
         golden.cases.len(),
+        golden.cases.iter().map(|case| case.tokens).max().unwrap_or(0),
         golden.pytorch,
         worst[0],
         worst[1],
     );
     findings.fact("difference_reference", worst[0]);
     findings.fact("difference_tiled", worst[1]);
-    findings.verdicts.push(Verdict::new("D1", checks, finding));
+    findings.verdicts.push(judge_agreement(worst, finding));
     Ok(())
 }
 
-/// The largest difference from the values that were kept.
+/// The largest difference from the values that were kept: about 64, evenly spread. Infinite if there are not as many.
 fn difference(ours: &Tensor, kept: &[f32]) -> f64 {
     let stride = (ours.count() / 64).max(1);
-    let ours = ours.values();
-    let pairs = ours.iter().step_by(stride).zip(kept);
-    pairs.map(|(a, b)| f64::from((a - b).abs())).fold(0.0, f64::max)
+    let ours = ours.values().iter().step_by(stride);
+    if ours.len() != kept.len() {
+        return f64::INFINITY;
+    }
+    super::largest(ours.zip(kept).map(|(a, b)| f64::from((a - b).abs())))
+}
+
+fn judge_agreement([by_step, tiled]: [f64; 2], finding: String) -> Verdict {
+    let checks = vec![
+        Check::new("largest difference from PyTorch, step by step", exact(by_step), Bound::Below(1e-5)),
+        Check::new("largest difference from PyTorch, tiled", exact(tiled), Bound::Below(1e-5)),
+    ];
+    Verdict::new("D1", checks, finding)
+}
+
+fn judge_masks(masked: usize, leaks: usize, blind: usize, bad: usize) -> Verdict {
+    let none = |what: &str, count: usize| Check::new(what, exact(count as f64), Bound::Below(0.5));
+    let checks = vec![
+        none("weights of masked positions that are not exactly 0", leaks),
+        none("values of a fully masked row that are not exactly 0", blind),
+        none("gradients that are not finite", bad),
+    ];
+    let finding = format!(
+        "Of {masked} masked weights, {leaks} differ from exactly 0; of the output and the gradient of a row that may see \
+         nothing, {blind} values do; {bad} gradients are not finite."
+    );
+    Verdict::new("D2", checks, finding)
 }
 
 fn behind_masks(findings: &mut Findings) -> Result<()> {
@@ -156,25 +177,7 @@ fn behind_masks(findings: &mut Findings) -> Result<()> {
     for (what, count) in [("weights", leaks), ("blind row", blind), ("gradients not finite", bad)] {
         findings.measurements.add(&[&what, &tokens, &false], 0, "not zero", count as f64);
     }
-    let checks = vec![
-        Check::new(
-            "weights of masked positions that are not exactly 0",
-            exact(leaks as f64),
-            Bound::Below(0.5),
-        ),
-        Check::new(
-            "values of a fully masked row that are not exactly 0",
-            exact(blind as f64),
-            Bound::Below(0.5),
-        ),
-        Check::new("gradients that are not finite", exact(bad as f64), Bound::Below(0.5)),
-    ];
-    let masked = (0..weights.len()).filter(hidden).count();
-    let finding = format!(
-        "Of {masked} masked weights, {leaks} differ from exactly 0; a row that may see nothing gives an output and a gradient \
-         of zeros, not NaN."
-    );
-    findings.verdicts.push(Verdict::new("D2", checks, finding));
+    findings.verdicts.push(judge_masks((0..weights.len()).filter(hidden).count(), leaks, blind, bad));
     Ok(())
 }
 
@@ -212,15 +215,7 @@ fn huge_scores(lab: &Lab, findings: &mut Findings) -> Result<()> {
     let broken = MAGNITUDES.iter().zip(&worst).find(|(_, error)| error.naive.is_none());
     let largest = worst.iter().map(|error| error.ours.unwrap_or(f64::INFINITY)).fold(0.0, f64::max);
     let breaks = broken.map_or(f64::INFINITY, |(&magnitude, _)| f64::from(magnitude));
-    let checks = vec![
-        Check::new("score at which the naive softmax is no longer finite", exact(breaks), Bound::Below(1e30)),
-        Check::new("largest error of ours, scores up to 1e30", exact(largest), Bound::Below(1e-6)),
-    ];
-    let finding = format!(
-        "The naive softmax is not finite from scores of {breaks} on; with the row's maximum subtracted the largest error is \
-         {largest:.1e} up to scores of 1e30."
-    );
-    findings.verdicts.push(Verdict::new("D6", checks, finding));
+    findings.verdicts.push(judge_softmax(breaks, largest));
     findings.fact("naive_breaks_at", breaks);
     let curve = |name: &str, of: fn(&Softmax) -> Option<f64>| {
         let points = MAGNITUDES.iter().zip(&worst).take(10);
@@ -237,6 +232,18 @@ fn huge_scores(lab: &Lab, findings: &mut Findings) -> Result<()> {
         Picture::new("Subtracting the maximum keeps the softmax finite").panel(chart),
     );
     Ok(())
+}
+
+fn judge_softmax(breaks: f64, largest: f64) -> Verdict {
+    let checks = vec![
+        Check::new("score at which the naive softmax is no longer finite", exact(breaks), Bound::Below(1e30)),
+        Check::new("largest error of ours, scores up to 1e30", exact(largest), Bound::Below(1e-6)),
+    ];
+    let finding = format!(
+        "The naive softmax is not finite from scores of {breaks} on; with the row's maximum subtracted the largest error is \
+         {largest:.1e} up to scores of 1e30."
+    );
+    Verdict::new("D6", checks, finding)
 }
 
 /// The larger of an error and that of some weights; nothing once a weight was not finite.
@@ -273,6 +280,25 @@ mod tests {
         assert_eq!(difference(&output, &kept), 0.0);
         kept[31] += 0.25;
         assert_eq!(difference(&output, &kept), 0.25);
+        kept[3] = f32::NAN;
+        assert_eq!(difference(&output, &kept), f64::INFINITY, "not a number is no agreement");
+        assert_eq!(difference(&output, &kept[..31]), f64::INFINITY, "nor are values that are not there");
+    }
+
+    #[test]
+    fn verdicts_follow_what_was_found() {
+        use crate::experiment::Outcome;
+        let agreement = |worst| judge_agreement(worst, String::new()).outcome;
+        assert_eq!(agreement([1e-6, 2e-6]), Outcome::Holds);
+        assert_eq!(agreement([1e-6, 2e-5]), Outcome::Fails);
+        assert_eq!(agreement([f64::INFINITY, 1e-6]), Outcome::Fails);
+        assert_eq!(judge_masks(9, 0, 0, 0).outcome, Outcome::Holds);
+        for (leaks, blind, bad) in [(1, 0, 0), (0, 1, 0), (0, 0, 1)] {
+            assert_eq!(judge_masks(9, leaks, blind, bad).outcome, Outcome::Fails);
+        }
+        assert_eq!(judge_softmax(100.0, 1e-7).outcome, Outcome::Holds);
+        assert_eq!(judge_softmax(f64::INFINITY, 1e-7).outcome, Outcome::Fails, "the naive one never breaks");
+        assert_eq!(judge_softmax(100.0, f64::INFINITY).outcome, Outcome::Fails, "ours breaks");
     }
 
     #[test]

@@ -139,7 +139,7 @@ fn written_out(saving: Saving, length: usize) -> Result<Pass> {
 }
 
 fn largest(x: &Tensor) -> f64 {
-    x.values().iter().fold(0.0, |most, &x| f64::from(x.abs()).max(most))
+    super::largest(x.values().iter().map(|x| f64::from(x.abs())))
 }
 
 /// A training step of a GPT, with and without keeping what its layers computed.

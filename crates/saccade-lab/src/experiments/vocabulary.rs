@@ -156,12 +156,11 @@ fn moved(tokenizer: &Tokenizer, texts: &[String], seed: u64) -> Result<f64> {
         Ok(model.forward(&Context::inference(), &ids, Some(&lengths))?.to_vec())
     };
     let together = answers(&all)?;
-    let mut largest = 0.0_f64;
-    for (text, &beside) in all.iter().zip(&together) {
+    let changes = all.iter().zip(&together).map(|(text, &beside)| {
         let alone = answers(std::slice::from_ref(text))?[0];
-        largest = largest.max(f64::from((alone - beside).abs()));
-    }
-    Ok(largest)
+        Ok(f64::from((alone - beside).abs()))
+    });
+    Ok(super::largest(changes.collect::<Result<Vec<_>>>()?))
 }
 
 /// The first words of a text that has an unknown one among them, with their pieces and indices.

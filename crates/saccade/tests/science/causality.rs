@@ -59,7 +59,7 @@ pub fn gpts(context: usize) -> Vec<Gpt> {
             }
         }
     }
-    assert_eq!(all.len(), 2 * (6 * 6 - 2));
+    assert_eq!(all.len(), 2 * (POSITIONS.len() * KINDS.len() - 2));
     all
 }
 

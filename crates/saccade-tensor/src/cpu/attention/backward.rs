@@ -1,6 +1,7 @@
 //! Attention's backward pass: one task a key-value head (or a stretch of queries of one, if heads are few).
 
-use super::{Bias, Close, Group, Heads, Problem, Rows, Strides, TileAt, pack, write_rows};
+use super::bias_gradient::{BiasGradient, BiasSums, BiasTile};
+use super::{Close, Group, Heads, Problem, Rows, Strides, TileAt, pack, write_rows};
 use crate::array::Array;
 use crate::blocks::BLOCK;
 use crate::cpu::broadcast::AddInto;
@@ -16,15 +17,6 @@ pub(super) struct GradientPlaces<'a> {
     pub query: (&'a Shared<f32>, Strides),
     pub key: (&'a Shared<f32>, Strides),
     pub value: (&'a Shared<f32>, Strides),
-}
-
-/// Gradients of the scores themselves, in the form of the bias.
-pub(crate) enum BiasGradient {
-    None,
-    /// For each (example, head) whose values were not shared, else for the planes of the bias.
-    Dense(Array),
-    /// (heads, queries + keys − 1).
-    Distance(Array),
 }
 
 /// What the forward pass left.
@@ -90,7 +82,7 @@ pub(super) fn backward(
                             (n, width),
                         );
                     };
-                    bias_sums.add(problem, task, (example, head, tile), work);
+                    bias_sums.add(problem, task, (example, head, tile), &work.bias);
                 }
             }
             work.scale_keys(problem);
@@ -185,40 +177,6 @@ struct Work {
     bias: BiasTile,
 }
 
-/// The bias gradient a query tile collects.
-enum BiasTile {
-    None,
-    /// By distance, at query lane − key + keys − 1.
-    Distance(Vec<f32>),
-    /// (64 queries, keys).
-    Dense(Vec<f32>),
-}
-
-impl BiasTile {
-    /// Adds the gradients of a group of keys.
-    fn collect(&mut self, problem: &Problem, slopes: &[f32], at: TileAt, group: Group) {
-        if matches!(self, Self::None) {
-            return;
-        }
-        for key in group.start..group.start + group.len {
-            let slopes = &slopes[key * BLOCK + group.first..key * BLOCK + at.n_queries.max(group.first)];
-            let key = at.tile.start + key;
-            match self {
-                Self::None => {}
-                Self::Distance(sums) => {
-                    let sums = &mut sums[group.first + problem.keys - 1 - key..];
-                    sums.iter_mut().zip(slopes).for_each(|(sum, slope)| *sum += slope);
-                }
-                Self::Dense(sums) => {
-                    for (lane, slope) in slopes.iter().enumerate() {
-                        sums[(group.first + lane) * problem.keys + key] = *slope;
-                    }
-                }
-            }
-        }
-    }
-}
-
 /// The widest register there is.
 const WIDEST: usize = 16;
 
@@ -242,11 +200,7 @@ impl Work {
             value_row,
             minus_lse: [0.0; BLOCK],
             minus_delta: [0.0; BLOCK],
-            bias: match problem.bias {
-                Bias::None => BiasTile::None,
-                Bias::Distance(_) => BiasTile::Distance(vec![0.0; keys + BLOCK]),
-                Bias::Dense { .. } => BiasTile::Dense(vec![0.0; BLOCK * keys]),
-            },
+            bias: BiasTile::new(problem),
         }
     }
 
@@ -283,10 +237,7 @@ impl Work {
                 -dot(&saved.upstream[at..at + value_width], &saved.output[at..at + value_width]);
         }
         self.query_gradient.as_mut_slice().fill(0.0);
-        match &mut self.bias {
-            BiasTile::None => {}
-            BiasTile::Distance(sums) | BiasTile::Dense(sums) => sums.fill(0.0),
-        }
+        self.bias.clear();
     }
 }
 
@@ -426,88 +377,5 @@ fn dropped_slope_row(weights: &mut [f32], slopes: &mut [f32], factors: &[f32], m
     for (((slope, weight), factor), delta) in slopes.iter_mut().zip(weights).zip(factors).zip(minus_delta) {
         *slope = *weight * (*slope * factor + delta);
         *weight *= factor;
-    }
-}
-
-/// Sums of dS in the form of the bias, apart for each task until the end.
-struct BiasSums {
-    sums: Buffer,
-    shared: Shared<f32>,
-    /// Values of each task (by distance) or of each plane (dense).
-    per_part: usize,
-}
-
-impl BiasSums {
-    fn new(problem: &Problem, tasks: usize) -> Self {
-        let Problem { batch, heads, queries, keys, .. } = *problem;
-        let (per_part, parts) = match problem.bias {
-            Bias::None => (0, 0),
-            // A task sees the heads of one group.
-            Bias::Distance(_) => (problem.group() * (queries + keys - 1), tasks),
-            Bias::Dense { .. } => (queries * keys, batch * heads),
-        };
-        let mut sums = Buffer::zeros(per_part * parts);
-        let shared = Shared::new(sums.as_mut_slice());
-        Self { sums, shared, per_part }
-    }
-
-    /// Takes over what one query tile collected.
-    fn add(
-        &self,
-        problem: &Problem,
-        task: usize,
-        (example, head, tile): (usize, usize, usize),
-        work: &mut Work,
-    ) {
-        let Problem { heads, queries, keys, .. } = *problem;
-        let n = BLOCK.min(queries - tile * BLOCK);
-        match &work.bias {
-            BiasTile::None => {}
-            BiasTile::Distance(sums) => {
-                let span = queries + keys - 1;
-                let start = task * self.per_part + head % problem.group() * span + tile * BLOCK;
-                // SAFETY: each task has its own part.
-                let total = unsafe { self.shared.range(start, keys + n - 1) };
-                dispatch(AddInto { total, x: sums });
-            }
-            BiasTile::Dense(sums) => {
-                let start = (example * heads + head) * self.per_part + tile * BLOCK * keys;
-                // SAFETY: each query tile of each head belongs to one task.
-                unsafe { self.shared.range(start, n * keys) }.copy_from_slice(&sums[..n * keys]);
-            }
-        }
-    }
-
-    fn finish(self, problem: &Problem) -> BiasGradient {
-        let Problem { batch, heads, queries, keys, .. } = *problem;
-        let sums = self.sums.as_slice();
-        match problem.bias {
-            Bias::None => BiasGradient::None,
-            Bias::Distance(_) => {
-                let span = queries + keys - 1;
-                let mut total = Array::zeros(heads * span);
-                // Parts are ordered by example, key-value head, stretch; within a part by the heads of the group.
-                let parts = sums.len() / self.per_part.max(1);
-                let stretches = parts / (batch * problem.kv_heads).max(1);
-                for (part, sums) in sums.chunks(self.per_part.max(1)).enumerate() {
-                    let first = part / stretches.max(1) % problem.kv_heads * problem.group();
-                    let total = &mut total.slice_mut()[first * span..(first + problem.group()) * span];
-                    dispatch(AddInto { total, x: sums });
-                }
-                BiasGradient::Distance(total)
-            }
-            Bias::Dense { batch: batch_stride, head: head_stride, .. } => {
-                let (own_batch, own_heads) =
-                    (if batch_stride == 0 { 1 } else { batch }, if head_stride == 0 { 1 } else { heads });
-                let mut total = Array::zeros(own_batch * own_heads * self.per_part);
-                for (plane, sums) in sums.chunks(self.per_part.max(1)).enumerate() {
-                    let (example, head) = (plane / heads % own_batch, plane % heads % own_heads);
-                    let start = (example * own_heads + head) * self.per_part;
-                    let total = &mut total.slice_mut()[start..start + self.per_part];
-                    dispatch(AddInto { total, x: sums });
-                }
-                BiasGradient::Dense(total)
-            }
-        }
     }
 }

@@ -13,11 +13,12 @@
 //! Scores are kept in units of log₂ (scale·log₂e is folded into Q), so that a weight is one `exp2`.
 
 mod backward;
+mod bias_gradient;
 mod forward;
 mod spec;
 mod weights;
 
-pub(crate) use backward::BiasGradient;
+pub(crate) use bias_gradient::BiasGradient;
 pub(crate) use spec::{
     AttentionGradients, BiasSpec, Place, Spec, buckets_to_distances, distances_to_buckets,
     distances_to_slopes, slopes_to_distances,

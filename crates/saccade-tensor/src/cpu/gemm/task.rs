@@ -1,67 +1,23 @@
-//! Matrix products of any size and orientation.
+//! A band of rows by a few panels of 64 columns.
 //!
-//! The output is cut into tasks of a band of rows by a few panels of 64 columns. A task takes 256 of the products that
-//! each value is a sum of, and goes through its panels: it copies the panel of the right operand to where it stays in the
-//! nearest caches, and multiplies it with the band of the left operand, which is read in place, value by value. Copies are
-//! cheap because a band is at least a hundred rows tall; the left operand comes from memory once for all panels.
-//! Half of the products of a training step have a transposed operand, so none of the four orientations may be slow: a
-//! transposed right operand is turned as its panels are copied, a transposed left one once for all panels of a task.
+//! A task takes 256 of the products that each value is a sum of, and goes through its panels: it copies the panel of the
+//! right operand to where it stays in the nearest caches, and multiplies it with the band of the left operand, which is read
+//! in place, value by value. Copies are cheap because a band is at least a hundred rows tall; the left operand comes from
+//! memory once for all panels. A transposed right operand is turned as its panels are copied, a transposed left one once
+//! for all panels of a task.
 
-use super::simd::{self, dispatch};
-use super::threads::{self, Shared};
-use super::tile::{self, Operand, Start};
-use crate::array::Array;
+use super::{Finish, Matrix, Output};
+use crate::cpu::simd::{self, dispatch};
+use crate::cpu::threads::{self, Shared};
+use crate::cpu::tile::{self, Operand, Start};
 use crate::pool::Buffer;
 use pulp::{Simd, WithSimd};
-
-/// A matrix inside a slice: element (i, j) lies at `i * row + j * column`.
-#[derive(Clone, Copy)]
-pub(crate) struct Matrix<'a> {
-    pub values: &'a [f32],
-    pub row: usize,
-    pub column: usize,
-}
-
-impl<'a> Matrix<'a> {
-    /// A row-major matrix with `columns` columns.
-    pub fn rows(values: &'a [f32], columns: usize) -> Self {
-        Self { values, row: columns, column: 1 }
-    }
-
-    /// The same matrix with rows and columns exchanged.
-    pub fn transposed(self) -> Self {
-        Self { values: self.values, row: self.column, column: self.row }
-    }
-
-    fn covers(&self, rows: usize, columns: usize) -> bool {
-        rows == 0 || columns == 0 || (rows - 1) * self.row + (columns - 1) * self.column < self.values.len()
-    }
-}
-
-/// What becomes of the values already in the output.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Output {
-    Replace,
-    Add,
-}
-
-/// What happens to finished values while they are in the cache.
-pub(crate) trait Finish: Sync {
-    /// `values` are the columns from `column` on of row `row`. No two calls get the same place.
-    fn finish<S: Simd>(&self, s: S, row: usize, column: usize, values: &mut [f32]);
-}
-
-/// Nothing more happens.
-impl Finish for () {
-    #[inline(always)]
-    fn finish<S: Simd>(&self, _: S, _: usize, _: usize, _: &mut [f32]) {}
-}
 
 /// Columns of a panel.
 const PANEL: usize = 64;
 
 /// Rows of the right operand that a panel holds at a time: 64 KiB, inside the second-level cache of any core.
-const DEPTH: usize = 256;
+pub(super) const DEPTH: usize = 256;
 
 /// The fewest and the most rows of a band: enough to pay for the copies of panels, few enough to share among threads and
 /// for a stretch of the left operand to stay in the second-level cache while panel after panel meets it.
@@ -69,12 +25,6 @@ const BAND: (usize, usize) = (96, 512);
 
 /// The most panels of a task.
 const PANELS: usize = 16;
-
-/// Tasks that a product is cut into, if it has that many panels and bands.
-const TASKS: usize = 8;
-
-/// Products of fewer multiply-adds than this are not worth a second thread.
-const SMALL: usize = 1 << 17;
 
 /// Up to this many rows, a product is a handful of vectors times a matrix: copying the matrix would cost more than it
 /// saves.
@@ -100,13 +50,13 @@ struct Cut {
 }
 
 impl Cut {
-    /// Wide tasks are best, since they read the left operand least; bands are made shorter only if threads would have
-    /// nothing to do.
-    fn of(m: usize, n: usize) -> Self {
+    /// Wide tasks are best, since they read the left operand least; they are made narrower, and bands shorter, only to
+    /// have as many tasks as are wanted.
+    fn of(m: usize, n: usize, wanted: usize) -> Self {
         let panels = n.div_ceil(PANEL);
-        let group = panels.div_ceil(TASKS.div_ceil(m.div_ceil(BAND.1))).clamp(1, PANELS);
+        let group = panels.div_ceil(wanted.div_ceil(m.div_ceil(BAND.1))).clamp(1, PANELS);
         let groups = panels.div_ceil(group);
-        let even = m.div_ceil(TASKS.div_ceil(groups));
+        let even = m.div_ceil(wanted.div_ceil(groups));
         let band = even.clamp(BAND.0, BAND.1).next_multiple_of(tile::ROWS);
         Self { band, group, groups, tasks: groups * m.div_ceil(band) }
     }
@@ -122,20 +72,17 @@ struct Work {
     turned: Buffer,
 }
 
-/// `out (m×n, row-major) = a (m×k) · b (k×n)`, or added to it, then finished.
-pub(crate) fn product_then(
+/// A product in at least as many tasks as are wanted, if it is large enough; one is for this thread alone.
+pub(super) fn in_tasks(
     (m, n, k): (usize, usize, usize),
     a: Matrix,
     b: Matrix,
     out: &mut [f32],
     output: Output,
     finish: &impl Finish,
+    wanted: usize,
 ) {
-    assert!(a.covers(m, k) && b.covers(k, n) && out.len() == m * n, "a matrix is smaller than its shape");
-    if m == 0 || n == 0 {
-        return;
-    }
-    let Cut { band, group, groups, tasks } = Cut::of(m, n);
+    let Cut { band, group, groups, tasks } = Cut::of(m, n, wanted);
     let turns = a.row == 1 && a.column > 1 && group >= WORTH_TURNING && m > FEW;
     let shared = Shared::new(out);
     let prepare = || Work {
@@ -148,17 +95,12 @@ pub(crate) fn product_then(
         let (rows, columns) = ((first, band.min(m - first)), (column, (group * PANEL).min(n - column)));
         dispatch(Task { k, n, a, b, rows, columns, output, out: &shared, finish, work });
     };
-    if m * n * k < SMALL {
+    if wanted == 1 {
         let mut work = prepare();
         (0..tasks).for_each(|task| run(&mut work, task));
     } else {
         threads::run_with(tasks, prepare, run);
     }
-}
-
-/// `out (m×n, row-major) = a (m×k) · b (k×n)`, or added to it.
-pub(crate) fn product(shape: (usize, usize, usize), a: Matrix, b: Matrix, out: &mut [f32], output: Output) {
-    product_then(shape, a, b, out, output, &());
 }
 
 /// A band of rows by a few panels of columns.
@@ -329,92 +271,4 @@ fn dot<S: Simd>(s: S, a: &[f32], b: &[f32]) -> f32 {
         sums[i % 4] = s.mul_add_e_f32s(simd::get(s, a, i), simd::get(s, b, i), sums[i % 4]);
     }
     s.reduce_sum_f32s(s.add_f32s(s.add_f32s(sums[0], sums[1]), s.add_f32s(sums[2], sums[3])))
-}
-
-/// One side of a batch of products.
-#[derive(Clone, Copy)]
-pub(crate) struct Side<'a> {
-    pub array: &'a Array,
-    /// Whether each matrix lies with its rows and columns exchanged.
-    pub transposed: bool,
-    /// From one matrix to the next; 0 for one that all share.
-    pub stride: usize,
-}
-
-impl Side<'_> {
-    /// Matrix number `index`, of `rows × columns`.
-    fn matrix(&self, index: usize, rows: usize, columns: usize) -> Matrix<'_> {
-        let values = &self.array.slice()[index * self.stride..];
-        if self.transposed { Matrix::rows(values, rows).transposed() } else { Matrix::rows(values, columns) }
-    }
-}
-
-/// Products of a batch of matrices, one after another.
-pub(crate) fn batched(batch: usize, (m, n, k): (usize, usize, usize), a: Side, b: Side) -> Array {
-    let size = m * n;
-    Array::build(batch * size, |out| {
-        if size == 0 {
-            return;
-        }
-        // Products too small to share are shared out whole, several to a task.
-        let together = if size * k < SMALL { (SMALL / (size * k).max(1)).min(batch).max(1) } else { 1 };
-        if together == 1 {
-            for (i, out) in out.chunks_mut(size).enumerate() {
-                product((m, n, k), a.matrix(i, m, k), b.matrix(i, k, n), out, Output::Replace);
-            }
-            return;
-        }
-        threads::chunks(out, together * size, |index, out| {
-            for (j, out) in out.chunks_mut(size).enumerate() {
-                let i = index * together + j;
-                product((m, n, k), a.matrix(i, m, k), b.matrix(i, k, n), out, Output::Replace);
-            }
-        });
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Small whole numbers: every order of summation gives the same result, so the comparison is exact.
-    fn numbers(count: usize, salt: usize) -> Vec<f32> {
-        (0..count).map(|i| ((i * 7 + salt * 3 + i / 5) % 9) as f32 - 4.0).collect()
-    }
-
-    #[test]
-    fn every_orientation_and_size_is_exact() {
-        let sizes = [1, 2, 4, 5, 6, 7, 63, 64, 65, 97, 130];
-        for &m in &sizes {
-            for &n in &sizes {
-                for k in [0, 1, 3, 17, 64, 257] {
-                    let (left, right) = (numbers(m * k, 1), numbers(k * n, 2));
-                    for orientation in 0..4 {
-                        let a = if orientation & 1 == 0 {
-                            Matrix::rows(&left, k)
-                        } else {
-                            Matrix::rows(&left, m).transposed()
-                        };
-                        let b = if orientation & 2 == 0 {
-                            Matrix::rows(&right, n)
-                        } else {
-                            Matrix::rows(&right, k).transposed()
-                        };
-                        for output in [Output::Replace, Output::Add] {
-                            let mut out = vec![1.0; m * n];
-                            product((m, n, k), a, b, &mut out, output);
-                            let (i, j) = (m - 1, n / 2);
-                            for (i, j) in [(0, 0), (i, j), (m / 2, n - 1)] {
-                                let terms = (0..k).map(|p| {
-                                    a.values[i * a.row + p * a.column] * b.values[p * b.row + j * b.column]
-                                });
-                                let want = terms.sum::<f32>() + if output == Output::Add { 1.0 } else { 0.0 };
-                                assert_eq!(out[i * n + j], want, "{m}×{n}×{k} way {orientation} at {i},{j}");
-                            }
-                        }
-                    }
-                }
-            }
-        }
-    }
 }

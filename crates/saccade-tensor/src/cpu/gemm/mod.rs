@@ -1,0 +1,242 @@
+//! Matrix products of any size and orientation.
+//!
+//! The output is cut into tasks (`task.rs` says how they go about it); long sums for a small output are cut along the sums
+//! instead. Half of the products of a training step have a transposed operand, so none of the four orientations may be
+//! slow.
+
+mod task;
+
+use super::broadcast::AddInto;
+use super::simd::dispatch;
+use super::threads;
+use crate::array::Array;
+use crate::pool::Buffer;
+use pulp::{Simd, WithSimd};
+use task::{DEPTH, in_tasks};
+
+/// A matrix inside a slice: element (i, j) lies at `i * row + j * column`.
+#[derive(Clone, Copy)]
+pub(crate) struct Matrix<'a> {
+    pub values: &'a [f32],
+    pub row: usize,
+    pub column: usize,
+}
+
+impl<'a> Matrix<'a> {
+    /// A row-major matrix with `columns` columns.
+    pub fn rows(values: &'a [f32], columns: usize) -> Self {
+        Self { values, row: columns, column: 1 }
+    }
+
+    /// The same matrix with rows and columns exchanged.
+    pub fn transposed(self) -> Self {
+        Self { values: self.values, row: self.column, column: self.row }
+    }
+
+    fn covers(&self, rows: usize, columns: usize) -> bool {
+        rows == 0 || columns == 0 || (rows - 1) * self.row + (columns - 1) * self.column < self.values.len()
+    }
+}
+
+/// What becomes of the values already in the output.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Output {
+    Replace,
+    Add,
+}
+
+/// What happens to finished values while they are in the cache.
+pub(crate) trait Finish: Sync {
+    /// `values` are the columns from `column` on of row `row`. No two calls get the same place.
+    fn finish<S: Simd>(&self, s: S, row: usize, column: usize, values: &mut [f32]);
+}
+
+/// Nothing more happens.
+impl Finish for () {
+    #[inline(always)]
+    fn finish<S: Simd>(&self, _: S, _: usize, _: usize, _: &mut [f32]) {}
+}
+
+/// Tasks that a product is cut into, if it has that many panels and bands.
+const TASKS: usize = 8;
+
+/// Products of fewer multiply-adds than this are not worth a second thread.
+const SMALL: usize = 1 << 17;
+
+/// Sums of at least `LONG` products are cut into parts if the output has at most `FLAT` values (a megabyte a part), and
+/// at least `THICK` rows and columns (else reading one of the operands is nearly all the work).
+const LONG: usize = 4096;
+const FLAT: usize = 1 << 18;
+const THICK: usize = 32;
+
+/// `out (m×n, row-major) = a (m×k) · b (k×n)`, or added to it, then finished.
+pub(crate) fn product_then(
+    (m, n, k): (usize, usize, usize),
+    a: Matrix,
+    b: Matrix,
+    out: &mut [f32],
+    output: Output,
+    finish: &impl Finish,
+) {
+    assert!(a.covers(m, k) && b.covers(k, n) && out.len() == m * n, "a matrix is smaller than its shape");
+    if m == 0 || n == 0 {
+        return;
+    }
+    if k >= LONG && m * n <= FLAT && m.min(n) >= THICK {
+        in_parts((m, n, k), a, b, out, output, finish);
+    } else {
+        // The smallest are not worth sharing.
+        let wanted = if m * n * k < SMALL { 1 } else { TASKS };
+        in_tasks((m, n, k), a, b, out, output, finish, wanted);
+    }
+}
+
+/// The same for long sums of a small output, such as the gradient of a weight over many words: each task takes a part of
+/// the sums, so that both operands are read once, and the parts are added in order.
+fn in_parts(
+    (m, n, k): (usize, usize, usize),
+    a: Matrix,
+    b: Matrix,
+    out: &mut [f32],
+    output: Output,
+    finish: &impl Finish,
+) {
+    let part = k.div_ceil(TASKS).next_multiple_of(DEPTH);
+    let parts = k.div_ceil(part);
+    let mut sums = Buffer::dirty(parts * m * n);
+    threads::chunks(sums.as_mut_slice(), m * n, |index, sums| {
+        let (start, len) = (index * part, part.min(k - index * part));
+        let a = Matrix { values: &a.values[start * a.column..], ..a };
+        let b = Matrix { values: &b.values[start * b.row..], ..b };
+        in_tasks((m, n, len), a, b, sums, Output::Replace, &(), 1);
+    });
+    let sums = sums.as_slice();
+    let rows = threads::rows_per_task(n * parts);
+    threads::chunks(out, rows * n, |index, out| {
+        let start = index * rows * n;
+        for i in 0..parts {
+            let x = &sums[i * m * n + start..][..out.len()];
+            if i == 0 && output == Output::Replace {
+                out.copy_from_slice(x);
+            } else {
+                dispatch(AddInto { total: out, x });
+            }
+        }
+        dispatch(FinishRows { first: index * rows, n, finish, out });
+    });
+}
+
+/// Finishes whole rows.
+struct FinishRows<'a, F> {
+    first: usize,
+    n: usize,
+    finish: &'a F,
+    out: &'a mut [f32],
+}
+
+impl<F: Finish> WithSimd for FinishRows<'_, F> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, s: S) {
+        for (i, row) in self.out.chunks_mut(self.n).enumerate() {
+            self.finish.finish(s, self.first + i, 0, row);
+        }
+    }
+}
+
+/// `out (m×n, row-major) = a (m×k) · b (k×n)`, or added to it.
+pub(crate) fn product(shape: (usize, usize, usize), a: Matrix, b: Matrix, out: &mut [f32], output: Output) {
+    product_then(shape, a, b, out, output, &());
+}
+
+/// One side of a batch of products.
+#[derive(Clone, Copy)]
+pub(crate) struct Side<'a> {
+    pub array: &'a Array,
+    /// Whether each matrix lies with its rows and columns exchanged.
+    pub transposed: bool,
+    /// From one matrix to the next; 0 for one that all share.
+    pub stride: usize,
+}
+
+impl Side<'_> {
+    /// Matrix number `index`, of `rows × columns`.
+    fn matrix(&self, index: usize, rows: usize, columns: usize) -> Matrix<'_> {
+        let values = &self.array.slice()[index * self.stride..];
+        if self.transposed { Matrix::rows(values, rows).transposed() } else { Matrix::rows(values, columns) }
+    }
+}
+
+/// Products of a batch of matrices, one after another.
+pub(crate) fn batched(batch: usize, (m, n, k): (usize, usize, usize), a: Side, b: Side) -> Array {
+    let size = m * n;
+    Array::build(batch * size, |out| {
+        if size == 0 {
+            return;
+        }
+        // Products too small to share are shared out whole, several to a task.
+        let together = if size * k < SMALL { (SMALL / (size * k).max(1)).min(batch).max(1) } else { 1 };
+        if together == 1 {
+            for (i, out) in out.chunks_mut(size).enumerate() {
+                product((m, n, k), a.matrix(i, m, k), b.matrix(i, k, n), out, Output::Replace);
+            }
+            return;
+        }
+        threads::chunks(out, together * size, |index, out| {
+            for (j, out) in out.chunks_mut(size).enumerate() {
+                let i = index * together + j;
+                product((m, n, k), a.matrix(i, m, k), b.matrix(i, k, n), out, Output::Replace);
+            }
+        });
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Small whole numbers: every order of summation gives the same result, so the comparison is exact.
+    fn numbers(count: usize, salt: usize) -> Vec<f32> {
+        (0..count).map(|i| ((i * 7 + salt * 3 + i / 5) % 9) as f32 - 4.0).collect()
+    }
+
+    #[test]
+    fn every_orientation_and_size_is_exact() {
+        let sizes = [1, 2, 4, 5, 6, 7, 63, 64, 65, 97, 130];
+        for &m in &sizes {
+            for &n in &sizes {
+                for k in [0, 1, 3, 17, 64, 257, LONG + 1] {
+                    if k > LONG && (m, n) != (63, 65) && (m, n) != (130, 64) {
+                        continue;
+                    }
+                    let (left, right) = (numbers(m * k, 1), numbers(k * n, 2));
+                    for orientation in 0..4 {
+                        let a = if orientation & 1 == 0 {
+                            Matrix::rows(&left, k)
+                        } else {
+                            Matrix::rows(&left, m).transposed()
+                        };
+                        let b = if orientation & 2 == 0 {
+                            Matrix::rows(&right, n)
+                        } else {
+                            Matrix::rows(&right, k).transposed()
+                        };
+                        for output in [Output::Replace, Output::Add] {
+                            let mut out = vec![1.0; m * n];
+                            product((m, n, k), a, b, &mut out, output);
+                            let (i, j) = (m - 1, n / 2);
+                            for (i, j) in [(0, 0), (i, j), (m / 2, n - 1)] {
+                                let terms = (0..k).map(|p| {
+                                    a.values[i * a.row + p * a.column] * b.values[p * b.row + j * b.column]
+                                });
+                                let want = terms.sum::<f32>() + if output == Output::Add { 1.0 } else { 0.0 };
+                                assert_eq!(out[i * n + j], want, "{m}×{n}×{k} way {orientation} at {i},{j}");
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! An LSTM over whole sequences, in one or both directions (Hochreiter & Schmidhuber, 1997).
+//!
+//! ```text
+//! i, f, g, o = σ, σ, tanh, σ of (x·Wᵢ + h·Wₕ + b)      c ← f∘c + i∘g      h = o∘tanh(c)
+//! ```
+//!
+//! The product with x is one large matrix product for all steps. The product with h must go step by step; here the
+//! columns of its weight are interleaved, so that one register tile holds the four gates of the same 16 units and the
+//! gates can be finished where they are. Sequences of a batch do not depend on one another: each task takes a few of
+//! them in one direction through all steps.
+
+mod backward;
+mod forward;
+
+pub(crate) use backward::backward;
+pub(crate) use forward::forward;
+
+use crate::array::Array;
+use crate::pool::Buffer;
+
+/// Gates of this many units lie together: i of 16 units, then f, g and o of the same units.
+const UNITS: usize = 16;
+const GATES: usize = 4;
+
+/// The sizes of the problem.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Sizes {
+    pub batch: usize,
+    pub time: usize,
+    pub inputs: usize,
+    pub hidden: usize,
+    /// 1, or 2 for a bidirectional LSTM.
+    pub directions: usize,
+}
+
+impl Sizes {
+    /// Hidden units rounded up to whole groups.
+    fn padded(self) -> usize {
+        self.hidden.next_multiple_of(UNITS)
+    }
+
+    /// Gate values of one direction at one step.
+    fn gates(self) -> usize {
+        GATES * self.padded()
+    }
+
+    fn gate_row(self) -> usize {
+        self.directions * self.gates()
+    }
+
+    fn output_row(self) -> usize {
+        self.directions * self.hidden
+    }
+
+    /// Sequences that a task takes through time: by the batch alone, so that results do not depend on threads.
+    fn rows_per_task(self) -> usize {
+        self.batch.div_ceil(8).max(12.min(self.batch)).max(1)
+    }
+}
+
+/// Where PyTorch's row `gate·hidden + unit` lies among the interleaved gates.
+fn interleaved(gate: usize, unit: usize) -> usize {
+    unit / UNITS * UNITS * GATES + gate * UNITS + unit % UNITS
+}
+
+/// The parameters of one direction, in PyTorch's layout: gates i, f, g, o one after another.
+#[derive(Clone)]
+pub(crate) struct Weights {
+    /// (4·hidden, inputs).
+    pub input: Array,
+    /// (4·hidden, hidden).
+    pub hidden: Array,
+    /// (4·hidden), the sum of both biases.
+    pub bias: Array,
+}
+
+/// The weights of all directions, rearranged for the kernels.
+struct Packed {
+    /// (inputs, directions·gates).
+    input: Buffer,
+    /// For each direction (hidden, gates).
+    hidden: Buffer,
+    /// For each direction its transpose, (gates, padded).
+    back: Buffer,
+    /// (directions·gates).
+    bias: Buffer,
+}
+
+impl Packed {
+    fn new(sizes: Sizes, weights: &[Weights]) -> Self {
+        let (gates, padded, row) = (sizes.gates(), sizes.padded(), sizes.gate_row());
+        let mut packed = Self {
+            input: Buffer::zeros(sizes.inputs * row),
+            hidden: Buffer::zeros(sizes.directions * sizes.hidden * gates),
+            back: Buffer::zeros(sizes.directions * gates * padded),
+            bias: Buffer::zeros(row),
+        };
+        for (direction, weights) in weights.iter().enumerate() {
+            let (w_in, w_hidden, bias) =
+                (weights.input.slice(), weights.hidden.slice(), weights.bias.slice());
+            let hidden = &mut packed.hidden.as_mut_slice()[direction * sizes.hidden * gates..];
+            let back = &mut packed.back.as_mut_slice()[direction * gates * padded..];
+            for gate in 0..GATES {
+                for unit in 0..sizes.hidden {
+                    let (from, to) = (gate * sizes.hidden + unit, interleaved(gate, unit));
+                    packed.bias.as_mut_slice()[direction * gates + to] = bias[from];
+                    for (k, &w) in w_in[from * sizes.inputs..][..sizes.inputs].iter().enumerate() {
+                        packed.input.as_mut_slice()[k * row + direction * gates + to] = w;
+                    }
+                    let row = &w_hidden[from * sizes.hidden..][..sizes.hidden];
+                    back[to * padded..][..sizes.hidden].copy_from_slice(row);
+                    for (k, &w) in row.iter().enumerate() {
+                        hidden[k * gates + to] = w;
+                    }
+                }
+            }
+        }
+        packed
+    }
+
+    fn hidden(&self, sizes: Sizes, direction: usize) -> &[f32] {
+        &self.hidden.as_slice()[direction * sizes.hidden * sizes.gates()..]
+    }
+
+    fn back(&self, sizes: Sizes, direction: usize) -> &[f32] {
+        &self.back.as_slice()[direction * sizes.gates() * sizes.padded()..]
+    }
+}
+
+/// What the backward pass needs of the forward pass.
+pub(crate) struct Saved {
+    packed: Packed,
+    /// Activated gates, (batch, time, directions, gates).
+    gates: Array,
+    /// Cell states, (batch, time, directions, padded).
+    cells: Array,
+}
+
+/// Steps of one sequence that are not padding, for each sequence; all steps without.
+type Lengths<'a> = Option<&'a [usize]>;
+
+/// Memory for all steps: zeros where there is padding, which is never written; else every value will be.
+fn states(lengths: Lengths, len: usize) -> Buffer {
+    if lengths.is_some() { Buffer::zeros(len) } else { Buffer::dirty(len) }
+}
