@@ -130,7 +130,8 @@ fn against_pytorch(findings: &mut Findings) -> Result<()> {
 /// The largest difference from the values that were kept: about 64, evenly spread. Infinite if there are not as many.
 fn difference(ours: &Tensor, kept: &[f32]) -> f64 {
     let stride = (ours.count() / 64).max(1);
-    let ours = ours.values().iter().step_by(stride);
+    let values = ours.values();
+    let ours = values.iter().step_by(stride);
     if ours.len() != kept.len() {
         return f64::INFINITY;
     }

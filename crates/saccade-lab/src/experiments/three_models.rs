@@ -326,7 +326,7 @@ mod tests {
     #[test]
     fn quarters_go_by_whole_length_and_have_the_same_share_of_each_class() {
         // Negative texts first, as an archive has them, and many of the same length.
-        let length = |i: usize| if i % 2 == 0 { 300 } else { 1 + i };
+        let length = |i: usize| if i.is_multiple_of(2) { 300 } else { 1 + i };
         let texts: Vec<(String, usize)> =
             (0..80).map(|i| ("word ".repeat(length(i)), usize::from(i >= 40))).collect();
         let groups = quarters(&texts);
