@@ -244,6 +244,11 @@ pub fn train(
         let last = progress.step == config.steps;
         if last || config.evaluate_every > 0 && progress.step.is_multiple_of(config.evaluate_every) {
             let evaluation = task.evaluate(&Context::inference())?;
+            // Neither the best model nor a state to go on from.
+            if !evaluation.loss.is_finite() {
+                let loss = format!("{} on held-out data", evaluation.loss);
+                return Err(Error::Diverged { step: progress.step, loss });
+            }
             let best = progress.note(&evaluation);
             observer.evaluated(&evaluation, best, task, progress)?;
         }
@@ -289,6 +294,10 @@ fn update_once(
     observer.gradients(step.step, task.model().module(), &gradients)?;
     let mut updates = task.model_mut().module_mut().updates(&gradients);
     step.gradient_norm = global_norm(updates.iter().filter_map(|update| update.gradient));
+    if !step.gradient_norm.is_finite() {
+        let loss = format!("{}, and its gradient {},", step.loss, step.gradient_norm);
+        return Err(Error::Diverged { step: step.step, loss });
+    }
     let scale = if config.clip > 0.0 { clip_scale(step.gradient_norm, config.clip) } else { 1.0 };
     progress.optimiser.step(&mut updates, rate, scale)?;
     progress.step += 1;

@@ -36,8 +36,8 @@ pub struct Evaluate {
     #[arg(long, default_value = "test")]
     part: String,
     /// The number of beams for translation
-    #[arg(long, default_value_t = 4)]
-    beams: usize,
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=256))]
+    beams: u16,
     /// The most examples to measure on (0: all)
     #[arg(long, default_value_t = 0)]
     limit: usize,
@@ -167,7 +167,7 @@ impl Evaluate {
         for pairs in pairs.chunks(self.batch_size.max(1)) {
             let sources: Vec<&str> = pairs.iter().map(|(source, _)| source.as_str()).collect();
             let ids = tokenizer.encode_all(&sources, Special::Keep, None)?;
-            let said = translate(model, tokenizer, &ids, self.beams)?;
+            let said = translate(model, tokenizer, &ids, usize::from(self.beams))?;
             for (said, (_, target)) in said.iter().zip(pairs) {
                 bleu.add(said, &[target])?;
                 exact += usize::from(said.trim() == target);

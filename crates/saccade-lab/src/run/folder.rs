@@ -90,7 +90,7 @@ impl RunFolder {
         run.join("snapshots").join(format!("step-{step}"))
     }
 
-    /// Writes a whole model at a step.
+    /// Writes a whole model at a step, with all that the run's own model is read with.
     pub fn write_snapshot(
         &self,
         step: u64,
@@ -100,6 +100,11 @@ impl RunFolder {
     ) -> Result<()> {
         let folder = Self::snapshot(&self.path, step);
         checkpoint::save(model, &folder, notes)?;
+        for name in ["train.toml", "preprocessor_config.json"] {
+            if let Ok(text) = std::fs::read(self.path.join(name)) {
+                write_whole(&folder.join(name), |file| file.write_all(&text))?;
+            }
+        }
         tokenizer.map_or(Ok(()), |tokenizer| write_tokenizer(&folder, tokenizer))
     }
 

@@ -166,15 +166,40 @@ fn a_loss_that_is_not_a_number_ends_the_run_and_leaves_the_last_good_state() {
         "--set=train.rate.highest=1e30",
         "--set=train.rate.lowest=1e30",
         "--set=train.clip=0",
+        "--set=train.evaluate_every=1",
     ];
     arguments.extend(more);
     let error = fails(&saccade(folder.path(), &arguments), 1);
     assert!(error.contains("the loss is"), "{error}");
-    // A state that was saved before can still be read.
-    let state = folder.path().join("wild/state.safetensors");
-    if state.exists() {
-        assert!(!tensors(&state).is_empty());
+    // The first step spoils the weights: they become neither the best model nor a state to resume from.
+    for spoilt in ["model.safetensors", "state.safetensors"] {
+        assert!(!folder.path().join("wild").join(spoilt).exists(), "{spoilt}");
     }
+}
+
+#[test]
+fn a_snapshot_is_read_as_the_run_is() {
+    let folder = TempDir::new().unwrap();
+    let arguments = [
+        "train",
+        "digits",
+        "--out=run",
+        "--set=data.texts=300",
+        "--set=model.n_layers=1",
+        "--set=model.d_model=16",
+        "--set=model.d_hidden=16",
+        "--set=model.n_heads=2",
+        "--set=train.steps=8",
+        "--set=train.evaluate_every=0",
+        "--set=run.snapshots=[8]",
+    ];
+    succeeds(&saccade(folder.path(), &arguments));
+    let measured = |model: &str| {
+        let output = saccade(folder.path(), &["eval", model]);
+        succeeds(&output);
+        String::from_utf8(output.stdout).unwrap()
+    };
+    assert_eq!(measured("run"), measured("run/snapshots/step-8"));
 }
 
 #[test]
