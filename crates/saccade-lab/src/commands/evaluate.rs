@@ -63,11 +63,15 @@ impl Evaluate {
         }
     }
 
-    fn limited<T>(&self, mut all: Vec<T>) -> Vec<T> {
-        if self.limit > 0 {
-            all.truncate(self.limit);
+    /// As many as were asked for, spread evenly: files often have one class after the other.
+    fn limited<T>(&self, all: Vec<T>) -> Vec<T> {
+        let (count, len) = (self.limit, all.len());
+        if count == 0 || count >= len {
+            return all;
         }
-        all
+        let mut wanted = (0..count).map(|i| i * len / count).peekable();
+        let chosen = all.into_iter().enumerate().filter(|(i, _)| wanted.next_if_eq(i).is_some());
+        chosen.map(|(_, one)| one).collect()
     }
 
     fn language(&self, opened: &Opened, config: &DataConfig) -> Result<()> {

@@ -43,14 +43,19 @@ pub struct Material {
 pub fn prepare(config: &RunConfig, tokenizer: Option<Tokenizer>, model: Option<Model>) -> Result<Material> {
     let key = Key::new(config.train.seed).site("data");
     let plan = Plan { config, tokenizer, model, key };
-    match &config.model {
+    let prepared = match &config.model {
         ModelConfig::Gpt(_) | ModelConfig::Llama(_) => plan.next_word(),
         ModelConfig::Bert(bert) if bert.heads.classes.is_none() => plan.masked_words(),
         ModelConfig::Bert(_) | ModelConfig::Sentiment(_) | ModelConfig::Bag(_) => plan.classify(),
         ModelConfig::T5(_) => plan.translate(),
         ModelConfig::Vit(_) => plan.pictures(),
         ModelConfig::Tagger(_) => plan.tag(),
-    }
+    };
+    // What is wrong with the data is said of the file, whoever found it.
+    prepared.map_err(|error| match &config.data.path {
+        Some(path) if !format!("{error:#}").contains(path.as_str()) => error.context(path.clone()),
+        _ => error,
+    })
 }
 
 /// Content words are class 1, function words class 0.

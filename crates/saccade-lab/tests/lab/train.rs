@@ -149,7 +149,10 @@ fn what_goes_wrong_is_said_in_one_line() {
     assert!(fails(&run(&["eval", "missing"]), 1).contains("no model missing"));
     std::fs::write(folder.path().join("short.txt"), "too short").unwrap();
     let error = fails(&run(&["train", "shakespeare-char", "--data", "short.txt"]), 1);
-    assert!(error.contains("shorter"), "{error}");
+    assert!(error.contains("shorter") && error.contains("short.txt"), "{error}");
+    std::fs::write(folder.path().join("empty.txt"), "").unwrap();
+    let error = fails(&run(&["train", "words-gpt", "--data", "empty.txt"]), 1);
+    assert!(error.contains("empty.txt"), "{error}");
     std::fs::write(folder.path().join("one.tsv"), "sentence\tlabel\ngood\t1\nfine\t1\n").unwrap();
     let error = fails(&run(&["train", "bag", "--data", "one.tsv"]), 1);
     assert!(error.contains("class"), "{error}");
