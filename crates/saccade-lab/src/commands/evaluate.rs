@@ -1,5 +1,6 @@
 //! `saccade eval`: how good a model is on data it has not seen.
 
+use crate::corpus::evenly;
 use crate::inspect::texts::normalised;
 use crate::model::{self, Opened};
 use crate::run::{DataConfig, RunFolder, sources};
@@ -64,14 +65,8 @@ impl Evaluate {
     }
 
     /// As many as were asked for, spread evenly: files often have one class after the other.
-    fn limited<T>(&self, all: Vec<T>) -> Vec<T> {
-        let (count, len) = (self.limit, all.len());
-        if count == 0 || count >= len {
-            return all;
-        }
-        let mut wanted = (0..count).map(|i| i * len / count).peekable();
-        let chosen = all.into_iter().enumerate().filter(|(i, _)| wanted.next_if_eq(i).is_some());
-        chosen.map(|(_, one)| one).collect()
+    fn limited<T: Clone>(&self, all: &[T]) -> Vec<T> {
+        evenly(all, self.limit).cloned().collect()
     }
 
     fn language(&self, opened: &Opened, config: &DataConfig) -> Result<()> {
@@ -112,7 +107,7 @@ impl Evaluate {
 
     fn masked(&self, opened: &Opened, config: &DataConfig) -> Result<()> {
         let (tokenizer, Model::Bert(bert)) = (opened.tokenizer()?, &opened.model) else { return Ok(()) };
-        let texts = self.limited(sources::test_texts(config)?);
+        let texts = self.limited(&sources::test_texts(config)?);
         let length = sources::length(config, bert.config().context);
         let ids = tokenizer.encode_all(&texts, Special::Keep, Some((length, config.keep)))?;
         let masked = Masked::new(ids, Masking::new(tokenizer)?, Key::new(0).site("eval"));
@@ -124,7 +119,7 @@ impl Evaluate {
         let tokenizer = opened.tokenizer()?;
         let labelled = sources::test_labelled(config)?;
         let names = labelled.classes.clone();
-        let examples = self.limited(labelled.examples);
+        let examples = self.limited(&labelled.examples);
         let texts: Vec<&str> = examples.iter().map(|example| example.text.as_str()).collect();
         let most = if let Model::Bert(model) = &opened.model { model.config().context } else { usize::MAX };
         let length = sources::length(config, most);
@@ -157,7 +152,7 @@ impl Evaluate {
 
     fn tags(&self, opened: &Opened, config: &DataConfig) -> Result<()> {
         let (tokenizer, Model::Tagger(model)) = (opened.tokenizer()?, &opened.model) else { return Ok(()) };
-        let sentences = self.limited(sources::test_tagged(config)?);
+        let sentences = self.limited(&sources::test_tagged(config)?);
         let length = sources::length(config, model.config().context);
         let tagging = sources::tagging(tokenizer, &sentences, length, Key::new(0).site("eval"))?;
         simple(opened, &Batches::new(tagging, self.batch_size, Key::new(0))?, sentences.len())
@@ -165,7 +160,7 @@ impl Evaluate {
 
     fn translation(&self, opened: &Opened, config: &DataConfig) -> Result<()> {
         let (tokenizer, Model::T5(model)) = (opened.tokenizer()?, &opened.model) else { return Ok(()) };
-        let pairs = self.limited(sources::test_pairs(config, &self.part)?);
+        let pairs = self.limited(&sources::test_pairs(config, &self.part)?);
         let (mut bleu, mut exact) = (Bleu::default(), 0);
         let bar = crate::terminal::bar(pairs.len() as u64);
         for pairs in pairs.chunks(self.batch_size.max(1)) {

@@ -69,6 +69,17 @@ const LONG: usize = 4096;
 const FLAT: usize = 1 << 18;
 const THICK: usize = 32;
 
+/// `out (m×n, row-major) = a (m×k) · b (k×n)`, or added to it: all but where it goes.
+#[derive(Clone, Copy)]
+struct Product<'a> {
+    m: usize,
+    n: usize,
+    k: usize,
+    a: Matrix<'a>,
+    b: Matrix<'a>,
+    output: Output,
+}
+
 /// `out (m×n, row-major) = a (m×k) · b (k×n)`, or added to it, then finished.
 pub(crate) fn product_then(
     (m, n, k): (usize, usize, usize),
@@ -82,25 +93,20 @@ pub(crate) fn product_then(
     if m == 0 || n == 0 {
         return;
     }
+    let product = Product { m, n, k, a, b, output };
     if k >= LONG && m * n <= FLAT && m.min(n) >= THICK {
-        in_parts((m, n, k), a, b, out, output, finish);
+        in_parts(product, out, finish);
     } else {
         // The smallest are not worth sharing.
         let wanted = if m * n * k < SMALL { 1 } else { TASKS };
-        in_tasks((m, n, k), a, b, out, output, finish, wanted);
+        in_tasks(product, out, finish, wanted);
     }
 }
 
 /// The same for long sums of a small output, such as the gradient of a weight over many words: each task takes a part of
 /// the sums, so that both operands are read once, and the parts are added in order.
-fn in_parts(
-    (m, n, k): (usize, usize, usize),
-    a: Matrix,
-    b: Matrix,
-    out: &mut [f32],
-    output: Output,
-    finish: &impl Finish,
-) {
+fn in_parts(product: Product, out: &mut [f32], finish: &impl Finish) {
+    let Product { m, n, k, a, b, output } = product;
     let part = k.div_ceil(TASKS).next_multiple_of(DEPTH);
     let parts = k.div_ceil(part);
     let mut sums = Buffer::dirty(parts * m * n);
@@ -108,7 +114,7 @@ fn in_parts(
         let (start, len) = (index * part, part.min(k - index * part));
         let a = Matrix { values: &a.values[start * a.column..], ..a };
         let b = Matrix { values: &b.values[start * b.row..], ..b };
-        in_tasks((m, n, len), a, b, sums, Output::Replace, &(), 1);
+        in_tasks(Product { m, n, k: len, a, b, output: Output::Replace }, sums, &(), 1);
     });
     let sums = sums.as_slice();
     let rows = threads::rows_per_task(n * parts);
@@ -201,42 +207,42 @@ mod tests {
         (0..count).map(|i| ((i * 7 + salt * 3 + i / 5) % 9) as f32 - 4.0).collect()
     }
 
+    /// Every orientation of a product, replaced and added to, at places `apart` rows and columns from each other.
+    fn check(m: usize, n: usize, k: usize, apart: usize) {
+        let (left, right) = (numbers(m * k, 1), numbers(k * n, 2));
+        for orientation in 0..4 {
+            let turned = |side: usize| orientation & side != 0;
+            let a = if turned(1) { Matrix::rows(&left, m).transposed() } else { Matrix::rows(&left, k) };
+            let b = if turned(2) { Matrix::rows(&right, k).transposed() } else { Matrix::rows(&right, n) };
+            for output in [Output::Replace, Output::Add] {
+                let mut out = vec![1.0; m * n];
+                product((m, n, k), a, b, &mut out, output);
+                for i in (0..m).step_by(apart).chain([m - 1]) {
+                    for j in (0..n).step_by(apart).chain([n - 1]) {
+                        let one = |p| a.values[i * a.row + p * a.column] * b.values[p * b.row + j * b.column];
+                        let sum: f32 = (0..k).map(one).sum();
+                        let want = sum + if output == Output::Add { 1.0 } else { 0.0 };
+                        assert_eq!(out[i * n + j], want, "{m}×{n}×{k} way {orientation} at {i},{j}");
+                    }
+                }
+            }
+        }
+    }
+
     #[test]
     fn every_orientation_and_size_is_exact() {
         let sizes = [1, 2, 4, 5, 6, 7, 63, 64, 65, 97, 130];
         for &m in &sizes {
             for &n in &sizes {
-                for k in [0, 1, 3, 17, 64, 257, LONG + 1] {
-                    if k > LONG && (m, n) != (63, 65) && (m, n) != (130, 64) {
-                        continue;
-                    }
-                    let (left, right) = (numbers(m * k, 1), numbers(k * n, 2));
-                    for orientation in 0..4 {
-                        let a = if orientation & 1 == 0 {
-                            Matrix::rows(&left, k)
-                        } else {
-                            Matrix::rows(&left, m).transposed()
-                        };
-                        let b = if orientation & 2 == 0 {
-                            Matrix::rows(&right, n)
-                        } else {
-                            Matrix::rows(&right, k).transposed()
-                        };
-                        for output in [Output::Replace, Output::Add] {
-                            let mut out = vec![1.0; m * n];
-                            product((m, n, k), a, b, &mut out, output);
-                            let (i, j) = (m - 1, n / 2);
-                            for (i, j) in [(0, 0), (i, j), (m / 2, n - 1)] {
-                                let terms = (0..k).map(|p| {
-                                    a.values[i * a.row + p * a.column] * b.values[p * b.row + j * b.column]
-                                });
-                                let want = terms.sum::<f32>() + if output == Output::Add { 1.0 } else { 0.0 };
-                                assert_eq!(out[i * n + j], want, "{m}×{n}×{k} way {orientation} at {i},{j}");
-                            }
-                        }
-                    }
+                for k in [0, 1, 3, 17, 64, 257] {
+                    check(m, n, k, 40);
                 }
             }
+        }
+        // Several bands, several panels to a task, and sums in several stretches; then sums in parts.
+        check(601, 1605, 300, 71);
+        for (m, n) in [(THICK, 65), (63, 200), (130, 64)] {
+            check(m, n, LONG + 1, 31);
         }
     }
 }

@@ -6,7 +6,7 @@
 //! memory once for all panels. A transposed right operand is turned as its panels are copied, a transposed left one once
 //! for all panels of a task.
 
-use super::{Finish, Matrix, Output};
+use super::{Finish, Output, Product};
 use crate::cpu::simd::{self, dispatch};
 use crate::cpu::threads::{self, Shared};
 use crate::cpu::tile::{self, Operand, Start};
@@ -73,15 +73,8 @@ struct Work {
 }
 
 /// A product in at least as many tasks as are wanted, if it is large enough; one is for this thread alone.
-pub(super) fn in_tasks(
-    (m, n, k): (usize, usize, usize),
-    a: Matrix,
-    b: Matrix,
-    out: &mut [f32],
-    output: Output,
-    finish: &impl Finish,
-    wanted: usize,
-) {
+pub(super) fn in_tasks(product: Product, out: &mut [f32], finish: &impl Finish, wanted: usize) {
+    let Product { m, n, k, a, .. } = product;
     let Cut { band, group, groups, tasks } = Cut::of(m, n, wanted);
     let turns = a.row == 1 && a.column > 1 && group >= WORTH_TURNING && m > FEW;
     let shared = Shared::new(out);
@@ -93,7 +86,7 @@ pub(super) fn in_tasks(
     let run = |work: &mut Work, task: usize| {
         let (first, column) = (task / groups * band, task % groups * group * PANEL);
         let (rows, columns) = ((first, band.min(m - first)), (column, (group * PANEL).min(n - column)));
-        dispatch(Task { k, n, a, b, rows, columns, output, out: &shared, finish, work });
+        dispatch(Task { product, rows, columns, out: &shared, finish, work });
     };
     if wanted == 1 {
         let mut work = prepare();
@@ -105,14 +98,10 @@ pub(super) fn in_tasks(
 
 /// A band of rows by a few panels of columns.
 struct Task<'a, F> {
-    k: usize,
-    n: usize,
-    a: Matrix<'a>,
-    b: Matrix<'a>,
+    product: Product<'a>,
     /// First and how many.
     rows: (usize, usize),
     columns: (usize, usize),
-    output: Output,
     out: &'a Shared<f32>,
     finish: &'a F,
     work: &'a mut Work,
@@ -123,18 +112,18 @@ impl<F: Finish> WithSimd for Task<'_, F> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(mut self, s: S) {
-        if self.rows.1 <= FEW && self.b.row == 1 && self.b.column > 1 {
+        if self.rows.1 <= FEW && self.product.b.row == 1 && self.product.b.column > 1 {
             self.dots(s);
             self.finish(s, self.columns);
             return;
         }
-        for depth in (0..self.k.max(1)).step_by(DEPTH) {
-            let len = DEPTH.min(self.k - depth);
+        for depth in (0..self.product.k.max(1)).step_by(DEPTH) {
+            let len = DEPTH.min(self.product.k - depth);
             let a = self.left(depth, len);
             for column in (0..self.columns.1).step_by(PANEL) {
                 let columns = (self.columns.0 + column, PANEL.min(self.columns.1 - column));
                 self.panel(s, a, columns, (depth, len));
-                if depth + len == self.k {
+                if depth + len == self.product.k {
                     self.finish(s, columns);
                 }
             }
@@ -147,12 +136,13 @@ impl<F: Finish> Task<'_, F> {
     #[inline(always)]
     fn left(&mut self, depth: usize, len: usize) -> Operand {
         let (first, rows) = self.rows;
-        let from = &self.a.values[(first * self.a.row + depth * self.a.column).min(self.a.values.len())..];
+        let from = &self.product.a.values
+            [(first * self.product.a.row + depth * self.product.a.column).min(self.product.a.values.len())..];
         let turned = self.work.turned.as_mut_slice();
         if turned.is_empty() {
-            return Operand { start: from.as_ptr(), row: self.a.row, column: self.a.column };
+            return Operand { start: from.as_ptr(), row: self.product.a.row, column: self.product.a.column };
         }
-        tile::transpose((len, rows), (from, self.a.column), (turned, TURNED_ROW), 1.0);
+        tile::transpose((len, rows), (from, self.product.a.column), (turned, TURNED_ROW), 1.0);
         Operand { start: turned.as_ptr(), row: TURNED_ROW, column: 1 }
     }
 
@@ -167,26 +157,26 @@ impl<F: Finish> Task<'_, F> {
     ) {
         let (first, rows) = self.rows;
         let lanes = width.next_multiple_of(S::F32_LANES);
-        let fresh = depth == 0 && self.output == Output::Replace;
-        let b = if rows <= FEW && self.b.column == 1 && lanes == width && len > 0 {
-            (self.b.values[depth * self.b.row + column..].as_ptr(), self.b.row)
+        let fresh = depth == 0 && self.product.output == Output::Replace;
+        let b = if rows <= FEW && self.product.b.column == 1 && lanes == width && len > 0 {
+            (self.product.b.values[depth * self.product.b.row + column..].as_ptr(), self.product.b.row)
         } else {
             self.copy_panel((column, width), (depth, len));
             (self.work.copy.as_slice().as_ptr(), PANEL)
         };
         let start = if fresh { Start::Zero } else { Start::Output };
         if lanes == width {
-            let c = (self.out.pointer(first * self.n + column), self.n);
+            let c = (self.out.pointer(first * self.product.n + column), self.product.n);
             // SAFETY: `product_then` checked that the matrices cover their shapes; the copies have `len` rows of a panel
             // and `len` values for each row of the band; no other task writes these rows and columns.
             unsafe { tile::product(s, (rows, lanes, len), a, b, c, start) };
             return;
         }
         // Columns beyond the output's edge are computed elsewhere and not copied back.
-        let Self { work, out, n, .. } = self;
+        let Self { product, work, out, .. } = self;
         let edge = work.edge.as_mut_slice();
         // SAFETY: no other task has these rows and columns.
-        let row = |i: usize| unsafe { out.range((first + i) * *n + column, width) };
+        let row = |i: usize| unsafe { out.range((first + i) * product.n + column, width) };
         if !fresh {
             for (i, edge) in edge.chunks_exact_mut(PANEL).take(rows).enumerate() {
                 edge[..width].copy_from_slice(row(i));
@@ -203,7 +193,7 @@ impl<F: Finish> Task<'_, F> {
     fn finish<S: Simd>(&self, s: S, (column, width): (usize, usize)) {
         for row in self.rows.0..self.rows.0 + self.rows.1 {
             // SAFETY: no other task has these rows and columns.
-            let values = unsafe { self.out.range(row * self.n + column, width) };
+            let values = unsafe { self.out.range(row * self.product.n + column, width) };
             self.finish.finish(s, row, column, values);
         }
     }
@@ -214,7 +204,7 @@ impl<F: Finish> Task<'_, F> {
         if len == 0 {
             return;
         }
-        let (b, to) = (self.b, self.work.copy.as_mut_slice());
+        let (b, to) = (self.product.b, self.work.copy.as_mut_slice());
         let from = &b.values[depth * b.row + column * b.column..];
         if b.column == 1 {
             for (i, to) in to.as_chunks_mut::<PANEL>().0.iter_mut().take(len).enumerate() {
@@ -246,18 +236,22 @@ impl<F: Finish> Task<'_, F> {
     #[inline(always)]
     fn dots<S: Simd>(&self, s: S) {
         let ((first, rows), (column, width)) = (self.rows, self.columns);
-        let k = self.k;
+        let k = self.product.k;
         for i in first..first + rows {
             // SAFETY: no other task has these rows and columns.
-            let out = unsafe { self.out.range(i * self.n + column, width) };
+            let out = unsafe { self.out.range(i * self.product.n + column, width) };
             for (j, out) in out.iter_mut().enumerate() {
-                let b = &self.b.values[(column + j) * self.b.column..][..k];
-                let dot = if self.a.column == 1 {
-                    dot(s, &self.a.values[i * self.a.row..][..k], b)
+                let b = &self.product.b.values[(column + j) * self.product.b.column..][..k];
+                let dot = if self.product.a.column == 1 {
+                    dot(s, &self.product.a.values[i * self.product.a.row..][..k], b)
                 } else {
-                    (0..k).map(|p| self.a.values[i * self.a.row + p * self.a.column] * b[p]).sum()
+                    (0..k)
+                        .map(|p| {
+                            self.product.a.values[i * self.product.a.row + p * self.product.a.column] * b[p]
+                        })
+                        .sum()
                 };
-                *out = if self.output == Output::Add { *out + dot } else { dot };
+                *out = if self.product.output == Output::Add { *out + dot } else { dot };
             }
         }
     }

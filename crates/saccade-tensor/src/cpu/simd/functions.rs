@@ -247,6 +247,7 @@ mod tests {
     }
     lanes!(Exp, exp);
     lanes!(Exp2, exp2_to_one);
+    lanes!(FreeExp2, exp2);
     lanes!(Tanh, tanh);
     lanes!(Sigmoid, sigmoid);
     lanes!(Cdf, normal_cdf);
@@ -276,6 +277,7 @@ mod tests {
     fn functions_are_exact_to_rounding() {
         let relative = f64::abs;
         assert!(worst(Exp2, f64::exp2, (-125.9, 0.0), relative) < 1.5e-7);
+        assert!(worst(FreeExp2, f64::exp2, (-125.9, 126.9), relative) < 1.5e-7);
         assert!(worst(Exp, f64::exp, (-87.0, 88.7), relative) < 1.5e-7);
         assert!(worst(Tanh, f64::tanh, (-10.0, 10.0), relative) < 3e-7);
         assert!(worst(Sigmoid, |x| 1.0 / (1.0 + (-x).exp()), (-80.0, 80.0), relative) < 3e-7);
