@@ -2,8 +2,8 @@
 //!
 //! Each experiment is one file of [`crate::experiments`]. It states its question and its prediction, cuts its work into
 //! [parts](Lab::parts) that are run side by side and remembered, and turns what they measured into [`Findings`]: tables,
-//! figures, and a [`Verdict`] for each of its [claims]. A verdict compares an interval with a bound that the source states:
-//! nothing in it is decided after looking at the data.
+//! figures, and a [`Verdict`] for each of its [claims]. A verdict compares an interval with a bound that was stated
+//! beforehand; where anything was changed after a look at results, the experiment [says so](Experiment::changed).
 
 pub mod claims;
 mod findings;
@@ -23,7 +23,7 @@ pub use verdict::{Bound, Check, Outcome, Published, Verdict};
 use anyhow::{Context as _, Result};
 use clap::ValueEnum;
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 /// How large an experiment is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -76,6 +76,9 @@ pub struct Experiment {
     pub prediction: &'static str,
     /// What is done to find out.
     pub design: &'static str,
+    /// What of the measure, the bounds or the settings was changed after results had been seen, if anything: the reader may
+    /// trust the verdict less for it.
+    pub changed: Option<&'static str>,
     /// What `--data` must be at full size; nothing if it needs none.
     pub real_data: Option<&'static str>,
     /// How long it should take on two cores, in seconds: quick, standard, full.
@@ -106,7 +109,13 @@ impl Experiment {
         progress.begin(self.name, self.expected(conditions.size));
         let lab = Lab::new(self, conditions, store, progress);
         let findings = (self.run)(&lab).with_context(|| format!("the experiment {} failed", self.name))?;
-        let about = About { experiment: self, conditions, seconds: started.elapsed().as_secs_f64() };
+        let about = About {
+            experiment: self,
+            conditions,
+            seconds: started.elapsed().as_secs_f64(),
+            date: httpdate::fmt_http_date(SystemTime::now()),
+            program: store.program(),
+        };
         findings.write(&out.join(self.name), &about)?;
         Ok(findings)
     }

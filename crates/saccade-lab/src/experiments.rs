@@ -76,3 +76,20 @@ fn largest(sizes: impl IntoIterator<Item = f64>) -> f64 {
 pub fn find(name: &str) -> Option<&'static Experiment> {
     EXPERIMENTS.iter().find(|experiment| experiment.name == name)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_documentation_has_every_experiment_with_its_data_and_its_times() {
+        let text = include_str!("../../../docs/experiments.md");
+        for experiment in EXPERIMENTS {
+            let [quick, standard, full] = experiment.seconds.map(crate::terminal::about_how_long);
+            let data = experiment.real_data.unwrap_or("–");
+            let (name, claims) = (experiment.name, experiment.claims.join(", "));
+            let row = format!("| `{name}` | {claims} | {data} | {quick} | {standard} | {full} |");
+            assert!(text.contains(&row), "docs/experiments.md lacks\n{row}");
+        }
+    }
+}

@@ -4,22 +4,123 @@
 //! and infinite for a single value.
 //!
 //! ```
-//! use saccade_lab::statistics::{mean, paired, slope};
+//! use saccade_lab::statistics::{Sample, mean, paired, slope};
 //!
 //! let accuracy = mean(&[0.80, 0.82, 0.84]);
 //! assert!((accuracy.mean - 0.82).abs() < 1e-12 && accuracy.low < 0.78 && accuracy.high > 0.86);
-//! // The same seeds under two conditions: what they share is no noise.
-//! let gain = paired(&[0.81, 0.83, 0.85], &[0.80, 0.82, 0.84]);
+//! // The same seeds under two conditions: what they share is no noise. A seed without a partner is left out.
+//! let with: Sample = [(0, 0.81), (1, 0.83), (2, 0.85)].into_iter().collect();
+//! let without: Sample = [(0, 0.80), (1, 0.82), (2, 0.84), (3, 0.5)].into_iter().collect();
+//! let gain = paired(&with, &without);
 //! assert!(gain.low > 0.0099 && gain.high < 0.0101);
 //! let line = slope(&[(1.0, 2.0), (2.0, 4.1), (3.0, 5.9), (4.0, 8.0)]);
 //! assert!(line.low < 2.0 && 2.0 < line.high);
 //! ```
 
-pub use saccade::analysis::statistics::{Interval, Moments};
+pub use saccade::analysis::statistics::Moments;
 use statrs::distribution::{ContinuousCDF, StudentsT};
+use std::collections::BTreeMap;
 
 /// The share of intervals that hold the true value.
 pub const LEVEL: f64 = 0.95;
+
+/// A mean with its interval.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Interval {
+    /// The mean.
+    pub mean: f64,
+    /// The lower end.
+    pub low: f64,
+    /// The upper end.
+    pub high: f64,
+    /// How many values it rests on.
+    pub count: u64,
+    /// Student's degrees of freedom.
+    freedom: u64,
+}
+
+impl Interval {
+    /// The same at another level than [`LEVEL`].
+    #[must_use]
+    pub fn at(self, level: f64) -> Self {
+        let reach = (self.high - self.mean) * student(level, self.freedom) / student(LEVEL, self.freedom);
+        match reach.is_finite() {
+            true => Self { low: self.mean - reach, high: self.mean + reach, ..self },
+            // What has no end, or is no number, stays so at any level.
+            false => self,
+        }
+    }
+
+    /// What was not measured.
+    pub fn nothing() -> Self {
+        around(f64::NAN, f64::NAN, 0, 0)
+    }
+}
+
+/// What was measured with each seed: one value each, since only seeds were drawn independently. Where several were
+/// measured with the same seed, it is their mean.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Sample(BTreeMap<u64, f64>);
+
+impl Sample {
+    /// The values, by seed.
+    pub fn values(&self) -> Vec<f64> {
+        self.0.values().copied().collect()
+    }
+
+    /// The value of a seed.
+    pub fn of(&self, seed: u64) -> Option<f64> {
+        self.0.get(&seed).copied()
+    }
+
+    /// The seeds.
+    pub fn seeds(&self) -> impl Iterator<Item = u64> {
+        self.0.keys().copied()
+    }
+
+    /// The number of seeds.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether nothing was measured.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Their mean and its interval.
+    pub fn mean(&self) -> Interval {
+        mean(&self.values())
+    }
+
+    /// Several measurements of the same seeds: the mean of each seed.
+    pub fn together(samples: impl IntoIterator<Item = Self>) -> Self {
+        samples.into_iter().flat_map(|sample| sample.0).collect()
+    }
+
+    /// The ratio of each seed's values. Seeds that only one side has are left out.
+    #[must_use]
+    pub fn over(&self, other: &Self) -> Self {
+        Self(self.0.iter().filter_map(|(&seed, a)| Some((seed, a / other.of(seed)?))).collect())
+    }
+
+    /// What becomes of each value.
+    #[must_use]
+    pub fn map(&self, of: impl Fn(f64) -> f64) -> Self {
+        Self(self.0.iter().map(|(&seed, &value)| (seed, of(value))).collect())
+    }
+}
+
+impl FromIterator<(u64, f64)> for Sample {
+    fn from_iter<I: IntoIterator<Item = (u64, f64)>>(values: I) -> Self {
+        let mut by_seed: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
+        for (seed, value) in values {
+            by_seed.entry(seed).or_default().push(value);
+        }
+        let one = |values: Vec<f64>| values.iter().sum::<f64>() / values.len() as f64;
+        Self(by_seed.into_iter().map(|(seed, values)| (seed, one(values))).collect())
+    }
+}
 
 /// The mean of values and its interval.
 pub fn mean(values: &[f64]) -> Interval {
@@ -29,11 +130,22 @@ pub fn mean(values: &[f64]) -> Interval {
     around(centre, moments.error(), moments.count.saturating_sub(1), moments.count)
 }
 
-/// The mean of `a[i] − b[i]` and its interval: the two were measured under the same seeds, in the same order. Values
-/// without a partner are left out.
-pub fn paired(a: &[f64], b: &[f64]) -> Interval {
-    let differences: Vec<f64> = a.iter().zip(b).map(|(a, b)| a - b).collect();
-    mean(&differences)
+/// The mean over seeds of a − b, and its interval. Seeds that only one side has are left out.
+pub fn paired(a: &Sample, b: &Sample) -> Interval {
+    let differences = a.0.iter().filter_map(|(seed, a)| Some(a - b.of(*seed)?));
+    mean(&differences.collect::<Vec<_>>())
+}
+
+/// The slope of the least-squares line through the values of each seed against x, and the mean of the seeds' slopes.
+/// Seeds that lack a value anywhere are left out.
+pub fn slope_by_seed(points: &[(f64, Sample)]) -> Interval {
+    let seeds = points.first().map(|(_, sample)| sample.seeds().collect::<Vec<_>>()).unwrap_or_default();
+    let of_seed = |seed: u64| -> Option<f64> {
+        let line: Option<Vec<(f64, f64)>> =
+            points.iter().map(|(x, sample)| Some((*x, sample.of(seed)?))).collect();
+        Some(slope(&line?).mean)
+    };
+    mean(&seeds.into_iter().filter_map(of_seed).collect::<Vec<_>>())
 }
 
 /// The slope of the least-squares line through points, and its interval.
@@ -58,7 +170,7 @@ pub fn intercept(points: &[(f64, f64)]) -> f64 {
 
 /// A value that is not a sample of anything: a count, an error that was computed exactly.
 pub fn exact(value: f64) -> Interval {
-    Interval { mean: value, low: value, high: value, count: 1 }
+    around(value, 0.0, 1, 1)
 }
 
 /// The standard deviation of values.
@@ -75,11 +187,14 @@ fn moments(values: &[f64]) -> Moments {
 }
 
 fn around(mean: f64, error: f64, freedom: u64, count: u64) -> Interval {
-    let reach = match StudentsT::new(0.0, 1.0, freedom as f64) {
-        Ok(student) if freedom > 0 => student.inverse_cdf(0.5 + LEVEL / 2.0) * error,
-        _ => f64::INFINITY,
-    };
-    Interval { mean, low: mean - reach, high: mean + reach, count }
+    let reach = if freedom == 0 { f64::INFINITY } else { student(LEVEL, freedom) * error };
+    Interval { mean, low: mean - reach, high: mean + reach, count, freedom }
+}
+
+/// How many standard errors an interval reaches to each side.
+fn student(level: f64, freedom: u64) -> f64 {
+    StudentsT::new(0.0, 1.0, freedom.max(1) as f64)
+        .map_or(f64::INFINITY, |student| student.inverse_cdf(0.5 + level / 2.0))
 }
 
 #[cfg(test)]
@@ -101,6 +216,34 @@ mod tests {
     fn one_value_says_nothing_about_its_spread() {
         let interval = mean(&[1.0]);
         assert_eq!((interval.low, interval.high), (f64::NEG_INFINITY, f64::INFINITY));
+    }
+
+    #[test]
+    fn an_interval_at_a_higher_level_is_wider() {
+        // t of 4 degrees of freedom at 99.5 % is 4.604095.
+        let interval = mean(&[1.0, 2.0, 3.0, 4.0, 5.0]).at(0.99);
+        let reach = 4.604_095 * (2.5_f64 / 5.0).sqrt();
+        assert!((interval.high - 3.0 - reach).abs() < 1e-5 && (3.0 - interval.low - reach).abs() < 1e-5);
+        assert_eq!(exact(2.0).at(0.99), exact(2.0));
+        assert_eq!(mean(&[1.0]).at(0.99), mean(&[1.0]));
+        assert_eq!(exact(f64::INFINITY).at(0.99), exact(f64::INFINITY));
+        assert!(Interval::nothing().at(0.99).low.is_nan());
+    }
+
+    #[test]
+    fn only_seeds_count_as_independent() {
+        let twice: Sample = [(0, 1.0), (0, 3.0), (1, 4.0), (1, 4.0)].into_iter().collect();
+        assert_eq!((twice.values(), twice.mean().count), (vec![2.0, 4.0], 2));
+        // Whatever the order, and whoever is missing, a seed is compared with itself.
+        let other: Sample = [(7, 100.0), (1, 1.0), (0, 0.0)].into_iter().collect();
+        let difference = paired(&twice, &other);
+        assert_eq!((difference.mean, difference.count), (2.5, 2));
+        let line = [
+            (0.0, twice.clone()),
+            (1.0, twice.map(|value| value + 2.0)),
+            (2.0, twice.map(|value| value + 4.0)),
+        ];
+        assert_eq!((slope_by_seed(&line).mean, slope_by_seed(&line).count), (2.0, 2));
     }
 
     #[test]

@@ -64,3 +64,12 @@ pub fn left(elapsed: Duration, done: f64) -> String {
         seconds => format!(", about {:.0} min left", seconds / 60.0),
     }
 }
+
+/// About how long, for people.
+pub fn about_how_long(seconds: f64) -> String {
+    match seconds {
+        short if short < 90.0 => format!("{short:.0} s"),
+        medium if medium < 5400.0 => format!("{:.0} min", medium / 60.0),
+        long => format!("{:.1} h", long / 3600.0),
+    }
+}

@@ -93,30 +93,28 @@ fn list(size: Size) {
         let Definition { name, claims, question, real_data, .. } = experiment;
         let expected = experiment.expected(size);
         total += expected;
-        terminal::line(format!("{name:<20} {:<9} {:>8}  {question}", claims.join(" "), duration(expected)));
+        terminal::line(format!(
+            "{name:<20} {:<9} {:>8}  {question}",
+            claims.join(" "),
+            terminal::about_how_long(expected)
+        ));
         if let (Size::Full, Some(wanted)) = (size, real_data) {
             terminal::line(format!("{:40}--data {wanted}", ""));
         }
     }
     terminal::remark(format!(
         "\n{} in all at size {}, on two cores (other sizes: --size); run one by its name or by a claim",
-        duration(total),
+        terminal::about_how_long(total),
         size.name()
     ));
-}
-
-/// About how long, for people.
-fn duration(seconds: f64) -> String {
-    match seconds {
-        short if short < 90.0 => format!("{short:.0} s"),
-        medium if medium < 5400.0 => format!("{:.0} min", medium / 60.0),
-        long => format!("{:.1} h", long / 3600.0),
-    }
 }
 
 /// Verdicts with what they rest on.
 fn show(experiment: &Definition, findings: &Findings) {
     terminal::line(format!("{}\n\npredicted: {}\n", experiment.question, experiment.prediction));
+    if let Some(changed) = experiment.changed {
+        terminal::line(format!("changed after results had been seen: {changed}\n"));
+    }
     for verdict in &findings.verdicts {
         let statement = crate::experiment::claims::claim(verdict.claim).map_or("", |claim| claim.statement);
         let outcome = verdict.outcome.name().to_uppercase();

@@ -89,18 +89,22 @@ impl Findings {
                 picture.write(&folder.join(format!("{name}.{suffix}")))?;
             }
         }
-        let Experiment { name, question, prediction, design, .. } = about.experiment;
+        let Experiment { name, question, prediction, design, changed, .. } = about.experiment;
         let Conditions { size, seeds, data, vectors } = about.conditions;
         let verdict = json!({
             "experiment": name,
             "question": question,
             "prediction": prediction,
             "design": design,
+            "changed_after_results": changed,
             "size": size.name(),
-            "seeds": seeds,
+            "seeds_asked_for": seeds,
+            "seeds": self.measurements.seeds(),
             "data": data,
             "vectors": vectors,
             "version": env!("CARGO_PKG_VERSION"),
+            "program_sha256": about.program,
+            "date": about.date,
             "machine": crate::machine::describe(),
             "seconds": about.seconds,
             "facts": self.facts,
@@ -120,4 +124,8 @@ pub struct About<'a> {
     pub conditions: Conditions<'a>,
     /// How long it took; parts that were finished before count nothing.
     pub seconds: f64,
+    /// When it was finished.
+    pub date: String,
+    /// The hash of the program that ran it.
+    pub program: &'a str,
 }

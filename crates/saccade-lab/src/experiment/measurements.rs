@@ -1,6 +1,6 @@
 //! Every single measurement of an experiment, in a tidy table, and its summary over seeds.
 
-use crate::statistics::{self, Interval};
+use crate::statistics::{self, Interval, Sample};
 use anyhow::Result;
 use saccade::data::file::write_whole;
 use std::fmt::Display;
@@ -48,18 +48,24 @@ impl Measurements {
         self.rows.push(Row { conditions, seed, measure: measure.into(), value });
     }
 
-    /// The values of a measure under conditions, in the order they were added (and so by seed).
-    pub fn values(&self, conditions: &[&dyn Display], measure: &str) -> Vec<f64> {
+    /// The values of a measure under conditions, one a seed.
+    pub fn values(&self, conditions: &[&dyn Display], measure: &str) -> Sample {
         let conditions: Vec<String> = conditions.iter().map(ToString::to_string).collect();
         let same = |row: &&Row| {
             row.measure == measure && row.conditions.iter().zip(&conditions).all(|(a, b)| a == b)
         };
-        self.rows.iter().filter(same).map(|row| row.value).collect()
+        self.rows.iter().filter(same).map(|row| (row.seed, row.value)).collect()
     }
 
     /// Mean and interval of a measure under conditions.
     pub fn mean(&self, conditions: &[&dyn Display], measure: &str) -> Interval {
-        statistics::mean(&self.values(conditions, measure))
+        self.values(conditions, measure).mean()
+    }
+
+    /// All seeds that anything was measured with.
+    pub fn seeds(&self) -> Vec<u64> {
+        let seeds: std::collections::BTreeSet<u64> = self.rows.iter().map(|row| row.seed).collect();
+        seeds.into_iter().collect()
     }
 
     /// Whether nothing was measured.
@@ -69,7 +75,7 @@ impl Measurements {
 
     /// One line for each measure under each conditions, in the order they first came.
     pub fn summary(&self) -> Vec<Summary> {
-        let mut groups: Vec<(&[String], &str, Vec<f64>)> = Vec::new();
+        let mut groups: Vec<(&[String], &str, Vec<(u64, f64)>)> = Vec::new();
         let mut known = std::collections::HashMap::new();
         for row in &self.rows {
             let key = (row.conditions.as_slice(), row.measure.as_str());
@@ -77,13 +83,16 @@ impl Measurements {
                 groups.push((&row.conditions, &row.measure, Vec::new()));
                 groups.len() - 1
             });
-            groups[group].2.push(row.value);
+            groups[group].2.push((row.seed, row.value));
         }
-        let summary = |(conditions, measure, values): (&[String], &str, Vec<f64>)| Summary {
-            conditions: conditions.to_vec(),
-            measure: measure.to_owned(),
-            interval: statistics::mean(&values),
-            deviation: statistics::deviation(&values),
+        let summary = |(conditions, measure, values): (&[String], &str, Vec<(u64, f64)>)| {
+            let sample: Sample = values.into_iter().collect();
+            Summary {
+                conditions: conditions.to_vec(),
+                measure: measure.to_owned(),
+                interval: sample.mean(),
+                deviation: statistics::deviation(&sample.values()),
+            }
         };
         groups.into_iter().map(summary).collect()
     }
@@ -109,7 +118,7 @@ impl Measurements {
         let header = self.conditions.iter().map(ToString::to_string);
         let header = header.chain(["measure", "mean", "sd", "n", "low", "high"].map(str::to_owned)).collect();
         let rows = self.summary().into_iter().map(|Summary { conditions, measure, interval, deviation }| {
-            let Interval { mean, low, high, count } = interval;
+            let Interval { mean, low, high, count, .. } = interval;
             let end = |value: f64| if value.is_finite() { value.to_string() } else { String::new() };
             let rest =
                 [measure, mean.to_string(), deviation.to_string(), count.to_string(), end(low), end(high)];
@@ -149,7 +158,7 @@ mod tests {
                 table.add(&[&d_k, &true], seed, "entropy", f64::from(d_k) + seed as f64);
             }
         }
-        assert_eq!(table.values(&[&16, &true], "entropy"), [16.0, 17.0, 18.0]);
+        assert_eq!(table.values(&[&16, &true], "entropy").values(), [16.0, 17.0, 18.0]);
         assert!(table.values(&[&16, &false], "entropy").is_empty());
         let summary = table.summary();
         assert_eq!(summary.len(), 2);

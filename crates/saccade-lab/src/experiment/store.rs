@@ -35,6 +35,11 @@ impl Store {
         Ok(Self { folder: folder.to_owned(), program: hex(&hash.finalize()) })
     }
 
+    /// The hash of the program that the results are of.
+    pub fn program(&self) -> &str {
+        &self.program
+    }
+
     /// What tells one data set from another without reading it: path, size and time of change.
     pub fn identity(path: &Path) -> Result<String> {
         let file = std::fs::metadata(path).with_context(|| format!("cannot read {}", path.display()))?;

@@ -20,6 +20,7 @@ pub const EXPERIMENT: Experiment = Experiment {
         class (content: noun, name, verb, adjective, adverb, interjection; function: all else) is to be told. Baselines \
         are counted on the same training sentences: the majority, the class that most often follows the word before, the \
         one that most often precedes the word after, and both together. Paired by seed.",
+    changed: None,
     real_data: Some("a CoNLL-U treebank: a file, or a folder with train and test parts"),
     seconds: [7.0, 20.0, 120.0],
     run,
@@ -46,6 +47,12 @@ fn run(lab: &Lab) -> Result<Findings> {
             findings.measurements.add(&[model], seed, "accuracy", accuracy);
         }
         findings.measurements.add(&[&"better neighbour"], seed, "accuracy", run.accuracies[run.better]);
+        for (truth, counts) in CLASSES.iter().zip(run.confusion) {
+            for (said, count) in CLASSES.iter().zip(counts) {
+                let measure = format!("{truth} told as {said}");
+                findings.measurements.add(&[&"one head"], seed, measure, count as f64);
+            }
+        }
     }
     let confusion = runs.iter().fold([[0.0_f32; 2]; 2], |mut sum, run| {
         for (sums, counts) in sum.iter_mut().zip(run.confusion) {

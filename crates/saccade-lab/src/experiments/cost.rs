@@ -3,7 +3,7 @@
 use super::stopwatch::{Spent, spend};
 use crate::experiment::{Bound, Check, Experiment, Findings, Lab, Measurements, Verdict};
 use crate::figure::{Axis, Chart, Picture, Series};
-use crate::statistics::{Interval, slope};
+use crate::statistics::{Interval, Sample, slope_by_seed};
 use anyhow::Result;
 use saccade::attention::{How, Pattern, Rules, Scale, Weigh, attend, scaled_dot_product};
 use saccade::layers::{Activation, FeedForward, FeedForwardConfig};
@@ -26,6 +26,7 @@ pub const EXPERIMENT: Experiment = Experiment {
         the same with a window of 128 tokens to each side, linear attention, and a feed-forward layer of four times the width. \
         Times are those that one thread spends on a processor, the mean of repeated passes; memory is the most that is in use at one time \
         beyond the inputs. Exponents are slopes on logarithmic axes over the three largest sizes.",
+    changed: None,
     real_data: None,
     seconds: [6.0, 30.0, 150.0],
     run,
@@ -176,14 +177,13 @@ fn prepare(Cell { work, length, heads, width, .. }: Cell) -> Result<Pass> {
     }))
 }
 
-/// The slope on logarithmic axes over the largest sizes.
-fn exponent(points: impl Iterator<Item = (usize, Vec<f64>)>) -> Interval {
-    let all: Vec<(usize, Vec<f64>)> = points.filter(|(_, values)| !values.is_empty()).collect();
-    let last = all.iter().rev().take(FITTED);
-    let logs = last.flat_map(|(size, values)| {
-        values.iter().map(|value| ((*size as f64).ln(), value.max(f64::MIN_POSITIVE).ln()))
-    });
-    slope(&logs.collect::<Vec<_>>())
+/// The slope on logarithmic axes over the largest sizes, of each round, and their mean. Memory is the same in every round:
+/// it is counted, not estimated.
+fn exponent(points: impl Iterator<Item = (usize, Sample)>) -> Interval {
+    let all: Vec<(usize, Sample)> = points.filter(|(_, values)| !values.is_empty()).collect();
+    let log = |value: f64| value.max(f64::MIN_POSITIVE).ln();
+    let last = all.iter().rev().take(FITTED).map(|(size, values)| ((*size as f64).ln(), values.map(log)));
+    slope_by_seed(&last.collect::<Vec<_>>())
 }
 
 fn by_length(table: &Measurements, work: Work, measure: &str, lengths: &[usize]) -> Interval {

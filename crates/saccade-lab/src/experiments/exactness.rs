@@ -15,11 +15,15 @@ pub const EXPERIMENT: Experiment = Experiment {
     claims: &["D1", "D2", "D6"],
     question: "Is attention written from scratch exact, behind masks and with huge scores too?",
     prediction: "Output and gradients differ from PyTorch's by rounding alone (below 1e-5); a masked position has a weight of \
-        exactly 0, and a row with nothing to see is all zeros; the softmax stays finite and precise for scores at which \
-        the naive one overflows (e^89 is beyond 32 bits).",
+        exactly 0, and a row with nothing to see is all zeros; the naive softmax is no longer finite at some score from \
+        80 to 90 (e^88.72 is the largest number of 32 bits, and 16 terms are summed), while ours has an error below 1e-6 for scores \
+        up to 1e30.",
     design: "The same inputs through our step-by-step function, our tiled kernel and PyTorch's \
         scaled_dot_product_attention (values kept from a run of tools/golden_sdpa.py), with 4 to 512 tokens, causal and \
         not. Random scores of growing size through the naive and our softmax, against 64-bit arithmetic.",
+    changed: Some(
+        "D6 first asked only that the naive softmax overflow somewhere below 1e30, which it could hardly fail to do.",
+    ),
     real_data: None,
     seconds: [1.0, 1.0, 1.0],
     run,
@@ -230,14 +234,18 @@ fn huge_scores(lab: &Lab, findings: &mut Findings) -> Result<()> {
     findings.figure(
         "softmax_error",
         "The largest error of a weight against 64-bit arithmetic. The naive curve ends where its result is no longer a number.",
-        Picture::new("Subtracting the maximum keeps the softmax finite").panel(chart),
+        Picture::new("The softmax, naive and with the maximum subtracted").panel(chart),
     );
     Ok(())
 }
 
 fn judge_softmax(breaks: f64, largest: f64) -> Verdict {
     let checks = vec![
-        Check::new("score at which the naive softmax is no longer finite", exact(breaks), Bound::Below(1e30)),
+        Check::new(
+            "score at which the naive softmax is no longer finite",
+            exact(breaks),
+            Bound::Between(80.0, 90.0),
+        ),
         Check::new("largest error of ours, scores up to 1e30", exact(largest), Bound::Below(1e-6)),
     ];
     let finding = format!(
@@ -297,9 +305,10 @@ mod tests {
         for (leaks, blind, bad) in [(1, 0, 0), (0, 1, 0), (0, 0, 1)] {
             assert_eq!(judge_masks(9, leaks, blind, bad).outcome, Outcome::Fails);
         }
-        assert_eq!(judge_softmax(100.0, 1e-7).outcome, Outcome::Holds);
+        assert_eq!(judge_softmax(89.0, 1e-7).outcome, Outcome::Holds);
         assert_eq!(judge_softmax(f64::INFINITY, 1e-7).outcome, Outcome::Fails, "the naive one never breaks");
-        assert_eq!(judge_softmax(100.0, f64::INFINITY).outcome, Outcome::Fails, "ours breaks");
+        assert_eq!(judge_softmax(10.0, 1e-7).outcome, Outcome::Fails, "something else breaks it");
+        assert_eq!(judge_softmax(89.0, f64::INFINITY).outcome, Outcome::Fails, "ours breaks");
     }
 
     #[test]

@@ -79,26 +79,27 @@ impl Saving {
     }
 
     /// Measures it on texts of some length: sparse and linear attention against tiled attention over everything, tiled
-    /// attention against attention written out, checkpointing against training that keeps everything.
-    pub fn measure(self, length: usize, patience: Duration) -> Result<Cost> {
+    /// attention against attention written out, checkpointing against training that keeps everything. Each seed draws other
+    /// values.
+    pub fn measure(self, length: usize, patience: Duration, seed: u64) -> Result<Cost> {
         if self == Saving::Checkpointing {
-            return checkpointing(length, patience);
+            return checkpointing(length, patience, seed);
         }
         let plain = if self == Saving::Tiled { None } else { Some(Saving::Tiled) };
-        let taken = spend(patience, self.pass(length)?)?;
+        let taken = spend(patience, self.pass(length, seed)?)?;
         let usual = match plain {
-            Some(plain) => spend(patience, plain.pass(length)?)?,
-            None => spend(patience, written_out(self, length)?)?,
+            Some(plain) => spend(patience, plain.pass(length, seed)?)?,
+            None => spend(patience, written_out(self, length, seed)?)?,
         };
-        let ours = self.pass(COMPARED)?()?;
-        let theirs = written_out(self, COMPARED)?()?.permute(&[1, 0, 2])?.reshape(ours.shape())?;
+        let ours = self.pass(COMPARED, seed)?()?;
+        let theirs = written_out(self, COMPARED, seed)?()?.permute(&[1, 0, 2])?.reshape(ours.shape())?;
         let difference = largest(&ours.subtract(&theirs)?);
         Ok(Cost::new(difference, taken, usual))
     }
 
     /// A forward pass of it.
-    fn pass(self, length: usize) -> Result<Pass> {
-        let draw = |name: &str| random(name, length, [1, length, HEADS, WIDTH], [0, 2, 1, 3]);
+    fn pass(self, length: usize, seed: u64) -> Result<Pass> {
+        let draw = |name: &str| random((name, seed), length, [1, length, HEADS, WIDTH], [0, 2, 1, 3]);
         let (query, key, value) = (draw("query")?, draw("key")?, draw("value")?);
         let weigh = if self == Saving::Linear { Weigh::Linear } else { Weigh::Softmax };
         let (how, rules) = (How { weigh, ..How::default() }, Rules::new(self.pattern(), length, length)?);
@@ -112,16 +113,18 @@ impl Saving {
 type Pass = Box<dyn Fn() -> Result<Tensor>>;
 
 /// The same values, whether time or heads come first.
-fn random(name: &str, length: usize, shape: [usize; 4], axes: [usize; 4]) -> Result<Tensor> {
-    let values = Key::new(2).site("extensions").site(name).normal(HEADS * length * WIDTH, 1.0);
+fn random((name, seed): (&str, u64), length: usize, shape: [usize; 4], axes: [usize; 4]) -> Result<Tensor> {
+    let values = Key::new(seed).site("extensions").site(name).normal(HEADS * length * WIDTH, 1.0);
     Ok(Tensor::new(&values, [1, HEADS, length, WIDTH])?.permute(&axes)?.reshape(shape)?)
 }
 
 /// The same values with every pair in memory: (heads, length, width).
-fn written_out(saving: Saving, length: usize) -> Result<Pass> {
+fn written_out(saving: Saving, length: usize, seed: u64) -> Result<Pass> {
     let draw = |name: &str| {
         let axes = [0, 1, 2, 3];
-        anyhow::Ok(random(name, length, [1, HEADS, length, WIDTH], axes)?.reshape([HEADS, length, WIDTH])?)
+        anyhow::Ok(
+            random((name, seed), length, [1, HEADS, length, WIDTH], axes)?.reshape([HEADS, length, WIDTH])?,
+        )
     };
     let (query, key, value) = (draw("query")?, draw("key")?, draw("value")?);
     let mask = match saving.pattern() {
@@ -143,9 +146,9 @@ fn largest(x: &Tensor) -> f64 {
 }
 
 /// A training step of a GPT, with and without keeping what its layers computed.
-fn checkpointing(length: usize, patience: Duration) -> Result<Cost> {
+fn checkpointing(length: usize, patience: Duration, seed: u64) -> Result<Cost> {
     const VOCABULARY: usize = 256;
-    let key = Key::new(3).site("checkpointing");
+    let key = Key::new(seed).site("checkpointing");
     let ids = |name: &str| {
         let key = key.site(name);
         let ids: Vec<u32> = (0..length).map(|i| key.below(0, i as u64, VOCABULARY) as u32).collect();
@@ -162,7 +165,7 @@ fn checkpointing(length: usize, patience: Duration) -> Result<Cost> {
             checkpointing,
             ..GptConfig::default()
         };
-        let (gpt, read, wanted) = (Gpt::new(form, 1)?, read.clone(), wanted.clone());
+        let (gpt, read, wanted) = (Gpt::new(form, seed)?, read.clone(), wanted.clone());
         Ok(Box::new(move || {
             let gradients = gpt.loss(&Context::differentiated(), &read, &wanted)?.backward()?;
             let all = gpt.parameters();
@@ -184,7 +187,7 @@ mod tests {
     #[test]
     fn every_saving_says_what_the_plain_form_says() -> Result<()> {
         for saving in Saving::ALL {
-            let cost = saving.measure(64, Duration::ZERO)?;
+            let cost = saving.measure(64, Duration::ZERO, 1)?;
             assert!(cost.difference < 1e-5, "{saving:?}: {cost:?}");
             assert!(cost.time > 0.0, "{saving:?}: {cost:?}");
         }

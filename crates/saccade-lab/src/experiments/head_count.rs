@@ -19,6 +19,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     design: "The width is divided among the heads, so that all have the same parameters. Sentiment: a bag of word vectors with \
         trained attention and a residual connection, on 4,000 texts. Words: the taggers of `content-words` and `tagger-heads`. \
         Paired by seed.",
+    changed: None,
     real_data: Some("IMDb (aclImdb_v1.tar.gz) or a folder with train.tsv and test.tsv, for sentiment alone"),
     seconds: [22.0, 110.0, 300.0],
     run,

@@ -31,6 +31,7 @@ pub const EXPERIMENT: Experiment = Experiment {
         texts that the model was not trained on, by the kind of the word to be said. The table of changes (head × kind) is \
         freed of the mean of each head and of each kind; what is left is what is specific, and it is compared between two \
         halves of the texts. Distances between heads are those of their weights, text by text; groups are found by k-medoids.",
+    changed: None,
     real_data: None,
     seconds: [2.0, 60.0, 300.0],
     run,
@@ -92,6 +93,15 @@ fn run(lab: &Lab) -> Result<Findings> {
             findings.measurements.add(&[&format!("{count} removed"), &"all"], seed, "loss", loss);
         }
     }
+    let rows = seeds.iter().zip(&runs).flat_map(|(seed, run)| {
+        let places = run.heads.iter().zip(&run.groups).zip(&run.places).zip(&run.reach);
+        places.map(move |((((layer, head), group), (x, y)), reach)| {
+            let numbers = [layer + 1, head + 1, group + 1].map(|number| number.to_string());
+            let places = [*x, *y, *reach].map(|place| place.to_string());
+            std::iter::once(seed.to_string()).chain(numbers).chain(places).collect()
+        })
+    });
+    findings.table("heads", &["seed", "layer", "head", "group", "x", "y", "tokens_back"], rows.collect());
     if let Some(run) = runs.first() {
         draw(&mut findings, run, &runs);
         tell(&mut findings, run);

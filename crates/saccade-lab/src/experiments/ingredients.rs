@@ -18,6 +18,7 @@ pub const EXPERIMENT: Experiment = Experiment {
         ingredient switched on by itself, and all but the vectors together. Same data, steps and rate; paired by seed. \
         Pre-trained vectors (`--vectors FILE`, GloVe or fastText) are compared with vectors of the same width drawn at \
         random.",
+    changed: None,
     real_data: Some("IMDb (aclImdb_v1.tar.gz) or a folder with train.tsv and test.tsv"),
     seconds: [15.0, 110.0, 900.0],
     run,

@@ -1,6 +1,7 @@
 //! The small language models that several experiments train and read. One of them, the base, is shared: it is trained once.
 
 use crate::experiment::{Lab, Trained};
+use crate::model::Opened;
 use crate::run::{ModelConfig, RunConfig, preset, sources};
 use anyhow::{Result, bail};
 use saccade::Context;
@@ -146,6 +147,21 @@ pub fn loss_at(model: &Model, text: &TokenStream, length: usize, batch: usize) -
         bail!("the text has {} tokens, which is no window of {length}", text.len());
     }
     Ok(sum / count)
+}
+
+/// Text that no model was trained on or chosen by, as much of it as the size of the experiment asks for.
+pub fn test_text(lab: &Lab, config: &RunConfig, tokenizer: &Tokenizer) -> Result<TokenStream> {
+    let text = sources::test_stream(&config.data, tokenizer, lab.by_size(20, 300, 1_000, 2_000))?;
+    let mut ids = vec![0; text.len().min(lab.by_size(600, 20_000, 60_000, usize::MAX))];
+    text.copy(0, &mut ids)?;
+    Ok(TokenStream::new(&ids)?)
+}
+
+/// The mean loss of a trained model on that text, in windows as long as those it was trained on.
+pub fn test_loss(lab: &Lab, config: &RunConfig, opened: &Opened) -> Result<f64> {
+    let text = test_text(lab, config, opened.tokenizer()?)?;
+    let length = config.data.length;
+    loss_at(&opened.model, &text, length, 2_048_usize.div_ceil(length))
 }
 
 /// A text cut to so many tokens, if it is not empty.

@@ -22,6 +22,7 @@ pub const EXPERIMENT: Experiment = Experiment {
         reverses the judging word from 1 to many words away (known by construction; in real data, a text in which a negator \
         stands within 8 words before a judging word). The head is chosen on one half of the sentences and measured on the \
         other.",
+    changed: None,
     real_data: Some("a folder with train.tsv and dev.tsv, such as SST-2's; or IMDb"),
     seconds: [4.0, 20.0, 300.0],
     run,
@@ -43,8 +44,9 @@ struct Sentence {
 
 #[derive(Serialize, Deserialize)]
 struct Run {
-    plain: f64,
-    negated: f64,
+    /// Accuracy on plain and on negated sentences; none where there is no such sentence.
+    plain: Option<f64>,
+    negated: Option<f64>,
     /// Accuracy by [`DISTANCES`]; none where there is no such sentence.
     by_distance: Vec<Option<f64>>,
     /// For each head: mean weight from the negated word to its negator, times the number of words.
@@ -73,11 +75,11 @@ fn run(lab: &Lab) -> Result<Findings> {
     for (&(variant, seed), run) in inputs.iter().zip(&runs) {
         let name = variant.name();
         let mut add = |measure: String, value: f64| findings.measurements.add(&[&name], seed, measure, value);
-        add("accuracy, plain".to_owned(), run.plain);
-        add("accuracy, negated".to_owned(), run.negated);
-        for ((distance, _), value) in DISTANCES.iter().zip(&run.by_distance) {
+        let kinds = [("plain".to_owned(), run.plain), ("negated".to_owned(), run.negated)];
+        let distances = DISTANCES.iter().map(|(distance, _)| format!("negator at {distance}"));
+        for (kind, value) in kinds.into_iter().chain(distances.zip(run.by_distance.iter().copied())) {
             if let Some(value) = value {
-                add(format!("accuracy, negator at {distance}"), *value);
+                add(format!("accuracy, {kind}"), value);
             }
         }
         for (head, &value) in run.heads.iter().enumerate() {
@@ -186,8 +188,8 @@ fn read(lab: &Lab, variant: Variant, seed: u64, sentences: &[Sentence]) -> Resul
         _ => (Vec::new(), None, None),
     };
     Ok(Run {
-        plain: accuracy(&|one| one.negation.is_none()).unwrap_or(0.0),
-        negated: accuracy(&|one| one.negation.is_some()).unwrap_or(0.0),
+        plain: accuracy(&|one| one.negation.is_none()),
+        negated: accuracy(&|one| one.negation.is_some()),
         by_distance,
         heads,
         chosen,

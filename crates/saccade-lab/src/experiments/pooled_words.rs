@@ -19,10 +19,12 @@ pub const EXPERIMENT: Experiment = Experiment {
     claims: &["C2", "C5"],
     question: "Which words does a classifier of sentiment rest on, and do its weights say why it decided?",
     prediction: "Additive attention gives words that praise or blame more than their share of the weight and stop words less; \
-        its weights rank the words of a text much as taking each of them away does (a rank correlation above 0.3).",
+        its weights rank the words of a text much as taking each of them away does (a rank correlation above 0.3). Right and \
+        wrong predictions are shown alike.",
     design: "The models of `three-models`. The share of the pool's weight on a list of words that judge and on a list of stop \
         words, minus the share of the text that they make up, text by text. For the max pool, a word's weight is the share of \
         features in which it is the largest. Blank-out: the change of the logit when a word is replaced by the unknown word.",
+    changed: None,
     real_data: Some("IMDb (aclImdb_v1.tar.gz) or a folder with train.tsv and test.tsv"),
     seconds: [6.0, 40.0, 600.0],
     run,
@@ -256,7 +258,8 @@ fn judge_reasons(table: &Measurements, right: usize, wrong: usize) -> Verdict {
     );
     let checks = vec![
         Check::new("additive: rank correlation of weights with blank-out", agreement, Bound::Above(0.3)),
-        Check::new("texts shown", exact((right + wrong) as f64), Bound::Above(0.5)),
+        Check::new("right predictions shown", exact(right as f64), Bound::Above(0.5)),
+        Check::new("wrong predictions shown", exact(wrong as f64), Bound::Above(0.5)),
     ];
     Verdict::new("C5", checks, finding)
 }
@@ -285,6 +288,8 @@ mod tests {
         let table = planted(0.2, -0.1, 0.6);
         assert_eq!(judge_focus(&table).outcome, Outcome::Holds);
         assert_eq!(judge_reasons(&table, 2, 2).outcome, Outcome::Holds);
+        assert_eq!(judge_reasons(&table, 4, 0).outcome, Outcome::Fails, "no wrong one is shown");
+        assert_eq!(judge_reasons(&table, 0, 4).outcome, Outcome::Fails, "no right one is shown");
         let table = planted(-0.2, 0.1, 0.1);
         assert_eq!(judge_focus(&table).outcome, Outcome::Fails);
         assert_eq!(judge_reasons(&table, 2, 2).outcome, Outcome::Fails);

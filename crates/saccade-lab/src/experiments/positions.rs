@@ -3,10 +3,8 @@
 use super::language_models as models;
 use crate::experiment::{Bound, Check, Experiment, Findings, Lab, Measurements, Trained, Verdict};
 use crate::figure::{Axis, Chart, ColourScale, HeatMap, Matrix, Picture, Series};
-use crate::run::sources;
-use crate::statistics::{Interval, mean, paired};
+use crate::statistics::{Interval, Sample, paired};
 use anyhow::Result;
-use saccade::data::text::TokenStream;
 use saccade::models::Model;
 use saccade::position::{Position, alibi_slopes, relative_bucket, sinusoidal};
 use saccade::tensor::Ids;
@@ -20,9 +18,13 @@ pub const EXPERIMENT: Experiment = Experiment {
         other. At twice that length the perplexity of learned positions rises by the largest share, that of sinusoidal ones by \
         less, and that of rotary ones by the least.",
     design: "The same GPT, trained alike but for how it knows positions: a fixed wave, a learned table, rotation, a penalty by \
-        distance (ALiBi), a learned bias by distance (T5), or not at all. Its perplexity on held-out text in windows of 1, 1.5, \
+        distance (ALiBi), a learned bias by distance (T5), or not at all. Its perplexity on test text in windows of 1, 1.5, \
         2 and 4 times the length of its training windows. The learned table has four times as many rows; the extra ones are \
         never trained. The seed is shared by all encodings, and differences are paired by it.",
+    changed: Some(
+        "After a first run, fixed waves were made as large as the vectors they are added to; before, they drowned them. The bounds are \
+         the first ones.",
+    ),
     real_data: Some("plain text such as WikiText-2's folder"),
     seconds: [30.0, 300.0, 10_000.0],
     run,
@@ -97,10 +99,7 @@ fn read(lab: &Lab, encoding: usize, seed: u64) -> Result<Run> {
     let (position, _) = ENCODINGS[encoding];
     let opened = train(lab, position, seed)?.open()?;
     let config = models::base_on_text(lab, seed)?;
-    let text = shortened(
-        &sources::test_stream(&config.data, opened.tokenizer()?, lab.by_size(20, 300, 1_000, 2_000))?,
-        lab,
-    )?;
+    let text = models::test_text(lab, &config, opened.tokenizer()?)?;
     let length = config.data.length;
     let loss = |stretch: &f64| {
         let window = (length as f64 * stretch) as usize;
@@ -122,19 +121,11 @@ fn read(lab: &Lab, encoding: usize, seed: u64) -> Result<Run> {
     })
 }
 
-/// As much of a text as the size of the experiment asks for.
-fn shortened(text: &TokenStream, lab: &Lab) -> Result<TokenStream> {
-    let count = text.len().min(lab.by_size(600, 20_000, 60_000, usize::MAX));
-    let mut ids = vec![0; count];
-    text.copy(0, &mut ids)?;
-    Ok(TokenStream::new(&ids)?)
-}
-
 fn draw_extrapolation(findings: &mut Findings, length: usize) {
     let lengths = STRETCHES.map(|stretch| stretch * length as f64);
     let empty = Chart::new(
         Axis::linear("length of the window, tokens").ticks(lengths),
-        Axis::log("perplexity on held-out text"),
+        Axis::log("perplexity on test text"),
     );
     let chart = ENCODINGS.iter().fold(empty, |chart, (_, name)| {
         let points: Vec<_> = STRETCHES
@@ -142,9 +133,11 @@ fn draw_extrapolation(findings: &mut Findings, length: usize) {
             .zip(lengths)
             .map(|(stretch, length)| {
                 let values = findings.measurements.values(&[name, stretch], "perplexity");
-                let (low, high) =
-                    values.iter().fold((f64::INFINITY, 0.0), |(low, high), &x| (x.min(low), x.max(high)));
-                (length, mean(&values).mean, low, high)
+                let (low, high) = values
+                    .values()
+                    .into_iter()
+                    .fold((f64::INFINITY, 0.0), |(low, high): (f64, f64), x| (x.min(low), x.max(high)));
+                (length, values.mean().mean, low, high)
             })
             .collect();
         chart.series(Series::new(*name).intervals(points))
@@ -241,9 +234,9 @@ fn cosines(table: &[f32], width: usize, length: usize) -> Vec<(f64, f64)> {
 }
 
 /// The share by which each seed's perplexity rises at a stretch.
-fn rises(table: &Measurements, name: &str, stretch: f64) -> Vec<f64> {
+fn rises(table: &Measurements, name: &str, stretch: f64) -> Sample {
     let of = |stretch: f64| table.values(&[&name, &stretch], "perplexity");
-    of(stretch).iter().zip(of(1.0)).map(|(there, here)| there / here - 1.0).collect()
+    of(stretch).over(&of(1.0)).map(|ratio| ratio - 1.0)
 }
 
 fn judge(table: &Measurements) -> Verdict {
@@ -256,7 +249,7 @@ fn judge(table: &Measurements) -> Verdict {
         format!(
             "{name} {:.1} ({:+.1} %)",
             table.mean(&[&name, &1.0], "perplexity").mean,
-            100.0 * mean(&rises(table, name, 2.0)).mean
+            100.0 * rises(table, name, 2.0).mean().mean
         )
     };
     let finding = format!(
@@ -276,7 +269,7 @@ fn judge(table: &Measurements) -> Verdict {
     for (name, perplexity, rise) in PUBLISHED {
         let ours = table.mean(&[&name, &1.0], "perplexity").mean;
         verdict = verdict.published(format!("perplexity, {name}"), perplexity, Some(ours), SOURCE);
-        let ours = mean(&rises(table, name, 2.0)).mean;
+        let ours = rises(table, name, 2.0).mean().mean;
         verdict = verdict.published(format!("rise at twice the length, {name}"), rise, Some(ours), SOURCE);
     }
     for (name, perplexity) in PRESS {

@@ -4,7 +4,7 @@ use super::bag_models::{self as bags, Form};
 use super::sentiment_models as sentiment;
 use crate::experiment::{Bound, Check, Experiment, Findings, Lab, Measurements, Verdict};
 use crate::figure::{Axis, Bar, Bars, ColourScale, Gallery, Matrix, Picture, number};
-use crate::statistics::{mean, paired};
+use crate::statistics::{Sample, paired};
 use anyhow::{Result, bail};
 use saccade::analysis::Sight;
 use saccade::analysis::distance::divergence_of_weights;
@@ -23,6 +23,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     design: "Word vectors of 16 dimensions, trained as in `word-vectors`; four heads of width 4, projections drawn as PyTorch's \
         Linear does, anew for each text; the first 12 words of positive and of negative test texts. Divergence in bits, mean \
         over rows, pairs of heads and texts. The baseline adds normal noise of a tenth of the projections' deviation.",
+    changed: None,
     real_data: Some("IMDb (aclImdb_v1.tar.gz) or a folder with train.tsv and test.tsv"),
     seconds: [1.0, 3.0, 60.0],
     run,
@@ -70,7 +71,7 @@ fn run(lab: &Lab) -> Result<Findings> {
     findings.verdicts = vec![judge(&findings.measurements)];
     for pair in PAIRS {
         for measure in ["divergence", "largest weight elsewhere"] {
-            let value = mean(&both(&findings.measurements, pair, measure)).mean;
+            let value = both(&findings.measurements, pair, measure).mean().mean;
             findings.fact(format!("{measure}: {pair}"), value);
         }
     }
@@ -155,9 +156,8 @@ fn average(all: impl Iterator<Item = Result<Apart>>) -> Result<Apart> {
 }
 
 /// A measure of each seed, the mean of negative and positive texts.
-fn both(table: &Measurements, pair: &str, measure: &str) -> Vec<f64> {
-    let [negative, positive] = KINDS.map(|kind| table.values(&[&kind, &pair], measure));
-    negative.iter().zip(positive).map(|(a, b)| f64::midpoint(*a, b)).collect()
+fn both(table: &Measurements, pair: &str, measure: &str) -> Sample {
+    Sample::together(KINDS.iter().map(|kind| table.values(&[kind, &pair], measure)))
 }
 
 fn draw(findings: &mut Findings, examples: &[(Vec<String>, Vec<Vec<f32>>)]) {
@@ -206,13 +206,13 @@ fn draw(findings: &mut Findings, examples: &[(Vec<String>, Vec<Vec<f32>>)]) {
 
 fn judge(table: &Measurements) -> Verdict {
     let divergence = |pair| both(table, pair, "divergence");
-    let elsewhere = |pair| mean(&both(table, pair, "largest weight elsewhere"));
+    let elsewhere = |pair| both(table, pair, "largest weight elsewhere").mean();
     let difference = paired(&divergence(PAIRS[0]), &divergence(PAIRS[1]));
     let finding = format!(
         "Two heads diverge by {} bits, one head disturbed by a tenth by {}. In {:.1} % of rows two heads have their \
          largest weight on different words (disturbed: {:.1} %). Rows that share no word at all would diverge by 1 bit.",
-        number(mean(&divergence(PAIRS[0])).mean),
-        number(mean(&divergence(PAIRS[1])).mean),
+        number(divergence(PAIRS[0]).mean().mean),
+        number(divergence(PAIRS[1]).mean().mean),
         100.0 * elsewhere(PAIRS[0]).mean,
         100.0 * elsewhere(PAIRS[1]).mean,
     );

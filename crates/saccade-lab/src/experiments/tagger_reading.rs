@@ -231,13 +231,14 @@ pub struct Offsets {
 /// Offsets up to this are tried.
 const REACH: isize = 5;
 
-/// The best fixed offsets for sentences. They are chosen on the very sentences they are measured on: a strict baseline.
-pub fn offsets(sentences: &[Sentence]) -> Offsets {
+/// The best fixed offsets for the hidden words of sentences, those whose attention is judged. They are chosen on the very words
+/// they are measured on: a strict baseline.
+pub fn offsets(sentences: &[Sentence], hidden: &[Vec<bool>]) -> Offsets {
     let mut linked: BTreeMap<isize, Mean> = BTreeMap::new();
     let mut relations: BTreeMap<String, BTreeMap<isize, Mean>> = BTreeMap::new();
     let mut chance = Mean::default();
-    for sentence in sentences {
-        for word in 0..sentence.len() {
+    for (sentence, hidden) in sentences.iter().zip(hidden) {
+        for word in (0..sentence.len()).filter(|&word| hidden[word]) {
             let count =
                 (0..sentence.len()).filter(|&other| other != word && sentence.linked(word, other)).count();
             chance.add(count as f64 / (sentence.len() - 1).max(1) as f64);
@@ -304,11 +305,14 @@ mod tests {
 
     #[test]
     fn the_best_offset_is_found() {
-        let offsets = offsets(&[sentence()]);
+        let offsets = offsets(&[sentence()], &[vec![true; 3]]);
         // One word after: right for the first and the second word; one before: for the second and the third.
         assert!((offsets.linked.1 - 2.0 / 3.0).abs() < 1e-9);
         assert_eq!(offsets.relations["det"], (1, 1.0));
         assert_eq!(offsets.relations["obj"], (-1, 1.0));
         assert!((offsets.chance - (0.5 + 1.0 + 0.5) / 3.0).abs() < 1e-9);
+        // If only the last word asks, only the place before it is of use.
+        let last = super::offsets(&[sentence()], &[vec![false, false, true]]);
+        assert_eq!((last.linked, last.chance, last.relations.len()), ((-1, 1.0), 0.5, 1));
     }
 }

@@ -4,7 +4,7 @@ use super::sentiment_models::{self as models, Variant};
 use crate::experiment::{Bound, Check, Experiment, Findings, Lab, Measurements, Verdict};
 use crate::figure::{Axis, Bar, Bars, Chart, Picture, Series};
 use crate::run::ModelConfig;
-use crate::statistics::{deviation, mean, paired};
+use crate::statistics::{Sample, deviation, mean, paired};
 use anyhow::Result;
 use saccade::analysis::Tokens;
 use saccade::metrics::{Confusion, RocCurve};
@@ -20,6 +20,11 @@ pub const EXPERIMENT: Experiment = Experiment {
     design: "Embedding, BiLSTM, then max pool, additive attention, or four heads of self-attention and max pool. Same data, \
         vocabulary, sizes, optimiser, rate and steps; the seed decides the initial weights and the order of the data, and is \
         shared by all models. Differences are paired by seed.",
+    changed: Some(
+        "C1 was undecided with five seeds; the usual number was then raised to eight. C4 first cut texts into quarters by their length \
+         after truncation; where many are cut, these were not quarters by length, so that whole lengths are taken, each class by \
+         itself. C6 had three seeds.",
+    ),
     real_data: Some("IMDb (aclImdb_v1.tar.gz) or a folder with train.tsv and test.tsv"),
     seconds: [70.0, 500.0, 8_000.0],
     run,
@@ -29,6 +34,8 @@ pub const EXPERIMENT: Experiment = Experiment {
 const MODELS: [Variant; 6] =
     [Variant::Max, Variant::Additive, Variant::Heads, Variant::Wide(1), Variant::Wide(2), Variant::Wide(4)];
 const MEASURES: [&str; 5] = ["accuracy", "F1", "precision", "recall", "ROC-AUC"];
+/// What logistic regression on a bag of words reaches on IMDb: a neural model should do better.
+const BAG_OF_WORDS: f64 = 0.8885;
 /// Texts are put into so many groups of equal size by their length.
 const QUARTERS: usize = 4;
 
@@ -44,11 +51,11 @@ struct Run {
 
 fn run(lab: &Lab) -> Result<Findings> {
     let seeds = lab.seeds(models::SEEDS);
-    // The wide ones take the longest.
-    let wide_seeds: Vec<u64> = seeds.iter().copied().take(3).collect();
+    // The wide ones take the longest: half of the seeds, unless the user says how many.
+    let wide = lab.seeds(lab.by_size(2, 4, 5, 3));
     let mut inputs = Vec::new();
     for variant in MODELS {
-        let seeds = if matches!(variant, Variant::Wide(_)) { &wide_seeds } else { &seeds };
+        let seeds = if matches!(variant, Variant::Wide(_)) { &wide } else { &seeds };
         inputs.extend(seeds.iter().map(|&seed| (variant, seed)));
     }
     let texts = models::test_texts(lab)?;
@@ -73,9 +80,17 @@ fn run(lab: &Lab) -> Result<Findings> {
             findings.measurements.add(&[&name], seed, format!("loss at step {step}"), loss);
         }
     }
+    let roc = inputs.iter().zip(&runs).flat_map(|(&(variant, seed), run)| {
+        let row = move |&(wrong, right): &(f64, f64)| {
+            vec![variant.name(), seed.to_string(), wrong.to_string(), right.to_string()]
+        };
+        run.roc.iter().map(row)
+    });
+    findings.table("roc", &["model", "seed", "false_positive_rate", "true_positive_rate"], roc.collect());
     draw(&mut findings, &inputs, &runs);
     let table = &findings.measurements;
-    findings.verdicts = vec![judge_order(table), judge_length(table), judge_scale(table)];
+    let real = lab.conditions.data.is_some();
+    findings.verdicts = vec![judge_order(table, real), judge_length(table), judge_scale(table)];
     for variant in MODELS {
         let name = variant.name();
         for measure in ["accuracy", "parameters"] {
@@ -214,7 +229,11 @@ fn draw(findings: &mut Findings, inputs: &[(Variant, u64)], runs: &[Run]) {
         .series(Series::new("additive attention").intervals(points(&[Variant::Additive])).without_line())
         .series(Series::new("self-attention").intervals(points(&[Variant::Heads])).without_line());
     let pictures = [
-        ("measures", "Mean over seeds with 95 % intervals.", Picture::new("What attention adds").panel(bars)),
+        (
+            "measures",
+            "Mean over seeds with 95 % intervals.",
+            Picture::new("With and without attention").panel(bars),
+        ),
         (
             "accuracy_by_length",
             "Accuracy in each quarter of the test texts by length; mean over seeds with 95 % intervals.",
@@ -231,17 +250,25 @@ fn draw(findings: &mut Findings, inputs: &[(Variant, u64)], runs: &[Run]) {
     }
 }
 
-fn accuracies(table: &Measurements, variant: Variant) -> Vec<f64> {
+fn accuracies(table: &Measurements, variant: Variant) -> Sample {
     table.values(&[&variant.name()], "accuracy")
 }
 
-fn judge_order(table: &Measurements) -> Verdict {
+fn judge_order(table: &Measurements, real: bool) -> Verdict {
     let [max, additive, heads] = Variant::THREE.map(|variant| accuracies(table, variant));
+    let best =
+        [&max, &additive, &heads].map(|sample| sample.mean().mean).into_iter().fold(f64::NAN, f64::max);
+    let earned = match real && best < BAG_OF_WORDS {
+        true => format!(
+            " The best of them is below a bag of words with logistic regression ({BAG_OF_WORDS}): it has not earned its keep."
+        ),
+        false => String::new(),
+    };
     let finding = format!(
-        "Accuracy on test texts: {:.3} with the max pool, {:.3} with additive attention, {:.3} with self-attention ({} seeds).",
-        mean(&max).mean,
-        mean(&additive).mean,
-        mean(&heads).mean,
+        "Accuracy on test texts: {:.3} with the max pool, {:.3} with additive attention, {:.3} with self-attention ({} seeds).{earned}",
+        max.mean().mean,
+        additive.mean().mean,
+        heads.mean().mean,
         max.len(),
     );
     let checks = vec![
@@ -252,7 +279,12 @@ fn judge_order(table: &Measurements) -> Verdict {
             Bound::Above(0.0),
         ),
     ];
-    Verdict::new("C1", checks, finding)
+    Verdict::new("C1", checks, finding).published(
+        "accuracy of a bag of words with logistic regression, IMDb",
+        BAG_OF_WORDS,
+        real.then_some(best),
+        "as commonly reported",
+    )
 }
 
 fn judge_length(table: &Measurements) -> Verdict {
@@ -290,10 +322,10 @@ fn judge_scale(table: &Measurements) -> Verdict {
         parameters(Variant::Wide(1)),
         parameters(Variant::Wide(2)),
         parameters(Variant::Wide(4)),
-        mean(&accuracies(table, Variant::Wide(1))).mean,
-        mean(&accuracies(table, Variant::Wide(2))).mean,
-        mean(&accuracies(table, Variant::Wide(4))).mean,
-        mean(&heads).mean,
+        accuracies(table, Variant::Wide(1)).mean().mean,
+        accuracies(table, Variant::Wide(2)).mean().mean,
+        accuracies(table, Variant::Wide(4)).mean().mean,
+        heads.mean().mean,
     );
     Verdict::new("C6", checks, finding)
 }
@@ -346,12 +378,13 @@ mod tests {
             Variant::Heads => 0.84,
         };
         let table = planted(rising, 0.02);
-        assert_eq!(judge_order(&table).outcome, Outcome::Holds);
+        assert_eq!(judge_order(&table, false).outcome, Outcome::Holds);
+        assert!(judge_order(&table, true).finding.contains("below a bag of words"));
         assert_eq!(judge_length(&table).outcome, Outcome::Holds);
         assert_eq!(judge_scale(&table).outcome, Outcome::Holds);
         let falling = |variant| 1.6 - rising(variant);
         let table = planted(falling, -0.02);
-        assert_eq!(judge_order(&table).outcome, Outcome::Fails);
+        assert_eq!(judge_order(&table, false).outcome, Outcome::Fails);
         assert_eq!(judge_length(&table).outcome, Outcome::Fails);
         assert_eq!(judge_scale(&table).outcome, Outcome::Fails);
     }

@@ -9,6 +9,7 @@ use crate::statistics::paired;
 use anyhow::{Context as _, Result};
 use saccade::analysis::dependencies::{Aligned, Direction, Guess, Matches, Parsed, match_heads};
 use saccade::analysis::heads::watch;
+use saccade::analysis::measures::SINK;
 use saccade::analysis::statistics::Resampling;
 use saccade::analysis::{
     Head, Measure, Settings, Table, Tokens, all_heads, label_heads, measure_heads, prefix_matching,
@@ -31,6 +32,7 @@ pub const EXPERIMENT: Experiment = Experiment {
         head's mean weight on the token before, on delimiters, and on tokens 8 or more places away; over parsed sentences, its \
         weight from a verb to its subject and from a noun to its modifier. The head is chosen on one half of the examples and \
         measured on the other; the same is done with the model as it was before its first step.",
+    changed: None,
     real_data: None,
     seconds: [9.0, 130.0, 3_000.0],
     run,
@@ -46,6 +48,7 @@ const PATTERNS: [(&str, f64); 5] = [
 ];
 const RELATIONS: [(&str, &str); 2] = [("subject of a verb", "nsubj"), ("modifier of a noun", "amod")];
 const SOURCE: &str = "seed document 004, experiment 1";
+const SINKS: &str = "Gu et al., 2024: heads that give the first token more than 0.3 of their weight";
 /// Fixed offsets up to this far are tried against heads.
 const REACH: usize = 10;
 /// A direction of a relation with fewer pairs is not looked at.
@@ -53,12 +56,15 @@ const FEWEST: u64 = 10;
 
 #[derive(Serialize, Deserialize)]
 struct Run {
-    /// By pattern: the chosen head's value, trained and untrained.
-    patterns: Vec<(f64, f64)>,
+    /// By pattern: the chosen head's value, trained and untrained. Nothing where the texts have no place for it.
+    patterns: Vec<Option<(f64, f64)>>,
     /// By pattern: the chosen head of the trained model, as layer and head.
-    chosen: Vec<(usize, usize)>,
+    chosen: Vec<Option<(usize, usize)>>,
     /// By relation: how often the best head, the best head of the untrained model, and the best fixed offset are right.
-    right: Vec<(f64, f64, f64)>,
+    /// Nothing where the texts have too few such pairs.
+    right: Vec<Option<(f64, f64, f64)>>,
+    /// The share of heads that give the first token more than [`SINK`] of their weight on average.
+    sinks: f64,
     /// Labels that heads got by rule: layer, head, label.
     labels: Vec<(usize, usize, String)>,
     heads: usize,
@@ -93,11 +99,13 @@ fn run(lab: &Lab) -> Result<Findings> {
     let runs = lab.parts("runs", &seeds, |&seed| read(lab, seed))?;
     let mut findings = Findings::new(&["pattern"]);
     for (&seed, run) in seeds.iter().zip(&runs) {
-        for ((pattern, _), &(trained, untrained)) in PATTERNS.iter().zip(&run.patterns) {
+        for ((pattern, _), found) in PATTERNS.iter().zip(&run.patterns) {
+            let &Some((trained, untrained)) = found else { continue };
             findings.measurements.add(&[pattern], seed, "weight, trained", trained);
             findings.measurements.add(&[pattern], seed, "weight, untrained", untrained);
         }
-        for ((pattern, _), &(head, untrained, offset)) in RELATIONS.iter().zip(&run.right) {
+        for ((pattern, _), found) in RELATIONS.iter().zip(&run.right) {
+            let &Some((head, untrained, offset)) = found else { continue };
             findings.measurements.add(&[pattern], seed, "right, best head", head);
             findings.measurements.add(&[pattern], seed, "right, best untrained head", untrained);
             findings.measurements.add(&[pattern], seed, "right, best fixed offset", offset);
@@ -106,6 +114,7 @@ fn run(lab: &Lab) -> Result<Findings> {
             run.labels.iter().map(|label| (label.0, label.1)).collect();
         let share = labelled.len() as f64 / run.heads.max(1) as f64;
         findings.measurements.add(&[&"any"], seed, "share of heads with a label", share);
+        findings.measurements.add(&[&"any"], seed, "share of heads that are sinks", run.sinks);
         findings.measurements.add(&[&"any"], seed, "loss", run.loss);
     }
     draw(&mut findings, runs.iter().find_map(|run| run.example.as_ref()));
@@ -117,8 +126,9 @@ fn run(lab: &Lab) -> Result<Findings> {
 /// What the report says of the first seed's heads.
 fn tell(findings: &mut Findings, runs: &[Run]) {
     let Some(run) = runs.first() else { return };
-    for ((pattern, _), (layer, head)) in PATTERNS.iter().zip(&run.chosen) {
-        findings.word(format!("head: {pattern}"), format!("{}.{}", layer + 1, head + 1));
+    for ((pattern, _), chosen) in PATTERNS.iter().zip(&run.chosen) {
+        let name = chosen.map_or("none".to_owned(), |(layer, head)| format!("{}.{}", layer + 1, head + 1));
+        findings.word(format!("head: {pattern}"), name);
     }
     let labels: Vec<String> =
         run.labels.iter().map(|(layer, head, label)| format!("{}.{} {label}", layer + 1, head + 1)).collect();
@@ -144,21 +154,28 @@ fn read(lab: &Lab, seed: u64) -> Result<Run> {
     let heads = all_heads(&trained.model)?;
     let (mut patterns, mut chosen) = (Vec::new(), Vec::new());
     for pattern in 0..PATTERNS.len() {
-        let (after, before) = (after.best(pattern), before.best(pattern));
-        patterns.push((after.1, before.1));
-        chosen.push((heads[after.0].layer, heads[after.0].head));
+        let (Some(after), Some(before)) = (after.best(pattern), before.best(pattern)) else {
+            patterns.push(None);
+            chosen.push(None);
+            continue;
+        };
+        patterns.push(Some((after.1, before.1)));
+        chosen.push(Some((heads[after.0].layer, heads[after.0].head)));
     }
     let right = RELATIONS.iter().map(|(_, relation)| {
-        let found = after.best_direction(relation).map(|direction| {
-            let of = |measured: &Measured| measured.best_match(relation, direction).unwrap_or(0.0);
-            (of(&after), of(&before), after.best_offset(relation, direction).unwrap_or(0.0))
-        });
-        found.unwrap_or_default()
+        let direction = after.best_direction(relation)?;
+        let of = |measured: &Measured| measured.best_match(relation, direction);
+        Some((of(&after)?, of(&before)?, after.best_offset(relation, direction)?))
     });
     Ok(Run {
         patterns,
         chosen,
         right: right.collect(),
+        sinks: {
+            let first = &after.weights[Half::Measure as usize][PATTERNS.len()];
+            first.iter().filter(|&&weight| weight > f64::from(SINK)).count() as f64
+                / first.len().max(1) as f64
+        },
         labels: labels(lab, &trained.model, &untrained.model, &material, length)?,
         heads: heads.len(),
         loss: run.loss()?,
@@ -188,7 +205,7 @@ impl Material {
 
 /// What was measured of all heads on each half.
 struct Measured {
-    /// By half, pattern and head.
+    /// By half, pattern (and last the first token) and head.
     weights: [Vec<Vec<f64>>; 2],
     matches: [Matches; 2],
 }
@@ -210,17 +227,18 @@ fn measure(model: &Model, material: &Material) -> Result<Measured> {
             linked(RELATIONS[0].1),
             linked(RELATIONS[1].1),
             of(Measure::Far),
+            of(Measure::First),
         ])
     };
     Ok(Measured { weights: [weights(Half::Choose)?, weights(Half::Measure)?], matches })
 }
 
 impl Measured {
-    /// The head that shows a pattern most on one half, and how much on the other; 0 if nobody can.
-    fn best(&self, pattern: usize) -> (usize, f64) {
+    /// The head that shows a pattern most on one half, and how much on the other; nothing if the texts have no place for it.
+    fn best(&self, pattern: usize) -> Option<(usize, f64)> {
         let [choose, measure] = [&self.weights[0][pattern], &self.weights[1][pattern]];
-        let best = (0..choose.len()).max_by(|&a, &b| choose[a].total_cmp(&choose[b])).unwrap_or(0);
-        (best, measure.get(best).copied().unwrap_or(0.0))
+        let best = (0..choose.len()).max_by(|&a, &b| choose[a].total_cmp(&choose[b]))?;
+        Some((best, *measure.get(best)?))
     }
 
     /// The direction in which a head follows a relation best, on one half. In a causal model the two have different pairs,
@@ -377,7 +395,11 @@ fn judge(table: &Measurements) -> Verdict {
         let what = format!("{pattern}: share that the best head finds − that a fixed offset finds");
         Check::new(what, beyond(pattern), Bound::Above(0.0))
     }));
-    PATTERNS.iter().fold(Verdict::new("E2", checks, finding), |verdict, (pattern, theirs)| {
+    let sinks = table.mean(&[&"any"], "share of heads that are sinks").mean;
+    let verdict = Verdict::new("E2", checks, finding)
+        .published("share of heads that are sinks, GPT-2 XL", 0.77, Some(sinks), SINKS)
+        .published("share of heads that are sinks, LLaMA-3 8B", 0.99, Some(sinks), SINKS);
+    PATTERNS.iter().fold(verdict, |verdict, (pattern, theirs)| {
         verdict.published(
             format!("weight of the best head: {pattern}"),
             *theirs,

@@ -21,6 +21,10 @@ pub const EXPERIMENT: Experiment = Experiment {
         the largest weight of the hidden words, the only ones whose answer enters the loss; the same sentences before and \
         after, paired by seed. Beside it the same of the words of whole sentences, and how far the weights of different \
         seeds are from each other.",
+    changed: Some(
+        "At first all words of whole sentences were judged. After the first runs the hidden words are, since the loss is about no others; \
+         the rest are still measured and told beside. How many seeds there are was also chosen after them.",
+    ),
     real_data: Some("a CoNLL-U treebank: a file, or a folder with train and test parts"),
     seconds: [1.5, 6.0, 60.0],
     run,

@@ -22,6 +22,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     design: "A classifier of the mean of word vectors. Principal components of the vectors of the 30 most frequent words of \
         each of two lists, which are given beforehand; the first component points to where the classifier says \
         “positive”, so that no label decides its sign. The same of the vectors before training.",
+    changed: None,
     real_data: Some("IMDb (aclImdb_v1.tar.gz) or a folder with train.tsv and test.tsv"),
     seconds: [2.0, 5.0, 60.0],
     run,

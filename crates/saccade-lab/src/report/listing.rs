@@ -35,6 +35,7 @@ sources! {
     INFLUENCE "crates/saccade/src/analysis/influence.rs"
     TOKENS "crates/saccade/src/tokens.rs"
     LINEAR "crates/saccade/src/attention/linear.rs"
+    STATISTICS "crates/saccade-lab/src/statistics.rs"
 }
 
 /// An item, up to its closing brace: the number of its first line, and its lines without their indentation. It is found by the

@@ -33,7 +33,8 @@ pub fn page(article: Article, about: &About) -> Result<String> {
          <meta name=\"color-scheme\" content=\"light dark\"><title>Attention, put to the test</title>\
          <style>{font}\n{figures}\n{style}</style></head><body>\n<header><p class=\"eyebrow\">Saccade: a laboratory for attention</p>\
          <h1>Attention, put to the test</h1><p class=\"lead\">From raw text to a trained transformer, one step at a time. Every \
-         number, figure and verdict on this page comes from one run of <code>{command}</code> on this machine; none was typed in.</p>\
+         measured number, figure and verdict on this page comes from one run of <code>{command}</code> on this machine; figures that \
+         others published stand beside them with their source.</p>\
          <p class=\"about\">{about}</p></header>\n<nav aria-label=\"Contents\"><ol>{contents}</ol></nav>\n<main>\n{glance}\n{body}\n\
          {real}\n{tables}\n{references}\n</main></body></html>\n",
         font = font_face(),
@@ -100,7 +101,9 @@ fn glance(article: &Article) -> Result<String> {
     Ok(format!(
         "<section id=\"claims\"><h2>All claims at a glance</h2><p>{} claims: {holds} hold, {fails} fail, {undecided} undecided\
          {unmeasured}. Each was judged by comparing a 95 % interval with a bound stated beforehand: it holds if the whole interval \
-         lies where the claim says, fails if the whole interval lies elsewhere, and is undecided otherwise.</p>\
+         lies where the claim says, fails if the whole interval lies elsewhere, and is undecided otherwise. A claim that rests on several comparisons \
+         holds if all of them do, and fails if one does at a level corrected for their number (Bonferroni). Seeds are the only \
+         independent draws: an interval counts each of them once.</p>\
          <div class=\"scroll\"><table class=\"glance\"><thead><tr><th></th><th>claim</th><th>verdict</th><th>what decided [95 % \
          interval]</th></tr></thead><tbody>\n{rows}</tbody></table></div></section>",
         CLAIMS.len()
@@ -147,13 +150,17 @@ fn tables(article: &Article) -> String {
         let _ = writeln!(
             out,
             "<details><summary>{name}: {question}</summary><p><strong>Predicted.</strong> {prediction}</p><p><strong>Design.</strong> \
-             {design}</p><div class=\"scroll\"><table><thead><tr>{conditions}<th>measure</th><th>mean</th><th>sd</th><th>n</th>\
+             {design}</p>{changed}<div class=\"scroll\"><table><thead><tr>{conditions}<th>measure</th><th>mean</th><th>sd</th><th>n</th>\
              <th>95 % interval</th></tr></thead><tbody>{rows}</tbody></table></div>{rest}<p class=\"files\"><a \
              href=\"{name}/measurements.csv\">measurements.csv</a> <a href=\"{name}/summary.csv\">summary.csv</a></p></details>",
             name = experiment.name,
             question = escape(experiment.question),
             prediction = prose(experiment.prediction),
             design = prose(experiment.design),
+            changed = experiment.changed.map_or_else(String::new, |changed| format!(
+                "<p><strong>Changed after results had been seen.</strong> {}</p>",
+                prose(changed)
+            )),
         );
     }
     out.push_str("</section>");

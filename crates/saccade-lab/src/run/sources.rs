@@ -57,8 +57,8 @@ pub fn test_texts(config: &DataConfig) -> Result<Vec<String>> {
     }
 }
 
-/// A running text to measure a language model on: the held-out part of files, or so many built-in texts that no model was
-/// trained on, each followed by what ends a text.
+/// A running text to measure a language model on: the test file of a folder, or else its validation file, or else the held-out
+/// share of a file; or so many built-in texts that no model was trained on, each followed by what ends a text.
 pub fn test_stream(config: &DataConfig, tokenizer: &Tokenizer, texts: usize) -> Result<TokenStream> {
     let Some(path) = &config.path else {
         let corpus = Corpus::new(Settings::default(), 0)?.split(Split::Test);
@@ -69,8 +69,9 @@ pub fn test_stream(config: &DataConfig, tokenizer: &Tokenizer, texts: usize) -> 
         let ids: Vec<u32> = ids.into_iter().flat_map(|ids| ids.into_iter().chain(end)).collect();
         return Ok(TokenStream::new(&ids)?);
     };
-    let (train, held) = text_files(Path::new(path))?;
-    match held {
+    let path = Path::new(path);
+    let (train, held) = text_files(path)?;
+    match text_file_named(path, "test")?.or(held) {
         Some(held) => Ok(TokenStream::read(&[held], tokenizer)?),
         None => Ok(TokenStream::read(&train, tokenizer)?.hold_out(config.held_out)?.1),
     }
@@ -269,21 +270,32 @@ pub fn text_files(path: &Path) -> Result<(Vec<PathBuf>, Option<PathBuf>)> {
     if !path.is_dir() {
         return Ok((vec![path.to_owned()], None));
     }
-    let entries = std::fs::read_dir(path).with_context(|| format!("cannot read {}", path.display()))?;
-    let mut files: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
-    files.retain(|file| file.is_file());
-    files.sort();
-    let named = |part: &str| -> Vec<PathBuf> {
-        let has =
-            |file: &&PathBuf| file.file_name().is_some_and(|name| name.to_string_lossy().contains(part));
-        files.iter().filter(has).cloned().collect()
-    };
-    let (train, held) = (named("train"), named("val"));
-    match (train.is_empty(), held.into_iter().next()) {
+    let files = files_of(path)?;
+    let train: Vec<PathBuf> = files.iter().filter(|file| has_part(file, "train")).cloned().collect();
+    match (train.is_empty(), text_file_named(path, "val")?) {
         (false, held) => Ok((train, held)),
         (true, _) if files.is_empty() => bail!("{} has no files", path.display()),
         (true, _) => Ok((files, None)),
     }
+}
+
+/// The file of a folder of text that has the name of a part in its own, if there is one.
+fn text_file_named(path: &Path, part: &str) -> Result<Option<PathBuf>> {
+    let files = if path.is_dir() { files_of(path)? } else { Vec::new() };
+    Ok(files.into_iter().find(|file| has_part(file, part)))
+}
+
+fn has_part(file: &Path, part: &str) -> bool {
+    file.file_name().is_some_and(|name| name.to_string_lossy().contains(part))
+}
+
+/// The files of a folder, in order.
+fn files_of(folder: &Path) -> Result<Vec<PathBuf>> {
+    let entries = std::fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))?;
+    let mut files: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
+    files.retain(|file| file.is_file());
+    files.sort();
+    Ok(files)
 }
 
 /// The lines of files that are not empty.

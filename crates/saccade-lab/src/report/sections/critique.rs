@@ -2,6 +2,7 @@
 
 use crate::experiment::Outcome;
 use crate::report::article::Article;
+use crate::report::listing::STATISTICS;
 use anyhow::Result;
 
 /// Parameters of BERT-base, and the tokens that it read: a million steps of 256 sequences of 512 (Devlin et al., 2018).
@@ -32,8 +33,11 @@ pub fn write(article: &mut Article) -> Result<()> {
     article.other_figures("ingredients")?;
     article.verdicts(&["A6"])?;
     article.text(
-        "And size? Loss falls as models grow, along a line on logarithmic axes, as long as there is data to learn from.",
+        "And size? If the loss $L$ is a power of the number of parameters $N$, its logarithm falls along a line, whose slope is the \
+         exponent. The line is the one from which the points' squared distances are least.",
     );
+    article.formula("L(N) = a N^{−α},   \\ln L = \\ln a − α \\ln N");
+    article.code(STATISTICS, &["pub fn slope("])?;
     article.other_figures("model-size")?;
     article.verdicts(&["E4"])?;
     article.text("How far is it from here to a model of the real world? The table sets the largest model of this page beside BERT.");
@@ -62,10 +66,14 @@ pub fn write(article: &mut Article) -> Result<()> {
     );
     let (parameters, tokens) = BERT;
     let gap = (parameters * tokens / (fact("largest_parameters")? * fact("tokens")?)).log10();
+    article.text(
+        "What training computes is about six operations for each parameter and each of the $D$ tokens: two to read it forward, four \
+         for its gradients.",
+    );
+    article.formula("C ≈ 6 N D");
     article.text(format!(
-        "Measured in parameters times tokens, which is what training computes with, the gap is a factor of $10^{{{gap:.1}}}$. What \
-         carries over is the mechanism, which is the same to the last formula; what does not is knowledge of the world, which comes \
-         from text that a grammar cannot write.",
+        "By that measure the gap is a factor of $10^{{{gap:.1}}}$. What carries over is the mechanism, which is the same to the last \
+         formula; what does not is knowledge of the world, which comes from text that a grammar cannot write.",
     ));
     article.exercise(
         "Open a real model, and look at what its heads do.",

@@ -29,6 +29,9 @@ pub struct Masking {
 }
 
 impl Masking {
+    /// The share of pieces that BERT guesses.
+    pub const SHARE: f32 = 0.15;
+
     /// BERT's shares, with a tokenizer's mask and padding.
     pub fn new(tokenizer: &Tokenizer) -> Result<Self> {
         let missing =
@@ -44,7 +47,7 @@ impl Masking {
         if ordinary.is_empty() {
             return Err(Error::data("tokenizer", "all of its pieces are special: there is nothing to guess"));
         }
-        Ok(Self { share: 0.15, hidden: 0.8, replaced: 0.1, mask, padding, ordinary, allowed })
+        Ok(Self { share: Self::SHARE, hidden: 0.8, replaced: 0.1, mask, padding, ordinary, allowed })
     }
 
     /// Changes a text, and returns what is to be guessed where: [`IGNORED`] elsewhere. The draws are those of `example`.
