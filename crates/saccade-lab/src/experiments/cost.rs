@@ -28,7 +28,7 @@ pub const EXPERIMENT: Experiment = Experiment {
         beyond the inputs. Exponents are slopes on logarithmic axes over the three largest sizes.",
     changed: None,
     real_data: None,
-    seconds: [6.0, 30.0, 150.0],
+    seconds: [10.0, 50.0, 250.0],
     run,
 };
 
@@ -82,7 +82,7 @@ struct Cost {
 }
 
 fn run(lab: &Lab) -> Result<Findings> {
-    let rounds = lab.seeds(3);
+    let rounds = lab.seeds(5);
     let most = lab.by_size(512, 2_048, 4_096, 16_384);
     let widest = lab.by_size(256, 512, 1_024, 1_024);
     let doubled = |least: usize, most: usize| -> Vec<usize> {
