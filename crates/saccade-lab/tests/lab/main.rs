@@ -6,6 +6,7 @@ mod checkpoints;
 mod disk;
 mod fetch;
 mod figure;
+mod laboratory;
 mod page;
 mod report;
 mod train;
