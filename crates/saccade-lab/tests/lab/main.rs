@@ -2,6 +2,7 @@
 
 mod analysis;
 mod bad_data;
+mod chance;
 mod checkpoints;
 mod disk;
 mod fetch;
