@@ -360,6 +360,18 @@ mod tests {
     }
 
     #[test]
+    fn parts_that_are_read_back_are_counted_as_such() {
+        at_a_bench(|lab| {
+            lab.parts("some", &[0, 1], |&input: &u64| Ok(input)).unwrap();
+            assert_eq!(lab.progress.counts(), (2, 0));
+            lab.parts("some", &[0, 1, 2], |&input: &u64| Ok(input)).unwrap();
+            assert_eq!(lab.progress.counts(), (5, 2));
+            lab.timed_parts("some", &[0, 3], |&input: &u64| Ok(input)).unwrap();
+            assert_eq!(lab.progress.counts(), (7, 3));
+        });
+    }
+
+    #[test]
     fn no_inputs_give_no_results() {
         let none: Vec<u64> = at_a_bench(|lab| lab.parts("nothing", &[], |&input: &u64| Ok(input)).unwrap());
         assert!(none.is_empty());

@@ -114,6 +114,13 @@ impl Progress {
         });
     }
 
+    /// How many parts are done, and how many of those were read back.
+    #[cfg(test)]
+    pub(super) fn counts(&self) -> (usize, usize) {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        (state.done, state.read_back)
+    }
+
     /// A line of results or a remark, without disturbing the bar.
     pub fn suspend(&self, say: impl FnOnce()) {
         match &self.bar {

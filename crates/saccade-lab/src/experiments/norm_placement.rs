@@ -402,7 +402,7 @@ mod tests {
     #[test]
     fn failures_and_losses_can_be_wrong_alone() {
         // Deep models fail, and one of middle depth does with some seeds.
-        let unstable = |depth: usize, seed: u64| depth == 12 || depth == 6 && seed % 2 == 0;
+        let unstable = |depth: usize, seed: u64| depth == 12 || depth == 6 && seed.is_multiple_of(2);
         let post_fails = |placement: usize, depth: usize, seed: u64| placement == 1 && unstable(depth, seed);
         let pre_fails = |placement: usize, depth: usize, seed: u64| placement == 0 && unstable(depth, seed);
         let holds = judged(post_fails, 0.5);

@@ -146,7 +146,10 @@ fn three_ways_to_attend_are_no_better_than_a_coin_where_labels_mean_nothing() {
         is_chance(&found, &[&model], "accuracy, negated", TESTED / NEGATED);
     }
     does_not_hold(&found, "C3");
-    does_not_hold(&bench.conduct("pooled-words", 3), "C2");
+    let found = bench.conduct("pooled-words", 3);
+    for claim in ["C2", "C5"] {
+        does_not_hold(&found, claim);
+    }
 }
 
 #[test]
@@ -216,14 +219,13 @@ fn taggers_are_no_better_than_a_coin_where_classes_mean_nothing() {
     let found = bench.conduct("content-words", 3);
     // About two words of each sentence are hidden.
     let hidden = 2 * TESTED;
-    for model in ["majority", "word before", "both neighbours", "one head"] {
-        is_chance(&found, &[&model], "accuracy", hidden);
-    }
+    is_chance(&found, &[&"one head"], "accuracy", hidden);
     does_not_hold(&found, "B1");
     let found = bench.conduct("tagger-heads", 3);
     for heads in [1, 2, 4, 8] {
         is_chance(&found, &[&heads, &"after training"], "accuracy", hidden);
     }
+    does_not_hold(&found, "B5");
 }
 
 #[test]
@@ -231,6 +233,6 @@ fn taggers_learn_where_classes_mean_something() {
     let bench = Bench::new(|folder| treebank(folder, Labels::True));
     let found = bench.conduct("content-words", 2);
     let right = |model: &str| found.measurements.mean(&[&model], "accuracy").mean;
-    assert!(right("one head") > 0.8, "{}", right("one head"));
+    assert!(right("one head") > 0.75, "{}", right("one head"));
     assert!(right("majority") < 0.6, "{}", right("majority"));
 }

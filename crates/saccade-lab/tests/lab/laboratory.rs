@@ -1,6 +1,6 @@
 //! The machinery of experiments: parts that are remembered, models that are shared, and the same files from the same command.
 
-use anyhow::{Result, bail};
+use anyhow::{Result, ensure};
 use saccade_lab::experiment::{Conditions, Experiment, Findings, Lab, Progress, Size, Store};
 use saccade_lab::run::{RunConfig, preset};
 use std::collections::BTreeMap;
@@ -77,20 +77,18 @@ fn an_experiment_that_stopped_goes_on_with_the_parts_that_are_missing() {
     static ASKED: Mutex<Vec<u64>> = Mutex::new(Vec::new());
     static FINISHED: Mutex<Vec<u64>> = Mutex::new(Vec::new());
     static POWER: AtomicBool = AtomicBool::new(false);
-    fn square(&input: &u64) -> Result<u64> {
+    fn square(input: u64) -> Result<u64> {
         ASKED.lock().unwrap().push(input);
-        if input == 7 && !POWER.load(Ordering::Relaxed) {
-            bail!("the power went out");
-        }
+        ensure!(input != 7 || POWER.load(Ordering::Relaxed), "the power went out");
         FINISHED.lock().unwrap().push(input);
         Ok(input * input)
     }
     let inputs = || (0..12).collect::<Vec<u64>>();
     let side_by_side = experiment("side-by-side", |lab| {
-        Ok(told(&lab.parts("squares", &(0..12).collect::<Vec<u64>>(), square)?))
+        Ok(told(&lab.parts("squares", &(0..12).collect::<Vec<u64>>(), |&input| square(input))?))
     });
     let one_by_one = experiment("one-by-one", |lab| {
-        Ok(told(&lab.timed_parts("squares", &(0..12).collect::<Vec<u64>>(), square)?))
+        Ok(told(&lab.timed_parts("squares", &(0..12).collect::<Vec<u64>>(), |&input| square(input))?))
     });
     for experiment in [side_by_side, one_by_one] {
         let folder = TempDir::new().unwrap();
@@ -238,7 +236,8 @@ fn an_error_says_in_which_part_of_which_experiment_it_was() {
     let letters = experiment("letters", |lab| {
         let write = |&(_, number): &(&str, u64)| {
             ASKED.lock().unwrap().push(number);
-            if number >= 2 { bail!("no ink for {number}") } else { Ok(number) }
+            ensure!(number < 2, "no ink for {number}");
+            Ok(number)
         };
         let inputs: Vec<(&str, u64)> = (0..6).map(|number| ("letter", number)).collect();
         let results = lab.timed_parts("writing", &inputs, write)?;
