@@ -77,6 +77,13 @@ pub fn find(name: &str) -> Option<&'static Experiment> {
     EXPERIMENTS.iter().find(|experiment| experiment.name == name)
 }
 
+/// Which checks of a verdict do not hold, by their places.
+#[cfg(test)]
+fn wrong(verdict: &crate::experiment::Verdict) -> Vec<usize> {
+    let holds = |place: &usize| verdict.checks[*place].outcome == crate::experiment::Outcome::Holds;
+    (0..verdict.checks.len()).filter(|place| !holds(place)).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

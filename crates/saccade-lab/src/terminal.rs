@@ -53,12 +53,19 @@ pub fn bar(length: u64) -> indicatif::ProgressBar {
         .with_style(style.unwrap_or_else(|_| indicatif::ProgressStyle::default_bar()))
 }
 
+/// The least share of work that must be done before it says how long the rest will take.
+pub const LEAST_DONE: f64 = 0.02;
+
 /// The time left of work of which a share is done, once enough of it is to tell.
 pub fn left(elapsed: Duration, done: f64) -> String {
-    if done < 0.02 {
+    if done < LEAST_DONE {
         return String::new();
     }
-    let seconds = elapsed.as_secs_f64() * (1.0 - done).max(0.0) / done;
+    time_left(elapsed.as_secs_f64() * (1.0 - done).max(0.0) / done)
+}
+
+/// How many seconds are left, in words.
+pub fn time_left(seconds: f64) -> String {
     match seconds {
         seconds if seconds < 90.0 => format!(", about {seconds:.0} s left"),
         seconds => format!(", about {:.0} min left", seconds / 60.0),

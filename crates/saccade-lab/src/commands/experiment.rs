@@ -30,9 +30,9 @@ pub struct Experiment {
     /// How many seeds to draw (default: as many as the experiment needs)
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=100_000))]
     seeds: Option<u64>,
-    /// Real data to use instead of the built-in corpus
+    /// Real data to use instead of the built-in corpus: a path, or the name of a set that was fetched, such as imdb
     #[arg(long)]
-    data: Option<PathBuf>,
+    data: Option<String>,
     /// Pre-trained word vectors, as GloVe and fastText publish them, for the experiments that compare with them
     #[arg(long, value_name = "FILE")]
     vectors: Option<PathBuf>,
@@ -55,12 +55,13 @@ impl Experiment {
         {
             bad_usage!("{name} at full size needs real data: --data {wanted}");
         }
+        let data = self.data.as_deref().map(crate::fetch::data::named).transpose()?.map(PathBuf::from);
         let store = Store::new(&self.out)?;
         let progress = Progress::new(experiment.expected(self.size));
         let conditions = Conditions {
             size: self.size,
             seeds: self.seeds,
-            data: self.data.as_deref(),
+            data: data.as_deref(),
             vectors: self.vectors.as_deref(),
         };
         let findings = experiment.conduct(conditions, &self.out, &store, &progress)?;

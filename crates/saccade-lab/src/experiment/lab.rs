@@ -64,10 +64,23 @@ impl<'a> Lab<'a> {
         I: Serialize + Sync,
         T: Serialize + DeserializeOwned + Send,
     {
+        self.parts_on(saccade_tensor::threads(), stage, inputs, work)
+    }
+
+    fn parts_on<I, T>(
+        &self,
+        cores: usize,
+        stage: &str,
+        inputs: &[I],
+        work: impl Fn(&I) -> Result<T> + Sync,
+    ) -> Result<Vec<T>>
+    where
+        I: Serialize + Sync,
+        T: Serialize + DeserializeOwned + Send,
+    {
         let slots: Vec<Mutex<Option<Result<T>>>> = inputs.iter().map(|_| Mutex::new(None)).collect();
         let next = AtomicUsize::new(0);
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let workers = cores.min(inputs.len());
+        let workers = cores.min(inputs.len()).max(1);
         self.progress.expect(inputs.len());
         let busy = Threads::new(workers, cores);
         let turn = || {
@@ -77,7 +90,6 @@ impl<'a> Lab<'a> {
                 let result = self.part(stage, input, || work(input));
                 let failed = result.is_err();
                 *slots[index].lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
-                self.progress.done();
                 if failed {
                     next.store(inputs.len(), Ordering::Relaxed);
                 }
@@ -114,12 +126,7 @@ impl<'a> Lab<'a> {
         T: Serialize + DeserializeOwned,
     {
         self.progress.expect(inputs.len());
-        let one = |input: &I| {
-            let result = self.part(stage, input, || work(input));
-            self.progress.done();
-            result
-        };
-        inputs.iter().map(one).collect()
+        inputs.iter().map(|input| self.part(stage, input, || work(input))).collect()
     }
 
     fn part<T: Serialize + DeserializeOwned>(
@@ -131,12 +138,14 @@ impl<'a> Lab<'a> {
         let input = serde_json::to_string(input)?;
         let name = self.experiment.name;
         let Conditions { size, data, vectors, .. } = self.conditions;
-        let identity =
-            |path: Option<&Path>| anyhow::Ok(path.map(Store::identity).transpose()?.unwrap_or_default());
+        let identity = |path: Option<&Path>| {
+            anyhow::Ok(path.map(|path| self.store.identity(path)).transpose()?.unwrap_or_default())
+        };
         let (data, vectors) = (identity(data)?, identity(vectors)?);
         let key = format!("{name}\n{stage}\n{}\n{data}\n{vectors}\n{input}", size.name());
         let place = self.store.part(name, stage, &key);
         if let Some(known) = self.store.read(&place) {
+            self.progress.read_back();
             return Ok(known);
         }
         if interrupted().load(Ordering::Relaxed) {
@@ -144,6 +153,7 @@ impl<'a> Lab<'a> {
         }
         let result = work().with_context(|| format!("{name}, {stage} {input}"))?;
         self.store.write(&place, &result)?;
+        self.progress.done();
         Ok(result)
     }
 
@@ -265,5 +275,106 @@ impl Trained {
     /// The model after so many updates, one of the run's `snapshots` (0: before the first).
     pub fn snapshot(&self, step: u64) -> Result<Opened> {
         model::open(&RunFolder::snapshot(&self.folder, step).display().to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::Findings;
+    use saccade_tensor::Tensor;
+    use saccade_tensor::random::Key;
+
+    const EXPERIMENT: Experiment = Experiment {
+        name: "trial",
+        claims: &[],
+        question: "",
+        prediction: "",
+        design: "",
+        changed: None,
+        real_data: None,
+        seconds: [1.0; 3],
+        run: |_| Ok(Findings::default()),
+    };
+
+    /// Does some work at a bench of its own, which remembers nothing.
+    fn at_a_bench<T>(work: impl FnOnce(&Lab) -> T) -> T {
+        let folder = tempfile::tempdir().unwrap();
+        let (store, progress) = (Store::new(folder.path()).unwrap(), Progress::silent());
+        let conditions = Conditions { size: Size::Smoke, seeds: None, data: None, vectors: None };
+        work(&Lab::new(&EXPERIMENT, conditions, &store, &progress))
+    }
+
+    /// A number that has much of the engine behind it.
+    fn number(seed: u64) -> Result<f32> {
+        let x = Tensor::new(&Key::new(seed).normal(96 * 96, 1.0), [96, 96])?.tracked();
+        let gradients = x.matmul_transposed(&x, false, true)?.softmax()?.matmul(&x)?.sum_all()?.backward()?;
+        Ok(gradients.get(&x).context("no gradient")?.values().iter().sum())
+    }
+
+    #[test]
+    fn results_are_in_order_and_the_same_to_the_bit_on_one_core_and_on_several() {
+        let seeds: Vec<u64> = (0..9).collect();
+        let on = |cores: usize| {
+            at_a_bench(|lab| {
+                let numbers = lab.parts_on(cores, "numbers", &seeds, |&seed| {
+                    // The first ones take the longest, so that they would come last if order were a matter of time.
+                    std::thread::sleep(std::time::Duration::from_millis(2 * (9 - seed)));
+                    number(seed)
+                });
+                numbers.unwrap().into_iter().map(f32::to_bits).collect::<Vec<_>>()
+            })
+        };
+        let alone: Vec<u32> = seeds.iter().map(|&seed| number(seed).unwrap().to_bits()).collect();
+        for cores in [1, 2, 4, 32] {
+            assert_eq!(on(cores), alone, "{cores} cores");
+        }
+    }
+
+    #[test]
+    fn the_first_failure_in_order_is_told_however_many_cores_there_are() {
+        for cores in [1, 3, 8] {
+            let told = at_a_bench(|lab| {
+                lab.parts_on(cores, "letters", &[0, 1, 2, 3, 4, 5], |&letter: &u64| {
+                    match letter {
+                        2 => std::thread::sleep(std::time::Duration::from_millis(30)),
+                        4 => bail!("no paper"),
+                        _ => return Ok(letter),
+                    }
+                    bail!("no ink")
+                })
+            });
+            assert_eq!(format!("{:#}", told.unwrap_err()), "trial, letters 2: no ink", "{cores} cores");
+        }
+    }
+
+    #[test]
+    fn what_a_part_read_comes_back_to_the_bit() {
+        let odd = [0.1_f64 + 0.2, f64::MIN_POSITIVE, -0.0, 1e300, f64::EPSILON / 3.0];
+        at_a_bench(|lab| {
+            let read = || lab.parts("odd", &odd, |&x| Ok((x, x as f32, Some(x)))).unwrap();
+            let bits = |all: Vec<(f64, f32, Option<f64>)>| -> Vec<(u64, u32, Option<u64>)> {
+                all.into_iter().map(|(a, b, c)| (a.to_bits(), b.to_bits(), c.map(f64::to_bits))).collect()
+            };
+            assert_eq!(bits(read()), bits(read()), "computed, and read back");
+        });
+    }
+
+    #[test]
+    fn parts_that_are_read_back_are_counted_as_such() {
+        at_a_bench(|lab| {
+            lab.parts("some", &[0, 1], |&input: &u64| Ok(input)).unwrap();
+            assert_eq!(lab.progress.counts(), (2, 0));
+            lab.parts("some", &[0, 1, 2], |&input: &u64| Ok(input)).unwrap();
+            assert_eq!(lab.progress.counts(), (5, 2));
+            lab.timed_parts("some", &[0, 3], |&input: &u64| Ok(input)).unwrap();
+            assert_eq!(lab.progress.counts(), (7, 3));
+        });
+    }
+
+    #[test]
+    fn no_inputs_give_no_results() {
+        let none: Vec<u64> = at_a_bench(|lab| lab.parts("nothing", &[], |&input: &u64| Ok(input)).unwrap());
+        assert!(none.is_empty());
     }
 }

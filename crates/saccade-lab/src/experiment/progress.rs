@@ -1,7 +1,7 @@
 //! How far a plan of experiments has come, and how long it will still take.
 //!
 //! Every experiment states how long it should take on two cores. The time left is what is left of the plan, at the pace
-//! of what is done.
+//! of what was done just now: parts that were done before and are read back take no time, and say nothing about it.
 
 use crate::terminal;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -20,16 +20,55 @@ pub struct Progress {
 #[derive(Default)]
 struct State {
     name: String,
-    /// What the finished experiments should have taken.
+    /// What the finished experiments should have taken, and how much of it is parts that were read back.
     before: f64,
+    before_read_back: f64,
     /// What this one should take.
     expected: f64,
-    /// The largest share of it that was reached; it never goes back when more parts become known.
-    share: f64,
+    /// The largest share of the plan that was shown; it never goes back when more parts become known.
+    shown: f64,
     parts: usize,
     done: usize,
+    /// How many of those that are done were read back.
+    read_back: usize,
     /// When to say something next, counted from the start.
     next_words: Option<Duration>,
+}
+
+/// The share of an experiment that is parts. The last tenth is for what comes after them: figures, files.
+const PARTS: f64 = 0.9;
+
+impl State {
+    /// What so many parts of this experiment should take.
+    fn worth(&self, parts: usize) -> f64 {
+        PARTS * self.expected * parts as f64 / self.parts.max(1) as f64
+    }
+
+    /// The next experiment begins; what this one had left is done.
+    fn begin(&mut self, name: &str, expected: f64) {
+        *self = State {
+            name: name.to_owned(),
+            before: self.before + self.expected,
+            before_read_back: self.before_read_back + self.worth(self.read_back),
+            expected,
+            shown: self.shown,
+            next_words: self.next_words,
+            ..State::default()
+        };
+    }
+
+    /// The share of a plan that is done.
+    fn reached(&self, planned: f64) -> f64 {
+        ((self.before + self.worth(self.done)) / planned.max(1e-9)).clamp(0.0, 1.0)
+    }
+
+    /// The seconds that are left of a plan after so many; nothing while too little was done to tell.
+    fn left(&self, planned: f64, elapsed: f64) -> Option<f64> {
+        let reached = self.reached(planned);
+        let read_back = (self.before_read_back + self.worth(self.read_back)) / planned.max(1e-9);
+        let worked = reached - read_back;
+        (worked >= terminal::LEAST_DONE).then(|| elapsed * (1.0 - reached) / worked)
+    }
 }
 
 impl Progress {
@@ -54,16 +93,7 @@ impl Progress {
 
     /// The next experiment begins.
     pub fn begin(&self, name: &str, expected: f64) {
-        self.change(|state| {
-            state.before += state.expected;
-            *state = State {
-                name: name.to_owned(),
-                before: state.before,
-                expected,
-                next_words: state.next_words,
-                ..State::default()
-            };
-        });
+        self.change(|state| state.begin(name, expected));
     }
 
     /// So many more parts are to be done.
@@ -74,6 +104,21 @@ impl Progress {
     /// A part is done.
     pub fn done(&self) {
         self.change(|state| state.done += 1);
+    }
+
+    /// A part was done before, and is read back.
+    pub fn read_back(&self) {
+        self.change(|state| {
+            state.done += 1;
+            state.read_back += 1;
+        });
+    }
+
+    /// How many parts are done, and how many of those were read back.
+    #[cfg(test)]
+    pub(super) fn counts(&self) -> (usize, usize) {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        (state.done, state.read_back)
     }
 
     /// A line of results or a remark, without disturbing the bar.
@@ -94,23 +139,91 @@ impl Progress {
     fn change(&self, change: impl FnOnce(&mut State)) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         change(&mut state);
-        // The last tenth is for what comes after the parts: figures, files.
-        let share = 0.9 * state.done as f64 / state.parts.max(1) as f64;
-        state.share = state.share.max(share);
-        let reached = (state.before + state.share * state.expected) / self.planned.max(1e-9);
-        let text = format!(
-            "{}, part {} of {}{}",
-            state.name,
-            state.done,
-            state.parts,
-            terminal::left(self.started.elapsed(), reached)
-        );
+        state.shown = state.shown.max(state.reached(self.planned));
+        let elapsed = self.started.elapsed();
+        let left = state.left(self.planned, elapsed.as_secs_f64()).map(terminal::time_left);
+        let State { name, done, parts, shown, .. } = &*state;
+        let (text, shown) = (format!("{name}, part {done} of {parts}{}", left.unwrap_or_default()), *shown);
         if let Some(bar) = &self.bar {
-            bar.set_position((1000.0 * reached) as u64);
+            bar.set_position((1000.0 * shown) as u64);
             bar.set_message(text);
-        } else if state.next_words.is_none_or(|next| self.started.elapsed() > next) {
-            state.next_words = Some(self.started.elapsed() + Duration::from_secs(10));
-            terminal::remark(format!("{:>3.0} %  {text}", 100.0 * reached));
+        } else if state.next_words.is_none_or(|next| elapsed > next) {
+            state.next_words = Some(elapsed + Duration::from_secs(10));
+            terminal::remark(format!("{:>3.0} %  {text}", 100.0 * shown));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An experiment that should take so long, of whose parts some were read back and some ran.
+    fn state(expected: f64, parts: usize, read_back: usize, ran: usize) -> State {
+        State { expected, parts, read_back, done: read_back + ran, ..State::default() }
+    }
+
+    #[test]
+    fn the_time_left_goes_by_the_pace_of_the_parts_that_ran() {
+        // Eight parts of ten were there already; the ninth took ten seconds. One more and what comes after are left.
+        let left = state(100.0, 10, 8, 1).left(100.0, 10.0).unwrap();
+        assert!((left - 10.0 * (0.1 + 0.09) / 0.09).abs() < 1e-9, "{left}");
+        // The same without anything read back.
+        let left = state(100.0, 10, 0, 9).left(100.0, 90.0).unwrap();
+        assert!((left - 90.0 * 0.19 / 0.81).abs() < 1e-9, "{left}");
+    }
+
+    #[test]
+    fn experiments_that_were_read_back_say_nothing_about_the_pace() {
+        let mut state = state(90.0, 30, 30, 0);
+        state.begin("next", 10.0);
+        assert_eq!(state.reached(100.0), 0.9);
+        state.parts = 2;
+        state.done = 1;
+        // Of the first one, only figures and files took time: 9 of the plan's seconds, and 4.5 of the second one.
+        let left = state.left(100.0, 13.5).unwrap();
+        assert!((left - 5.5).abs() < 1e-9, "{left}");
+    }
+
+    #[test]
+    fn nothing_is_said_about_the_time_left_before_anything_ran() {
+        assert_eq!(state(100.0, 10, 0, 0).left(100.0, 5.0), None);
+        assert_eq!(state(100.0, 10, 9, 0).left(100.0, 5.0), None);
+    }
+
+    #[test]
+    fn the_time_left_is_never_negative_and_always_a_number() {
+        for (planned, expected) in [(0.0, 0.0), (0.0, 9.0), (1.0, 0.0), (1.0, 9.0), (9.0, 1.0), (9.0, 9.0)] {
+            for (parts, read_back, ran) in [(0, 0, 0), (1, 0, 1), (1, 1, 0), (7, 0, 3), (7, 5, 2), (7, 7, 0)]
+            {
+                let mut state = state(expected, parts, read_back, ran);
+                for _ in 0..3 {
+                    for elapsed in [0.0, 1e-9, 3.0, 1e6] {
+                        let left = state.left(planned, elapsed).unwrap_or(0.0);
+                        assert!(left.is_finite() && left >= 0.0, "{left}");
+                    }
+                    assert!((0.0..=1.0).contains(&state.reached(planned)));
+                    // More than the plan knew of.
+                    state.begin("again", expected);
+                    (state.parts, state.done) = (parts, ran);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn parts_that_become_known_later_lengthen_the_time_left_and_not_the_bar() {
+        let progress = Progress { planned: 10.0, ..Progress::silent() };
+        let shown = || progress.state.lock().unwrap().shown;
+        let left = || progress.state.lock().unwrap().left(10.0, 9.0).unwrap();
+        progress.begin("two stages", 10.0);
+        progress.expect(2);
+        progress.done();
+        progress.done();
+        assert_eq!(shown(), PARTS);
+        assert!((left() - 1.0).abs() < 1e-9);
+        progress.expect(2);
+        assert_eq!(shown(), PARTS, "a bar does not go back");
+        assert!((left() - 11.0).abs() < 1e-9, "but half of the parts are still to be done");
     }
 }

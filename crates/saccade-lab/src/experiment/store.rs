@@ -9,9 +9,13 @@ use saccade::data::file::write_whole;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use sha2::{Digest, Sha256};
+use std::fs::Metadata;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
+
+/// So many folders deep are the files of a data set; IMDb's are two.
+const DEPTH: usize = 4;
 
 /// A folder of results.
 pub struct Store {
@@ -40,12 +44,42 @@ impl Store {
         &self.program
     }
 
-    /// What tells one data set from another without reading it: path, size and time of change.
-    pub fn identity(path: &Path) -> Result<String> {
-        let file = std::fs::metadata(path).with_context(|| format!("cannot read {}", path.display()))?;
-        let changed = file.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
-        let changed = changed.map_or(0, |time| time.as_nanos());
-        Ok(format!("{} {} {changed}", path.display(), file.len()))
+    /// What tells one data set from another without reading it: path, size and time of change; of a folder, those of the
+    /// files in it. What this store keeps there is no data.
+    pub fn identity(&self, path: &Path) -> Result<String> {
+        let about = std::fs::metadata(path).with_context(|| format!("cannot read {}", path.display()))?;
+        if !about.is_dir() {
+            return Ok(format!("{} {}", path.display(), version(&about)));
+        }
+        let mut files = Vec::new();
+        self.list(path, DEPTH, &mut files)?;
+        // A folder has no order of its own.
+        files.sort_unstable();
+        let hash = Sha256::digest(files.join("\n"));
+        Ok(format!("{} {}", path.display(), hex(&hash)))
+    }
+
+    /// Every file of a folder with its version, so many folders deep.
+    fn list(&self, folder: &Path, depth: usize, files: &mut Vec<String>) -> Result<()> {
+        let cannot = || format!("cannot read {}", folder.display());
+        let own = |path: &Path| match (path.canonicalize(), self.folder.canonicalize()) {
+            (Ok(path), Ok(own)) => path == own,
+            _ => false,
+        };
+        for entry in std::fs::read_dir(folder).with_context(cannot)? {
+            let path = entry.with_context(cannot)?.path();
+            match std::fs::metadata(&path) {
+                Ok(about) if about.is_dir() => {
+                    if depth > 0 && !own(&path) {
+                        self.list(&path, depth - 1, files)?;
+                    }
+                }
+                Ok(about) => files.push(format!("{} {}", path.display(), version(&about))),
+                // A link to nothing is no data, but that it is there may matter.
+                Err(_) => files.push(path.display().to_string()),
+            }
+        }
+        Ok(())
     }
 
     /// The file of a part.
@@ -57,14 +91,15 @@ impl Store {
     pub fn model(&self, config: &RunConfig) -> Result<PathBuf> {
         let mut key = toml::to_string(config)?;
         for path in [&config.data.path, &config.data.vectors].into_iter().flatten() {
-            key = format!("{key}\n{}", Self::identity(Path::new(path))?);
+            key = format!("{key}\n{}", self.identity(Path::new(path))?);
         }
         Ok(self.folder.join("models").join(self.name(&key)))
     }
 
     fn name(&self, key: &str) -> String {
-        hex(&Sha256::new().chain_update(&self.program).chain_update("\n").chain_update(key).finalize())[..20]
-            .to_owned()
+        // Other vector instructions round differently.
+        let program = format!("{}\n{:?}\n", self.program, saccade_tensor::level());
+        hex(&Sha256::new().chain_update(program).chain_update(key).finalize())[..20].to_owned()
     }
 
     /// A result, if it is there and whole.
@@ -81,6 +116,12 @@ impl Store {
         let text = serde_json::to_vec(result)?;
         Ok(write_whole(path, |file| file.write_all(&text))?)
     }
+}
+
+/// The size of a file and the time when it was changed.
+fn version(file: &Metadata) -> String {
+    let changed = file.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+    format!("{} {}", file.len(), changed.map_or(0, |time| time.as_nanos()))
 }
 
 fn hex(bytes: &[u8]) -> String {

@@ -278,6 +278,7 @@ fn judge(table: &Measurements, lengths: &[usize], widths: &[usize]) -> Verdict {
 mod tests {
     use super::*;
     use crate::experiment::Outcome;
+    use crate::experiments::wrong;
 
     const LENGTHS: [usize; 4] = [128, 256, 512, 1024];
     const WIDTHS: [usize; 4] = [64, 128, 256, 512];
@@ -328,5 +329,60 @@ mod tests {
             assert_eq!(prepare(cell)?()?.count(), 32 * 2 * 8, "{work:?}");
         }
         Ok(())
+    }
+
+    /// Costs that grow with these powers, in the order of the checks, a little differently in each round.
+    fn growing(powers: [f64; 6]) -> Verdict {
+        let [time, memory, wide, forward, forward_wide, tiled] = powers;
+        let mut table = Measurements::new(&["work", "heads", "length", "width"]);
+        for round in 0..4 {
+            let power = |size: usize, power: f64| {
+                (1.0 + 0.02 * round as f64) * (size as f64).powf(power + 0.004 * (round % 3) as f64)
+            };
+            for work in Work::ALL {
+                for length in LENGTHS {
+                    let (in_time, in_memory) = match work {
+                        Work::Reference => (time, memory),
+                        Work::Tiled => (2.0, tiled),
+                        Work::FeedForward => (forward, 1.0),
+                        Work::Window | Work::Linear => (1.0, 1.0),
+                    };
+                    let conditions: [&dyn std::fmt::Display; 4] =
+                        [&work.name(), &HEADS, &length, &HEAD_WIDTH];
+                    table.add(&conditions, round, "milliseconds", power(length, in_time));
+                    table.add(&conditions, round, "megabytes", power(length, in_memory));
+                }
+            }
+            for (work, of_width) in [(Work::Reference, wide), (Work::FeedForward, forward_wide)] {
+                for width in WIDTHS {
+                    let conditions: [&dyn std::fmt::Display; 4] = [&work.name(), &1, &FIXED_LENGTH, &width];
+                    table.add(&conditions, round, "milliseconds", power(width, of_width));
+                }
+            }
+        }
+        judge(&table, &LENGTHS, &WIDTHS)
+    }
+
+    #[test]
+    fn each_exponent_can_be_wrong_alone() {
+        let claimed = [2.0, 2.0, 1.0, 1.0, 2.0, 1.0];
+        let holds = growing(claimed);
+        assert_eq!((holds.outcome, wrong(&holds)), (Outcome::Holds, vec![]));
+        // On the side that the claim rules out, and for the two-sided bounds on the other.
+        let above = [2.6, 2.6, 2.0, 2.0, 3.0, 2.0];
+        let below = [(0, 1.0), (1, 1.0), (3, 0.0), (4, 1.0), (5, 0.0)];
+        for (place, power) in above.into_iter().enumerate().chain(below) {
+            let mut powers = claimed;
+            powers[place] = power;
+            let fails = growing(powers);
+            assert_eq!(
+                (fails.outcome, wrong(&fails)),
+                (Outcome::Fails, vec![place]),
+                "check {place}: {power}"
+            );
+        }
+        let mut narrow = claimed;
+        narrow[2] = 0.3;
+        assert_eq!(growing(narrow).outcome, Outcome::Holds, "at most in proportion to the width");
     }
 }

@@ -447,6 +447,9 @@ fn judge(table: &Measurements) -> Verdict {
 mod tests {
     use super::*;
     use crate::experiment::Outcome;
+    use crate::experiments::wrong;
+    use saccade::models::VitConfig;
+    use saccade::train::{Progress, Schedule, Supervised, Task, TrainConfig, train};
 
     fn planted(difference: f64, cost: f64, accuracy: f64, correlation: f64) -> Measurements {
         let mut table = Measurements::new(&["extension"]);
@@ -482,5 +485,131 @@ mod tests {
         tokens.delimiter[5] = true;
         let (read, target) = last_word(&tokens).unwrap();
         assert_eq!((read.ids, target), (vec![5, 6, 7, 8], Target::at(3, 9)));
+    }
+
+    /// What would be measured if all of E10 were true but for one check, with a little noise that differs between seeds.
+    fn judged_but_for(place: usize) -> Verdict {
+        let mut table = Measurements::new(&["extension"]);
+        let cheaper = [false, true, true, true, false]
+            .map(|time| ["memory ÷ plain", "time ÷ plain"][usize::from(time)]);
+        for seed in 0..4 {
+            let noise = 1.0 + 0.01 * seed as f64 + 0.002 * (seed % 2) as f64;
+            for (i, saving) in Saving::ALL.into_iter().enumerate() {
+                let difference = if place == i { 1e-3 } else { 1e-7 };
+                table.add(&[&saving.name()], seed, "difference", difference * noise);
+                for measure in ["time ÷ plain", "memory ÷ plain"] {
+                    // What a saving does not save may cost more.
+                    let dear = place == 5 + i || measure != cheaper[i];
+                    table.add(&[&saving.name()], seed, measure, if dear { 1.4 } else { 0.4 } * noise);
+                }
+            }
+            let accuracy = if place == 10 { 0.5 } else { 0.96 };
+            table.add(&[&"vision transformer"], seed, "accuracy", accuracy + 0.01 * noise);
+            let (found, in_place) = if place == 11 { (0.2, 0.6) } else { (0.6, 0.2) };
+            table.add(&[&"cross-attention"], seed, "origins found", found * noise);
+            table.add(
+                &[&"cross-attention"],
+                seed,
+                "origins in the same place",
+                in_place + 0.001 * (seed % 3) as f64,
+            );
+            for method in Method::ALL {
+                let correlation = if place == 12 && method == Method::Rollout { -0.3 } else { 0.3 };
+                table.add(&[&method.name()], seed, "correlation with blank-out", correlation * noise);
+            }
+        }
+        judge(&table)
+    }
+
+    #[test]
+    fn each_extension_can_be_wrong_alone() {
+        let checks = 13;
+        let holds = judged_but_for(checks);
+        assert_eq!(holds.checks.len(), checks);
+        assert_eq!((holds.outcome, wrong(&holds)), (Outcome::Holds, vec![]));
+        for (place, check) in holds.checks.iter().enumerate() {
+            let fails = judged_but_for(place);
+            assert_eq!((fails.outcome, wrong(&fails)), (Outcome::Fails, vec![place]), "{}", check.what);
+        }
+    }
+
+    /// Pairs of four words whose passive has them the other way round, read by two heads: one looks at the first word, the
+    /// other wherever it is told to.
+    fn pairs(looks_at: impl Fn(usize) -> usize) -> Vec<Crossed> {
+        let words = || ["a", "b", "c", "d"].map(str::to_owned).to_vec();
+        let weights = |at: &dyn Fn(usize) -> usize| {
+            (0..16).map(|i| if i % 4 == at(i / 4) { 0.7 } else { 0.1 }).collect::<Vec<f32>>()
+        };
+        let pair = || Crossed {
+            source: words(),
+            target: words(),
+            heads: vec![weights(&|_| 0), weights(&looks_at)],
+            origins: vec![vec![3], vec![2], vec![1], vec![0]],
+            right: vec![true; 4],
+        };
+        (0..4).map(|_| pair()).collect()
+    }
+
+    #[test]
+    fn origins_are_found_by_a_head_that_looks_at_them_and_by_no_other() {
+        assert_eq!(origins(&pairs(|target| 3 - target)), (1.0, 0.0));
+        assert_eq!(
+            origins(&pairs(|target| target)),
+            (0.25, 0.0),
+            "the head that always looks at the first word"
+        );
+        // A head is not praised on the pairs that it was chosen by.
+        let mut mixed = pairs(|target| 3 - target);
+        mixed[1] = pairs(|target| target).remove(0);
+        mixed[3] = pairs(|target| target).remove(0);
+        assert_eq!(origins(&mixed).0, 0.0);
+        assert_eq!(origins(&[]), (0.0, 0.0));
+    }
+
+    /// The accuracy of a small ViT, measured as in [`look`], that was trained on digits with some labels.
+    fn trained_on(label: impl Fn(&Images, usize) -> u8) -> Result<f64> {
+        let labelled = |part: &str, count: usize| {
+            let mut images = saccade::data::builtin::digits(0, part, count);
+            images.labels = (0..count).map(|i| label(&images, i)).collect();
+            Pictures::new(images, (0.1, 0.3))
+        };
+        let form = VitConfig {
+            n_layers: 1,
+            n_heads: 2,
+            d_model: 16,
+            d_hidden: 32,
+            patch: 7,
+            classes: 10,
+            ..VitConfig::default()
+        };
+        let rate = Schedule { highest: 8e-3, ..Schedule::default() };
+        let config =
+            TrainConfig { steps: 300, batch_size: 32, evaluate_every: 0, rate, ..TrainConfig::default() };
+        let batches = |pictures, size| Batches::new(pictures, size, Key::new(0));
+        let model = Model::Vit(Vit::new(form, 0)?);
+        let mut task = Supervised::new(
+            model,
+            batches(labelled("train", 1_500), 32)?,
+            batches(labelled("held", 64), 64)?,
+        );
+        train(&mut task, &config, &mut Progress::new(&config), &mut ())?;
+        let found = evaluate(task.model(), &batches(labelled("test", 400), 64)?, &Context::inference())?;
+        Ok(found.measures.iter().find(|(name, _)| name == "accuracy").context("no accuracy")?.1)
+    }
+
+    #[test]
+    fn a_vit_reads_digits_no_better_than_by_chance_if_their_labels_mean_nothing() -> Result<()> {
+        let key = Key::new(7);
+        // The pixels decide which of the labels is drawn, so that the parts do not share their draws.
+        let drawn = |images: &Images, i: usize| {
+            let ink: u64 = images.image(i).unwrap_or_default().iter().map(|&pixel| u64::from(pixel)).sum();
+            key.below(ink, i as u64, 10) as u8
+        };
+        let (sense, nonsense) = (trained_on(|images, i| images.labels[i])?, trained_on(drawn)?);
+        assert!(sense > 0.4, "it learns digits: {sense}");
+        // 400 digits: three standard deviations of one in ten are 0.045.
+        assert!((nonsense - 0.1).abs() < 0.045, "{nonsense}");
+        assert_eq!(judge(&planted(1e-7, 0.4, nonsense, 0.5)).outcome, Outcome::Fails);
+        Ok(())
     }
 }

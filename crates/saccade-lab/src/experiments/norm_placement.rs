@@ -337,6 +337,7 @@ fn judge(table: &Measurements, depths: &[usize; 3]) -> Verdict {
 mod tests {
     use super::*;
     use crate::experiment::Outcome;
+    use crate::experiments::wrong;
 
     const DEPTHS: [usize; 3] = [2, 6, 12];
 
@@ -377,5 +378,46 @@ mod tests {
     fn the_entropy_of_two_equal_words_is_a_bit() {
         let text = TokenStream::new(&[3, 9].repeat(8)).unwrap();
         assert!((entropy(&text).unwrap() - 2_f64.ln()).abs() < 1e-12);
+    }
+
+    /// Runs of which some fail, and what deep post-norm models lose beyond pre-norm ones.
+    fn judged(fails: impl Fn(usize, usize, u64) -> bool, gap: f64) -> Verdict {
+        let mut table = Measurements::new(&["placement", "layers", "rate"]);
+        for (placement, (_, name)) in PLACEMENTS.iter().enumerate() {
+            for depth in DEPTHS {
+                for (bold, rate) in RATES.into_iter().enumerate() {
+                    for seed in 0..4 {
+                        let noise =
+                            0.01 * seed as f64 + 0.003 * ((seed as usize + placement + bold) % 3) as f64;
+                        let failed = f64::from(u8::from(fails(placement, depth, seed)));
+                        table.add(&[name, &depth, &rate], seed, "loss", 3.0 + noise + gap * placement as f64);
+                        table.add(&[name, &depth, &rate], seed, "failed to learn", failed);
+                    }
+                }
+            }
+        }
+        judge(&table, &DEPTHS)
+    }
+
+    #[test]
+    fn failures_and_losses_can_be_wrong_alone() {
+        // Deep models fail, and one of middle depth does with some seeds.
+        let unstable = |depth: usize, seed: u64| depth == 12 || depth == 6 && seed.is_multiple_of(2);
+        let post_fails = |placement: usize, depth: usize, seed: u64| placement == 1 && unstable(depth, seed);
+        let pre_fails = |placement: usize, depth: usize, seed: u64| placement == 0 && unstable(depth, seed);
+        let holds = judged(post_fails, 0.5);
+        assert_eq!((holds.outcome, wrong(&holds)), (Outcome::Holds, vec![]));
+        let unstable_pre = judged(pre_fails, 0.5);
+        assert_eq!((unstable_pre.outcome, wrong(&unstable_pre)), (Outcome::Fails, vec![0]));
+        let better_post = judged(post_fails, -0.5);
+        assert_eq!((better_post.outcome, wrong(&better_post)), (Outcome::Fails, vec![1]));
+        let both = judged(pre_fails, -0.5);
+        assert_eq!((both.outcome, wrong(&both)), (Outcome::Fails, vec![0, 1]));
+        assert_eq!(
+            judged(|_, depth, seed| unstable(depth, seed), 0.5).outcome,
+            Outcome::Undecided,
+            "both fail"
+        );
+        assert_eq!(judged(post_fails, 0.0).outcome, Outcome::Undecided, "the losses are the same");
     }
 }

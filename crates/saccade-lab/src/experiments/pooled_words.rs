@@ -268,6 +268,7 @@ fn judge_reasons(table: &Measurements, right: usize, wrong: usize) -> Verdict {
 mod tests {
     use super::*;
     use crate::experiment::Outcome;
+    use crate::experiments::wrong;
 
     fn planted(judging: f64, stopping: f64, agreement: f64) -> Measurements {
         let mut table = Measurements::new(&["model"]);
@@ -304,5 +305,25 @@ mod tests {
         assert_eq!(kind_of(judging, &lexicon), 0);
         assert!(STOP_WORDS.iter().all(|word| !lexicon.contains(*word)));
         assert!(STOP_WORDS.iter().all(|word| !models::is_negator(word)));
+    }
+
+    #[test]
+    fn weights_give_reasons_if_they_agree_with_blank_out_and_can_be_seen() {
+        let agreeing = judge_reasons(&planted(0.2, -0.1, 0.6), 2, 2);
+        assert_eq!((agreeing.outcome, wrong(&agreeing)), (Outcome::Holds, vec![]));
+        let beside_the_point = judge_reasons(&planted(0.2, -0.1, 0.1), 2, 2);
+        assert_eq!((beside_the_point.outcome, wrong(&beside_the_point)), (Outcome::Fails, vec![0]));
+        let unseen = judge_reasons(&planted(0.2, -0.1, 0.6), 0, 0);
+        assert_eq!((unseen.outcome, wrong(&unseen)), (Outcome::Fails, vec![1]));
+        // Some seeds above the bound, some below.
+        assert_eq!(judge_reasons(&planted(0.2, -0.1, 0.2985), 2, 2).outcome, Outcome::Undecided);
+    }
+
+    #[test]
+    fn either_half_of_the_focus_can_be_wrong() {
+        let blind = judge_focus(&planted(-0.2, -0.1, 0.6));
+        assert_eq!((blind.outcome, wrong(&blind)), (Outcome::Fails, vec![0]));
+        let wordy = judge_focus(&planted(0.2, 0.1, 0.6));
+        assert_eq!((wordy.outcome, wrong(&wordy)), (Outcome::Fails, vec![1]));
     }
 }

@@ -284,6 +284,7 @@ fn judge(table: &Measurements) -> Verdict {
 mod tests {
     use super::*;
     use crate::experiment::Outcome;
+    use crate::experiments::wrong;
 
     /// Losses at the trained length and rises at twice the length, in the order of [`PUBLISHED`].
     fn planted(losses: [f64; 3], rises: [f64; 3]) -> Measurements {
@@ -315,5 +316,40 @@ mod tests {
         let table: Vec<f32> = [[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0], [0.0, -1.0]].concat().repeat(4);
         let likeness: Vec<f64> = cosines(&table, 2, 16).into_iter().map(|(_, cosine)| cosine).collect();
         assert_eq!(likeness[..3], [1.0, 0.0, -1.0]);
+    }
+
+    /// The same with a little noise in everything, another for each seed.
+    fn with_noise(losses: [f64; 3], rises: [f64; 3]) -> Verdict {
+        let mut table = Measurements::new(&["encoding", "length"]);
+        for (i, (name, ..)) in PUBLISHED.iter().enumerate() {
+            for seed in 0..4 {
+                let noise = 0.001 * ((seed + i as u64) % 3) as f64;
+                let loss = losses[i] + 0.01 * seed as f64 + noise;
+                table.add(&[name, &1.0], seed, "loss", loss);
+                table.add(&[name, &1.0], seed, "perplexity", loss.exp());
+                table.add(&[name, &2.0], seed, "perplexity", loss.exp() * (1.0 + rises[i] + noise));
+            }
+        }
+        judge(&table)
+    }
+
+    #[test]
+    fn each_part_of_the_claim_about_positions_can_be_wrong_alone() {
+        let (near, published) = ([3.80, 3.78, 3.79], [0.157, 0.783, 0.104]);
+        let holds = with_noise(near, published);
+        assert_eq!((holds.outcome, wrong(&holds)), (Outcome::Holds, vec![]));
+        let cases = [
+            ("sinusoidal is worse at the trained length", [4.20, 3.78, 3.79], published),
+            ("rotary is worse at the trained length", [3.80, 3.78, 4.20], published),
+            ("learned positions rise less than sinusoidal ones", near, [0.783, 0.157, 0.104]),
+            ("rotary positions rise more than sinusoidal ones", near, [0.157, 0.783, 0.504]),
+        ];
+        for (place, (what, losses, rises)) in cases.into_iter().enumerate() {
+            let fails = with_noise(losses, rises);
+            assert_eq!((fails.outcome, wrong(&fails)), (Outcome::Fails, vec![place]), "{what}");
+        }
+        let better = with_noise([3.80, 3.78, 3.40], published);
+        assert_eq!((better.outcome, wrong(&better)), (Outcome::Fails, vec![1]), "much better differs, too");
+        assert_eq!(with_noise(near, [0.5, 0.5, 0.104]).outcome, Outcome::Undecided, "as much as each other");
     }
 }

@@ -397,4 +397,28 @@ mod tests {
         assert!((ours - theirs).abs() < 1e-5 * theirs, "{ours} {theirs}");
         Ok(())
     }
+
+    #[test]
+    fn the_verdict_on_files_follows_which_of_them_there_are() {
+        let tables = ["attention_sweep_results", "attention_robustness_summary"];
+        let pictures = ["attention_heatmap_gallery", "gradient_norms_vs_dk"];
+        let without = |missing: &str| {
+            let mut findings = Findings::new(&["d_k", "scaled"]);
+            for name in tables.into_iter().filter(|name| *name != missing) {
+                findings.table(name, &["d_k"], vec![vec!["4".to_owned()]]);
+            }
+            for name in pictures.into_iter().filter(|name| *name != missing) {
+                findings.figure(
+                    name,
+                    "",
+                    Picture::new("").panel(Chart::new(Axis::linear("x"), Axis::linear("y"))),
+                );
+            }
+            judge_files(&findings).outcome
+        };
+        assert_eq!(without("nothing"), Outcome::Holds);
+        for missing in tables.into_iter().chain(pictures) {
+            assert_eq!(without(missing), Outcome::Fails, "without {missing}");
+        }
+    }
 }

@@ -295,6 +295,7 @@ fn judge_width(table: &Measurements) -> Verdict {
 mod tests {
     use super::*;
     use crate::experiment::Outcome;
+    use crate::experiments::wrong;
 
     fn planted(level: f64, slopes: [f64; 2]) -> Measurements {
         let mut table = Measurements::new(&["drawn", "d_k", "scaled"]);
@@ -323,5 +324,19 @@ mod tests {
         let identity: Vec<f32> =
             (0..WORDS * WORDS).map(|at| f32::from(u8::from(at / WORDS == at % WORDS))).collect();
         assert_eq!(shape(&identity), (0.0, 1.0));
+    }
+
+    #[test]
+    fn attention_must_sharpen_with_the_scale_and_without() {
+        let both = judge_width(&planted(0.97, [0.5, 1.0]));
+        assert_eq!((both.outcome, wrong(&both)), (Outcome::Holds, vec![]));
+        let steady_with = judge_width(&planted(0.97, [0.01, 1.0]));
+        assert_eq!((steady_with.outcome, wrong(&steady_with)), (Outcome::Fails, vec![0]));
+        let steady_without = judge_width(&planted(0.97, [0.5, 0.01]));
+        assert_eq!((steady_without.outcome, wrong(&steady_without)), (Outcome::Fails, vec![1]));
+        let softer = judge_width(&planted(0.97, [-0.3, -0.3]));
+        assert_eq!((softer.outcome, wrong(&softer)), (Outcome::Fails, vec![0, 1]));
+        // Some seeds above the bound, some below.
+        assert_eq!(judge_width(&planted(0.97, [0.5, 0.097])).outcome, Outcome::Undecided);
     }
 }

@@ -82,8 +82,9 @@ fn glance(article: &Article) -> Result<String> {
             Outcome::Undecided => 2,
             Outcome::NotMeasured => 3,
         }] += 1;
-        // What decided: of a claim that fails, what failed.
-        let decisive = verdict.checks.iter().find(|check| check.outcome == verdict.outcome);
+        // What decided: of a claim that fails, what failed; of one that is open, what keeps it from holding.
+        let same = verdict.checks.iter().find(|check| check.outcome == verdict.outcome);
+        let decisive = same.or_else(|| verdict.checks.iter().find(|check| check.outcome != Outcome::Holds));
         let measured = decisive.map_or_else(String::new, |check| {
             format!("<span class=\"what\">{}:</span> {}", prose(&check.what), escape(&effect(check)))
         });
