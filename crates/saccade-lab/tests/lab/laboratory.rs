@@ -311,7 +311,7 @@ fn succeeds(output: &Output) {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// Every table of an experiment by its name, and all that its verdict says but for the time it took.
+/// Every table of an experiment by its name, and all that its verdict says but for the time it took and when that was.
 fn results(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     let name = |file: &Path| file.file_name().unwrap().to_string_lossy().into_owned();
     let tables = files(folder).into_iter().filter(|file| file.extension().is_some_and(|end| end == "csv"));
@@ -319,7 +319,9 @@ fn results(folder: &Path) -> BTreeMap<String, Vec<u8>> {
         tables.map(|file| (name(&file), fs::read(&file).unwrap())).collect();
     let mut verdict: serde_json::Value =
         serde_json::from_slice(&fs::read(folder.join("verdict.json")).unwrap()).unwrap();
-    verdict["seconds"] = serde_json::Value::Null;
+    for when in ["seconds", "date"] {
+        verdict[when] = serde_json::Value::Null;
+    }
     results.insert("verdict.json".to_owned(), verdict.to_string().into_bytes());
     results
 }
