@@ -12,7 +12,7 @@ use super::threads;
 use crate::array::Array;
 use crate::pool::Buffer;
 use pulp::{Simd, WithSimd};
-use task::{DEPTH, in_tasks};
+use task::in_tasks;
 
 /// A matrix inside a slice: element (i, j) lies at `i * row + j * column`.
 #[derive(Clone, Copy)]
@@ -107,7 +107,7 @@ pub(crate) fn product_then(
 /// the sums, so that both operands are read once, and the parts are added in order.
 fn in_parts(product: Product, out: &mut [f32], finish: &impl Finish) {
     let Product { m, n, k, a, b, output } = product;
-    let part = k.div_ceil(TASKS).next_multiple_of(DEPTH);
+    let part = k.div_ceil(TASKS).next_multiple_of(16);
     let parts = k.div_ceil(part);
     let mut sums = Buffer::dirty(parts * m * n);
     threads::chunks(sums.as_mut_slice(), m * n, |index, sums| {
@@ -241,6 +241,7 @@ mod tests {
         }
         // Several bands, several panels to a task, and sums in several stretches; then sums in parts.
         check(601, 1605, 300, 71);
+        check(601, 1605, 800, 71);
         for (m, n) in [(THICK, 65), (63, 200), (130, 64)] {
             check(m, n, LONG + 1, 31);
         }

@@ -1,6 +1,6 @@
 //! A band of rows by a few panels of 64 columns.
 //!
-//! A task takes 256 of the products that each value is a sum of, and goes through its panels: it copies the panel of the
+//! A task takes up to 384 of the products that each value is a sum of, and goes through its panels: it copies the panel of the
 //! right operand to where it stays in the nearest caches, and multiplies it with the band of the left operand, which is read
 //! in place, value by value. Copies are cheap because a band is at least a hundred rows tall; the left operand comes from
 //! memory once for all panels. A transposed right operand is turned as its panels are copied, a transposed left one once
@@ -16,8 +16,14 @@ use pulp::{Simd, WithSimd};
 /// Columns of a panel.
 const PANEL: usize = 64;
 
-/// Rows of the right operand that a panel holds at a time: 64 KiB, inside the second-level cache of any core.
-pub(super) const DEPTH: usize = 256;
+/// The most rows of the right operand that a panel holds at a time: 96 KiB, inside the second-level cache of any core.
+/// Longer sums read and write the output once more for each further stretch.
+const DEPTH: usize = 384;
+
+/// How many rows of the right operand a panel holds at a time: as even stretches of the sums as can be.
+fn stretch(k: usize) -> usize {
+    k.div_ceil(k.div_ceil(DEPTH).max(1)).next_multiple_of(16).clamp(1, DEPTH)
+}
 
 /// The fewest and the most rows of a band: enough to pay for the copies of panels, few enough to share among threads and
 /// for a stretch of the left operand to stay in the second-level cache while panel after panel meets it.
@@ -79,7 +85,7 @@ pub(super) fn in_tasks(product: Product, out: &mut [f32], finish: &impl Finish, 
     let turns = a.row == 1 && a.column > 1 && group >= WORTH_TURNING && m > FEW;
     let shared = Shared::new(out);
     let prepare = || Work {
-        copy: Buffer::dirty(DEPTH.min(k) * PANEL),
+        copy: Buffer::dirty(stretch(k) * PANEL),
         edge: Buffer::dirty(if n.is_multiple_of(PANEL) { 0 } else { band.min(m) * PANEL }),
         turned: Buffer::dirty(if turns { band.min(m) * TURNED_ROW } else { 0 }),
     };
@@ -117,8 +123,9 @@ impl<F: Finish> WithSimd for Task<'_, F> {
             self.finish(s, self.columns);
             return;
         }
-        for depth in (0..self.product.k.max(1)).step_by(DEPTH) {
-            let len = DEPTH.min(self.product.k - depth);
+        let most = stretch(self.product.k);
+        for depth in (0..self.product.k.max(1)).step_by(most) {
+            let len = most.min(self.product.k - depth);
             let a = self.left(depth, len);
             for column in (0..self.columns.1).step_by(PANEL) {
                 let columns = (self.columns.0 + column, PANEL.min(self.columns.1 - column));
