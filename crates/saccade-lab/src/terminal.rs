@@ -1,6 +1,7 @@
 //! What the program says, and to whom: results to standard output, remarks to standard error.
 
 use std::io::{IsTerminal, Write, stderr, stdout};
+use std::path::Path;
 use std::time::Duration;
 
 /// A line of results. Whoever closed the pipe (`| head`) has seen enough: that is no failure.
@@ -27,6 +28,16 @@ pub fn remark(text: impl std::fmt::Display) {
 /// Whether someone watches remarks on a terminal, so that a progress bar makes sense.
 pub fn watched() -> bool {
     stderr().is_terminal()
+}
+
+/// A path as a shell takes it, for commands that are to be copied.
+pub fn quoted(path: &Path) -> String {
+    let path = path.display().to_string();
+    let plain = |c: char| c.is_alphanumeric() || "/._-+=:,@%".contains(c);
+    match !path.is_empty() && path.chars().all(plain) {
+        true => path,
+        false => format!("'{}'", path.replace('\'', "'\\''")),
+    }
 }
 
 /// A number with a comma every three digits.
@@ -62,5 +73,17 @@ pub fn left(elapsed: Duration, done: f64) -> String {
     match seconds {
         seconds if seconds < 90.0 => format!(", about {seconds:.0} s left"),
         seconds => format!(", about {:.0} min left", seconds / 60.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_can_be_copied_into_a_shell() {
+        assert_eq!(quoted(Path::new("runs/bag-1")), "runs/bag-1");
+        assert_eq!(quoted(Path::new("my runs/bag")), "'my runs/bag'");
+        assert_eq!(quoted(Path::new("it's $HOME")), "'it'\\''s $HOME'");
     }
 }

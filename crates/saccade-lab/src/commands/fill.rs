@@ -1,6 +1,7 @@
 //! `saccade fill`: which words a model would put in the place of a mask.
 
 use crate::model;
+use crate::run::encode_as_trained;
 use crate::terminal::line;
 use anyhow::{Result, bail};
 use clap::Args;
@@ -37,9 +38,9 @@ impl Fill {
         let name = tokenizer.piece(mask).unwrap_or_default();
         // Whatever the model calls its mask, people write [MASK].
         let text = self.text.replace("[MASK]", &name);
-        let encoding = tokenizer.encode(&text, Special::Keep)?;
+        let encoding = encode_as_trained(&opened, &text)?;
         if !encoding.ids.contains(&mask) {
-            bail!("there is nothing to guess: write [MASK] in the place of a word");
+            bail!("there is nothing to guess in what is read: write [MASK] in the place of a word");
         }
         let ids = Ids::new(&encoding.ids, [1, encoding.len()])?;
         let context = Context::inference();

@@ -2,12 +2,13 @@
 
 use crate::inside::answer::{gradient_times_input, label};
 use crate::model::{self, Opened};
+use crate::run::encode_as_trained;
 use crate::terminal::line;
 use anyhow::{Result, bail};
 use clap::Args;
 use saccade::models::Model;
 use saccade::tensor::Ids;
-use saccade::tokens::{Encoding, Special};
+use saccade::tokens::Encoding;
 use saccade::{Context, Probe};
 
 /// Classify a text, and show the weight of each word.
@@ -26,7 +27,7 @@ impl Predict {
     /// Runs the command.
     pub fn run(&self) -> Result<()> {
         let opened = model::open(&self.model)?;
-        let encoding = opened.tokenizer()?.encode(&self.text, Special::Keep)?;
+        let encoding = encode_as_trained(&opened, &self.text)?;
         if encoding.is_empty() {
             bail!("there is nothing to read in the text");
         }
@@ -87,7 +88,7 @@ impl Predict {
             }
         }
         if !hidden {
-            bail!("no word is hidden; write <MASK> in the place of one");
+            bail!("no word that is read is hidden; write <MASK> in the place of one");
         }
         Ok(())
     }
