@@ -6,10 +6,12 @@ mod folder;
 mod given;
 mod material;
 mod measured;
+mod notes;
 mod reading;
 mod session;
 mod settings;
 pub mod sources;
+mod tokenizer;
 mod vectors;
 mod watch;
 

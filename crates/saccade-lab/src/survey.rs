@@ -28,7 +28,10 @@ pub fn survey(path: &Path, config: &DataConfig) -> Result<()> {
     files.sort();
     let parts: Vec<String> = files.iter().filter_map(|file| part_of(file, "-images-idx3-ubyte")).collect();
     if !parts.is_empty() {
-        return parts.iter().try_for_each(|part| images(part, &sources::images(path, part)?));
+        for part in parts {
+            images(&part, &sources::images(path, &part)?);
+        }
+        return Ok(());
     }
     if path.join("aclImdb").is_dir() || path.join("train/pos").is_dir() {
         return imdb(path);
@@ -234,7 +237,7 @@ fn pairs(part: &str, parallel: &Parallel, config: &DataConfig) {
     }
 }
 
-fn images(part: &str, images: &Images) -> Result<()> {
+fn images(part: &str, images: &Images) {
     let (mut classes, mut seen) = (BTreeMap::<u8, u64>::new(), HashSet::new());
     let mut duplicates = 0;
     for (index, &label) in images.labels.iter().enumerate() {
@@ -247,5 +250,4 @@ fn images(part: &str, images: &Images) -> Result<()> {
     let sum: f64 = images.pixels.iter().map(|&pixel| f64::from(pixel)).sum();
     tell("brightness", &format!("mean {:.3} of 1", sum / images.pixels.len().max(1) as f64 / 255.0));
     tell("duplicates", &format!("{} images that an earlier one is equal to", thousands(duplicates)));
-    Ok(())
 }

@@ -38,6 +38,7 @@ impl ModelConfig {
     }
 
     /// The same, with a classifier of so many classes where it has one that tells any number apart.
+    #[must_use]
     pub fn for_classes(self, classes: usize) -> Self {
         match self {
             Self::Bert(mut config) => {

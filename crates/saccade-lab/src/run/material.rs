@@ -1,12 +1,14 @@
 //! What a run learns from: files or the built-in corpus, turned into a task.
 
 use super::build::build;
-use super::config::{DataConfig, ModelConfig, RunConfig, TokensConfig, TokensKind};
+use super::config::{DataConfig, ModelConfig, RunConfig};
 use super::given;
+use super::notes::{class_notes, special_notes};
 use super::sources::{
     self, Tagged, builtin_labelled, held_out_part, images, labelled_file_told, length, limited, lines,
     parallel, some_images, split_point, tagged_parts, tagging, text_files, thinned,
 };
+use super::tokenizer::make_tokenizer;
 use super::vectors::begin_with_vectors;
 use anyhow::{Result, bail};
 use saccade::Checksum;
@@ -18,10 +20,7 @@ use saccade::data::builtin::{self, Corpus, Pairs, Split};
 use saccade::data::text::{IN_MEMORY, TokenStream, with_texts};
 use saccade::models::Model;
 use saccade::tensor::random::Key;
-use saccade::tokens::{
-    BytePairSettings, Special, Tokenizer, UnknownCharacter, WhitespaceSettings, WordPieceSettings,
-    WordSettings,
-};
+use saccade::tokens::{Special, Tokenizer};
 use saccade::train::{NextWord, Supervised, Task};
 use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
@@ -451,57 +450,4 @@ impl Plan<'_> {
             remarks: self.remarks,
         })
     }
-}
-
-fn make_tokenizer(
-    config: &TokensConfig,
-    texts: &mut dyn Iterator<Item = String>,
-    mask: bool,
-    ends: bool,
-) -> Result<Tokenizer> {
-    let TokensConfig { size, minimum_count, lowercase, punctuation, .. } = *config;
-    Ok(match config.kind {
-        TokensKind::Words => Tokenizer::words(
-            texts,
-            &WordSettings { maximum: size, minimum_count, lowercase, punctuation, mask },
-        )?,
-        TokensKind::Whitespace => {
-            Tokenizer::whitespace_words(texts, &WhitespaceSettings { maximum: size, minimum_count })?
-        }
-        TokensKind::Characters => Tokenizer::characters(texts, UnknownCharacter::Error)?,
-        TokensKind::WordPieces => {
-            let settings =
-                WordPieceSettings { size, minimum_count: minimum_count.max(2), lowercase, alphabet: 1_000 };
-            Tokenizer::word_pieces(texts, &settings)?
-        }
-        TokensKind::BytePairs => {
-            let mut settings =
-                BytePairSettings { size, minimum_count: minimum_count.max(2), ..Default::default() };
-            if ends {
-                settings.special = vec!["<pad>".to_owned(), "</s>".to_owned()];
-                settings.end = Some("</s>".to_owned());
-            }
-            Tokenizer::byte_pairs(texts, &settings)?
-        }
-    })
-}
-
-fn special_notes(tokenizer: &Tokenizer) -> Map<String, Value> {
-    let special = tokenizer.special();
-    let ids = [
-        ("pad_token_id", special.pad),
-        ("bos_token_id", special.bos),
-        ("eos_token_id", special.eos),
-        ("mask_token_id", special.mask),
-    ];
-    ids.into_iter().filter_map(|(key, id)| Some((key.to_owned(), json!(id?)))).collect()
-}
-
-fn class_notes(notes: &mut Map<String, Value>, classes: &[String]) {
-    let names: Map<String, Value> =
-        classes.iter().enumerate().map(|(i, class)| (i.to_string(), json!(class))).collect();
-    let numbers: Map<String, Value> =
-        classes.iter().enumerate().map(|(i, class)| (class.clone(), json!(i))).collect();
-    notes.insert("id2label".to_owned(), Value::Object(names));
-    notes.insert("label2id".to_owned(), Value::Object(numbers));
 }
