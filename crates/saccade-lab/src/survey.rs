@@ -158,7 +158,7 @@ fn tell(what: &str, found: &str) {
 /// Names with their counts, not more than a screen has room for.
 fn counted<'n>(names: impl Iterator<Item = (&'n str, u64)>) -> String {
     let all: Vec<String> = names
-        .map(|(name, count)| format!("{} {}", thousands(count), name.chars().take(30).collect::<String>()))
+        .map(|(name, count)| format!("{}: {}", name.chars().take(30).collect::<String>(), thousands(count)))
         .collect();
     match all.len() {
         0..=20 => all.join(", "),
@@ -245,7 +245,7 @@ fn images(part: &str, images: &Images) {
         duplicates += u64::from(!seen.insert(images.image(index)));
     }
     line(format!("{part}: {} images of {}×{}", thousands(images.len() as u64), images.rows, images.columns));
-    let names: Vec<String> = classes.keys().map(|label| format!("of {label}")).collect();
+    let names: Vec<String> = classes.keys().map(ToString::to_string).collect();
     tell("classes", &counted(names.iter().map(String::as_str).zip(classes.values().copied())));
     let sum: f64 = images.pixels.iter().map(|&pixel| f64::from(pixel)).sum();
     tell("brightness", &format!("mean {:.3} of 1", sum / images.pixels.len().max(1) as f64 / 255.0));

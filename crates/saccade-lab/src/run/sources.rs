@@ -277,7 +277,7 @@ pub(super) fn labelled_file_told(path: &Path, config: &DataConfig) -> Result<(La
 /// How many reviews are there more than once.
 pub fn duplicates_told(duplicates: Duplicates) -> String {
     let Duplicates { train, test, across } = duplicates;
-    format!("duplicates: {train} within train, {test} within test, {across} texts in both")
+    format!("duplicates as published: {train} within train, {test} within test, {across} texts in both")
 }
 
 pub(crate) fn labelled_table(path: &Path, config: &DataConfig) -> Result<Labelled> {
