@@ -45,8 +45,8 @@ pub struct Evaluate {
     #[arg(long, default_value_t = 0)]
     limit: usize,
     /// The number of examples in a batch
-    #[arg(long, default_value_t = 64)]
-    batch_size: usize,
+    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..))]
+    batch_size: u32,
 }
 
 impl Evaluate {
@@ -79,7 +79,7 @@ impl Evaluate {
             Model::Llama(model) => model.config().context,
             other => bail!("a {} is no language model", other.kind()),
         };
-        let windows = PackedWindows::new(stream, context, self.batch_size)?;
+        let windows = PackedWindows::new(stream, context, self.batch_size as usize)?;
         measured_on(&about);
         let (mut sum, mut count) = (0.0, 0);
         let most = if self.limit == 0 { usize::MAX } else { self.limit };
@@ -109,7 +109,7 @@ impl Evaluate {
         let length = sources::length(data.config(), bert.config().context);
         let ids = tokenizer.encode_all(&texts, Special::Keep, Some((length, data.config().keep)))?;
         let masked = Masked::new(ids, Masking::new(tokenizer)?, Key::new(0).site("eval"));
-        let batches = Batches::new(masked, self.batch_size, Key::new(0))?;
+        let batches = Batches::new(masked, self.batch_size as usize, Key::new(0))?;
         simple(opened, &batches, texts.len())
     }
 
@@ -129,7 +129,8 @@ impl Evaluate {
         let ids = tokenizer.encode_all(&texts, Special::Keep, Some((length, data.config().keep)))?;
         let labels: Vec<usize> = examples.iter().map(|example| classes[example.label]).collect();
         let padding = tokenizer.special().pad.unwrap_or(0);
-        let batches = Batches::new(Classification::new(ids, labels, padding)?, self.batch_size, Key::new(0))?;
+        let batches =
+            Batches::new(Classification::new(ids, labels, padding)?, self.batch_size as usize, Key::new(0))?;
         let (mut truth, mut predicted, mut scores) = (Vec::new(), Vec::new(), Vec::new());
         for batch in batches.once() {
             let batch = batch?;
@@ -148,7 +149,7 @@ impl Evaluate {
         measured_on(&about);
         let count = images.len();
         let pictures = normalised(opened, images)?;
-        simple(opened, &Batches::new(pictures, self.batch_size, Key::new(0))?, count)
+        simple(opened, &Batches::new(pictures, self.batch_size as usize, Key::new(0))?, count)
     }
 
     fn tags(&self, opened: &Opened, data: &Measured) -> Result<()> {
@@ -158,7 +159,7 @@ impl Evaluate {
         measured_on(&about);
         let length = sources::length(data.config(), model.config().context);
         let tagging = sources::tagging(tokenizer, &sentences, length, Key::new(0).site("eval"))?;
-        simple(opened, &Batches::new(tagging, self.batch_size, Key::new(0))?, sentences.len())
+        simple(opened, &Batches::new(tagging, self.batch_size as usize, Key::new(0))?, sentences.len())
     }
 
     fn translation(&self, opened: &Opened, data: &Measured) -> Result<()> {
@@ -168,7 +169,7 @@ impl Evaluate {
         measured_on(&about);
         let (mut bleu, mut exact) = (Bleu::default(), 0);
         let bar = crate::terminal::bar(pairs.len() as u64);
-        for pairs in pairs.chunks(self.batch_size.max(1)) {
+        for pairs in pairs.chunks(self.batch_size as usize) {
             let sources: Vec<&str> = pairs.iter().map(|(source, _)| source.as_str()).collect();
             let ids = tokenizer.encode_all(&sources, Special::Keep, None)?;
             let said = translate(model, tokenizer, &ids, usize::from(self.beams))?;

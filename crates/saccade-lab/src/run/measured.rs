@@ -3,7 +3,7 @@
 use super::config::{DataConfig, RunConfig};
 use super::material::data_key;
 use super::sources::{self, TEST_TEXTS, Tagged, split_point, text_files};
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use saccade::data::Labelled;
 use saccade::data::idx::Images;
 use saccade::data::text::{IN_MEMORY, TokenStream};
@@ -49,9 +49,9 @@ impl Measured {
             return Ok((sources::test_stream(&self.config, tokenizer, TEST_TEXTS)?, built_in("corpus")));
         };
         let (files, held) = self.text_parts(path)?;
-        let ids = TemporaryIds::new();
+        let folder = TemporaryFolder::new()?;
         let most = self.config.in_memory.unwrap_or(IN_MEMORY);
-        let stream = TokenStream::read_within(&files, tokenizer, most, &ids.0)?;
+        let stream = TokenStream::read_within(&files, tokenizer, most, &folder.0.join("ids"))?;
         match held {
             None => Ok((stream, names(&files))),
             Some(share) => Ok((stream.hold_out(share)?.1, tail(&files, share))),
@@ -153,17 +153,20 @@ fn share(share: f64) -> String {
     format!("{} %", (share * 10_000.0).round() / 100.0)
 }
 
-/// A file of ids for as long as it is being read; who has it open keeps it.
-struct TemporaryIds(PathBuf);
+/// A folder for a file of ids, for as long as it is being read; who has the file open keeps it.
+struct TemporaryFolder(PathBuf);
 
-impl TemporaryIds {
-    fn new() -> Self {
-        Self(std::env::temp_dir().join(format!("saccade-{}.ids", std::process::id())))
+impl TemporaryFolder {
+    fn new() -> Result<Self> {
+        let path = std::env::temp_dir().join(format!("saccade-{}", std::process::id()));
+        // It must be new: what someone else has put there is not to be written to.
+        std::fs::create_dir(&path).with_context(|| format!("cannot create the folder {}", path.display()))?;
+        Ok(Self(path))
     }
 }
 
-impl Drop for TemporaryIds {
+impl Drop for TemporaryFolder {
     fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
+        let _ = std::fs::remove_dir_all(&self.0);
     }
 }

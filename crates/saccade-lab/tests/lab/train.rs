@@ -251,6 +251,10 @@ fn what_was_trained_can_be_measured_and_asked() {
             assert!(String::from_utf8_lossy(&answer.stdout).contains("good") || preset == "tagger");
         }
     }
+    // What was asked is wrong, not what was found.
+    assert!(fails(&run(&["predict", "bag", ""]), 2).contains("nothing to read"));
+    assert!(fails(&run(&["predict", "tagger", "the old man sat down"]), 2).contains("<MASK>"));
+    assert!(fails(&run(&["fill", "bag", "the [MASK] sat"]), 2).contains("does not guess words"));
 }
 
 #[test]
