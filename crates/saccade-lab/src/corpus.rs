@@ -285,7 +285,7 @@ impl std::fmt::Display for Survey {
 }
 
 /// The most tokens that a model can read, if there is such a number.
-fn context(model: &Model) -> Option<usize> {
+pub fn context(model: &Model) -> Option<usize> {
     match model {
         Model::Gpt(model) => Some(model.config().context),
         Model::Llama(model) => Some(model.config().context),

@@ -7,6 +7,7 @@
 
 pub mod browser;
 pub mod cache;
+pub mod classes;
 pub mod commands;
 pub mod corpus;
 pub mod experiment;
@@ -24,6 +25,7 @@ pub mod run;
 pub mod server;
 pub mod standalone;
 pub mod statistics;
+pub mod survey;
 pub mod tensors;
 pub mod terminal;
 pub mod usage;

@@ -1,14 +1,27 @@
 //! A training run: what it is configured as, what it learns from, and the folder it leaves.
 
+mod build;
 mod config;
 mod folder;
+mod given;
 mod material;
+mod measured;
+mod notes;
+mod reading;
 mod session;
+mod settings;
 pub mod sources;
+mod tokenizer;
+mod vectors;
 mod watch;
 
-pub use config::{DataConfig, ModelConfig, PRESETS, RunConfig, TokensConfig, TokensKind, nearest, preset};
+pub use build::build;
+pub use config::{DataConfig, ModelConfig, PRESETS, RunConfig, TokensConfig, TokensKind, preset};
 pub use folder::RunFolder;
-pub use material::{Material, build, prepare};
+pub use given::Given;
+pub use material::{Material, prepare};
+pub use measured::Measured;
+pub use reading::encode_as_trained;
 pub use session::{Session, train_in};
+pub use settings::nearest;
 pub use watch::{Voice, interrupted};

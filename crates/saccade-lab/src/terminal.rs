@@ -1,6 +1,7 @@
 //! What the program says, and to whom: results to standard output, remarks to standard error.
 
 use std::io::{IsTerminal, Write, stderr, stdout};
+use std::path::Path;
 use std::time::Duration;
 
 /// A line of results. Whoever closed the pipe (`| head`) has seen enough: that is no failure.
@@ -27,6 +28,16 @@ pub fn remark(text: impl std::fmt::Display) {
 /// Whether someone watches remarks on a terminal, so that a progress bar makes sense.
 pub fn watched() -> bool {
     stderr().is_terminal()
+}
+
+/// A path as a shell takes it, for commands that are to be copied.
+pub fn quoted(path: &Path) -> String {
+    let path = path.display().to_string();
+    let plain = |c: char| c.is_alphanumeric() || "/._-+=:,@%".contains(c);
+    match !path.is_empty() && path.chars().all(plain) {
+        true => path,
+        false => format!("'{}'", path.replace('\'', "'\\''")),
+    }
 }
 
 /// A number with a comma every three digits.
@@ -78,5 +89,17 @@ pub fn about_how_long(seconds: f64) -> String {
         short if short < 90.0 => format!("{short:.0} s"),
         medium if medium < 5400.0 => format!("{:.0} min", medium / 60.0),
         long => format!("{:.1} h", long / 3600.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_can_be_copied_into_a_shell() {
+        assert_eq!(quoted(Path::new("runs/bag-1")), "runs/bag-1");
+        assert_eq!(quoted(Path::new("my runs/bag")), "'my runs/bag'");
+        assert_eq!(quoted(Path::new("it's $HOME")), "'it'\\''s $HOME'");
     }
 }

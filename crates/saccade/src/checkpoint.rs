@@ -193,7 +193,12 @@ fn form(model: &Model) -> Result<(Map<String, Value>, Names)> {
 pub fn save(model: &Model, folder: &Path, more: &Map<String, Value>) -> Result<()> {
     let Written { mut config, tensors } = to_parts(model)?;
     for (key, value) in more {
-        config.entry(key.clone()).or_insert(value.clone());
+        // The form of the model is its own; of its classes it knows the number alone.
+        if ["id2label", "label2id"].contains(&key.as_str()) {
+            config.insert(key.clone(), value.clone());
+        } else {
+            config.entry(key.clone()).or_insert(value.clone());
+        }
     }
     std::fs::create_dir_all(folder).map_err(|error| Error::file(folder, error.to_string()))?;
     let text = serde_json::to_string_pretty(&config).map_err(|error| Error::checkpoint(error.to_string()))?;

@@ -75,7 +75,7 @@ impl Error {
     }
 
     pub(crate) fn data(place: impl Display, problem: impl Display) -> Self {
-        Self::Data { place: place.to_string(), problem: problem.to_string() }
+        Self::Data { place: place.to_string(), problem: bounded(&problem.to_string()) }
     }
 
     pub(crate) fn file(path: &Path, problem: impl Display) -> Self {
@@ -90,4 +90,18 @@ impl Error {
     pub(crate) fn metric(metric: &'static str, problem: impl Into<String>) -> Self {
         Self::Metric { metric, problem: problem.into() }
     }
+}
+
+/// What is said about a file may quote it, and a file of another kind has lines of any length and characters of any kind: it
+/// stays one line, and its middle is left out if it is long.
+fn bounded(problem: &str) -> String {
+    const MOST: usize = 400;
+    let problem = problem.replace(char::is_control, "\u{fffd}");
+    let count = problem.chars().count();
+    if count <= MOST {
+        return problem;
+    }
+    let start: String = problem.chars().take(MOST - MOST / 4).collect();
+    let end: String = problem.chars().skip(count - MOST / 4).collect();
+    format!("{start} […] {end}")
 }

@@ -7,6 +7,7 @@ pub mod analysis;
 pub mod attention;
 pub mod block;
 pub mod checkpoint;
+mod checksum;
 mod context;
 pub mod data;
 mod error;
@@ -21,6 +22,7 @@ pub mod recurrent;
 pub mod tokens;
 pub mod train;
 
+pub use checksum::Checksum;
 pub use context::Context;
 pub use error::{Error, Result};
 pub use parameter::{Draw, Initial, Module, Parameter, Reader};

@@ -1,12 +1,13 @@
 //! `saccade data`: look at the data a model learns from, and download published sets.
 
 use crate::fetch::data::{self, Set};
+use crate::run::DataConfig;
+use crate::survey::survey;
 use crate::terminal::{line, remark, thousands};
 use crate::work::Downloads;
 use anyhow::Result;
 use clap::{Args, Subcommand};
 use saccade::data::builtin::{Corpus, Settings, Split, Statistics};
-use saccade::data::imdb::Imdb;
 use std::path::{Path, PathBuf};
 
 /// Look at data sets, or download them.
@@ -19,10 +20,28 @@ pub struct Data {
 #[derive(Subcommand)]
 enum What {
     /// Count what is in a data set
-    #[command(after_help = "Examples:\n  saccade data stats\n  saccade data stats aclImdb_v1.tar.gz")]
+    ///
+    /// Texts, words, classes, duplicates: of plain text, a table, IMDb, parallel text, a treebank, images (MNIST).
+    #[command(after_help = "Examples:
+  saccade data stats
+  saccade data stats aclImdb_v1.tar.gz
+  saccade data stats reviews.csv --text-column review --label-column stars
+  saccade data stats multi30k --source en --target de")]
     Stats {
-        /// IMDb's archive or folder (default: the built-in corpus)
+        /// A file or folder, or the name of a set that was fetched (default: the built-in corpus)
         path: Option<String>,
+        /// The column of a table that has the text
+        #[arg(long, default_value = "sentence")]
+        text_column: String,
+        /// The column of a table that has the label
+        #[arg(long, default_value = "label")]
+        label_column: String,
+        /// The language of the source files of parallel text
+        #[arg(long, default_value = "en")]
+        source: String,
+        /// The language of the target files
+        #[arg(long, default_value = "de")]
+        target: String,
         /// How many built-in texts to count
         #[arg(long, default_value_t = 20_000)]
         texts: usize,
@@ -45,7 +64,8 @@ enum What {
     /// Download a published data set, or go on with a download that was cut off
     ///
     /// Prints the path to give to --data; the set's name does as well. What was downloaded is checked against its SHA-256;
-    /// a copy of yours is not: give its path to --data. SACCADE_DATA names the folder that keeps all sets.
+    /// a copy of yours is not: give its path to --data. SACCADE_DATA names the folder that keeps all sets, SACCADE_DATA_MIRROR
+    /// a server to ask instead of the originals', which has each file as SET/FILE.
     #[command(after_help = "Examples:
   saccade data fetch shakespeare
   saccade train shakespeare-char --data shakespeare
@@ -64,8 +84,14 @@ impl Data {
     /// Runs the command.
     pub fn run(&self) -> Result<()> {
         match &self.what {
-            What::Stats { path: Some(path), .. } => imdb(Path::new(&data::named(path)?)),
-            What::Stats { path: None, texts, seed } => builtin(*texts, *seed),
+            What::Stats { path: Some(path), text_column, label_column, source, target, .. } => {
+                let [text_column, label_column, source, target] =
+                    [text_column, label_column, source, target].map(String::clone);
+                let config =
+                    DataConfig { text_column, label_column, source, target, ..DataConfig::default() };
+                survey(Path::new(&data::named(path)?), &config)
+            }
+            What::Stats { path: None, texts, seed, .. } => builtin(*texts, *seed),
             What::Show { count, seed, conllu } => show(*count, *seed, *conllu),
             What::Fetch { set, out } => fetch(*set, out.as_deref()),
         }
@@ -126,30 +152,6 @@ fn describe(name: &str, found: &Statistics) {
     line(format!("  negated words   {}, of them {} far from their negator", thousands(all), thousands(far)));
     let words: Vec<&str> = found.frequencies.iter().take(12).map(|(word, _)| word.as_str()).collect();
     line(format!("  most frequent   {}\n", words.join(" ")));
-}
-
-fn imdb(path: &Path) -> Result<()> {
-    let imdb = Imdb::open(path)?;
-    for (name, part) in [("train", &imdb.train), ("test", &imdb.test)] {
-        let counts: Vec<String> = part
-            .classes
-            .iter()
-            .zip(part.class_counts())
-            .map(|(class, count)| format!("{} {class}", thousands(count as u64)))
-            .collect();
-        let words = |text: &str| text.split_whitespace().count() as u64;
-        let mut lengths: Vec<u64> = part.examples.iter().map(|example| words(&example.text)).collect();
-        lengths.sort_unstable();
-        let at = |share: f64| lengths.get((lengths.len() as f64 * share) as usize).copied().unwrap_or(0);
-        line(format!("{name:<6} {} reviews: {}", thousands(part.examples.len() as u64), counts.join(", ")));
-        line(format!("       words: median {}, nine of ten below {}", at(0.5), at(0.9)));
-    }
-    let duplicates = imdb.duplicates;
-    line(format!(
-        "duplicates: {} within train, {} within test, {} texts in both",
-        duplicates.train, duplicates.test, duplicates.across
-    ));
-    Ok(())
 }
 
 fn show(count: usize, seed: u64, conllu: bool) -> Result<()> {

@@ -1,15 +1,16 @@
 //! `saccade eval`: how good a model is on data it has not seen.
 
+use crate::classes::matched;
 use crate::corpus::evenly;
+use crate::inside::answer::label;
 use crate::inspect::texts::normalised;
 use crate::model::{self, Opened};
-use crate::run::{DataConfig, RunFolder, sources};
-use crate::terminal::line;
+use crate::run::{Measured, RunFolder, sources};
+use crate::terminal::{self, line};
 use anyhow::{Result, bail};
 use clap::Args;
 use saccade::Context;
 use saccade::data::batches::{Batches, Classification, Masked, Masking, PackedWindows};
-use saccade::data::text::TokenStream;
 use saccade::generate::{Answer, BeamSettings, beam_search};
 use saccade::metrics::{Bleu, Confusion, RocCurve, perplexity};
 use saccade::models::Model;
@@ -21,7 +22,8 @@ use saccade::train::evaluate;
 /// Measure a trained model on data.
 ///
 /// Language models: loss and perplexity. Classifiers: accuracy, precision, recall, F1, ROC-AUC, confusion matrix.
-/// Translation: BLEU. Without --data, the test part of the built-in corpus is used.
+/// Translation: BLEU. What it was measured on is the first line: of data that the model has learned from, the part for tests,
+/// or else what was held out.
 #[derive(Args)]
 #[command(after_help = "Examples:
   saccade eval runs/bag
@@ -30,7 +32,7 @@ use saccade::train::evaluate;
 pub struct Evaluate {
     /// A run or another model
     model: String,
-    /// A file or folder to measure on (default: the built-in corpus)
+    /// A file or folder to measure on (default: what the run learned from, else the built-in corpus)
     #[arg(long)]
     data: Option<String>,
     /// The part of a parallel corpus
@@ -39,28 +41,28 @@ pub struct Evaluate {
     /// The number of beams for translation
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=256))]
     beams: u16,
-    /// The most examples to measure on (0: all)
+    /// The most examples (for language models: windows) to measure on, taken evenly (0: all)
     #[arg(long, default_value_t = 0)]
     limit: usize,
     /// The number of examples in a batch
-    #[arg(long, default_value_t = 64)]
-    batch_size: usize,
+    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..))]
+    batch_size: u32,
 }
 
 impl Evaluate {
     /// Runs the command.
     pub fn run(&self) -> Result<()> {
         let opened = model::open(&self.model)?;
-        let config = RunFolder::open(&opened.folder).map(|(_, config)| config.data).unwrap_or_default();
+        let learned = RunFolder::config_in(&opened.folder)?;
         let path = self.data.as_deref().map(crate::fetch::data::named).transpose()?;
-        let config = DataConfig { path, ..config };
+        let data = Measured::new(path, learned);
         match &opened.model {
-            Model::Gpt(_) | Model::Llama(_) => self.language(&opened, &config),
-            Model::Bert(bert) if bert.config().heads.classes.is_none() => self.masked(&opened, &config),
-            Model::Bert(_) | Model::Sentiment(_) | Model::Bag(_) => self.classes(&opened, &config),
-            Model::T5(_) => self.translation(&opened, &config),
-            Model::Vit(_) => self.pictures(&opened, &config),
-            Model::Tagger(_) => self.tags(&opened, &config),
+            Model::Gpt(_) | Model::Llama(_) => self.language(&opened, &data),
+            Model::Bert(bert) if bert.config().heads.classes.is_none() => self.masked(&opened, &data),
+            Model::Bert(_) | Model::Sentiment(_) | Model::Bag(_) => self.classes(&opened, &data),
+            Model::T5(_) => self.translation(&opened, &data),
+            Model::Vit(_) => self.pictures(&opened, &data),
+            Model::Tagger(_) => self.tags(&opened, &data),
         }
     }
 
@@ -69,25 +71,19 @@ impl Evaluate {
         evenly(all, self.limit).cloned().collect()
     }
 
-    fn language(&self, opened: &Opened, config: &DataConfig) -> Result<()> {
+    fn language(&self, opened: &Opened, data: &Measured) -> Result<()> {
         let tokenizer = opened.tokenizer()?;
-        let stream = match &config.path {
-            Some(path) => TokenStream::read(&[path], tokenizer)?,
-            None => {
-                let texts = sources::builtin_test()?;
-                let texts: Vec<String> = texts.iter().map(|text| format!("{}\n", text.text())).collect();
-                let ids = tokenizer.encode_all(&texts, Special::Drop, None)?;
-                TokenStream::new(&ids.concat())?
-            }
-        };
+        let (stream, about) = data.language(tokenizer)?;
         let context = match &opened.model {
             Model::Gpt(model) => model.config().context,
             Model::Llama(model) => model.config().context,
             other => bail!("a {} is no language model", other.kind()),
         };
-        let windows = PackedWindows::new(stream, context, self.batch_size)?;
+        let windows = PackedWindows::new(stream, context, self.batch_size as usize)?;
+        measured_on(&about);
         let (mut sum, mut count) = (0.0, 0);
-        for batch in windows.iter() {
+        let most = if self.limit == 0 { usize::MAX } else { self.limit };
+        for batch in windows.evenly(most) {
             let batch = batch?;
             let context = Context::inference();
             let loss = match &opened.model {
@@ -105,37 +101,41 @@ impl Evaluate {
         Ok(())
     }
 
-    fn masked(&self, opened: &Opened, config: &DataConfig) -> Result<()> {
+    fn masked(&self, opened: &Opened, data: &Measured) -> Result<()> {
         let (tokenizer, Model::Bert(bert)) = (opened.tokenizer()?, &opened.model) else { return Ok(()) };
-        let texts = self.limited(&sources::test_texts(config)?);
-        let length = sources::length(config, bert.config().context);
-        let ids = tokenizer.encode_all(&texts, Special::Keep, Some((length, config.keep)))?;
+        let (texts, about) = data.texts()?;
+        let texts = self.limited(&texts);
+        measured_on(&about);
+        let length = sources::length(data.config(), bert.config().context);
+        let ids = tokenizer.encode_all(&texts, Special::Keep, Some((length, data.config().keep)))?;
         let masked = Masked::new(ids, Masking::new(tokenizer)?, Key::new(0).site("eval"));
-        let batches = Batches::new(masked, self.batch_size, Key::new(0))?;
+        let batches = Batches::new(masked, self.batch_size as usize, Key::new(0))?;
         simple(opened, &batches, texts.len())
     }
 
-    fn classes(&self, opened: &Opened, config: &DataConfig) -> Result<()> {
+    fn classes(&self, opened: &Opened, data: &Measured) -> Result<()> {
         let tokenizer = opened.tokenizer()?;
-        let labelled = sources::test_labelled(config)?;
-        let names = labelled.classes.clone();
+        let (labelled, about) = data.labelled()?;
+        let names = class_names(opened);
+        let (classes, remark) = matched(&names, &labelled.classes)?;
+        measured_on(&about);
+        if let Some(remark) = remark {
+            terminal::remark(remark);
+        }
         let examples = self.limited(&labelled.examples);
         let texts: Vec<&str> = examples.iter().map(|example| example.text.as_str()).collect();
         let most = if let Model::Bert(model) = &opened.model { model.config().context } else { usize::MAX };
-        let length = sources::length(config, most);
-        let ids = tokenizer.encode_all(&texts, Special::Keep, Some((length, config.keep)))?;
-        let labels: Vec<usize> = examples.iter().map(|example| example.label).collect();
+        let length = sources::length(data.config(), most);
+        let ids = tokenizer.encode_all(&texts, Special::Keep, Some((length, data.config().keep)))?;
+        let labels: Vec<usize> = examples.iter().map(|example| classes[example.label]).collect();
         let padding = tokenizer.special().pad.unwrap_or(0);
         let batches =
-            Batches::new(Classification::new(ids, labels.clone(), padding)?, self.batch_size, Key::new(0))?;
+            Batches::new(Classification::new(ids, labels, padding)?, self.batch_size as usize, Key::new(0))?;
         let (mut truth, mut predicted, mut scores) = (Vec::new(), Vec::new(), Vec::new());
         for batch in batches.once() {
             let batch = batch?;
             let logits = opened.model.classify(&Context::inference(), &batch.ids, &batch.lengths)?;
             let classes = logits.shape().last();
-            if classes != names.len() {
-                bail!("the model knows {classes} classes, the data has {}", names.len());
-            }
             truth.extend(batch.labels.values().iter().map(|&label| label as usize));
             predicted.extend(logits.argmax(-1)?.values().iter().map(|&class| class as usize));
             scores.extend(logits.values().chunks(classes).map(|row| row[classes - 1] - row[0]));
@@ -143,27 +143,33 @@ impl Evaluate {
         report_classes(&names, &truth, &predicted, &scores)
     }
 
-    fn pictures(&self, opened: &Opened, config: &DataConfig) -> Result<()> {
-        let images = sources::test_images(config)?;
+    fn pictures(&self, opened: &Opened, data: &Measured) -> Result<()> {
+        let (images, about) = data.images()?;
+        let images = sources::some_images(images, self.limit);
+        measured_on(&about);
         let count = images.len();
         let pictures = normalised(opened, images)?;
-        simple(opened, &Batches::new(pictures, self.batch_size, Key::new(0))?, count)
+        simple(opened, &Batches::new(pictures, self.batch_size as usize, Key::new(0))?, count)
     }
 
-    fn tags(&self, opened: &Opened, config: &DataConfig) -> Result<()> {
+    fn tags(&self, opened: &Opened, data: &Measured) -> Result<()> {
         let (tokenizer, Model::Tagger(model)) = (opened.tokenizer()?, &opened.model) else { return Ok(()) };
-        let sentences = self.limited(&sources::test_tagged(config)?);
-        let length = sources::length(config, model.config().context);
+        let (sentences, about) = data.tagged()?;
+        let sentences = self.limited(&sentences);
+        measured_on(&about);
+        let length = sources::length(data.config(), model.config().context);
         let tagging = sources::tagging(tokenizer, &sentences, length, Key::new(0).site("eval"))?;
-        simple(opened, &Batches::new(tagging, self.batch_size, Key::new(0))?, sentences.len())
+        simple(opened, &Batches::new(tagging, self.batch_size as usize, Key::new(0))?, sentences.len())
     }
 
-    fn translation(&self, opened: &Opened, config: &DataConfig) -> Result<()> {
+    fn translation(&self, opened: &Opened, data: &Measured) -> Result<()> {
         let (tokenizer, Model::T5(model)) = (opened.tokenizer()?, &opened.model) else { return Ok(()) };
-        let pairs = self.limited(&sources::test_pairs(config, &self.part)?);
+        let (pairs, about) = data.pairs(&self.part)?;
+        let pairs = self.limited(&pairs);
+        measured_on(&about);
         let (mut bleu, mut exact) = (Bleu::default(), 0);
         let bar = crate::terminal::bar(pairs.len() as u64);
-        for pairs in pairs.chunks(self.batch_size.max(1)) {
+        for pairs in pairs.chunks(self.batch_size as usize) {
             let sources: Vec<&str> = pairs.iter().map(|(source, _)| source.as_str()).collect();
             let ids = tokenizer.encode_all(&sources, Special::Keep, None)?;
             let said = translate(model, tokenizer, &ids, usize::from(self.beams))?;
@@ -180,6 +186,19 @@ impl Evaluate {
         line(format!("exact       {:.4}", exact as f64 / pairs.len().max(1) as f64));
         Ok(())
     }
+}
+
+fn measured_on(about: &str) {
+    line(format!("data        {about}"));
+}
+
+/// The names of a model's classes, in order.
+fn class_names(opened: &Opened) -> Vec<String> {
+    let count = match &opened.model {
+        Model::Bert(bert) => bert.config().heads.classes.unwrap_or(0),
+        _ => 2,
+    };
+    (0..count).map(|class| label(opened, class)).collect()
 }
 
 /// Loss and accuracy.

@@ -1,6 +1,8 @@
 //! `saccade fill`: which words a model would put in the place of a mask.
 
+use crate::bad_usage;
 use crate::model;
+use crate::run::encode_as_trained;
 use crate::terminal::line;
 use anyhow::{Result, bail};
 use clap::Args;
@@ -28,7 +30,7 @@ impl Fill {
     pub fn run(&self) -> Result<()> {
         let opened = model::open(&self.model)?;
         let Model::Bert(bert) = &opened.model else {
-            bail!("a {} does not guess words; a BERT trained on masked words does", opened.model.kind());
+            bad_usage!("a {} does not guess words; a BERT trained on masked words does", opened.model.kind());
         };
         let tokenizer = opened.tokenizer()?;
         let Some(mask) = tokenizer.special().mask else {
@@ -37,9 +39,9 @@ impl Fill {
         let name = tokenizer.piece(mask).unwrap_or_default();
         // Whatever the model calls its mask, people write [MASK].
         let text = self.text.replace("[MASK]", &name);
-        let encoding = tokenizer.encode(&text, Special::Keep)?;
+        let encoding = encode_as_trained(&opened, &text)?;
         if !encoding.ids.contains(&mask) {
-            bail!("there is nothing to guess: write [MASK] in the place of a word");
+            bad_usage!("there is nothing to guess in what is read: write [MASK] in the place of a word");
         }
         let ids = Ids::new(&encoding.ids, [1, encoding.len()])?;
         let context = Context::inference();

@@ -1,13 +1,15 @@
 //! `saccade predict`: what a classifier says of a text, and which words it looked at.
 
+use crate::bad_usage;
 use crate::inside::answer::{gradient_times_input, label};
 use crate::model::{self, Opened};
+use crate::run::encode_as_trained;
 use crate::terminal::line;
-use anyhow::{Result, bail};
+use anyhow::Result;
 use clap::Args;
 use saccade::models::Model;
 use saccade::tensor::Ids;
-use saccade::tokens::{Encoding, Special};
+use saccade::tokens::Encoding;
 use saccade::{Context, Probe};
 
 /// Classify a text, and show the weight of each word.
@@ -26,15 +28,18 @@ impl Predict {
     /// Runs the command.
     pub fn run(&self) -> Result<()> {
         let opened = model::open(&self.model)?;
-        let encoding = opened.tokenizer()?.encode(&self.text, Special::Keep)?;
+        let encoding = encode_as_trained(&opened, &self.text)?;
         if encoding.is_empty() {
-            bail!("there is nothing to read in the text");
+            bad_usage!("there is nothing to read in the text");
         }
         match &opened.model {
             Model::Sentiment(_) | Model::Bag(_) | Model::Bert(_) => self.classify(&opened, &encoding),
             Model::Tagger(_) => self.tag(&opened, &encoding),
             other => {
-                bail!("a {} does not classify texts; try `saccade generate` or `saccade fill`", other.kind())
+                bad_usage!(
+                    "a {} does not classify texts; try `saccade generate` or `saccade fill`",
+                    other.kind()
+                )
             }
         }
     }
@@ -87,7 +92,7 @@ impl Predict {
             }
         }
         if !hidden {
-            bail!("no word is hidden; write <MASK> in the place of one");
+            bad_usage!("no word that is read is hidden; write <MASK> in the place of one");
         }
         Ok(())
     }

@@ -1,12 +1,10 @@
 //! `saccade train`: from data to a trained model.
 
-use crate::model;
-use crate::run::{PRESETS, RunConfig, Session, Voice, preset};
+use crate::bad_usage;
+use crate::run::{Given, PRESETS, RunFolder, Session, Voice, preset};
 use crate::terminal;
-use anyhow::{Result, bail};
+use anyhow::Result;
 use clap::Args;
-use saccade::Module;
-use saccade::models::Model;
 use saccade::train::End;
 use std::path::{Path, PathBuf};
 
@@ -26,7 +24,7 @@ pub struct Train {
     /// A file or folder to learn from, or the name of a set that was fetched (default: the built-in corpus)
     #[arg(long)]
     data: Option<String>,
-    /// A model to start from, instead of random weights
+    /// A model to start from, instead of random weights: it says how large everything is, the preset how it is trained
     #[arg(long)]
     from: Option<String>,
     /// Change a setting, such as train.steps=500
@@ -57,24 +55,21 @@ impl Train {
             config.data.path = Some(crate::fetch::data::named(data)?);
         }
         let out = self.out.clone().unwrap_or_else(|| Path::new("runs").join(name));
-        let (tokenizer, model) = match &self.from {
-            Some(from) => {
-                let opened = model::open(from)?;
-                (opened.tokenizer, Some(opened.model))
-            }
-            None => (None, None),
-        };
+        RunFolder::ensure_free(&out)?;
+        let given = self.from.as_deref().map(Given::open).transpose()?;
+        if let Some(given) = &given {
+            given.ensure_agrees(&config, &self.settings)?;
+        }
         terminal::remark("reading the data");
-        let model = fitting(&config, model)?;
-        learn(&out, Session::begin(&out, &config, tokenizer, model, Voice::Aloud)?)
+        learn(&out, Session::begin(&out, &config, given, Voice::Aloud)?)
     }
 
     fn go_on(self) -> Result<()> {
         let Some(out) = self.out.or_else(|| self.preset.map(|name| Path::new("runs").join(name))) else {
-            bail!("say which run to go on with: saccade train --resume --out FOLDER");
+            bad_usage!("say which run to go on with: saccade train --resume --out FOLDER");
         };
         if self.data.is_some() || self.from.is_some() || !self.settings.is_empty() {
-            bail!("a run goes on as it was configured: leave out --data, --from and --set");
+            bad_usage!("a run goes on as it was configured: leave out --data, --from and --set");
         }
         terminal::remark("reading the data");
         let session = Session::resume(&out, Voice::Aloud)?;
@@ -82,49 +77,25 @@ impl Train {
     }
 }
 
-/// A model to start from, in the form that the preset asks for: a BERT gets the heads of the preset.
-fn fitting(config: &RunConfig, from: Option<Model>) -> Result<Option<Model>> {
-    let Some(from) = from else { return Ok(None) };
-    let wanted = serde_json::to_value(&config.model)?;
-    let kind = wanted["kind"].as_str().unwrap_or_default().to_owned();
-    if from.kind() != kind {
-        bail!("the preset trains a {kind}, but --from is a {}", from.kind());
-    }
-    let (crate::run::ModelConfig::Bert(preset), Model::Bert(bert)) = (&config.model, &from) else {
-        return Ok(Some(from));
-    };
-    let config =
-        saccade::models::BertConfig { heads: preset.heads, dropout: preset.dropout, ..bert.config().clone() };
-    let mut model = saccade::models::Bert::new(config, 0)?;
-    let known: Vec<(String, saccade::tensor::Tensor)> =
-        bert.parameters().into_iter().map(|(name, parameter)| (name, parameter.tensor().detach())).collect();
-    for (name, parameter) in model.parameters_mut() {
-        if let Some((_, values)) = known.iter().find(|(known, _)| *known == name)
-            && values.shape() == parameter.tensor().shape()
-        {
-            parameter.tensor_mut().set_values(&values.values())?;
-        }
-    }
-    Ok(Some(Model::Bert(model)))
-}
-
 fn learn(out: &Path, session: Session) -> Result<()> {
     session.introduce();
     let (end, progress) = session.learn()?;
-    let place = out.display();
+    let best = progress.best.map(|(loss, step)| format!(", best held-out loss {loss:.4} at step {step}"));
+    let (step, best) = (progress.step, best.unwrap_or_default());
     match end {
         End::Stopped => {
+            let place = terminal::quoted(out);
             terminal::remark(format!(
-                "stopped at step {}; go on with: saccade train --resume --out {place}",
-                progress.step
+                "stopped at step {step}; go on with: saccade train --resume --out {place}"
             ));
+            return Ok(());
         }
-        End::Finished | End::Patience => {
-            let best =
-                progress.best.map(|(loss, step)| format!(", best held-out loss {loss:.4} at step {step}"));
-            terminal::remark(format!("finished after {} steps{}", progress.step, best.unwrap_or_default()));
-            terminal::line(format!("{place}"));
-        }
+        End::Finished => terminal::remark(format!("finished after {step} steps{best}")),
+        End::Patience => terminal::remark(format!(
+            "ended early, after {step} steps: {} evaluations in a row were no better (train.patience){best}",
+            progress.since_best
+        )),
     }
+    terminal::line(out.display());
     Ok(())
 }

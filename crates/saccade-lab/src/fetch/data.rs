@@ -6,7 +6,6 @@
 
 use super::blob::{self, Remote};
 use super::{agent, explain, plain_etag};
-use crate::terminal;
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use clap::ValueEnum;
 use saccade::data::file::Source;
@@ -45,7 +44,8 @@ pub enum Check<'a> {
     File(&'a str),
     /// Of what a gzip file expands to, whoever compressed it. Anything else is refused.
     Expanded(&'a str),
-    /// Of the file, as several projects list it, but without the original at hand to confirm it: another is told, and kept.
+    /// Of the file, as several projects list it, but without the original at hand to confirm it: another is a failure, but
+    /// kept, for whoever trusts it.
     Listed(&'a str),
 }
 
@@ -171,18 +171,27 @@ pub fn named(argument: &str) -> Result<String> {
 /// Downloads the files of a set that are not there yet.
 pub fn fetch(set: Set, folder: &Path, progress: &mut super::Progress) -> Result<()> {
     let mirror = std::env::var("SACCADE_DATA_MIRROR").ok().filter(|mirror| !mirror.trim().is_empty());
+    let mut problem = None;
     for part in set.parts() {
         let url = match &mirror {
             Some(mirror) => format!("{}/{}/{}", mirror.trim().trim_end_matches('/'), set.name(), part.name),
             None => part.url.to_owned(),
         };
         let part = Part { url: &url, ..part };
-        fetch_part(&part, folder, progress).map_err(|error| {
+        if let Err(error) = fetch_part(&part, folder, progress) {
             let (name, example) = (set.name(), set.example());
-            anyhow!("{name}: {error:#}; a copy of yours can be used as it is, by its path: {example} PATH")
-        })?;
+            problem.get_or_insert_with(|| {
+                anyhow!(
+                    "{name}: {error:#}; a copy of yours can be used as it is, by its path: {example} PATH"
+                )
+            });
+            // A file that is kept although it differs is no reason to go without the others.
+            if !folder.join(part.name).is_file() {
+                break;
+            }
+        }
     }
-    Ok(())
+    problem.map_or(Ok(()), Err)
 }
 
 /// Downloads one file, checks it, and gives it its name; what is there already is left alone.
@@ -210,12 +219,19 @@ pub fn fetch_part(part: &Part, folder: &Path, progress: &mut super::Progress) ->
         Remote { ask: &ask, version: facts.etag.as_deref().map(|etag| (own, etag)), size: facts.size };
     blob::download(&remote, &partial, &mut |done, total| progress(part.name, done, total))
         .with_context(|| part.url.to_owned())?;
-    if let Err(error) = check(&partial, part) {
-        // It must not be taken for a beginning of the right one.
-        let _ = std::fs::remove_file(&partial);
-        return Err(error);
-    }
-    std::fs::rename(&partial, &whole).with_context(|| whole.display().to_string())
+    let keep = || std::fs::rename(&partial, &whole).with_context(|| whole.display().to_string());
+    let differs = match difference(&partial, part) {
+        Ok(None) => return keep(),
+        Ok(Some(differs)) if matches!(part.check, Check::Listed(_)) => {
+            keep()?;
+            bail!("{differs}, as others list it; the file is kept as {}", whole.display());
+        }
+        Ok(Some(differs)) => differs,
+        Err(error) => format!("{}: {error:#}", part.url),
+    };
+    // It must not be taken for a beginning of the right one.
+    let _ = std::fs::remove_file(&partial);
+    bail!("{differs}: it was changed or damaged on the way, and is not kept")
 }
 
 /// What the server says of a file.
@@ -247,23 +263,14 @@ fn server(url: &str) -> &str {
     &url[..end]
 }
 
-/// Fails unless a file is what it should be.
-fn check(path: &Path, part: &Part) -> Result<()> {
+/// In what a file differs from what it should be.
+fn difference(path: &Path, part: &Part) -> Result<Option<String>> {
     let (found, expected) = match part.check {
         Check::File(expected) | Check::Listed(expected) => (sha256(std::fs::File::open(path)?)?, expected),
         Check::Expanded(expected) => (sha256(Expanded(Source::open(path)?))?, expected),
     };
-    if found == expected {
-        return Ok(());
-    }
-    let differs = format!("{}: its SHA-256 is {found}, expected was {expected}", part.url);
-    match part.check {
-        Check::Listed(_) => {
-            terminal::remark(format!("{differs} (as others list it; the file is kept)"));
-            Ok(())
-        }
-        _ => bail!("{differs}: it was changed or damaged on the way, and is not kept"),
-    }
+    let differs = || format!("{}: its SHA-256 is {found}, expected was {expected}", part.url);
+    Ok((found != expected).then(differs))
 }
 
 /// A file as its reader expands it.

@@ -1,8 +1,10 @@
 //! What a run is configured as: a preset, changed by the user, saved with the run.
 
+use super::settings::{self, nearest};
 use crate::bad_usage;
 use crate::usage::Usage;
-use anyhow::Result;
+use anyhow::{Context as _, Result, anyhow};
+use saccade::data::builtin::Settings;
 use saccade::models::{
     BagConfig, BertConfig, GptConfig, LlamaConfig, SentimentConfig, T5Config, TaggerConfig, VitConfig,
 };
@@ -34,6 +36,9 @@ pub struct RunConfig {
     /// One line about it.
     #[serde(default)]
     pub about: String,
+    /// The folder of the model it begins from, instead of random weights.
+    #[serde(default)]
+    pub from: Option<String>,
     /// The model.
     pub model: ModelConfig,
     /// How text becomes ids.
@@ -121,6 +126,8 @@ pub struct DataConfig {
     pub limit: usize,
     /// The number of texts of the built-in corpus.
     pub texts: usize,
+    /// The fewest and the most sentences of a built-in text; 3 and 12 if not given.
+    pub sentences: Option<[usize; 2]>,
     /// The most tokens of a text; the rest is cut off. As many as the model can read if 0.
     pub length: usize,
     /// Which end of a long text is kept.
@@ -135,6 +142,9 @@ pub struct DataConfig {
     pub target: String,
     /// A file of word vectors (GloVe, fastText) that the model's own begin as, for models that read whole words.
     pub vectors: Option<String>,
+    /// The most ids of a text for language models that are kept in memory (134,217,728 if not given); those of a longer one are
+    /// kept in a file in the run's folder.
+    pub in_memory: Option<usize>,
 }
 
 impl Default for DataConfig {
@@ -144,6 +154,7 @@ impl Default for DataConfig {
             held_out: 0.1,
             limit: 0,
             texts: 10_000,
+            sentences: None,
             length: 0,
             keep: Keep::First,
             text_column: "sentence".to_owned(),
@@ -151,7 +162,32 @@ impl Default for DataConfig {
             source: "en".to_owned(),
             target: "de".to_owned(),
             vectors: None,
+            in_memory: None,
         }
+    }
+}
+
+impl DataConfig {
+    /// What the texts of the built-in corpus are like.
+    pub fn builtin(&self) -> Settings {
+        let plain = Settings::default();
+        match self.sentences {
+            Some([fewest_sentences, most_sentences]) => {
+                Settings { fewest_sentences, most_sentences, ..plain }
+            }
+            None => plain,
+        }
+    }
+
+    /// The same with whole paths, so that a run goes on from wherever it is continued.
+    pub fn located(mut self) -> Result<Self> {
+        for path in [&mut self.path, &mut self.vectors].into_iter().flatten() {
+            let whole = std::path::absolute(&*path).with_context(|| format!("there is no file {path:?}"))?;
+            if let Some(whole) = whole.to_str() {
+                whole.clone_into(path);
+            }
+        }
+        Ok(self)
     }
 }
 
@@ -182,80 +218,38 @@ pub fn preset(name: &str, settings: &[String]) -> Result<RunConfig> {
             None => bad_usage!("there is no preset {name}; there are {}", names.join(", ")),
         }
     };
-    let mut table: Table = text.parse()?;
+    let plain: Table = text.parse()?;
+    let mut changed = plain.clone();
     for setting in settings {
-        set(&mut table, setting)?;
+        settings::set(&mut changed, setting)?;
     }
-    read(table)
+    let config = read(changed).map_err(|problem| {
+        // What is wrong with a value is said without its key: the setting that is wrong by itself is the one that is meant.
+        let alone = settings.iter().find_map(|setting| {
+            let mut table = plain.clone();
+            settings::set(&mut table, setting).ok()?;
+            Some(settings::explained(Some(setting), &read(table).err()?))
+        });
+        Usage(alone.unwrap_or_else(|| settings::explained(None, &problem)))
+    })?;
+    settings::ensure_heard(&config, settings)?;
+    Ok(config)
 }
 
 /// A configuration from its text.
 pub fn parse(text: &str) -> Result<RunConfig> {
-    read(text.parse()?)
+    let table = text.parse::<Table>().map_err(|error| {
+        let line = error.span().map_or(1, |span| 1 + text[..span.start].matches('\n').count());
+        anyhow!("line {line}: {}", error.message().replace('\n', " "))
+    })?;
+    read(table).map_err(|problem| anyhow!("{}", settings::explained(None, &problem)))
 }
 
-fn read(table: Table) -> Result<RunConfig> {
+fn read(table: Table) -> std::result::Result<RunConfig, String> {
     let config: RunConfig =
-        Value::Table(table).try_into().map_err(|error: toml::de::Error| Usage(with_hint(error.message())))?;
-    config.train.check()?;
+        Value::Table(table).try_into().map_err(|error: toml::de::Error| error.message().to_owned())?;
+    config.train.check().map_err(|error| error.to_string())?;
     Ok(config)
-}
-
-/// Changes one value: `key=value`, the key with dots.
-fn set(table: &mut Table, setting: &str) -> Result<()> {
-    let Some((key, text)) = setting.split_once('=') else {
-        bad_usage!("{setting:?} is not a setting; write key=value, such as train.steps=100");
-    };
-    // A value that is no TOML is a string, so that quotes are not needed.
-    let value = format!("value = {text}").parse::<Table>().ok().and_then(|mut table| table.remove("value"));
-    let value = value.unwrap_or_else(|| Value::String(text.to_owned()));
-    let mut parts: Vec<&str> = key.trim().split('.').collect();
-    let Some(last) = parts.pop().filter(|last| !last.is_empty()) else {
-        bad_usage!("{setting:?} has no key")
-    };
-    let mut place = table;
-    for part in parts {
-        let entry = place.entry(part).or_insert_with(|| Value::Table(Table::new()));
-        let Value::Table(inner) = entry else { bad_usage!("{key}: {part} is not a group of settings") };
-        place = inner;
-    }
-    place.insert(last.to_owned(), value);
-    Ok(())
-}
-
-/// Adds the nearest known key to a message about an unknown one.
-fn with_hint(message: &str) -> String {
-    let mut quoted = message.split('`').skip(1).step_by(2);
-    let Some(unknown) = quoted.next().filter(|_| message.starts_with("unknown field")) else {
-        return message.to_owned();
-    };
-    let known: Vec<&str> = quoted.collect();
-    match nearest(unknown, &known) {
-        Some(near) => format!("there is no setting {unknown}; did you mean {near}?"),
-        None => format!("there is no setting {unknown}; there are {}", known.join(", ")),
-    }
-}
-
-/// The most similar of some words, if any is similar enough to be meant.
-pub fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
-    let scored = known.iter().map(|&candidate| (distance(word, candidate), candidate));
-    let (edits, near) = scored.min_by_key(|(edits, _)| *edits)?;
-    (edits <= near.chars().count().max(word.chars().count()) / 2).then_some(near)
-}
-
-/// The number of letters to insert, remove or change (Levenshtein, 1966).
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, a) in a.chars().enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
-        for (j, &b) in b.iter().enumerate() {
-            let changed = diagonal + usize::from(a != b);
-            diagonal = row[j + 1];
-            row[j + 1] = changed.min(diagonal + 1).min(row[j] + 1);
-        }
-    }
-    row[b.len()]
 }
 
 #[cfg(test)]
@@ -292,8 +286,42 @@ mod tests {
             "there is no setting d_embeding; did you mean d_embedding?"
         );
         assert!(error(&["train.steps"]).contains("write key=value"));
-        assert!(error(&["train.steps=many"]).contains("invalid type"), "{}", error(&["train.steps=many"]));
+        assert_eq!(
+            error(&["train.steps=many"]),
+            "train.steps=many: expected a whole number, got string \"many\""
+        );
+        assert_eq!(error(&["model.trained=3"]), "model.trained=3: expected true or false, got integer 3");
+        assert_eq!(
+            error(&["train.seed=1", "train.rate.highest=fast"]),
+            "train.rate.highest=fast: expected a number, got string \"fast\""
+        );
         let unknown = preset("sentiment-maximum", &[]).unwrap_err().to_string();
         assert!(unknown.contains("did you mean sentiment-max?"), "{unknown}");
+        let turned = preset("bga", &[]).unwrap_err().to_string();
+        assert!(turned.contains("did you mean bag?"), "{turned}");
+    }
+
+    #[test]
+    fn settings_that_nobody_would_hear_are_refused() {
+        let error = |name: &str, setting: &str| preset(name, &[setting.to_owned()]).unwrap_err().to_string();
+        assert!(error("words-gpt", "model.vocabulary=99").contains("tokens.size"));
+        assert!(error("digits", "model.classes=9").contains("those of the data"));
+        assert!(error("words-gpt", "data.limit=99").contains("windows of one long text"));
+        assert!(error("words-llama", "data.vectors=glove.txt").contains("only a bag"));
+        assert!(error("bag", "from=elsewhere").contains("--from"));
+        for share in ["nan", "0", "1", "-0.1", "inf"] {
+            assert!(
+                error("bag", &format!("data.held_out={share}")).contains("data.held_out must be"),
+                "{share}"
+            );
+        }
+        assert!(error("bag", "train.steps=0").contains("at least 1"));
+    }
+
+    #[test]
+    fn a_damaged_file_is_told_by_its_line() {
+        let error = |text: &str| parse(text).unwrap_err().to_string();
+        assert!(error("about = \"x\"\n[model\nkind = 3").starts_with("line 2: "), "{}", error("[model"));
+        assert!(!error("about = \"x\"\n[model\nkind = 3").contains('\n'));
     }
 }

@@ -5,10 +5,12 @@
 //! train.toml                                         everything the run was configured as
 //! metrics.csv                                        a line every few steps
 //! state.safetensors                                  what resuming needs, and all it reads
+//! train.ids  held-out.ids                            the tokens of a text that does not fit memory
 //! snapshots/step-N/                                  whole models at chosen steps
 //! ```
 
 use super::config::{self, RunConfig};
+use crate::terminal;
 use anyhow::{Context as _, Result, bail};
 use saccade::checkpoint;
 use saccade::data::file::write_whole;
@@ -28,16 +30,22 @@ pub struct RunFolder {
 }
 
 impl RunFolder {
-    /// A folder for a new run. It must not hold one already.
-    pub fn create(path: &Path, config: &RunConfig) -> Result<Self> {
-        let folder = Self { path: path.to_owned() };
-        if folder.state().exists() || folder.path.join("train.toml").exists() {
+    /// Fails if a folder holds a run already.
+    pub fn ensure_free(path: &Path) -> Result<()> {
+        if ["state.safetensors", "train.toml"].iter().any(|name| path.join(name).exists()) {
             bail!(
                 "{} holds a run already; continue it with `saccade train --resume --out {}`, or choose another --out",
                 path.display(),
-                path.display()
+                terminal::quoted(path)
             );
         }
+        Ok(())
+    }
+
+    /// A folder for a new run. It must not hold one already.
+    pub fn create(path: &Path, config: &RunConfig) -> Result<Self> {
+        Self::ensure_free(path)?;
+        let folder = Self { path: path.to_owned() };
         std::fs::create_dir_all(path)
             .with_context(|| format!("cannot create the folder {}", path.display()))?;
         folder.write("train.toml", &toml::to_string(config)?)?;
@@ -49,11 +57,21 @@ impl RunFolder {
     pub fn open(path: &Path) -> Result<(Self, RunConfig)> {
         let folder = Self { path: path.to_owned() };
         let file = folder.path.join("train.toml");
-        let text = std::fs::read_to_string(&file).with_context(|| {
+        let bytes = std::fs::read(&file).with_context(|| {
             format!("{} is not the folder of a run: cannot read train.toml", path.display())
         })?;
-        let config = config::parse(&text).with_context(|| format!("cannot understand {}", file.display()))?;
+        let damaged = || format!("{} is damaged", file.display());
+        let text = String::from_utf8(bytes).ok().context("it is not UTF-8").with_context(damaged)?;
+        let config = config::parse(&text).with_context(damaged)?;
         Ok((folder, config))
+    }
+
+    /// What the run in a folder was configured as, if a run made it.
+    pub fn config_in(path: &Path) -> Result<Option<RunConfig>> {
+        match path.join("train.toml").exists() {
+            true => Ok(Some(Self::open(path)?.1)),
+            false => Ok(None),
+        }
     }
 
     /// Where it is.

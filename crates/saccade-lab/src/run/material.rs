@@ -1,29 +1,29 @@
 //! What a run learns from: files or the built-in corpus, turned into a task.
 
-use super::config::{DataConfig, ModelConfig, RunConfig, TokensConfig, TokensKind};
+use super::build::build;
+use super::config::{DataConfig, ModelConfig, RunConfig};
+use super::given;
+use super::notes::{class_notes, special_notes};
 use super::sources::{
-    Tagged, builtin_labelled, images, labelled_file, length, limited, lines, parallel, split_point,
-    tagged_parts, tagging, text_files, thinned,
+    self, Tagged, builtin_labelled, held_out_part, images, labelled_file_told, length, limited, lines,
+    parallel, some_images, split_point, tagged_parts, tagging, text_files, thinned,
 };
+use super::tokenizer::make_tokenizer;
+use super::vectors::begin_with_vectors;
 use anyhow::{Result, bail};
+use saccade::Checksum;
 use saccade::data::Labelled;
 use saccade::data::batches::{
     Batches, Classification, Masked, Masking, PackedWindows, Pictures, RandomWindows, Translation,
 };
-use saccade::data::builtin::{self, Corpus, Pairs, Settings, Split};
-use saccade::data::idx::Images;
-use saccade::data::text::{TokenStream, with_texts};
-use saccade::data::vectors::WordVectors;
-use saccade::models::{Bag, Bert, Gpt, Llama, Model, Sentiment, T5, Tagger, Vit};
-use saccade::tensor::Tensor;
+use saccade::data::builtin::{self, Corpus, Pairs, Split};
+use saccade::data::text::{IN_MEMORY, TokenStream, with_texts};
+use saccade::models::Model;
 use saccade::tensor::random::Key;
-use saccade::tokens::{
-    BytePairSettings, Special, Tokenizer, UnknownCharacter, WhitespaceSettings, WordPieceSettings,
-    WordSettings,
-};
+use saccade::tokens::{Special, Tokenizer};
 use saccade::train::{NextWord, Supervised, Task};
 use serde_json::{Map, Value, json};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// A task ready to be trained, and what its folder needs besides.
 pub struct Material {
@@ -35,14 +35,28 @@ pub struct Material {
     pub pixels: Option<Value>,
     /// What `config.json` says beyond the model's form: special ids, names of classes.
     pub notes: Map<String, Value>,
-    /// A line about the data, which also tells whether it has changed.
+    /// A line about the data.
     pub summary: String,
+    /// A checksum of the data, which tells whether it has changed.
+    pub checksum: u64,
+    /// What else there is to say before it begins.
+    pub remarks: Vec<String>,
 }
 
 /// Reads the data, makes or takes the tokenizer, and builds the model (or takes the one given).
 pub fn prepare(config: &RunConfig, tokenizer: Option<Tokenizer>, model: Option<Model>) -> Result<Material> {
-    let key = Key::new(config.train.seed).site("data");
-    let plan = Plan { config, tokenizer, model, key };
+    prepare_in(None, config, tokenizer, model)
+}
+
+/// The same for a run in a folder, which keeps what is too long for memory.
+pub fn prepare_in(
+    folder: Option<&Path>,
+    config: &RunConfig,
+    tokenizer: Option<Tokenizer>,
+    model: Option<Model>,
+) -> Result<Material> {
+    let key = data_key(config);
+    let plan = Plan { config, folder, tokenizer, model, key, remarks: Vec::new(), sum: Checksum::default() };
     let prepared = match &config.model {
         ModelConfig::Gpt(_) | ModelConfig::Llama(_) => plan.next_word(),
         ModelConfig::Bert(bert) if bert.heads.classes.is_none() => plan.masked_words(),
@@ -58,14 +72,22 @@ pub fn prepare(config: &RunConfig, tokenizer: Option<Tokenizer>, model: Option<M
     })
 }
 
+/// What the order of the data and the choice of what is held out are drawn by.
+pub(super) fn data_key(config: &RunConfig) -> Key {
+    Key::new(config.train.seed).site("data")
+}
+
 /// Content words are class 1, function words class 0.
 const WORD_CLASSES: [&str; 2] = ["function", "content"];
 
 struct Plan<'a> {
     config: &'a RunConfig,
+    folder: Option<&'a Path>,
     tokenizer: Option<Tokenizer>,
     model: Option<Model>,
     key: Key,
+    remarks: Vec<String>,
+    sum: Checksum,
 }
 
 impl Plan<'_> {
@@ -78,7 +100,7 @@ impl Plan<'_> {
     }
 
     fn corpus(&self) -> Result<Corpus> {
-        Ok(Corpus::new(Settings::default(), self.config.train.seed)?)
+        Ok(Corpus::new(self.data().builtin(), self.config.train.seed)?)
     }
 
     /// The built-in texts of a part; a tenth as many to measure on as to learn from.
@@ -102,10 +124,21 @@ impl Plan<'_> {
 
     /// The model that was given, or a new one for so many tokens and classes.
     fn model(&mut self, vocabulary: usize, classes: usize) -> Result<Model> {
-        if let Some(model) = self.model.take() {
+        let (form, seed) = (&self.config.model, self.config.train.seed);
+        if let Some(given) = self.model.take() {
+            let (model, remark) = given::fit(form, &given, classes, seed)?;
+            self.remarks.extend(remark);
             return Ok(model);
         }
-        build(&self.config.model, vocabulary, classes, self.config.train.seed)
+        // Of a run that began from a model, all is known: that one may have had room for more tokens than there are.
+        if self.config.from.is_some() { form.model(seed) } else { build(form, vocabulary, classes, seed) }
+    }
+
+    /// The ids of files: in memory, or of a long text in a file in the run's folder.
+    fn stream(&self, files: &[PathBuf], tokenizer: &Tokenizer, name: &str) -> Result<TokenStream> {
+        let Some(folder) = self.folder else { return Ok(TokenStream::read(files, tokenizer)?) };
+        let most = self.data().in_memory.unwrap_or(IN_MEMORY);
+        Ok(TokenStream::read_within(files, tokenizer, most, &folder.join(name))?)
     }
 
     fn next_word(mut self) -> Result<Material> {
@@ -118,9 +151,9 @@ impl Plan<'_> {
                         .map_err(|error| saccade::Error::Checkpoint(format!("{error:#}")))
                 })?,
             };
-            let stream = TokenStream::read(&train, &tokenizer)?;
+            let stream = self.stream(&train, &tokenizer, sources::TRAIN_IDS)?;
             let (stream, held_out) = match test {
-                Some(test) => (stream, TokenStream::read(&[test], &tokenizer)?),
+                Some(test) => (stream, self.stream(&[test], &tokenizer, sources::HELD_OUT_IDS)?),
                 None => stream.hold_out(self.data().held_out)?,
             };
             (tokenizer, stream, held_out, path.display().to_string())
@@ -142,6 +175,8 @@ impl Plan<'_> {
             (tokenizer, stream, held_out, "the built-in corpus".to_owned())
         };
         let summary = format!("{about}: {} tokens to learn from, {} held out", stream.len(), held_out.len());
+        stream.add_to(&mut self.sum)?;
+        held_out.add_to(&mut self.sum)?;
         let model = self.model(tokenizer.vocabulary_size(), 0)?;
         tokenizer.ensure_fits(model.token_embeddings().map_or(0, |table| table.shape()[0]))?;
         let context = match &model {
@@ -155,7 +190,15 @@ impl Plan<'_> {
         let held_out = PackedWindows::new(held_out, length, 4 * train.batch_size)?;
         let notes = special_notes(&tokenizer);
         let task = Box::new(NextWord::new(model, windows, held_out)?);
-        Ok(Material { task, tokenizer: Some(tokenizer), pixels: None, notes, summary })
+        Ok(Material {
+            task,
+            tokenizer: Some(tokenizer),
+            pixels: None,
+            notes,
+            summary,
+            checksum: self.sum.value(),
+            remarks: self.remarks,
+        })
     }
 
     fn masked_words(mut self) -> Result<Material> {
@@ -164,7 +207,7 @@ impl Plan<'_> {
                 let (train, test) = text_files(&path)?;
                 let mut lines = lines(&train)?;
                 let held = match test {
-                    Some(test) => super::sources::lines(&[test])?,
+                    Some(test) => sources::lines(&[test])?,
                     None => lines.split_off(split_point(lines.len(), self.data().held_out)?),
                 };
                 (lines, held)
@@ -177,6 +220,7 @@ impl Plan<'_> {
             }
         };
         let train = limited(train, self.data().limit);
+        train.iter().chain(&held).for_each(|text| self.sum.bytes(text.as_bytes()));
         let tokenizer = self.tokenizer(&mut train.iter().cloned(), true)?;
         let model = self.model(tokenizer.vocabulary_size(), 0)?;
         let Model::Bert(bert) = &model else { bail!("a {} cannot guess words", model.kind()) };
@@ -191,18 +235,31 @@ impl Plan<'_> {
             Batches::new(Masked::new(encode(&held)?, masking, self.key.site("held out")), size, self.key)?;
         let notes = special_notes(&tokenizer);
         let task = Box::new(Supervised::new(model, batches, held_out));
-        Ok(Material { task, tokenizer: Some(tokenizer), pixels: None, notes, summary })
+        Ok(Material {
+            task,
+            tokenizer: Some(tokenizer),
+            pixels: None,
+            notes,
+            summary,
+            checksum: self.sum.value(),
+            remarks: self.remarks,
+        })
     }
 
     fn classify(mut self) -> Result<Material> {
         let (train, held, about) = self.labelled()?;
         let train = thinned(train, self.data().limit);
+        for example in train.examples.iter().chain(&held.examples) {
+            self.sum.bytes(example.text.as_bytes());
+            self.sum.number(example.label as u64);
+        }
         let tokenizer =
             self.tokenizer(&mut train.examples.iter().map(|example| example.text.clone()), false)?;
         let classes = train.classes.clone();
         let mut model = self.model(tokenizer.vocabulary_size(), classes.len())?;
-        if let Some(file) = &self.data().vectors {
-            begin_with_vectors(&mut model, &tokenizer, Path::new(file))?;
+        if let Some(file) = &self.config.data.vectors {
+            let remark = begin_with_vectors(&mut model, &tokenizer, Path::new(file))?;
+            self.remarks.push(remark);
         }
         if !matches!(model, Model::Bert(_)) && classes.len() != 2 {
             bail!("a {} tells two classes apart, but the data has {}", model.kind(), classes.len());
@@ -224,17 +281,26 @@ impl Plan<'_> {
         let mut notes = special_notes(&tokenizer);
         class_notes(&mut notes, &classes);
         let task = Box::new(Supervised::new(model, batches(&train)?, batches(&held)?));
-        Ok(Material { task, tokenizer: Some(tokenizer), pixels: None, notes, summary })
+        Ok(Material {
+            task,
+            tokenizer: Some(tokenizer),
+            pixels: None,
+            notes,
+            summary,
+            checksum: self.sum.value(),
+            remarks: self.remarks,
+        })
     }
 
     /// Labelled texts to learn from and to measure on, and where they are from.
-    fn labelled(&self) -> Result<(Labelled, Labelled, String)> {
-        let Some(path) = self.path() else {
+    fn labelled(&mut self) -> Result<(Labelled, Labelled, String)> {
+        let Some(path) = self.path().map(Path::to_owned) else {
             let held = builtin_labelled(&self.builtin_texts(Split::Validation)?);
             let train = builtin_labelled(&self.builtin_texts(Split::Train)?);
             return Ok((train, held, "the built-in corpus".to_owned()));
         };
-        let all = labelled_file(path, self.data())?;
+        let (all, duplicates) = labelled_file_told(&path, self.data())?;
+        self.remarks.extend(duplicates);
         let (train, held) = all.hold_out(self.data().held_out, self.key)?;
         Ok((train, held, path.display().to_string()))
     }
@@ -244,7 +310,7 @@ impl Plan<'_> {
             Some(folder) => {
                 let part = |name: &str| parallel(&folder, name, self.data());
                 let train = part("train")?;
-                let held = part("val").or_else(|_| part("valid")).or_else(|_| part("dev"))?;
+                let held = part(held_out_part(&folder, self.data())?)?;
                 (train, held, folder.display().to_string())
             }
             None => {
@@ -258,6 +324,9 @@ impl Plan<'_> {
             }
         };
         let train = limited(train, self.data().limit);
+        for text in train.iter().chain(&held).flat_map(|(source, target)| [source, target]) {
+            self.sum.bytes(text.as_bytes());
+        }
         let mut both = train.iter().flat_map(|(source, target)| [source.clone(), target.clone()]);
         let tokenizer = self.tokenizer(&mut both, false)?;
         let model = self.model(tokenizer.vocabulary_size(), 0)?;
@@ -279,14 +348,22 @@ impl Plan<'_> {
         let mut notes = special_notes(&tokenizer);
         notes.insert("decoder_start_token_id".to_owned(), json!(t5.config().start));
         let task = Box::new(Supervised::new(model, batches, held_out));
-        Ok(Material { task, tokenizer: Some(tokenizer), pixels: None, notes, summary })
+        Ok(Material {
+            task,
+            tokenizer: Some(tokenizer),
+            pixels: None,
+            notes,
+            summary,
+            checksum: self.sum.value(),
+            remarks: self.remarks,
+        })
     }
 
     fn pictures(mut self) -> Result<Material> {
         let (train, held, about) = match self.path() {
             Some(folder) => {
-                let open = |part: &str| images(folder, part);
-                (open("train")?, open("t10k")?, folder.display().to_string())
+                let (train, held) = images(folder, "train")?.hold_out(self.data().held_out, self.key)?;
+                (train, held, folder.display().to_string())
             }
             None => {
                 let digits =
@@ -299,7 +376,11 @@ impl Plan<'_> {
                 )
             }
         };
-        let train = Images { labels: limited(train.labels.clone(), self.data().limit), ..train };
+        let train = some_images(train, self.data().limit);
+        for images in [&train, &held] {
+            self.sum.bytes(&images.pixels);
+            self.sum.bytes(&images.labels);
+        }
         let classes = train.labels.iter().chain(&held.labels).max().map_or(0, |&most| usize::from(most) + 1);
         let mean = train.pixels.iter().map(|&pixel| f64::from(pixel)).sum::<f64>()
             / train.pixels.len() as f64
@@ -327,11 +408,23 @@ impl Plan<'_> {
         let batches = Batches::new(Pictures::new(train, scale), size, self.key)?;
         let held_out = Batches::new(Pictures::new(held, scale), 4 * size, self.key)?;
         let task = Box::new(Supervised::new(model, batches, held_out));
-        Ok(Material { task, tokenizer: None, pixels: Some(pixels), notes, summary })
+        Ok(Material {
+            task,
+            tokenizer: None,
+            pixels: Some(pixels),
+            notes,
+            summary,
+            checksum: self.sum.value(),
+            remarks: self.remarks,
+        })
     }
 
     fn tag(mut self) -> Result<Material> {
         let (train, held, about) = tagged_parts(self.data(), self.config.train.seed)?;
+        for (word, class) in train.iter().chain(&held).flatten() {
+            self.sum.bytes(word.as_bytes());
+            self.sum.number(u64::from(*class));
+        }
         let mut words = train
             .iter()
             .map(|sentence| sentence.iter().map(|(word, _)| word.as_str()).collect::<Vec<_>>().join(" "));
@@ -347,120 +440,14 @@ impl Plan<'_> {
         let mut notes = special_notes(&tokenizer);
         class_notes(&mut notes, &WORD_CLASSES.map(str::to_owned));
         let task = Box::new(Supervised::new(model, batches, held_out));
-        Ok(Material { task, tokenizer: Some(tokenizer), pixels: None, notes, summary })
+        Ok(Material {
+            task,
+            tokenizer: Some(tokenizer),
+            pixels: None,
+            notes,
+            summary,
+            checksum: self.sum.value(),
+            remarks: self.remarks,
+        })
     }
-}
-
-fn make_tokenizer(
-    config: &TokensConfig,
-    texts: &mut dyn Iterator<Item = String>,
-    mask: bool,
-    ends: bool,
-) -> Result<Tokenizer> {
-    let TokensConfig { size, minimum_count, lowercase, punctuation, .. } = *config;
-    Ok(match config.kind {
-        TokensKind::Words => Tokenizer::words(
-            texts,
-            &WordSettings { maximum: size, minimum_count, lowercase, punctuation, mask },
-        )?,
-        TokensKind::Whitespace => {
-            Tokenizer::whitespace_words(texts, &WhitespaceSettings { maximum: size, minimum_count })?
-        }
-        TokensKind::Characters => Tokenizer::characters(texts, UnknownCharacter::Error)?,
-        TokensKind::WordPieces => {
-            let settings =
-                WordPieceSettings { size, minimum_count: minimum_count.max(2), lowercase, alphabet: 1_000 };
-            Tokenizer::word_pieces(texts, &settings)?
-        }
-        TokensKind::BytePairs => {
-            let mut settings =
-                BytePairSettings { size, minimum_count: minimum_count.max(2), ..Default::default() };
-            if ends {
-                settings.special = vec!["<pad>".to_owned(), "</s>".to_owned()];
-                settings.end = Some("</s>".to_owned());
-            }
-            Tokenizer::byte_pairs(texts, &settings)?
-        }
-    })
-}
-
-/// Gives the words of a model the vectors that a file has for them; the others keep theirs.
-fn begin_with_vectors(model: &mut Model, tokenizer: &Tokenizer, file: &Path) -> Result<()> {
-    let Model::Bag(bag) = model else {
-        bail!("data.vectors is for a bag of word vectors, not for a {}", model.kind());
-    };
-    let words: Vec<String> =
-        (0..tokenizer.vocabulary_size() as u32).map(|id| tokenizer.piece(id).unwrap_or_default()).collect();
-    let vectors = WordVectors::open(file, &words)?;
-    let table = bag.token_embeddings_mut();
-    let width = table.shape().last();
-    if vectors.dimension() != width {
-        bail!(
-            "the vectors of {} have {} dimensions, the model's {width}; set model.d_embedding={}",
-            file.display(),
-            vectors.dimension(),
-            vectors.dimension()
-        );
-    }
-    let mut values = table.to_vec();
-    for (index, row) in values.chunks_mut(width).enumerate() {
-        if let Some(vector) = vectors.vector(index) {
-            row.copy_from_slice(vector);
-        }
-    }
-    *table = Tensor::new(&values, table.shape())?.tracked();
-    Ok(())
-}
-
-/// A new model, its vocabulary and classes those of the data.
-pub fn build(config: &ModelConfig, vocabulary: usize, classes: usize, seed: u64) -> Result<Model> {
-    Ok(match config.clone() {
-        ModelConfig::Gpt(config) => {
-            Model::Gpt(Gpt::new(saccade::models::GptConfig { vocabulary, ..config }, seed)?)
-        }
-        ModelConfig::Llama(config) => {
-            Model::Llama(Llama::new(saccade::models::LlamaConfig { vocabulary, ..config }, seed)?)
-        }
-        ModelConfig::Bert(mut config) => {
-            if config.heads.classes.is_some() {
-                config.heads.classes = Some(classes);
-            }
-            Model::Bert(Bert::new(saccade::models::BertConfig { vocabulary, ..config }, seed)?)
-        }
-        ModelConfig::T5(config) => {
-            Model::T5(T5::new(saccade::models::T5Config { vocabulary, ..config }, seed)?)
-        }
-        ModelConfig::Vit(config) => {
-            Model::Vit(Vit::new(saccade::models::VitConfig { classes, ..config }, seed)?)
-        }
-        ModelConfig::Sentiment(config) => {
-            Model::Sentiment(Sentiment::new(saccade::models::SentimentConfig { vocabulary, ..config }, seed)?)
-        }
-        ModelConfig::Bag(config) => {
-            Model::Bag(Bag::new(saccade::models::BagConfig { vocabulary, ..config }, seed)?)
-        }
-        ModelConfig::Tagger(config) => {
-            Model::Tagger(Tagger::new(saccade::models::TaggerConfig { vocabulary, classes, ..config }, seed)?)
-        }
-    })
-}
-
-fn special_notes(tokenizer: &Tokenizer) -> Map<String, Value> {
-    let special = tokenizer.special();
-    let ids = [
-        ("pad_token_id", special.pad),
-        ("bos_token_id", special.bos),
-        ("eos_token_id", special.eos),
-        ("mask_token_id", special.mask),
-    ];
-    ids.into_iter().filter_map(|(key, id)| Some((key.to_owned(), json!(id?)))).collect()
-}
-
-fn class_notes(notes: &mut Map<String, Value>, classes: &[String]) {
-    let names: Map<String, Value> =
-        classes.iter().enumerate().map(|(i, class)| (i.to_string(), json!(class))).collect();
-    let numbers: Map<String, Value> =
-        classes.iter().enumerate().map(|(i, class)| (class.clone(), json!(i))).collect();
-    notes.insert("id2label".to_owned(), Value::Object(names));
-    notes.insert("label2id".to_owned(), Value::Object(numbers));
 }

@@ -1,14 +1,14 @@
 //! Training in a folder, from the beginning or from wherever it stopped.
 
-use super::config::RunConfig;
+use super::config::{ModelConfig, RunConfig};
 use super::folder::RunFolder;
-use super::material::{Material, prepare};
+use super::given::Given;
+use super::material::{Material, prepare_in};
 use super::watch::{Note, Voice, Watch};
 use crate::terminal;
 use anyhow::{Context as _, Result, bail};
-use saccade::models::Model;
 use saccade::tokens::Tokenizer;
-use saccade::train::{End, Progress, load_state, train};
+use saccade::train::{End, Progress, load_state, save_state, train};
 use std::path::Path;
 
 /// A run with everything it needs to go on.
@@ -22,48 +22,53 @@ pub struct Session {
 }
 
 impl Session {
-    /// A new run in a folder that holds none, from random weights or a model, with a tokenizer of its own or this one.
-    pub fn begin(
-        path: &Path,
-        config: &RunConfig,
-        tokenizer: Option<Tokenizer>,
-        model: Option<Model>,
-        voice: Voice,
-    ) -> Result<Self> {
-        let material = prepare(config, tokenizer, model)?;
+    /// A new run in a folder that holds none, from random weights or a given model.
+    pub fn begin(path: &Path, config: &RunConfig, given: Option<Given>, voice: Voice) -> Result<Self> {
+        let mut config = RunConfig { data: config.data.clone().located()?, ..config.clone() };
+        config.from = given.as_ref().map(|given| given.folder.display().to_string());
+        let (tokenizer, model) = given.map_or((None, None), |given| (given.tokenizer, Some(given.model)));
+        let material = prepare_in(Some(path), &config, tokenizer, model)?;
+        config.model = ModelConfig::of(material.task.model());
         // From here on there is something to lose.
         super::interrupted();
-        let folder = RunFolder::create(path, config)?;
-        write_readers(&folder, &material)?;
-        Ok(Self::fresh(config.clone(), folder, material, voice))
+        let folder = RunFolder::create(path, &config)?;
+        Self::at_first(config, folder, material, voice)
     }
 
-    fn fresh(config: RunConfig, folder: RunFolder, material: Material, voice: Voice) -> Self {
+    /// A run before its first step, with all written down that its folder needs.
+    fn at_first(config: RunConfig, folder: RunFolder, material: Material, voice: Voice) -> Result<Self> {
+        write_readers(&folder, &material)?;
         let progress = Progress::new(&config.train);
-        let note = Note { data: material.summary.clone(), ..Note::default() };
-        Self { config, folder, material, progress, note, voice }
+        let note =
+            Note { data: material.summary.clone(), checksum: Some(material.checksum), ..Note::default() };
+        if config.from.is_some() {
+            // Where it began cannot be drawn again, and may not be there any more when it goes on.
+            let (task, text) = (material.task.as_ref(), serde_json::to_string(&note)?);
+            save_state(&folder.state(), task, &progress, &toml::to_string(&config)?, &text)?;
+        }
+        Ok(Self { config, folder, material, progress, note, voice })
     }
 
     /// The run in a folder, from its last state.
     pub fn resume(path: &Path, voice: Voice) -> Result<Self> {
         let (folder, config) = RunFolder::open(path)?;
-        let tokenizer = match path.join("tokenizer.json").is_file() {
-            true => Some(Tokenizer::from_folder(path)?),
-            false => None,
-        };
-        let mut material = prepare(&config, tokenizer, None)?;
         if !folder.state().exists() {
             voice.remark("nothing was saved before it stopped; beginning anew");
-            // It may have stopped before these were written, too.
-            write_readers(&folder, &material)?;
-            return Ok(Self::fresh(config, folder, material, voice));
+            let given = config.from.as_deref().map(Given::open).transpose()?;
+            let (tokenizer, model) = given.map_or((None, None), |given| (given.tokenizer, Some(given.model)));
+            let material = prepare_in(Some(path), &config, own_tokenizer(path)?.or(tokenizer), model)?;
+            return Self::at_first(config, folder, material, voice);
         }
+        let mut material = prepare_in(Some(path), &config, own_tokenizer(path)?, None)?;
         let configuration = toml::to_string(&config)?;
         let (progress, note) =
             load_state(&folder.state(), material.task.as_mut(), &config.train, &configuration)?;
         let note: Note = serde_json::from_str(&note).context("the state's note cannot be understood")?;
         if note.data != material.summary {
             bail!("the data has changed: it was {}, it is {}", note.data, material.summary);
+        }
+        if note.checksum.is_some_and(|checksum| checksum != material.checksum) {
+            bail!("the data has changed: as much as before ({}), but not the same", note.data);
         }
         voice.remark(format!("going on from step {}", progress.step));
         Ok(Self { config, folder, material, progress, note, voice })
@@ -74,6 +79,9 @@ impl Session {
         let model = self.material.task.model();
         let count = terminal::thousands(model.module().parameter_count() as u64);
         self.voice.remark(format!("{}\na {} with {count} parameters", self.material.summary, model.kind()));
+        for remark in &self.material.remarks {
+            self.voice.remark(remark);
+        }
     }
 
     /// Trains to the end, unless it is stopped.
@@ -82,6 +90,14 @@ impl Session {
         let mut watch = Watch::new(&self.config, &self.folder, &self.material, self.note, step, self.voice)?;
         let end = train(self.material.task.as_mut(), &self.config.train, &mut self.progress, &mut watch)?;
         Ok((end, self.progress))
+    }
+}
+
+/// The tokenizer that a run wrote, unless it stopped before.
+fn own_tokenizer(path: &Path) -> Result<Option<Tokenizer>> {
+    match path.join("tokenizer.json").is_file() {
+        true => Ok(Some(Tokenizer::from_folder(path)?)),
+        false => Ok(None),
     }
 }
 
@@ -108,7 +124,7 @@ pub fn train_in(path: &Path, config: &RunConfig, voice: Voice) -> Result<bool> {
     }
     let session = match path.join("train.toml").exists() {
         true => Session::resume(path, voice)?,
-        false => Session::begin(path, config, None, None, voice)?,
+        false => Session::begin(path, config, None, voice)?,
     };
     let (end, _) = session.learn()?;
     if end == End::Stopped {

@@ -4,9 +4,9 @@ use super::config::DataConfig;
 use crate::bad_usage;
 use anyhow::{Context as _, Result, bail};
 use saccade::data::batches::{IGNORED, Tagging};
-use saccade::data::builtin::{self, Corpus, Pairs, Settings, Split};
+use saccade::data::builtin::{self, Corpus, Pairs, Split};
 use saccade::data::idx::Images;
-use saccade::data::imdb::Imdb;
+use saccade::data::imdb::{Duplicates, Imdb};
 use saccade::data::parallel::Parallel;
 use saccade::data::text::TokenStream;
 use saccade::data::{Example, Labelled, table, treebank};
@@ -40,12 +40,22 @@ pub fn length(config: &DataConfig, most: usize) -> usize {
     if config.length == 0 { most } else { config.length.min(most) }
 }
 
+/// The files in a run's folder that keep the ids of a text too long for memory.
+pub const TRAIN_IDS: &str = "train.ids";
+/// The same of what is held out, where that is a file of its own.
+pub const HELD_OUT_IDS: &str = "held-out.ids";
+
 /// The number of built-in texts that a model is tested on.
-const TEST_TEXTS: usize = 2_000;
+pub const TEST_TEXTS: usize = 2_000;
 
 /// Built-in texts that no model was trained on.
 pub fn builtin_test() -> Result<Vec<builtin::Text>> {
-    let corpus = Corpus::new(Settings::default(), 0)?.split(Split::Test);
+    builtin_test_like(&DataConfig::default())
+}
+
+/// The same, like those that a model was trained on.
+fn builtin_test_like(config: &DataConfig) -> Result<Vec<builtin::Text>> {
+    let corpus = Corpus::new(config.builtin(), 0)?.split(Split::Test);
     Ok(corpus.texts().take(TEST_TEXTS).collect())
 }
 
@@ -53,7 +63,7 @@ pub fn builtin_test() -> Result<Vec<builtin::Text>> {
 pub fn test_texts(config: &DataConfig) -> Result<Vec<String>> {
     match &config.path {
         Some(path) => lines(&[PathBuf::from(path)]),
-        None => Ok(builtin_test()?.iter().map(|text| text.text().to_owned()).collect()),
+        None => Ok(builtin_test_like(config)?.iter().map(|text| text.text().to_owned()).collect()),
     }
 }
 
@@ -61,7 +71,7 @@ pub fn test_texts(config: &DataConfig) -> Result<Vec<String>> {
 /// share of a file; or so many built-in texts that no model was trained on, each followed by what ends a text.
 pub fn test_stream(config: &DataConfig, tokenizer: &Tokenizer, texts: usize) -> Result<TokenStream> {
     let Some(path) = &config.path else {
-        let corpus = Corpus::new(Settings::default(), 0)?.split(Split::Test);
+        let corpus = Corpus::new(config.builtin(), 0)?.split(Split::Test);
         let texts: Vec<String> =
             corpus.texts().take(texts).map(|text| format!("{}\n", text.text())).collect();
         let ids = tokenizer.encode_all(&texts, Special::Drop, None)?;
@@ -71,7 +81,7 @@ pub fn test_stream(config: &DataConfig, tokenizer: &Tokenizer, texts: usize) -> 
     };
     let path = Path::new(path);
     let (train, held) = text_files(path)?;
-    match text_file_named(path, "test")?.or(held) {
+    match test_text(path, &train)?.or(held) {
         Some(held) => Ok(TokenStream::read(&[held], tokenizer)?),
         None => Ok(TokenStream::read(&train, tokenizer)?.hold_out(config.held_out)?.1),
     }
@@ -82,7 +92,7 @@ pub fn test_labelled(config: &DataConfig) -> Result<Labelled> {
     match config.path.as_deref().map(Path::new) {
         Some(path) if is_imdb(path)? => Ok(Imdb::open(path)?.test),
         Some(path) => labelled_table(&test_file(path, &TABLES)?, config),
-        None => Ok(builtin_labelled(&builtin_test()?)),
+        None => Ok(builtin_labelled(&builtin_test_like(config)?)),
     }
 }
 
@@ -98,7 +108,7 @@ pub fn test_images(config: &DataConfig) -> Result<Images> {
 pub fn test_tagged(config: &DataConfig) -> Result<Vec<Tagged>> {
     match &config.path {
         Some(path) => tagged_file(&test_file(Path::new(path), &TREEBANKS)?),
-        None => Ok(tagged(&builtin_test()?)),
+        None => Ok(tagged(&builtin_test_like(config)?)),
     }
 }
 
@@ -126,9 +136,8 @@ pub fn builtin_labelled(texts: &[builtin::Text]) -> Labelled {
     }
 }
 
-/// Whether a path is IMDb's archive or folder rather than a table.
 /// Whether a path is IMDb's archive or its folder; a folder may also hold tables.
-fn is_imdb(path: &Path) -> Result<bool> {
+pub(crate) fn is_imdb(path: &Path) -> Result<bool> {
     if path.is_dir() {
         return Ok(part(path, "train", &TABLES)?.is_none());
     }
@@ -172,7 +181,7 @@ pub fn tagged_parts(config: &DataConfig, seed: u64) -> Result<(Vec<Tagged>, Vec<
             (sentences, held, path.display().to_string())
         }
         None => {
-            let corpus = Corpus::new(Settings::default(), seed)?;
+            let corpus = Corpus::new(config.builtin(), seed)?;
             let texts = |split: Split, count: usize| -> Vec<builtin::Text> {
                 corpus.split(split).texts().take(count).collect()
             };
@@ -253,13 +262,26 @@ fn tagged_file(path: &Path) -> Result<Vec<Tagged>> {
 
 /// Labelled texts of a file: IMDb's archive or folder, or a table.
 pub fn labelled_file(path: &Path, config: &DataConfig) -> Result<Labelled> {
-    match is_imdb(path)? {
-        true => Ok(Imdb::open(path)?.train),
-        false => labelled_table(&training_file(path, &TABLES)?, config),
-    }
+    Ok(labelled_file_told(path, config)?.0)
 }
 
-fn labelled_table(path: &Path, config: &DataConfig) -> Result<Labelled> {
+/// The same, with a line about texts that are there more than once, if it has some.
+pub(super) fn labelled_file_told(path: &Path, config: &DataConfig) -> Result<(Labelled, Option<String>)> {
+    if !is_imdb(path)? {
+        return Ok((labelled_table(&training_file(path, &TABLES)?, config)?, None));
+    }
+    let Imdb { train, duplicates, .. } = Imdb::open(path)?;
+    let told = (duplicates != Duplicates::default()).then(|| duplicates_told(duplicates));
+    Ok((train, told))
+}
+
+/// How many reviews are there more than once.
+pub fn duplicates_told(duplicates: Duplicates) -> String {
+    let Duplicates { train, test, across } = duplicates;
+    format!("duplicates as published: {train} within train, {test} within test, {across} texts in both")
+}
+
+pub(crate) fn labelled_table(path: &Path, config: &DataConfig) -> Result<Labelled> {
     let columns =
         table::Columns { text: config.text_column.clone(), second: None, label: config.label_column.clone() };
     Ok(table::read(path, table::Format::of(path), &columns)?)
@@ -272,17 +294,11 @@ pub fn text_files(path: &Path) -> Result<(Vec<PathBuf>, Option<PathBuf>)> {
     }
     let files = files_of(path)?;
     let train: Vec<PathBuf> = files.iter().filter(|file| has_part(file, "train")).cloned().collect();
-    match (train.is_empty(), text_file_named(path, "val")?) {
+    match (train.is_empty(), files.iter().find(|file| has_part(file, "val")).cloned()) {
         (false, held) => Ok((train, held)),
         (true, _) if files.is_empty() => bail!("{} has no files", path.display()),
         (true, _) => Ok((files, None)),
     }
-}
-
-/// The file of a folder of text that has the name of a part in its own, if there is one.
-fn text_file_named(path: &Path, part: &str) -> Result<Option<PathBuf>> {
-    let files = if path.is_dir() { files_of(path)? } else { Vec::new() };
-    Ok(files.into_iter().find(|file| has_part(file, part)))
 }
 
 fn has_part(file: &Path, part: &str) -> bool {
@@ -296,6 +312,14 @@ fn files_of(folder: &Path) -> Result<Vec<PathBuf>> {
     files.retain(|file| file.is_file());
     files.sort();
     Ok(files)
+}
+
+/// The file of a folder to test on, if it also has those to learn from.
+pub(super) fn test_text(path: &Path, train: &[PathBuf]) -> Result<Option<PathBuf>> {
+    if !path.is_dir() || !train.iter().all(|file| has_part(file, "train")) {
+        return Ok(None);
+    }
+    Ok(files_of(path)?.into_iter().find(|file| has_part(file, "test") && !train.contains(file)))
 }
 
 /// The lines of files that are not empty.
@@ -325,13 +349,23 @@ pub fn parallel(folder: &Path, part: &str, config: &DataConfig) -> Result<Vec<(S
     Ok(parallel.pairs.into_iter().map(|pair| (pair.source, pair.target)).collect())
 }
 
-pub(super) fn images(folder: &Path, part: &str) -> Result<Images> {
+/// The part of parallel text to measure on while learning, by its name: the first of those that are usual.
+pub(super) fn held_out_part(folder: &Path, config: &DataConfig) -> Result<&'static str> {
+    const USUAL: [&str; 3] = ["val", "valid", "dev"];
+    let there = |part: &&str| plain_or_gzipped(folder, &format!("{part}.{}", config.source)).is_ok();
+    USUAL.into_iter().find(there).with_context(|| {
+        let names: Vec<String> = USUAL.map(|part| format!("{part}.{}", config.source)).to_vec();
+        format!("{} has nothing to measure on while learning: none of {}", folder.display(), names.join(", "))
+    })
+}
+
+pub(crate) fn images(folder: &Path, part: &str) -> Result<Images> {
     let file = |kind: &str| plain_or_gzipped(folder, &format!("{part}-{kind}"));
     Ok(Images::open(file("images-idx3-ubyte")?, file("labels-idx1-ubyte")?)?)
 }
 
 /// A file of a folder by its name, or that name with `.gz`.
-fn plain_or_gzipped(folder: &Path, name: &str) -> Result<PathBuf> {
+pub(crate) fn plain_or_gzipped(folder: &Path, name: &str) -> Result<PathBuf> {
     let names = [name.to_owned(), format!("{name}.gz")];
     let found = names.iter().map(|name| folder.join(name)).find(|path| path.is_file());
     found.with_context(|| format!("{} has neither {} nor {}", folder.display(), names[0], names[1]))
@@ -355,6 +389,15 @@ pub fn thinned(all: Labelled, limit: usize) -> Labelled {
     let chosen = |&(i, _): &(usize, Example)| i * limit / count != (i + 1) * limit / count;
     let examples = all.examples.into_iter().enumerate().filter(chosen).map(|(_, example)| example).collect();
     Labelled { examples, ..all }
+}
+
+/// At most so many images (all if 0), taken evenly.
+pub fn some_images(all: Images, limit: usize) -> Images {
+    if limit == 0 || all.len() <= limit {
+        return all;
+    }
+    let indices: Vec<usize> = (0..limit).map(|i| i * all.len() / limit).collect();
+    all.some(&indices)
 }
 
 pub(super) fn limited<T>(mut all: Vec<T>, limit: usize) -> Vec<T> {

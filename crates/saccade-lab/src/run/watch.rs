@@ -6,6 +6,7 @@ use super::material::Material;
 use crate::terminal;
 use anyhow::Result;
 use indicatif::{ProgressBar, ProgressStyle};
+use saccade::models::Model;
 use saccade::tokens::Tokenizer;
 use saccade::train::{Evaluation, Flow, Observer, Progress, Step, Task, save_state};
 use serde::{Deserialize, Serialize};
@@ -21,6 +22,9 @@ use std::time::{Duration, Instant};
 pub struct Note {
     /// What was learned from; another data set cannot continue the run.
     pub data: String,
+    /// Its checksum; runs of earlier versions have none.
+    #[serde(default)]
+    pub checksum: Option<u64>,
     /// The time spent so far, in seconds.
     pub seconds: f64,
     /// The sum of losses since the last line of metrics, and their number.
@@ -62,6 +66,8 @@ pub struct Watch<'a> {
     evaluation: Option<Evaluation>,
     stop: Arc<AtomicBool>,
     voice: Voice,
+    /// What a model reads many of.
+    unit: &'static str,
 }
 
 impl<'a> Watch<'a> {
@@ -101,6 +107,7 @@ impl<'a> Watch<'a> {
             evaluation: None,
             stop: interrupted(),
             voice,
+            unit: if matches!(material.task.model(), Model::Vit(_)) { "images" } else { "tokens" },
         })
     }
 
@@ -151,8 +158,8 @@ impl<'a> Watch<'a> {
     fn show(&mut self, step: &Step) {
         let speed = self.note.read.1 as f64 / self.seconds().max(1e-9);
         let loss = self.note.loss.0 / self.note.loss.1.max(1) as f64;
-        let text =
-            format!("loss {loss:.4}  rate {:.1e}  {} tokens/s", step.rate, terminal::thousands(speed as u64));
+        let (rate, speed, unit) = (step.rate, terminal::thousands(speed as u64), self.unit);
+        let text = format!("loss {loss:.4}  rate {rate:.1e}  {speed} {unit}/s");
         if let Some(bar) = &self.bar {
             bar.set_position(step.step);
             bar.set_message(text);

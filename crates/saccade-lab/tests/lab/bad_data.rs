@@ -36,7 +36,7 @@ fn empty_files() {
     says(&complaint("words-gpt", "a.txt", b"", &[]), "no words to learn from");
     says(&complaint("shakespeare-char", "a.txt", b"", &[]), "no characters to learn from");
     says(&complaint("words-llama", "a.txt", b"", &[]), "the texts are empty");
-    says(&complaint("masked-words", "a.txt", b"", &[]), "there is no text in a.txt");
+    says(&complaint("masked-words", "a.txt", b"", &[]), "a.txt");
     says(&complaint("classify", "a.tsv", b"", &[]), "a.tsv: it is empty");
     says(&complaint("classify", "a.tsv", b"sentence\tlabel\n", &[]), "no lines after the names");
     says(&complaint("tagger", "a.conllu", b"", &[]), "a.conllu: it has no sentences");
@@ -110,4 +110,39 @@ fn translations_that_do_not_match() {
     says(&corpus("one\ntwo\n", "eins\n"), "they must be translations line by line");
     let empty = TempDir::new().unwrap();
     says(&refusal(empty.path(), "translate", ".", &[]), "neither train.en nor train.en.gz");
+}
+
+#[test]
+fn a_part_to_measure_on_that_is_wrong_is_told_as_it_is() {
+    let folder = TempDir::new().unwrap();
+    let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+    write("train.en", "one\ntwo\n");
+    write("train.de", "eins\nzwei\n");
+    says(&refusal(folder.path(), "translate", ".", &[]), "none of val.en, valid.en, dev.en");
+    write("val.en", "one\ntwo\n");
+    write("val.de", "eins\n");
+    says(&refusal(folder.path(), "translate", ".", &[]), "val.de: it has 1 lines");
+}
+
+#[test]
+#[cfg(unix)]
+fn what_is_neither_file_nor_folder() {
+    let folder = TempDir::new().unwrap();
+    let pipe = folder.path().join("pipe.txt");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    for preset in ["words-gpt", "masked-words", "bag"] {
+        says(&refusal(folder.path(), preset, "pipe.txt", &[]), "this is a pipe or a device");
+    }
+}
+
+#[test]
+fn archives_that_no_language_model_reads() {
+    // The header of a tar archive's first file, as far as anyone looks.
+    let mut archive = vec![b'a'; 3];
+    archive.resize(257, 0);
+    archive.extend(b"ustar\x0000");
+    archive.resize(4096, 0);
+    for preset in ["words-gpt", "shakespeare-char", "masked-words", "classify"] {
+        says(&complaint(preset, "a.txt", &archive, &[]), "this is a tar archive");
+    }
 }

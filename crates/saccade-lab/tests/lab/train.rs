@@ -6,26 +6,26 @@ use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 use tempfile::TempDir;
 
-fn saccade(folder: &Path, arguments: &[&str]) -> Output {
+pub fn saccade(folder: &Path, arguments: &[&str]) -> Output {
     command(folder, arguments).output().unwrap()
 }
 
-fn command(folder: &Path, arguments: &[&str]) -> Command {
+pub fn command(folder: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_saccade"));
     command.current_dir(folder).args(arguments).env("SACCADE_THREADS", "2");
     command
 }
 
-fn stderr(output: &Output) -> String {
+pub fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-fn succeeds(output: &Output) {
+pub fn succeeds(output: &Output) {
     assert!(output.status.success(), "{}", stderr(output));
 }
 
 /// One line of error, and the exit code.
-fn fails(output: &Output, code: i32) -> String {
+pub fn fails(output: &Output, code: i32) -> String {
     assert_eq!(output.status.code(), Some(code), "{}", stderr(output));
     let text = stderr(output);
     let errors: Vec<&str> = text.lines().filter(|line| line.starts_with("error: ")).collect();
@@ -34,7 +34,7 @@ fn fails(output: &Output, code: i32) -> String {
 }
 
 /// A small language model with dropout, so that everything that is drawn matters.
-const SMALL: &[&str] = &[
+pub const SMALL: &[&str] = &[
     "words-gpt",
     "--set=data.texts=60",
     "--set=model.n_layers=1",
@@ -49,7 +49,7 @@ const SMALL: &[&str] = &[
     "--set=run.log_every=3",
 ];
 
-fn train(folder: &Path, out: &str) -> Output {
+pub fn train(folder: &Path, out: &str) -> Output {
     let mut arguments = vec!["train"];
     arguments.extend(SMALL);
     arguments.extend(["--out", out]);
@@ -74,7 +74,7 @@ fn tensors(path: &Path) -> BTreeMap<String, Vec<u8>> {
     file.iter().map(|(name, view)| (name.to_owned(), view.data().to_vec())).collect()
 }
 
-fn same_run(one: &Path, other: &Path) {
+pub fn same_run(one: &Path, other: &Path) {
     assert_eq!(metrics(one), metrics(other));
     for file in ["model.safetensors", "state.safetensors"] {
         assert!(tensors(&one.join(file)) == tensors(&other.join(file)), "{file} differs");
@@ -222,7 +222,9 @@ fn a_second_run_does_not_overwrite_the_first() {
     let folder = TempDir::new().unwrap();
     succeeds(&train(folder.path(), "run"));
     let before = std::fs::read(folder.path().join("run/model.safetensors")).unwrap();
-    assert!(fails(&train(folder.path(), "run"), 1).contains("--resume"));
+    let again = train(folder.path(), "run");
+    assert!(fails(&again, 1).contains("--resume"));
+    assert!(!stderr(&again).contains("reading the data"), "it could have known before: {}", stderr(&again));
     assert_eq!(std::fs::read(folder.path().join("run/model.safetensors")).unwrap(), before);
 }
 
@@ -249,4 +251,92 @@ fn what_was_trained_can_be_measured_and_asked() {
             assert!(String::from_utf8_lossy(&answer.stdout).contains("good") || preset == "tagger");
         }
     }
+    // What was asked is wrong, not what was found.
+    assert!(fails(&run(&["predict", "bag", ""]), 2).contains("nothing to read"));
+    assert!(fails(&run(&["predict", "tagger", "the old man sat down"]), 2).contains("<MASK>"));
+    assert!(fails(&run(&["fill", "bag", "the [MASK] sat"]), 2).contains("does not guess words"));
+}
+
+#[test]
+fn vectors_are_what_the_models_of_words_begin_with() {
+    let folder = TempDir::new().unwrap();
+    std::fs::write(folder.path().join("vectors.txt"), "film 1 2 3\nnot 4 5 6\nzebra 7 8 9\n").unwrap();
+    let small = [
+        "--set=model.d_embedding=3",
+        "--set=data.vectors=vectors.txt",
+        "--set=data.texts=120",
+        "--set=train.steps=1",
+    ];
+    for preset in ["bag", "sentiment-max"] {
+        let out = format!("--out={preset}");
+        let output = saccade(folder.path(), &[&["train", preset, out.as_str()], &small[..]].concat());
+        succeeds(&output);
+        assert!(stderr(&output).contains("vectors for 2 of the"), "{}", stderr(&output));
+    }
+    let output = saccade(folder.path(), &[&["train", "sentiment-max", "--out=other"], &small[1..]].concat());
+    assert!(fails(&output, 1).contains("set model.d_embedding=3"), "{}", stderr(&output));
+}
+
+#[test]
+fn a_text_longer_than_those_of_training_is_cut_and_that_is_said() {
+    let folder = TempDir::new().unwrap();
+    let small = ["--set=train.steps=2", "--set=data.texts=120", "--set=model.d_model=16"];
+    let bert = [
+        "--set=model.n_layers=1",
+        "--set=model.n_heads=2",
+        "--set=model.d_hidden=16",
+        "--set=tokens.size=300",
+    ];
+    succeeds(&saccade(
+        folder.path(),
+        &[&["train", "masked-words", "--out=words"], &small[..], &bert].concat(),
+    ));
+    succeeds(&saccade(folder.path(), &[&["train", "classify", "--out=classes"], &small[..], &bert].concat()));
+    let long = "the film was good ".repeat(200);
+    for (command, model, text) in
+        [("predict", "classes", long.clone()), ("fill", "words", format!("the [MASK] was {long}"))]
+    {
+        let output = saccade(folder.path(), &[command, model, &text]);
+        succeeds(&output);
+        assert!(stderr(&output).contains("the model reads the first 128"), "{}", stderr(&output));
+    }
+}
+
+#[test]
+fn early_stopping_is_called_that() {
+    let folder = TempDir::new().unwrap();
+    let arguments = [
+        "train",
+        "bag",
+        "--out=my run",
+        "--set=data.texts=60",
+        "--set=train.rate.highest=0",
+        "--set=train.evaluate_every=1",
+        "--set=train.patience=2",
+    ];
+    let output = saccade(folder.path(), &arguments);
+    succeeds(&output);
+    assert!(
+        stderr(&output).contains("ended early, after 3 steps: 2 evaluations in a row"),
+        "{}",
+        stderr(&output)
+    );
+    // A command that is to be copied has its path as a shell takes it.
+    let again = saccade(folder.path(), &arguments);
+    assert!(fails(&again, 1).contains("--resume --out 'my run'"), "{}", stderr(&again));
+}
+
+#[test]
+fn built_in_texts_are_as_long_as_asked_for() {
+    let folder = TempDir::new().unwrap();
+    let tokens = |sentences: &str, out: &str| -> u64 {
+        let set = format!("--set=data.sentences={sentences}");
+        let more = ["--set=train.steps=2", &set, "--out", out];
+        succeeds(&saccade(folder.path(), &[&["train"], SMALL, &more].concat()));
+        let measured = saccade(folder.path(), &["eval", out]);
+        let said = String::from_utf8(measured.stdout).unwrap();
+        let line = said.lines().find_map(|line| line.strip_prefix("tokens")).unwrap();
+        line.trim().parse().unwrap()
+    };
+    assert!(2 * tokens("[1, 1]", "short") < tokens("[4, 4]", "long"));
 }

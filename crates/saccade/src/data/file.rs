@@ -43,11 +43,15 @@ impl Source {
     pub fn open_limited(path: impl AsRef<Path>, limit: u64) -> Result<Self> {
         let path = path.as_ref();
         let failed = |error: io::Error| explain(path, &error);
-        let file = File::open(path).map_err(failed)?;
-        let metadata = file.metadata().map_err(failed)?;
+        // Before it is opened: a pipe would wait for someone to write to it.
+        let metadata = std::fs::metadata(path).map_err(failed)?;
         if metadata.is_dir() {
             return Err(Error::file(path, "a file was expected, this is a folder"));
         }
+        if !metadata.is_file() {
+            return Err(Error::file(path, "a file was expected, this is a pipe or a device"));
+        }
+        let file = File::open(path).map_err(failed)?;
         let mut reader = BufReader::with_capacity(BUFFER, file);
         let compressed = reader.fill_buf().map_err(failed)?.starts_with(&[0x1f, 0x8b]);
         let reader: Box<dyn BufRead + Send> = if compressed {
@@ -58,6 +62,20 @@ impl Source {
             Box::new(BufReader::with_capacity(BUFFER, Bounded { inner: reader, left: limit, limit }))
         };
         Ok(Self { path: path.to_owned(), reader })
+    }
+
+    /// Opens a file of text: whatever else it may be, not an archive.
+    pub(crate) fn open_text(path: impl AsRef<Path>, limit: u64) -> Result<Self> {
+        let mut source = Self::open_limited(path, limit)?;
+        let start = source.reader.fill_buf().map_err(|error| explain_reading(&source.path, &error))?;
+        // The mark of the first file's header in every tar archive since 1988.
+        if start.get(257..262) == Some(b"ustar") {
+            return Err(Error::file(
+                &source.path,
+                "a text was expected, this is a tar archive: unpack it first",
+            ));
+        }
+        Ok(source)
     }
 
     /// The file's path.
@@ -145,7 +163,7 @@ impl Lines {
 
     /// The lines of a file of no more than `limit` bytes.
     pub fn open_limited(path: impl AsRef<Path>, limit: u64) -> Result<Self> {
-        Ok(Self { source: Source::open_limited(path, limit)?, buffer: Vec::new(), number: 0 })
+        Ok(Self { source: Source::open_text(path, limit)?, buffer: Vec::new(), number: 0 })
     }
 
     /// The number of the line that [`next`](Self::next) returned last; 0 before the first.

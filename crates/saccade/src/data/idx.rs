@@ -57,6 +57,19 @@ impl Images {
         let size = self.rows * self.columns;
         self.pixels.get(index.checked_mul(size)?..)?.get(..size)
     }
+
+    /// The images with these indices; what is not there is left out.
+    #[must_use]
+    pub fn some(&self, indices: &[usize]) -> Self {
+        let mut some = Self { pixels: Vec::new(), labels: Vec::new(), ..*self };
+        for &index in indices {
+            if let (Some(image), Some(&label)) = (self.image(index), self.labels.get(index)) {
+                some.pixels.extend_from_slice(image);
+                some.labels.push(label);
+            }
+        }
+        some
+    }
 }
 
 /// The lengths of the axes and the values.

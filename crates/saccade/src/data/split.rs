@@ -1,5 +1,6 @@
 //! Holding examples out for validation.
 
+use super::idx::Images;
 use super::{Example, Labelled};
 use crate::error::{Error, Result};
 use saccade_tensor::random::Key;
@@ -20,12 +21,7 @@ impl Labelled {
     /// # Ok::<(), saccade::Error>(())
     /// ```
     pub fn hold_out(self, share: f64, key: Key) -> Result<(Self, Self)> {
-        if !(share > 0.0 && share < 1.0) {
-            return Err(Error::data(
-                "split",
-                format!("the share to hold out must be between 0 and 1, got {share}"),
-            ));
-        }
+        ensure_share(share)?;
         let quotas: Vec<usize> =
             self.class_counts().iter().map(|&count| (count as f64 * share).round() as usize).collect();
         let chosen = choose(&self.examples, &quotas, key);
@@ -46,6 +42,43 @@ impl Labelled {
         }
         Ok((left, held_out))
     }
+}
+
+impl Images {
+    /// Splits into what is left and what is held out: the given share of every class, drawn by `key`. Both keep the order of
+    /// the file.
+    pub fn hold_out(&self, share: f64, key: Key) -> Result<(Self, Self)> {
+        ensure_share(share)?;
+        let mut room = [0_usize; 256];
+        for &label in &self.labels {
+            room[usize::from(label)] += 1;
+        }
+        let mut room = room.map(|count| (count as f64 * share).round() as usize);
+        let mut chosen = vec![false; self.len()];
+        for index in key.site("data.split").permutation(0, self.len()) {
+            let left = &mut room[usize::from(self.labels[index])];
+            if *left > 0 {
+                *left -= 1;
+                chosen[index] = true;
+            }
+        }
+        let side = |held: bool| -> Vec<usize> {
+            chosen.iter().enumerate().filter(|(_, chosen)| **chosen == held).map(|(index, _)| index).collect()
+        };
+        let (left, held) = (side(false), side(true));
+        if left.is_empty() || held.is_empty() {
+            let problem = format!("{} images are too few to hold out a share of {share}", self.len());
+            return Err(Error::data("split", problem));
+        }
+        Ok((self.some(&left), self.some(&held)))
+    }
+}
+
+fn ensure_share(share: f64) -> Result<()> {
+    if share > 0.0 && share < 1.0 {
+        return Ok(());
+    }
+    Err(Error::data("split", format!("the share to hold out must be between 0 and 1, got {share}")))
 }
 
 /// Which examples are held out: whole groups of equal texts, in a random order, as long as they fit every class's quota.

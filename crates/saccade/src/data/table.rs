@@ -54,7 +54,7 @@ impl Default for Columns {
 /// numbers if all are whole numbers, else in alphabetical order.
 pub fn read(path: impl AsRef<Path>, format: Format, columns: &Columns) -> Result<Labelled> {
     let path = path.as_ref();
-    let mut source = Source::open_limited(path, TABLE_LIMIT)?;
+    let mut source = Source::open_text(path, TABLE_LIMIT)?;
     let mut table = csv::ReaderBuilder::new()
         .delimiter(if format == Format::Tsv { b'\t' } else { b',' })
         .quoting(format == Format::Csv)

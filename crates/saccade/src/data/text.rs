@@ -1,8 +1,8 @@
 //! Plain text for language models, of any size.
 //!
 //! Text is read in pieces of about [`CHUNK`] bytes, tokenized on all threads, and kept as ids: in memory if they fit
-//! ([`TokenStream::read`]), or in a file of ids that is read where it is needed ([`TokenStream::read_through`]), so that a
-//! corpus may be larger than memory. Where text is cut does not show in the ids: pieces are cut before a space that
+//! ([`TokenStream::read`]), in a file of ids that is read where it is needed ([`TokenStream::read_through`]), so that a
+//! corpus may be larger than memory, or in whichever of both it takes ([`TokenStream::read_within`]). Where text is cut does not show in the ids: pieces are cut before a space that
 //! follows a word, and are tokenized with the words before them in view. (Only text without such a space for a whole piece
 //! is cut elsewhere: at a line end, or between any two characters.)
 //!
@@ -19,6 +19,7 @@ mod token_file;
 
 pub use chunks::{CHUNK, Chunk, Chunks};
 
+use crate::checksum::Checksum;
 use crate::error::{Error, Result};
 use crate::tokens::{Tokenizer, threads};
 use std::path::{Path, PathBuf};
@@ -62,18 +63,40 @@ impl TokenStream {
     /// The ids of all texts of the files, kept in a file of ids. If that file is there already and was made from the same
     /// files (by size and time of change) with the same tokenizer, it is used as it is.
     pub fn read_through<P: AsRef<Path>>(paths: &[P], tokenizer: &Tokenizer, ids: &Path) -> Result<Self> {
+        Self::read_within(paths, tokenizer, 0, ids)
+    }
+
+    /// The ids of all texts of the files: in memory if they are no more than `most` (and [`IN_MEMORY`]), else in a file of
+    /// ids, as [`read_through`](Self::read_through) keeps them.
+    pub fn read_within<P: AsRef<Path>>(
+        paths: &[P],
+        tokenizer: &Tokenizer,
+        most: usize,
+        ids: &Path,
+    ) -> Result<Self> {
         let origin = token_file::origin(paths, tokenizer)?;
         if let Ok(file) = TokenFile::open(ids)
             && file.origin() == origin
         {
             return Ok(Self::from_file(file));
         }
-        let mut writer = Writer::create(ids, tokenizer.vocabulary_size(), origin)?;
-        tokenize(paths, tokenizer, |ids| writer.extend(&ids))?;
-        if writer.is_empty() {
-            return Err(empty(paths));
+        let (mut memory, mut writer) = (Memory::default(), None::<Writer>);
+        tokenize(paths, tokenizer, |fresh| {
+            if let Some(writer) = &mut writer {
+                return writer.extend(&fresh);
+            }
+            if memory.len() + fresh.len() <= most.min(IN_MEMORY) {
+                return memory.extend(&fresh);
+            }
+            let file = writer.insert(Writer::create(ids, tokenizer.vocabulary_size(), origin)?);
+            std::mem::take(&mut memory).move_to(file)?;
+            file.extend(&fresh)
+        })?;
+        match writer {
+            Some(writer) if writer.is_empty() => Err(empty(paths)),
+            Some(writer) => Ok(Self::from_file(writer.finish()?)),
+            None => memory.finish().map_err(|_| empty(paths)),
         }
-        Ok(Self::from_file(writer.finish()?))
     }
 
     /// A file of ids that [`read_through`](Self::read_through) has written.
@@ -116,6 +139,22 @@ impl TokenStream {
         Ok(())
     }
 
+    /// Adds the ids to a checksum: all of them up to [`IN_MEMORY`], so many, spread evenly, of a longer stream.
+    pub fn add_to(&self, sum: &mut Checksum) -> Result<()> {
+        const STRETCH: usize = 1 << 16;
+        sum.number(self.len as u64);
+        let stretches = self.len.div_ceil(STRETCH);
+        let read = stretches.min(IN_MEMORY / STRETCH);
+        let mut ids = vec![0; STRETCH.min(self.len)];
+        for index in 0..read {
+            let start = index * stretches / read * STRETCH;
+            let ids = &mut ids[..STRETCH.min(self.len - start)];
+            self.copy(start, ids)?;
+            sum.ids(ids);
+        }
+        Ok(())
+    }
+
     /// Two parts: all but the last `share`, and the last `share`, as nanoGPT splits a text for validation.
     pub fn hold_out(&self, share: f64) -> Result<(Self, Self)> {
         if !(share > 0.0 && share < 1.0) {
@@ -142,8 +181,19 @@ struct Memory {
 }
 
 impl Memory {
+    fn len(&self) -> usize {
+        self.short.len() + self.long.len()
+    }
+
+    fn move_to(self, file: &mut Writer) -> Result<()> {
+        for ids in self.short.chunks(CHUNK) {
+            file.extend(&ids.iter().map(|&id| u32::from(id)).collect::<Vec<_>>())?;
+        }
+        file.extend(&self.long)
+    }
+
     fn extend(&mut self, ids: &[u32]) -> Result<()> {
-        if self.short.len() + self.long.len() + ids.len() > IN_MEMORY {
+        if self.len() + ids.len() > IN_MEMORY {
             let problem = format!("more than {IN_MEMORY} ids: give a file to keep them in");
             return Err(Error::data("text", problem));
         }
@@ -159,7 +209,7 @@ impl Memory {
     }
 
     fn finish(self) -> Result<TokenStream> {
-        let len = self.short.len() + self.long.len();
+        let len = self.len();
         if len == 0 {
             return Err(Error::data("text", "there are no ids"));
         }

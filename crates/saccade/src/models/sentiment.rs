@@ -161,6 +161,11 @@ impl Sentiment {
     pub fn token_embeddings(&self) -> &Tensor {
         self.words.weight().tensor()
     }
+
+    /// The table of word embeddings, to put trained ones in.
+    pub fn token_embeddings_mut(&mut self) -> &mut Tensor {
+        self.words.weight_mut().tensor_mut()
+    }
 }
 
 /// The largest value of each feature over time: (batch, time, width) → (batch, width).

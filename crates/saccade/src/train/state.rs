@@ -2,6 +2,7 @@
 
 use super::{Evaluation, OptimiserKind, Task, TrainConfig};
 use crate::checkpoint::{StoredWeights, write_tensors};
+use crate::checksum::Checksum;
 use crate::data::batches::Position;
 use crate::error::{Error, Result};
 use saccade_tensor::optimiser::Optimiser;
@@ -69,6 +70,20 @@ struct Numbers {
 }
 
 const KEY: &str = "saccade";
+const CHECKSUM: &str = "checksum";
+
+/// A sum of all that a state holds: numbers that were damaged on the disk would be trained on without a word. As text, as
+/// the file keeps it.
+fn checksum(numbers: &str, tensors: &BTreeMap<String, Tensor>) -> String {
+    let mut sum = Checksum::default();
+    sum.bytes(numbers.as_bytes());
+    for (name, tensor) in tensors {
+        sum.bytes(name.as_bytes());
+        tensor.shape().iter().for_each(|&length| sum.number(length as u64));
+        sum.values(&tensor.values());
+    }
+    format!("{:016x}", sum.value())
+}
 
 /// Writes everything a run needs to continue: parameters, optimiser, step, position in the data.
 pub fn save_state(
@@ -97,7 +112,8 @@ pub fn save_state(
         note: note.to_owned(),
     };
     let numbers = serde_json::to_string(&numbers).map_err(|error| Error::file(path, error.to_string()))?;
-    write_tensors(path, &tensors, &[(KEY, &numbers)])
+    let checksum = checksum(&numbers, &tensors);
+    write_tensors(path, &tensors, &[(KEY, &numbers), (CHECKSUM, &checksum)])
 }
 
 /// Continues from a file: the task gets its parameters and its place in the data. Returns the progress and the note.
@@ -108,6 +124,7 @@ pub fn load_state(
     configuration: &str,
 ) -> Result<(Progress, String)> {
     let stored = StoredWeights::from_files(&[path])?;
+    ensure_whole(path, &stored)?;
     let numbers = stored.metadata(KEY).ok_or_else(|| Error::file(path, "is not the state of a run"))?;
     let numbers: Numbers = serde_json::from_str(numbers)
         .map_err(|error| Error::file(path, format!("is not the state of a run: {error}")))?;
@@ -150,4 +167,17 @@ pub fn load_state(
     progress.optimiser.restore(numbers.updates, &moments);
     task.seek(numbers.position)?;
     Ok((progress, numbers.note))
+}
+
+/// Fails if a state has not the checksum that was written with it. States of earlier versions have none.
+fn ensure_whole(path: &Path, stored: &StoredWeights) -> Result<()> {
+    let Some(expected) = stored.metadata(CHECKSUM) else { return Ok(()) };
+    let mut tensors = BTreeMap::new();
+    for name in stored.names() {
+        tensors.extend(stored.read(name)?.map(|tensor| (name.to_owned(), tensor)));
+    }
+    if checksum(stored.metadata(KEY).unwrap_or_default(), &tensors) != expected {
+        return Err(Error::file(path, "is damaged: it does not have the checksum that was written with it"));
+    }
+    Ok(())
 }

@@ -66,6 +66,20 @@ fn a_file_of_ids_gives_the_same_windows_as_memory() {
 }
 
 #[test]
+fn few_windows_are_taken_evenly() {
+    let windows = PackedWindows::new(counted(1001), 10, 3).expect("windows");
+    let starts = |limit: usize| -> Vec<u32> {
+        let batches = windows.evenly(limit).map(|batch| batch.expect("a batch").ids);
+        batches.flat_map(|ids| ids.values().chunks(10).map(|row| row[0]).collect::<Vec<_>>()).collect()
+    };
+    assert_eq!(starts(5), [0, 200, 400, 600, 800]);
+    assert!(starts(0).is_empty());
+    assert_eq!(starts(100).len(), 100);
+    assert_eq!(starts(usize::MAX).len(), 100);
+    assert_eq!(PackedWindows::new(counted(5), 10, 3).expect("windows").evenly(2).count(), 1);
+}
+
+#[test]
 fn a_text_shorter_than_the_context_is_refused() {
     let error = RandomWindows::new(counted(10), 10, 1, Key::new(1)).expect_err("too short").to_string();
     assert!(error.contains("10 ids, shorter than the 11 that a context of 10 needs"), "{error}");

@@ -1,6 +1,7 @@
 //! Holding out for validation.
 
 use proptest::prelude::*;
+use saccade::data::idx::Images;
 use saccade::data::{Example, Labelled};
 use saccade::tensor::random::Key;
 
@@ -15,6 +16,28 @@ fn shares_that_make_no_sense_are_refused() {
     for share in [0.0, 1.0, -0.5, 2.0, f64::NAN] {
         assert!(labelled(&[(0, 0), (1, 1)]).hold_out(share, Key::new(1)).is_err(), "{share}");
     }
+}
+
+#[test]
+fn images_are_held_out_by_class() {
+    let labels: Vec<u8> = (0..100).map(|i| i / 50).collect();
+    let images = Images { rows: 1, columns: 2, pixels: (0..200).collect(), labels };
+    let (left, held) = images.hold_out(0.1, Key::new(3)).expect("a split");
+    assert_eq!((left.len(), held.len()), (90, 10));
+    assert_eq!(held.labels, [0, 0, 0, 0, 0, 1, 1, 1, 1, 1]);
+    // Every image is on one side, with its own label.
+    let mut all: Vec<(&[u8], u8)> = Vec::new();
+    for side in [&left, &held] {
+        all.extend((0..side.len()).map(|i| (side.image(i).expect("an image"), side.labels[i])));
+    }
+    all.sort_unstable();
+    assert!(
+        all.iter()
+            .enumerate()
+            .all(|(i, (pixels, label))| { pixels[0] == 2 * i as u8 && usize::from(*label) == i / 50 })
+    );
+    assert_eq!(images.hold_out(0.1, Key::new(3)).expect("a split").1, held);
+    assert!(images.hold_out(0.001, Key::new(3)).is_err());
 }
 
 #[test]

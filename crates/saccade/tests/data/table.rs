@@ -82,3 +82,15 @@ fn bad_tables_say_what_is_wrong_and_where() {
     let cut = gzip("sentence\tlabel\nx\t1\ny\t0\n");
     assert!(open(&cut[..cut.len() - 9]).contains("incomplete"));
 }
+
+#[test]
+fn a_file_of_another_kind_is_not_quoted_whole() {
+    let folder = Folder::new();
+    let path = folder.write("t.tsv", "a very long line without any tab ".repeat(10_000));
+    let error = problem(&folder, read(&path, Format::Tsv, &Columns::default()));
+    assert!(error.contains("no column \"sentence\"") && error.len() < 600, "{} bytes", error.len());
+    let path = folder.write("t.tsv", format!("sentence\tlabel\nx\t{}\n", "y".repeat(100_000)));
+    let error = problem(&folder, read(&path, Format::Tsv, &Columns::default()));
+    assert!(error.contains("one class only") && error.contains("nothing to tell apart"), "{error}");
+    assert!(error.len() < 600, "{} bytes", error.len());
+}

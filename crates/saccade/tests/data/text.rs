@@ -2,6 +2,7 @@
 
 use super::made::{Folder, gzip, problem};
 use proptest::prelude::*;
+use saccade::Checksum;
 use saccade::data::text::{CHUNK, Chunks, TokenStream, with_texts};
 use saccade::tokens::{
     BytePairSettings, Special, Tokenizer, UnknownCharacter, WhitespaceSettings, WordPieceSettings,
@@ -149,6 +150,49 @@ fn a_file_of_ids_is_used_again_only_for_the_same_text_and_tokenizer() {
     TokenStream::read_through(&[&text], &other, &ids).expect("reading");
     let files = std::fs::read_dir(folder.path()).expect("a folder").count();
     assert_eq!(files, 2, "no temporary file is left");
+}
+
+#[test]
+fn what_does_not_fit_memory_goes_to_a_file_and_is_the_same() {
+    let folder = Folder::new();
+    let text = "to be or not to be, that is the question. ".repeat(2 * CHUNK / 10);
+    let path = folder.write("a", &text);
+    let tokenizer = Tokenizer::characters([&text], UnknownCharacter::Error).expect("training");
+    let memory = TokenStream::read(&[&path], &tokenizer).expect("reading");
+    let mut sums = Vec::new();
+    // All in memory; the first pieces in memory, and then moved; all in the file.
+    for (most, file) in [(usize::MAX, false), (memory.len(), false), (memory.len() - 1, true), (0, true)] {
+        let ids = folder.path().join("new/folder").join(most.to_string());
+        let stream = TokenStream::read_within(&[&path], &tokenizer, most, &ids).expect("reading");
+        assert_eq!(ids.exists(), file, "{most}");
+        assert_eq!(all(&stream), all(&memory));
+        let mut sum = Checksum::default();
+        stream.add_to(&mut sum).expect("reading");
+        sums.push(sum.value());
+    }
+    assert!(sums.windows(2).all(|pair| pair[0] == pair[1]));
+    let mut changed = all(&memory);
+    let last = changed.len() - 1;
+    changed[last] ^= 1;
+    let mut sum = Checksum::default();
+    TokenStream::new(&changed).expect("ids").add_to(&mut sum).expect("reading");
+    assert_ne!(sum.value(), sums[0]);
+}
+
+#[test]
+fn an_archive_is_no_text() {
+    let folder = Folder::new();
+    let tokenizer = Tokenizer::characters(["abc"], UnknownCharacter::Error).expect("training");
+    let mut archive = tar::Builder::new(Vec::new());
+    let mut header = tar::Header::new_ustar();
+    header.set_size(3);
+    header.set_cksum();
+    archive.append_data(&mut header, "a.txt", &b"abc"[..]).expect("memory");
+    let archive = archive.into_inner().expect("memory");
+    for (name, bytes) in [("a.tar", archive.clone()), ("a.txt.gz", gzip(&archive))] {
+        let error = problem(&folder, TokenStream::read(&[folder.write(name, bytes)], &tokenizer));
+        assert!(error.contains("this is a tar archive"), "{error}");
+    }
 }
 
 #[test]

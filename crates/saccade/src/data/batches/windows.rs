@@ -100,6 +100,19 @@ impl PackedWindows {
         windows(&self.stream, &starts, self.context, first as u64)
     }
 
+    /// At most so many windows, in batches, spread evenly over a text; all of them if it has no more.
+    pub fn evenly(&self, limit: usize) -> Box<dyn Iterator<Item = Result<WindowBatch>> + '_> {
+        if limit >= self.full() {
+            return Box::new(self.iter());
+        }
+        let start = move |window: usize| window * self.full() / limit * self.context;
+        let firsts = (0..limit).step_by(self.batch_size);
+        Box::new(firsts.map(move |first| {
+            let starts: Vec<usize> = (first..limit.min(first + self.batch_size)).map(start).collect();
+            windows(&self.stream, &starts, self.context, first as u64)
+        }))
+    }
+
     /// All batches in order.
     pub fn iter(&self) -> impl Iterator<Item = Result<WindowBatch>> {
         (0..self.batches()).map(|index| self.batch(index))

@@ -37,7 +37,7 @@ pub struct Chunks {
 impl Chunks {
     /// The pieces of a file.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
-        let source = Source::open(path)?;
+        let source = Source::open_text(path, u64::MAX)?;
         Ok(Self { source, pending: Vec::new(), context: String::new(), position: 0, ended: false })
     }
 

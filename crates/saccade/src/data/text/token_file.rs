@@ -100,6 +100,9 @@ impl Writer {
     pub fn create(path: &Path, vocabulary: usize, origin: u64) -> Result<Self> {
         let temporary = temporary_name(path);
         let failed = |error: std::io::Error| Error::file(path, format!("cannot be written: {error}"));
+        if let Some(folder) = path.parent() {
+            std::fs::create_dir_all(folder).map_err(failed)?;
+        }
         let mut file = BufWriter::new(File::create(&temporary).map_err(failed)?);
         file.write_all(&[0; HEADER]).map_err(failed)?;
         let width = if vocabulary <= 1 << 16 { 2 } else { 4 };

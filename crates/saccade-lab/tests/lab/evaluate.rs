@@ -1,0 +1,112 @@
+//! Measuring at the command line: on which part of which data, and whose classes.
+
+use crate::train::{SMALL, fails, saccade, stderr, succeeds};
+use std::path::Path;
+use std::process::Output;
+use tempfile::TempDir;
+
+fn said(output: &Output) -> String {
+    succeeds(output);
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// A bag that has learned which of two words is in a text.
+fn bag(folder: &Path) {
+    // Equal texts are never on both sides of a split: numbers tell these apart.
+    let row = |i: usize| match i % 2 {
+        0 => format!("{i} a fine film\tpositive\n"),
+        _ => format!("{i} a dull film\tnegative\n"),
+    };
+    let rows: String = (0..80).map(row).collect();
+    std::fs::write(folder.join("reviews.tsv"), format!("sentence\tlabel\n{rows}")).unwrap();
+    let more = ["--set=train.steps=60", "--set=tokens.size=20", "--set=data.held_out=0.5"];
+    succeeds(&saccade(folder, &[&["train", "bag", "--data=reviews.tsv", "--out=bag"], &more[..]].concat()));
+}
+
+#[test]
+fn classes_are_matched_by_name() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path();
+    bag(path);
+    let measured = |file: &str, rows: &str| {
+        std::fs::write(path.join(file), format!("sentence\tlabel\n{rows}")).unwrap();
+        saccade(path, &["eval", "bag", "--data", file])
+    };
+    // In alphabetical order the names would be the other way round.
+    let output = measured("renamed.tsv", "a fine film\tPOS\na dull film\tneg\n");
+    assert!(said(&output).contains("accuracy    1.0000"), "{}", said(&output));
+    assert!(stderr(&output).contains("neg for negative"), "{}", stderr(&output));
+    let output = measured("numbers.tsv", "a fine film\t1\na dull film\t0\n");
+    assert!(said(&output).contains("accuracy    1.0000"), "{}", said(&output));
+    assert!(stderr(&output).contains("1 for positive"), "{}", stderr(&output));
+    let line = fails(&measured("other.tsv", "a fine film\tgood\na dull film\tbad\n"), 1);
+    assert!(line.contains("classes bad, good") && line.contains("it knows negative, positive"), "{line}");
+}
+
+#[test]
+fn a_model_is_not_measured_on_what_it_learned() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path();
+    bag(path);
+    // Without --data, and with the very file: what was held out.
+    for arguments in [&["eval", "bag"][..], &["eval", "bag", "--data=reviews.tsv"]] {
+        let found = said(&saccade(path, arguments));
+        assert!(found.contains("reviews.tsv, the 50 % of it that was held out"), "{found}");
+        assert!(found.contains("examples    40"), "{found}");
+    }
+    let text = "the cat sat on the mat and the dog sat by the door ".repeat(30);
+    std::fs::create_dir(path.join("text")).unwrap();
+    for (part, times) in [("train", 4), ("valid", 1), ("test", 2)] {
+        std::fs::write(path.join(format!("text/{part}.txt")), text.repeat(times)).unwrap();
+    }
+    let small: Vec<&str> =
+        SMALL.iter().copied().filter(|argument| !argument.contains("data.texts")).collect();
+    succeeds(&saccade(
+        path,
+        &[&["train"], &small[..], &["--data=text", "--out=gpt", "--set=train.steps=2"]].concat(),
+    ));
+    let whole = said(&saccade(path, &["eval", "gpt"]));
+    assert!(whole.contains("text/test.txt\n") && whole.contains("tokens      779"), "{whole}");
+    let some = said(&saccade(path, &["eval", "gpt", "--limit=3"]));
+    assert!(some.contains("tokens      48"), "{some}");
+    let other = said(&saccade(path, &["eval", "gpt", "--data=text/valid.txt"]));
+    assert!(other.contains("text/valid.txt\n"), "{other}");
+}
+
+#[test]
+fn few_pictures_are_as_many_as_asked_for() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path();
+    let small = [
+        "--set=model.n_layers=1",
+        "--set=model.d_model=16",
+        "--set=model.n_heads=2",
+        "--set=model.d_hidden=16",
+    ];
+    let more = ["--data=pictures", "--out=run", "--set=train.steps=2", "--set=model.image=[4, 4]"];
+    // Two of each digit in each hundred; the test part is there, but nothing is learned or chosen by it.
+    let idx = |name: &str, count: u32, extra: &[u32], values: Vec<u8>| {
+        let mut bytes = vec![0, 0, 8, 1 + extra.len() as u8];
+        bytes.extend([&[count], extra].concat().iter().flat_map(|length| length.to_be_bytes()));
+        bytes.extend(values);
+        std::fs::create_dir_all(path.join("pictures")).unwrap();
+        std::fs::write(path.join("pictures").join(name), bytes).unwrap();
+    };
+    for (part, count) in [("train", 100_u32), ("t10k", 30)] {
+        idx(
+            &format!("{part}-images-idx3-ubyte"),
+            count,
+            &[4, 4],
+            (0..16 * count).map(|i| (i % 251) as u8).collect(),
+        );
+        idx(&format!("{part}-labels-idx1-ubyte"), count, &[], (0..count).map(|i| (i % 10) as u8).collect());
+    }
+    let output = saccade(path, &[&["train", "digits"], &small[..], &more].concat());
+    succeeds(&output);
+    assert!(stderr(&output).contains("90 images to learn from, 10 held out"), "{}", stderr(&output));
+    let found = said(&saccade(path, &["eval", "run", "--limit=7"]));
+    assert!(found.contains("its test part (t10k)") && found.contains("examples    7"), "{found}");
+    // The test part is not needed to learn.
+    std::fs::remove_file(path.join("pictures/t10k-images-idx3-ubyte")).unwrap();
+    succeeds(&saccade(path, &["train", "--resume", "--out=run"]));
+}
