@@ -75,26 +75,27 @@ impl Measurements {
 
     /// One line for each measure under each conditions, in the order they first came.
     pub fn summary(&self) -> Vec<Summary> {
-        let mut groups: Vec<(&[String], &str, Vec<(u64, f64)>)> = Vec::new();
+        let mut groups: Vec<Vec<&Row>> = Vec::new();
         let mut known = std::collections::HashMap::new();
         for row in &self.rows {
             let key = (row.conditions.as_slice(), row.measure.as_str());
             let group = *known.entry(key).or_insert_with(|| {
-                groups.push((&row.conditions, &row.measure, Vec::new()));
+                groups.push(Vec::new());
                 groups.len() - 1
             });
-            groups[group].2.push((row.seed, row.value));
+            groups[group].push(row);
         }
-        let summary = |(conditions, measure, values): (&[String], &str, Vec<(u64, f64)>)| {
-            let sample: Sample = values.into_iter().collect();
-            Summary {
-                conditions: conditions.to_vec(),
-                measure: measure.to_owned(),
+        let summary = |rows: Vec<&Row>| {
+            let sample: Sample = rows.iter().map(|row| (row.seed, row.value)).collect();
+            let first = rows.first()?;
+            Some(Summary {
+                conditions: first.conditions.clone(),
+                measure: first.measure.clone(),
                 interval: sample.mean(),
                 deviation: statistics::deviation(&sample.values()),
-            }
+            })
         };
-        groups.into_iter().map(summary).collect()
+        groups.into_iter().filter_map(summary).collect()
     }
 
     /// The names of the conditions.
