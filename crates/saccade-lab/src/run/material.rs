@@ -141,6 +141,18 @@ impl Plan<'_> {
         Ok(TokenStream::read_within(files, tokenizer, most, &folder.join(name))?)
     }
 
+    /// All of it together.
+    fn material(
+        self,
+        task: Box<dyn Task>,
+        tokenizer: Option<Tokenizer>,
+        notes: Map<String, Value>,
+        summary: String,
+    ) -> Material {
+        let checksum = self.sum.value();
+        Material { task, tokenizer, pixels: None, notes, summary, checksum, remarks: self.remarks }
+    }
+
     fn next_word(mut self) -> Result<Material> {
         let (tokenizer, stream, held_out, about) = if let Some(path) = self.path().map(Path::to_owned) {
             let (train, test) = text_files(&path)?;
@@ -190,15 +202,7 @@ impl Plan<'_> {
         let held_out = PackedWindows::new(held_out, length, 4 * train.batch_size)?;
         let notes = special_notes(&tokenizer);
         let task = Box::new(NextWord::new(model, windows, held_out)?);
-        Ok(Material {
-            task,
-            tokenizer: Some(tokenizer),
-            pixels: None,
-            notes,
-            summary,
-            checksum: self.sum.value(),
-            remarks: self.remarks,
-        })
+        Ok(self.material(task, Some(tokenizer), notes, summary))
     }
 
     fn masked_words(mut self) -> Result<Material> {
@@ -235,15 +239,7 @@ impl Plan<'_> {
             Batches::new(Masked::new(encode(&held)?, masking, self.key.site("held out")), size, self.key)?;
         let notes = special_notes(&tokenizer);
         let task = Box::new(Supervised::new(model, batches, held_out));
-        Ok(Material {
-            task,
-            tokenizer: Some(tokenizer),
-            pixels: None,
-            notes,
-            summary,
-            checksum: self.sum.value(),
-            remarks: self.remarks,
-        })
+        Ok(self.material(task, Some(tokenizer), notes, summary))
     }
 
     fn classify(mut self) -> Result<Material> {
@@ -281,15 +277,7 @@ impl Plan<'_> {
         let mut notes = special_notes(&tokenizer);
         class_notes(&mut notes, &classes);
         let task = Box::new(Supervised::new(model, batches(&train)?, batches(&held)?));
-        Ok(Material {
-            task,
-            tokenizer: Some(tokenizer),
-            pixels: None,
-            notes,
-            summary,
-            checksum: self.sum.value(),
-            remarks: self.remarks,
-        })
+        Ok(self.material(task, Some(tokenizer), notes, summary))
     }
 
     /// Labelled texts to learn from and to measure on, and where they are from.
@@ -348,15 +336,7 @@ impl Plan<'_> {
         let mut notes = special_notes(&tokenizer);
         notes.insert("decoder_start_token_id".to_owned(), json!(t5.config().start));
         let task = Box::new(Supervised::new(model, batches, held_out));
-        Ok(Material {
-            task,
-            tokenizer: Some(tokenizer),
-            pixels: None,
-            notes,
-            summary,
-            checksum: self.sum.value(),
-            remarks: self.remarks,
-        })
+        Ok(self.material(task, Some(tokenizer), notes, summary))
     }
 
     fn pictures(mut self) -> Result<Material> {
@@ -408,15 +388,7 @@ impl Plan<'_> {
         let batches = Batches::new(Pictures::new(train, scale), size, self.key)?;
         let held_out = Batches::new(Pictures::new(held, scale), 4 * size, self.key)?;
         let task = Box::new(Supervised::new(model, batches, held_out));
-        Ok(Material {
-            task,
-            tokenizer: None,
-            pixels: Some(pixels),
-            notes,
-            summary,
-            checksum: self.sum.value(),
-            remarks: self.remarks,
-        })
+        Ok(Material { pixels: Some(pixels), ..self.material(task, None, notes, summary) })
     }
 
     fn tag(mut self) -> Result<Material> {
@@ -440,14 +412,6 @@ impl Plan<'_> {
         let mut notes = special_notes(&tokenizer);
         class_notes(&mut notes, &WORD_CLASSES.map(str::to_owned));
         let task = Box::new(Supervised::new(model, batches, held_out));
-        Ok(Material {
-            task,
-            tokenizer: Some(tokenizer),
-            pixels: None,
-            notes,
-            summary,
-            checksum: self.sum.value(),
-            remarks: self.remarks,
-        })
+        Ok(self.material(task, Some(tokenizer), notes, summary))
     }
 }
