@@ -174,7 +174,10 @@ fn draw(findings: &mut Findings, sizes: &Sizes, inputs: &[(usize, u64)], runs: &
         let points: Vec<(f64, f64)> = first.map_or_else(Vec::new, |(_, run)| {
             run.curve.iter().map(|&(tokens, loss)| (tokens as f64, loss)).collect()
         });
-        chart.series(Series::new(format!("{layers} layers, width {width}")).points(points))
+        chart.series(
+            Series::new(format!("{layers} layer{}, width {width}", if *layers == 1 { "" } else { "s" }))
+                .points(points),
+        )
     });
     findings.figure(
         "scaling",
