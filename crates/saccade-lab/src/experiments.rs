@@ -5,6 +5,7 @@ mod bag_models;
 mod content_words;
 mod cost;
 mod cross_attention;
+mod digit_reader;
 mod exactness;
 mod extension_costs;
 mod extensions;

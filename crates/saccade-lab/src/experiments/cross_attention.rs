@@ -93,3 +93,55 @@ impl Crossed {
         (right.count(), known().count())
     }
 }
+
+/// How often the head that finds origins best on one half of the pairs finds them on the other, and how often they are in the
+/// same place.
+pub fn found_by_best_head(crossed: &[Crossed]) -> (f64, f64) {
+    let share = |half: usize, count: &dyn Fn(&Crossed) -> (usize, usize)| {
+        let sums = crossed.iter().skip(half).step_by(2).map(count);
+        let (right, all) = sums.fold((0, 0), |sums, (right, all)| (sums.0 + right, sums.1 + all));
+        right as f64 / all.max(1) as f64
+    };
+    let heads = crossed.first().map_or(0, |crossed| crossed.heads.len());
+    let by_head: Vec<f64> = (0..heads).map(|head| share(0, &|crossed| crossed.found(head))).collect();
+    let best = (0..heads).max_by(|&a, &b| by_head[a].total_cmp(&by_head[b])).unwrap_or(0);
+    (share(1, &|crossed| crossed.found(best)), share(1, &Crossed::found_in_place))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Pairs of four words whose passive has them the other way round, read by two heads: one looks at the first word, the
+    /// other wherever it is told to.
+    fn pairs(looks_at: impl Fn(usize) -> usize) -> Vec<Crossed> {
+        let words = || ["a", "b", "c", "d"].map(str::to_owned).to_vec();
+        let weights = |at: &dyn Fn(usize) -> usize| {
+            (0..16).map(|i| if i % 4 == at(i / 4) { 0.7 } else { 0.1 }).collect::<Vec<f32>>()
+        };
+        let pair = || Crossed {
+            source: words(),
+            target: words(),
+            heads: vec![weights(&|_| 0), weights(&looks_at)],
+            origins: vec![vec![3], vec![2], vec![1], vec![0]],
+            right: vec![true; 4],
+        };
+        (0..4).map(|_| pair()).collect()
+    }
+
+    #[test]
+    fn origins_are_found_by_a_head_that_looks_at_them_and_by_no_other() {
+        assert_eq!(found_by_best_head(&pairs(|target| 3 - target)), (1.0, 0.0));
+        assert_eq!(
+            found_by_best_head(&pairs(|target| target)),
+            (0.25, 0.0),
+            "the head that always looks at the first word"
+        );
+        // A head is not praised on the pairs that it was chosen by.
+        let mut mixed = pairs(|target| 3 - target);
+        mixed[1] = pairs(|target| target).remove(0);
+        mixed[3] = pairs(|target| target).remove(0);
+        assert_eq!(found_by_best_head(&mixed).0, 0.0);
+        assert_eq!(found_by_best_head(&[]), (0.0, 0.0));
+    }
+}

@@ -1,25 +1,20 @@
 //! What the source left as future work: each part works, and what it costs.
 
-use super::cross_attention::{Crossed, cross};
+use super::cross_attention::{Crossed, cross, found_by_best_head};
+use super::digit_reader::{Eye, look};
 use super::extension_costs::{Cost, Saving};
 use super::language_models as models;
 use crate::experiment::{Bound, Check, Experiment, Findings, Lab, Measurements, Verdict};
 use crate::figure::{Axis, Bar, Bars, ColourScale, Gallery, HeatMap, Matrix, Picture};
-use crate::run::{RunConfig, preset, sources};
 use crate::statistics::paired;
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 use saccade::analysis::influence::{FLOW_LIMIT, Method, mean_attention, rollout};
 use saccade::analysis::occlusion::{Agreement, Blank, Quantity, faithfulness};
 use saccade::analysis::statistics::Resampling;
 use saccade::analysis::{Target, Tokens};
-use saccade::data::batches::{Batches, Pictures};
 use saccade::data::builtin::{Pair, Pairs, Split};
-use saccade::data::idx::Images;
-use saccade::models::{Model, Vit};
+use saccade::models::Model;
 use saccade::tensor::Tensor;
-use saccade::tensor::random::Key;
-use saccade::train::evaluate;
-use saccade::{Context, Probe};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -47,25 +42,6 @@ pub const EXPERIMENT: Experiment = Experiment {
 };
 
 const SOURCE: &str = "Abnar & Zuidema, 2020, verb number, layer 6";
-/// The places of a ViT's example: so many digits.
-const SHOWN: usize = 4;
-
-#[derive(Serialize, Deserialize)]
-struct Eye {
-    accuracy: f64,
-    /// Of the first seed: each digit's pixels, and the rollout of the class token over its patches.
-    looks: Vec<Look>,
-    patches: usize,
-}
-
-#[derive(Serialize, Deserialize)]
-struct Look {
-    pixels: Vec<f32>,
-    side: usize,
-    weights: Vec<f32>,
-    label: u8,
-    said: usize,
-}
 
 #[derive(Serialize, Deserialize)]
 struct Reader {
@@ -140,94 +116,6 @@ fn tell(findings: &mut Findings, length: usize) {
     }
 }
 
-fn digits(lab: &Lab, seed: u64) -> Result<RunConfig> {
-    let settings: &[&str] = lab.by_size(
-        &[
-            "model.n_layers=1",
-            "model.d_model=8",
-            "model.n_heads=2",
-            "model.d_hidden=16",
-            "train.steps=6",
-            "data.texts=60",
-        ],
-        &[
-            "model.n_layers=2",
-            "model.d_model=32",
-            "model.d_hidden=64",
-            "model.patch=7",
-            "train.steps=1500",
-            "train.batch_size=32",
-            "train.rate.highest=8e-3",
-            "train.rate.warmup=30",
-            "data.texts=10000",
-        ],
-        &["train.steps=1000", "data.texts=10000"],
-        &["data.texts=20000"],
-    );
-    let mut config = preset("digits", &settings.iter().map(ToString::to_string).collect::<Vec<_>>())?;
-    config.train.seed = seed;
-    config.train.evaluate_every = (config.train.steps / 2).max(1);
-    config.run.save_every = 0;
-    Ok(config)
-}
-
-/// A ViT, and how it looks at digits that it was not trained on.
-fn look(lab: &Lab, seed: u64) -> Result<Eye> {
-    let config = digits(lab, seed)?;
-    let opened = lab.train(&config)?.open()?;
-    let settings = std::fs::read_to_string(opened.folder.join("preprocessor_config.json"))
-        .context("how the ViT reads pictures is not known")?;
-    let settings: serde_json::Value = serde_json::from_str(&settings)?;
-    let number = |key: &str, default: f64| settings[key][0].as_f64().unwrap_or(default) as f32;
-    let scale = (number("image_mean", 0.0), number("image_std", 1.0));
-    let mut images = sources::test_images(&config.data)?;
-    let count = lab.by_size(20, 500, 2_000, 2_000).min(images.len());
-    images.labels.truncate(count);
-    images.pixels.truncate(count * images.rows * images.columns);
-    let Model::Vit(vit) = &opened.model else {
-        bail!("the digits were learned by a {}", opened.model.kind())
-    };
-    let looks = (0..SHOWN.min(count)).map(|i| see(vit, &opened.model, &images, i, scale));
-    let looks = if seed == 0 { looks.collect::<Result<_>>()? } else { Vec::new() };
-    let patches = images.rows / vit.config().patch;
-    let found = evaluate(
-        &opened.model,
-        &Batches::new(Pictures::new(images, scale), 64, Key::new(0))?,
-        &Context::inference(),
-    )?;
-    let accuracy = found.measures.iter().find(|(name, _)| name == "accuracy").context("no accuracy")?.1;
-    Ok(Eye { accuracy, looks, patches })
-}
-
-fn see(
-    vit: &Vit,
-    model: &Model,
-    images: &Images,
-    index: usize,
-    (mean, deviation): (f32, f32),
-) -> Result<Look> {
-    let pixels = images.image(index).context("there are too few digits")?;
-    let pixels: Vec<f32> = pixels.iter().map(|&pixel| f32::from(pixel) / 255.0).collect();
-    let scaled: Vec<f32> = pixels.iter().map(|pixel| (pixel - mean) / deviation).collect();
-    let image = Tensor::new(&scaled, [1, 1, images.rows, images.columns])?;
-    let sites: Vec<String> = model.attentions().into_iter().map(|(site, _)| site).collect();
-    let probe = sites.iter().fold(Probe::new(), |probe, site| probe.record(format!("{site}.weights")));
-    let scores = vit.forward(&Context::inference().with_probe(&probe), &image)?;
-    let mut layers = Vec::new();
-    for site in &sites {
-        let weights = probe.weights(site).with_context(|| format!("the model did not pass {site}"))?;
-        layers.push(weights.all().mean(1)?.select(0, 0)?);
-    }
-    let rolled = rollout(&layers)?.pop().context("the ViT has no layers")?;
-    Ok(Look {
-        side: images.columns,
-        weights: rolled.select(0, 0)?.to_vec().split_off(1),
-        label: images.labels[index],
-        said: scores.argmax(-1)?.values().first().map_or(0, |&class| class as usize),
-        pixels,
-    })
-}
-
 fn read(lab: &Lab, seed: u64) -> Result<Reader> {
     let t5 = lab.train(&models::passive(lab, seed)?)?.open()?;
     let pairs = Pairs::new(seed).split(Split::Test);
@@ -260,7 +148,7 @@ fn read(lab: &Lab, seed: u64) -> Result<Reader> {
         Resampling::new(0),
     )?;
     let agreement = found.iter().map(|agreement| agreement.correlation.mean).collect();
-    Ok(Reader { found: origins(&crossed), agreement, sentence })
+    Ok(Reader { found: found_by_best_head(&crossed), agreement, sentence })
 }
 
 /// A sentence without its last word (the full stop goes, too), and that word as what is to be said next.
@@ -270,20 +158,6 @@ fn last_word(tokens: &Tokens) -> Option<(Tokens, Target)> {
     let mut read = Tokens::new(tokens.ids[..last].to_vec());
     read.delimiter = tokens.delimiter[..last].to_vec();
     Some((read, Target::at(last - 1, class)))
-}
-
-/// How often the head that finds origins best on one half of the pairs finds them on the other, and how often they are in the
-/// same place.
-fn origins(crossed: &[Crossed]) -> (f64, f64) {
-    let share = |half: usize, count: &dyn Fn(&Crossed) -> (usize, usize)| {
-        let sums = crossed.iter().skip(half).step_by(2).map(count);
-        let (right, all) = sums.fold((0, 0), |sums, (right, all)| (sums.0 + right, sums.1 + all));
-        right as f64 / all.max(1) as f64
-    };
-    let heads = crossed.first().map_or(0, |crossed| crossed.heads.len());
-    let by_head: Vec<f64> = (0..heads).map(|head| share(0, &|crossed| crossed.found(head))).collect();
-    let best = (0..heads).max_by(|&a, &b| by_head[a].total_cmp(&by_head[b])).unwrap_or(0);
-    (share(1, &|crossed| crossed.found(best)), share(1, &Crossed::found_in_place))
 }
 
 fn picture(model: &Model, tokens: &Tokens, word: impl Fn(u32) -> String) -> Result<Sentence> {
@@ -448,8 +322,6 @@ mod tests {
     use super::*;
     use crate::experiment::Outcome;
     use crate::experiments::wrong;
-    use saccade::models::VitConfig;
-    use saccade::train::{Progress, Schedule, Supervised, Task, TrainConfig, train};
 
     fn planted(difference: f64, cost: f64, accuracy: f64, correlation: f64) -> Measurements {
         let mut table = Measurements::new(&["extension"]);
@@ -531,85 +403,5 @@ mod tests {
             let fails = judged_but_for(place);
             assert_eq!((fails.outcome, wrong(&fails)), (Outcome::Fails, vec![place]), "{}", check.what);
         }
-    }
-
-    /// Pairs of four words whose passive has them the other way round, read by two heads: one looks at the first word, the
-    /// other wherever it is told to.
-    fn pairs(looks_at: impl Fn(usize) -> usize) -> Vec<Crossed> {
-        let words = || ["a", "b", "c", "d"].map(str::to_owned).to_vec();
-        let weights = |at: &dyn Fn(usize) -> usize| {
-            (0..16).map(|i| if i % 4 == at(i / 4) { 0.7 } else { 0.1 }).collect::<Vec<f32>>()
-        };
-        let pair = || Crossed {
-            source: words(),
-            target: words(),
-            heads: vec![weights(&|_| 0), weights(&looks_at)],
-            origins: vec![vec![3], vec![2], vec![1], vec![0]],
-            right: vec![true; 4],
-        };
-        (0..4).map(|_| pair()).collect()
-    }
-
-    #[test]
-    fn origins_are_found_by_a_head_that_looks_at_them_and_by_no_other() {
-        assert_eq!(origins(&pairs(|target| 3 - target)), (1.0, 0.0));
-        assert_eq!(
-            origins(&pairs(|target| target)),
-            (0.25, 0.0),
-            "the head that always looks at the first word"
-        );
-        // A head is not praised on the pairs that it was chosen by.
-        let mut mixed = pairs(|target| 3 - target);
-        mixed[1] = pairs(|target| target).remove(0);
-        mixed[3] = pairs(|target| target).remove(0);
-        assert_eq!(origins(&mixed).0, 0.0);
-        assert_eq!(origins(&[]), (0.0, 0.0));
-    }
-
-    /// The accuracy of a small ViT, measured as in [`look`], that was trained on digits with some labels.
-    fn trained_on(label: impl Fn(&Images, usize) -> u8) -> Result<f64> {
-        let labelled = |part: &str, count: usize| {
-            let mut images = saccade::data::builtin::digits(0, part, count);
-            images.labels = (0..count).map(|i| label(&images, i)).collect();
-            Pictures::new(images, (0.1, 0.3))
-        };
-        let form = VitConfig {
-            n_layers: 1,
-            n_heads: 2,
-            d_model: 16,
-            d_hidden: 32,
-            patch: 7,
-            classes: 10,
-            ..VitConfig::default()
-        };
-        let rate = Schedule { highest: 8e-3, ..Schedule::default() };
-        let config =
-            TrainConfig { steps: 300, batch_size: 32, evaluate_every: 0, rate, ..TrainConfig::default() };
-        let batches = |pictures, size| Batches::new(pictures, size, Key::new(0));
-        let model = Model::Vit(Vit::new(form, 0)?);
-        let mut task = Supervised::new(
-            model,
-            batches(labelled("train", 1_500), 32)?,
-            batches(labelled("held", 64), 64)?,
-        );
-        train(&mut task, &config, &mut Progress::new(&config), &mut ())?;
-        let found = evaluate(task.model(), &batches(labelled("test", 400), 64)?, &Context::inference())?;
-        Ok(found.measures.iter().find(|(name, _)| name == "accuracy").context("no accuracy")?.1)
-    }
-
-    #[test]
-    fn a_vit_reads_digits_no_better_than_by_chance_if_their_labels_mean_nothing() -> Result<()> {
-        let key = Key::new(7);
-        // The pixels decide which of the labels is drawn, so that the parts do not share their draws.
-        let drawn = |images: &Images, i: usize| {
-            let ink: u64 = images.image(i).unwrap_or_default().iter().map(|&pixel| u64::from(pixel)).sum();
-            key.below(ink, i as u64, 10) as u8
-        };
-        let (sense, nonsense) = (trained_on(|images, i| images.labels[i])?, trained_on(drawn)?);
-        assert!(sense > 0.4, "it learns digits: {sense}");
-        // 400 digits: three standard deviations of one in ten are 0.045.
-        assert!((nonsense - 0.1).abs() < 0.045, "{nonsense}");
-        assert_eq!(judge(&planted(1e-7, 0.4, nonsense, 0.5)).outcome, Outcome::Fails);
-        Ok(())
     }
 }
