@@ -241,7 +241,7 @@ mod tests {
         }
         // Several bands, several panels to a task, and sums in several stretches; then sums in parts.
         check(601, 1605, 300, 71);
-        check(601, 1605, 800, 71);
+        check(100, 130, 800, 31);
         for (m, n) in [(THICK, 65), (63, 200), (130, 64)] {
             check(m, n, LONG + 1, 31);
         }
