@@ -3,7 +3,7 @@
 //! `c (m × n) = a (m × k) · b (k × n)`, where a row of `b` and `c` lies in vector registers and single values of `a`
 //! are broadcast. `a` may be read with any strides, so a transposed operand costs nothing.
 
-use pulp::Simd;
+use pulp::{Simd, WithSimd};
 
 /// A place in memory and the distances between its rows and columns.
 #[derive(Clone, Copy)]
@@ -32,6 +32,40 @@ pub(crate) enum Start {
 /// `a` must cover m×k values, `b` k rows of `n`, `c` m rows of `n` (and `Start::Row` `n` values); `c` overlaps none.
 #[inline(always)]
 pub(crate) unsafe fn product<S: Simd>(
+    s: S,
+    shape: (usize, usize, usize),
+    a: Operand,
+    b: (*const f32, usize),
+    c: (*mut f32, usize),
+    start: Start,
+) {
+    // A call, not a copy of sixteen blocks at every place that multiplies: that would be half of the program.
+    s.vectorize(Product { shape, a, b, c, start });
+}
+
+/// The arguments of [`product`], which vouches for them.
+struct Product {
+    shape: (usize, usize, usize),
+    a: Operand,
+    b: (*const f32, usize),
+    c: (*mut f32, usize),
+    start: Start,
+}
+
+impl WithSimd for Product {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, s: S) {
+        let Self { shape, a, b, c, start } = self;
+        // SAFETY: promised to `product`, the only one to make this.
+        unsafe { panels(s, shape, a, b, c, start) };
+    }
+}
+
+/// All columns of a product, a few registers at a time.
+#[inline(always)]
+unsafe fn panels<S: Simd>(
     s: S,
     (m, n, k): (usize, usize, usize),
     a: Operand,
