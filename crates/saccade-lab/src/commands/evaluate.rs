@@ -2,7 +2,7 @@
 
 use crate::classes::matched;
 use crate::corpus::evenly;
-use crate::inside::answer::label;
+use crate::inside::answer::class_names;
 use crate::inspect::texts::normalised;
 use crate::model::{self, Opened};
 use crate::run::{Measured, RunFolder, sources};
@@ -190,15 +190,6 @@ impl Evaluate {
 
 fn measured_on(about: &str) {
     line(format!("data        {about}"));
-}
-
-/// The names of a model's classes, in order.
-fn class_names(opened: &Opened) -> Vec<String> {
-    let count = match &opened.model {
-        Model::Bert(bert) => bert.config().heads.classes.unwrap_or(0),
-        _ => 2,
-    };
-    (0..count).map(|class| label(opened, class)).collect()
 }
 
 /// Loss and accuracy.

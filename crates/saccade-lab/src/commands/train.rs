@@ -57,8 +57,9 @@ impl Train {
         let out = self.out.clone().unwrap_or_else(|| Path::new("runs").join(name));
         RunFolder::ensure_free(&out)?;
         let given = self.from.as_deref().map(Given::open).transpose()?;
-        if let Some(given) = &given {
-            given.ensure_agrees(&config, &self.settings)?;
+        match &given {
+            Some(given) => given.ensure_agrees(&config, &self.settings)?,
+            None => config.model.ensure_possible()?,
         }
         terminal::remark("reading the data");
         learn(&out, Session::begin(&out, &config, given, Voice::Aloud)?)

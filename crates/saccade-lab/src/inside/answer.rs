@@ -190,3 +190,12 @@ pub fn label(opened: &Opened, class: usize) -> String {
     let name = opened.config.get("id2label").and_then(|labels| labels.get(class.to_string()));
     name.and_then(|name| name.as_str()).map_or_else(|| class.to_string(), str::to_owned)
 }
+
+/// The names of the classes that a model tells texts apart by, in order.
+pub fn class_names(opened: &Opened) -> Vec<String> {
+    let count = match &opened.model {
+        Model::Bert(bert) => bert.config().heads.classes.unwrap_or(0),
+        _ => 2,
+    };
+    (0..count).map(|class| label(opened, class)).collect()
+}

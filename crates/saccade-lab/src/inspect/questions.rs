@@ -1,10 +1,12 @@
 //! What a model is asked of texts, so that it can be wrong: the next token, hidden tokens, the class of a text or of words.
 
 use super::texts::{answers, pictures};
+use crate::classes::matched;
 use crate::corpus::{Corpus, CorpusArguments, Reading, evenly};
-use crate::inside::answer::label;
+use crate::inside::answer::{class_names, label};
 use crate::model::Opened;
 use crate::run::{DataConfig, sources};
+use crate::terminal;
 use anyhow::{Result, bail};
 use saccade::analysis::ablation::{Batch, Kinds};
 use saccade::analysis::{Shown, Tokens, delimits};
@@ -200,24 +202,22 @@ fn classes(
             arguments.corpus
         );
     };
-    let known = match &opened.model {
-        Model::Bert(bert) => bert.config().heads.classes.unwrap_or(2),
-        _ => 2,
-    };
-    if labelled.classes.len() != known {
-        bail!("the model knows {known} classes, the corpus has {}", labelled.classes.len());
+    let kinds = class_names(opened);
+    let (classes, remark) = matched(&kinds, &labelled.classes)?;
+    if let Some(remark) = remark {
+        terminal::remark(remark);
     }
     let mut examples = Vec::new();
     for example in &labelled.examples {
         let encoding = reading.encode(&example.text)?;
         if encoding.len() > 1 {
-            examples.push((Tokens::from_encoding(&encoding), example.label as u32));
+            examples.push((Tokens::from_encoding(&encoding), classes[example.label] as u32));
         }
     }
     Ok(Questions {
         about: "the class of a text",
         batches: labelled_batches(&examples, arguments)?,
-        kinds: labelled.classes,
+        kinds,
         kind: Kind::Class,
     })
 }

@@ -1,6 +1,7 @@
 //! Models from their configurations, and configurations from models.
 
 use super::config::ModelConfig;
+use crate::usage::Usage;
 use anyhow::Result;
 use saccade::models::{
     Bag, BagConfig, Bert, BertConfig, Gpt, GptConfig, Llama, LlamaConfig, Model, Sentiment, SentimentConfig,
@@ -48,6 +49,15 @@ impl ModelConfig {
             Self::Vit(config) => Self::Vit(VitConfig { classes, ..config }),
             Self::Tagger(config) => Self::Tagger(TaggerConfig { classes, ..config }),
             other => other,
+        }
+    }
+
+    /// Whether there can be such a model, whatever the data: known before the data is read, which may take minutes.
+    pub fn ensure_possible(&self) -> Result<()> {
+        const FEW: usize = 8;
+        match build(self, FEW, FEW, 0) {
+            Ok(_) => Ok(()),
+            Err(problem) => Err(Usage::error(format!("the model's settings (--set model.…): {problem}"))),
         }
     }
 

@@ -146,6 +146,9 @@ fn what_goes_wrong_is_said_in_one_line() {
     assert!(fails(&run(&["train", "words-gtp"]), 2).contains("did you mean words-gpt?"));
     assert!(fails(&run(&["train", "bag", "--set", "train.step=3"]), 2).contains("did you mean steps?"));
     assert!(fails(&run(&["train", "bag", "--data", "missing.tsv"]), 1).contains("missing.tsv"));
+    // What no data could make possible is said before any is read.
+    let error = fails(&run(&["train", "words-gpt", "--data", "missing.txt", "--set", "model.n_heads=3"]), 2);
+    assert!(error.contains("--set model") && error.contains("heads"), "{error}");
     assert!(fails(&run(&["eval", "missing"]), 1).contains("no model missing"));
     std::fs::write(folder.path().join("short.txt"), "too short").unwrap();
     let error = fails(&run(&["train", "shakespeare-char", "--data", "short.txt"]), 1);

@@ -1,6 +1,6 @@
 //! `saccade ablate`.
 
-use super::made::{bert, corpus, gpt, number, run, sentiment, table};
+use super::made::{SENTENCES, bert, corpus, gpt, number, run, sentiment, table};
 use crate::checkpoints::made::{complaint, text};
 use tempfile::tempdir;
 
@@ -76,4 +76,25 @@ fn other_models_are_asked_what_they_were_made_for() {
     assert!(table(&out.join("ablation.csv")).iter().any(|row| row["kind"] == "positive"));
     let (problem, code) = complaint(&["ablate", text(&classes), "--corpus", text(&lines)]);
     assert!(code == 1 && problem.contains("is asked for labels"), "{problem}");
+}
+
+#[test]
+fn classes_are_matched_by_name() {
+    let folder = tempdir().unwrap();
+    let here = folder.path();
+    sentiment(&here.join("model"));
+    let (model, file, out) = (here.join("model"), here.join("texts.tsv"), here.join("out"));
+    let ablated = |good: &str, bad: &str| {
+        let row = |(i, text): (usize, &&str)| format!("{text}\t{}", [good, bad, bad][i % 3]);
+        let rows: Vec<String> = SENTENCES.iter().enumerate().map(row).collect();
+        std::fs::write(&file, format!("sentence\tlabel\n{}\n", rows.join("\n"))).unwrap();
+        run(&["ablate", text(&model), "--corpus", text(&file), "-o", text(&out)], "2");
+        std::fs::read_to_string(out.join("ablation.csv")).unwrap()
+    };
+    // In alphabetical order the other names would be the other way round.
+    assert_eq!(ablated("positive", "negative"), ablated("POS", "neg"));
+    assert_ne!(ablated("positive", "negative"), ablated("negative", "positive"));
+    std::fs::write(&file, "sentence\tlabel\nthe cat sat.\tgood\na dog is not a cat!\tbad\n").unwrap();
+    let (problem, code) = complaint(&["ablate", text(&model), "--corpus", text(&file)]);
+    assert!(code == 1 && problem.contains("it knows negative, positive"), "{problem}");
 }
