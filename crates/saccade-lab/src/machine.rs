@@ -1,5 +1,7 @@
 //! What the program runs on, in a line.
 
+use saccade_tensor::Level;
+
 /// Processor, cores and the vector instructions in use.
 pub fn describe() -> String {
     let processor = std::fs::read_to_string("/proc/cpuinfo").ok().and_then(|text| {
@@ -8,5 +10,11 @@ pub fn describe() -> String {
     });
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let processor = processor.unwrap_or_else(|| std::env::consts::ARCH.to_owned());
-    format!("{processor}, {cores} cores, {:?}", saccade_tensor::level())
+    let instructions = match saccade_tensor::level() {
+        Level::Avx512 => "AVX-512",
+        Level::Avx2 => "AVX2",
+        Level::Neon => "NEON",
+        Level::Portable => "portable kernels",
+    };
+    format!("{processor}, {cores} {}, {instructions}", if cores == 1 { "core" } else { "cores" })
 }
