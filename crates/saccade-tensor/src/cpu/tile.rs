@@ -39,7 +39,7 @@ pub(crate) unsafe fn product<S: Simd>(
     c: (*mut f32, usize),
     start: Start,
 ) {
-    // A call, not a copy of sixteen blocks at every place that multiplies: that would be half of the program.
+    // A call, not a copy of sixteen blocks at every place that multiplies: those were more than half of the engine's code.
     s.vectorize(Product { shape, a, b, c, start });
 }
 
