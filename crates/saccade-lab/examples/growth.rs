@@ -138,7 +138,7 @@ fn record() -> Result<()> {
         "Memory is beyond the inputs; the output counts, and backwards the three gradients. Finding out who may attend"
     );
     println!(
-        "to whom is part of the time. Exponents compare the longest text with the shortest. Asked for: under 100 MB beyond"
+        "to whom is part of the time. Exponents compare the longest text with the shortest. Aim: under 100 MB beyond"
     );
     println!(
         "inputs and output at 32,768 tokens (whose output is 8.4 MB; the weights, written out, would take 4,295 MB), and"
@@ -191,7 +191,7 @@ fn small_gpt() -> Result<Gpt> {
 fn training_steps() -> Result<()> {
     println!("## Training: resident memory by step\n");
     println!(
-        "A GPT of 4 layers, d 128, 1,000 words, T 128, B 16, dropout 0.1, AdamW, clipped. Asked for: flat after the fifth step.\n"
+        "A GPT of 4 layers, d 128, 1,000 words, T 128, B 16, dropout 0.1, AdamW, clipped. Aim: flat after the fifth step.\n"
     );
     println!("| step | MB |\n|---|---|");
     let mut model = small_gpt()?;

@@ -1,4 +1,4 @@
-//! One file a subcommand.
+//! What can be said at the command line. One file a subcommand.
 
 pub mod ablate;
 pub mod bench;
@@ -20,3 +20,67 @@ pub mod trace;
 pub mod train;
 pub mod verify;
 pub mod view;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+/// A laboratory for attention: build it, train it, test what is said about it, look inside.
+#[derive(Parser)]
+#[command(version, about, arg_required_else_help = true)]
+pub struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Ablate(ablate::Ablate),
+    Bench(bench::Bench),
+    Data(data::Data),
+    #[command(name = "eval")]
+    Evaluate(evaluate::Evaluate),
+    Experiment(experiment::Experiment),
+    Embeddings(embeddings::Embeddings),
+    Fill(fill::Fill),
+    Heads(heads::Heads),
+    Predict(predict::Predict),
+    Report(report::Report),
+    Tokens(tokens::Tokens),
+    Train(train::Train),
+    Generate(generate::Generate),
+    Import(import::Import),
+    Influence(influence::Influence),
+    Pull(pull::Pull),
+    Serve(serve::Serve),
+    Trace(trace::Trace),
+    Verify(verify::Verify),
+    View(view::View),
+}
+
+impl Arguments {
+    /// Does what was asked for.
+    pub fn run(self) -> Result<()> {
+        match self.command {
+            Command::Ablate(ablate) => ablate.run(),
+            Command::Bench(bench) => bench.run(),
+            Command::Data(data) => data.run(),
+            Command::Evaluate(evaluate) => evaluate.run(),
+            Command::Experiment(experiment) => experiment.run(),
+            Command::Embeddings(embeddings) => embeddings.run(),
+            Command::Fill(fill) => fill.run(),
+            Command::Heads(heads) => heads.run(),
+            Command::Predict(predict) => predict.run(),
+            Command::Report(report) => report.run(),
+            Command::Tokens(tokens) => tokens.run(),
+            Command::Train(train) => train.run(),
+            Command::Generate(generate) => generate.run(),
+            Command::Import(import) => import.run(),
+            Command::Influence(influence) => influence.run(),
+            Command::Pull(pull) => pull.run(),
+            Command::Serve(serve) => serve.run(),
+            Command::Trace(trace) => trace.run(),
+            Command::Verify(verify) => verify.run(),
+            Command::View(view) => view.run(),
+        }
+    }
+}

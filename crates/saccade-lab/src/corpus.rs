@@ -165,10 +165,9 @@ impl Corpus {
     }
 }
 
-/// At most so many of some things (0: all), spread evenly over them.
+/// At most so many of some things (0: all), spread over them.
 pub fn evenly<T>(all: &[T], limit: usize) -> impl Iterator<Item = &T> {
-    let count = if limit == 0 { all.len() } else { limit.min(all.len()) };
-    (0..count).map(move |i| &all[i * all.len() / count.max(1)])
+    sources::spread(all.len(), limit).into_iter().map(|i| &all[i])
 }
 
 /// The lines of a file that are not empty.

@@ -35,7 +35,7 @@ pub enum Size {
     Quick,
     /// The same with more seeds and larger models: all in under an hour
     Standard,
-    /// Real data (--data), the sizes of the sources: hours
+    /// Real data (--data) and larger models, one experiment at a time: minutes to hours
     Full,
 }
 

@@ -1,4 +1,4 @@
-//! All network code of this program: models from Hugging Face's hub into the cache that its Python libraries use, and
+//! All code of this program that asks other machines: models from Hugging Face's hub into the cache that its Python libraries use, and
 //! published [data sets](data).
 //!
 //! Nothing here runs unless a command that names it is typed. For models, `HF_ENDPOINT` is the server, `HF_TOKEN` (or the token that

@@ -2,7 +2,7 @@
 //!
 //! [`commands`] has one file a subcommand, [`figure`] every picture that they draw, [`model`] finds the models they take and
 //! [`inputs`] what those read, [`corpus`] what is read to them; [`inspect`] is what the commands of analysis measure and
-//! draw; all network code is in [`fetch`]. [`experiments`] has one file for each question that the laboratory puts to the
+//! draw; all code that asks other machines is in [`fetch`]. [`experiments`] has one file for each question that the laboratory puts to the
 //! test, by the rules of [`experiment`]; [`report`] tells them as one article.
 
 pub mod browser;

@@ -34,7 +34,8 @@ pub fn write(conditions: Conditions, out: &Path) -> Result<Results<'static>> {
         results.add(experiment, experiment.conduct(conditions, out, &store, &progress)?);
     }
     progress.finish();
-    let about = page::About { conditions, seconds: started.elapsed().as_secs_f64() };
+    let about =
+        page::About { conditions, seconds: started.elapsed().as_secs_f64(), resumed: store.resumed() };
     let page = compose(&results, &about)?;
     write_whole(&out.join("index.html"), |file| file.write_all(page.as_bytes()))?;
     Ok(results)

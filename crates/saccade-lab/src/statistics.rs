@@ -51,6 +51,18 @@ impl Interval {
         }
     }
 
+    /// The mean of shares that were counted, each in steps of this size. Some equal counts do not make a share certain: its error
+    /// is at least that of rounding to a step, whose deviation is step ÷ √12.
+    #[must_use]
+    pub fn in_steps(self, step: f64) -> Self {
+        let rounding = student(LEVEL, self.freedom) * step / (12.0 * self.count as f64).sqrt();
+        // Comparisons with what is not a number are false.
+        match self.high - self.mean < rounding {
+            true => Self { low: self.mean - rounding, high: self.mean + rounding, ..self },
+            false => self,
+        }
+    }
+
     /// What was not measured.
     pub fn nothing() -> Self {
         around(f64::NAN, f64::NAN, 0, 0)
@@ -137,15 +149,20 @@ pub fn paired(a: &Sample, b: &Sample) -> Interval {
 }
 
 /// The slope of the least-squares line through the values of each seed against x, and the mean of the seeds' slopes.
-/// Seeds that lack a value anywhere are left out.
 pub fn slope_by_seed(points: &[(f64, Sample)]) -> Interval {
+    slopes(points).mean()
+}
+
+/// The slope of the least-squares line through the values of each seed against x. Seeds that lack a value anywhere are left
+/// out.
+pub fn slopes(points: &[(f64, Sample)]) -> Sample {
     let seeds = points.first().map(|(_, sample)| sample.seeds().collect::<Vec<_>>()).unwrap_or_default();
-    let of_seed = |seed: u64| -> Option<f64> {
+    let of_seed = |seed: u64| -> Option<(u64, f64)> {
         let line: Option<Vec<(f64, f64)>> =
             points.iter().map(|(x, sample)| Some((*x, sample.of(seed)?))).collect();
-        Some(slope(&line?).mean)
+        Some((seed, slope(&line?).mean))
     };
-    mean(&seeds.into_iter().filter_map(of_seed).collect::<Vec<_>>())
+    seeds.into_iter().filter_map(of_seed).collect()
 }
 
 /// The slope of the least-squares line through points, and its interval.
@@ -228,6 +245,21 @@ mod tests {
         assert_eq!(mean(&[1.0]).at(0.99), mean(&[1.0]));
         assert_eq!(exact(f64::INFINITY).at(0.99), exact(f64::INFINITY));
         assert!(Interval::nothing().at(0.99).low.is_nan());
+    }
+
+    #[test]
+    fn equal_counts_are_not_certain() {
+        // t of 2 degrees of freedom at 97.5 % is 4.302653; six runs a seed are steps of a sixth.
+        let share = mean(&[0.5; 3]).in_steps(1.0 / 6.0);
+        let reach = 4.302_653 / 6.0 / 36_f64.sqrt();
+        assert!(
+            (share.high - 0.5 - reach).abs() < 1e-5 && (0.5 - share.low - reach).abs() < 1e-5,
+            "{share:?}"
+        );
+        let wide = mean(&[0.0, 0.5, 1.0]);
+        assert_eq!(wide.in_steps(0.1), wide, "what spreads more than that stays as it is");
+        assert_eq!(mean(&[1.0]).in_steps(0.1), mean(&[1.0]));
+        assert!(Interval::nothing().in_steps(0.1).low.is_nan());
     }
 
     #[test]

@@ -1,8 +1,8 @@
-//! Arrays, gradients and CPU kernels: the engine of [Saccade](https://docs.rs/saccade).
+//! Arrays, gradients and CPU kernels: the engine of Saccade.
 //!
 //! A [`Tensor`] is an n-dimensional array of `f32`. What is computed from a [`tracked`](Tensor::tracked) tensor can be
-//! differentiated with respect to it; everything else costs nothing extra. Each operation is one file under `ops`, with
-//! its meaning, its value and its gradient side by side, fused where the field fuses it.
+//! differentiated with respect to it; everything else costs nothing extra. Each kind of operation is one file under `ops`,
+//! with its meaning, its value and its gradient side by side, fused where the field fuses it.
 //!
 //! ```
 //! use saccade_tensor::{Tensor, ops::Layout};

@@ -202,11 +202,17 @@ impl Tokenizer {
         match text.char_indices().find(|(_, c)| self.id(c.encode_utf8(&mut buffer)).is_none()) {
             Some((position, c)) => Error::data(
                 "tokenizer",
-                format!("the character {c:?} at byte {position} of the text is not in the vocabulary"),
+                format!("the character {c:?} (of {:?}) is not in the vocabulary", around(text, position)),
             ),
             None => error,
         }
     }
+}
+
+/// A few characters of a text about a place, to find it by.
+fn around(text: &str, position: usize) -> String {
+    let before = text[..position].chars().rev().take(12).collect::<Vec<_>>();
+    before.into_iter().rev().chain(text[position..].chars().take(12)).collect()
 }
 
 /// Runs foreign code. The files it works from are checked, so that it has no reason to panic; if it finds one all

@@ -79,7 +79,9 @@ impl Evaluate {
             Model::Llama(model) => model.config().context,
             other => bail!("a {} is no language model", other.kind()),
         };
-        let windows = PackedWindows::new(stream, context, self.batch_size as usize)?;
+        // Places beyond what it was trained on mean nothing to some models.
+        let length = sources::length(data.config(), context);
+        let windows = PackedWindows::new(stream, length, self.batch_size as usize)?;
         measured_on(&about);
         let (mut sum, mut count) = (0.0, 0);
         let most = if self.limit == 0 { usize::MAX } else { self.limit };

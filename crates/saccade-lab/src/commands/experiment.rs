@@ -121,6 +121,9 @@ fn show(experiment: &Definition, findings: &Findings) {
         let outcome = verdict.outcome.name().to_uppercase();
         terminal::line(format!("{} {outcome}: {statement}", verdict.claim));
         terminal::line(format!("   {}", verdict.finding));
+        if let Some(why) = &verdict.why {
+            terminal::line(format!("   why it fails: {why}"));
+        }
         for check in &verdict.checks {
             let mark = match check.outcome {
                 Outcome::Holds => "✓",

@@ -28,6 +28,9 @@ impl Predict {
     /// Runs the command.
     pub fn run(&self) -> Result<()> {
         let opened = model::open(&self.model)?;
+        if matches!(opened.model, Model::Vit(_)) {
+            bad_usage!("a vit reads pictures: `saccade view` and `saccade influence` take --image FILE");
+        }
         let encoding = encode_as_trained(&opened, &self.text)?;
         if encoding.is_empty() {
             bad_usage!("there is nothing to read in the text");

@@ -20,7 +20,7 @@ pub struct Report {
     /// The folder to write
     #[arg(long, short, default_value = "outputs")]
     out: PathBuf,
-    /// How large to make the experiments: quick takes minutes, standard up to an hour
+    /// How large to make the experiments: quick takes minutes, standard up to an hour; full is for `experiment` alone
     #[arg(long, value_enum, default_value = "quick")]
     size: Size,
     /// How many seeds to draw (default: as many as each experiment needs)

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 #[derive(Args)]
 #[command(after_help = "Examples:
   saccade train                                    lists the presets
-  saccade train bag                                a minute on the built-in corpus
+  saccade train bag                                seconds on the built-in corpus
   saccade train shakespeare-char --data input.txt --out runs/shakespeare
   saccade train sentiment-heads --data aclImdb_v1.tar.gz --set data.length=400
   saccade train --resume --out runs/shakespeare    goes on where it stopped")]

@@ -9,6 +9,15 @@ pub struct Claim {
     pub statement: &'static str,
 }
 
+/// The project reports whose statements the claims are, by the letter of their numbers, A to E. They say what many others do.
+pub const SOURCES: [&str; 5] = [
+    "From Words to Attention (project report)",
+    "Attention Is (Almost) All You Need (project report)",
+    "Attention Is All You Need (Even on CPU) (project report)",
+    "Scaled Dot-Product Attention From Scratch (project report)",
+    "Transformer Architecture from Scratch (project report)",
+];
+
 macro_rules! claims {
     ($($id:literal: $statement:literal,)*) => {
         /// All of them, in order.

@@ -12,6 +12,7 @@ use sha2::{Digest, Sha256};
 use std::fs::Metadata;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::UNIX_EPOCH;
 
 /// So many folders deep are the files of a data set; IMDb's are two.
@@ -21,6 +22,7 @@ const DEPTH: usize = 4;
 pub struct Store {
     folder: PathBuf,
     program: String,
+    found: AtomicBool,
 }
 
 impl Store {
@@ -36,7 +38,7 @@ impl Store {
                 count => hash.update(&buffer[..count]),
             }
         }
-        Ok(Self { folder: folder.to_owned(), program: hex(&hash.finalize()) })
+        Ok(Self { folder: folder.to_owned(), program: hex(&hash.finalize()), found: AtomicBool::new(false) })
     }
 
     /// The hash of the program that the results are of.
@@ -104,7 +106,14 @@ impl Store {
 
     /// A result, if it is there and whole.
     pub fn read<T: DeserializeOwned>(&self, path: &Path) -> Option<T> {
-        serde_json::from_slice(&std::fs::read(path).ok()?).ok()
+        let result = serde_json::from_slice(&std::fs::read(path).ok()?).ok()?;
+        self.found.store(true, Ordering::Relaxed);
+        Some(result)
+    }
+
+    /// Whether anything was there already: an earlier run had finished it.
+    pub fn resumed(&self) -> bool {
+        self.found.load(Ordering::Relaxed)
     }
 
     /// Writes a result down.

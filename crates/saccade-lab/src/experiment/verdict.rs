@@ -136,6 +136,8 @@ pub struct Verdict {
     pub checks: Vec<Check>,
     /// What was found, in a sentence or two, with numbers.
     pub finding: String,
+    /// Of a claim that fails: why, as far as the measurements tell.
+    pub why: Option<String>,
     /// What others published.
     pub published: Vec<Published>,
 }
@@ -152,7 +154,16 @@ impl Verdict {
             () if any(Outcome::NotMeasured) => Outcome::Undecided,
             () => Outcome::Holds,
         };
-        Self { claim, outcome, checks, finding: finding.into(), published: Vec::new() }
+        Self { claim, outcome, checks, finding: finding.into(), why: None, published: Vec::new() }
+    }
+
+    /// Says why the claim fails, if it does.
+    #[must_use]
+    pub fn because(mut self, why: impl FnOnce() -> String) -> Self {
+        if self.outcome == Outcome::Fails {
+            self.why = Some(why());
+        }
+        self
     }
 
     /// A claim that could not be tested, and what is missing.
@@ -223,6 +234,16 @@ mod tests {
         assert_eq!(Verdict::new("A1", vec![missing()], "").outcome, Outcome::NotMeasured);
         assert_eq!(Verdict::new("A1", vec![missing(), check(&holds)], "").outcome, Outcome::Undecided);
         assert_eq!(Verdict::new("A1", vec![missing(), check(&fails)], "").outcome, Outcome::Fails);
+    }
+
+    #[test]
+    fn only_what_fails_has_a_reason() {
+        let verdict = |values: &[f64]| {
+            let check = Check::new("x", mean(values), Bound::Above(0.0));
+            Verdict::new("A1", vec![check], "").because(|| "it does not".to_owned())
+        };
+        assert_eq!(verdict(&[1.0, 1.1, 0.9]).why, None);
+        assert_eq!(verdict(&[-1.0, -1.1, -0.9]).why.as_deref(), Some("it does not"));
     }
 
     #[test]

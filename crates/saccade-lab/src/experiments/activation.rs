@@ -17,7 +17,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     prediction: "The loss on test text is lower with GELU than with ReLU: the interval of the paired difference lies below 0.",
     design: "The base GPT, once with GELU and once with ReLU, everything else and the seed the same: the two begin with the same \
         weights and read the same windows in the same order. The difference of their losses on test text, by seed.",
-    changed: None,
+    changed: Some(models::GPT_CHANGED),
     real_data: Some("plain text such as WikiText-2's folder"),
     seconds: [9.0, 110.0, 3_600.0],
     run,

@@ -7,8 +7,9 @@ use anyhow::{Context as _, Result};
 use saccade::attention::{Scale, scaled_dot_product};
 use saccade::tensor::ops::{Attention, Projections, attend};
 use saccade::tensor::random::Key;
-use saccade::tensor::{Mask, Tensor};
+use saccade::tensor::{BlockMask, Mask, Tensor};
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
 pub const EXPERIMENT: Experiment = Experiment {
     name: "exactness",
@@ -159,9 +160,19 @@ fn judge_masks(masked: usize, leaks: usize, blind: usize, bad: usize) -> Verdict
     ];
     let finding = format!(
         "Of {masked} masked weights, {leaks} differ from exactly 0; of the output and the gradient of a row that may see \
-         nothing, {blind} values do; {bad} gradients are not finite."
+         nothing, step by step and in tiles, {blind} values do; of the gradients of Q, K and V {bad} values are not finite."
     );
     Verdict::new("D2", checks, finding)
+}
+
+/// Attention in tiles behind a mask: (tokens, width), as the step-by-step form gives it.
+fn tiled_behind(mask: &Mask, inputs: [&Tensor; 3]) -> Result<Tensor> {
+    let (tokens, width) = (inputs[0].shape()[0], inputs[0].shape()[1]);
+    let [query, key, value] = inputs.map(|input| input.reshape([1, tokens, 1, width]));
+    let mut rules = Attention::scaled(Scale::InverseRoot.factor(width));
+    rules.allowed.blocks = Some(Arc::new(BlockMask::from_mask(mask)?));
+    let projections = Projections::Separate { query: &query?, key: &key?, value: &value? };
+    Ok(attend(projections, &rules)?.output.reshape([tokens, width])?)
 }
 
 fn behind_masks(findings: &mut Findings) -> Result<()> {
@@ -170,15 +181,22 @@ fn behind_masks(findings: &mut Findings) -> Result<()> {
     // Row 5 sees nothing; the others see a pseudo-random half.
     let visible = |row: usize, column: usize| row != 5 && (row * 7 + column * 5) % 11 < 6;
     let mask = Mask::from_fn([tokens, tokens], |at| visible(at[0], at[1]));
-    let q = input(1)?.tracked();
-    let (output, weights) = scaled_dot_product(&q, &input(2)?, &input(3)?, Some(&mask), Scale::InverseRoot)?;
-    let gradient = output.sum_all()?.backward()?.get(&q).context("a gradient is missing")?;
+    let [q, k, v] = [input(1)?.tracked(), input(2)?.tracked(), input(3)?.tracked()];
+    let (output, weights) = scaled_dot_product(&q, &k, &v, Some(&mask), Scale::InverseRoot)?;
+    let tiled = tiled_behind(&mask, [&q, &k, &v])?;
     let weights = weights.values();
     let hidden = |i: &usize| !visible(i / tokens, i % tokens);
     let leaks = (0..weights.len()).filter(hidden).filter(|&i| weights[i] != 0.0).count();
     let row = |x: &Tensor| x.values().chunks(8).nth(5).map(<[f32]>::to_vec).unwrap_or_default();
-    let blind = row(&output).iter().chain(&row(&gradient)).filter(|value| **value != 0.0).count();
-    let bad = gradient.values().iter().filter(|value| !value.is_finite()).count();
+    let (mut blind, mut bad) = (0, 0);
+    for output in [&output, &tiled] {
+        let gradients = output.sum_all()?.backward()?;
+        let gradients = [&q, &k, &v].map(|input| gradients.get(input).context("a gradient is missing"));
+        let [of_q, of_k, of_v] = gradients;
+        let gradients = [of_q?, of_k?, of_v?];
+        blind += row(output).iter().chain(&row(&gradients[0])).filter(|value| **value != 0.0).count();
+        bad += gradients.iter().flat_map(Tensor::to_vec).filter(|value| !value.is_finite()).count();
+    }
     for (what, count) in [("weights", leaks), ("blind row", blind), ("gradients not finite", bad)] {
         findings.measurements.add(&[&what, &tokens, &false], 0, "not zero", count as f64);
     }

@@ -1,6 +1,6 @@
 //! Does a head matter, and for what? Take each one away and look at the loss, by kind of word.
 
-use super::language_models as models;
+use super::language_models::{self as models, GPT_CHANGED};
 use crate::experiment::{Bound, Check, Experiment, Findings, Lab, Measurements, Verdict};
 use crate::figure::{Axis, Chart, ColourScale, HeatMap, Matrix, Picture, Point, Scatter, Series};
 use crate::model::Opened;
@@ -31,7 +31,7 @@ pub const EXPERIMENT: Experiment = Experiment {
         texts that the model was not trained on, by the kind of the word to be said. The table of changes (head × kind) is \
         freed of the mean of each head and of each kind; what is left is what is specific, and it is compared between two \
         halves of the texts. Distances between heads are those of their weights, text by text; groups are found by k-medoids.",
-    changed: None,
+    changed: Some(GPT_CHANGED),
     real_data: None,
     seconds: [2.0, 60.0, 300.0],
     run,
@@ -80,6 +80,7 @@ fn run(lab: &Lab) -> Result<Findings> {
         let needed =
             run.changes.iter().filter(|(_, low)| *low > 0.0).count() as f64 / run.changes.len().max(1) as f64;
         let values = [
+            ("number of heads", run.heads.len() as f64),
             ("share of heads whose removal raises the loss", needed),
             ("correlation of specific changes", run.specific),
             ("silhouette", run.silhouette),
@@ -346,7 +347,8 @@ fn draw(findings: &mut Findings, run: &Run, runs: &[Run]) {
 
 fn judge(table: &Measurements) -> Verdict {
     let of = |measure: &str| table.mean(&[&"any", &"all"], measure);
-    let needed = of("share of heads whose removal raises the loss");
+    let heads = of("number of heads").mean;
+    let needed = of("share of heads whose removal raises the loss").in_steps(1.0 / heads);
     let specific = of("correlation of specific changes");
     let values = |measure: &str| table.values(&[&"any", &"all"], measure);
     let grouped = crate::statistics::paired(&values("silhouette"), &values("silhouette, shuffled"));
@@ -380,6 +382,7 @@ mod tests {
         for seed in 0..4 {
             let noise = 0.004 * seed as f64;
             let values = [
+                ("number of heads", 100.0),
                 ("share of heads whose removal raises the loss", needed + noise),
                 ("correlation of specific changes", specific + noise),
                 ("silhouette", 0.2 + grouped + noise),

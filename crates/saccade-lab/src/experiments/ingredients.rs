@@ -1,6 +1,6 @@
 //! What would make the first classifier better: pre-trained vectors, trained projections, positions, residuals, more data?
 
-use super::bag_models::{self as bags, Form};
+use super::bag_models::{self as bags, BAG_CHANGED, Form};
 use super::sentiment_models as sentiment;
 use crate::experiment::{Bound, Check, Experiment, Findings, Lab, Measurements, Verdict};
 use crate::figure::{Axis, Interval, Intervals, Picture};
@@ -18,7 +18,7 @@ pub const EXPERIMENT: Experiment = Experiment {
         ingredient switched on by itself, and all but the vectors together. Same data, steps and rate; paired by seed. \
         Pre-trained vectors (`--vectors FILE`, GloVe or fastText) are compared with vectors of the same width drawn at \
         random.",
-    changed: None,
+    changed: Some(BAG_CHANGED),
     real_data: Some("IMDb (aclImdb_v1.tar.gz) or a folder with train.tsv and test.tsv"),
     seconds: [15.0, 110.0, 900.0],
     run,

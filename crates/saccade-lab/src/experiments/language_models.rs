@@ -77,6 +77,10 @@ pub fn base(lab: &Lab, seed: u64) -> Result<RunConfig> {
     Ok(config)
 }
 
+/// What was changed of the base model after experiments with it had been seen.
+pub const GPT_CHANGED: &str = "The base model got more steps, a higher rate, rotary positions and larger initial weights after first \
+    runs, in which it had hardly learned; all were chosen by its loss on held-out text.";
+
 /// The deviation of initial weights that keeps the size of what passes through a layer. GPT-2's 0.02 is for vectors of 768;
 /// narrow models that start from it hardly learn at first.
 fn initial_deviation(width: usize) -> f32 {

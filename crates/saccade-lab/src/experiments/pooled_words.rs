@@ -1,6 +1,6 @@
 //! What a model that reads sentiment looks at: words that judge, or words such as "the".
 
-use super::sentiment_models::{self as models, STOP_WORDS, Variant};
+use super::sentiment_models::{self as models, SEEDS_CHANGED, STOP_WORDS, Variant};
 use crate::experiment::{Bound, Check, Experiment, Findings, Lab, Measurements, Verdict};
 use crate::figure::{Axis, Bar, Bars, ColourScale, Passage, Picture, Words};
 use crate::model::Opened;
@@ -23,8 +23,8 @@ pub const EXPERIMENT: Experiment = Experiment {
         wrong predictions are shown alike.",
     design: "The models of `three-models`. The share of the pool's weight on a list of words that judge and on a list of stop \
         words, minus the share of the text that they make up, text by text. For the max pool, a word's weight is the share of \
-        features in which it is the largest. Blank-out: the change of the logit when a word is replaced by the unknown word.",
-    changed: None,
+        features in which it is the largest. Blank-out, over some of the texts: the change of the logit when a word is replaced by the unknown word.",
+    changed: Some(SEEDS_CHANGED),
     real_data: Some("IMDb (aclImdb_v1.tar.gz) or a folder with train.tsv and test.tsv"),
     seconds: [6.0, 40.0, 600.0],
     run,
@@ -37,8 +37,9 @@ const VARIANTS: [Variant; 2] = [Variant::Max, Variant::Additive];
 struct Run {
     /// Share of weight minus share of text, for each kind.
     excess: Vec<f64>,
-    /// Mean over texts of the rank correlation with blank-out.
+    /// Mean over texts of the rank correlation with blank-out, and how many texts they are.
     agreement: f64,
+    asked: usize,
     /// The words with the most weight in all, relative to their count: word, mean weight × length.
     favourites: Vec<(String, f64)>,
     examples: Vec<Example>,
@@ -83,7 +84,12 @@ fn run(lab: &Lab) -> Result<Findings> {
     let right = shown.iter().filter(|example| example.right()).count();
     findings.verdicts = vec![
         judge_focus(&findings.measurements),
-        judge_reasons(&findings.measurements, right, shown.len() - right),
+        judge_reasons(
+            &findings.measurements,
+            right,
+            shown.len() - right,
+            runs.first().map_or(0, |run| run.asked),
+        ),
     ];
     for kind in KINDS {
         for variant in VARIANTS {
@@ -138,21 +144,24 @@ fn read(lab: &Lab, variant: Variant, seed: u64, texts: &[(String, usize)]) -> Re
         known.map(|(word, (sum, count))| (word.to_owned(), sum / f64::from(count))).collect();
     favourites.sort_by(|a, b| b.1.total_cmp(&a.1));
     favourites.truncate(30);
-    let few = lab.by_size(4, 40, 200, 400);
+    let few = lab.by_size(4, 40, 200, 400).min(tokens.len());
+    // Evenly through all texts: data sets put one class after the other.
+    let asked: Vec<usize> = (0..few).map(|i| i * tokens.len() / few).collect();
     Ok(Run {
         excess: excess.iter().map(|of_kind| mean(of_kind).mean).collect(),
-        agreement: agreement(&opened, &tokens[..tokens.len().min(few)], &weights)?,
+        agreement: agreement(&opened, asked.iter().map(|&i| (&tokens[i], weights[i].as_slice())))?,
+        asked: few,
         favourites,
         examples: if seed == 0 { examples(&encodings, &weights, &margins, texts) } else { Vec::new() },
     })
 }
 
 /// The mean over texts of the rank correlation of weights with what taking each word away changes.
-fn agreement(opened: &Opened, texts: &[Tokens], weights: &[Vec<f64>]) -> Result<f64> {
+fn agreement<'a>(opened: &Opened, texts: impl Iterator<Item = (&'a Tokens, &'a [f64])>) -> Result<f64> {
     let unknown = opened.tokenizer()?.special().unknown.unwrap_or(0);
     let target = Target { position: None, class: 1, against: None };
     let mut correlations = Vec::new();
-    for (tokens, weights) in texts.iter().zip(weights) {
+    for (tokens, weights) in texts {
         let changes = occlusion(&opened.model, tokens, target, (Blank::Replace(unknown), Quantity::Logit))?;
         let changes: Vec<f64> = changes.iter().map(|change| change.unwrap_or(0.0).abs()).collect();
         correlations.extend(spearman(weights, &changes)?);
@@ -249,10 +258,10 @@ fn judge_focus(table: &Measurements) -> Verdict {
     Verdict::new("C2", checks, finding)
 }
 
-fn judge_reasons(table: &Measurements, right: usize, wrong: usize) -> Verdict {
+fn judge_reasons(table: &Measurements, right: usize, wrong: usize, asked: usize) -> Verdict {
     let agreement = table.mean(&[&Variant::Additive.name()], "agreement with blank-out");
     let finding = format!(
-        "{right} right and {wrong} wrong predictions are shown. Over all texts the rank correlation of a word's weight with what \
+        "{right} right and {wrong} wrong predictions are shown. Over {asked} texts the rank correlation of a word's weight with what \
          taking the word away changes is {:.2}.",
         agreement.mean
     );
@@ -288,10 +297,10 @@ mod tests {
     fn verdicts_follow_the_weights() {
         let table = planted(0.2, -0.1, 0.6);
         assert_eq!(judge_focus(&table).outcome, Outcome::Holds);
-        assert_eq!(judge_reasons(&table, 2, 2).outcome, Outcome::Holds);
+        assert_eq!(judge_reasons(&table, 2, 2, 40).outcome, Outcome::Holds);
         let table = planted(-0.2, 0.1, 0.1);
         assert_eq!(judge_focus(&table).outcome, Outcome::Fails);
-        assert_eq!(judge_reasons(&table, 2, 2).outcome, Outcome::Fails);
+        assert_eq!(judge_reasons(&table, 2, 2, 40).outcome, Outcome::Fails);
     }
 
     #[test]
@@ -307,18 +316,18 @@ mod tests {
 
     #[test]
     fn weights_give_reasons_if_they_agree_with_blank_out_and_can_be_seen() {
-        let agreeing = judge_reasons(&planted(0.2, -0.1, 0.6), 2, 2);
+        let agreeing = judge_reasons(&planted(0.2, -0.1, 0.6), 2, 2, 40);
         assert_eq!((agreeing.outcome, wrong(&agreeing)), (Outcome::Holds, vec![]));
-        let beside_the_point = judge_reasons(&planted(0.2, -0.1, 0.1), 2, 2);
+        let beside_the_point = judge_reasons(&planted(0.2, -0.1, 0.1), 2, 2, 40);
         assert_eq!((beside_the_point.outcome, wrong(&beside_the_point)), (Outcome::Fails, vec![0]));
         for (right, wrong_ones, at) in [(4, 0, 2), (0, 4, 1)] {
-            let one_sided = judge_reasons(&planted(0.2, -0.1, 0.6), right, wrong_ones);
+            let one_sided = judge_reasons(&planted(0.2, -0.1, 0.6), right, wrong_ones, 40);
             assert_eq!((one_sided.outcome, wrong(&one_sided)), (Outcome::Fails, vec![at]));
         }
-        let unseen = judge_reasons(&planted(0.2, -0.1, 0.6), 0, 0);
+        let unseen = judge_reasons(&planted(0.2, -0.1, 0.6), 0, 0, 40);
         assert_eq!((unseen.outcome, wrong(&unseen)), (Outcome::Fails, vec![1, 2]));
         // Some seeds above the bound, some below.
-        assert_eq!(judge_reasons(&planted(0.2, -0.1, 0.2985), 2, 2).outcome, Outcome::Undecided);
+        assert_eq!(judge_reasons(&planted(0.2, -0.1, 0.2985), 2, 2, 40).outcome, Outcome::Undecided);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! How a model knows where a word stands, and what becomes of it in texts longer than those it was trained on.
 
 use super::language_models as models;
+use crate::experiment::claims::SOURCES;
 use crate::experiment::{Bound, Check, Experiment, Findings, Lab, Measurements, Trained, Verdict};
 use crate::figure::{Axis, Chart, ColourScale, HeatMap, Matrix, Picture, Series};
 use crate::statistics::{Interval, Sample, paired};
@@ -43,7 +44,7 @@ const STRETCHES: [f64; 4] = [1.0, 1.5, 2.0, 4.0];
 /// Name, perplexity, and its rise at twice the length.
 const PUBLISHED: [(&str, f64, f64); 3] =
     [("sinusoidal", 45.2, 0.157), ("learned", 43.8, 0.783), ("rotary", 44.1, 0.104)];
-const SOURCE: &str = "seed document 004, experiment 2";
+const SOURCE: &str = SOURCES[4];
 /// Trained at 512, read at 1,012, WikiText-103.
 const PRESS: [(&str, f64); 4] = [("sinusoidal", 43.5), ("rotary", 21.4), ("T5 bias", 18.8), ("ALiBi", 18.7)];
 const PRESS_SOURCE: &str = "Press et al., 2021, WikiText-103, trained at 512, read at 1,012";

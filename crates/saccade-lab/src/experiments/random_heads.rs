@@ -231,7 +231,11 @@ fn judge(table: &Measurements) -> Verdict {
             Bound::Above(0.5),
         ),
     ];
-    Verdict::new("A5", checks, finding)
+    Verdict::new("A5", checks, finding).because(|| {
+        "Untrained heads give all words nearly equal weights (A3). Which word is ahead differs from head to head, but by so little that \
+         only a colour scale stretched from the least to the largest weight shows it."
+            .to_owned()
+    })
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Why 1/√d_k: attention with and without the scale, as keys and queries grow.
 
+use crate::experiment::claims::SOURCES;
 use crate::experiment::{Bound, Check, Experiment, Findings, Lab, Measurements, Verdict};
 use crate::figure::{Axis, Chart, ColourScale, Gallery, Histogram, Matrix, Picture, Series};
 use crate::statistics::{Interval, deviation, exact, slope_by_seed};
@@ -17,8 +18,8 @@ pub const EXPERIMENT: Experiment = Experiment {
         weight therefore grows towards 1 with d_k and the gradients of Q and K fall towards 0; scaled, neither depends on \
         d_k. In numbers: logits at d_k 64 have a deviation within 7.5 to 8.5 unscaled and within 0.95 to 1.05 scaled; with each \
         doubling of d_k the largest weight grows by more than 0.02 unscaled and by less than 0.02 either way scaled; unscaled \
-        gradient norms fall with d_k and at 256 are smaller than the scaled ones; and the four files that the source names are \
-        written.",
+        gradient norms fall with d_k and at 256 are smaller than the scaled ones; and the four files that the claim is about \
+        are written.",
     design: "Q, K and V of 8 tokens, every entry standard normal, for d_k of 4, 16, 64 and 256; attention with and without \
         the scale on the same draw. Values are 16 wide throughout, so that nothing but d_k changes. The gradients are those \
         of the output's product with a standard normal matrix. Each draw is a seed.",
@@ -31,14 +32,14 @@ pub const EXPERIMENT: Experiment = Experiment {
 const WIDTHS: [usize; 4] = [4, 16, 64, 256];
 const TOKENS: usize = 8;
 const VALUE_WIDTH: usize = 16;
-/// The one draw of the source: unscaled and scaled, at the largest width.
+/// The one draw that was published: unscaled and scaled, at the largest width.
 const PUBLISHED: [(&str, bool, f64); 4] = [
     ("mean_max_weight", false, 0.9942),
     ("mean_entropy", false, 0.0296),
     ("mean_max_weight", true, 0.3680),
     ("mean_entropy", true, 1.7256),
 ];
-const SOURCE: &str = "seed document 003, one draw";
+const SOURCE: &str = SOURCES[3];
 
 #[derive(Serialize, Deserialize)]
 struct Draw {
@@ -309,17 +310,23 @@ fn judge_gradients(table: &Measurements) -> Verdict {
 }
 
 fn judge_files(findings: &Findings) -> Verdict {
-    let tables = ["attention_sweep_results", "attention_robustness_summary"];
-    let pictures = ["attention_heatmap_gallery", "gradient_norms_vs_dk"];
-    let written = tables.iter().filter(|name| findings.tables.iter().any(|table| table.name == **name));
-    let drawn = pictures.iter().filter(|name| findings.figures.iter().any(|figure| figure.name == **name));
-    let count = (written.count() + drawn.count()) as f64;
-    Verdict::new(
-        "D5",
-        vec![Check::new("files of the four that the source names", exact(count), Bound::Above(3.5))],
-        "attention_sweep_results.csv, attention_robustness_summary.csv, attention_heatmap_gallery.png and \
-         gradient_norms_vs_dk.png stand in the experiment's folder.",
-    )
+    let table = |name: &str| findings.tables.iter().any(|table| table.name == name);
+    let figure = |name: &str| findings.figures.iter().any(|figure| figure.name == name);
+    let files = [
+        ("attention_sweep_results.csv", table("attention_sweep_results")),
+        ("attention_robustness_summary.csv", table("attention_robustness_summary")),
+        ("attention_heatmap_gallery.png", figure("attention_heatmap_gallery")),
+        ("gradient_norms_vs_dk.png", figure("gradient_norms_vs_dk")),
+    ];
+    let names = |there: bool| -> Vec<&str> {
+        files.iter().filter(|(_, found)| *found == there).map(|(name, _)| *name).collect()
+    };
+    let finding = match names(false)[..] {
+        [] => format!("{} are written to the experiment's folder.", names(true).join(", ")),
+        _ => format!("There is nothing to write to {}.", names(false).join(", ")),
+    };
+    let count = exact(names(true).len() as f64);
+    Verdict::new("D5", vec![Check::new("files of the four", count, Bound::Above(3.5))], finding)
 }
 
 fn facts(table: &Measurements) -> Vec<(&'static str, f64)> {

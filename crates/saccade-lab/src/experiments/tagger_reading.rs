@@ -48,6 +48,12 @@ pub struct View {
 }
 
 impl View {
+    /// How often the first head's largest weight is on the word just before or just after.
+    pub fn beside(&self) -> Option<f64> {
+        let head = self.preferences.first()?;
+        Some([2, 4].map(|place| head[place].iter().sum::<f64>()).iter().sum())
+    }
+
     /// How much the place and class of the largest weight tell about which head it is, in bits: 0 if all heads do the same.
     pub fn specialisation(&self) -> f64 {
         let information = |p: f64| if p > 0.0 { -p * p.log2() } else { 0.0 };

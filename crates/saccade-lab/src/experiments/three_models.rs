@@ -90,7 +90,10 @@ fn run(lab: &Lab) -> Result<Findings> {
     draw(&mut findings, &inputs, &runs);
     let table = &findings.measurements;
     let real = lab.conditions.data.is_some();
-    findings.verdicts = vec![judge_order(table, real), judge_length(table), judge_scale(table)];
+    let by_length = quarters(&texts).into_iter().map(|group| judging_words(&texts, &group));
+    let by_length: Vec<f64> = by_length.collect();
+    let judging = [by_length[0], by_length[QUARTERS - 1]];
+    findings.verdicts = vec![judge_order(table, real), judge_length(table, judging), judge_scale(table)];
     for variant in MODELS {
         let name = variant.name();
         for measure in ["accuracy", "parameters"] {
@@ -156,6 +159,16 @@ fn quarters(texts: &[(String, usize)]) -> Vec<Vec<usize>> {
         }
     }
     groups
+}
+
+/// How many words that judge a text of a group has, in the mean.
+fn judging_words(texts: &[(String, usize)], group: &[usize]) -> f64 {
+    let lexicon = models::lexicon();
+    let words = |text: &str| -> usize {
+        let words = text.split(|character: char| !character.is_alphanumeric());
+        words.filter(|word| lexicon.contains(&word.to_lowercase())).count()
+    };
+    group.iter().map(|&i| words(&texts[i].0)).sum::<usize>() as f64 / group.len().max(1) as f64
 }
 
 fn draw(findings: &mut Findings, inputs: &[(Variant, u64)], runs: &[Run]) {
@@ -287,7 +300,8 @@ fn judge_order(table: &Measurements, real: bool) -> Verdict {
     )
 }
 
-fn judge_length(table: &Measurements) -> Verdict {
+/// `judging`: how many words that judge the texts of the shortest and of the longest quarter have.
+fn judge_length(table: &Measurements, judging: [f64; 2]) -> Verdict {
     let of = |variant: Variant, quarter: usize| {
         table.values(&[&variant.name()], &format!("accuracy, length quarter {quarter}"))
     };
@@ -300,7 +314,13 @@ fn judge_length(table: &Measurements) -> Verdict {
     );
     let check =
         Check::new("max pool: accuracy on the longest quarter − on the shortest", max, Bound::Below(0.0));
-    Verdict::new("C4", vec![check], finding)
+    Verdict::new("C4", vec![check], finding).because(|| {
+        let [fewest, most] = judging;
+        format!(
+            "A text of the shortest quarter has {fewest:.1} words that judge, one of the longest {most:.1}: here a longer text says more \
+             often what it thinks, and a pool over all words finds it."
+        )
+    })
 }
 
 fn judge_scale(table: &Measurements) -> Verdict {
@@ -313,9 +333,15 @@ fn judge_scale(table: &Measurements) -> Verdict {
         })
         .into();
     let parameters = |variant: Variant| table.mean(&[&variant.name()], "parameters").mean;
+    // The wide ones have fewer seeds: what they are compared with is the mean over the same.
+    let shared: Sample = accuracies(table, Variant::Wide(1))
+        .seeds()
+        .filter_map(|seed| Some((seed, heads.of(seed)?)))
+        .collect();
     let finding = format!(
         "Beside the word vectors, the max pool has {:.0} parameters, additive attention {:.0}, self-attention {:.0}. Widened to \
-         {:.0}, {:.0} and {:.0}, the max pool reaches an accuracy of {:.3}, {:.3} and {:.3}; self-attention {:.3}.",
+         {:.0}, {:.0} and {:.0}, the max pool reaches an accuracy of {:.3}, {:.3} and {:.3}; self-attention {:.3} with the same {} \
+         seeds.",
         parameters(Variant::Max),
         parameters(Variant::Additive),
         parameters(Variant::Heads),
@@ -325,7 +351,8 @@ fn judge_scale(table: &Measurements) -> Verdict {
         accuracies(table, Variant::Wide(1)).mean().mean,
         accuracies(table, Variant::Wide(2)).mean().mean,
         accuracies(table, Variant::Wide(4)).mean().mean,
-        heads.mean().mean,
+        shared.mean().mean,
+        shared.len(),
     );
     Verdict::new("C6", checks, finding)
 }
@@ -380,12 +407,12 @@ mod tests {
         let table = planted(rising, 0.02);
         assert_eq!(judge_order(&table, false).outcome, Outcome::Holds);
         assert!(judge_order(&table, true).finding.contains("below a bag of words"));
-        assert_eq!(judge_length(&table).outcome, Outcome::Holds);
+        assert_eq!(judge_length(&table, [1.0, 2.0]).outcome, Outcome::Holds);
         assert_eq!(judge_scale(&table).outcome, Outcome::Holds);
         let falling = |variant| 1.6 - rising(variant);
         let table = planted(falling, -0.02);
         assert_eq!(judge_order(&table, false).outcome, Outcome::Fails);
-        assert_eq!(judge_length(&table).outcome, Outcome::Fails);
+        assert_eq!(judge_length(&table, [1.0, 2.0]).outcome, Outcome::Fails);
         assert_eq!(judge_scale(&table).outcome, Outcome::Fails);
     }
 }

@@ -259,7 +259,7 @@ fn judge_uniform(table: &Measurements) -> Verdict {
         }
     }
     let finding = format!(
-        "At d_k 8 the entropy is {:.2} % of that of equal weights with PyTorch's Linear, {:.2} % with deviation 1/√16 and {:.2} % \
+        "Weights are as equal as scores are close together, and scores as close as vectors and weights are small. At d_k 8 the entropy is {:.2} % of that of equal weights with PyTorch's Linear, {:.2} % with deviation 1/√16 and {:.2} % \
          with 0.02. With standard normal projections, whose scores are larger, it is {:.1} %.",
         100.0 * at(Drawn::Linear, 8).mean,
         100.0 * at(Drawn::Normal, 8).mean,
@@ -288,7 +288,12 @@ fn judge_width(table: &Measurements) -> Verdict {
         Check::new(what("scaled"), change(true), Bound::Above(0.1)),
         Check::new(what("unscaled"), change(false), Bound::Above(0.1)),
     ];
-    Verdict::new("A4", checks, finding)
+    Verdict::new("A4", checks, finding).because(|| match change(true).high < 0.1 {
+        true => "A score is a sum of d_k products, whose deviation grows as √d_k, and the scale divides by just that: with it the scores \
+                 are as far apart at any d_k. The claim is about attention without the scale."
+            .to_owned(),
+        false => "Not even without the scale does attention become sharper.".to_owned(),
+    })
 }
 
 #[cfg(test)]

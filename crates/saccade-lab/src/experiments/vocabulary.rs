@@ -2,6 +2,7 @@
 
 use super::bag_models as bags;
 use super::sentiment_models as sentiment;
+use crate::experiment::claims::SOURCES;
 use crate::experiment::{Bound, Check, Experiment, Findings, Lab, Measurements, Verdict};
 use crate::figure::{Axis, Chart, Picture, Series};
 use anyhow::Result;
@@ -235,12 +236,7 @@ fn judge(table: &Measurements, real: bool) -> Verdict {
         ),
     ];
     let ours = real.then(|| of("size").mean);
-    Verdict::new("A1", checks, finding).published(
-        "size of the vocabulary, IMDb",
-        15_000.0,
-        ours,
-        "seed document 000",
-    )
+    Verdict::new("A1", checks, finding).published("size of the vocabulary, IMDb", 15_000.0, ours, SOURCES[0])
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use super::tagger_models::{self as taggers, Sentence};
 use super::tagger_reading::{self, Offsets, Reading};
 use super::training_smooths::{ROWS, STAGES, example};
-use crate::experiment::{Bound, Check, Experiment, Findings, Lab, Measurements, Verdict};
+use crate::experiment::{Bound, Check, Experiment, Findings, Lab, Measurements, Outcome, Verdict};
 use crate::figure::{Axis, Bar, Bars, ColourScale, HeatMap, Matrix, Picture};
 use crate::statistics::paired;
 use anyhow::Result;
@@ -213,7 +213,25 @@ fn judge(table: &Measurements, offsets: &Offsets) -> Verdict {
         (!values.is_empty()).then(|| values.mean().mean)
     };
     let offset = |relation: &str| offsets.relations.get(relation).map(|best| best.1);
+    let why = || {
+        let part = |fails: bool, text: &str| if fails { text.to_owned() } else { String::new() };
+        let lost = checks.iter().skip(1).map(|check| check.outcome == Outcome::Fails).collect::<Vec<_>>();
+        let told = [
+            part(
+                lost.first() == Some(&true),
+                "A neighbour at a fixed place is a linked word more often than the word that the head finds.",
+            ),
+            part(
+                lost.get(1) == Some(&true),
+                "To tell the class of a word the words next to it are enough, and no other word that judges is needed: training takes the \
+                 weight away from them.",
+            ),
+        ];
+        told.iter().filter(|text| !text.is_empty()).cloned().collect::<Vec<_>>().join(" ")
+    };
+    let why = why();
     Verdict::new("B4", checks, finding)
+        .because(|| why)
         .published("direct object", 0.868, ours("obj"), SOURCE)
         .published("direct object, best fixed offset", 0.400, offset("obj"), SOURCE)
         .published("determiner", 0.943, ours("det"), SOURCE)
@@ -223,7 +241,6 @@ fn judge(table: &Measurements, offsets: &Offsets) -> Verdict {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::Outcome;
 
     fn planted(linked: [f64; 2], first: f64, related: [f64; 2]) -> Verdict {
         let mut table = Measurements::new(&["stage", "words"]);

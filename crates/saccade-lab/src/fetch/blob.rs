@@ -54,6 +54,7 @@ pub(super) fn download(remote: &Remote, partial: &Path, progress: &mut dyn FnMut
                 return Err(error);
             }
             Err(Trouble::Cut(error)) if failures >= ATTEMPTS => return Err(error),
+            Err(Trouble::Disk(error)) => return Err(error),
             _ => {}
         }
     }
@@ -64,6 +65,8 @@ pub(super) fn download(remote: &Remote, partial: &Path, progress: &mut dyn FnMut
 enum Trouble {
     /// The connection: another attempt may bring the rest.
     Cut(anyhow::Error),
+    /// Our own disk: what came so far can be continued once there is room again.
+    Disk(anyhow::Error),
     /// The server sends something else than it promised.
     Fatal(anyhow::Error),
 }
@@ -75,8 +78,12 @@ fn attempt(
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<(), Trouble> {
     let response = (remote.ask)((from > 0).then_some(from)).map_err(Trouble::Cut)?;
+    let status = response.status();
+    if status.as_u16() == 429 || status.is_server_error() {
+        return Err(Trouble::Cut(anyhow::anyhow!("the server answers {status}")));
+    }
     let start = check(&response, from, remote).map_err(Trouble::Fatal)?;
-    let disk = |error: std::io::Error| Trouble::Fatal(error.into());
+    let disk = |error: std::io::Error| Trouble::Disk(error.into());
     file.set_len(start).map_err(disk)?;
     file.seek(SeekFrom::Start(start)).map_err(disk)?;
     let (mut done, mut buffer) = (start, vec![0; 1 << 16]);

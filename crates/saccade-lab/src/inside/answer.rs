@@ -177,10 +177,15 @@ fn pull(model: &Model, ids: &Ids, class: usize) -> Result<Vec<f32>> {
     gradient_times_input(&scores, class, &probe)
 }
 
-/// The gradient of a class's score times each word's embedding, summed over its features.
+/// The gradient of a class's score times each word's embedding, summed over its features. Of two classes it is the score beyond
+/// the other's: a model may have one logit for both, and then the first one's score is 0 whatever is read.
 pub fn gradient_times_input(scores: &Tensor, class: usize, probe: &Probe) -> Result<Vec<f32>> {
     let Some(words) = probe.get("embeddings")? else { return Ok(Vec::new()) };
-    let score = scores.select(1, class)?.reshape([])?;
+    let score = match scores.shape().last() {
+        2 => scores.select(1, class)?.subtract(&scores.select(1, 1 - class.min(1))?)?,
+        _ => scores.select(1, class)?,
+    };
+    let score = score.reshape([])?;
     let Some(gradient) = score.backward()?.get(&words) else { return Ok(Vec::new()) };
     Ok(words.detach().multiply(&gradient)?.sum(-1)?.to_vec())
 }

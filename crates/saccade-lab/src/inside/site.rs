@@ -69,6 +69,7 @@ impl Site {
         let (rotary, biased) = match model {
             Model::Gpt(gpt) => positions(gpt.config().positions),
             Model::Tagger(tagger) => positions(tagger.config().positions),
+            Model::Bag(bag) => positions(bag.config().positions),
             Model::Llama(_) => (true, false),
             Model::T5(_) => (false, true),
             _ => (false, false),

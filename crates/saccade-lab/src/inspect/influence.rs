@@ -246,11 +246,14 @@ impl Trust {
         line("");
         let header = ["method", "mean [95 %]", "texts", "untrained [95 %]"];
         let mut rows = vec![header.map(str::to_owned).to_vec()];
+        let any = self.agreements.iter().any(|agreement| agreement.correlation.count > 0);
         for (agreement, untrained) in self.agreements.iter().zip(&self.untrained) {
             let shown = |agreement: &Agreement| match agreement.correlation {
                 found if found.count > 0 => interval(found.mean, found.low, found.high),
-                // Every text was too long: the user can have it otherwise.
-                _ if agreement.method == Method::Flow => "all texts longer than --flow-limit".to_owned(),
+                // The others have something to say of some text: every one was too long for flow, and the user can have it otherwise.
+                _ if agreement.method == Method::Flow && any => {
+                    "all texts longer than --flow-limit".to_owned()
+                }
                 _ => "not defined for any text".to_owned(),
             };
             rows.push(vec![

@@ -25,22 +25,28 @@ impl Output {
     pub fn create(folder: &Path) -> Result<Self> {
         std::fs::create_dir_all(folder)
             .with_context(|| format!("cannot create the folder {}", folder.display()))?;
+        clear(folder);
         let list = folder.join(LIST);
-        let small = std::fs::metadata(&list).is_ok_and(|found| found.is_file() && found.len() < 1 << 20);
-        let written = if small { std::fs::read_to_string(&list).unwrap_or_default() } else { String::new() };
-        for name in written.lines().filter(|name| is_plain(name)) {
-            // It may be gone already; what cannot be removed is written over or stays.
-            let _ = std::fs::remove_file(folder.join(name));
-        }
         let list = File::create(&list).with_context(|| format!("cannot write {}", list.display()))?;
         Ok(Self { folder: folder.to_owned(), list: RefCell::new(list) })
     }
 
-    /// The folder for a part of a model: one of its own in a folder, if the model has several.
+    /// The folder for a part of a model: one of its own in a folder, if the model has several. What was written there of a model
+    /// with the other number of parts is removed as well.
     pub fn of_part(folder: &Path, subject: Subject) -> Result<Self> {
         match Part::of(subject.model).len() {
-            1 => Self::create(folder),
-            _ => Self::create(&folder.join(subject.part.name())),
+            1 => {
+                for part in Part::ALL.map(|part| folder.join(part.name())) {
+                    clear(&part);
+                    // It stays if anything else is in it.
+                    let _ = std::fs::remove_dir(part);
+                }
+                Self::create(folder)
+            }
+            _ => {
+                clear(folder);
+                Self::create(&folder.join(subject.part.name()))
+            }
         }
     }
 
@@ -69,6 +75,17 @@ impl Output {
         }
         Ok(())
     }
+}
+
+/// Removes what an earlier run wrote to a folder, by its list. What is gone already, or cannot be removed, is let be.
+fn clear(folder: &Path) {
+    let list = folder.join(LIST);
+    let small = std::fs::metadata(&list).is_ok_and(|found| found.is_file() && found.len() < 1 << 20);
+    let Some(written) = small.then(|| std::fs::read_to_string(&list).ok()).flatten() else { return };
+    for name in written.lines().filter(|name| is_plain(name)) {
+        let _ = std::fs::remove_file(folder.join(name));
+    }
+    let _ = std::fs::remove_file(&list);
 }
 
 /// Whether a name is that of a table or picture in the folder itself.

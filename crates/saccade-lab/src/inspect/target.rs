@@ -173,7 +173,9 @@ fn settle(
         Some(answer) => class_of(opened, answer, row.count())?,
         None => row.argmax(-1)?.values()[0] as usize,
     };
-    let target = Target { position: place, class, against: None };
+    // One logit stands for two classes, and the first has a score of 0 whatever is read: what speaks for it is the difference.
+    let one_logit = matches!(opened.model, Model::Sentiment(_) | Model::Bag(_));
+    let target = Target { position: place, class, against: one_logit.then(|| 1 - class.min(1)) };
     let answer = answer_name(opened, class)?;
     Ok(Asked { text, encoding, tokens, target, answer, said: Vec::new(), grid: None })
 }

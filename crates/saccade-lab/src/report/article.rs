@@ -92,7 +92,7 @@ impl<'a> Article<'a> {
     pub fn verdicts(&mut self, claims: &[&'static str]) -> Result<()> {
         for &id in claims {
             let (experiment, verdict) = self.results.verdict(id)?;
-            self.html.push_str(&verdict_box(experiment, verdict));
+            self.html.push_str(&verdict_box(experiment, verdict, self.results.changed(id)?));
         }
         Ok(())
     }
@@ -166,7 +166,7 @@ pub fn effect(check: &Check) -> String {
     }
 }
 
-fn verdict_box(experiment: &str, verdict: &Verdict) -> String {
+fn verdict_box(experiment: &str, verdict: &Verdict, changed: Option<&str>) -> String {
     let statement = claim(verdict.claim).map_or("", |claim| claim.statement);
     let mut rows: String = verdict
         .checks
@@ -191,6 +191,12 @@ fn verdict_box(experiment: &str, verdict: &Verdict) -> String {
             escape(published.source)
         );
     }
+    let why = verdict.why.as_deref();
+    let why =
+        why.map_or_else(String::new, |why| format!("<p><strong>Why it fails.</strong> {}</p>", prose(why)));
+    let changed = changed.map_or_else(String::new, |changed| {
+        format!("<p class=\"changed\">† Changed after results had been seen: {}</p>", prose(changed))
+    });
     let details = match rows.is_empty() {
         true => String::new(),
         false => format!(
@@ -202,7 +208,7 @@ fn verdict_box(experiment: &str, verdict: &Verdict) -> String {
     };
     format!(
         "<div class=\"verdict\" id=\"claim-{id}\"><p class=\"claim\">{badge} <span class=\"id\">{id}</span> {statement}</p>\
-         <p>{finding}</p>{details}</div>\n",
+         <p>{finding}</p>{why}{changed}{details}</div>\n",
         id = verdict.claim,
         badge = badge(verdict.outcome),
         statement = prose(statement),

@@ -3,7 +3,7 @@
 use super::article::{Article, badge, effect};
 use super::html::{escape, prose};
 use super::references::REFERENCES;
-use crate::experiment::claims::CLAIMS;
+use crate::experiment::claims::{CLAIMS, SOURCES};
 use crate::experiment::{Conditions, Outcome, Summary};
 use crate::figure::{font_face, number, stylesheet};
 use anyhow::Result;
@@ -15,6 +15,8 @@ pub struct About<'a> {
     pub conditions: Conditions<'a>,
     /// How long it took, in seconds.
     pub seconds: f64,
+    /// Whether parts were finished by earlier runs.
+    pub resumed: bool,
 }
 
 /// The whole page.
@@ -48,11 +50,15 @@ pub fn page(article: Article, about: &About) -> Result<String> {
 }
 
 fn command(about: &About) -> String {
-    format!("saccade report --size {}", about.conditions.size.name())
+    let Conditions { size, seeds, vectors, .. } = about.conditions;
+    let seeds = seeds.map_or_else(String::new, |seeds| format!(" --seeds {seeds}"));
+    let vectors = vectors.map_or_else(String::new, |path| format!(" --vectors {}", path.display()));
+    format!("saccade report --size {}{seeds}{vectors}", size.name())
 }
 
 fn circumstances(about: &About) -> String {
     let seconds = about.seconds;
+    let earlier = if about.resumed { ", and what earlier runs had finished" } else { "" };
     format!(
         "Size {}, {}; {}; version {}; {}.",
         about.conditions.size.name(),
@@ -63,9 +69,9 @@ fn circumstances(about: &About) -> String {
         crate::machine::describe(),
         env!("CARGO_PKG_VERSION"),
         if seconds < 120.0 {
-            format!("{seconds:.0} seconds")
+            format!("{seconds:.0} seconds{earlier}")
         } else {
-            format!("{:.1} minutes", seconds / 60.0)
+            format!("{:.1} minutes{earlier}", seconds / 60.0)
         },
     )
 }
@@ -86,11 +92,19 @@ fn glance(article: &Article) -> Result<String> {
         let same = verdict.checks.iter().find(|check| check.outcome == verdict.outcome);
         let decisive = same.or_else(|| verdict.checks.iter().find(|check| check.outcome != Outcome::Holds));
         let measured = decisive.map_or_else(String::new, |check| {
-            format!("<span class=\"what\">{}:</span> {}", prose(&check.what), escape(&effect(check)))
+            // Among several, one that fails must do so at a stricter level: that interval is what keeps the claim open.
+            let fails = check.outcome == Outcome::Fails && verdict.outcome == Outcome::Undecided;
+            let stricter = if fails { " (not at the level for several)" } else { "" };
+            format!(
+                "<span class=\"what\">{}:</span> {}{stricter}",
+                prose(&check.what),
+                escape(&effect(check))
+            )
         });
+        let mark = if article.results().changed(claim.id)?.is_some() { "<sup>†</sup>" } else { "" };
         let _ = writeln!(
             rows,
-            "<tr><td class=\"id\"><a href=\"#claim-{id}\">{id}</a></td><td>{statement}</td><td>{badge}</td><td class=\"n\">{measured}\
+            "<tr><td class=\"id\"><a href=\"#claim-{id}\">{id}</a>{mark}</td><td>{statement}</td><td>{badge}</td><td class=\"n\">{measured}\
              </td></tr>",
             id = claim.id,
             statement = prose(claim.statement),
@@ -101,10 +115,11 @@ fn glance(article: &Article) -> Result<String> {
     let unmeasured = if unmeasured > 0 { format!(", {unmeasured} not measured") } else { String::new() };
     Ok(format!(
         "<section id=\"claims\"><h2>All claims at a glance</h2><p>{} claims: {holds} hold, {fails} fail, {undecided} undecided\
-         {unmeasured}. Each was judged by comparing a 95 % interval with a bound stated beforehand: it holds if the whole interval \
+         {unmeasured}. Each was judged by comparing a 95 % interval with a bound: it holds if the whole interval \
          lies where the claim says, fails if the whole interval lies elsewhere, and is undecided otherwise. A claim that rests on several comparisons \
          holds if all of them do, and fails if one does at a level corrected for their number (Bonferroni). Seeds are the only \
-         independent draws: an interval counts each of them once.</p>\
+         independent draws: an interval counts each of them once. Bounds and measures were stated beforehand, but where † stands something \
+         was changed after results had been seen: what, is told with the claim, and it is to be trusted less for that.</p>\
          <div class=\"scroll\"><table class=\"glance\"><thead><tr><th></th><th>claim</th><th>verdict</th><th>what decided [95 % \
          interval]</th></tr></thead><tbody>\n{rows}</tbody></table></div></section>",
         CLAIMS.len()
@@ -151,17 +166,13 @@ fn tables(article: &Article) -> String {
         let _ = writeln!(
             out,
             "<details><summary>{name}: {question}</summary><p><strong>Predicted.</strong> {prediction}</p><p><strong>Design.</strong> \
-             {design}</p>{changed}<div class=\"scroll\"><table><thead><tr>{conditions}<th>measure</th><th>mean</th><th>sd</th><th>n</th>\
+             {design}</p><div class=\"scroll\"><table><thead><tr>{conditions}<th>measure</th><th>mean</th><th>sd</th><th>n</th>\
              <th>95 % interval</th></tr></thead><tbody>{rows}</tbody></table></div>{rest}<p class=\"files\"><a \
              href=\"{name}/measurements.csv\">measurements.csv</a> <a href=\"{name}/summary.csv\">summary.csv</a></p></details>",
             name = experiment.name,
             question = escape(experiment.question),
             prediction = prose(experiment.prediction),
             design = prose(experiment.design),
-            changed = experiment.changed.map_or_else(String::new, |changed| format!(
-                "<p><strong>Changed after results had been seen.</strong> {}</p>",
-                prose(changed)
-            )),
         );
     }
     out.push_str("</section>");
@@ -195,5 +206,13 @@ fn references() -> String {
             format!("<li>{}. <cite>{}</cite>. {}.</li>", escape(who), escape(title), escape(place))
         })
         .collect();
-    format!("<section id=\"references\"><h2>References</h2><ul class=\"references\">{items}</ul></section>")
+    let sources: String = ('A'..='E')
+        .zip(SOURCES)
+        .map(|(letter, title)| format!("<li>{letter}: <cite>{}</cite></li>", escape(title)))
+        .collect();
+    format!(
+        "<section id=\"references\"><h2>References</h2><p>The claims are statements of five project reports about attention, which say \
+         what many tutorials do. Where one gives a figure, it stands beside ours.</p><ul class=\"references\">{sources}</ul>\
+         <ul class=\"references\">{items}</ul></section>"
+    )
 }

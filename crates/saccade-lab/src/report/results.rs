@@ -43,6 +43,18 @@ impl<'a> Results<'a> {
         of_claim.next().with_context(|| format!("no experiment has a verdict on {claim}"))
     }
 
+    /// What was changed after results about a claim had been seen, if anything. A note that names claims is about these.
+    pub fn changed(&self, claim: &str) -> Result<Option<&'static str>> {
+        let (name, _) = self.verdict(claim)?;
+        let of_claim = self.all.iter().find(|(experiment, _)| experiment.name == name);
+        Ok(of_claim.and_then(|(experiment, _)| {
+            let note = experiment.changed?;
+            let names_some = experiment.claims.iter().any(|known| note.contains(known));
+            let about = note.contains(claim) || !names_some;
+            about.then_some(note)
+        }))
+    }
+
     /// A number of an experiment by its name.
     pub fn fact(&self, experiment: &str, name: &str) -> Result<f64> {
         let facts = &self.findings(experiment)?.facts;

@@ -38,6 +38,17 @@ impl ModelConfig {
         }
     }
 
+    /// The most tokens that it reads, if there is a limit.
+    pub fn context(&self) -> Option<usize> {
+        match self {
+            Self::Gpt(config) => Some(config.context),
+            Self::Llama(config) => Some(config.context),
+            Self::Bert(config) => Some(config.context),
+            Self::Tagger(config) => Some(config.context),
+            Self::T5(_) | Self::Vit(_) | Self::Sentiment(_) | Self::Bag(_) => None,
+        }
+    }
+
     /// The same, with a classifier of so many classes where it has one that tells any number apart.
     #[must_use]
     pub fn for_classes(self, classes: usize) -> Self {

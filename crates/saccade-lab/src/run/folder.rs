@@ -7,6 +7,7 @@
 //! state.safetensors                                  what resuming needs, and all it reads
 //! train.ids  held-out.ids                            the tokens of a text that does not fit memory
 //! snapshots/step-N/                                  whole models at chosen steps
+//! lock                                               held by the process that trains here
 //! ```
 
 use super::config::{self, RunConfig};
@@ -17,7 +18,7 @@ use saccade::data::file::write_whole;
 use saccade::models::Model;
 use saccade::tokens::Tokenizer;
 use serde_json::{Map, Value};
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -27,6 +28,8 @@ pub const COLUMNS: &str = "step,train_loss,val_loss,learning_rate,seconds,gradie
 /// A run's folder.
 pub struct RunFolder {
     path: PathBuf,
+    /// As long as this is open, no other process trains here; it ends with the process, however that ends.
+    lock: Option<File>,
 }
 
 impl RunFolder {
@@ -45,9 +48,10 @@ impl RunFolder {
     /// A folder for a new run. It must not hold one already.
     pub fn create(path: &Path, config: &RunConfig) -> Result<Self> {
         Self::ensure_free(path)?;
-        let folder = Self { path: path.to_owned() };
         std::fs::create_dir_all(path)
             .with_context(|| format!("cannot create the folder {}", path.display()))?;
+        let folder = Self { path: path.to_owned(), lock: Some(lock(path)?) };
+        Self::ensure_free(path)?;
         folder.write("train.toml", &toml::to_string(config)?)?;
         folder.write("metrics.csv", &format!("{COLUMNS}\n"))?;
         Ok(folder)
@@ -55,7 +59,7 @@ impl RunFolder {
 
     /// The folder of a run that was begun, and its configuration.
     pub fn open(path: &Path) -> Result<(Self, RunConfig)> {
-        let folder = Self { path: path.to_owned() };
+        let folder = Self { path: path.to_owned(), lock: None };
         let file = folder.path.join("train.toml");
         let bytes = std::fs::read(&file).with_context(|| {
             format!("{} is not the folder of a run: cannot read train.toml", path.display())
@@ -63,6 +67,13 @@ impl RunFolder {
         let damaged = || format!("{} is damaged", file.display());
         let text = String::from_utf8(bytes).ok().context("it is not UTF-8").with_context(damaged)?;
         let config = config::parse(&text).with_context(damaged)?;
+        Ok((folder, config))
+    }
+
+    /// The same, to go on training in it: fails if another process does.
+    pub fn open_to_train(path: &Path) -> Result<(Self, RunConfig)> {
+        let (mut folder, config) = Self::open(path)?;
+        folder.lock = Some(lock(path)?);
         Ok((folder, config))
     }
 
@@ -144,6 +155,18 @@ impl RunFolder {
             .append(true)
             .open(&path)
             .with_context(|| format!("cannot write {}", path.display()))
+    }
+}
+
+/// Takes the lock of a folder, which is held until it is dropped.
+fn lock(folder: &Path) -> Result<File> {
+    let path = folder.join("lock");
+    let cannot = || format!("cannot write {}", path.display());
+    let file = OpenOptions::new().create(true).append(true).open(&path).with_context(cannot)?;
+    match file.try_lock() {
+        Err(TryLockError::WouldBlock) => bail!("another process is training in {}", folder.display()),
+        // Some file systems have no locks.
+        Ok(()) | Err(TryLockError::Error(_)) => Ok(file),
     }
 }
 

@@ -34,11 +34,24 @@ impl Given {
         let fitted = table(&fitted(&config.model, &self.model)?)?;
         for setting in settings {
             let key = setting.split('=').next().unwrap_or_default().trim();
+            if key.starts_with("tokens.") && self.tokenizer.is_some() {
+                bad_usage!(
+                    "{setting} contradicts --from: the model there has its tokens; leave the setting out"
+                );
+            }
             let Some(inner) = key.strip_prefix("model.") else { continue };
             if at(&wanted, inner) != at(&fitted, inner) {
                 let has = at(&fitted, inner).map_or_else(|| "none".to_owned(), Value::to_string);
                 bad_usage!("{setting} contradicts --from: the model there has {has}; leave the setting out");
             }
+        }
+        // The presets of the sentiment models differ in this alone.
+        if let [Some(asked), Some(has)] = [&wanted, &fitted].map(|table| table.get("pooling"))
+            && asked != has
+        {
+            bad_usage!(
+                "the preset has pooling {asked}, but the model of --from has {has}: choose the preset that goes with it"
+            );
         }
         Ok(())
     }

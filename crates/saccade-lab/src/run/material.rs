@@ -1,15 +1,16 @@
 //! What a run learns from: files or the built-in corpus, turned into a task.
 
 use super::build::build;
-use super::config::{DataConfig, ModelConfig, RunConfig};
+use super::config::{DataConfig, ModelConfig, RunConfig, TokensKind};
 use super::given;
 use super::notes::{class_notes, special_notes};
 use super::sources::{
-    self, Tagged, builtin_labelled, held_out_part, images, labelled_file_told, length, limited, lines,
-    parallel, some_images, split_point, tagged_parts, tagging, text_files, thinned,
+    self, Tagged, builtin_labelled, chosen_lines, count_lines, held_out_part, images, labelled_file_told,
+    length, limited, parallel, some_images, split_point, spread, tagged_parts, tagging, text_files, thinned,
 };
 use super::tokenizer::make_tokenizer;
 use super::vectors::begin_with_vectors;
+use crate::bad_usage;
 use anyhow::{Result, bail};
 use saccade::Checksum;
 use saccade::data::Labelled;
@@ -23,6 +24,7 @@ use saccade::tensor::random::Key;
 use saccade::tokens::{Special, Tokenizer};
 use saccade::train::{NextWord, Supervised, Task};
 use serde_json::{Map, Value, json};
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 /// A task ready to be trained, and what its folder needs besides.
@@ -75,6 +77,25 @@ pub fn prepare_in(
 /// What the order of the data and the choice of what is held out are drawn by.
 pub(super) fn data_key(config: &RunConfig) -> Key {
     Key::new(config.train.seed).site("data")
+}
+
+/// So many bytes of a text that comes in pieces, and no part of a word.
+fn beginning(texts: &mut dyn Iterator<Item = String>, most: usize) -> impl Iterator<Item = String> {
+    let mut left = most;
+    texts.map_while(move |mut text| {
+        if left == 0 {
+            return None;
+        }
+        if text.len() > left {
+            let end = text.floor_char_boundary(left);
+            let end = text[..end].rfind(char::is_whitespace).unwrap_or(end);
+            text.truncate(end);
+            left = 0;
+        } else {
+            left -= text.len();
+        }
+        Some(text)
+    })
 }
 
 /// Content words are class 1, function words class 0.
@@ -158,10 +179,23 @@ impl Plan<'_> {
             let (train, test) = text_files(&path)?;
             let tokenizer = match self.tokenizer.take() {
                 Some(tokenizer) => tokenizer,
-                None => with_texts(&train, |texts| {
-                    make_tokenizer(&self.config.tokens, texts, false, false)
-                        .map_err(|error| saccade::Error::Checkpoint(format!("{error:#}")))
-                })?,
+                None => {
+                    let tokens = &self.config.tokens;
+                    // What is held out is not to be known. Of characters there are few, and an unknown one could not be read at all.
+                    let held = test.is_none() && tokens.kind != TokensKind::Characters;
+                    let most = match held {
+                        true => {
+                            let all =
+                                with_texts(&train, |texts| Ok(texts.map(|text| text.len()).sum::<usize>()))?;
+                            (all as f64 * (1.0 - self.data().held_out)) as usize
+                        }
+                        false => usize::MAX,
+                    };
+                    with_texts(&train, |texts| {
+                        make_tokenizer(tokens, &mut beginning(texts, most), false, false)
+                            .map_err(|error| saccade::Error::Checkpoint(format!("{error:#}")))
+                    })?
+                }
             };
             let stream = self.stream(&train, &tokenizer, sources::TRAIN_IDS)?;
             let (stream, held_out) = match test {
@@ -208,13 +242,24 @@ impl Plan<'_> {
     fn masked_words(mut self) -> Result<Material> {
         let (train, held) = match self.path().map(Path::to_owned) {
             Some(path) => {
+                // Only what is wanted is kept: the file may be larger than memory.
                 let (train, test) = text_files(&path)?;
-                let mut lines = lines(&train)?;
-                let held = match test {
-                    Some(test) => sources::lines(&[test])?,
-                    None => lines.split_off(split_point(lines.len(), self.data().held_out)?),
+                let (limit, count) = (self.data().limit, count_lines(&train)?);
+                let (end, held) = match test {
+                    Some(test) => (count, (count_lines(std::slice::from_ref(&test))?, vec![test], 0)),
+                    None => {
+                        let end = split_point(count, self.data().held_out)?;
+                        (end, (count - end, train.clone(), end))
+                    }
                 };
-                (lines, held)
+                let most = if limit == 0 { end } else { limit.min(end) };
+                let (held_count, held_files, from) = held;
+                let wanted: HashSet<usize> =
+                    spread(held_count, limit).into_iter().map(|number| from + number).collect();
+                (
+                    chosen_lines(&train, |number| number < most)?,
+                    chosen_lines(&held_files, |number| wanted.contains(&number))?,
+                )
             }
             None => {
                 let join =
@@ -360,6 +405,20 @@ impl Plan<'_> {
         for images in [&train, &held] {
             self.sum.bytes(&images.pixels);
             self.sum.bytes(&images.labels);
+        }
+        if let ModelConfig::Vit(vit) = &self.config.model
+            && vit.image != [train.rows, train.columns]
+            && self.model.is_none()
+        {
+            let [rows, columns] = vit.image;
+            bad_usage!(
+                "the images are {}×{}, but the model is for {rows}×{columns}: add --set model.image=[{},{}], and a model.patch that \
+                 divides them",
+                train.rows,
+                train.columns,
+                train.rows,
+                train.columns
+            );
         }
         let classes = train.labels.iter().chain(&held.labels).max().map_or(0, |&most| usize::from(most) + 1);
         let mean = train.pixels.iter().map(|&pixel| f64::from(pixel)).sum::<f64>()

@@ -3,11 +3,12 @@
 use super::config::{DataConfig, RunConfig};
 use super::material::data_key;
 use super::sources::{self, TEST_TEXTS, Tagged, split_point, text_files};
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use saccade::data::Labelled;
 use saccade::data::idx::Images;
 use saccade::data::text::{IN_MEMORY, TokenStream};
 use saccade::tokens::Tokenizer;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 /// Data to measure on, beside what the model has learned from, if that is known.
@@ -36,11 +37,11 @@ impl Measured {
         self.config.path.as_deref().map(Path::new)
     }
 
-    /// The run that learned from this very path: whatever comes without a part for tests is measured on as it was held out.
-    fn own(&self) -> Option<&RunConfig> {
+    /// The run that learned from this very file: what is measured on is then what was held out of it.
+    fn learner(&self, file: &Path, kinds: &[&str]) -> Option<&RunConfig> {
         let learned = self.learned.as_ref()?;
-        let same = |path: &str| std::fs::canonicalize(path).ok();
-        (same(learned.data.path.as_deref()?)? == same(self.config.path.as_deref()?)?).then_some(learned)
+        let from = sources::training_file(Path::new(learned.data.path.as_deref()?), kinds).ok()?;
+        is_same(&from, file).then_some(learned)
     }
 
     /// A running text for a language model. Ids that do not fit memory are kept in a file until it is dropped.
@@ -48,13 +49,14 @@ impl Measured {
         let Some(path) = self.path() else {
             return Ok((sources::test_stream(&self.config, tokenizer, TEST_TEXTS)?, built_in("corpus")));
         };
-        let (files, held) = self.text_parts(path)?;
+        let (files, known) = self.text_parts(path)?;
         let folder = TemporaryFolder::new()?;
         let most = self.config.in_memory.unwrap_or(IN_MEMORY);
         let stream = TokenStream::read_within(&files, tokenizer, most, &folder.0.join("ids"))?;
-        match held {
-            None => Ok((stream, names(&files))),
-            Some(share) => Ok((stream.hold_out(share)?.1, tail(&files, share))),
+        let about = known.told(&files);
+        match known {
+            Known::HeldOut(share) => Ok((stream.hold_out(share)?.1, about)),
+            Known::Nothing | Known::Learned => Ok((stream, about)),
         }
     }
 
@@ -63,21 +65,42 @@ impl Measured {
         let Some(path) = self.path() else {
             return Ok((sources::test_texts(&self.config)?, built_in("corpus")));
         };
-        let (files, held) = self.text_parts(path)?;
+        let (files, known) = self.text_parts(path)?;
         let mut lines = sources::lines(&files)?;
-        match held {
-            None => Ok((lines, names(&files))),
-            Some(share) => Ok((lines.split_off(split_point(lines.len(), share)?), tail(&files, share))),
+        let about = known.told(&files);
+        match known {
+            Known::HeldOut(share) => Ok((lines.split_off(split_point(lines.len(), share)?), about)),
+            Known::Nothing | Known::Learned => Ok((lines, about)),
         }
     }
 
-    /// The files of a text to read, and the share at their end that counts, if not all of it does.
-    fn text_parts(&self, path: &Path) -> Result<(Vec<PathBuf>, Option<f64>)> {
+    /// The files of a text to read, and what the model knows of them.
+    fn text_parts(&self, path: &Path) -> Result<(Vec<PathBuf>, Known)> {
         let (train, held) = text_files(path)?;
-        if let Some(test) = sources::test_text(path, &train)?.or(held) {
-            return Ok((vec![test], None));
+        let files = match sources::test_text(path, &train)?.or(held) {
+            Some(test) => vec![test],
+            None => train,
+        };
+        let known = self.known(&files);
+        Ok((files, known))
+    }
+
+    /// What the model knows of the files of a text.
+    fn known(&self, files: &[PathBuf]) -> Known {
+        let Some((run, path)) = self.learned.as_ref().and_then(|run| Some((run, run.data.path.as_deref()?)))
+        else {
+            return Known::Nothing;
+        };
+        let Ok((train, held)) = text_files(Path::new(path)) else { return Known::Nothing };
+        let learned = |file: &PathBuf| train.iter().any(|known| is_same(known, file));
+        match files.iter().filter(|file| learned(file)).count() {
+            0 => Known::Nothing,
+            // The end of them all together was held out, unless another file was.
+            count if count == files.len() && count == train.len() && held.is_none() => {
+                Known::HeldOut(run.data.held_out)
+            }
+            _ => Known::Learned,
         }
-        Ok((train, self.own().map(|run| run.data.held_out)))
     }
 
     /// Texts with their classes.
@@ -90,13 +113,13 @@ impl Measured {
         }
         let file = sources::test_file(path, &sources::TABLES)?;
         let all = sources::labelled_table(&file, &self.config)?;
-        match self.own().filter(|_| path.is_file()) {
+        match self.learner(&file, &sources::TABLES) {
             None => Ok((all, file.display().to_string())),
             Some(run) => {
                 let held = all.hold_out(run.data.held_out, data_key(run))?.1;
                 Ok((
                     held,
-                    format!("{}, the {} of it that was held out", path.display(), share(run.data.held_out)),
+                    format!("{}, the {} of it that was held out", file.display(), share(run.data.held_out)),
                 ))
             }
         }
@@ -109,11 +132,11 @@ impl Measured {
         };
         let file = sources::test_file(path, &sources::TREEBANKS)?;
         let mut all = sources::test_tagged(&self.config)?;
-        match self.own().filter(|_| path.is_file()) {
+        match self.learner(&file, &sources::TREEBANKS) {
             None => Ok((all, file.display().to_string())),
             Some(run) => {
                 let held = all.split_off(split_point(all.len(), run.data.held_out)?);
-                Ok((held, tail(&[file], run.data.held_out)))
+                Ok((held, Known::HeldOut(run.data.held_out).told(&[file])))
             }
         }
     }
@@ -145,8 +168,31 @@ fn names(files: &[PathBuf]) -> String {
     }
 }
 
-fn tail(files: &[PathBuf], held: f64) -> String {
-    format!("{}, the last {}, which was held out", names(files), share(held))
+/// What a model knows of files that it is measured on.
+#[derive(Clone, Copy, PartialEq)]
+enum Known {
+    /// Nothing that is known of.
+    Nothing,
+    /// All but this share at their end.
+    HeldOut(f64),
+    /// All or most of them.
+    Learned,
+}
+
+impl Known {
+    /// What is measured on.
+    fn told(self, files: &[PathBuf]) -> String {
+        match self {
+            Self::Nothing => names(files),
+            Self::HeldOut(held) => format!("{}, the last {}, which was held out", names(files), share(held)),
+            Self::Learned => format!("{}, which the model has learned from", names(files)),
+        }
+    }
+}
+
+/// Whether two paths are the same file.
+fn is_same(a: &Path, b: &Path) -> bool {
+    matches!((a.canonicalize(), b.canonicalize()), (Ok(a), Ok(b)) if a == b)
 }
 
 fn share(share: f64) -> String {
@@ -158,10 +204,19 @@ struct TemporaryFolder(PathBuf);
 
 impl TemporaryFolder {
     fn new() -> Result<Self> {
-        let path = std::env::temp_dir().join(format!("saccade-{}", std::process::id()));
-        // It must be new: what someone else has put there is not to be written to.
-        std::fs::create_dir(&path).with_context(|| format!("cannot create the folder {}", path.display()))?;
-        Ok(Self(path))
+        // It must be new: what someone else has put there, or a process with this number has left, is not to be written to.
+        for number in 0_u64.. {
+            let path = std::env::temp_dir().join(format!("saccade-{}-{number}", std::process::id()));
+            match std::fs::create_dir(&path) {
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+                Err(error) => {
+                    return Err(error)
+                        .with_context(|| format!("cannot create the folder {}", path.display()));
+                }
+                Ok(()) => return Ok(Self(path)),
+            }
+        }
+        bail!("there is no free name in {}", std::env::temp_dir().display())
     }
 }
 

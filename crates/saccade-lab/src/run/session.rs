@@ -51,7 +51,7 @@ impl Session {
 
     /// The run in a folder, from its last state.
     pub fn resume(path: &Path, voice: Voice) -> Result<Self> {
-        let (folder, config) = RunFolder::open(path)?;
+        let (folder, config) = RunFolder::open_to_train(path)?;
         if !folder.state().exists() {
             voice.remark("nothing was saved before it stopped; beginning anew");
             let given = config.from.as_deref().map(Given::open).transpose()?;
@@ -59,7 +59,10 @@ impl Session {
             let material = prepare_in(Some(path), &config, own_tokenizer(path)?.or(tokenizer), model)?;
             return Self::at_first(config, folder, material, voice);
         }
-        let mut material = prepare_in(Some(path), &config, own_tokenizer(path)?, None)?;
+        // The state has all parameters: what they began with is not needed any more.
+        let mut without = config.clone();
+        without.data.vectors = None;
+        let mut material = prepare_in(Some(path), &without, own_tokenizer(path)?, None)?;
         let configuration = toml::to_string(&config)?;
         let (progress, note) =
             load_state(&folder.state(), material.task.as_mut(), &config.train, &configuration)?;

@@ -1,8 +1,9 @@
 //! What `--set key=value` means, and what is said when it means nothing.
 
-use super::config::{ModelConfig, RunConfig};
+use super::config::{DataConfig, KeepConfig, ModelConfig, RunConfig, TokensConfig, TokensKind};
 use crate::bad_usage;
 use anyhow::Result;
+use saccade::train::TrainConfig;
 use toml::{Table, Value};
 
 /// Changes one value: `key=value`, the key with dots.
@@ -65,7 +66,21 @@ pub(super) fn ensure_heard(config: &RunConfig, settings: &[String]) -> Result<()
                     "{setting}: the vocabulary is made from the text; tokens.size says how large it may be"
                 )
             }
-            "model.classes" => bad_usage!("{setting}: the classes are those of the data"),
+            "model.classes" | "model.heads.classes" => {
+                bad_usage!("{setting}: the classes are those of the data")
+            }
+            "data.length" => {
+                if let Some(context) = config.model.context().filter(|context| config.data.length > *context)
+                {
+                    bad_usage!("{setting}: the model reads {context} tokens at most (model.context)");
+                }
+            }
+            "run.snapshots" => {
+                let last = config.run.snapshots.iter().max().copied().unwrap_or(0);
+                if last > config.train.steps {
+                    bad_usage!("{setting}: there are {} steps (train.steps)", config.train.steps);
+                }
+            }
             _ => {}
         }
     }
@@ -75,6 +90,12 @@ pub(super) fn ensure_heard(config: &RunConfig, settings: &[String]) -> Result<()
         bad_usage!(
             "data.limit: a language model reads windows of one long text, which are not counted; train.steps says how much it \
              reads"
+        );
+    }
+    if matches!(kind, ModelConfig::T5(_)) && config.tokens.kind != TokensKind::BytePairs {
+        bad_usage!(
+            "tokens.kind: of the tokens that are made here only byte-pairs have one that ends a text; without it a translation would \
+             never end"
         );
     }
     if data.vectors.is_some() && !matches!(kind, ModelConfig::Bag(_) | ModelConfig::Sentiment(_)) {
@@ -98,10 +119,28 @@ fn with_hint(message: &str) -> String {
         return message.to_owned();
     };
     let known: Vec<&str> = quoted.collect();
-    match nearest(unknown, &known) {
+    let known: Vec<&str> = known.into_iter().filter(|key| !["from", "about"].contains(key)).collect();
+    // The commonest mistake is to leave out the group.
+    let group = known.iter().find_map(|group| in_group(group, unknown));
+    match group.or_else(|| nearest(unknown, &known).map(str::to_owned)) {
         Some(near) => format!("there is no setting {unknown}; did you mean {near}?"),
         None => format!("there is no setting {unknown}; there are {}", known.join(", ")),
     }
+}
+
+/// The setting of a group by its last name, such as train.steps for steps. Of `model`, the keys that most models have.
+fn in_group(group: &str, key: &str) -> Option<String> {
+    const OF_MODELS: [&str; 8] =
+        ["dropout", "n_layers", "n_heads", "d_model", "d_hidden", "d_embedding", "context", "positions"];
+    let keys = match group {
+        "train" => Table::try_from(TrainConfig::default()).ok()?,
+        "data" => Table::try_from(DataConfig::default()).ok()?,
+        "tokens" => Table::try_from(TokensConfig::default()).ok()?,
+        "run" => Table::try_from(KeepConfig::default()).ok()?,
+        "model" if OF_MODELS.contains(&key) => return Some(format!("model.{key}")),
+        _ => return None,
+    };
+    keys.contains_key(key).then(|| format!("{group}.{key}"))
 }
 
 /// The most similar of some words, if any is similar enough to be meant.

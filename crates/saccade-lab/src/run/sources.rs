@@ -297,7 +297,18 @@ pub fn text_files(path: &Path) -> Result<(Vec<PathBuf>, Option<PathBuf>)> {
     match (train.is_empty(), files.iter().find(|file| has_part(file, "val")).cloned()) {
         (false, held) => Ok((train, held)),
         (true, _) if files.is_empty() => bail!("{} has no files", path.display()),
-        (true, _) => Ok((files, None)),
+        // What is for tests by its name is not learned from.
+        (true, held) => {
+            let train: Vec<PathBuf> = files
+                .iter()
+                .filter(|file| !["test", "val"].iter().any(|part| has_part(file, part)))
+                .cloned()
+                .collect();
+            if train.is_empty() {
+                bail!("{} has nothing to learn from: only files for tests, by their names", path.display());
+            }
+            Ok((train, held))
+        }
     }
 }
 
@@ -309,37 +320,65 @@ fn has_part(file: &Path, part: &str) -> bool {
 fn files_of(folder: &Path) -> Result<Vec<PathBuf>> {
     let entries = std::fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))?;
     let mut files: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
-    files.retain(|file| file.is_file());
+    let hidden = |file: &Path| file.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'));
+    files.retain(|file| file.is_file() && !hidden(file));
     files.sort();
     Ok(files)
 }
 
 /// The file of a folder to test on, if it also has those to learn from.
 pub(super) fn test_text(path: &Path, train: &[PathBuf]) -> Result<Option<PathBuf>> {
-    if !path.is_dir() || !train.iter().all(|file| has_part(file, "train")) {
+    if !path.is_dir() {
         return Ok(None);
     }
     Ok(files_of(path)?.into_iter().find(|file| has_part(file, "test") && !train.contains(file)))
 }
 
+/// The most bytes of lines that are kept in memory.
+const LINES_IN_MEMORY: usize = 4 << 30;
+
 /// The lines of files that are not empty.
 pub(super) fn lines(files: &[PathBuf]) -> Result<Vec<String>> {
-    let mut all = Vec::new();
+    chosen_lines(files, |_| true)
+}
+
+/// How many lines of files are not empty.
+pub(super) fn count_lines(files: &[PathBuf]) -> Result<usize> {
+    let mut count = 0;
+    chosen_lines(files, |_| {
+        count += 1;
+        false
+    })?;
+    Ok(count)
+}
+
+/// Those of the lines of files that are not empty which are wanted, by their number.
+pub(super) fn chosen_lines(files: &[PathBuf], mut wanted: impl FnMut(usize) -> bool) -> Result<Vec<String>> {
+    let first = || files.first().map(|file| file.display().to_string()).unwrap_or_default();
+    let (mut chosen, mut number, mut bytes) = (Vec::new(), 0, 0);
     for file in files {
         let mut lines = saccade::data::file::Lines::open(file)?;
         while let Some(line) = lines.next()? {
-            if !line.trim().is_empty() {
-                all.push(line.to_owned());
+            if line.trim().is_empty() {
+                continue;
             }
+            if wanted(number) {
+                bytes += line.len();
+                if bytes > LINES_IN_MEMORY {
+                    bail!(
+                        "{} has more lines than are kept in memory; data.limit says how many to read",
+                        first()
+                    );
+                }
+                chosen.push(line.to_owned());
+            }
+            number += 1;
         }
     }
-    if all.is_empty() {
-        bail!(
-            "there is no text in {}",
-            files.first().map(|file| file.display().to_string()).unwrap_or_default()
-        );
+    if number == 0 {
+        bail!("there is no text in {}", first());
     }
-    Ok(all)
+    Ok(chosen)
 }
 
 /// Pairs of lines of `PART.SOURCE` and `PART.TARGET`, plain or gzipped.
@@ -380,24 +419,30 @@ pub fn split_point(count: usize, share: f64) -> Result<usize> {
     Ok(point)
 }
 
-/// At most so many labelled examples (all if 0), taken evenly: files often have one class after the other.
-pub fn thinned(all: Labelled, limit: usize) -> Labelled {
-    let count = all.examples.len();
+/// At most so many of `count` things (0: all), in order: one of every stretch, since files often have one class after the other,
+/// and which one is drawn, since others have them by turns.
+pub fn spread(count: usize, limit: usize) -> Vec<usize> {
     if limit == 0 || count <= limit {
-        return all;
+        return (0..count).collect();
     }
-    let chosen = |&(i, _): &(usize, Example)| i * limit / count != (i + 1) * limit / count;
-    let examples = all.examples.into_iter().enumerate().filter(chosen).map(|(_, example)| example).collect();
-    Labelled { examples, ..all }
+    let key = Key::new(0).site("spread");
+    let stretch = |i: usize| i * count / limit..(i + 1) * count / limit;
+    (0..limit).map(stretch).enumerate().map(|(i, at)| at.start + key.below(i as u64, 0, at.len())).collect()
 }
 
-/// At most so many images (all if 0), taken evenly.
+/// At most so many labelled examples (all if 0), spread over them.
+pub fn thinned(all: Labelled, limit: usize) -> Labelled {
+    let mut chosen = spread(all.examples.len(), limit).into_iter().peekable();
+    let kept = all.examples.into_iter().enumerate().filter(|(i, _)| chosen.next_if_eq(i).is_some());
+    Labelled { examples: kept.map(|(_, example)| example).collect(), classes: all.classes }
+}
+
+/// At most so many images (all if 0), spread over them.
 pub fn some_images(all: Images, limit: usize) -> Images {
-    if limit == 0 || all.len() <= limit {
-        return all;
+    match limit == 0 || all.len() <= limit {
+        true => all,
+        false => all.some(&spread(all.len(), limit)),
     }
-    let indices: Vec<usize> = (0..limit).map(|i| i * all.len() / limit).collect();
-    all.some(&indices)
 }
 
 pub(super) fn limited<T>(mut all: Vec<T>, limit: usize) -> Vec<T> {

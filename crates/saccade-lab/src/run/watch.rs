@@ -201,7 +201,8 @@ impl Observer for Watch<'_> {
         if (last || stop)
             && let Some(bar) = &self.bar
         {
-            bar.finish();
+            // A bar that is finished is full.
+            if last { bar.finish() } else { bar.abandon() }
         }
         Ok(if stop { Flow::Stop } else { Flow::Continue })
     }

@@ -13,13 +13,18 @@ fn complaint(preset: &str, file: &str, bytes: &[u8], settings: &[&str]) -> Strin
 
 /// The one line of error of a run that must not begin.
 fn refusal(folder: &Path, preset: &str, data: &str, settings: &[&str]) -> String {
+    refused(folder, preset, data, settings, 1)
+}
+
+/// The same with the exit code that it must end with.
+fn refused(folder: &Path, preset: &str, data: &str, settings: &[&str], code: i32) -> String {
     let mut arguments = vec!["train", preset, "--data", data, "--out", "run"];
     for setting in settings {
         arguments.extend(["--set", setting]);
     }
     let output = saccade(&arguments).current_dir(folder).output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(1), "{preset} on {data}: {said}");
+    assert_eq!(output.status.code(), Some(code), "{preset} on {data}: {said}");
     let errors: Vec<&str> = said.lines().filter(|line| line.starts_with("error: ")).collect();
     assert_eq!(errors.len(), 1, "{preset} on {data}: {said}");
     assert!(!folder.join("run/model.safetensors").exists(), "{preset} on {data} left a model");
@@ -110,6 +115,52 @@ fn translations_that_do_not_match() {
     says(&corpus("one\ntwo\n", "eins\n"), "they must be translations line by line");
     let empty = TempDir::new().unwrap();
     says(&refusal(empty.path(), "translate", ".", &[]), "neither train.en nor train.en.gz");
+}
+
+#[test]
+fn translations_without_an_end() {
+    let folder = TempDir::new().unwrap();
+    for part in ["train", "val"] {
+        std::fs::write(folder.path().join(format!("{part}.en")), "one\ntwo\n").unwrap();
+        std::fs::write(folder.path().join(format!("{part}.de")), "eins\nzwei\n").unwrap();
+    }
+    for kind in ["words", "characters", "word-pieces"] {
+        let said = refused(folder.path(), "translate", ".", &[&format!("tokens.kind={kind}")], 2);
+        says(&said, "a translation would never end");
+    }
+}
+
+#[test]
+fn images_of_another_size() {
+    let folder = TempDir::new().unwrap();
+    let header = |extra: &[u32]| -> Vec<u8> {
+        let mut bytes = vec![0, 0, 8, 1 + extra.len() as u8];
+        bytes.extend([&[200], extra].concat().iter().flat_map(|length: &u32| length.to_be_bytes()));
+        bytes
+    };
+    let images = [header(&[8, 8]), vec![7; 200 * 64]].concat();
+    std::fs::write(folder.path().join("train-images-idx3-ubyte"), images).unwrap();
+    let labels = [header(&[]), (0..200).map(|i| i % 10).collect()].concat();
+    std::fs::write(folder.path().join("train-labels-idx1-ubyte"), labels).unwrap();
+    says(&refused(folder.path(), "digits", ".", &[], 2), "add --set model.image=[8,8]");
+    assert!(!folder.path().join("run").exists(), "nothing is left that would have to be continued");
+}
+
+#[test]
+fn what_is_held_out_adds_no_words() {
+    let folder = TempDir::new().unwrap();
+    let text = format!("{}zebra ", "the cat sat on the mat. ".repeat(2_000));
+    std::fs::write(folder.path().join("text.txt"), text).unwrap();
+    let settings =
+        ["train.steps=1", "model.n_layers=1", "model.d_model=8", "model.n_heads=2", "model.context=8"];
+    let mut arguments = vec!["train", "words-gpt", "--data", "text.txt", "--out", "run"];
+    for setting in settings {
+        arguments.extend(["--set", setting]);
+    }
+    let output = saccade(&arguments).current_dir(folder.path()).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let known = std::fs::read_to_string(folder.path().join("run/tokenizer.json")).unwrap();
+    assert!(known.contains("\"mat\"") && !known.contains("zebra"));
 }
 
 #[test]

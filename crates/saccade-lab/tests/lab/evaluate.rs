@@ -54,6 +54,13 @@ fn a_model_is_not_measured_on_what_it_learned() {
         assert!(found.contains("reviews.tsv, the 50 % of it that was held out"), "{found}");
         assert!(found.contains("examples    40"), "{found}");
     }
+    // A file is the same whatever folder it was named by.
+    std::fs::create_dir(path.join("tables")).unwrap();
+    std::fs::copy(path.join("reviews.tsv"), path.join("tables/train.tsv")).unwrap();
+    let more = ["--set=train.steps=2", "--set=tokens.size=20", "--set=data.held_out=0.5"];
+    succeeds(&saccade(path, &[&["train", "bag", "--data=tables", "--out=of-folder"], &more[..]].concat()));
+    let found = said(&saccade(path, &["eval", "of-folder", "--data=tables/train.tsv"]));
+    assert!(found.contains("examples    40") && found.contains("held out"), "{found}");
     let text = "the cat sat on the mat and the dog sat by the door ".repeat(30);
     std::fs::create_dir(path.join("text")).unwrap();
     for (part, times) in [("train", 4), ("valid", 1), ("test", 2)] {
@@ -71,6 +78,43 @@ fn a_model_is_not_measured_on_what_it_learned() {
     assert!(some.contains("tokens      48"), "{some}");
     let other = said(&saccade(path, &["eval", "gpt", "--data=text/valid.txt"]));
     assert!(other.contains("text/valid.txt\n"), "{other}");
+    let learned = said(&saccade(path, &["eval", "gpt", "--data=text/train.txt"]));
+    assert!(learned.contains("text/train.txt, which the model has learned from\n"), "{learned}");
+}
+
+#[test]
+fn a_language_model_is_measured_at_the_length_it_learned() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path();
+    let text = "the cat sat on the mat and the dog sat by the door ".repeat(80);
+    std::fs::write(path.join("text.txt"), text).unwrap();
+    let small: Vec<&str> =
+        SMALL.iter().copied().filter(|argument| !argument.contains("data.texts")).collect();
+    let more = ["--data=text.txt", "--out=gpt", "--set=data.length=8", "--set=train.steps=20"];
+    let output = saccade(path, &[&["train"], &small[..], &more].concat());
+    succeeds(&output);
+    let trained = stderr(&output);
+    let loss = trained.split("held-out loss ").nth(1).and_then(|rest| rest.split(' ').next()).unwrap();
+    let found = said(&saccade(path, &["eval", "gpt"]));
+    assert!(found.contains(&format!("loss        {loss}")), "{trained}\n{found}");
+}
+
+#[test]
+fn some_of_many_are_of_all_classes() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path();
+    bag(path);
+    // By turns: every second row would be of one class.
+    let row =
+        |i: usize| if i.is_multiple_of(2) { "a fine film\tpositive\n" } else { "a dull film\tnegative\n" };
+    let rows: String = (0..60).map(row).collect();
+    std::fs::write(path.join("turns.tsv"), format!("sentence\tlabel\n{rows}")).unwrap();
+    let found = said(&saccade(path, &["eval", "bag", "--data=turns.tsv", "--limit=20"]));
+    assert!(found.contains("examples    20"), "{found}");
+    let rows = found.lines().filter(|line| line.starts_with("negative") || line.starts_with("positive"));
+    let sums = rows.map(|row| row.split_whitespace().filter_map(|count| count.parse::<usize>().ok()).sum());
+    let sums: Vec<usize> = sums.collect();
+    assert!(sums.len() == 2 && sums.iter().all(|&count| count >= 5), "both classes are there: {found}");
 }
 
 #[test]

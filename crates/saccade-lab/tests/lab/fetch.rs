@@ -82,6 +82,21 @@ fn a_download_that_breaks_off_goes_on_in_the_same_run_and_in_a_later_one() {
 }
 
 #[test]
+fn a_server_that_is_overloaded_costs_nothing_that_came() {
+    let keep = tempdir().unwrap();
+    let server = serve("imdb/aclImdb_v1.tar.gz", &archive(), Manner::Tires(9000));
+    let folder = keep.path().join("a");
+    let (code, _, problem) = fetch(&server.address, "imdb", Some(&folder), keep.path());
+    assert!(code == 1 && problem.contains("503"), "{problem}");
+    let partial = folder.join(format!("aclImdb_v1.tar.gz.tag-{}.incomplete", archive().len()));
+    assert_eq!(std::fs::read(partial).unwrap(), archive()[..9000]);
+    let server = serve("imdb/aclImdb_v1.tar.gz", &archive(), Manner::Honest);
+    fetch(&server.address, "imdb", Some(&folder), keep.path());
+    assert!(server.requests().iter().any(|request| request.contains("Some(9000)")));
+    assert_eq!(std::fs::read(folder.join("aclImdb_v1.tar.gz")).unwrap(), archive());
+}
+
+#[test]
 fn what_is_not_the_published_file_is_not_kept() {
     let keep = tempdir().unwrap();
     let server = serve("shakespeare/input.txt", b"First Citizen: no", Manner::Honest);

@@ -76,6 +76,12 @@ fn settings_that_contradict_the_model_are_refused() {
     succeeds(&tuned(path, &["--out=run", "--set=model.d_model=16", "--set=train.steps=2"]));
     let other = saccade(path, &["train", "words-llama", "--from=base", "--out=other"]);
     assert!(fails(&other, 2).contains("the preset trains a llama, but --from is a gpt"));
+    let tokens = fails(&tuned(path, &["--out=tokens", "--set=tokens.kind=characters"]), 2);
+    assert!(tokens.contains("tokens.kind=characters contradicts --from"), "{tokens}");
+    let small = ["--set=data.texts=60", "--set=train.steps=1", "--out=heads"];
+    succeeds(&saccade(path, &[&["train", "sentiment-heads"], &small[..]].concat()));
+    let pooling = fails(&saccade(path, &["train", "sentiment-max", "--from=heads", "--out=max"]), 2);
+    assert!(pooling.contains("pooling"), "{pooling}");
 }
 
 #[test]

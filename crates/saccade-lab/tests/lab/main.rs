@@ -4,6 +4,7 @@ mod analysis;
 mod bad_data;
 mod chance;
 mod checkpoints;
+mod commands;
 mod disk;
 mod evaluate;
 mod fetch;

@@ -58,6 +58,17 @@ fn the_page_is_whole(page: &str, folder: &Path) {
     for external in ["<script", "<link", "<img", "@import", "url(http", "src=\"http"] {
         assert!(!page.contains(external), "the page asks for {external}");
     }
+    let exercises: Vec<&str> = page
+        .split("class=\"exercise\"")
+        .skip(1)
+        .filter_map(|part| part.split("<pre><code>").nth(1)?.split("</code>").next())
+        .collect();
+    assert_eq!(exercises.len(), sections);
+    for line in exercises.iter().flat_map(|commands| commands.lines()) {
+        crate::commands::is_understood(
+            &line.replace("&quot;", "\"").replace("&lt;", "<").replace("&gt;", ">"),
+        );
+    }
     let ids: BTreeSet<&str> = attributes(page, "id").into_iter().collect();
     for link in attributes(page, "href") {
         match link.strip_prefix('#') {

@@ -36,6 +36,22 @@ fn damage_in_the_middle_of_a_state_is_noticed() {
 }
 
 #[test]
+fn two_processes_do_not_train_in_one_folder() {
+    let folder = TempDir::new().unwrap();
+    succeeds(&train(folder.path(), "run"));
+    let resume = || saccade(folder.path(), &["train", "--resume", "--out", "run"]);
+    let metrics = std::fs::read(folder.path().join("run/metrics.csv")).unwrap();
+    let lock = std::fs::File::open(folder.path().join("run/lock")).unwrap();
+    lock.lock().unwrap();
+    assert!(fails(&resume(), 1).contains("another process is training in run"));
+    assert_eq!(std::fs::read(folder.path().join("run/metrics.csv")).unwrap(), metrics);
+    // Looking is always possible.
+    succeeds(&saccade(folder.path(), &["eval", "run", "--limit=2"]));
+    drop(lock);
+    succeeds(&resume());
+}
+
+#[test]
 fn data_of_the_same_size_that_is_not_the_same_is_noticed() {
     let folder = TempDir::new().unwrap();
     let text = folder.path().join("text.txt");

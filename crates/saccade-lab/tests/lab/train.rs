@@ -145,6 +145,21 @@ fn what_goes_wrong_is_said_in_one_line() {
     let run = |arguments: &[&str]| saccade(folder.path(), arguments);
     assert!(fails(&run(&["train", "words-gtp"]), 2).contains("did you mean words-gpt?"));
     assert!(fails(&run(&["train", "bag", "--set", "train.step=3"]), 2).contains("did you mean steps?"));
+    for (short, long) in
+        [("steps=3", "train.steps"), ("length=9", "data.length"), ("n_heads=2", "model.n_heads")]
+    {
+        let error = fails(&run(&["train", "words-gpt", "--set", short]), 2);
+        assert!(error.contains(&format!("did you mean {long}?")), "{error}");
+    }
+    // What would be passed over without a word is not.
+    for (setting, why) in [
+        ("data.length=999999", "tokens at most"),
+        ("run.snapshots=[999999]", "steps"),
+        ("model.vocabulary=3", "made from the text"),
+    ] {
+        let error = fails(&run(&["train", "words-gpt", "--set", setting]), 2);
+        assert!(error.contains(why), "{error}");
+    }
     assert!(fails(&run(&["train", "bag", "--data", "missing.tsv"]), 1).contains("missing.tsv"));
     // What no data could make possible is said before any is read.
     let error = fails(&run(&["train", "words-gpt", "--data", "missing.txt", "--set", "model.n_heads=3"]), 2);
@@ -254,6 +269,13 @@ fn what_was_trained_can_be_measured_and_asked() {
             assert!(String::from_utf8_lossy(&answer.stdout).contains("good") || preset == "tagger");
         }
     }
+    // A bag has one logit for two classes: the words have a share in the first as well.
+    let answer = run(&["predict", "bag", "an awful dull film"]);
+    let told = String::from_utf8_lossy(&answer.stdout).into_owned();
+    assert!(told.contains("→ negative"), "this test is about the first class: {told}");
+    let words =
+        || told.lines().filter(|line| ["awful", "dull", "film"].iter().any(|word| line.contains(word)));
+    assert!(words().count() == 3 && words().any(|line| !line.contains(" 0.0000")), "{told}");
     // What was asked is wrong, not what was found.
     assert!(fails(&run(&["predict", "bag", ""]), 2).contains("nothing to read"));
     assert!(fails(&run(&["predict", "tagger", "the old man sat down"]), 2).contains("<MASK>"));

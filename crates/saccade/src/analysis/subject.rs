@@ -21,10 +21,13 @@ pub enum Part {
 }
 
 impl Part {
+    /// All parts.
+    pub const ALL: [Self; 3] = [Self::Reading, Self::Answering, Self::Crossing];
+
     /// The parts that a model has.
     pub fn of(model: &Model) -> &'static [Self] {
         match model {
-            Model::T5(_) => &[Self::Reading, Self::Answering, Self::Crossing],
+            Model::T5(_) => &Self::ALL,
             _ => &[Self::Reading],
         }
     }

@@ -153,7 +153,7 @@ impl Model {
             Self::Llama(model) => model.attentions(),
             Self::Vit(model) => model.attentions(),
             Self::Sentiment(model) => model.attentions(),
-            Self::Bag(_) => Vec::new(),
+            Self::Bag(model) => model.attentions(),
             Self::Tagger(model) => model.attentions(),
         }
     }

@@ -105,6 +105,11 @@ impl Bag {
         })
     }
 
+    /// Its attention with its place, if it has heads.
+    pub fn attentions(&self) -> Vec<(String, &MultiHead)> {
+        self.attention.iter().map(|attention| ("layers.0.self".to_owned(), attention)).collect()
+    }
+
     /// What it was built from.
     pub fn config(&self) -> &BagConfig {
         &self.config

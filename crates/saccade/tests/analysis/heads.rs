@@ -147,7 +147,9 @@ fn what_cannot_be_measured_is_an_error() {
     let all = |model: &Model, texts: Vec<Tokens>| {
         measure_heads(model, texts.into_iter().map(Ok), Settings::default())
     };
-    assert!(all(&bag, texts).unwrap_err().to_string().contains("no attention"));
+    assert!(all(&bag, texts.clone()).unwrap_err().to_string().contains("no attention"));
+    let heads = BagConfig { vocabulary: 13, n_heads: 2, ..Default::default() };
+    assert!(all(&Model::Bag(Bag::new(heads, 0).unwrap()), texts).is_ok(), "a bag may have attention");
     assert!(all(&planted::random_gpt(0), vec![]).is_err());
     assert!(all(&planted::random_gpt(0), vec![Tokens::default()]).is_err());
     assert!(all(&planted::random_gpt(0), vec![Tokens::new(vec![99])]).is_err(), "beyond the vocabulary");

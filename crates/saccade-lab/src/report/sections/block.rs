@@ -25,6 +25,13 @@ pub fn write(article: &mut Article) -> Result<()> {
          better?",
     );
     article.formula("\\text{GELU}(x) = x·Φ(x) = \\frac{x}{2} (1 + \\text{erf}(\\frac{x}{\\sqrt{2}}))");
+    article.text(
+        "GPT-2 computes it by a hyperbolic tangent, which is cheaper and differs in the fourth digit, and so do the models of this page. \
+         The feed-forward layer calls it between its two maps.",
+    );
+    article.formula(
+        "\\text{GELU}(x) ≈ \\frac{x}{2} (1 + \\text{tanh}(\\sqrt{\\frac{2}{π}} (x + 0.044715 x^3)))",
+    );
     article.code(LAYERS, &["impl FeedForward", "pub fn forward("])?;
     article.other_figures("activation")?;
     article.verdicts(&["E6"])?;

@@ -1,7 +1,8 @@
 //! What was learned, what was not, and how far it is to a real model.
 
 use crate::experiment::Outcome;
-use crate::report::article::Article;
+use crate::experiment::claims::CLAIMS;
+use crate::report::article::{Article, effect};
 use crate::report::listing::STATISTICS;
 use anyhow::Result;
 
@@ -20,7 +21,7 @@ pub fn write(article: &mut Article) -> Result<()> {
     };
     article.text(format!(
         "Of the claims above, {} hold, {} fail and {} could not be decided at this size; {} were not measured. *Fails* means that the \
-         interval lies on the wrong side of a bound that was stated before, on this data and at this size. It does not mean that the \
+         interval lies on the wrong side of its bound, on this data and at this size. It does not mean that the \
          claim is false everywhere; nor does *holds* mean that it is true everywhere. What decides little here often decides more \
          with more seeds: see the end of the page.",
         count(Outcome::Holds),
@@ -28,6 +29,21 @@ pub fn write(article: &mut Article) -> Result<()> {
         count(Outcome::Undecided),
         count(Outcome::NotMeasured),
     ));
+    let failed = CLAIMS.iter().filter_map(|claim| {
+        let (_, verdict) = results.verdict(claim.id).ok()?;
+        let deciding = verdict.checks.iter().find(|check| check.outcome == Outcome::Fails);
+        (verdict.outcome == Outcome::Fails).then(|| {
+            let measured =
+                deciding.map_or_else(String::new, |check| format!("{}: {}", check.what, effect(check)));
+            let why = verdict.why.clone().unwrap_or_else(|| verdict.finding.clone());
+            vec![format!("{} {}", claim.id, claim.statement), measured, why]
+        })
+    });
+    let failed: Vec<Vec<String>> = failed.collect();
+    if !failed.is_empty() {
+        article.text("What fails, and why as far as the measurements tell:");
+        article.table(&["claim", "what decided", "why"], &failed);
+    }
     article
         .text("What would have made the first small classifier better? Each ingredient, with and without:");
     article.other_figures("ingredients")?;

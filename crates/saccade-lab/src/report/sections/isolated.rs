@@ -42,7 +42,7 @@ pub fn write(article: &mut Article) -> Result<()> {
     article.other_figures("negation")?;
     article.verdicts(&["C3"])?;
     article.exercise(
-        "The same comparison on the 50,000 reviews of IMDb, as the sources have it.",
+        "The same comparison on the 50,000 reviews of IMDb, as the claims have it.",
         "saccade experiment three-models --size full --data aclImdb_v1.tar.gz",
     );
     Ok(())

@@ -30,7 +30,7 @@ pub fn write(article: &mut Article) -> Result<()> {
     article.verdicts(&["A3", "A4"])?;
     article.exercise(
         "Write the weights of every head over a sentence of your own to a file.",
-        "saccade trace runs/words-gpt \"the film is not as good as promised\" -o trace.safetensors",
+        "saccade train words-gpt\nsaccade trace runs/words-gpt --text \"the film is not as good as promised\" -o trace.safetensors",
     );
     Ok(())
 }

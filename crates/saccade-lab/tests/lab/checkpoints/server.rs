@@ -14,6 +14,8 @@ pub enum Manner {
     Honest,
     /// Closes the connection after so many bytes of every answer.
     Cuts(usize),
+    /// The same, and is overloaded when it is asked for the rest.
+    Tires(usize),
     /// Promises one size and sends another.
     Lies,
     /// Another version each time it is asked.
@@ -141,6 +143,9 @@ fn respond(
     let promised = if *manner == Manner::Lies && method == "HEAD" { bytes.len() + 1 } else { bytes.len() };
     let from = range.filter(|_| *manner != Manner::Whole);
     let start = from.unwrap_or(0).min(bytes.len());
+    if matches!(manner, Manner::Tires(_)) && from.is_some() {
+        return write!(stream, "HTTP/1.1 503 Busy\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+    }
     let status = if from.is_some() { "206 Partial Content" } else { "200 OK" };
     write!(
         stream,
@@ -152,8 +157,10 @@ fn respond(
     }
     write!(stream, "\r\n")?;
     if method == "GET" {
-        let end =
-            if let Manner::Cuts(after) = manner { (start + after).min(bytes.len()) } else { bytes.len() };
+        let end = match manner {
+            Manner::Cuts(after) | Manner::Tires(after) => (start + after).min(bytes.len()),
+            _ => bytes.len(),
+        };
         stream.write_all(&bytes[start..end])?;
     }
     stream.flush()

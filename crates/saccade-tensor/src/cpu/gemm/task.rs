@@ -2,7 +2,7 @@
 //!
 //! A task takes up to 384 of the products that each value is a sum of, and goes through its panels: it copies the panel of the
 //! right operand to where it stays in the nearest caches, and multiplies it with the band of the left operand, which is read
-//! in place, value by value. Copies are cheap because a band is at least a hundred rows tall; the left operand comes from
+//! in place, value by value. Copies are cheap because a band is about a hundred rows tall or more; the left operand comes from
 //! memory once for all panels. A transposed right operand is turned as its panels are copied, a transposed left one once
 //! for all panels of a task.
 
