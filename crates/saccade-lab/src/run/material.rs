@@ -87,7 +87,7 @@ fn beginning(texts: &mut dyn Iterator<Item = String>, most: usize) -> impl Itera
             return None;
         }
         if text.len() > left {
-            let end = text.floor_char_boundary(left);
+            let end = (0..=left).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0);
             let end = text[..end].rfind(char::is_whitespace).unwrap_or(end);
             text.truncate(end);
             left = 0;
