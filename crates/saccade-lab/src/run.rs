@@ -7,6 +7,7 @@ mod given;
 mod material;
 mod measured;
 mod notes;
+pub mod plain;
 mod reading;
 mod session;
 mod settings;

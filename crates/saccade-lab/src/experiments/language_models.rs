@@ -2,7 +2,7 @@
 
 use crate::experiment::{Lab, Trained};
 use crate::model::Opened;
-use crate::run::{ModelConfig, RunConfig, preset, sources};
+use crate::run::{ModelConfig, RunConfig, plain, preset, sources};
 use anyhow::{Result, bail};
 use saccade::Context;
 use saccade::analysis::Tokens;
@@ -105,7 +105,7 @@ pub fn base_on_text(lab: &Lab, seed: u64) -> Result<RunConfig> {
 /// The words of the files to learn from, as white space separates them, and the ends of their lines.
 fn count_words(path: &Path) -> Result<u64> {
     let mut count = 0;
-    for file in sources::text_files(path)?.0 {
+    for file in plain::text_files(path)?.0 {
         let mut lines = saccade::data::file::Lines::open(&file)?;
         while let Some(line) = lines.next()? {
             count += line.split_whitespace().count() as u64 + 1;

@@ -2,7 +2,8 @@
 
 use super::config::{DataConfig, RunConfig};
 use super::material::data_key;
-use super::sources::{self, TEST_TEXTS, Tagged, split_point, text_files};
+use super::plain::{lines, test_text, text_files};
+use super::sources::{self, TEST_TEXTS, Tagged, split_point};
 use anyhow::{Context as _, Result, bail};
 use saccade::data::Labelled;
 use saccade::data::idx::Images;
@@ -66,7 +67,7 @@ impl Measured {
             return Ok((sources::test_texts(&self.config)?, built_in("corpus")));
         };
         let (files, known) = self.text_parts(path)?;
-        let mut lines = sources::lines(&files)?;
+        let mut lines = lines(&files)?;
         let about = known.told(&files);
         match known {
             Known::HeldOut(share) => Ok((lines.split_off(split_point(lines.len(), share)?), about)),
@@ -77,7 +78,7 @@ impl Measured {
     /// The files of a text to read, and what the model knows of them.
     fn text_parts(&self, path: &Path) -> Result<(Vec<PathBuf>, Known)> {
         let (train, held) = text_files(path)?;
-        let files = match sources::test_text(path, &train)?.or(held) {
+        let files = match test_text(path, &train)?.or(held) {
             Some(test) => vec![test],
             None => train,
         };
