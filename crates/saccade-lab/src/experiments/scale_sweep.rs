@@ -326,7 +326,11 @@ fn judge_files(findings: &Findings) -> Verdict {
         _ => format!("There is nothing to write to {}.", names(false).join(", ")),
     };
     let count = exact(names(true).len() as f64);
-    Verdict::new("D5", vec![Check::new("files of the four", count, Bound::Above(3.5))], finding)
+    Verdict::new(
+        "D5",
+        vec![Check::new("how many of the four files there are", count, Bound::Above(3.5))],
+        finding,
+    )
 }
 
 fn facts(table: &Measurements) -> Vec<(&'static str, f64)> {

@@ -33,12 +33,10 @@ pub const EXPERIMENT: Experiment = Experiment {
         GPT reads what stands before, BERT reads the same and a mask at the end, or the whole text with a mask in it. The words \
         of the passive are counted right if they are said after the true words before them. Differences are paired by seed. Each \
         model has the form that it is known by: GPT norms before the layers and rotary positions, BERT norms after the sums and a \
-        table of positions. A BERT that guesses no better than always saying the most frequent word has learned nothing yet, and what \
-        it is for is then not measured.",
+        table of positions. Beside it, how often the most frequent word is right.",
     changed: Some(
         "After first runs BERT's rate was chosen on held-out text. In one of them it got as many words to guess as the others, two in five \
-         hidden and twice the texts; it is trained as usual again, one word in seven hidden. That a BERT which has learned nothing decides \
-         nothing was added after it had failed the claim in that state. The bounds are the first ones.",
+         hidden and twice the texts; it is trained as usual again, one word in seven hidden. The bounds are the first ones.",
     ),
     real_data: None,
     seconds: [20.0, 190.0, 6_000.0],
@@ -312,30 +310,33 @@ fn draw(findings: &mut Findings, example: Option<&Crossed>) {
 fn judge(table: &Measurements) -> Verdict {
     let of = |model: &str, task: &str| table.values(&[&model, &task], "right");
     let told = |model: &str, task: &str| 100.0 * table.mean(&[&model, &task], "right").mean;
-    let learned = paired(&of("BERT", TASKS[1]), &of(FREQUENT, TASKS[1])).low > 0.0;
     let finding = format!(
         "From the left GPT guesses {:.1} % of words and BERT {:.1} %. From both sides BERT guesses {:.1} %; GPT cannot look ahead; \
-         BERT had {:.0} % of the words to learn from, and always saying the most frequent word is right in {:.1} % of cases{}. \
+         always saying the most frequent word is right in {:.1} % of cases. \
          Of the words of a passive T5 says {:.1} % and GPT {:.1} %.",
         told("GPT", TASKS[0]),
         told("BERT", TASKS[0]),
         told("BERT", TASKS[1]),
-        100.0 * Masking::SHARE,
         told(FREQUENT, TASKS[1]),
-        if learned { "" } else { ": BERT has learned nothing yet that can be compared" },
         told("T5", TASKS[2]),
         told("GPT", TASKS[2]),
     );
     let gain = |better: &str, worse: &str, task: &str| {
         let what = format!("{task}: share of words right, {better} − {worse}");
-        if !learned && [better, worse].contains(&"BERT") {
-            return Check::not_measured(what, Bound::Above(0.0));
-        }
         Check::new(what, paired(&of(better, task), &of(worse, task)), Bound::Above(0.0))
     };
     let checks =
         vec![gain("GPT", "BERT", TASKS[0]), gain("BERT", "GPT", TASKS[1]), gain("T5", "GPT", TASKS[2])];
-    Verdict::new("E9", checks, finding)
+    Verdict::new("E9", checks, finding).because(|| match told("BERT", TASKS[1]) < told("GPT", TASKS[1]) {
+        true => format!(
+            "A BERT learns from the {:.0} % of the words that are hidden, a GPT from every word: after as many steps as the GPT it is \
+             only {:.1} points above the most frequent word, and what it sees on the right does not make up for that. With a larger \
+             budget it may.",
+            100.0 * Masking::SHARE,
+            told("BERT", TASKS[1]) - told(FREQUENT, TASKS[1]),
+        ),
+        false => "The model that is made for a task is not the one that does it best.".to_owned(),
+    })
 }
 
 #[cfg(test)]
@@ -360,12 +361,14 @@ mod tests {
     }
 
     #[test]
-    fn a_model_that_has_learned_nothing_decides_nothing() {
-        let idle = judge(&planted([0.4, 0.4, 0.5], [0.14, 0.15], 0.8));
-        assert_eq!(idle.outcome, Outcome::Undecided);
-        assert!(idle.finding.contains("learned nothing"), "{}", idle.finding);
-        let outcomes: Vec<Outcome> = idle.checks.iter().map(|check| check.outcome).collect();
-        assert_eq!(outcomes, [Outcome::NotMeasured, Outcome::NotMeasured, Outcome::Holds]);
+    fn a_bert_that_has_hardly_learned_is_told_as_the_reason() {
+        let idle = judge(&planted([0.4, 0.4, 0.5], [0.14, 0.17], 0.8));
+        assert_eq!(idle.outcome, Outcome::Fails);
+        assert!(
+            idle.why.as_deref().is_some_and(|why| why.contains("points above the most frequent")),
+            "{idle:?}"
+        );
+        assert_eq!(judge(&planted([0.4, 0.4, 0.5], [0.3, 0.6], 0.8)).why, None);
     }
 
     #[test]
