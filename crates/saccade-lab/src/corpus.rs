@@ -4,7 +4,7 @@
 //! plain file, a sentence of a treebank, a row of a table, a review of IMDb's test part or of the built-in corpus.
 
 use crate::fetch::data::named;
-use crate::run::{DataConfig, nearest, sources};
+use crate::run::{DataConfig, ModelConfig, nearest, sources};
 use crate::usage::Usage;
 use anyhow::{Result, bail};
 use clap::Args;
@@ -285,13 +285,7 @@ impl std::fmt::Display for Survey {
 
 /// The most tokens that a model can read, if there is such a number.
 pub fn context(model: &Model) -> Option<usize> {
-    match model {
-        Model::Gpt(model) => Some(model.config().context),
-        Model::Llama(model) => Some(model.config().context),
-        Model::Bert(model) => Some(model.config().context),
-        Model::Tagger(model) => Some(model.config().context),
-        Model::T5(_) | Model::Vit(_) | Model::Sentiment(_) | Model::Bag(_) => None,
-    }
+    ModelConfig::of(model).context()
 }
 
 #[cfg(test)]

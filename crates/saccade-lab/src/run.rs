@@ -24,5 +24,5 @@ pub use material::{Material, prepare};
 pub use measured::Measured;
 pub use reading::encode_as_trained;
 pub use session::{Session, train_in};
-pub use settings::nearest;
+pub use settings::{ensure_length, nearest};
 pub use watch::{Voice, interrupted};

@@ -1,7 +1,7 @@
 //! `saccade eval`: how good a model is on data it has not seen.
 
 use crate::classes::matched;
-use crate::corpus::evenly;
+use crate::corpus::{context, evenly};
 use crate::inside::answer::class_names;
 use crate::inspect::texts::normalised;
 use crate::model::{self, Opened};
@@ -105,8 +105,7 @@ impl Evaluate {
 
     fn masked(&self, opened: &Opened, data: &Measured) -> Result<()> {
         let (tokenizer, Model::Bert(bert)) = (opened.tokenizer()?, &opened.model) else { return Ok(()) };
-        let (texts, about) = data.texts()?;
-        let texts = self.limited(&texts);
+        let (texts, about) = data.texts(self.limit)?;
         measured_on(&about);
         let length = sources::length(data.config(), bert.config().context);
         let ids = tokenizer.encode_all(&texts, Special::Keep, Some((length, data.config().keep)))?;
@@ -126,8 +125,7 @@ impl Evaluate {
         }
         let examples = self.limited(&labelled.examples);
         let texts: Vec<&str> = examples.iter().map(|example| example.text.as_str()).collect();
-        let most = if let Model::Bert(model) = &opened.model { model.config().context } else { usize::MAX };
-        let length = sources::length(data.config(), most);
+        let length = sources::length(data.config(), context(&opened.model).unwrap_or(usize::MAX));
         let ids = tokenizer.encode_all(&texts, Special::Keep, Some((length, data.config().keep)))?;
         let labels: Vec<usize> = examples.iter().map(|example| classes[example.label]).collect();
         let padding = tokenizer.special().pad.unwrap_or(0);

@@ -1,7 +1,7 @@
 //! `saccade train`: from data to a trained model.
 
 use crate::bad_usage;
-use crate::run::{Given, PRESETS, RunFolder, Session, Voice, preset};
+use crate::run::{Given, PRESETS, RunFolder, Session, Voice, ensure_length, preset};
 use crate::terminal;
 use anyhow::Result;
 use clap::Args;
@@ -59,7 +59,10 @@ impl Train {
         let given = self.from.as_deref().map(Given::open).transpose()?;
         match &given {
             Some(given) => given.ensure_agrees(&config, &self.settings)?,
-            None => config.model.ensure_possible()?,
+            None => {
+                config.model.ensure_possible()?;
+                ensure_length(&config, &config.model, &self.settings)?;
+            }
         }
         terminal::remark("reading the data");
         learn(&out, Session::begin(&out, &config, given, Voice::Aloud)?)

@@ -161,7 +161,7 @@ impl Verdict {
     #[must_use]
     pub fn because(mut self, why: impl FnOnce() -> String) -> Self {
         if self.outcome == Outcome::Fails {
-            self.why = Some(why());
+            self.why = Some(why()).filter(|why| !why.is_empty());
         }
         self
     }

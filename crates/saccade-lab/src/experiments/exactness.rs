@@ -23,7 +23,8 @@ pub const EXPERIMENT: Experiment = Experiment {
         scaled_dot_product_attention (values kept from a run of tools/golden_sdpa.py), with 4 to 512 tokens, causal and \
         not. Random scores of growing size through the naive and our softmax, against 64-bit arithmetic.",
     changed: Some(
-        "D6 first asked only that the naive softmax overflow somewhere below 1e30, which it could hardly fail to do.",
+        "D6 first asked only that the naive softmax overflow somewhere below 1e30, which it could hardly fail to do. D2 first looked at the \
+         step-by-step form and the gradient of Q alone; the tiled one and those of K and V came later.",
     ),
     real_data: None,
     seconds: [1.0, 1.0, 1.0],

@@ -230,9 +230,9 @@ fn judge(table: &Measurements) -> Verdict {
         source_perplexity_exponent(),
     );
     let why = || {
-        match bend.low > 0.0 {
-        true => "No single power fits: the loss falls ever less from one size to the next. All sizes read the same tokens, and a larger \
-                 model needs more of them to be of use."
+        match bend.low > 0.1 {
+        true => "No single power fits: over the larger half of the sizes the loss falls less than over the smaller. All sizes read the same \
+                 tokens, and a larger model needs more of them to be of use."
             .to_owned(),
         false => "The exponent is another one, on this text and with this many tokens.".to_owned(),
     }

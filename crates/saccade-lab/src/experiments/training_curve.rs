@@ -144,9 +144,8 @@ fn judge(table: &Measurements, steps: &[u64]) -> Verdict {
         .collect();
     Verdict::new("B6", checks, format!("From the first to the last step: {}.", parts.join("; "))).because(|| {
         format!(
-            "The patterns do come with the steps, but not all in the direction that is claimed: {} falls as training goes on, which is \
-             why the claim about it fails as well.",
-            against.join(" and ")
+            "The patterns do come with the steps, but not all in the direction that is claimed: as training goes on, these fall: {}.",
+            against.join("; ")
         )
     })
 }

@@ -290,7 +290,7 @@ fn judge_width(table: &Measurements) -> Verdict {
     ];
     Verdict::new("A4", checks, finding).because(|| match change(true).high < 0.1 {
         true => "A score is a sum of d_k products, whose deviation grows as √d_k, and the scale divides by just that: with it the scores \
-                 are as far apart at any d_k. The claim is about attention without the scale."
+                 are as far apart at any d_k. Only without the scale does attention become sharper."
             .to_owned(),
         false => "Not even without the scale does attention become sharper.".to_owned(),
     })

@@ -213,23 +213,24 @@ fn judge(table: &Measurements, offsets: &Offsets) -> Verdict {
         (!values.is_empty()).then(|| values.mean().mean)
     };
     let offset = |relation: &str| offsets.relations.get(relation).map(|best| best.1);
-    let why = || {
-        let part = |fails: bool, text: &str| if fails { text.to_owned() } else { String::new() };
-        let lost = checks.iter().skip(1).map(|check| check.outcome == Outcome::Fails).collect::<Vec<_>>();
-        let told = [
-            part(
-                lost.first() == Some(&true),
-                "A neighbour at a fixed place is a linked word more often than the word that the head finds.",
-            ),
-            part(
-                lost.get(1) == Some(&true),
-                "To tell the class of a word the words next to it are enough, and no other word that judges is needed: training takes the \
-                 weight away from them.",
-            ),
-        ];
-        told.iter().filter(|text| !text.is_empty()).cloned().collect::<Vec<_>>().join(" ")
-    };
-    let why = why();
+    let fails = |at: usize| checks.get(at).is_some_and(|check| check.outcome == Outcome::Fails);
+    let reasons = [
+        (
+            fails(0),
+            "Training moves weight away from the words that a word belongs to: others tell more about its class.",
+        ),
+        (
+            fails(1),
+            "A neighbour at a fixed place is a linked word more often than the word that the head finds.",
+        ),
+        (
+            fails(2),
+            "To tell the class of a word the words next to it are enough, and no other word that judges is needed: training takes the \
+             weight away from them.",
+        ),
+    ];
+    let why: Vec<&str> = reasons.into_iter().filter(|(fails, _)| *fails).map(|(_, why)| why).collect();
+    let why = why.join(" ");
     Verdict::new("B4", checks, finding)
         .because(|| why)
         .published("direct object", 0.868, ours("obj"), SOURCE)

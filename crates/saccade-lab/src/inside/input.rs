@@ -2,6 +2,7 @@
 
 use super::answer::Kind;
 use super::token::Token;
+use crate::corpus::context;
 use crate::image::{self, Preprocessing};
 use crate::inputs::Inputs;
 use crate::model::Opened;
@@ -27,18 +28,6 @@ pub(super) struct Spelt {
     pub target: Vec<Token>,
 }
 
-/// The most tokens that a model can read, if there is a limit.
-fn limit(model: &Model) -> Option<usize> {
-    match model {
-        Model::Gpt(model) => Some(model.config().context),
-        Model::Llama(model) => Some(model.config().context),
-        Model::Bert(model) => Some(model.config().context),
-        Model::Tagger(model) => Some(model.config().context),
-        Model::Bag(model) => Some(model.config().context),
-        Model::T5(_) | Model::Vit(_) | Model::Sentiment(_) => None,
-    }
-}
-
 impl Spelt {
     /// Puts tokens at the end, of the target if there is one. Fails if there is no room, or no such token.
     pub fn go_on(&mut self, opened: &Opened, ids: &[u32], most: usize) -> Result<()> {
@@ -49,7 +38,7 @@ impl Spelt {
             return Err(Usage::error("this model does not say what comes next"));
         }
         let known = opened.model.token_embeddings().map_or(0, |table| table.shape()[0]);
-        let most = limit(&opened.model).map_or(most, |limit| limit.min(most));
+        let most = context(&opened.model).map_or(most, |limit| limit.min(most));
         let decodes = !self.target.is_empty();
         let grows = if decodes { &mut self.target } else { &mut self.source };
         for &id in ids {
@@ -108,7 +97,7 @@ fn spell_text(opened: &Opened, first: &str, second: &str, most: usize) -> Result
     if first.trim().is_empty() || encoding.is_empty() {
         return Err(Usage::error("there is nothing to read: the text is empty"));
     }
-    let most = limit(&opened.model).map_or(most, |limit| limit.min(most));
+    let most = context(&opened.model).map_or(most, |limit| limit.min(most));
     ensure_room(encoding.len(), most, "text")?;
     let mut inputs = Inputs { ids: Some(row(&encoding.ids)?), ..Inputs::default() };
     if matches!(&opened.model, Model::Bert(model) if model.config().n_types > 1) {

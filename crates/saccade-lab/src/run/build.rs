@@ -7,6 +7,7 @@ use saccade::models::{
     Bag, BagConfig, Bert, BertConfig, Gpt, GptConfig, Llama, LlamaConfig, Model, Sentiment, SentimentConfig,
     T5, T5Config, Tagger, TaggerConfig, Vit, VitConfig,
 };
+use saccade::position::Position;
 
 /// A new model, its vocabulary and classes those of the data.
 pub fn build(config: &ModelConfig, vocabulary: usize, classes: usize, seed: u64) -> Result<Model> {
@@ -45,7 +46,8 @@ impl ModelConfig {
             Self::Llama(config) => Some(config.context),
             Self::Bert(config) => Some(config.context),
             Self::Tagger(config) => Some(config.context),
-            Self::T5(_) | Self::Vit(_) | Self::Sentiment(_) | Self::Bag(_) => None,
+            Self::Bag(config) => (config.positions == Position::Learned).then_some(config.context),
+            Self::T5(_) | Self::Vit(_) | Self::Sentiment(_) => None,
         }
     }
 

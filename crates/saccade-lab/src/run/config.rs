@@ -122,7 +122,8 @@ pub struct DataConfig {
     pub path: Option<String>,
     /// The share that is held out to measure on, where the data does not come with such a part.
     pub held_out: f64,
-    /// The most examples to learn from, taken evenly from all of them where they have labels; all if 0.
+    /// The most examples to learn from, drawn from all over them where they have labels; all if 0. Of texts with hidden words, no more
+    /// than that are measured on either.
     pub limit: usize,
     /// The number of texts of the built-in corpus.
     pub texts: usize,

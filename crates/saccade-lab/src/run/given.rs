@@ -1,6 +1,7 @@
 //! A model that a run begins from: it says what is computed, the preset how it is trained and what for.
 
 use super::config::{ModelConfig, RunConfig};
+use super::settings::ensure_length;
 use crate::bad_usage;
 use crate::model;
 use anyhow::Result;
@@ -31,7 +32,9 @@ impl Given {
     /// Fails if a preset, or a setting such as `model.d_model=64`, asks for something else than this model.
     pub fn ensure_agrees(&self, config: &RunConfig, settings: &[String]) -> Result<()> {
         let wanted = table(&config.model)?;
-        let fitted = table(&fitted(&config.model, &self.model)?)?;
+        let fitted = fitted(&config.model, &self.model)?;
+        ensure_length(config, &fitted, settings)?;
+        let fitted = table(&fitted)?;
         for setting in settings {
             let key = setting.split('=').next().unwrap_or_default().trim();
             if key.starts_with("tokens.") && self.tokenizer.is_some() {

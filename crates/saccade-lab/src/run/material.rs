@@ -13,6 +13,7 @@ use super::sources::{
 use super::tokenizer::make_tokenizer;
 use super::vectors::begin_with_vectors;
 use crate::bad_usage;
+use crate::corpus::context;
 use anyhow::{Result, bail};
 use saccade::Checksum;
 use saccade::data::Labelled;
@@ -172,8 +173,7 @@ impl Plan<'_> {
         if !matches!(model, Model::Bert(_)) && classes.len() != 2 {
             bail!("a {} tells two classes apart, but the data has {}", model.kind(), classes.len());
         }
-        let most = if let Model::Bert(model) = &model { model.config().context } else { usize::MAX };
-        let length = length(self.data(), most);
+        let length = length(self.data(), context(&model).unwrap_or(usize::MAX));
         let padding = tokenizer.special().pad.unwrap_or(0);
         let batches = |labelled: &Labelled| -> Result<Batches<Classification>> {
             let texts: Vec<&str> = labelled.examples.iter().map(|example| example.text.as_str()).collect();

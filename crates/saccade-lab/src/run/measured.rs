@@ -2,8 +2,9 @@
 
 use super::config::{DataConfig, RunConfig};
 use super::material::data_key;
-use super::plain::{lines, test_text, text_files};
+use super::plain::{count_lines, some_lines, test_text, text_files};
 use super::sources::{self, TEST_TEXTS, Tagged, split_point};
+use crate::corpus::evenly;
 use anyhow::{Context as _, Result, bail};
 use saccade::data::Labelled;
 use saccade::data::idx::Images;
@@ -61,18 +62,19 @@ impl Measured {
         }
     }
 
-    /// Texts, one a line.
-    pub fn texts(&self) -> Result<Part<Vec<String>>> {
+    /// Texts, one a line, at most so many (0: all), spread over them.
+    pub fn texts(&self, limit: usize) -> Result<Part<Vec<String>>> {
         let Some(path) = self.path() else {
-            return Ok((sources::test_texts(&self.config)?, built_in("corpus")));
+            let texts = sources::test_texts(&self.config)?;
+            return Ok((evenly(&texts, limit).cloned().collect(), built_in("corpus")));
         };
         let (files, known) = self.text_parts(path)?;
-        let mut lines = lines(&files)?;
-        let about = known.told(&files);
-        match known {
-            Known::HeldOut(share) => Ok((lines.split_off(split_point(lines.len(), share)?), about)),
-            Known::Nothing | Known::Learned => Ok((lines, about)),
-        }
+        let count = count_lines(&files)?;
+        let from = match known {
+            Known::HeldOut(share) => split_point(count, share)?,
+            Known::Nothing | Known::Learned => 0,
+        };
+        Ok((some_lines(&files, from..count, limit)?, known.told(&files)))
     }
 
     /// The files of a text to read, and what the model knows of them.

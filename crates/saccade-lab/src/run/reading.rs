@@ -6,18 +6,13 @@ use crate::corpus::context;
 use crate::model::Opened;
 use crate::terminal;
 use anyhow::Result;
-use saccade::models::Model;
-use saccade::position::Position;
 use saccade::tokens::{Encoding, Keep, Special};
 
 /// The tokens of a text, as many as the model reads; what is left out is said.
 pub fn encode_as_trained(opened: &Opened, text: &str) -> Result<Encoding> {
     let mut encoding = opened.tokenizer()?.encode(text, Special::Keep)?;
     let data = RunFolder::config_in(&opened.folder)?.map(|config| config.data).unwrap_or_default();
-    let most = match &opened.model {
-        Model::Bag(bag) if bag.config().positions == Position::Learned => bag.config().context,
-        model => context(model).unwrap_or(usize::MAX),
-    };
+    let most = context(&opened.model).unwrap_or(usize::MAX);
     let (length, whole) = (length(&data, most), encoding.len());
     encoding.truncate(length, data.keep)?;
     if encoding.len() < whole {

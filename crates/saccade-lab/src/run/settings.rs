@@ -69,12 +69,6 @@ pub(super) fn ensure_heard(config: &RunConfig, settings: &[String]) -> Result<()
             "model.classes" | "model.heads.classes" => {
                 bad_usage!("{setting}: the classes are those of the data")
             }
-            "data.length" => {
-                if let Some(context) = config.model.context().filter(|context| config.data.length > *context)
-                {
-                    bad_usage!("{setting}: the model reads {context} tokens at most (model.context)");
-                }
-            }
             "run.snapshots" => {
                 let last = config.run.snapshots.iter().max().copied().unwrap_or(0);
                 if last > config.train.steps {
@@ -108,6 +102,18 @@ pub(super) fn ensure_heard(config: &RunConfig, settings: &[String]) -> Result<()
     }
     if config.train.steps == 0 {
         bad_usage!("train.steps must be at least 1");
+    }
+    Ok(())
+}
+
+/// Refuses a length that the model cannot read, if it was asked for; what presets say is cut to what the model reads.
+pub fn ensure_length(config: &RunConfig, model: &ModelConfig, settings: &[String]) -> Result<()> {
+    let asked = settings.iter().any(|setting| setting.trim_start().starts_with("data.length"));
+    if let Some(context) = model.context().filter(|context| asked && config.data.length > *context) {
+        bad_usage!(
+            "data.length={}: the model reads {context} tokens at most (model.context)",
+            config.data.length
+        );
     }
     Ok(())
 }

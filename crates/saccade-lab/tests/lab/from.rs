@@ -76,6 +76,14 @@ fn settings_that_contradict_the_model_are_refused() {
     succeeds(&tuned(path, &["--out=run", "--set=model.d_model=16", "--set=train.steps=2"]));
     let other = saccade(path, &["train", "words-llama", "--from=base", "--out=other"]);
     assert!(fails(&other, 2).contains("the preset trains a llama, but --from is a gpt"));
+    // What the model can read counts, not what the preset says: it is for 128.
+    succeeds(&train(path, "narrow"));
+    let length = fails(&tuned(path, &["--out=long", "--set=data.length=17"]), 2);
+    assert!(length.contains("the model reads 16 tokens at most"), "{length}");
+    let wide = ["--set=model.context=200", "--set=data.texts=60", "--set=train.steps=1", "--out=wide"];
+    succeeds(&saccade(path, &[&["train", "words-gpt"], &wide[..]].concat()));
+    let more = ["--set=data.length=150", "--set=train.steps=1", "--set=data.texts=60", "--out=longer"];
+    succeeds(&saccade(path, &[&["train", "words-gpt", "--from=wide"], &more[..]].concat()));
     let tokens = fails(&tuned(path, &["--out=tokens", "--set=tokens.kind=characters"]), 2);
     assert!(tokens.contains("tokens.kind=characters contradicts --from"), "{tokens}");
     let small = ["--set=data.texts=60", "--set=train.steps=1", "--out=heads"];

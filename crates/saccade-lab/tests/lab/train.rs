@@ -325,6 +325,15 @@ fn a_text_longer_than_those_of_training_is_cut_and_that_is_said() {
         succeeds(&output);
         assert!(stderr(&output).contains("the model reads the first 128"), "{}", stderr(&output));
     }
+    // A bag reads as much as there is, unless it has a table of positions.
+    let table =
+        ["--set=model.n_heads=2", "--set=model.positions=learned", "--set=model.context=8", "--out=bag"];
+    let steps = ["--set=train.steps=2", "--set=data.texts=120"];
+    succeeds(&saccade(folder.path(), &[&["train", "bag"], &steps[..], &table].concat()));
+    succeeds(&saccade(folder.path(), &["eval", "bag", "--limit=20"]));
+    let output = saccade(folder.path(), &["predict", "bag", &long]);
+    succeeds(&output);
+    assert!(stderr(&output).contains("the model reads the first 8"), "{}", stderr(&output));
 }
 
 #[test]

@@ -26,7 +26,7 @@ pub fn write(article: &mut Article) -> Result<()> {
     );
     article.formula("\\text{GELU}(x) = x·Φ(x) = \\frac{x}{2} (1 + \\text{erf}(\\frac{x}{\\sqrt{2}}))");
     article.text(
-        "GPT-2 computes it by a hyperbolic tangent, which is cheaper and differs in the fourth digit, and so do the models of this page. \
+        "GPT-2 computes it by a hyperbolic tangent, which is cheaper and differs in the fourth digit, and so do the GPTs of this page. \
          The feed-forward layer calls it between its two maps.",
     );
     article.formula(

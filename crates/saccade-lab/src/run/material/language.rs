@@ -2,8 +2,8 @@
 
 use super::super::config::TokensKind;
 use super::super::notes::special_notes;
-use super::super::plain::{chosen_lines, count_lines, text_files};
-use super::super::sources::{self, length, limited, split_point, spread};
+use super::super::plain::{count_lines, lines, some_lines, text_files};
+use super::super::sources::{self, length, split_point};
 use super::super::tokenizer::make_tokenizer;
 use super::{Material, Plan};
 use anyhow::{Result, bail};
@@ -13,7 +13,6 @@ use saccade::data::text::{TokenStream, with_texts};
 use saccade::models::Model;
 use saccade::tokens::Special;
 use saccade::train::{NextWord, Supervised};
-use std::collections::HashSet;
 use std::path::Path;
 
 impl Plan<'_> {
@@ -24,7 +23,8 @@ impl Plan<'_> {
                 Some(tokenizer) => tokenizer,
                 None => {
                     let tokens = &self.config.tokens;
-                    // What is held out is not to be known. Of characters there are few, and an unknown one could not be read at all.
+                    // What is held out is not to be known: as large a share of the bytes is left out as is held out of the tokens, which is
+                    // about the same. Of characters there are few, and an unknown one could not be read at all.
                     let held = test.is_none() && tokens.kind != TokensKind::Characters;
                     let most = match held {
                         true => {
@@ -88,21 +88,16 @@ impl Plan<'_> {
                 // Only what is wanted is kept: the file may be larger than memory.
                 let (train, test) = text_files(&path)?;
                 let (limit, count) = (self.data().limit, count_lines(&train)?);
-                let (end, held) = match test {
-                    Some(test) => (count, (count_lines(std::slice::from_ref(&test))?, vec![test], 0)),
-                    None => {
-                        let end = split_point(count, self.data().held_out)?;
-                        (end, (count - end, train.clone(), end))
-                    }
+                let end = match test {
+                    Some(_) => count,
+                    None => split_point(count, self.data().held_out)?,
+                };
+                let held = match test {
+                    Some(test) => lines(&[test])?,
+                    None => some_lines(&train, end..count, limit)?,
                 };
                 let most = if limit == 0 { end } else { limit.min(end) };
-                let (held_count, held_files, from) = held;
-                let wanted: HashSet<usize> =
-                    spread(held_count, limit).into_iter().map(|number| from + number).collect();
-                (
-                    chosen_lines(&train, |number| number < most)?,
-                    chosen_lines(&held_files, |number| wanted.contains(&number))?,
-                )
+                (some_lines(&train, 0..most, 0)?, held)
             }
             None => {
                 let join =
@@ -111,7 +106,6 @@ impl Plan<'_> {
                 (train, join(self.builtin_texts(Split::Validation)?))
             }
         };
-        let train = limited(train, self.data().limit);
         train.iter().chain(&held).for_each(|text| self.sum.bytes(text.as_bytes()));
         let tokenizer = self.tokenizer(&mut train.iter().cloned(), true)?;
         let model = self.model(tokenizer.vocabulary_size(), 0)?;
