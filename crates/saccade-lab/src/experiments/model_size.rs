@@ -230,12 +230,14 @@ fn judge(table: &Measurements) -> Verdict {
         source_perplexity_exponent(),
     );
     let why = || {
-        match bend.low > 0.1 {
-        true => "No single power fits: over the larger half of the sizes the loss falls less than over the smaller. All sizes read the same \
-                 tokens, and a larger model needs more of them to be of use."
-            .to_owned(),
-        false => "The exponent is another one, on this text and with this many tokens.".to_owned(),
-    }
+        let why = match bend.low > 0.1 {
+            true => {
+                "No single power fits: over the larger half of the sizes the loss falls less than over the smaller. All sizes read the \
+                 same tokens, and a larger model needs more of them to be of use."
+            }
+            false => "The exponent is another one, on this text and with this many tokens.",
+        };
+        why.to_owned()
     };
     let checks = vec![
         Check::new("slope of ln loss against ln parameters: it falls", exponent, Bound::Below(0.0)),

@@ -36,7 +36,7 @@ pub const EXPERIMENT: Experiment = Experiment {
         table of positions. Beside it, how often the most frequent word is right.",
     changed: Some(
         "The GPT is the base model, whose steps, rate, positions and initial weights were chosen after first runs, and so was BERT's rate, all \
-         on held-out text. In one of them it got as many words to guess as the others, two in five \
+         on held-out text. In one of them BERT got as many words to guess as the others, two in five \
          hidden and twice the texts; it is trained as usual again, one word in seven hidden. The bounds are the first ones.",
     ),
     real_data: None,

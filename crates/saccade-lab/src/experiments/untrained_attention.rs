@@ -259,7 +259,8 @@ fn judge_uniform(table: &Measurements) -> Verdict {
         }
     }
     let finding = format!(
-        "Weights are as equal as scores are close together, and scores as close as vectors and weights are small. At d_k 8 the entropy is {:.2} % of that of equal weights with PyTorch's Linear, {:.2} % with deviation 1/√16 and {:.2} % \
+        "Weights are as equal as scores are close together, and scores as close as vectors and weights are small. At d_k 8 the \
+         entropy is {:.2} % of that of equal weights with PyTorch's Linear, {:.2} % with deviation 1/√16 and {:.2} % \
          with 0.02. With standard normal projections, whose scores are larger, it is {:.1} %.",
         100.0 * at(Drawn::Linear, 8).mean,
         100.0 * at(Drawn::Normal, 8).mean,

@@ -124,3 +124,41 @@ pub fn columns(rows: &[Vec<String>]) {
         line(cells.join("  ").trim_end());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use saccade::models::{Gpt, GptConfig, Model, T5, T5Config};
+
+    #[test]
+    fn a_folder_holds_the_tables_of_one_model() {
+        let gpt = GptConfig { vocabulary: 5, n_layers: 1, n_heads: 1, d_model: 4, ..Default::default() };
+        let gpt = Model::Gpt(Gpt::new(gpt, 0).unwrap());
+        let t5 = T5Config {
+            vocabulary: 5,
+            n_layers: 1,
+            n_decoder_layers: 1,
+            n_heads: 1,
+            d_model: 4,
+            ..Default::default()
+        };
+        let t5 = Model::T5(T5::new(t5, 0).unwrap());
+        let folder = tempfile::tempdir().unwrap();
+        let write = |model: &Model| {
+            for &part in Part::of(model) {
+                let output = Output::of_part(folder.path(), Subject { model, part }).unwrap();
+                output.csv("table", &["a"], std::iter::once(vec!["1".to_owned()])).unwrap();
+            }
+        };
+        let there = |name: &str| folder.path().join(name).exists();
+        write(&t5);
+        assert!(there("encoder/table.csv") && there("decoder/table.csv") && there("cross/table.csv"));
+        std::fs::write(folder.path().join("cross/mine.txt"), "not the program's").unwrap();
+        write(&gpt);
+        assert!(
+            there("table.csv") && !there("encoder") && !there("cross/table.csv") && there("cross/mine.txt")
+        );
+        write(&t5);
+        assert!(there("encoder/table.csv") && !there("table.csv") && !there("contents.txt"));
+    }
+}

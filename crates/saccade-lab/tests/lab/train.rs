@@ -283,6 +283,26 @@ fn what_was_trained_can_be_measured_and_asked() {
 }
 
 #[test]
+fn both_of_two_classes_rest_on_words() {
+    let folder = TempDir::new().unwrap();
+    let small =
+        ["--set=train.steps=2", "--set=data.texts=60", "--set=model.d_hidden=8", "--set=model.d_embedding=8"];
+    succeeds(&saccade(folder.path(), &[&["train", "sentiment-heads", "--out=run"], &small[..]].concat()));
+    let mut changes = Vec::new();
+    for class in ["negative", "positive"] {
+        let asked = ["influence", "run", "--text=an awful dull film", "--answer", class, "-o", class];
+        succeeds(&saccade(folder.path(), &asked));
+        let table = std::fs::read_to_string(folder.path().join(class).join("influence.csv")).unwrap();
+        let rows = table.lines().filter(|row| row.contains(",blank-out,"));
+        let values = rows.map(|row| row.rsplit(',').next().unwrap().parse::<f64>().unwrap());
+        changes.push(values.collect::<Vec<f64>>());
+    }
+    // One logit stands for both: what speaks for the one speaks against the other.
+    assert!(changes[0].len() == 4 && changes[0].iter().any(|&change| change != 0.0), "{changes:?}");
+    assert_eq!(changes[0], changes[1].iter().map(|change| -change).collect::<Vec<_>>());
+}
+
+#[test]
 fn vectors_are_what_the_models_of_words_begin_with() {
     let folder = TempDir::new().unwrap();
     std::fs::write(folder.path().join("vectors.txt"), "film 1 2 3\nnot 4 5 6\nzebra 7 8 9\n").unwrap();
