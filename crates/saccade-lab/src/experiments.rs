@@ -10,6 +10,7 @@ mod exactness;
 mod extension_costs;
 mod extensions;
 mod head_count;
+mod head_patterns;
 mod head_removal;
 mod ingredients;
 mod language_models;

@@ -32,9 +32,8 @@ pub const EXPERIMENT: Experiment = Experiment {
         freed of the mean of each head and of each kind; what is left is what is specific, and it is compared between two \
         halves of the texts. Distances between heads are those of their weights, text by text; groups are found by k-medoids.",
     changed: Some(
-        "The base model got more steps, a higher rate, rotary positions and larger initial weights after first runs, in which it had hardly \
-         learned; all were chosen by its loss on held-out text. The interval of the share of heads was later made no narrower than a count \
-         allows.",
+        "The GPT is the base model, whose steps, rate, positions and initial weights were chosen after first runs by its loss on held-out \
+         text. The interval of the share of heads was later made no narrower than a count allows.",
     ),
     real_data: None,
     seconds: [2.0, 60.0, 300.0],

@@ -4,6 +4,7 @@ use super::sentiment_models::{self as models, STOP_WORDS, Variant};
 use crate::experiment::{Bound, Check, Experiment, Findings, Lab, Measurements, Verdict};
 use crate::figure::{Axis, Bar, Bars, ColourScale, Passage, Picture, Words};
 use crate::model::Opened;
+use crate::run::sources;
 use crate::statistics::{exact, mean};
 use anyhow::Result;
 use saccade::analysis::occlusion::{Blank, Quantity, occlusion};
@@ -147,13 +148,13 @@ fn read(lab: &Lab, variant: Variant, seed: u64, texts: &[(String, usize)]) -> Re
         known.map(|(word, (sum, count))| (word.to_owned(), sum / f64::from(count))).collect();
     favourites.sort_by(|a, b| b.1.total_cmp(&a.1));
     favourites.truncate(30);
-    let few = lab.by_size(4, 40, 200, 400).min(tokens.len());
-    // Evenly through all texts: data sets put one class after the other.
-    let asked: Vec<usize> = (0..few).map(|i| i * tokens.len() / few).collect();
+    let few = lab.by_size(4, 40, 200, 400);
+    // Data sets put one class after the other.
+    let asked = sources::spread(tokens.len(), few);
     Ok(Run {
         excess: excess.iter().map(|of_kind| mean(of_kind).mean).collect(),
         agreement: agreement(&opened, asked.iter().map(|&i| (&tokens[i], weights[i].as_slice())))?,
-        asked: few,
+        asked: asked.len(),
         favourites,
         examples: if seed == 0 { examples(&encodings, &weights, &margins, texts) } else { Vec::new() },
     })

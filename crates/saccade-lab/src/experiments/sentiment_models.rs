@@ -133,10 +133,8 @@ pub fn test_texts(lab: &Lab) -> Result<Vec<(String, usize)>> {
     if labelled.classes.len() != 2 {
         bail!("the comparison is of two classes, but the data has {}", labelled.classes.len());
     }
-    // Files often have one class after the other: take every n-th.
-    let stride = labelled.examples.len().div_ceil(most).max(1);
-    let examples = labelled.examples.into_iter().step_by(stride);
-    Ok(examples.map(|example| (example.text, example.label)).collect())
+    let examples = sources::thinned(labelled, most).examples;
+    Ok(examples.into_iter().map(|example| (example.text, example.label)).collect())
 }
 
 /// How a text is read by a model, cut to the length that it was trained with.

@@ -1,5 +1,6 @@
 //! Do heads specialise without being told to? The same measures of every head before and after training.
 
+use super::head_patterns::{Measured, PATTERNS, RELATIONS, labels, material, measure};
 use super::language_models as models;
 use crate::experiment::claims::SOURCES;
 use crate::experiment::{Bound, Check, Experiment, Findings, Lab, Measurements, Verdict};
@@ -8,16 +9,10 @@ use crate::model::Opened;
 use crate::run::sources;
 use crate::statistics::paired;
 use anyhow::{Context as _, Result};
-use saccade::analysis::dependencies::{Aligned, Direction, Guess, Matches, Parsed, match_heads};
+use saccade::analysis::dependencies::Parsed;
 use saccade::analysis::heads::watch;
-use saccade::analysis::measures::SINK;
-use saccade::analysis::statistics::Resampling;
-use saccade::analysis::{
-    Head, Measure, Settings, Table, Tokens, all_heads, label_heads, measure_heads, prefix_matching,
-    repeated_random,
-};
+use saccade::analysis::{Tokens, all_heads};
 use saccade::models::Model;
-use saccade::tensor::random::Key;
 use saccade::tokens::Special;
 use serde::{Deserialize, Serialize};
 
@@ -39,22 +34,8 @@ pub const EXPERIMENT: Experiment = Experiment {
     run,
 };
 
-/// What was published about five heads.
-const PATTERNS: [(&str, f64); 5] = [
-    ("previous token", 0.82),
-    ("delimiters", 0.65),
-    ("subject of a verb", 0.71),
-    ("modifier of a noun", 0.78),
-    ("far away", 0.45),
-];
-const RELATIONS: [(&str, &str); 2] = [("subject of a verb", "nsubj"), ("modifier of a noun", "amod")];
 const SOURCE: &str = SOURCES[4];
 const SINKS: &str = "Gu et al., 2024: heads that give the first token more than 0.3 of their weight";
-/// Fixed offsets up to this far are tried against heads.
-const REACH: usize = 10;
-/// A direction of a relation with fewer pairs is not looked at.
-const FEWEST: u64 = 10;
-
 #[derive(Serialize, Deserialize)]
 struct Run {
     /// By pattern: the chosen head's value, trained and untrained. Nothing where the texts have no place for it.
@@ -64,7 +45,7 @@ struct Run {
     /// By relation: how often the best head, the best head of the untrained model, and the best fixed offset are right.
     /// Nothing where the texts have too few such pairs.
     right: Vec<Option<(f64, f64, f64)>>,
-    /// The share of heads that give the first token more than [`SINK`] of their weight on average.
+    /// The share of heads that look at the first token above all.
     sinks: f64,
     /// Labels that heads got by rule: layer, head, label.
     labels: Vec<(usize, usize, String)>,
@@ -80,19 +61,6 @@ struct Example {
     /// By layer: (heads, words, words).
     untrained: Vec<Vec<f32>>,
     trained: Vec<Vec<f32>>,
-}
-
-/// What heads are measured on.
-struct Material {
-    texts: Vec<Tokens>,
-    sentences: Vec<(Tokens, Aligned)>,
-}
-
-/// Which half of the material.
-#[derive(Clone, Copy)]
-enum Half {
-    Choose,
-    Measure,
 }
 
 fn run(lab: &Lab) -> Result<Findings> {
@@ -172,119 +140,12 @@ fn read(lab: &Lab, seed: u64) -> Result<Run> {
         patterns,
         chosen,
         right: right.collect(),
-        sinks: {
-            let first = &after.weights[Half::Measure as usize][PATTERNS.len()];
-            first.iter().filter(|&&weight| weight > f64::from(SINK)).count() as f64
-                / first.len().max(1) as f64
-        },
+        sinks: after.sinks(),
         labels: labels(lab, &trained.model, &untrained.model, &material, length)?,
         heads: heads.len(),
         loss: run.loss()?,
         example: if seed == 0 { example(&trained, &untrained)? } else { None },
     })
-}
-
-fn material(lab: &Lab, opened: &Opened, length: usize) -> Result<Material> {
-    let tokenizer = opened.tokenizer()?;
-    let mut texts = Vec::new();
-    for text in sources::builtin_test()?.iter().take(lab.by_size(12, 200, 2_000, 2_000)) {
-        texts.extend(models::tokens_of(tokenizer, text.text(), length)?.filter(|text| text.len() > 1));
-    }
-    let sentences = models::parsed_sentences(tokenizer, lab.by_size(60, 1_000, 10_000, 10_000), length)?;
-    Ok(Material { texts, sentences })
-}
-
-impl Material {
-    fn texts(&self, half: Half) -> impl Iterator<Item = saccade::Result<Tokens>> {
-        self.texts.iter().skip(half as usize).step_by(2).cloned().map(Ok)
-    }
-
-    fn sentences(&self, half: Half) -> impl Iterator<Item = saccade::Result<(Tokens, Aligned)>> {
-        self.sentences.iter().skip(half as usize).step_by(2).cloned().map(Ok)
-    }
-}
-
-/// What was measured of all heads on each half.
-struct Measured {
-    /// By half, pattern (and last the first token) and head.
-    weights: [Vec<Vec<f64>>; 2],
-    matches: [Matches; 2],
-}
-
-fn measure(model: &Model, material: &Material) -> Result<Measured> {
-    let matches = |half| match_heads(model, material.sentences(half), (32, REACH), Resampling::new(0));
-    let matches = [matches(Half::Choose)?, matches(Half::Measure)?];
-    let weights = |half: Half| -> Result<Vec<Vec<f64>>> {
-        let table = measure_heads(model, material.texts(half), Settings::default())?;
-        let of = |measure| table.of(measure).map(|row| row.mean).collect::<Vec<f64>>();
-        let linked = |relation: &str| {
-            let counts = matches[half as usize].counts.get(&(relation.to_owned(), Direction::ToDependent));
-            counts.map(|counts| counts.weight.iter().map(|sum| sum / counts.pairs.sum).collect())
-        };
-        let linked = |relation: &str| linked(relation).unwrap_or_default();
-        Ok(vec![
-            of(Measure::Previous),
-            of(Measure::Delimiters),
-            linked(RELATIONS[0].1),
-            linked(RELATIONS[1].1),
-            of(Measure::Far),
-            of(Measure::First),
-        ])
-    };
-    Ok(Measured { weights: [weights(Half::Choose)?, weights(Half::Measure)?], matches })
-}
-
-impl Measured {
-    /// The head that shows a pattern most on one half, and how much on the other; nothing if the texts have no place for it.
-    fn best(&self, pattern: usize) -> Option<(usize, f64)> {
-        let [choose, measure] = [&self.weights[0][pattern], &self.weights[1][pattern]];
-        let best = (0..choose.len()).max_by(|&a, &b| choose[a].total_cmp(&choose[b]))?;
-        Some((best, *measure.get(best)?))
-    }
-
-    /// The direction in which a head follows a relation best, on one half. In a causal model the two have different pairs,
-    /// so that everything is compared in one.
-    fn best_direction(&self, relation: &str) -> Option<Direction> {
-        Some(self.matches[0].best_head(relation, FEWEST)?.direction)
-    }
-
-    /// How often the head that follows a relation best on one half is right on the other.
-    fn best_match(&self, relation: &str, direction: Direction) -> Option<f64> {
-        let Guess { who, .. } = self.matches[0].best_head_towards(relation, direction)?;
-        let same = |guess: &Guess<Head>| guess.who == who && guess.direction == direction;
-        self.matches[1].guesses(relation).find(same).map(|guess| guess.accuracy)
-    }
-
-    /// The same of a fixed offset.
-    fn best_offset(&self, relation: &str, direction: Direction) -> Option<f64> {
-        let offset = self.matches[0].best_offset(relation, direction)?.who;
-        let counts = self.matches[1].counts.get(&(relation.to_owned(), direction))?;
-        Some(counts.offsets.get(&offset).map_or(0.0, |right| right.over(&counts.pairs)))
-    }
-}
-
-/// The names that heads get by the rules of [`label_heads`], all texts taken together.
-fn labels(
-    lab: &Lab,
-    trained: &Model,
-    untrained: &Model,
-    material: &Material,
-    length: usize,
-) -> Result<Vec<(usize, usize, String)>> {
-    let vocabulary = trained.token_embeddings().map_or(0, |table| table.shape()[0]) as u32;
-    let table = |model: &Model| -> Result<Table> {
-        let mut table = measure_heads(model, material.texts.iter().cloned().map(Ok), Settings::default())?;
-        let random = repeated_random(
-            2..vocabulary,
-            length / 2,
-            lab.by_size(2, 16, 100, 100),
-            Key::new(0).site("labels"),
-        );
-        table.extend(prefix_matching(model, random, Settings::default())?);
-        Ok(table)
-    };
-    let labels = label_heads(&table(trained)?, &table(untrained)?, 0.05);
-    Ok(labels.into_iter().map(|label| (label.layer, label.head, label.rule.label.to_owned())).collect())
 }
 
 /// The first sentence of a readable length that has both a subject and a modifier.
