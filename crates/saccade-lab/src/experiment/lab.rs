@@ -166,7 +166,7 @@ impl<'a> Lab<'a> {
         };
         // Whoever wants the same model at the same time waits for it.
         let _held = lock.lock().unwrap_or_else(PoisonError::into_inner);
-        if !train_in(&folder, config, Voice::Silent)? {
+        if !train_in(&folder, config, Voice::Share(&|share| self.progress.partly(share)))? {
             bail!("stopped; the same command goes on from here");
         }
         Trained::read(folder)

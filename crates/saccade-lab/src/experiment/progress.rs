@@ -1,11 +1,13 @@
 //! How far a plan of experiments has come, and how long it will still take.
 //!
 //! Every experiment states how long it should take on two cores. The time left is what is left of the plan, at the pace
-//! of what was done just now: parts that were done before and are read back take no time, and say nothing about it.
+//! of what was done just now, and of the training that goes on: parts that were done before and are read back take no time, and say nothing about it.
 
 use crate::terminal;
 use indicatif::{ProgressBar, ProgressStyle};
+use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
+use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
 /// A bar over the whole plan on a terminal; a line now and then elsewhere.
@@ -31,17 +33,21 @@ struct State {
     done: usize,
     /// How many of those that are done were read back.
     read_back: usize,
+    /// How far the training is that is going on. A thread works at one part at a time.
+    partly: HashMap<ThreadId, f64>,
     /// When to say something next, counted from the start.
     next_words: Option<Duration>,
 }
 
 /// The share of an experiment that is parts. The last tenth is for what comes after them: figures, files.
 const PARTS: f64 = 0.9;
+/// The share of a part that is training, where it trains a model.
+const TRAINING: f64 = 0.9;
 
 impl State {
     /// What so many parts of this experiment should take.
-    fn worth(&self, parts: usize) -> f64 {
-        PARTS * self.expected * parts as f64 / self.parts.max(1) as f64
+    fn worth(&self, parts: f64) -> f64 {
+        PARTS * self.expected * parts / self.parts.max(1) as f64
     }
 
     /// The next experiment begins; what this one had left is done.
@@ -49,7 +55,7 @@ impl State {
         *self = State {
             name: name.to_owned(),
             before: self.before + self.expected,
-            before_read_back: self.before_read_back + self.worth(self.read_back),
+            before_read_back: self.before_read_back + self.worth(self.read_back as f64),
             expected,
             shown: self.shown,
             next_words: self.next_words,
@@ -59,13 +65,14 @@ impl State {
 
     /// The share of a plan that is done.
     fn reached(&self, planned: f64) -> f64 {
-        ((self.before + self.worth(self.done)) / planned.max(1e-9)).clamp(0.0, 1.0)
+        let parts = self.done as f64 + self.partly.values().sum::<f64>();
+        ((self.before + self.worth(parts)) / planned.max(1e-9)).clamp(0.0, 1.0)
     }
 
     /// The seconds that are left of a plan after so many; nothing while too little was done to tell.
     fn left(&self, planned: f64, elapsed: f64) -> Option<f64> {
         let reached = self.reached(planned);
-        let read_back = (self.before_read_back + self.worth(self.read_back)) / planned.max(1e-9);
+        let read_back = (self.before_read_back + self.worth(self.read_back as f64)) / planned.max(1e-9);
         let worked = reached - read_back;
         (worked >= terminal::LEAST_DONE).then(|| elapsed * (1.0 - reached) / worked)
     }
@@ -101,9 +108,19 @@ impl Progress {
         self.change(|state| state.parts += parts);
     }
 
+    /// The model that this thread's part needs is trained to this share.
+    pub fn partly(&self, share: f64) {
+        self.change(|state| {
+            state.partly.insert(thread::current().id(), TRAINING * share);
+        });
+    }
+
     /// A part is done.
     pub fn done(&self) {
-        self.change(|state| state.done += 1);
+        self.change(|state| {
+            state.partly.remove(&thread::current().id());
+            state.done += 1;
+        });
     }
 
     /// A part was done before, and is read back.
@@ -143,7 +160,7 @@ impl Progress {
         let elapsed = self.started.elapsed();
         let left = state.left(self.planned, elapsed.as_secs_f64()).map(terminal::time_left);
         let State { name, done, parts, shown, .. } = &*state;
-        let (text, shown) = (format!("{name}, part {done} of {parts}{}", left.unwrap_or_default()), *shown);
+        let (text, shown) = (format!("{name}, {done} of {parts} parts{}", left.unwrap_or_default()), *shown);
         if let Some(bar) = &self.bar {
             bar.set_position((1000.0 * shown) as u64);
             bar.set_message(text);
@@ -183,6 +200,20 @@ mod tests {
         // Of the first one, only figures and files took time: 9 of the plan's seconds, and 4.5 of the second one.
         let left = state.left(100.0, 13.5).unwrap();
         assert!((left - 5.5).abs() < 1e-9, "{left}");
+    }
+
+    #[test]
+    fn training_counts_before_its_part_is_done_and_not_after() {
+        let progress = Progress { planned: 10.0, ..Progress::silent() };
+        let reached = || progress.state.lock().unwrap().reached(10.0);
+        progress.begin("two models", 10.0);
+        progress.expect(2);
+        progress.partly(0.5);
+        assert!((reached() - PARTS * TRAINING * 0.25).abs() < 1e-9);
+        thread::scope(|scope| scope.spawn(|| progress.partly(1.0)).join().unwrap());
+        assert!((reached() - PARTS * TRAINING * 0.75).abs() < 1e-9, "each thread has its own");
+        progress.done();
+        assert!((reached() - PARTS * (0.5 + TRAINING * 0.5)).abs() < 1e-9);
     }
 
     #[test]

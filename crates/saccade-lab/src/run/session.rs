@@ -12,18 +12,18 @@ use saccade::train::{End, Progress, load_state, save_state, train};
 use std::path::Path;
 
 /// A run with everything it needs to go on.
-pub struct Session {
+pub struct Session<'a> {
     config: RunConfig,
     folder: RunFolder,
     material: Material,
     progress: Progress,
     note: Note,
-    voice: Voice,
+    voice: Voice<'a>,
 }
 
-impl Session {
+impl<'a> Session<'a> {
     /// A new run in a folder that holds none, from random weights or a given model.
-    pub fn begin(path: &Path, config: &RunConfig, given: Option<Given>, voice: Voice) -> Result<Self> {
+    pub fn begin(path: &Path, config: &RunConfig, given: Option<Given>, voice: Voice<'a>) -> Result<Self> {
         let mut config = RunConfig { data: config.data.clone().located()?, ..config.clone() };
         config.from = given.as_ref().map(|given| given.folder.display().to_string());
         let (tokenizer, model) = given.map_or((None, None), |given| (given.tokenizer, Some(given.model)));
@@ -36,7 +36,7 @@ impl Session {
     }
 
     /// A run before its first step, with all written down that its folder needs.
-    fn at_first(config: RunConfig, folder: RunFolder, material: Material, voice: Voice) -> Result<Self> {
+    fn at_first(config: RunConfig, folder: RunFolder, material: Material, voice: Voice<'a>) -> Result<Self> {
         write_readers(&folder, &material)?;
         let progress = Progress::new(&config.train);
         let note =
@@ -50,7 +50,7 @@ impl Session {
     }
 
     /// The run in a folder, from its last state.
-    pub fn resume(path: &Path, voice: Voice) -> Result<Self> {
+    pub fn resume(path: &Path, voice: Voice<'a>) -> Result<Self> {
         let (folder, config) = RunFolder::open_to_train(path)?;
         if !folder.state().exists() {
             voice.remark("nothing was saved before it stopped; beginning anew");
@@ -120,7 +120,7 @@ const DONE: &str = "done";
 
 /// Trains as configured in a folder, wherever an earlier attempt there has come to. Whether it was finished: not if Ctrl-C
 /// was pressed.
-pub fn train_in(path: &Path, config: &RunConfig, voice: Voice) -> Result<bool> {
+pub fn train_in(path: &Path, config: &RunConfig, voice: Voice<'_>) -> Result<bool> {
     let done = path.join(DONE);
     if done.exists() {
         return Ok(true);

@@ -34,20 +34,26 @@ pub struct Note {
 }
 
 /// Whether a run tells how it is going.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Voice {
+#[derive(Clone, Copy)]
+pub enum Voice<'a> {
     /// It does: a bar on a terminal, lines elsewhere.
     Aloud,
+    /// It only tells the share of its steps that is done, to someone who shows it.
+    Share(&'a dyn Fn(f64)),
     /// It does not.
     Silent,
 }
 
-impl Voice {
+impl Voice<'_> {
     /// A remark, if they are to be heard.
     pub fn remark(self, text: impl std::fmt::Display) {
-        if self == Voice::Aloud {
+        if self.is_aloud() {
             terminal::remark(text);
         }
+    }
+
+    fn is_aloud(self) -> bool {
+        matches!(self, Voice::Aloud)
     }
 }
 
@@ -65,7 +71,7 @@ pub struct Watch<'a> {
     spoken: Instant,
     evaluation: Option<Evaluation>,
     stop: Arc<AtomicBool>,
-    voice: Voice,
+    voice: Voice<'a>,
     /// What a model reads many of.
     unit: &'static str,
 }
@@ -78,9 +84,9 @@ impl<'a> Watch<'a> {
         material: &Material,
         note: Note,
         step: u64,
-        voice: Voice,
+        voice: Voice<'a>,
     ) -> Result<Self> {
-        let bar = (voice == Voice::Aloud && terminal::watched()).then(|| {
+        let bar = (voice.is_aloud() && terminal::watched()).then(|| {
             let style = "{bar:30} {pos}/{len}  {msg}  {elapsed_precise} left {eta_precise}";
             let bar = ProgressBar::new(config.train.steps);
             bar.set_style(
@@ -156,6 +162,9 @@ impl<'a> Watch<'a> {
     }
 
     fn show(&mut self, step: &Step) {
+        if let Voice::Share(tell) = self.voice {
+            tell(step.step as f64 / self.config.train.steps.max(1) as f64);
+        }
         let speed = self.note.read.1 as f64 / self.seconds().max(1e-9);
         let loss = self.note.loss.0 / self.note.loss.1.max(1) as f64;
         let (rate, speed, unit) = (step.rate, terminal::thousands(speed as u64), self.unit);
@@ -163,7 +172,7 @@ impl<'a> Watch<'a> {
         if let Some(bar) = &self.bar {
             bar.set_position(step.step);
             bar.set_message(text);
-        } else if self.voice == Voice::Aloud && self.spoken.elapsed() > Duration::from_secs(5) {
+        } else if self.voice.is_aloud() && self.spoken.elapsed() > Duration::from_secs(5) {
             self.spoken = Instant::now();
             terminal::remark(format!("step {}/{}  {text}", step.step, self.config.train.steps));
         }
