@@ -10,6 +10,9 @@ use super::{Conditions, Experiment, Size};
 use crate::model::{self, Opened};
 use crate::run::{RunConfig, RunFolder, Voice, interrupted, train_in};
 use anyhow::{Context as _, Result, anyhow, bail};
+use saccade::Module;
+use saccade::tensor::Gradients;
+use saccade::train::{self, End, Evaluation, Flow, Observer, Step, Task, TrainConfig, train};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::collections::HashMap;
@@ -149,12 +152,26 @@ impl<'a> Lab<'a> {
             return Ok(known);
         }
         if interrupted().load(Ordering::Relaxed) {
-            bail!("stopped; the same command goes on from here");
+            bail!(STOPPED);
         }
         let result = work().with_context(|| format!("{name}, {stage} {input}"))?;
         self.store.write(&place, &result)?;
         self.progress.done();
         Ok(result)
+    }
+
+    /// Trains a task of which nothing is kept but what the observer takes down.
+    pub fn train_task(
+        &self,
+        task: &mut dyn Task,
+        config: &TrainConfig,
+        observer: &mut dyn Observer,
+    ) -> Result<()> {
+        let mut attended = Attended { lab: self, steps: config.steps, observer };
+        match train(task, config, &mut train::Progress::new(config), &mut attended)? {
+            End::Stopped => bail!(STOPPED),
+            End::Finished | End::Patience => Ok(()),
+        }
     }
 
     /// A model trained as configured: one that was trained before, by any experiment, or a new one.
@@ -167,9 +184,43 @@ impl<'a> Lab<'a> {
         // Whoever wants the same model at the same time waits for it.
         let _held = lock.lock().unwrap_or_else(PoisonError::into_inner);
         if !train_in(&folder, config, Voice::Share(&|share| self.progress.partly(share)))? {
-            bail!("stopped; the same command goes on from here");
+            bail!(STOPPED);
         }
         Trained::read(folder)
+    }
+}
+
+/// What is said when Ctrl-C was pressed.
+const STOPPED: &str = "stopped; the same command goes on from here";
+
+/// Shows how far a training is and heeds Ctrl-C, whoever else observes it.
+struct Attended<'a> {
+    lab: &'a Lab<'a>,
+    steps: u64,
+    observer: &'a mut dyn Observer,
+}
+
+impl Observer for Attended<'_> {
+    fn gradients(&mut self, step: u64, model: &dyn Module, gradients: &Gradients) -> saccade::Result<()> {
+        self.observer.gradients(step, model, gradients)
+    }
+
+    fn stepped(&mut self, step: &Step, task: &dyn Task, progress: &train::Progress) -> saccade::Result<Flow> {
+        self.lab.progress.partly(step.step as f64 / self.steps as f64);
+        match interrupted().load(Ordering::Relaxed) {
+            true => Ok(Flow::Stop),
+            false => self.observer.stepped(step, task, progress),
+        }
+    }
+
+    fn evaluated(
+        &mut self,
+        evaluation: &Evaluation,
+        best: bool,
+        task: &dyn Task,
+        progress: &train::Progress,
+    ) -> saccade::Result<()> {
+        self.observer.evaluated(evaluation, best, task, progress)
     }
 }
 
@@ -282,6 +333,7 @@ impl Trained {
 mod tests {
     use super::*;
     use crate::experiment::Findings;
+    use crate::run::{prepare, preset};
     use saccade_tensor::Tensor;
     use saccade_tensor::random::Key;
 
@@ -369,6 +421,37 @@ mod tests {
             assert_eq!(lab.progress.counts(), (5, 2));
             lab.timed_parts("some", &[0, 3], |&input: &u64| Ok(input)).unwrap();
             assert_eq!(lab.progress.counts(), (7, 3));
+        });
+    }
+
+    /// Takes down losses, and calls the third step a divergence.
+    struct Breaks(Vec<f32>);
+
+    impl Observer for Breaks {
+        fn stepped(&mut self, step: &Step, _: &dyn Task, _: &train::Progress) -> saccade::Result<Flow> {
+            self.0.push(step.loss);
+            match step.step {
+                3 => Err(saccade::Error::Diverged { step: 3, loss: "planted".to_owned() }),
+                _ => Ok(Flow::Continue),
+            }
+        }
+    }
+
+    #[test]
+    fn a_task_is_watched_by_its_observer_and_its_errors_come_out_as_they_are() {
+        let tiny = ["data.texts=20", "train.steps=5", "train.batch_size=2", "data.length=8"];
+        let config = preset("words-gpt", &tiny.map(str::to_owned)).unwrap();
+        let mut material = prepare(&config, None, None).unwrap();
+        at_a_bench(|lab| {
+            lab.progress.expect(1);
+            let mut observer = Breaks(Vec::new());
+            let error = lab.train_task(material.task.as_mut(), &config.train, &mut observer).unwrap_err();
+            assert!(
+                matches!(error.downcast_ref(), Some(saccade::Error::Diverged { step: 3, .. })),
+                "{error}"
+            );
+            assert_eq!(observer.0.len(), 3);
+            lab.train_task(material.task.as_mut(), &config.train, &mut ()).unwrap();
         });
     }
 

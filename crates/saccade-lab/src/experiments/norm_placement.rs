@@ -3,18 +3,17 @@
 use super::language_models as models;
 use crate::experiment::{Bound, Check, Experiment, Findings, Lab, Measurements, Verdict};
 use crate::figure::{Axis, Bar, Bars, Chart, Picture, Series};
-use crate::run::{RunConfig, interrupted, prepare, sources};
+use crate::run::{RunConfig, prepare, sources};
 use crate::statistics::{Sample, mean, paired};
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 use saccade::Module;
 use saccade::block::NormPlacement;
 use saccade::data::text::TokenStream;
 use saccade::tensor::Gradients;
 use saccade::tensor::optimiser::global_norm;
-use saccade::train::{Decay, End, Evaluation, Flow, Observer, Progress, Step, Task, train};
+use saccade::train::{Decay, Evaluation, Flow, Observer, Progress, Step, Task};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
-use std::sync::atomic::Ordering;
 
 pub const EXPERIMENT: Experiment = Experiment {
     name: "norm-placement",
@@ -58,7 +57,6 @@ struct Run {
     curve: Vec<(u64, f64)>,
     /// The held-out loss; that of a guess among all words if the run ended in numbers that are not finite.
     loss: f64,
-    failed: bool,
     /// The norm of each layer's gradients in the first step.
     gradients: Vec<f64>,
 }
@@ -74,16 +72,21 @@ fn run(lab: &Lab) -> Result<Findings> {
             }
         }
     }
+    let runs = lab.parts("runs", &inputs, |cell| read(lab, *cell))?;
     let frequencies = lab.parts("frequencies", &seeds, |&seed| word_frequencies(lab, seed))?;
-    let known =
-        |seed: u64| seeds.iter().position(|known| *known == seed).map_or(f64::NAN, |i| frequencies[i]);
-    let runs = lab.parts("runs", &inputs, |cell| read(lab, *cell, known(cell.seed)))?;
+    let by_seed: HashMap<u64, f64> = seeds.iter().copied().zip(frequencies.iter().copied()).collect();
+    let failed = |cell: &Cell, run: &Run| run.loss >= by_seed[&cell.seed];
     let mut findings = Findings::new(&["placement", "layers", "rate"]);
     for (cell, run) in inputs.iter().zip(&runs) {
         let conditions: [&dyn std::fmt::Display; 3] =
             [&PLACEMENTS[cell.placement].1, &cell.depth, &RATES[cell.rate]];
         findings.measurements.add(&conditions, cell.seed, "loss", run.loss);
-        findings.measurements.add(&conditions, cell.seed, "failed to learn", f64::from(u8::from(run.failed)));
+        findings.measurements.add(
+            &conditions,
+            cell.seed,
+            "failed to learn",
+            f64::from(u8::from(failed(cell, run))),
+        );
         for (step, loss) in &run.curve {
             let measure = format!("training loss, the {SMOOTH} steps to {step}");
             findings.measurements.add(&conditions, cell.seed, measure, *loss);
@@ -102,7 +105,7 @@ fn run(lab: &Lab) -> Result<Findings> {
     findings.verdicts = vec![judge(&findings.measurements, &depths)];
     for (placement, name) in PLACEMENTS.iter().map(|(_, name)| name).enumerate() {
         let of = || inputs.iter().zip(&runs).filter(move |(cell, _)| cell.placement == placement);
-        findings.fact(format!("failed: {name}"), of().filter(|(_, run)| run.failed).count() as f64);
+        findings.fact(format!("failed: {name}"), of().filter(|(cell, run)| failed(cell, run)).count() as f64);
         findings.fact(format!("runs: {name}"), of().count() as f64);
     }
     findings.fact("deepest", depths[2] as f64);
@@ -134,24 +137,21 @@ fn config(lab: &Lab, cell: Cell) -> Result<RunConfig> {
 }
 
 /// Trains without keeping the model: only how it went matters.
-fn read(lab: &Lab, cell: Cell, frequencies: f64) -> Result<Run> {
+fn read(lab: &Lab, cell: Cell) -> Result<Run> {
     let config = config(lab, cell)?;
     let mut material = prepare(&config, None, None)?;
     let tokenizer = material.tokenizer.as_ref().context("words need a tokenizer")?;
     let guess = (tokenizer.vocabulary_size() as f64).ln();
     let mut watch = Watch::default();
-    let mut progress = Progress::new(&config.train);
-    let finite = match train(material.task.as_mut(), &config.train, &mut progress, &mut watch) {
-        Ok(End::Stopped) => bail!("stopped; the same command goes on from here"),
-        Ok(_) => true,
-        Err(saccade::Error::Diverged { .. }) => false,
-        Err(error) => return Err(error.into()),
+    let finite = match lab.train_task(material.task.as_mut(), &config.train, &mut watch) {
+        Ok(()) => true,
+        Err(error) if matches!(error.downcast_ref(), Some(saccade::Error::Diverged { .. })) => false,
+        Err(error) => return Err(error),
     };
     let loss = watch.held_out.filter(|loss| finite && loss.is_finite());
     let means = watch.losses.chunks(SMOOTH).enumerate();
     Ok(Run {
         curve: means.map(|(i, part)| (((i + 1) * SMOOTH) as u64, mean(part).mean)).collect(),
-        failed: loss.is_none_or(|loss| loss >= frequencies),
         loss: loss.unwrap_or(guess),
         gradients: watch.gradients,
     })
@@ -208,7 +208,7 @@ impl Observer for Watch {
 
     fn stepped(&mut self, step: &Step, _: &dyn Task, _: &Progress) -> saccade::Result<Flow> {
         self.losses.push(f64::from(step.loss));
-        Ok(if interrupted().load(Ordering::Relaxed) { Flow::Stop } else { Flow::Continue })
+        Ok(Flow::Continue)
     }
 
     fn evaluated(
@@ -271,16 +271,13 @@ fn draw(findings: &mut Findings, depths: &[usize; 3], frequencies: f64, (inputs,
     });
     let names: Vec<String> =
         depths.iter().flat_map(|depth| RATES.map(|rate| format!("{depth} layers, rate {rate}"))).collect();
-    let bars = PLACEMENTS.iter().enumerate().fold(
+    let bars = PLACEMENTS.iter().fold(
         Bars::lying(names, Axis::linear("share of runs that fail to learn").range(0.0, 1.0)),
-        |bars, (placement, (_, name))| {
-            let share = |depth: usize, rate: usize| {
-                let runs = of(placement, depth, rate);
-                runs.iter().filter(|run| run.failed).count() as f64 / runs.len().max(1) as f64
+        |bars, (_, name)| {
+            let share = |depth: usize, rate: f32| {
+                findings.measurements.mean(&[name, &depth, &rate], "failed to learn").mean
             };
-            let shares = depths
-                .iter()
-                .flat_map(|&depth| (0..RATES.len()).map(move |rate| Bar::new(share(depth, rate))));
+            let shares = depths.iter().flat_map(|&depth| RATES.map(|rate| Bar::new(share(depth, rate))));
             bars.series(*name, shares.collect())
         },
     );

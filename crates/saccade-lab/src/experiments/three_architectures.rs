@@ -16,7 +16,7 @@ use saccade::models::{Gpt, Model};
 use saccade::tensor::Ids;
 use saccade::tensor::random::Key;
 use saccade::tokens::{Special, Tokenizer};
-use saccade::train::{NextWord, Progress, Task, train};
+use saccade::train::{NextWord, Task};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -252,7 +252,7 @@ fn gpt_passive(lab: &Lab, seed: u64, tokenizer: &Tokenizer, pairs: &[Pair]) -> R
     let held_out = PackedWindows::new(stream(Split::Validation, 20)?, length, 16)?;
     let mut task = NextWord::new(Model::Gpt(Gpt::new(form, seed)?), windows, held_out)?;
     config.train.evaluate_every = 0;
-    train(&mut task, &config.train, &mut Progress::new(&config.train), &mut ())?;
+    lab.train_task(&mut task, &config.train, &mut ())?;
     let Model::Gpt(gpt) = task.model() else { bail!("a GPT was trained") };
     let mut said = Vec::new();
     for pair in pairs {
