@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 use saccade::Context;
 use saccade::analysis::Tokens;
 use saccade::analysis::dependencies::{Aligned, Parsed};
-use saccade::data::batches::PackedWindows;
+use saccade::data::batches::{Masking, PackedWindows};
 use saccade::data::text::TokenStream;
 use saccade::models::{GptConfig, Model};
 use saccade::position::Position;
@@ -204,6 +204,14 @@ pub fn masked_words(lab: &Lab, seed: u64) -> Result<RunConfig> {
     config.train.rate.lowest *= 0.4;
     config.train.rate.warmup *= 3;
     config.train.weight_decay = 0.01;
+    Ok(config)
+}
+
+/// The same, for so many more steps that it guesses as many words as the base model does.
+pub fn masked_words_longer(lab: &Lab, seed: u64) -> Result<RunConfig> {
+    let mut config = masked_words(lab, seed)?;
+    config.train.steps = (config.train.steps as f64 / f64::from(Masking::SHARE)).round() as u64;
+    config.train.evaluate_every = (config.train.steps / 5).max(1);
     Ok(config)
 }
 

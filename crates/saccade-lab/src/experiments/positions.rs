@@ -27,7 +27,7 @@ pub const EXPERIMENT: Experiment = Experiment {
          the first ones.",
     ),
     real_data: Some("plain text such as WikiText-2's folder"),
-    seconds: [30.0, 300.0, 10_000.0],
+    seconds: [30.0, 300.0, 7_000.0],
     run,
 };
 
