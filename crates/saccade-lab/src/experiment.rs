@@ -11,13 +11,15 @@ mod lab;
 mod measurements;
 mod progress;
 mod store;
+mod training;
 mod verdict;
 
 pub use findings::{About, Figure, Findings, Table};
-pub use lab::{Lab, Line, Trained};
+pub use lab::Lab;
 pub use measurements::{Measurements, Summary, write_csv};
 pub use progress::Progress;
 pub use store::Store;
+pub use training::{Line, Trained};
 pub use verdict::{Bound, Check, Outcome, Published, Verdict};
 
 use anyhow::{Context as _, Result};

@@ -9,6 +9,7 @@ mod digit_reader;
 mod exactness;
 mod extension_costs;
 mod extensions;
+mod guessed_words;
 mod head_count;
 mod head_patterns;
 mod head_removal;

@@ -2,18 +2,27 @@
 
 use clap::Parser;
 use saccade_lab::commands::Arguments;
-use saccade_lab::usage::Usage;
+use saccade_lab::usage::{Stopped, Usage};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     match Arguments::parse().run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
+            // Who pressed Ctrl-C knows in the middle of what, and that it is no failure; 130 is what shells expect of it.
+            let stopped = error.is::<Stopped>();
+            let said = if stopped { Stopped.to_string() } else { format!("error: {error:#}") };
             #[allow(clippy::print_stderr)] // the one place where the program reports failure
             {
-                eprintln!("error: {error:#}");
+                eprintln!("{said}");
             }
-            if error.is::<Usage>() { ExitCode::from(2) } else { ExitCode::FAILURE }
+            ExitCode::from(if stopped {
+                130
+            } else if error.is::<Usage>() {
+                2
+            } else {
+                1
+            })
         }
     }
 }

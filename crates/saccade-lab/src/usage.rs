@@ -1,4 +1,5 @@
-//! Errors that are the caller's: the program exits with 2 for them, as for a misspelt option.
+//! Ends that are the caller's doing: what was asked for wrongly, for which the program exits with 2 as for a misspelt option, and
+//! Ctrl-C, for which it exits with 130.
 
 use std::fmt;
 
@@ -28,3 +29,15 @@ macro_rules! bad_usage {
         return Err($crate::usage::Usage(format!($($text)*)).into())
     };
 }
+
+/// Ctrl-C was pressed, and what was done so far is kept.
+#[derive(Debug)]
+pub struct Stopped;
+
+impl fmt::Display for Stopped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("stopped; the same command goes on from here")
+    }
+}
+
+impl std::error::Error for Stopped {}

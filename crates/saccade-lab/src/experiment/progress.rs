@@ -1,7 +1,8 @@
 //! How far a plan of experiments has come, and how long it will still take.
 //!
 //! Every experiment states how long it should take on two cores. The time left is what is left of the plan, at the pace
-//! of what was done just now, and of the training that goes on: parts that were done before and are read back take no time, and say nothing about it.
+//! of what was done just now and of the training that goes on: parts that were done before and are read back take no time,
+//! and say nothing about it.
 
 use crate::terminal;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -138,6 +139,12 @@ impl Progress {
         (state.done, state.read_back)
     }
 
+    /// The share of the plan that is done.
+    #[cfg(test)]
+    pub(super) fn reached(&self) -> f64 {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).reached(self.planned)
+    }
+
     /// A line of results or a remark, without disturbing the bar.
     pub fn suspend(&self, say: impl FnOnce()) {
         match &self.bar {
@@ -205,7 +212,7 @@ mod tests {
     #[test]
     fn training_counts_before_its_part_is_done_and_not_after() {
         let progress = Progress { planned: 10.0, ..Progress::silent() };
-        let reached = || progress.state.lock().unwrap().reached(10.0);
+        let reached = || progress.reached();
         progress.begin("two models", 10.0);
         progress.expect(2);
         progress.partly(0.5);
