@@ -92,4 +92,6 @@ mod size {
     pub const LABEL: f64 = 12.0;
     pub const TICK: f64 = 11.0;
     pub const SMALL: f64 = 9.5;
+    /// A panel of which two stand side by side in the report's column.
+    pub const HALF: (f64, f64) = (450.0, 320.0);
 }

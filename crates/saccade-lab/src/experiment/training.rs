@@ -205,4 +205,20 @@ mod tests {
             assert!(lab.progress.reached() > 0.5);
         });
     }
+
+    #[test]
+    fn a_model_that_is_done_is_kept_without_what_it_would_go_on_from() {
+        at_a_bench(|lab| {
+            let first = lab.train(&tiny()).unwrap();
+            assert!(!RunFolder::state_of(&first.folder).exists());
+            first.open().unwrap();
+            let written = |name: &str| first.folder.join(name).metadata().unwrap().modified().unwrap();
+            let before = written("model.safetensors");
+            let again = lab.train(&tiny()).unwrap();
+            assert_eq!(
+                (again.folder.as_path(), written("model.safetensors")),
+                (first.folder.as_path(), before)
+            );
+        });
+    }
 }

@@ -154,14 +154,15 @@ impl Verdict {
             () if any(Outcome::NotMeasured) => Outcome::Undecided,
             () => Outcome::Holds,
         };
-        Self { claim, outcome, checks, finding: finding.into(), why: None, published: Vec::new() }
+        let finding = true_minus(&finding.into());
+        Self { claim, outcome, checks, finding, why: None, published: Vec::new() }
     }
 
     /// Says why the claim fails, if it does.
     #[must_use]
     pub fn because(mut self, why: impl FnOnce() -> String) -> Self {
         if self.outcome == Outcome::Fails {
-            self.why = Some(why()).filter(|why| !why.is_empty());
+            self.why = Some(true_minus(&why())).filter(|why| !why.is_empty());
         }
         self
     }
@@ -183,6 +184,20 @@ impl Verdict {
         self.published.push(Published { what: what.into(), theirs, ours, source });
         self
     }
+}
+
+/// A sentence in which numbers have the minus sign of the tables and figures; formatting writes a hyphen.
+fn true_minus(sentence: &str) -> String {
+    let mut out = String::with_capacity(sentence.len());
+    let mut before = ' ';
+    let mut rest = sentence.chars().peekable();
+    while let Some(sign) = rest.next() {
+        let number = rest.peek().is_some_and(char::is_ascii_digit);
+        let begins = before.is_whitespace() || "([^".contains(before);
+        out.push(if sign == '-' && number && begins { '−' } else { sign });
+        before = sign;
+    }
+    out
 }
 
 /// Ends that are infinite (a single value) are `null` in JSON, which has no infinity.
@@ -234,6 +249,14 @@ mod tests {
         assert_eq!(Verdict::new("A1", vec![missing()], "").outcome, Outcome::NotMeasured);
         assert_eq!(Verdict::new("A1", vec![missing(), check(&holds)], "").outcome, Outcome::Undecided);
         assert_eq!(Verdict::new("A1", vec![missing(), check(&fails)], "").outcome, Outcome::Fails);
+    }
+
+    #[test]
+    fn numbers_have_a_minus_and_words_keep_their_hyphen() {
+        let finding =
+            Verdict::new("A1", Vec::new(), "by -0.5 [-1, 2] and n^-2, 1e-5, pre-norm, 3-4, d_k -x, --data")
+                .finding;
+        assert_eq!(finding, "by −0.5 [−1, 2] and n^−2, 1e-5, pre-norm, 3-4, d_k -x, --data");
     }
 
     #[test]

@@ -37,7 +37,12 @@ struct Run {
     /// The better of the two single neighbours on the training sentences.
     better: usize,
     confusion: [[u64; 2]; 2],
+    /// How often the head is right on sentences that it was trained on.
+    learned: f64,
 }
+
+/// What that is called among the measurements.
+const LEARNED: &str = "accuracy on training sentences";
 
 fn run(lab: &Lab) -> Result<Findings> {
     let seeds = taggers::seeds(lab, 1);
@@ -49,6 +54,7 @@ fn run(lab: &Lab) -> Result<Findings> {
             findings.measurements.add(&[model], seed, "accuracy", accuracy);
         }
         findings.measurements.add(&[&"better neighbour"], seed, "accuracy", run.accuracies[run.better]);
+        findings.measurements.add(&[&"one head"], seed, LEARNED, run.learned);
         for (truth, counts) in CLASSES.iter().zip(run.confusion) {
             for (said, count) in CLASSES.iter().zip(counts) {
                 let measure = format!("{truth} told as {said}");
@@ -100,7 +106,10 @@ fn read(lab: &Lab, seed: u64, sentences: &[Sentence]) -> Result<Run> {
     }
     let baselines = right.map(|right| right as f64 / f64::from(count.max(1)));
     let accuracies = baselines.into_iter().chain([reading.accuracy()]).collect();
-    Ok(Run { accuracies, better: guesses.better, confusion: reading.confusion })
+    let some = sources::spread(train.len(), sentences.len());
+    let some: Vec<Sentence> = some.into_iter().map(|i| Sentence::without_tree(&train[i])).collect();
+    let learned = tagger_reading::accuracy(&opened, &some)?;
+    Ok(Run { accuracies, better: guesses.better, confusion: reading.confusion, learned })
 }
 
 /// What stands beside the first and the last word.
@@ -202,7 +211,14 @@ fn judge(table: &Measurements) -> Verdict {
         Check::new("accuracy: one head − majority", gain("majority"), Bound::Above(0.0)),
         Check::new("accuracy: one head − the better neighbour", gain("better neighbour"), Bound::Above(0.0)),
     ];
-    Verdict::new("B1", checks, finding)
+    Verdict::new("B1", checks, finding).because(|| {
+        let learned = 100.0 * table.mean(&[&"one head"], LEARNED).mean;
+        let meaning = match learned > mean("better neighbour") {
+            true => "it has learned these by heart rather than what a neighbour tells of any word",
+            false => "not even there has it learned what a neighbour alone tells",
+        };
+        format!("Of the hidden words of sentences that it was trained on, the head tells {learned:.1} % right: {meaning}.")
+    })
 }
 
 #[cfg(test)]
@@ -231,6 +247,19 @@ mod tests {
         assert_eq!(judge(&planted(0.9)).outcome, Outcome::Holds);
         assert_eq!(judge(&planted(0.6)).outcome, Outcome::Fails);
         assert_eq!(judge(&planted(0.4)).outcome, Outcome::Fails);
+    }
+
+    #[test]
+    fn a_head_that_fails_has_learned_by_heart_or_not_at_all() {
+        for (learned, told) in
+            [(0.95, "95.0 % right: it has learned these by heart"), (0.6, "60.0 % right: not even there")]
+        {
+            let mut table = planted(0.6);
+            (0..4).for_each(|seed| table.add(&[&"one head"], seed, LEARNED, learned));
+            let why = judge(&table).why.unwrap_or_default();
+            assert!(why.contains(told), "{why}");
+        }
+        assert_eq!(judge(&planted(0.9)).why, None);
     }
 
     /// Sentences over some words, each word of the class that the function says.

@@ -249,7 +249,7 @@ fn huge_scores(lab: &Lab, findings: &mut Findings) -> Result<()> {
     let chart = Chart::new(Axis::log("largest score"), Axis::log("largest error of a weight"))
         .series(curve("naive", |error| error.naive))
         .series(curve("with the maximum subtracted", |error| error.ours))
-        .upright(88.72, "e^88.7 is the largest 32-bit number");
+        .upright(88.72, "overflow of e^x");
     findings.figure(
         "softmax_error",
         "The largest error of a weight against 64-bit arithmetic. The naive curve ends where its result is no longer a number.",

@@ -5,7 +5,7 @@ use super::sentiment_models as sentiment;
 use super::tagger_models as taggers;
 use super::tagger_reading;
 use crate::experiment::{Bound, Check, Experiment, Findings, Lab, Measurements, Verdict};
-use crate::figure::{Axis, Chart, Picture, Series};
+use crate::figure::{Axis, Chart, Picture, Series, fixed};
 use crate::statistics::paired;
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
@@ -89,7 +89,8 @@ fn run(lab: &Lab) -> Result<Findings> {
 
 fn draw(findings: &mut Findings, tasks: &[&'static str]) {
     let mut picture = Picture::new("Does it help to have more heads?")
-        .subtitle("The same parameters, divided among the heads; mean over seeds with 95 % intervals");
+        .subtitle("The same parameters, divided among the heads; mean over seeds with 95 % intervals")
+        .columns(2);
     for (task, name) in tasks.iter().enumerate() {
         let points: Vec<_> = heads(task)
             .iter()
@@ -101,7 +102,7 @@ fn draw(findings: &mut Findings, tasks: &[&'static str]) {
         let ticks = heads(task).iter().map(|&heads| heads as f64);
         let chart = Chart::new(Axis::log("heads").ticks(ticks), Axis::linear("accuracy"))
             .series(Series::new("").intervals(points))
-            .size(640.0, 280.0);
+            .half();
         picture = picture.titled_panel(*name, chart);
     }
     findings.figure(
@@ -116,12 +117,12 @@ fn judge(table: &Measurements, tasks: usize) -> Verdict {
     let mean = |task: usize, heads: usize, measure: &str| table.mean(&[&TASKS[task], &heads], measure).mean;
     let part = |task: usize| {
         format!(
-            "{}: {:.1} % right with one head and {:.1} % with four, with {:.0} and {:.0} parameters beside the word vectors",
-            TASKS[task],
+            "{}, {:.1} % are right with one head and {:.1} % with four ({} and {} parameters beside the word vectors)",
+            ["Of texts", "of hidden words"][task],
             100.0 * mean(task, 1, "accuracy"),
             100.0 * mean(task, 4, "accuracy"),
-            mean(task, 1, "parameters"),
-            mean(task, 4, "parameters"),
+            fixed(mean(task, 1, "parameters"), 0),
+            fixed(mean(task, 4, "parameters"), 0),
         )
     };
     let check = |task: usize| {

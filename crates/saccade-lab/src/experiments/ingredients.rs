@@ -109,7 +109,7 @@ fn judge(table: &Measurements) -> Verdict {
     let accuracy = |name: &str| 100.0 * table.mean(&[&name], "accuracy").mean;
     let vectors = match gain(table, VECTORS) {
         Some(gain) => format!("Pre-trained vectors add {:+.1} points.", 100.0 * gain.mean),
-        None => "Pre-trained vectors were not measured: bring a file of GloVe or fastText (as text) with --vectors FILE."
+        None => "Pre-trained vectors were not measured: bring a file of GloVe or fastText (as text) with `--vectors FILE`."
             .to_owned(),
     };
     let parts: Vec<String> = INGREDIENTS

@@ -11,6 +11,8 @@ use saccade::data::batches::{Masking, PackedWindows};
 use saccade::data::text::TokenStream;
 use saccade::models::{GptConfig, Model};
 use saccade::position::Position;
+use saccade::tensor::Ids;
+use saccade::tensor::ops::CrossEntropy;
 use saccade::tokens::{Special, Tokenizer};
 use std::path::Path;
 
@@ -137,20 +139,50 @@ pub fn parameter(model: &Model, name: &str) -> Option<Vec<f32>> {
 pub fn loss_at(model: &Model, text: &TokenStream, length: usize, batch: usize) -> Result<f64> {
     let Model::Gpt(gpt) = model else { bail!("a {} is not a GPT", model.kind()) };
     let (mut sum, mut count) = (0.0, 0.0);
+    whole_windows(text, length, batch, |ids, targets| {
+        let words = targets.values().len() as f64;
+        sum += f64::from(gpt.loss(&Context::inference(), ids, targets)?.item()?) * words;
+        count += words;
+        Ok(())
+    })?;
+    Ok(sum / count)
+}
+
+/// The mean loss at each place of such windows.
+pub fn losses_by_place(model: &Model, text: &TokenStream, length: usize, batch: usize) -> Result<Vec<f64>> {
+    let Model::Gpt(gpt) = model else { bail!("a {} is not a GPT", model.kind()) };
+    let (mut sums, mut count) = (vec![0.0; length], 0.0);
+    whole_windows(text, length, batch, |ids, targets| {
+        let scores = gpt.forward(&Context::inference(), ids, None)?;
+        for window in scores.cross_entropy_rows(targets, CrossEntropy::default())?.to_vec().chunks(length) {
+            sums.iter_mut().zip(window).for_each(|(sum, &loss)| *sum += f64::from(loss));
+            count += 1.0;
+        }
+        Ok(())
+    })?;
+    Ok(sums.into_iter().map(|sum| sum / count).collect())
+}
+
+/// Reads a text in windows of so many tokens, several at a time. The last one is left out if it is shorter: it says little
+/// about this length.
+fn whole_windows(
+    text: &TokenStream,
+    length: usize,
+    batch: usize,
+    mut read: impl FnMut(&Ids, &Ids) -> Result<()>,
+) -> Result<()> {
+    let mut any = false;
     for windows in PackedWindows::new(text.clone(), length, batch.max(1))?.iter() {
         let windows = windows?;
-        // The last window is shorter: it says little about this length.
-        if windows.ids.shape().last() != length {
-            continue;
+        if windows.ids.shape().last() == length {
+            read(&windows.ids, &windows.targets)?;
+            any = true;
         }
-        let targets = windows.targets.values().len() as f64;
-        sum += f64::from(gpt.loss(&Context::inference(), &windows.ids, &windows.targets)?.item()?) * targets;
-        count += targets;
     }
-    if count == 0.0 {
+    if !any {
         bail!("the text has {} tokens, which is no window of {length}", text.len());
     }
-    Ok(sum / count)
+    Ok(())
 }
 
 /// Text that no model was trained on or chosen by, as much of it as the size of the experiment asks for.

@@ -3,7 +3,7 @@
 use super::language_models as models;
 use crate::experiment::claims::SOURCES;
 use crate::experiment::{Bound, Check, Experiment, Findings, Lab, Measurements, Summary, Verdict};
-use crate::figure::{Axis, Chart, Picture, Series};
+use crate::figure::{Axis, Chart, Picture, Series, fixed};
 use crate::run::RunConfig;
 use crate::statistics::{Interval, Sample, intercept, mean, paired, slope, slopes};
 use anyhow::{Context as _, Result};
@@ -176,8 +176,15 @@ fn draw(findings: &mut Findings, sizes: &Sizes, inputs: &[(usize, u64)], runs: &
     let claimed = at_one + (fitted - CLAIMED) * middle;
     let chart = Chart::new(Axis::log("parameters"), Axis::log("loss on test text, nats"))
         .series(Series::new("measured").points(measured).without_line())
-        .series(Series::new(format!("fit: N^{fitted:.3}")).points(line(fitted, at_one)).fit().class(0))
-        .series(Series::new(format!("claimed: N^{CLAIMED}")).points(line(CLAIMED, claimed)).fit().class(1));
+        .series(
+            Series::new(format!("fit: N^{}", fixed(fitted, 3))).points(line(fitted, at_one)).fit().class(0),
+        )
+        .series(
+            Series::new(format!("claimed: N^{}", fixed(CLAIMED, 2)))
+                .points(line(CLAIMED, claimed))
+                .fit()
+                .class(1),
+        );
     let empty = Chart::new(Axis::linear("tokens read"), Axis::linear("loss on held-out text, nats"));
     let curves = sizes.iter().enumerate().fold(empty, |chart, (size, (layers, _, width))| {
         let first = inputs.iter().zip(runs).find(|((known, _), _)| *known == size);

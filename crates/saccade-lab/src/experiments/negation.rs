@@ -269,7 +269,8 @@ fn draw(findings: &mut Findings, example: Option<&Example>) {
         },
     );
     let empty = Chart::new(
-        Axis::linear("words from the negator to the word it reverses (groups)").ticks([1.0, 2.0, 3.0, 4.0]),
+        Axis::linear("words from the negator to the word it reverses")
+            .groups(DISTANCES.map(|(distance, _)| distance)),
         Axis::linear("accuracy").range(0.0, 1.0),
     );
     let chart = Variant::THREE.into_iter().fold(empty, |chart, variant| {
@@ -285,8 +286,9 @@ fn draw(findings: &mut Findings, example: Option<&Example>) {
         chart.series(Series::new(variant.name()).intervals(points))
     });
     let picture = Picture::new("Reading a negated sentence")
-        .titled_panel("by kind of sentence", bars)
-        .titled_panel("by distance: 1, 2, 3–4, 5 or more", chart.level(0.5, "chance"));
+        .columns(2)
+        .titled_panel("by kind of sentence", bars.half())
+        .titled_panel("by distance", chart.level(0.5, "chance").half());
     findings.figure(
         "accuracy_by_negation",
         "Accuracy on single sentences; mean over seeds with 95 % intervals.",

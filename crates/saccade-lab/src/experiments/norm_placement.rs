@@ -230,7 +230,7 @@ fn draw(findings: &mut Findings, depths: &[usize; 3], frequencies: f64, (inputs,
     };
     let mut picture = Picture::new("Deeper and bolder")
         .subtitle("Training loss, mean over seeds; without warm-up, without clipping")
-        .columns(depths.len());
+        .columns(2);
     for &depth in depths {
         let mut chart = Chart::new(Axis::linear("step"), Axis::linear("loss, nats"));
         for (placement, (_, name)) in PLACEMENTS.iter().enumerate() {
@@ -247,7 +247,7 @@ fn draw(findings: &mut Findings, depths: &[usize; 3], frequencies: f64, (inputs,
                 chart = chart.series(Series::new(format!("{name}, rate {value}")).points(points));
             }
         }
-        let chart = chart.level(frequencies, "word frequencies alone").size(360.0, 300.0);
+        let chart = chart.level(frequencies, "word frequencies alone").half();
         picture = picture.titled_panel(format!("{depth} layers"), chart);
     }
     findings.figure(
@@ -257,7 +257,9 @@ fn draw(findings: &mut Findings, depths: &[usize; 3], frequencies: f64, (inputs,
         picture,
     );
     let deepest = depths[depths.len() - 1];
-    let empty = Chart::new(Axis::linear("layer"), Axis::log("norm of its gradients, first step"));
+    let layers = (1..=deepest).step_by(deepest.div_ceil(10)).map(|layer| layer as f64);
+    let empty =
+        Chart::new(Axis::linear("layer").ticks(layers), Axis::log("norm of its gradients, first step"));
     let chart = PLACEMENTS.iter().enumerate().fold(empty, |chart, (placement, (_, name))| {
         let runs = of(placement, deepest, 0);
         let points: Vec<(f64, f64)> = (0..deepest)
@@ -287,8 +289,8 @@ fn draw(findings: &mut Findings, depths: &[usize; 3], frequencies: f64, (inputs,
          better than the frequencies of words.",
         Picture::new("Gradients at the start, failures at the end")
             .columns(2)
-            .titled_panel(format!("gradients, {deepest} layers"), chart.size(400.0, 300.0))
-            .titled_panel("failures", bars),
+            .titled_panel(format!("gradients, {deepest} layers"), chart.half())
+            .titled_panel("failures", bars.half()),
     );
 }
 

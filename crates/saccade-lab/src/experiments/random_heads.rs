@@ -189,7 +189,7 @@ fn draw(findings: &mut Findings, examples: &[(Vec<String>, Vec<Vec<f32>>)]) {
     );
     let bars = |measure: &'static str, label: &'static str| {
         let empty = Bars::upright(KINDS.map(|kind| format!("{kind} texts")).to_vec(), Axis::linear(label));
-        PAIRS.into_iter().fold(empty, |bars, pair| {
+        PAIRS.into_iter().fold(empty.half(), |bars, pair| {
             let bar = |kind: &str| {
                 let interval = findings.measurements.mean(&[&kind, &pair], measure);
                 Bar::new(interval.mean).interval(interval.low.max(0.0), interval.high)
@@ -198,6 +198,7 @@ fn draw(findings: &mut Findings, examples: &[(Vec<String>, Vec<Vec<f32>>)]) {
         })
     };
     let picture = Picture::new("How different is different?")
+        .columns(2)
         .titled_panel("divergence", bars("divergence", "Jensen–Shannon divergence, bits"))
         .titled_panel(
             "where the largest weight lies",

@@ -197,14 +197,17 @@ fn draw_figures(findings: &mut Findings, cells: &[(usize, bool)], draws: &[Vec<D
         Chart::new(Axis::log("dₖ").ticks(WIDTHS.map(|width| width as f64)), Axis::linear(label).from_zero())
             .series(series(measure, false))
             .series(series(measure, true))
+            .half()
     };
     let gradients = Picture::new("Gradients against width")
         .subtitle(format!("Mean ± sd over {} draws", draws.first().map_or(0, Vec::len)))
+        .columns(2)
         .titled_panel("Q", chart("grad_norm_q", "gradient norm"))
         .titled_panel("K", chart("grad_norm_k", "gradient norm"))
         .titled_panel("scores", chart("grad_norm_scores", "gradient norm"));
     let sharpness = Picture::new("Sharpness against width")
         .subtitle("Mean ± sd over draws of 8 tokens")
+        .columns(2)
         .titled_panel("largest weight", chart("mean_max_weight", "mean of the largest weight"))
         .titled_panel(
             "entropy",
@@ -290,8 +293,7 @@ fn judge_gradients(table: &Measurements) -> Verdict {
     };
     let finding = format!(
         "From d_k 4 to 256 the gradient norm of the scores goes from {} unscaled (scaled: {}). That of Q goes from {} \
-         (scaled: {}): it is that of the scores times K, whose norm grows as √d_k, and without the scale nothing divides by \
-         √d_k. At 256 the unscaled one is {:.2} times the scaled one.",
+         (scaled: {}): at 256 the unscaled one is {:.2} times the scaled one.",
         from_to("grad_norm_scores", false),
         from_to("grad_norm_scores", true),
         from_to("grad_norm_q", false),
@@ -306,7 +308,16 @@ fn judge_gradients(table: &Measurements) -> Verdict {
         Check::new(compared("Q"), ratio("grad_norm_q"), Bound::Below(1.0)),
         Check::new(compared("K"), ratio("grad_norm_k"), Bound::Below(1.0)),
     ];
-    Verdict::new("D4", checks, finding)
+    let growth = |measure: &str| at(table, 256, measure, false) / at(table, 4, measure, false);
+    let (scores, q) = (growth("grad_norm_scores"), growth("grad_norm_q"));
+    Verdict::new("D4", checks, finding).because(|| match scores < 1.0 && q > 1.0 {
+        true => format!(
+            "The softmax does saturate: the gradient of the scores shrinks to {scores:.2} of what it was. But Q's gradient is that of \
+             the scores times K, whose norm grows as √d_k. With the scale that product is divided by √d_k, without it by nothing, and it \
+             grows by a factor of {q:.2}."
+        ),
+        false => "The gradients of Q and K are not smaller without the scale.".to_owned(),
+    })
 }
 
 fn judge_files(findings: &Findings) -> Verdict {

@@ -89,7 +89,7 @@ fn run(lab: &Lab) -> Result<Findings> {
 }
 
 fn draw(findings: &mut Findings, [before, after]: [Option<&Run>; 2], sentence: &Sentence) {
-    let mut picture = Picture::new("Where each head's largest weight lies");
+    let mut picture = Picture::new("Where each head's largest weight lies").columns(2);
     for (run, stage) in [before, after].into_iter().zip(STAGES) {
         let Some(run) = run else { continue };
         let habits = &run.reading.hidden.preferences;
@@ -102,7 +102,7 @@ fn draw(findings: &mut Findings, [before, after]: [Option<&Run>; 2], sentence: &
                 PLACES.map(str::to_owned).to_vec(),
             )
             .numbers(Numbers::Decimals(0))
-            .area(420.0, 180.0);
+            .area(330.0, 160.0);
         picture = picture.titled_panel(stage, map);
     }
     findings.figure(
@@ -148,8 +148,9 @@ fn draw(findings: &mut Findings, [before, after]: [Option<&Run>; 2], sentence: &
         "by_number_of_heads",
         "Specialisation and accuracy by the number of heads; mean over seeds with 95 % intervals.",
         Picture::new("More heads")
-            .titled_panel("how much a habit tells about its head", specialisation)
-            .titled_panel("how well the task is done", accuracy),
+            .columns(2)
+            .titled_panel("how much a habit tells about its head", specialisation.half())
+            .titled_panel("how well the task is done", accuracy.half()),
     );
 }
 

@@ -58,6 +58,14 @@ impl Sentence {
         sentence
     }
 
+    /// A sentence of which only the words and their classes are known.
+    pub fn without_tree(tagged: &sources::Tagged) -> Self {
+        let (words, classes) = tagged.iter().cloned().unzip();
+        let count = tagged.len();
+        let (relations, judging) = (vec![String::new(); count], vec![false; count]);
+        Self { words, classes, heads: vec![None; count], relations, judging }
+    }
+
     /// How many words it has.
     pub fn len(&self) -> usize {
         self.words.len()

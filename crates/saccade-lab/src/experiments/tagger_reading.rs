@@ -69,9 +69,19 @@ impl View {
 impl Reading {
     /// The share of hidden words that were told right.
     pub fn accuracy(&self) -> f64 {
-        let total: u64 = self.confusion.as_flattened().iter().sum();
-        (self.confusion[0][0] + self.confusion[1][1]) as f64 / total.max(1) as f64
+        share_right(self.confusion)
     }
+}
+
+fn share_right(confusion: [[u64; 2]; 2]) -> f64 {
+    let total: u64 = confusion.as_flattened().iter().sum();
+    (confusion[0][0] + confusion[1][1]) as f64 / total.max(1) as f64
+}
+
+/// The share of the hidden words of sentences that a tagger tells right.
+pub fn accuracy(opened: &Opened, sentences: &[Sentence]) -> Result<f64> {
+    let hidden = taggers::hide(opened.tokenizer()?, sentences)?;
+    Ok(share_right(confusion(opened, sentences, &hidden)?))
 }
 
 /// Reads sentences with a tagger.

@@ -2,7 +2,7 @@
 
 use super::sentiment_models::{self as models, Variant};
 use crate::experiment::{Bound, Check, Experiment, Findings, Lab, Measurements, Verdict};
-use crate::figure::{Axis, Bar, Bars, Chart, Picture, Series};
+use crate::figure::{Axis, Bar, Bars, Chart, Picture, Series, fixed};
 use crate::run::ModelConfig;
 use crate::statistics::{Sample, deviation, mean, paired};
 use anyhow::Result;
@@ -334,15 +334,15 @@ fn judge_scale(table: &Measurements) -> Verdict {
             Check::new(what, paired(&heads, &accuracies(table, wide)), Bound::Above(0.0))
         })
         .into();
-    let parameters = |variant: Variant| table.mean(&[&variant.name()], "parameters").mean;
+    let parameters = |variant: Variant| fixed(table.mean(&[&variant.name()], "parameters").mean, 0);
     // The wide ones have fewer seeds: what they are compared with is the mean over the same.
     let shared: Sample = accuracies(table, Variant::Wide(1))
         .seeds()
         .filter_map(|seed| Some((seed, heads.of(seed)?)))
         .collect();
     let finding = format!(
-        "Beside the word vectors, the max pool has {:.0} parameters, additive attention {:.0}, self-attention {:.0}. Widened to \
-         {:.0}, {:.0} and {:.0}, the max pool reaches an accuracy of {:.3}, {:.3} and {:.3}; self-attention {:.3} with the same {} \
+        "Beside the word vectors, the max pool has {} parameters, additive attention {}, self-attention {}. Widened to \
+         {}, {} and {}, the max pool reaches an accuracy of {:.3}, {:.3} and {:.3}; self-attention {:.3} with the same {} \
          seeds.",
         parameters(Variant::Max),
         parameters(Variant::Additive),

@@ -160,7 +160,7 @@ fn draw(findings: &mut Findings, runs: &[Run], chosen: usize) {
             CLASSES.map(str::to_owned).to_vec(),
             Axis::linear("entropy ÷ ln n").range(0.0, 1.0),
         );
-        STAGES.into_iter().fold(empty, |bars, stage| {
+        STAGES.into_iter().fold(empty.half(), |bars, stage| {
             let bar = |class: &str| {
                 let interval = findings.measurements.mean(&[&stage, &rows], &format!("entropy of {class}"));
                 Bar::new(interval.mean).interval(interval.low.max(0.0), interval.high.min(1.0))
@@ -173,6 +173,7 @@ fn draw(findings: &mut Findings, runs: &[Run], chosen: usize) {
         "Entropy of the weights by the class of the word that attends (1: equal weights); mean over seeds with 95 % intervals. \
          Only hidden words have an answer that enters the loss.",
         Picture::new("Who attends diffusely")
+            .columns(2)
             .titled_panel("hidden words", bars(ROWS[0]))
             .titled_panel("the words of whole sentences", bars(ROWS[1])),
     );

@@ -211,7 +211,7 @@ fn draw(findings: &mut Findings, example: Option<&(Vec<String>, Vec<Vec<f32>>)>)
             Axis::log("dₖ").ticks(WIDTHS.map(|width| width as f64)),
             Axis::log("1 − entropy ÷ ln 12").range(1e-8, 1.0),
         );
-        Drawn::ALL.into_iter().fold(empty, |chart, drawn| {
+        Drawn::ALL.into_iter().fold(empty.half(), |chart, drawn| {
             let points = WIDTHS.map(|width| {
                 let Interval { mean, low, high, .. } =
                     entropy(&findings.measurements, (drawn, width, scaled));
@@ -226,6 +226,7 @@ fn draw(findings: &mut Findings, example: Option<&(Vec<String>, Vec<Vec<f32>>)>)
         "What the entropy of untrained attention over 12 words lacks to that of equal weights (0: uniform, 1: a single word), for \
          four ways to draw the projections; mean over seeds with 95 % intervals.",
         Picture::new("How far untrained attention is from uniform")
+            .columns(2)
             .titled_panel("scaled by 1/√dₖ", chart(true))
             .titled_panel("unscaled", chart(false)),
     );

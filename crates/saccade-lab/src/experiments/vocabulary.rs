@@ -4,7 +4,7 @@ use super::bag_models as bags;
 use super::sentiment_models as sentiment;
 use crate::experiment::claims::SOURCES;
 use crate::experiment::{Bound, Check, Experiment, Findings, Lab, Measurements, Verdict};
-use crate::figure::{Axis, Chart, Picture, Series};
+use crate::figure::{Axis, Chart, Picture, Series, fixed};
 use anyhow::Result;
 use saccade::Context;
 use saccade::analysis::{Tokens, pad};
@@ -202,11 +202,13 @@ fn draw(findings: &mut Findings, run: &Run) {
         "How much of unseen text a vocabulary of the most frequent words knows (mean over seeds, 95 % intervals), and how often each \
          word occurs in the training texts, first seed.",
         Picture::new("How much of a text the most frequent words are")
-            .titled_panel("coverage", coverage.series(Series::new("known words").intervals(points)))
+            .columns(2)
+            .titled_panel("coverage", coverage.series(Series::new("known words").intervals(points)).half())
             .titled_panel(
                 "frequencies",
-                zipf.series(Series::new("words of the training texts").points(run.ranks.iter().copied()))
-                    .series(Series::new("Zipf's law, 1/rank").points(law).fit()),
+                zipf.series(Series::new("training texts").points(run.ranks.iter().copied()))
+                    .series(Series::new("Zipf's law, 1/rank").points(law).fit())
+                    .half(),
             ),
     );
 }
@@ -214,10 +216,10 @@ fn draw(findings: &mut Findings, run: &Run) {
 fn judge(table: &Measurements, real: bool) -> Verdict {
     let of = |measure: &str| table.mean(&[&MOST], measure);
     let finding = format!(
-        "The training texts have {:.0} different words; the vocabulary has {:.0} pieces and knows {:.2} % of the words of test texts. \
+        "The training texts have {} different words; the vocabulary has {} pieces and knows {:.2} % of the words of test texts. \
          The 100 most frequent words alone are {:.1} % of them. In batches of 32 texts as they come, {:.1} % is padding.",
-        of("different words").mean,
-        of("size").mean,
+        fixed(of("different words").mean, 0),
+        fixed(of("size").mean, 0),
         100.0 * of("known").mean,
         100.0 * table.mean(&[&100], "known").mean,
         100.0 * of("padding").mean,

@@ -13,6 +13,8 @@ pub struct Axis {
     log: bool,
     range: Option<(f64, f64)>,
     ticks: Vec<f64>,
+    /// What stands at each of the ticks in place of its number, if it has a name.
+    names: Vec<String>,
     percent: bool,
     zero: bool,
 }
@@ -20,7 +22,8 @@ pub struct Axis {
 impl Axis {
     /// Equal steps. The label says what and in which unit.
     pub fn linear(label: impl Into<String>) -> Self {
-        Self { label: label.into(), log: false, range: None, ticks: Vec::new(), percent: false, zero: false }
+        let (ticks, names) = (Vec::new(), Vec::new());
+        Self { label: label.into(), log: false, range: None, ticks, names, percent: false, zero: false }
     }
 
     /// Equal factors; values that are not positive have no place and are left out.
@@ -42,6 +45,14 @@ impl Axis {
         self.ticks = ticks.into_iter().filter(|&tick| scale::usable(tick, self.log)).take(100).collect();
         self.ticks.sort_by(f64::total_cmp);
         self
+    }
+
+    /// Groups in the place of numbers: the first stands at 1, the second at 2, and so on.
+    #[must_use]
+    pub fn groups(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.names = names.into_iter().map(Into::into).collect();
+        let count = self.names.len();
+        self.ticks((1..=count).map(|place| place as f64)).range(0.75, count as f64 + 0.25)
     }
 
     /// Shows shares as per cent.
@@ -94,7 +105,10 @@ impl Axis {
     }
 
     fn settled(&self, ends: (f64, f64), ticks: Vec<f64>) -> Settled {
-        let labels = if self.log && !self.percent {
+        let named = |tick: &f64| self.names.get((*tick as usize).wrapping_sub(1)).cloned();
+        let labels = if !self.names.is_empty() {
+            ticks.iter().map(|tick| named(tick).unwrap_or_default()).collect()
+        } else if self.log && !self.percent {
             number::log_labels(&ticks)
         } else {
             number::labels(&ticks, self.percent)

@@ -67,6 +67,12 @@ impl Bars {
         self
     }
 
+    /// As large as one of two panels side by side on a page.
+    #[must_use]
+    pub fn half(self) -> Self {
+        self.size(size::HALF.0, size::HALF.1)
+    }
+
     fn category_count(&self) -> usize {
         self.categories.len().min(MOST_BARS / self.series.len().max(1))
     }

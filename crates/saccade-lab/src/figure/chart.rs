@@ -77,6 +77,12 @@ impl Chart {
         self
     }
 
+    /// As large as one of two panels side by side on a page.
+    #[must_use]
+    pub fn half(self) -> Self {
+        self.size(size::HALF.0, size::HALF.1)
+    }
+
     fn class_of(&self, index: usize) -> usize {
         self.series.get(index).and_then(|series| series.class).unwrap_or(index)
     }

@@ -100,6 +100,23 @@ impl Picture {
         self.svg(theme, true)
     }
 
+    /// Each panel as SVG, if the picture has two side by side and no more: a page that is too narrow for both puts one below the
+    /// other. The page says the title itself.
+    pub fn pair(&self, theme: Theme) -> Option<Vec<String>> {
+        let svg = |(drawing, (heading, panel)): (Drawing, &(String, Box<dyn Panel>))| {
+            let title = if heading.is_empty() { &self.title } else { heading };
+            let drawing = Drawing { width: drawing.width.ceil(), height: drawing.height.ceil(), ..drawing };
+            svg::document(&drawing, &About { title, description: &panel.describe() }, theme, true)
+        };
+        let pair = self.columns == 2 && self.panels.len() > 1;
+        pair.then(|| self.rows().into_iter().flatten().zip(&self.panels).map(svg).collect())
+    }
+
+    /// What stands above the panels: the title, and the line below it.
+    pub fn titles(&self) -> (&str, &str) {
+        (&self.title, &self.subtitle)
+    }
+
     /// The picture as PNG. A PNG has no page to follow: [`Theme::Page`] is drawn light.
     pub fn to_png(&self, theme: Theme) -> Result<Vec<u8>> {
         let theme = if theme == Theme::Page { Theme::LIGHT } else { theme };
@@ -171,37 +188,46 @@ impl Picture {
         drawing
     }
 
-    /// The panels in rows, aligned by where their data begin.
+    /// The panels in rows.
     fn body(&self) -> Drawing {
-        let panels: Vec<(&str, Drawing)> =
-            self.panels.iter().map(|(heading, panel)| (heading.as_str(), panel.draw())).collect();
+        let rows = self.rows();
         let column_width = |column: usize| {
-            panels
-                .iter()
-                .skip(column)
-                .step_by(self.columns)
-                .fold(0.0_f64, |most, (_, panel)| most.max(panel.width))
+            rows.iter().filter_map(|row| row.get(column)).fold(0.0_f64, |most, panel| most.max(panel.width))
         };
         let mut lefts = vec![0.0];
-        for column in 0..self.columns.min(panels.len().max(1)) {
+        for column in 0..self.columns.min(self.panels.len().max(1)) {
             lefts.push(lefts[column] + column_width(column) + GAP);
         }
         let mut body = Drawing::new((lefts[lefts.len() - 1] - GAP).clamp(0.0, WIDEST), 0.0);
         let mut y = 0.0;
-        for row in panels.chunks(self.columns) {
-            let heading = if row.iter().any(|(heading, _)| !heading.is_empty()) { 22.0 } else { 0.0 };
-            let top = row.iter().fold(0.0_f64, |most, (_, panel)| most.max(panel.plot.y));
-            let mut bottom = y;
-            for ((title, panel), &x) in row.iter().zip(&lefts) {
-                let title = text::shorten(title, size::HEADING, Weight::Semibold, panel.width);
-                body.text(Text::at(&title, x, y + 8.0, size::HEADING).weight(Weight::Semibold));
-                let down = y + heading + top - panel.plot.y;
-                body.place(panel.clone(), x, down);
-                bottom = f64::max(bottom, down + panel.height);
+        for row in rows {
+            let height = row.iter().fold(0.0_f64, |most, panel| most.max(panel.height));
+            for (panel, &x) in row.into_iter().zip(&lefts) {
+                body.place(panel, x, y);
             }
-            y = bottom + GAP;
+            y += height + GAP;
         }
         body.height = (y - GAP).max(0.0);
         body
+    }
+
+    /// Each panel with its heading, in rows in which all data begin at the same height.
+    fn rows(&self) -> Vec<Vec<Drawing>> {
+        let panels: Vec<(&str, Drawing)> =
+            self.panels.iter().map(|(heading, panel)| (heading.as_str(), panel.draw())).collect();
+        let row = |row: &[(&str, Drawing)]| -> Vec<Drawing> {
+            let heading = if row.iter().any(|(heading, _)| !heading.is_empty()) { 22.0 } else { 0.0 };
+            let top = row.iter().fold(0.0_f64, |most, (_, panel)| most.max(panel.plot.y));
+            let headed = |(title, panel): &(&str, Drawing)| {
+                let down = heading + top - panel.plot.y;
+                let mut headed = Drawing::new(panel.width, down + panel.height);
+                let title = text::shorten(title, size::HEADING, Weight::Semibold, panel.width);
+                headed.text(Text::at(&title, 0.0, 8.0, size::HEADING).weight(Weight::Semibold));
+                headed.place(panel.clone(), 0.0, down);
+                headed
+            };
+            row.iter().map(headed).collect()
+        };
+        panels.chunks(self.columns).map(row).collect()
     }
 }

@@ -6,7 +6,7 @@ use super::math;
 use super::results::Results;
 use crate::experiment::claims::claim;
 use crate::experiment::{Check, Outcome, Verdict};
-use crate::figure::{Theme, number};
+use crate::figure::{Picture, Theme, number};
 use anyhow::Result;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -64,11 +64,11 @@ impl<'a> Article<'a> {
     /// A figure of an experiment.
     pub fn figure(&mut self, experiment: &str, name: &str) -> Result<()> {
         let figure = self.results.figure(experiment, name)?;
-        let svg = figure.picture.to_svg(Theme::Page);
+        let picture = picture(&figure.picture);
         let place = format!("{experiment}/{name}");
         let _ = writeln!(
             self.html,
-            "<figure><div class=\"picture\">{svg}</div><figcaption>{} <span class=\"files\"><a href=\"{place}.svg\">SVG</a> \
+            "<figure><div class=\"picture\">{picture}</div><figcaption>{} <span class=\"files\"><a href=\"{place}.svg\">SVG</a> \
              <a href=\"{place}.png\">PNG</a></span></figcaption></figure>",
             prose(&figure.caption)
         );
@@ -138,6 +138,17 @@ impl<'a> Article<'a> {
         self.html.push_str("</section>\n");
         self.html
     }
+}
+
+/// A picture as SVG. Panels that stand side by side are pictures of their own, so that a phone can show them one by one.
+fn picture(picture: &Picture) -> String {
+    let Some(panels) = picture.pair(Theme::Page) else { return picture.to_svg(Theme::Page) };
+    let (title, subtitle) = picture.titles();
+    let subtitle = match subtitle {
+        "" => String::new(),
+        _ => format!("<p class=\"subtitle\">{}</p>", prose(subtitle)),
+    };
+    format!("<p class=\"title\">{}</p>{subtitle}<div class=\"pair\">{}</div>", prose(title), panels.join(""))
 }
 
 /// The mark of an outcome; its shape tells it apart without colour.

@@ -5,25 +5,19 @@
 
 /// A formula on a line of its own.
 pub fn display(formula: &str) -> String {
-    format!("<math display=\"block\">{}</math>", row(&mut Reader::new(formula), None))
+    format!("<math display=\"block\">{}</math>", row(&mut Reader { rest: formula }, None))
 }
 
 /// A formula within a line.
 pub fn inline(formula: &str) -> String {
-    format!("<math>{}</math>", row(&mut Reader::new(formula), None))
+    format!("<math>{}</math>", row(&mut Reader { rest: formula }, None))
 }
 
 struct Reader<'a> {
     rest: &'a str,
-    /// Whether something is higher than a line.
-    tall: bool,
 }
 
-impl<'a> Reader<'a> {
-    fn new(formula: &'a str) -> Self {
-        Self { rest: formula, tall: formula.contains("\\frac") }
-    }
-
+impl Reader<'_> {
     fn peek(&self) -> Option<char> {
         self.rest.chars().next()
     }
@@ -34,6 +28,13 @@ impl<'a> Reader<'a> {
         taken.to_owned()
     }
 
+    /// Passes over a sign if it comes next.
+    fn skip(&mut self, sign: char) -> bool {
+        let next = self.peek() == Some(sign);
+        self.take(if next { sign.len_utf8() } else { 0 });
+        next
+    }
+
     /// The characters from here on that are alike.
     fn take_while(&mut self, alike: impl Fn(char) -> bool) -> String {
         let length = self.rest.find(|c| !alike(c)).unwrap_or(self.rest.len());
@@ -41,12 +42,11 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Everything up to an end, or all there is.
+/// Everything before an end, or all there is.
 fn row(reader: &mut Reader, end: Option<char>) -> String {
     let mut out = String::new();
     while let Some(next) = reader.peek() {
         if Some(next) == end {
-            reader.take(next.len_utf8());
             break;
         }
         match next {
@@ -91,13 +91,22 @@ fn scripts(reader: &mut Reader, base: &str) -> String {
 
 /// A group in braces, or nothing.
 fn group(reader: &mut Reader) -> String {
-    match reader.peek() {
-        Some('{') => {
-            reader.take(1);
-            row(reader, Some('}'))
-        }
-        _ => "<mrow></mrow>".to_owned(),
+    if !reader.skip('{') {
+        return "<mrow></mrow>".to_owned();
     }
+    let inside = row(reader, Some('}'));
+    reader.skip('}');
+    inside
+}
+
+/// What stands in parentheses. They are a row of their own, so that they grow with what is in them and with nothing else; and
+/// only where that is higher than a line.
+fn parentheses(reader: &mut Reader, open: char, close: char) -> String {
+    reader.skip(open);
+    let inside = row(reader, Some(close));
+    let stretchy = if inside.contains("<mfrac>") { "" } else { " stretchy=\"false\"" };
+    let end = if reader.skip(close) { format!("<mo{stretchy}>{close}</mo>") } else { String::new() };
+    format!("<mrow><mo{stretchy}>{open}</mo>{inside}{end}</mrow>")
 }
 
 /// One letter, number, sign, command or group.
@@ -114,9 +123,9 @@ fn atom(reader: &mut Reader) -> String {
                 "frac" => format!("<mfrac>{}{}</mfrac>", group(reader), group(reader)),
                 "sqrt" => format!("<msqrt>{}</msqrt>", group(reader)),
                 "text" => {
-                    reader.take(usize::from(reader.peek() == Some('{')));
+                    reader.skip('{');
                     let words = reader.take_while(|c| c != '}');
-                    reader.take(usize::from(reader.peek() == Some('}')));
+                    reader.skip('}');
                     format!("<mtext>{}</mtext>", super::html::escape(&words))
                 }
                 name => format!("<mi>{name}</mi>"),
@@ -126,10 +135,8 @@ fn atom(reader: &mut Reader) -> String {
             format!("<mn>{}</mn>", reader.take_while(|c| c.is_ascii_digit() || c == '.' || c == ','))
         }
         Some(c) if c.is_alphabetic() => format!("<mi>{}</mi>", reader.take(c.len_utf8())),
-        // Parentheses grow with what is in them only where something is higher than a line.
-        Some(c @ ('(' | ')' | '[' | ']')) if !reader.tall => {
-            format!("<mo stretchy=\"false\">{}</mo>", reader.take(c.len_utf8()))
-        }
+        Some('(') => parentheses(reader, '(', ')'),
+        Some('[') => parentheses(reader, '[', ']'),
         Some(c) => format!("<mo>{}</mo>", super::html::escape(&reader.take(c.len_utf8()))),
     }
 }
@@ -151,10 +158,39 @@ mod tests {
     }
 
     #[test]
+    fn parentheses_are_as_high_as_what_is_in_them() {
+        let formula = inline("f(x)^2 = g(\\frac{1}{h(x)})");
+        let low = "<mo stretchy=\"false\">(</mo><mrow><mi>x</mi></mrow><mo stretchy=\"false\">)</mo>";
+        assert!(formula.contains(&format!("<msup><mrow>{low}</mrow><mn>2</mn></msup>")), "{formula}");
+        assert_eq!(
+            (formula.matches("<mo>(</mo>").count(), formula.matches(low).count()),
+            (1, 2),
+            "{formula}"
+        );
+    }
+
+    #[test]
     fn anything_is_well_formed() {
-        for formula in
-            ["", "{", "}", "\\", "\\frac", "\\frac{a", "x_", "^", "a<b & c", "\\text{", "_{_}", "\\{1}\\}"]
-        {
+        let odd = [
+            "",
+            "{",
+            "}",
+            "\\",
+            "\\frac",
+            "\\frac{a",
+            "x_",
+            "^",
+            "a<b & c",
+            "\\text{",
+            "_{_}",
+            "\\{1}\\}",
+            "(",
+            ")",
+            "(]",
+            "[0, 1)",
+            "\\frac{(}{)}",
+        ];
+        for formula in odd {
             let out = display(formula);
             roxmltree::Document::parse(&out).unwrap_or_else(|error| panic!("{formula}: {error}\n{out}"));
         }

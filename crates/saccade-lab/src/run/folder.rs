@@ -92,7 +92,12 @@ impl RunFolder {
 
     /// The file that resuming reads.
     pub fn state(&self) -> PathBuf {
-        self.path.join("state.safetensors")
+        Self::state_of(&self.path)
+    }
+
+    /// What the run in a folder goes on from.
+    pub fn state_of(folder: &Path) -> PathBuf {
+        folder.join("state.safetensors")
     }
 
     fn write(&self, name: &str, text: &str) -> Result<()> {

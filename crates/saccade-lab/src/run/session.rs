@@ -119,7 +119,7 @@ fn write_readers(folder: &RunFolder, material: &Material) -> Result<()> {
 const DONE: &str = "done";
 
 /// Trains as configured in a folder, wherever an earlier attempt there has come to. Whether it was finished: not if Ctrl-C
-/// was pressed.
+/// was pressed. A run that is done does not go on, so that the state it would go on from is not kept.
 pub fn train_in(path: &Path, config: &RunConfig, voice: Voice<'_>) -> Result<bool> {
     let done = path.join(DONE);
     if done.exists() {
@@ -134,5 +134,7 @@ pub fn train_in(path: &Path, config: &RunConfig, voice: Voice<'_>) -> Result<boo
         return Ok(false);
     }
     saccade::data::file::write_whole(&done, |_| Ok(()))?;
+    // That it is still there harms nobody.
+    let _ = std::fs::remove_file(RunFolder::state_of(path));
     Ok(true)
 }

@@ -84,6 +84,30 @@ fn many_words_are_thinned_and_stay_apart() {
     }
 }
 
+#[test]
+fn two_panels_side_by_side_can_be_had_one_by_one() {
+    let chart = |name: &str| {
+        let series = Series::new(name).points([(1.0, 0.2), (2.0, 0.4), (3.0, 0.3)]);
+        Chart::new(Axis::linear("distance").groups(["1", "2", "3 or more"]), Axis::linear("accuracy"))
+            .series(series)
+            .half()
+    };
+    let picture = Picture::new("Both").titled_panel("left", chart("a")).titled_panel("right", chart("b"));
+    assert_eq!(picture.pair(Theme::Page), None, "one below the other");
+    let picture = picture.columns(2);
+    assert_eq!(picture.titles(), ("Both", ""));
+    let panels = picture.pair(Theme::Page).unwrap();
+    for (svg, (heading, other)) in panels.iter().zip([("left", "right"), ("right", "left")]) {
+        let document = roxmltree::Document::parse(svg).unwrap();
+        let said: Vec<&str> =
+            document.descendants().filter(roxmltree::Node::is_text).filter_map(|node| node.text()).collect();
+        assert!(said.contains(&heading) && said.contains(&"3 or more") && !said.contains(&other), "{said:?}");
+        let width: f64 = document.root_element().attribute("width").unwrap().parse().unwrap();
+        assert!(width <= picture.draw().size().0 / 2.0, "{width}");
+    }
+    assert_eq!(panels.len(), 2);
+}
+
 /// Word-like labels of all lengths.
 fn words(count: std::ops::Range<usize>) -> impl Strategy<Value = Vec<String>> {
     prop::collection::vec("[A-Za-zäéčğΩж]{1,24}|[ -~]{1,40}", count)
