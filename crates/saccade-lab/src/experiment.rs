@@ -12,6 +12,7 @@ mod measurements;
 mod progress;
 mod store;
 mod training;
+mod trainings;
 mod verdict;
 
 pub use findings::{About, Figure, Findings, Table};
@@ -110,7 +111,9 @@ impl Experiment {
         let started = Instant::now();
         progress.begin(self.name, self.expected(conditions.size));
         let lab = Lab::new(self, conditions, store, progress);
-        let findings = (self.run)(&lab).with_context(|| format!("the experiment {} failed", self.name))?;
+        let mut findings =
+            (self.run)(&lab).with_context(|| format!("the experiment {} failed", self.name))?;
+        findings.trainings = lab.trainings.to_toml()?;
         let about = About {
             experiment: self,
             conditions,

@@ -26,6 +26,8 @@ pub struct Findings {
     pub words: BTreeMap<String, String>,
     /// More tables, each a file of its own.
     pub tables: Vec<Table>,
+    /// How its models were trained, as TOML, if it trained any.
+    pub trainings: Option<String>,
 }
 
 /// A picture with what it shows.
@@ -75,7 +77,7 @@ impl Findings {
         self.tables.push(Table { name: name.into(), header, rows });
     }
 
-    /// Writes measurements, summary, tables, figures and `verdict.json` to a folder.
+    /// Writes measurements, summary, tables, figures, `training.toml` and `verdict.json` to a folder.
     pub fn write(&self, folder: &Path, about: &About) -> Result<()> {
         std::fs::create_dir_all(folder)
             .with_context(|| format!("cannot create the folder {}", folder.display()))?;
@@ -88,6 +90,9 @@ impl Findings {
             for suffix in ["svg", "png"] {
                 picture.write(&folder.join(format!("{name}.{suffix}")))?;
             }
+        }
+        if let Some(trainings) = &self.trainings {
+            write_whole(&folder.join("training.toml"), |file| file.write_all(trainings.as_bytes()))?;
         }
         let Experiment { name, question, prediction, design, changed, .. } = about.experiment;
         let Conditions { size, seeds, data, vectors } = about.conditions;

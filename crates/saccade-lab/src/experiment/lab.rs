@@ -6,12 +6,13 @@
 
 use super::progress::Progress;
 use super::store::Store;
+use super::trainings::{Training, Trainings};
 use super::{Conditions, Experiment, Size};
 use crate::run::interrupted;
 use crate::usage::Stopped;
 use anyhow::{Context as _, Result, anyhow, bail};
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -23,6 +24,14 @@ pub struct Lab<'a> {
     experiment: &'a Experiment,
     pub(super) store: &'a Store,
     pub(super) progress: &'a Progress,
+    pub(super) trainings: Trainings,
+}
+
+/// A finished part as it is written down.
+#[derive(Serialize, Deserialize)]
+struct Kept<T> {
+    result: T,
+    trainings: Vec<Training>,
 }
 
 impl<'a> Lab<'a> {
@@ -32,7 +41,7 @@ impl<'a> Lab<'a> {
         store: &'a Store,
         progress: &'a Progress,
     ) -> Self {
-        Self { conditions, experiment, store, progress }
+        Self { conditions, experiment, store, progress, trainings: Trainings::default() }
     }
 
     /// The seeds to draw: as many as the user asked for, or else as many as the experiment says it needs.
@@ -143,17 +152,19 @@ impl<'a> Lab<'a> {
         let (data, vectors) = (identity(data)?, identity(vectors)?);
         let key = format!("{name}\n{stage}\n{}\n{data}\n{vectors}\n{input}", size.name());
         let place = self.store.part(name, stage, &key);
-        if let Some(known) = self.store.read(&place) {
+        if let Some(Kept { result, trainings }) = self.store.read(&place) {
             self.progress.read_back();
-            return Ok(known);
+            self.trainings.read_back(&trainings);
+            return Ok(result);
         }
         if interrupted().load(Ordering::Relaxed) {
             bail!(Stopped);
         }
         let result = work().with_context(|| format!("{name}, {stage} {input}"))?;
-        self.store.write(&place, &result)?;
+        let kept = Kept { result, trainings: self.trainings.of_this_part() };
+        self.store.write(&place, &kept)?;
         self.progress.done();
-        Ok(result)
+        Ok(kept.result)
     }
 }
 

@@ -8,20 +8,22 @@ use crate::usage::Stopped;
 use anyhow::{Context as _, Result, bail};
 use saccade::Module;
 use saccade::tensor::Gradients;
-use saccade::train::{self, End, Evaluation, Flow, Observer, Step, Task, TrainConfig, train};
+use saccade::train::{self, End, Evaluation, Flow, Observer, Step, Task, train};
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
 impl Lab<'_> {
-    /// Trains a task of which nothing is kept but what the observer takes down.
+    /// Trains a task that was configured like this, and of which nothing is kept but what the observer takes down.
     pub fn train_task(
         &self,
         task: &mut dyn Task,
-        config: &TrainConfig,
+        config: &RunConfig,
         observer: &mut dyn Observer,
     ) -> Result<()> {
+        self.trainings.add(config)?;
+        let config = &config.train;
         let mut attended = Attended { lab: self, steps: config.steps, observer };
         match train(task, config, &mut train::Progress::new(config), &mut attended)? {
             End::Stopped => bail!(Stopped),
@@ -31,6 +33,7 @@ impl Lab<'_> {
 
     /// A model trained as configured: one that was trained before, by any experiment, or a new one.
     pub fn train(&self, config: &RunConfig) -> Result<Trained> {
+        self.trainings.add(config)?;
         let folder = self.store.model(config)?;
         let lock = {
             let mut locks = TRAINING.lock().unwrap_or_else(PoisonError::into_inner);
@@ -183,14 +186,14 @@ mod tests {
             lab.progress.begin("one task", 1.0);
             lab.progress.expect(1);
             let mut observer = Breaks(Vec::new());
-            let error = lab.train_task(material.task.as_mut(), &config.train, &mut observer).unwrap_err();
+            let error = lab.train_task(material.task.as_mut(), &config, &mut observer).unwrap_err();
             assert!(
                 matches!(error.downcast_ref(), Some(saccade::Error::Diverged { step: 3, .. })),
                 "{error}"
             );
             assert_eq!(observer.0.len(), 3);
             let after_three = lab.progress.reached();
-            lab.train_task(material.task.as_mut(), &config.train, &mut ()).unwrap();
+            lab.train_task(material.task.as_mut(), &config, &mut ()).unwrap();
             assert!(after_three > 0.0 && lab.progress.reached() > after_three, "its steps are shown");
         });
     }

@@ -143,7 +143,7 @@ fn read(lab: &Lab, cell: Cell) -> Result<Run> {
     let tokenizer = material.tokenizer.as_ref().context("words need a tokenizer")?;
     let guess = (tokenizer.vocabulary_size() as f64).ln();
     let mut watch = Watch::default();
-    let finite = match lab.train_task(material.task.as_mut(), &config.train, &mut watch) {
+    let finite = match lab.train_task(material.task.as_mut(), &config, &mut watch) {
         Ok(()) => true,
         Err(error) if matches!(error.downcast_ref(), Some(saccade::Error::Diverged { .. })) => false,
         Err(error) => return Err(error),

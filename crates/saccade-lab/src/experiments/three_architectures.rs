@@ -207,8 +207,10 @@ fn gpt_passive(lab: &Lab, seed: u64) -> Result<(f64, f64)> {
         Ok(TokenStream::new(&lines.collect::<Result<Vec<_>>>()?.concat())?)
     };
     let length = config.data.length;
-    let mut form = models::gpt(&mut config)?.clone();
+    let form = models::gpt(&mut config)?;
     (form.vocabulary, form.context) = (end as usize + 1, models::ROOM * length);
+    let form = form.clone();
+    "a GPT that puts sentences into the passive".clone_into(&mut config.about);
     let windows = RandomWindows::new(
         stream(Split::Train, config.data.texts)?,
         length,
@@ -218,7 +220,7 @@ fn gpt_passive(lab: &Lab, seed: u64) -> Result<(f64, f64)> {
     let held_out = PackedWindows::new(stream(Split::Validation, 20)?, length, 16)?;
     let mut task = NextWord::new(Model::Gpt(Gpt::new(form, seed)?), windows, held_out)?;
     config.train.evaluate_every = 0;
-    lab.train_task(&mut task, &config.train, &mut ())?;
+    lab.train_task(&mut task, &config, &mut ())?;
     let Model::Gpt(gpt) = task.model() else { bail!("a GPT was trained") };
     let mut said = Vec::new();
     for pair in &test_pairs(lab, seed) {

@@ -92,7 +92,8 @@ impl<'a> Article<'a> {
     pub fn verdicts(&mut self, claims: &[&'static str]) -> Result<()> {
         for &id in claims {
             let (experiment, verdict) = self.results.verdict(id)?;
-            self.html.push_str(&verdict_box(experiment, verdict, self.results.changed(id)?));
+            let trained = self.results.findings(experiment)?.trainings.is_some();
+            self.html.push_str(&verdict_box((experiment, trained), verdict, self.results.changed(id)?));
         }
         Ok(())
     }
@@ -177,7 +178,8 @@ pub fn effect(check: &Check) -> String {
     }
 }
 
-fn verdict_box(experiment: &str, verdict: &Verdict, changed: Option<&str>) -> String {
+/// `trained`: whether the experiment tells how it trained models.
+fn verdict_box((experiment, trained): (&str, bool), verdict: &Verdict, changed: Option<&str>) -> String {
     let statement = claim(verdict.claim).map_or("", |claim| claim.statement);
     let mut rows: String = verdict
         .checks
@@ -208,13 +210,17 @@ fn verdict_box(experiment: &str, verdict: &Verdict, changed: Option<&str>) -> St
     let changed = changed.map_or_else(String::new, |changed| {
         format!("<p class=\"changed\">† Changed after results had been seen: {}</p>", prose(changed))
     });
+    let training = match trained {
+        true => format!(" · <a href=\"{experiment}/training.toml\">how models were trained</a>"),
+        false => String::new(),
+    };
     let details = match rows.is_empty() {
         true => String::new(),
         false => format!(
             "<details><summary>what it rests on</summary><div class=\"scroll\"><table><thead><tr><th>measured</th>\
              <th>effect [95 % interval]</th><th>must be</th><th></th></tr></thead><tbody>{rows}</tbody></table></div>\
              <p class=\"files\"><a href=\"{experiment}/measurements.csv\">every measurement</a> · \
-             <a href=\"{experiment}/summary.csv\">summary</a> · <a href=\"{experiment}/verdict.json\">verdict.json</a></p></details>"
+             <a href=\"{experiment}/summary.csv\">summary</a> · <a href=\"{experiment}/verdict.json\">verdict.json</a>{training}</p></details>"
         ),
     };
     format!(

@@ -311,10 +311,11 @@ fn succeeds(output: &Output) {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// Every table of an experiment by its name, and all that its verdict says but for the time it took and when that was.
+/// Every table of an experiment by its name, how its models were trained, and all that its verdict says but for the time it took and when that was.
 fn results(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     let name = |file: &Path| file.file_name().unwrap().to_string_lossy().into_owned();
-    let tables = files(folder).into_iter().filter(|file| file.extension().is_some_and(|end| end == "csv"));
+    let is_table = |file: &PathBuf| file.extension().is_some_and(|end| end == "csv" || end == "toml");
+    let tables = files(folder).into_iter().filter(is_table);
     let mut results: BTreeMap<String, Vec<u8>> =
         tables.map(|file| (name(&file), fs::read(&file).unwrap())).collect();
     let mut verdict: serde_json::Value =
@@ -337,6 +338,9 @@ fn the_same_command_gives_the_same_tables_to_the_byte() {
     succeeds(&saccade(&MANY, &other).env("SACCADE_THREADS", "2").output().unwrap());
     let first = results(&one.join("three-models"));
     assert!(first.contains_key("measurements.csv") && first.contains_key("summary.csv"));
+    let training = String::from_utf8_lossy(&first["training.toml"]).into_owned();
+    assert_eq!(training.matches("[[training]]").count(), 6, "{training}");
+    assert_eq!(training.matches("seeds = [0, 1]").count(), 6, "{training}");
     assert!(first == results(&other.join("three-models")), "another folder, another number of threads");
     // And where everything is read back.
     succeeds(&saccade(&MANY, &one).output().unwrap());

@@ -1,0 +1,122 @@
+//! How the models of an experiment were trained, for the record: configurations, and the seeds that each was trained with.
+//!
+//! Parts that were finished before are read back and train nothing, so that what a part trained is written down with its result.
+
+use crate::run::RunConfig;
+use anyhow::Result;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread::{self, ThreadId};
+use toml::Table;
+
+/// One training: a configuration as TOML, without its seed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Training {
+    configuration: String,
+    seed: u64,
+}
+
+impl Training {
+    fn of(config: &RunConfig) -> Result<Self> {
+        let mut table: Table = toml::from_str(&toml::to_string(config)?)?;
+        if let Some(train) = table.get_mut("train").and_then(toml::Value::as_table_mut) {
+            train.remove("seed");
+        }
+        Ok(Self { configuration: toml::to_string(&table)?, seed: config.train.seed })
+    }
+}
+
+/// The trainings of an experiment so far.
+#[derive(Default)]
+pub struct Trainings {
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    seeds: BTreeMap<String, BTreeSet<u64>>,
+    /// What the part that a thread works at has trained.
+    parts: HashMap<ThreadId, Vec<Training>>,
+}
+
+impl Trainings {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A model is trained like this, or was.
+    pub fn add(&self, config: &RunConfig) -> Result<()> {
+        let training = Training::of(config)?;
+        self.state().parts.entry(thread::current().id()).or_default().push(training.clone());
+        self.read_back(&[training]);
+        Ok(())
+    }
+
+    /// A part of before had trained these.
+    pub fn read_back(&self, trainings: &[Training]) {
+        for Training { configuration, seed } in trainings {
+            self.state().seeds.entry(configuration.clone()).or_default().insert(*seed);
+        }
+    }
+
+    /// What this thread has trained since it was last asked.
+    pub fn of_this_part(&self) -> Vec<Training> {
+        self.state().parts.remove(&thread::current().id()).unwrap_or_default()
+    }
+
+    /// All of them as one TOML file, each configuration once with its seeds; nothing if no model was trained.
+    pub fn to_toml(&self) -> Result<Option<String>> {
+        #[derive(Serialize)]
+        struct File {
+            training: Vec<Entry>,
+        }
+        #[derive(Serialize)]
+        struct Entry {
+            seeds: Vec<u64>,
+            #[serde(flatten)]
+            configuration: Table,
+        }
+        let entry = |(configuration, seeds): (&String, &BTreeSet<u64>)| {
+            anyhow::Ok(Entry {
+                seeds: seeds.iter().copied().collect(),
+                configuration: toml::from_str(configuration)?,
+            })
+        };
+        let training: Vec<Entry> = self.state().seeds.iter().map(entry).collect::<Result<_>>()?;
+        Ok(if training.is_empty() { None } else { Some(toml::to_string(&File { training })?) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::preset;
+
+    #[test]
+    fn each_configuration_is_told_once_with_its_seeds() {
+        let trainings = Trainings::default();
+        assert_eq!(trainings.to_toml().unwrap(), None);
+        let mut config = preset("words-gpt", &["train.rate.highest=3e-4".to_owned()]).unwrap();
+        for seed in [2, 0, 2] {
+            config.train.seed = seed;
+            trainings.add(&config).unwrap();
+        }
+        let kept = trainings.of_this_part();
+        assert_eq!((kept.len(), trainings.of_this_part().len()), (3, 0));
+        config.train.steps += 1;
+        trainings.add(&config).unwrap();
+        let told = trainings.to_toml().unwrap().unwrap();
+        let table: Table = toml::from_str(&told).unwrap();
+        let entries = table["training"].as_array().unwrap();
+        let seeds: Vec<String> = entries.iter().map(|entry| entry["seeds"].to_string()).collect();
+        assert_eq!(seeds.len(), 2);
+        assert!(seeds.contains(&"[0, 2]".to_owned()) && seeds.contains(&"[2]".to_owned()), "{seeds:?}");
+        assert!(told.contains("highest = 0.0003") && !told.contains("seed = "), "{told}");
+
+        let again = Trainings::default();
+        again.read_back(&kept);
+        assert!(told.contains(again.to_toml().unwrap().unwrap().lines().last().unwrap()));
+        assert!(again.of_this_part().is_empty(), "what is read back was not trained now");
+    }
+}
