@@ -21,7 +21,7 @@ pub use measurements::{Measurements, Summary, write_csv};
 pub use progress::Progress;
 pub use store::Store;
 pub use training::{Line, Trained};
-pub use verdict::{Bound, Check, Outcome, Published, Verdict};
+pub use verdict::{Bound, Check, Outcome, Published, Verdict, those_that_apply};
 
 use anyhow::{Context as _, Result};
 use clap::ValueEnum;
@@ -34,7 +34,7 @@ pub enum Size {
     /// Only to see that everything works: its verdicts mean nothing
     #[value(hide = true)]
     Smoke,
-    /// The built-in corpus, small models: all experiments in under five minutes
+    /// The built-in corpus, small models: all experiments in some four minutes
     Quick,
     /// The same with more seeds and larger models: all in under an hour
     Standard,

@@ -110,6 +110,12 @@ impl Sample {
         samples.into_iter().flat_map(|sample| sample.0).collect()
     }
 
+    /// The difference of each seed's values. Seeds that only one side has are left out.
+    #[must_use]
+    pub fn minus(&self, other: &Self) -> Self {
+        Self(self.0.iter().filter_map(|(&seed, a)| Some((seed, a - other.of(seed)?))).collect())
+    }
+
     /// The ratio of each seed's values. Seeds that only one side has are left out.
     #[must_use]
     pub fn over(&self, other: &Self) -> Self {
@@ -144,8 +150,7 @@ pub fn mean(values: &[f64]) -> Interval {
 
 /// The mean over seeds of a − b, and its interval. Seeds that only one side has are left out.
 pub fn paired(a: &Sample, b: &Sample) -> Interval {
-    let differences = a.0.iter().filter_map(|(seed, a)| Some(a - b.of(*seed)?));
-    mean(&differences.collect::<Vec<_>>())
+    a.minus(b).mean()
 }
 
 /// The slope of the least-squares line through the values of each seed against x, and the mean of the seeds' slopes.

@@ -34,8 +34,11 @@ struct State {
     done: usize,
     /// How many of those that are done were read back.
     read_back: usize,
-    /// How far the training is that is going on. A thread works at one part at a time.
-    partly: HashMap<ThreadId, f64>,
+    /// How far the training was that is going on when it was first heard of, and how far it is. A thread works at one part at a
+    /// time.
+    partly: HashMap<ThreadId, (f64, f64)>,
+    /// What the training of parts that are done had behind it when it was first heard of, in parts.
+    trained_before: f64,
     /// When to say something next, counted from the start.
     next_words: Option<Duration>,
 }
@@ -56,7 +59,7 @@ impl State {
         *self = State {
             name: name.to_owned(),
             before: self.before + self.expected,
-            before_read_back: self.before_read_back + self.worth(self.read_back as f64),
+            before_read_back: self.before_read_back + self.worth(self.parts_before()),
             expected,
             shown: self.shown,
             next_words: self.next_words,
@@ -64,16 +67,23 @@ impl State {
         };
     }
 
+    /// What of the parts was there before.
+    fn parts_before(&self) -> f64 {
+        self.read_back as f64
+            + self.trained_before
+            + self.partly.values().map(|(first, _)| first).sum::<f64>()
+    }
+
     /// The share of a plan that is done.
     fn reached(&self, planned: f64) -> f64 {
-        let parts = self.done as f64 + self.partly.values().sum::<f64>();
+        let parts = self.done as f64 + self.partly.values().map(|(_, now)| now).sum::<f64>();
         ((self.before + self.worth(parts)) / planned.max(1e-9)).clamp(0.0, 1.0)
     }
 
     /// The seconds that are left of a plan after so many; nothing while too little was done to tell.
     fn left(&self, planned: f64, elapsed: f64) -> Option<f64> {
         let reached = self.reached(planned);
-        let read_back = (self.before_read_back + self.worth(self.read_back as f64)) / planned.max(1e-9);
+        let read_back = (self.before_read_back + self.worth(self.parts_before())) / planned.max(1e-9);
         let worked = reached - read_back;
         (worked >= terminal::LEAST_DONE).then(|| elapsed * (1.0 - reached) / worked)
     }
@@ -112,14 +122,16 @@ impl Progress {
     /// The model that this thread's part needs is trained to this share.
     pub fn partly(&self, share: f64) {
         self.change(|state| {
-            state.partly.insert(thread::current().id(), TRAINING * share);
+            let share = TRAINING * share;
+            state.partly.entry(thread::current().id()).or_insert((share, share)).1 = share;
         });
     }
 
     /// A part is done.
     pub fn done(&self) {
         self.change(|state| {
-            state.partly.remove(&thread::current().id());
+            let (first, _) = state.partly.remove(&thread::current().id()).unwrap_or_default();
+            state.trained_before += first;
             state.done += 1;
         });
     }
@@ -221,6 +233,24 @@ mod tests {
         assert!((reached() - PARTS * TRAINING * 0.75).abs() < 1e-9, "each thread has its own");
         progress.done();
         assert!((reached() - PARTS * (0.5 + TRAINING * 0.5)).abs() < 1e-9);
+    }
+
+    #[test]
+    fn training_that_was_there_already_says_nothing_about_the_pace() {
+        let progress = Progress { planned: 10.0, ..Progress::silent() };
+        let left = || progress.state.lock().unwrap().left(10.0, 9.0);
+        progress.begin("two models", 10.0);
+        progress.expect(2);
+        // A model that is read back: nine tenths of its part are no work of now, and too little is left to tell.
+        progress.partly(1.0);
+        assert_eq!(left(), None);
+        progress.done();
+        // One that goes on from its middle.
+        progress.partly(0.5);
+        progress.partly(1.0);
+        let worked = PARTS * (1.0 - TRAINING + TRAINING * 0.5) / 2.0;
+        let reached = PARTS * (1.0 + TRAINING) / 2.0;
+        assert!((left().unwrap() - 9.0 * (1.0 - reached) / worked).abs() < 1e-9, "{:?}", left());
     }
 
     #[test]

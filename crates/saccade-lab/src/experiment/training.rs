@@ -3,7 +3,7 @@
 
 use super::lab::Lab;
 use crate::model::{self, Opened};
-use crate::run::{RunConfig, RunFolder, Voice, interrupted, train_in};
+use crate::run::{ModelConfig, RunConfig, RunFolder, Voice, interrupted, train_in};
 use crate::usage::Stopped;
 use anyhow::{Context as _, Result, bail};
 use saccade::Module;
@@ -22,7 +22,7 @@ impl Lab<'_> {
         config: &RunConfig,
         observer: &mut dyn Observer,
     ) -> Result<()> {
-        self.trainings.add(config)?;
+        self.trainings.add(&RunConfig { model: ModelConfig::of(task.model()), ..config.clone() })?;
         let config = &config.train;
         let mut attended = Attended { lab: self, steps: config.steps, observer };
         match train(task, config, &mut train::Progress::new(config), &mut attended)? {
@@ -33,7 +33,6 @@ impl Lab<'_> {
 
     /// A model trained as configured: one that was trained before, by any experiment, or a new one.
     pub fn train(&self, config: &RunConfig) -> Result<Trained> {
-        self.trainings.add(config)?;
         let folder = self.store.model(config)?;
         let lock = {
             let mut locks = TRAINING.lock().unwrap_or_else(PoisonError::into_inner);
@@ -44,6 +43,10 @@ impl Lab<'_> {
         if !train_in(&folder, config, Voice::Share(&|share| self.progress.partly(share)))? {
             bail!(Stopped);
         }
+        // Of a model that was there already nothing was heard.
+        self.progress.partly(1.0);
+        // The sizes of the model are known only now: its vocabulary comes from the data.
+        self.trainings.add(&RunFolder::config_in(&folder)?.unwrap_or_else(|| config.clone()))?;
         Trained::read(folder)
     }
 }
@@ -62,10 +65,9 @@ impl Observer for Attended<'_> {
 
     fn stepped(&mut self, step: &Step, task: &dyn Task, progress: &train::Progress) -> saccade::Result<Flow> {
         self.lab.progress.partly(step.step as f64 / self.steps as f64);
-        match interrupted().load(Ordering::Relaxed) {
-            true => Ok(Flow::Stop),
-            false => self.observer.stepped(step, task, progress),
-        }
+        // First of all the observer: a last step is one, whether or not it was interrupted.
+        let flow = self.observer.stepped(step, task, progress)?;
+        Ok(if interrupted().load(Ordering::Relaxed) { Flow::Stop } else { flow })
     }
 
     fn evaluated(
@@ -158,7 +160,7 @@ impl Trained {
 mod tests {
     use super::super::lab::tests::at_a_bench;
     use super::*;
-    use crate::run::{prepare, preset};
+    use crate::run::{Session, prepare, preset};
 
     fn tiny() -> RunConfig {
         let settings = ["data.texts=20", "train.steps=5", "train.batch_size=2", "data.length=8"];
@@ -215,6 +217,8 @@ mod tests {
             let first = lab.train(&tiny()).unwrap();
             assert!(!RunFolder::state_of(&first.folder).exists());
             first.open().unwrap();
+            let resumed = Session::resume(&first.folder, Voice::Silent);
+            assert!(resumed.is_err_and(|error| error.to_string().contains("is done")));
             let written = |name: &str| first.folder.join(name).metadata().unwrap().modified().unwrap();
             let before = written("model.safetensors");
             let again = lab.train(&tiny()).unwrap();

@@ -105,10 +105,15 @@ impl Check {
         Self { what: what.into(), effect: Interval::nothing(), bound, outcome: Outcome::NotMeasured }
     }
 
+    /// Whether it fails, taken by itself.
+    pub fn fails(&self) -> bool {
+        self.outcome == Outcome::Fails
+    }
+
     /// Whether it fails even if it is one of so many that could have failed by chance (Bonferroni's correction).
     fn fails_among(&self, checks: usize) -> bool {
         let level = 1.0 - (1.0 - LEVEL) / checks.max(1) as f64;
-        self.outcome == Outcome::Fails && self.bound.outcome(&self.effect.at(level)) == Outcome::Fails
+        self.fails() && self.bound.outcome(&self.effect.at(level)) == Outcome::Fails
     }
 }
 
@@ -158,11 +163,11 @@ impl Verdict {
         Self { claim, outcome, checks, finding, why: None, published: Vec::new() }
     }
 
-    /// Says why the claim fails, if it does.
+    /// Says why the claim fails, if it does, from the checks that it rests on.
     #[must_use]
-    pub fn because(mut self, why: impl FnOnce() -> String) -> Self {
+    pub fn because(mut self, why: impl FnOnce(&[Check]) -> String) -> Self {
         if self.outcome == Outcome::Fails {
-            self.why = Some(true_minus(&why())).filter(|why| !why.is_empty());
+            self.why = Some(true_minus(&why(&self.checks))).filter(|why| !why.is_empty());
         }
         self
     }
@@ -184,6 +189,13 @@ impl Verdict {
         self.published.push(Published { what: what.into(), theirs, ours, source });
         self
     }
+}
+
+/// Those of several sentences that apply, one after the other.
+pub fn those_that_apply<'a>(sentences: impl IntoIterator<Item = (bool, &'a str)>) -> String {
+    let sentences: Vec<&str> =
+        sentences.into_iter().filter(|(applies, _)| *applies).map(|(_, one)| one).collect();
+    sentences.join(" ")
 }
 
 /// A sentence in which numbers have the minus sign of the tables and figures; formatting writes a hyphen.
@@ -263,10 +275,12 @@ mod tests {
     fn only_what_fails_has_a_reason() {
         let verdict = |values: &[f64]| {
             let check = Check::new("x", mean(values), Bound::Above(0.0));
-            Verdict::new("A1", vec![check], "").because(|| "it does not".to_owned())
+            Verdict::new("A1", vec![check], "").because(|checks| {
+                format!("{} check does not", checks.iter().filter(|check| check.fails()).count())
+            })
         };
         assert_eq!(verdict(&[1.0, 1.1, 0.9]).why, None);
-        assert_eq!(verdict(&[-1.0, -1.1, -0.9]).why.as_deref(), Some("it does not"));
+        assert_eq!(verdict(&[-1.0, -1.1, -0.9]).why.as_deref(), Some("1 check does not"));
     }
 
     #[test]

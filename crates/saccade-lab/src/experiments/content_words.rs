@@ -41,6 +41,8 @@ struct Run {
     learned: f64,
 }
 
+/// A head that is better by this on what it was trained on has learned some of it by heart.
+const BY_HEART: f64 = 0.05;
 /// What that is called among the measurements.
 const LEARNED: &str = "accuracy on training sentences";
 
@@ -106,9 +108,9 @@ fn read(lab: &Lab, seed: u64, sentences: &[Sentence]) -> Result<Run> {
     }
     let baselines = right.map(|right| right as f64 / f64::from(count.max(1)));
     let accuracies = baselines.into_iter().chain([reading.accuracy()]).collect();
-    let some = sources::spread(train.len(), sentences.len());
-    let some: Vec<Sentence> = some.into_iter().map(|i| Sentence::without_tree(&train[i])).collect();
-    let learned = tagger_reading::accuracy(&opened, &some)?;
+    let some = sources::spread(train.len(), sentences.len()).into_iter();
+    let some = some.map(|i| Sentence::without_tree(&train[i])).filter(Sentence::is_read);
+    let learned = tagger_reading::accuracy(&opened, &some.collect::<Vec<_>>())?;
     Ok(Run { accuracies, better: guesses.better, confusion: reading.confusion, learned })
 }
 
@@ -211,13 +213,16 @@ fn judge(table: &Measurements) -> Verdict {
         Check::new("accuracy: one head − majority", gain("majority"), Bound::Above(0.0)),
         Check::new("accuracy: one head − the better neighbour", gain("better neighbour"), Bound::Above(0.0)),
     ];
-    Verdict::new("B1", checks, finding).because(|| {
-        let learned = 100.0 * table.mean(&[&"one head"], LEARNED).mean;
-        let meaning = match learned > mean("better neighbour") {
-            true => "it has learned these by heart rather than what a neighbour tells of any word",
-            false => "not even there has it learned what a neighbour alone tells",
+    Verdict::new("B1", checks, finding).because(|_| {
+        let learned = table.values(&[&"one head"], LEARNED);
+        let meaning = match paired(&learned, &of("one head")).low > BY_HEART {
+            true => "part of what it has learned is true of those sentences alone",
+            false => "hardly more than of others",
         };
-        format!("Of the hidden words of sentences that it was trained on, the head tells {learned:.1} % right: {meaning}.")
+        format!(
+            "Of the hidden words of sentences that it was trained on, the head tells {:.1} % right: {meaning}.",
+            100.0 * learned.mean().mean
+        )
     })
 }
 
@@ -252,7 +257,7 @@ mod tests {
     #[test]
     fn a_head_that_fails_has_learned_by_heart_or_not_at_all() {
         for (learned, told) in
-            [(0.95, "95.0 % right: it has learned these by heart"), (0.6, "60.0 % right: not even there")]
+            [(0.95, "95.0 % right: part of what it has learned"), (0.62, "62.0 % right: hardly more")]
         {
             let mut table = planted(0.6);
             (0..4).for_each(|seed| table.add(&[&"one head"], seed, LEARNED, learned));

@@ -3,11 +3,13 @@
 use crate::experiment::{Lab, Trained};
 use crate::model::Opened;
 use crate::run::{ModelConfig, RunConfig, plain, preset, sources};
+use crate::statistics::mean;
 use anyhow::{Result, bail};
 use saccade::Context;
 use saccade::analysis::Tokens;
 use saccade::analysis::dependencies::{Aligned, Parsed};
 use saccade::data::batches::{Masking, PackedWindows};
+use saccade::data::builtin::{Corpus, Pairs};
 use saccade::data::text::TokenStream;
 use saccade::models::{GptConfig, Model};
 use saccade::position::Position;
@@ -236,7 +238,21 @@ pub fn masked_words(lab: &Lab, seed: u64) -> Result<RunConfig> {
     config.train.rate.lowest *= 0.4;
     config.train.rate.warmup *= 3;
     config.train.weight_decay = 0.01;
+    let length = config.data.length;
+    let texts = Corpus::new(config.data.builtin(), seed)?;
+    let tokens = texts.texts().take(SAMPLE).map(|text| text.words().count().min(length));
+    config.train.batch_size = as_many_tokens(&config, tokens);
     Ok(config)
+}
+
+/// So many texts tell how long texts are.
+const SAMPLE: usize = 500;
+
+/// How many texts of these lengths have as many tokens as the windows of a step of the base model.
+fn as_many_tokens(config: &RunConfig, lengths: impl Iterator<Item = usize>) -> usize {
+    let lengths: Vec<f64> = lengths.map(|length| length as f64).collect();
+    let windows = (config.train.batch_size * config.data.length) as f64;
+    (windows / mean(&lengths).mean).round().max(1.0) as usize
 }
 
 /// The same, for so many more steps that it guesses as many words as the base model does.
@@ -256,8 +272,12 @@ pub fn passive(lab: &Lab, seed: u64) -> Result<RunConfig> {
     t5.n_decoder_layers = form.n_layers.div_ceil(2);
     (t5.n_heads, t5.d_model, t5.d_head) = (form.n_heads, form.d_model, form.d_model / form.n_heads.max(1));
     (t5.d_hidden, t5.dropout, t5.smoothing) = (4 * form.d_model, 0.0, 0.0);
-    // A pair has about half as many tokens as a window.
-    config.train.batch_size *= 2;
+    let tokens = |text: &str| {
+        text.split_whitespace().count() + text.matches(|c: char| c.is_ascii_punctuation()).count()
+    };
+    let pairs = Pairs::new(seed);
+    let lengths = pairs.pairs().take(SAMPLE).map(|pair| tokens(&pair.source) + tokens(&pair.target));
+    config.train.batch_size = as_many_tokens(&config, lengths);
     Ok(config)
 }
 

@@ -2,7 +2,9 @@
 
 use super::language_models as models;
 use crate::experiment::claims::SOURCES;
-use crate::experiment::{Bound, Check, Experiment, Findings, Lab, Measurements, Summary, Verdict};
+use crate::experiment::{
+    Bound, Check, Experiment, Findings, Lab, Measurements, Summary, Verdict, those_that_apply,
+};
 use crate::figure::{Axis, Chart, Picture, Series, fixed};
 use crate::run::RunConfig;
 use crate::statistics::{Interval, Sample, intercept, mean, paired, slope, slopes};
@@ -236,15 +238,25 @@ fn judge(table: &Measurements) -> Verdict {
         source_exponent(),
         source_perplexity_exponent(),
     );
-    let why = || {
-        let why = match bend.low > 0.1 {
-            true => {
-                "No single power fits: over the larger half of the sizes the loss falls less than over the smaller. All sizes read the \
-                 same tokens, and a larger model needs more of them to be of use."
-            }
-            false => "The exponent is another one, on this text and with this many tokens.",
-        };
-        why.to_owned()
+    let why = |checks: &[Check]| {
+        let flattens = checks[2].fails() && bend.mean > 0.0;
+        those_that_apply([
+            (checks[0].fails(), "Larger models do not have a lower loss here."),
+            (
+                flattens,
+                "No single power fits: over the larger half of the sizes the loss falls less than over the smaller. Two reasons are \
+                 possible, and this experiment does not tell them apart: all sizes read the same tokens, of which a larger model \
+                 needs more; and no model can go below the entropy of the text itself.",
+            ),
+            (
+                checks[2].fails() && !flattens,
+                "No single power fits: over the larger half of the sizes the loss falls more than over the smaller.",
+            ),
+            (
+                checks[1].fails() && !checks[2].fails(),
+                "The exponent is another one, on this text and with this many tokens.",
+            ),
+        ])
     };
     let checks = vec![
         Check::new("slope of ln loss against ln parameters: it falls", exponent, Bound::Below(0.0)),

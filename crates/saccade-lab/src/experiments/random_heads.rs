@@ -2,7 +2,7 @@
 
 use super::bag_models::{self as bags, Form};
 use super::sentiment_models as sentiment;
-use crate::experiment::{Bound, Check, Experiment, Findings, Lab, Measurements, Outcome, Verdict};
+use crate::experiment::{Bound, Check, Experiment, Findings, Lab, Measurements, Verdict, those_that_apply};
 use crate::figure::{Axis, Bar, Bars, ColourScale, Gallery, Matrix, Picture, number};
 use crate::statistics::{Sample, paired};
 use anyhow::{Result, bail};
@@ -232,22 +232,23 @@ fn judge(table: &Measurements) -> Verdict {
             Bound::Above(0.5),
         ),
     ];
-    let faint = checks[1].outcome == Outcome::Fails;
-    Verdict::new("A5", checks, finding).because(|| {
-        let why = match faint {
-            true => {
-                "Untrained heads give all words nearly equal weights (A3). Which word is ahead differs from head to head, but by so little \
-                 that only a colour scale stretched from the least to the largest weight shows it."
-            }
-            false => "Two heads differ no more than one that is a little disturbed.",
-        };
-        why.to_owned()
+    Verdict::new("A5", checks, finding).because(|checks| {
+        those_that_apply([
+            (
+                checks[1].fails(),
+                "Untrained heads give all words nearly equal weights (A3). Which word is ahead differs from head to head, but by so \
+                 little that only a colour scale stretched from the least to the largest weight shows it.",
+            ),
+            (checks[0].fails(), "Two heads differ less than a head differs from itself, a little disturbed."),
+            (checks[2].fails(), "In most rows all heads have their largest weight on the same word."),
+        ])
     })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::experiment::Outcome;
 
     fn planted(between: f64, disturbed: f64, elsewhere: f64) -> Measurements {
         let mut table = Measurements::new(&["texts", "pair"]);
@@ -268,7 +269,10 @@ mod tests {
         assert_eq!(judge(&planted(0.1, 0.01, 0.8)).outcome, Outcome::Holds);
         assert_eq!(judge(&planted(0.1, 0.2, 0.8)).outcome, Outcome::Fails, "noise does as much");
         assert_eq!(judge(&planted(0.001, 0.0001, 0.8)).outcome, Outcome::Fails, "too faint to see");
-        assert_eq!(judge(&planted(0.1, 0.01, 0.2)).outcome, Outcome::Fails);
+        let alike = judge(&planted(0.1, 0.01, 0.2));
+        assert_eq!(alike.outcome, Outcome::Fails);
+        let why = "In most rows all heads have their largest weight on the same word.";
+        assert_eq!(alike.why.as_deref(), Some(why), "and of nothing else");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Why 1/√d_k: attention with and without the scale, as keys and queries grow.
 
 use crate::experiment::claims::SOURCES;
-use crate::experiment::{Bound, Check, Experiment, Findings, Lab, Measurements, Verdict};
+use crate::experiment::{Bound, Check, Experiment, Findings, Lab, Measurements, Verdict, those_that_apply};
 use crate::figure::{Axis, Chart, ColourScale, Gallery, Histogram, Matrix, Picture, Series};
 use crate::statistics::{Interval, deviation, exact, slope_by_seed};
 use anyhow::Result;
@@ -288,17 +288,26 @@ fn judge_gradients(table: &Measurements) -> Verdict {
         let of = |scaled: bool| table.values(&[&256, &scaled], measure);
         of(false).over(&of(true)).mean()
     };
+    // Of twenty draws without the scale, how large the smallest gradient of Q is.
+    let lowest = |width: usize| {
+        let mut draws = table.values(&[&width, &false], "grad_norm_q").values();
+        draws.sort_by(f64::total_cmp);
+        draws.get(draws.len() / 20).copied().unwrap_or(f64::NAN)
+    };
     let from_to = |measure: &str, scaled: bool| {
-        format!("{:.3} to {:.3}", at(table, 4, measure, scaled), at(table, 256, measure, scaled))
+        format!("{:.1} to {:.1}", at(table, 4, measure, scaled), at(table, 256, measure, scaled))
     };
     let finding = format!(
         "From d_k 4 to 256 the gradient norm of the scores goes from {} unscaled (scaled: {}). That of Q goes from {} \
-         (scaled: {}): at 256 the unscaled one is {:.2} times the scaled one.",
+         (scaled: {}): at 256 the unscaled one is {:.2} times the scaled one. One draw in twenty has a gradient of \
+         Q below {:.1} at d_k 4, and below {:.1} at 256.",
         from_to("grad_norm_scores", false),
         from_to("grad_norm_scores", true),
         from_to("grad_norm_q", false),
         from_to("grad_norm_q", true),
         ratio("grad_norm_q").mean,
+        lowest(4),
+        lowest(256),
     );
     let falls = |of: &str| format!("unscaled: log₂ of {of}'s gradient norm per doubling of d_k");
     let compared = |of: &str| format!("{of}'s gradient norm at d_k 256, unscaled ÷ scaled");
@@ -310,13 +319,16 @@ fn judge_gradients(table: &Measurements) -> Verdict {
     ];
     let growth = |measure: &str| at(table, 256, measure, false) / at(table, 4, measure, false);
     let (scores, q) = (growth("grad_norm_scores"), growth("grad_norm_q"));
-    Verdict::new("D4", checks, finding).because(|| match scores < 1.0 && q > 1.0 {
+    Verdict::new("D4", checks, finding).because(|checks| match scores < 1.0 && q > 1.0 {
         true => format!(
             "The softmax does saturate: the gradient of the scores shrinks to {scores:.2} of what it was. But Q's gradient is that of \
              the scores times K, whose norm grows as √d_k. With the scale that product is divided by √d_k, without it by nothing, and it \
              grows by a factor of {q:.2}."
         ),
-        false => "The gradients of Q and K are not smaller without the scale.".to_owned(),
+        false => those_that_apply([
+            (checks[0].fails() || checks[1].fails(), "Without the scale the gradients grow with d_k."),
+            (checks[2].fails() || checks[3].fails(), "They are larger without the scale than with it."),
+        ]),
     })
 }
 
@@ -396,9 +408,23 @@ mod tests {
     fn the_verdict_on_gradients_follows_the_data() {
         let vanish: Rule = |d, scaled| if scaled { 4.0 } else { 4.0 / d };
         let grow: Rule = |d, scaled| if scaled { 4.0 } else { d.sqrt() };
-        let of = |rule| judge_gradients(&planted(&[("grad_norm_q", rule), ("grad_norm_k", rule)]));
-        assert_eq!(of(vanish).outcome, Outcome::Holds);
-        assert_eq!(of(grow).outcome, Outcome::Fails);
+        let of = |rule, scores: Rule| {
+            judge_gradients(&planted(&[
+                ("grad_norm_q", rule),
+                ("grad_norm_k", rule),
+                ("grad_norm_scores", scores),
+            ]))
+        };
+        assert_eq!(of(vanish, vanish).outcome, Outcome::Holds);
+        let grown = of(grow, vanish);
+        assert_eq!(grown.outcome, Outcome::Fails);
+        assert!(
+            grown.why.is_some_and(|why| why.contains("shrinks to 0.02") && why.contains("a factor of 8.00"))
+        );
+        // They vanish, but are still larger than with the scale.
+        let large: Rule = |d, scaled| if scaled { 0.001 } else { 4.0 / d };
+        let why = of(large, vanish).why;
+        assert_eq!(why.as_deref(), Some("They are larger without the scale than with it."));
     }
 
     #[test]

@@ -66,6 +66,11 @@ impl Sentence {
         Self { words, classes, heads: vec![None; count], relations, judging }
     }
 
+    /// Whether it is one of those that are read.
+    pub fn is_read(&self) -> bool {
+        LENGTHS.contains(&self.len())
+    }
+
     /// How many words it has.
     pub fn len(&self) -> usize {
         self.words.len()
@@ -116,7 +121,7 @@ pub fn test_sentences(lab: &Lab) -> Result<Vec<Sentence>> {
         }
     };
     let most = lab.by_size(30, 600, 1_500, usize::MAX);
-    let fits = all.into_iter().filter(|sentence| LENGTHS.contains(&sentence.len()));
+    let fits = all.into_iter().filter(Sentence::is_read);
     let kept: Vec<Sentence> = fits.take(most).collect();
     anyhow::ensure!(!kept.is_empty(), "there is no test sentence of {} words or more", LENGTHS.start());
     Ok(kept)

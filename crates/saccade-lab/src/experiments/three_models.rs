@@ -315,7 +315,7 @@ fn judge_length(table: &Measurements, judging: [f64; 2]) -> Verdict {
     );
     let check =
         Check::new("max pool: accuracy on the longest quarter − on the shortest", max, Bound::Below(0.0));
-    Verdict::new("C4", vec![check], finding).because(|| {
+    Verdict::new("C4", vec![check], finding).because(|_| {
         let [fewest, most] = judging;
         let more = match most > fewest {
             true => "here a longer text says more often what it thinks, and a pool over all words finds it",

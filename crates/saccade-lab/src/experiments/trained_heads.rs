@@ -3,7 +3,7 @@
 use super::head_patterns::{Measured, PATTERNS, RELATIONS, labels, material, measure};
 use super::language_models as models;
 use crate::experiment::claims::SOURCES;
-use crate::experiment::{Bound, Check, Experiment, Findings, Lab, Measurements, Verdict};
+use crate::experiment::{Bound, Check, Experiment, Findings, Lab, Measurements, Verdict, those_that_apply};
 use crate::figure::{Axis, Bar, Bars, ColourScale, Gallery, Matrix, Picture};
 use crate::model::Opened;
 use crate::run::sources;
@@ -45,7 +45,7 @@ struct Run {
     /// By relation: how often the best head, the best head of the untrained model, and the best fixed offset are right.
     /// Nothing where the texts have too few such pairs.
     right: Vec<Option<(f64, f64, f64)>>,
-    /// The share of heads that look at the first token above all.
+    /// The share of heads that give the first token more than [`SINK`](saccade::analysis::measures::SINK) of their weight.
     sinks: f64,
     /// Labels that heads got by rule: layer, head, label.
     labels: Vec<(usize, usize, String)>,
@@ -259,17 +259,34 @@ fn judge(table: &Measurements) -> Verdict {
     }));
     let sinks = table.mean(&[&"any"], "share of heads that are sinks").mean;
     let far = PATTERNS[4].0;
-    let why = || match gain(far).high < 0.0 {
-        true => format!(
-            "An untrained head spreads its weight evenly over what came before, and {:.2} of that is 8 or more places away; heads \
-             that learn to look at something look nearer ({:.2}). Weight far away is no skill by itself.",
+    let why = |checks: &[Check]| {
+        let evenly = format!(
+            "An untrained head spreads its weight over all that came before, and {:.2} of it is 8 or more places away; heads that \
+             learn to look at something look nearer ({:.2}). Weight far away is no skill by itself.",
             table.mean(&[&far], "weight, untrained").mean,
             weight(far),
-        ),
-        false => {
-            "The best heads of the untrained model show some pattern as much as those of the trained one."
-                .to_owned()
-        }
+        );
+        let names = |places: std::ops::Range<usize>, of: &dyn Fn(usize) -> &'static str| {
+            let failing: Vec<&str> = places.filter(|&place| checks[place].fails()).map(of).collect();
+            failing.join(", ")
+        };
+        let untrained = names(0..4, &|place| PATTERNS[place].0);
+        let offsets = names(5..7, &|place| RELATIONS[place - 5].0);
+        those_that_apply([
+            (checks[4].fails(), evenly.as_str()),
+            (
+                !untrained.is_empty(),
+                &format!(
+                    "A head of the untrained model shows more of this than the best of the trained one: {untrained}."
+                ),
+            ),
+            (
+                !offsets.is_empty(),
+                &format!(
+                    "The word at a fixed distance is this more often than the word that the best head finds: {offsets}."
+                ),
+            ),
+        ])
     };
     let verdict = Verdict::new("E2", checks, finding)
         .because(why)
@@ -313,6 +330,13 @@ mod tests {
             "the first seed shows no gain"
         );
         assert_eq!(judge(&planted(0.1, 0.3, 0.8, 0.5)).outcome, Outcome::Fails);
-        assert_eq!(judge(&planted(0.7, 0.2, 0.4, 0.5)).outcome, Outcome::Fails, "an offset does better");
+        let offset = judge(&planted(0.7, 0.2, 0.4, 0.5));
+        assert_eq!(offset.outcome, Outcome::Fails, "an offset does better");
+        let why = offset.why.unwrap_or_default();
+        assert!(
+            why.starts_with("The word at a fixed distance")
+                && why.ends_with("subject of a verb, modifier of a noun."),
+            "{why}"
+        );
     }
 }

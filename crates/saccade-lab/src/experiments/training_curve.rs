@@ -2,7 +2,7 @@
 
 use super::tagger_models as taggers;
 use super::tagger_reading::{self, Reading};
-use crate::experiment::{Bound, Check, Experiment, Findings, Lab, Measurements, Outcome, Verdict};
+use crate::experiment::{Bound, Check, Experiment, Findings, Lab, Measurements, Verdict};
 use crate::figure::{Axis, Chart, Picture, Series};
 use crate::statistics::{Interval, Sample, mean};
 use anyhow::Result;
@@ -137,12 +137,11 @@ fn judge(table: &Measurements, steps: &[u64]) -> Verdict {
             format!("{measure} from {:.3} to {:.3}", at(steps.first()), at(steps.last()))
         })
         .collect();
-    let against: Vec<String> = checks
-        .iter()
-        .filter(|check| check.outcome == Outcome::Fails)
-        .map(|check| check.what.split(": rank").next().unwrap_or_default().to_owned())
-        .collect();
-    Verdict::new("B6", checks, format!("From the first to the last step: {}.", parts.join("; "))).because(|| {
+    let finding = format!("From the first to the last step: {}.", parts.join("; "));
+    Verdict::new("B6", checks, finding).because(|checks| {
+        let against = checks.iter().filter(|check| check.fails());
+        let against: Vec<&str> =
+            against.map(|check| check.what.split(": rank").next().unwrap_or_default()).collect();
         format!(
             "The patterns do come with the steps, but not all in the direction that is claimed: as training goes on, these fall: {}.",
             against.join("; ")
@@ -153,6 +152,7 @@ fn judge(table: &Measurements, steps: &[u64]) -> Verdict {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::experiment::Outcome;
 
     const STEPS: [u64; 5] = [0, 10, 20, 40, 80];
 

@@ -2,7 +2,7 @@
 
 use super::tagger_models::{self as taggers, CLASSES, Sentence};
 use super::tagger_reading::{self, Reading, View};
-use crate::experiment::{Bound, Check, Experiment, Findings, Lab, Measurements, Verdict};
+use crate::experiment::{Bound, Check, Experiment, Findings, Lab, Measurements, Verdict, those_that_apply};
 use crate::figure::{Axis, Bar, Bars, ColourScale, Gallery, Matrix, Picture};
 use crate::model::Opened;
 use crate::statistics::paired;
@@ -203,14 +203,19 @@ fn judge_smoothness(table: &Measurements) -> Verdict {
         Check::new("largest weight: after − before training", change("largest weight"), Bound::Below(0.0)),
         Check::new("before training: largest weight ÷ an equal share", mean(0, share), Bound::Above(2.0)),
     ];
-    Verdict::new("B2", checks, finding).because(|| {
+    Verdict::new("B2", checks, finding).because(|checks| {
         let beside = "largest weight on a neighbour";
-        format!(
+        let found = format!(
             "What tells the class of a word stands next to it, and training finds that: the largest weight is on the word before or after \
              in {:.0} % of cases before and in {:.0} % after. Nothing in the loss asks for weight on anything else.",
             100.0 * mean(0, beside).mean,
             100.0 * mean(1, beside).mean,
-        )
+        );
+        let sharper = checks[0].fails() || checks[1].fails();
+        those_that_apply([
+            (sharper && change(beside).low > 0.0, found.as_str()),
+            (checks[2].fails(), "Before training no single word stands out."),
+        ])
     })
 }
 
@@ -272,6 +277,8 @@ mod tests {
         assert_eq!(judge_smoothness(&sharper).outcome, Outcome::Fails);
         assert_eq!(judge_classes(&sharper).outcome, Outcome::Fails);
         let already_smooth = planted([0.8, 0.9], [0.15, 0.12], [0.9, 0.8]);
-        assert_eq!(judge_smoothness(&already_smooth).outcome, Outcome::Fails);
+        let already_smooth = judge_smoothness(&already_smooth);
+        assert_eq!(already_smooth.outcome, Outcome::Fails);
+        assert_eq!(already_smooth.why.as_deref(), Some("Before training no single word stands out."));
     }
 }

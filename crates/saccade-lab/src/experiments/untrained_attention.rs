@@ -2,7 +2,9 @@
 
 use super::bag_models::{self as bags, Form};
 use super::sentiment_models as sentiment;
-use crate::experiment::{Bound, Check, Experiment, Findings, Lab, Measurements, Verdict};
+use crate::experiment::{
+    Bound, Check, Experiment, Findings, Lab, Measurements, Outcome, Verdict, those_that_apply,
+};
 use crate::figure::{Axis, Chart, ColourScale, Gallery, Matrix, Picture, Series};
 use crate::statistics::{Interval, slope_by_seed};
 use anyhow::{Result, bail};
@@ -290,11 +292,19 @@ fn judge_width(table: &Measurements) -> Verdict {
         Check::new(what("scaled"), change(true), Bound::Above(0.1)),
         Check::new(what("unscaled"), change(false), Bound::Above(0.1)),
     ];
-    Verdict::new("A4", checks, finding).because(|| match change(true).high < 0.1 {
-        true => "A score is a sum of d_k products, whose deviation grows as √d_k, and the scale divides by just that: with it the scores \
-                 are as far apart at any d_k. Only without the scale does attention become sharper."
-            .to_owned(),
-        false => "Not even without the scale does attention become sharper.".to_owned(),
+    Verdict::new("A4", checks, finding).because(|checks| {
+        those_that_apply([
+            (
+                checks[0].fails(),
+                "A score is a sum of d_k products, whose deviation grows as √d_k, and the scale divides by just that: with it the \
+                 scores are as far apart at any d_k.",
+            ),
+            (
+                checks[0].fails() && checks[1].outcome == Outcome::Holds,
+                "Only without the scale does attention become sharper.",
+            ),
+            (checks[1].fails(), "Not even without the scale does attention become sharper."),
+        ])
     })
 }
 
@@ -339,10 +349,16 @@ mod tests {
         assert_eq!((both.outcome, wrong(&both)), (Outcome::Holds, vec![]));
         let steady_with = judge_width(&planted(0.97, [0.01, 1.0]));
         assert_eq!((steady_with.outcome, wrong(&steady_with)), (Outcome::Fails, vec![0]));
+        assert!(
+            steady_with
+                .why
+                .is_some_and(|why| why.ends_with("Only without the scale does attention become sharper."))
+        );
         let steady_without = judge_width(&planted(0.97, [0.5, 0.01]));
         assert_eq!((steady_without.outcome, wrong(&steady_without)), (Outcome::Fails, vec![1]));
         let softer = judge_width(&planted(0.97, [-0.3, -0.3]));
         assert_eq!((softer.outcome, wrong(&softer)), (Outcome::Fails, vec![0, 1]));
+        assert!(softer.why.is_some_and(|why| why.ends_with("Not even without the scale does attention become sharper.")));
         // Some seeds above the bound, some below.
         assert_eq!(judge_width(&planted(0.97, [0.5, 0.097])).outcome, Outcome::Undecided);
     }

@@ -3,7 +3,7 @@
 use super::tagger_models::{self as taggers, Sentence};
 use super::tagger_reading::{self, Offsets, Reading};
 use super::training_smooths::{ROWS, STAGES, example};
-use crate::experiment::{Bound, Check, Experiment, Findings, Lab, Measurements, Outcome, Verdict};
+use crate::experiment::{Bound, Check, Experiment, Findings, Lab, Measurements, Verdict, those_that_apply};
 use crate::figure::{Axis, Bar, Bars, ColourScale, HeatMap, Matrix, Picture};
 use crate::statistics::paired;
 use anyhow::Result;
@@ -213,26 +213,25 @@ fn judge(table: &Measurements, offsets: &Offsets) -> Verdict {
         (!values.is_empty()).then(|| values.mean().mean)
     };
     let offset = |relation: &str| offsets.relations.get(relation).map(|best| best.1);
-    let fails = |at: usize| checks.get(at).is_some_and(|check| check.outcome == Outcome::Fails);
-    let reasons = [
-        (
-            fails(0),
-            "Training moves weight away from the words that a word belongs to: others tell more about its class.",
-        ),
-        (
-            fails(1),
-            "A neighbour at a fixed place is a linked word more often than the word that the head finds.",
-        ),
-        (
-            fails(2),
-            "To tell the class of a word the words next to it are enough, and no other word that judges is needed: training takes the \
+    let why = |checks: &[Check]| {
+        those_that_apply([
+            (
+                checks[0].fails(),
+                "Training moves weight away from the words that a word belongs to: others tell more about its class.",
+            ),
+            (
+                checks[1].fails(),
+                "A neighbour at a fixed place is a linked word more often than the word that the head finds.",
+            ),
+            (
+                checks.get(2).is_some_and(Check::fails),
+                "To tell the class of a word the words next to it are enough, and no other word that judges is needed: training takes the \
              weight away from them.",
-        ),
-    ];
-    let why: Vec<&str> = reasons.into_iter().filter(|(fails, _)| *fails).map(|(_, why)| why).collect();
-    let why = why.join(" ");
+            ),
+        ])
+    };
     Verdict::new("B4", checks, finding)
-        .because(|| why)
+        .because(why)
         .published("direct object", 0.868, ours("obj"), SOURCE)
         .published("direct object, best fixed offset", 0.400, offset("obj"), SOURCE)
         .published("determiner", 0.943, ours("det"), SOURCE)
@@ -242,6 +241,7 @@ fn judge(table: &Measurements, offsets: &Offsets) -> Verdict {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::experiment::Outcome;
 
     fn planted(linked: [f64; 2], first: f64, related: [f64; 2]) -> Verdict {
         let mut table = Measurements::new(&["stage", "words"]);

@@ -8,6 +8,7 @@
 //! train.ids  held-out.ids                            the tokens of a text that does not fit memory
 //! snapshots/step-N/                                  whole models at chosen steps
 //! lock                                               held by the process that trains here
+//! done                                               of a run that an experiment or the page keeps: it is whole, and its state is gone
 //! ```
 
 use super::config::{self, RunConfig};
@@ -95,7 +96,7 @@ impl RunFolder {
         Self::state_of(&self.path)
     }
 
-    /// What the run in a folder goes on from.
+    /// What the run in a folder goes on from. A run that is done and kept by an experiment has none any more.
     pub fn state_of(folder: &Path) -> PathBuf {
         folder.join("state.safetensors")
     }

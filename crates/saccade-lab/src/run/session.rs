@@ -53,6 +53,9 @@ impl<'a> Session<'a> {
     pub fn resume(path: &Path, voice: Voice<'a>) -> Result<Self> {
         let (folder, config) = RunFolder::open_to_train(path)?;
         if !folder.state().exists() {
+            if path.join(DONE).exists() {
+                bail!("{} is done, and was kept without what it would go on from", path.display());
+            }
             voice.remark("nothing was saved before it stopped; beginning anew");
             let given = config.from.as_deref().map(Given::open).transpose()?;
             let (tokenizer, model) = given.map_or((None, None), |given| (given.tokenizer, Some(given.model)));
