@@ -21,7 +21,7 @@ pub use measurements::{Measurements, Summary, write_csv};
 pub use progress::Progress;
 pub use store::Store;
 pub use training::{Line, Trained};
-pub use verdict::{Bound, Check, Outcome, Published, Verdict, those_that_apply};
+pub use verdict::{Bound, Check, Outcome, Published, Verdict, those_that_apply, true_minus};
 
 use anyhow::{Context as _, Result};
 use clap::ValueEnum;

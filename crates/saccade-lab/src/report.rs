@@ -11,6 +11,8 @@ mod page;
 mod references;
 mod results;
 mod sections;
+mod summary;
+mod terms;
 
 pub use results::Results;
 

@@ -199,7 +199,7 @@ pub fn those_that_apply<'a>(sentences: impl IntoIterator<Item = (bool, &'a str)>
 }
 
 /// A sentence in which numbers have the minus sign of the tables and figures; formatting writes a hyphen.
-fn true_minus(sentence: &str) -> String {
+pub fn true_minus(sentence: &str) -> String {
     let mut out = String::with_capacity(sentence.len());
     let mut before = ' ';
     let mut rest = sentence.chars().peekable();

@@ -84,7 +84,7 @@ fn draw(findings: &mut Findings, steps: &[u64]) -> Result<()> {
         .level(0.0, "no difference");
     findings.figure(
         "gelu_and_relu",
-        "Left: the two functions. Right: the difference of the losses on held-out text while training, with 95 % intervals over \
+        "The two functions, and the difference of the losses on held-out text while training, with 95 % intervals over \
          seeds; below 0 GELU is better.",
         Picture::new("A smooth bend or a sharp one")
             .columns(2)
@@ -99,13 +99,14 @@ fn judge(table: &Measurements) -> Verdict {
     let (gelu, relu) = (of(FUNCTIONS[0].1), of(FUNCTIONS[1].1));
     let gain = paired(&gelu, &relu);
     let finding = format!(
-        "The loss is {:.4} with GELU and {:.4} with ReLU: a difference of {:+.4} [{:+.4}, {:+.4}] over {} seeds.",
+        "The loss is {:.3} with GELU and {:.3} with ReLU: a difference of {:+.3} [{:+.3}, {:+.3}] over {} seeds, {:.1} % of the loss.",
         gelu.mean().mean,
         relu.mean().mean,
         gain.mean,
         gain.low,
         gain.high,
         gain.count,
+        100.0 * (gain.mean / relu.mean().mean).abs(),
     );
     Verdict::new("E6", vec![Check::new("loss with GELU − with ReLU", gain, Bound::Below(0.0))], finding)
 }

@@ -1,7 +1,7 @@
 //! Is attention from scratch exact: against PyTorch, behind masks, and with huge scores?
 
 use crate::experiment::{Bound, Check, Experiment, Findings, Lab, Verdict};
-use crate::figure::{Axis, Chart, Picture, Series};
+use crate::figure::{Axis, Chart, ColourScale, Gallery, Matrix, Picture, Series};
 use crate::statistics::exact;
 use anyhow::{Context as _, Result};
 use saccade::attention::{Scale, scaled_dot_product};
@@ -160,8 +160,9 @@ fn judge_masks(masked: usize, leaks: usize, blind: usize, bad: usize) -> Verdict
         none("gradients that are not finite", bad),
     ];
     let finding = format!(
-        "Of {masked} masked weights, {leaks} differ from exactly 0; of the output and the gradient of a row that may see \
-         nothing, step by step and in tiles, {blind} values do; of the gradients of Q, K and V {bad} values are not finite."
+        "Of {masked} masked weights, {} are exactly 0. A row that may see nothing has {blind} values that are not, in its output and \
+         its gradient, step by step and in tiles; {bad} values of the gradients of Q, K and V are not finite.",
+        masked.saturating_sub(leaks),
     );
     Verdict::new("D2", checks, finding)
 }
@@ -246,6 +247,7 @@ fn huge_scores(lab: &Lab, findings: &mut Findings) -> Result<()> {
         let points = points.map(|(&x, error)| (f64::from(x), of(error).map_or(f64::NAN, |e| e.max(1e-9))));
         Series::new(name).points(points.collect::<Vec<_>>())
     };
+    draw_masks(findings)?;
     let chart = Chart::new(Axis::log("largest score"), Axis::log("largest error of a weight"))
         .series(curve("naive", |error| error.naive))
         .series(curve("with the maximum subtracted", |error| error.ours))
@@ -254,6 +256,38 @@ fn huge_scores(lab: &Lab, findings: &mut Findings) -> Result<()> {
         "softmax_error",
         "The largest error of a weight against 64-bit arithmetic. The naive curve ends where its result is no longer a number.",
         Picture::new("The softmax, naive and with the maximum subtracted").panel(chart),
+    );
+    Ok(())
+}
+
+/// The weights of equal scores behind the masks that are used most.
+fn draw_masks(findings: &mut Findings) -> Result<()> {
+    /// Whether a query may look at a key.
+    type May<'a> = &'a dyn Fn(usize, usize) -> bool;
+    const WORDS: usize = 8;
+    const PADDING: usize = 3;
+    let scores = Tensor::zeros([WORDS, WORDS]);
+    let empty = Gallery::new(3, ColourScale::sequential("weight").range(0.0, 1.0)).side(150.0);
+    let read = |key: usize| key < WORDS - PADDING;
+    let masks: [(&str, May); 3] = [
+        ("causal", &|query, key| key <= query),
+        ("padding", &|_, key| read(key)),
+        ("both", &|query, key| key <= query && read(key)),
+    ];
+    let mut gallery = empty;
+    for (name, may) in masks {
+        let allowed: Vec<bool> = (0..WORDS * WORDS).map(|i| may(i / WORDS, i % WORDS)).collect();
+        let weights = scores.softmax_masked(&Mask::new(&allowed, [WORDS, WORDS])?)?.to_vec();
+        gallery =
+            gallery.masked_map(name, Matrix::new(WORDS, WORDS, weights)?, |row, column| !may(row, column));
+    }
+    findings.figure(
+        "masks",
+        format!(
+            "The weights of {WORDS} words whose scores are all equal, behind a causal mask, behind one that hides {PADDING} places of padding, \
+             and behind both. Rows look at columns; hatched: masked."
+        ),
+        Picture::new("Who may look at whom").panel(gallery),
     );
     Ok(())
 }

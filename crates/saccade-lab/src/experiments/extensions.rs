@@ -191,7 +191,7 @@ fn draw_costs(findings: &mut Findings, length: usize) {
         "Time and memory over those of the plain form, from the smallest to the largest of repeated measurements. Tiled attention \
          is compared with attention written out, sparse and linear attention with tiled attention over everything, checkpointing \
          with a training step that keeps what it computed.",
-        Picture::new("What each saves").subtitle(format!("Texts of {length} tokens")).panel(bars),
+        Picture::new("What each saves and costs").subtitle(format!("Texts of {length} tokens")).panel(bars),
     );
     draw_patterns(findings);
 }
@@ -255,8 +255,8 @@ fn draw_looks(findings: &mut Findings, eye: Option<&Eye>, sentence: Option<&Sent
         if let (Some(raw), Some(rolled)) = (map(raw), map(rolled)) {
             findings.figure(
                 "rollout",
-                "Left: the last layer's weights, the mean of its heads. Right: rollout, which multiplies the layers' weights, half of \
-                 each position being what it was before.",
+                "The last layer's weights, the mean of its heads; and rollout, which multiplies the layers' weights, half of each position \
+                 being what it was before. Hatched: masked.",
                 Picture::new("Raw attention and rollout")
                     .columns(2)
                     .titled_panel("raw attention, last layer", raw)
@@ -269,7 +269,7 @@ fn draw_looks(findings: &mut Findings, eye: Option<&Eye>, sentence: Option<&Sent
 fn judge(table: &Measurements) -> Verdict {
     let of = |what: &str, measure: &str| table.mean(&[&what], measure);
     let exact = Saving::ALL.map(|saving| {
-        let what = format!("{}: largest difference from the plain form", saving.name());
+        let what = format!("{}: largest difference from the same rule written out", saving.name());
         Check::new(what, of(saving.name(), "difference"), Bound::Below(1e-5))
     });
     let cheaper = [

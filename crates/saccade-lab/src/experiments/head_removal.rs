@@ -325,7 +325,7 @@ fn draw(findings: &mut Findings, run: &Run, runs: &[Run]) {
         "heads_by_distance",
         "Heads by the Jensen–Shannon distance of their weights, in the plane that keeps distances best; colours are the groups \
          that k-medoids finds. Labels are layer.head and how many tokens back it looks on average. First seed.",
-        Picture::new("Heads that look alike stand together").panel(
+        Picture::new("Do heads form groups?").panel(
             Scatter::new(Axis::linear(""), Axis::linear("")).classes(groups).points(points).equal_units(),
         ),
     );

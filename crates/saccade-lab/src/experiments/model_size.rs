@@ -200,8 +200,8 @@ fn draw(findings: &mut Findings, sizes: &Sizes, inputs: &[(usize, u64)], runs: &
     });
     findings.figure(
         "scaling",
-        "Left: loss against parameters, every size and seed a point, with the fitted power and the claimed one through the same \
-         middle. Right: the loss of each size as it reads more (first seed).",
+        "Loss against parameters, every size and seed a point, with the fitted power and the claimed one through the same middle; and \
+         the loss of each size as it reads more (first seed).",
         Picture::new("Loss against size")
             .columns(2)
             .titled_panel("against parameters", chart.size(420.0, 320.0))
@@ -279,6 +279,18 @@ fn judge(table: &Measurements) -> Verdict {
             source_exponent(),
             Some(exponent.mean),
             SOURCE,
+        )
+        .published(
+            "exponent of the loss, up to 1.5 billion parameters, text enough for each",
+            -0.076,
+            Some(exponent.mean),
+            "Kaplan et al., 2020",
+        )
+        .published(
+            "exponent of what the loss is above the entropy of the text",
+            -0.34,
+            None,
+            "Hoffmann et al., 2022",
         );
     PUBLISHED.into_iter().fold(verdict, |verdict, (millions, perplexity)| {
         verdict.published(format!("perplexity with {millions} million parameters"), perplexity, None, SOURCE)

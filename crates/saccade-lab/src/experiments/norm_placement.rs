@@ -75,6 +75,7 @@ fn run(lab: &Lab) -> Result<Findings> {
     let runs = lab.parts("runs", &inputs, |cell| read(lab, *cell))?;
     let frequencies = lab.parts("frequencies", &seeds, |&seed| word_frequencies(lab, seed))?;
     let by_seed: HashMap<u64, f64> = seeds.iter().copied().zip(frequencies.iter().copied()).collect();
+    // A guess among all words is never better than their frequencies: a run that ended in no number counts as failed.
     let failed = |cell: &Cell, run: &Run| run.loss >= by_seed[&cell.seed];
     let mut findings = Findings::new(&["placement", "layers", "rate"]);
     for (cell, run) in inputs.iter().zip(&runs) {
@@ -285,8 +286,8 @@ fn draw(findings: &mut Findings, depths: &[usize; 3], frequencies: f64, (inputs,
     );
     findings.figure(
         "gradients_and_failures",
-        "Left: the norm of each layer's gradients before anything is learned, in the deepest model. Right: how many runs end no \
-         better than the frequencies of words.",
+        "The norm of each layer's gradients before anything is learned, in the deepest model (were the way back narrow, the first layers \
+         would have the smallest); and how many runs end no better than the frequencies of words.",
         Picture::new("Gradients at the start, failures at the end")
             .columns(2)
             .titled_panel(format!("gradients, {deepest} layers"), chart.half())
@@ -308,14 +309,19 @@ fn judge(table: &Measurements, depths: &[usize; 3]) -> Verdict {
         [0, 1].map(|placement| Sample::together(RATES.map(|rate| of(placement, deepest, rate, "loss"))));
     let cells = (depths.len() * RATES.len()) as f64;
     let count = |placement: usize| cells * failed[placement].values().iter().sum::<f64>();
+    let at_rate = |rate: f32| {
+        let at = |depth: usize| {
+            let [pre, post] = [0, 1].map(|placement| of(placement, depth, rate, "loss").mean().mean);
+            format!("{pre:.2} and {post:.2} with {depth} layers")
+        };
+        format!("at rate {rate} {}", depths.map(at).join(", "))
+    };
     let finding = format!(
-        "Of {:.0} runs each, {:.0} fail to learn with pre-norm and {:.0} with post-norm. With {deepest} layers the loss is {:.3} with \
-         pre-norm and {:.3} with post-norm.",
+        "Of {:.0} runs each, {:.0} fail to learn with pre-norm and {:.0} with post-norm. Losses with pre-norm and with post-norm: {}.",
         cells * failed[0].len() as f64,
         count(0),
         count(1),
-        losses[0].mean().mean,
-        losses[1].mean().mean,
+        RATES.map(at_rate).join("; "),
     );
     let checks = vec![
         Check::new(

@@ -246,10 +246,11 @@ fn judge_focus(table: &Measurements) -> Verdict {
     let max = table.mean(&[&Variant::Max.name()], &format!("excess weight on {}", KINDS[0]));
     let finding = format!(
         "Additive attention gives words that judge {:+.1} points of weight beyond their share of the text, and stop words \
-         {:+.1}. The max pool, without attention, gives words that judge {:+.1}.",
+         {:+.1}. The max pool, without attention, gives words that judge {:+.1}{}",
         100.0 * judging.mean,
         100.0 * stopping.mean,
         100.0 * max.mean,
+        if max.mean >= judging.mean { ": it takes no attention to find them." } else { "." },
     );
     let checks = vec![
         Check::new(
@@ -266,8 +267,10 @@ fn judge_reasons(table: &Measurements, right: usize, wrong: usize, asked: usize)
     let agreement = table.mean(&[&Variant::Additive.name()], "agreement with blank-out");
     let finding = format!(
         "{right} right and {wrong} wrong predictions are shown. Over {asked} texts the rank correlation of a word's weight with what \
-         taking the word away changes is {:.2}.",
-        agreement.mean
+         taking the word away changes is {:.2}; for the max pool, which has no attention, {:.2}. A weight is a hint at what an answer rests \
+         on, not a reason.",
+        agreement.mean,
+        table.mean(&[&Variant::Max.name()], "agreement with blank-out").mean,
     );
     let checks = vec![
         Check::new("additive: rank correlation of weights with blank-out", agreement, Bound::Above(0.3)),

@@ -192,8 +192,8 @@ fn draw_extrapolation(findings: &mut Findings, length: usize) {
     let mark = |chart: Chart| chart.upright(length as f64, "trained length").half();
     findings.figure(
         "extrapolation",
-        "Left: perplexity against the length of the window, for six ways to tell positions: mean over seeds, from the smallest to \
-         the largest. Right: the loss by the place in the longest windows, mean over seeds.",
+        "Perplexity against the length of the window, for six ways to tell positions: mean over seeds, from the smallest to the largest; \
+         and the loss by the place in the longest windows, mean over seeds.",
         Picture::new("Beyond the trained length")
             .columns(2)
             .titled_panel("by the length of the window", mark(chart))
@@ -258,8 +258,8 @@ fn draw_encodings(
     }
     findings.figure(
         "positions_against_distance",
-        "Left: how alike two positions are, by their distance: the cosine of their vectors, and for rotary positions that of a \
-         vector with itself turned. Right: what ALiBi and the trained T5 bias add to a score.",
+        "How alike two positions are, by their distance: the cosine of their vectors, and for rotary positions that of a vector with \
+         itself turned. And what ALiBi and the trained T5 bias add to a score.",
         Picture::new("Near and far")
             .columns(2)
             .titled_panel("by likeness", alike.half())

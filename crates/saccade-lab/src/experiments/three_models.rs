@@ -194,7 +194,7 @@ fn draw(findings: &mut Findings, inputs: &[(Variant, u64)], runs: &[Run]) {
     findings.figure(
         "loss_curves",
         "Loss on held-out texts while training: mean over seeds, band of one standard deviation.",
-        Picture::new("Three ways to attend, trained alike").panel(chart.level(2_f64.ln(), "chance, ln 2")),
+        Picture::new("Three ways to pool, trained alike").panel(chart.level(2_f64.ln(), "chance, ln 2")),
     );
     let curves = Variant::THREE.into_iter().filter_map(|variant| {
         let run = of(variant).next()?;

@@ -194,7 +194,7 @@ fn draw(findings: &mut Findings, example: Option<&Example>) {
         findings.figure(
             "heads_of_all_layers",
             "Every head on one sentence that the model was not trained on: before the first step, and after the last. Rows attend, \
-             columns are attended to.",
+             columns are attended to; hatched: masked.",
             Picture::new("What training makes of the heads").panel(gallery),
         );
     }

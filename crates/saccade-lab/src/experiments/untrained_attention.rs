@@ -262,9 +262,9 @@ fn judge_uniform(table: &Measurements) -> Verdict {
         }
     }
     let finding = format!(
-        "Weights are as equal as scores are close together, and scores as close as vectors and weights are small. At d_k 8 the \
-         entropy is {:.2} % of that of equal weights with PyTorch's Linear, {:.2} % with deviation 1/√16 and {:.2} % \
-         with 0.02. With standard normal projections, whose scores are larger, it is {:.1} %.",
+        "Small vectors and small projections give scores close together, and so nearly equal weights. At d_k 8 the entropy is {:.2} % of that of equal weights with PyTorch's Linear, {:.2} % with deviation 1/√16 and {:.2} % \
+         with 0.02. With standard normal projections, which no library draws and which are not judged, it is {:.1} %: their scores are \
+         larger.",
         100.0 * at(Drawn::Linear, 8).mean,
         100.0 * at(Drawn::Normal, 8).mean,
         100.0 * at(Drawn::Small, 8).mean,

@@ -150,7 +150,8 @@ fn draw(findings: &mut Findings, runs: &[Run], sentence: &Sentence, offsets: &Of
     findings.figure(
         "relations",
         "How often the other word with the largest weight is the one that a word depends on, by relation (Universal \
-         Dependencies), beside the best fixed offset; mean over seeds with 95 % intervals.",
+         Dependencies), beside the best fixed offset of that very relation; mean over seeds with 95 % intervals. Links in both directions, \
+         and one offset for all of them, are counted in the text.",
         Picture::new("A head against a fixed offset").panel(bars),
     );
 }
@@ -166,17 +167,17 @@ fn judge(table: &Measurements, offsets: &Offsets) -> Verdict {
     );
     let (offset, right) = offsets.linked;
     let alike = match of(1, related).is_empty() {
-        true => "No sentence has two words that judge.".to_owned(),
+        true => "no sentence has two words that judge.".to_owned(),
         false => format!(
-            "Words that judge give each other {:.2} times an equal share before and {:.2} times after.",
+            "words that judge give each other {:.2} times an equal share before and {:.2} times after.",
             mean(0, 0, related),
             mean(1, 0, related)
         ),
     };
     let finding = format!(
-        "The weight on syntactic neighbours goes from {:.1} % to {:.1} % (words that are not hidden: {:.1} % to {:.1} %). The other word with the \
-         largest weight is one in {:.1} % of cases before and {:.1} % after training; at the fixed offset {offset:+} it is in \
-         {:.1} %, by chance in {:.1} %. {alike}",
+        "By syntax: the weight on words that a word depends on, or that depend on it, goes from {:.1} % to {:.1} % (words that are not \
+         hidden: {:.1} % to {:.1} %). The other word with the largest weight is one in {:.1} % of cases before and {:.1} % after training; at \
+         the fixed offset {offset:+} it is in {:.1} %, by chance in {:.1} %. By meaning: {alike}",
         100.0 * mean(0, 0, linked),
         100.0 * mean(1, 0, linked),
         100.0 * mean(0, 1, linked),

@@ -6,7 +6,7 @@ use super::math;
 use super::results::Results;
 use crate::experiment::claims::claim;
 use crate::experiment::{Check, Outcome, Verdict};
-use crate::figure::{Picture, Theme, number};
+use crate::figure::{Picture, Theme, fixed, number};
 use anyhow::Result;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -172,9 +172,18 @@ pub fn effect(check: &Check) -> String {
     match effect.count {
         0 | 1 => number(effect.mean),
         count if effect.low.is_finite() => {
-            format!("{} [{}, {}], n {count}", number(effect.mean), number(effect.low), number(effect.high))
+            let told = |value: f64| told(value, (effect.high - effect.low) / 2.0);
+            format!("{} [{}, {}], n {count}", told(effect.mean), told(effect.low), told(effect.high))
         }
         count => format!("{}, n {count}", number(effect.mean)),
+    }
+}
+
+/// A value with as many digits as its interval leaves of it: two of half its width.
+fn told(value: f64, half: f64) -> String {
+    match half {
+        half if half >= 1e-4 => fixed(value, (1 - half.log10().floor() as i32).max(0) as usize),
+        _ => number(value),
     }
 }
 
@@ -190,7 +199,14 @@ fn verdict_box((experiment, trained): (&str, bool), verdict: &Verdict, changed: 
                 prose(&check.what),
                 escape(&effect(check)),
                 escape(&check.bound.to_string()),
-                badge(check.outcome)
+                match check.fails() && verdict.outcome == Outcome::Undecided {
+                    true => format!(
+                        "{} at 95 %, not at the level for {}",
+                        badge(check.outcome),
+                        verdict.checks.len()
+                    ),
+                    false => badge(check.outcome),
+                }
             )
         })
         .collect();
@@ -231,4 +247,18 @@ fn verdict_box((experiment, trained): (&str, bool), verdict: &Verdict, changed: 
         statement = prose(statement),
         finding = prose(&verdict.finding),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_has_the_digits_that_its_interval_leaves_it() {
+        assert_eq!(told(-0.06775, 0.088), "−0.068");
+        assert_eq!(told(1234.567, 12.0), "1,235");
+        assert_eq!(told(0.97041, 0.0134), "0.970");
+        assert_eq!(told(0.5, 0.0), "0.5", "what is exact stays as it is");
+        assert_eq!(told(2e-7, 1e-8), "2×10⁻⁷");
+    }
 }

@@ -1,6 +1,6 @@
 //! Formulas for a page: a little TeX in, MathML out, which browsers draw without any script.
 //!
-//! Letters, numbers, signs, `_`, `^`, `{…}`, `\frac{a}{b}`, `\sqrt{x}`, `\text{words}`, `\{` and `\}` for braces that are seen;
+//! Letters, numbers, signs, `_`, `^`, `{…}`, `\frac{a}{b}`, `\sqrt{x}`, `\hat{x}`, `\text{words}`, `\{` and `\}` for braces that are seen;
 //! Greek and other signs are written as they are.
 
 /// A formula on a line of its own.
@@ -122,6 +122,7 @@ fn atom(reader: &mut Reader) -> String {
             match reader.take_while(|c| c.is_ascii_alphabetic()).as_str() {
                 "frac" => format!("<mfrac>{}{}</mfrac>", group(reader), group(reader)),
                 "sqrt" => format!("<msqrt>{}</msqrt>", group(reader)),
+                "hat" => format!("<mover accent=\"true\">{}<mo>^</mo></mover>", group(reader)),
                 "text" => {
                     reader.skip('{');
                     let words = reader.take_while(|c| c != '}');

@@ -3,6 +3,8 @@
 use super::article::{Article, badge, effect};
 use super::html::{escape, prose};
 use super::references::REFERENCES;
+use super::summary::summary;
+use super::terms::TERMS;
 use crate::experiment::claims::{CLAIMS, SOURCES};
 use crate::experiment::{Conditions, Outcome, Summary};
 use crate::figure::{font_face, number, stylesheet};
@@ -21,6 +23,7 @@ pub struct About<'a> {
 
 /// The whole page.
 pub fn page(article: Article, about: &About) -> Result<String> {
+    let short = in_short(&article)?;
     let glance = glance(&article)?;
     let contents: String = article
         .sections()
@@ -37,14 +40,15 @@ pub fn page(article: Article, about: &About) -> Result<String> {
          <h1>Attention, put to the test</h1><p class=\"lead\">From raw text to a trained transformer, one step at a time. Every \
          measured number, figure and verdict on this page comes from one run of <code>{command}</code> on this machine; figures that \
          others published stand beside them with their source.</p>\
-         <p class=\"about\">{about}</p></header>\n<nav aria-label=\"Contents\"><ol>{contents}</ol></nav>\n<main>\n{glance}\n{body}\n\
-         {real}\n{tables}\n{references}\n</main></body></html>\n",
+         <p class=\"about\">{about}</p></header>\n<nav aria-label=\"Contents\"><ol>{contents}</ol></nav>\n<main>\n{short}\n{glance}\n{body}\n\
+         {real}\n{tables}\n{terms}\n{references}\n</main></body></html>\n",
         font = font_face(),
         figures = stylesheet(),
         style = include_str!("../../web/report.css"),
         command = escape(&command(about)),
         about = escape(&circumstances(about)),
         real = real_data(),
+        terms = terms(),
         references = references(),
     ))
 }
@@ -74,6 +78,24 @@ fn circumstances(about: &About) -> String {
             format!("{:.1} minutes{earlier}", seconds / 60.0)
         },
     )
+}
+
+/// The most telling results in plain words.
+fn in_short(article: &Article) -> Result<String> {
+    let items: String =
+        summary(article.results())?.iter().map(|sentence| format!("<li>{}</li>", prose(sentence))).collect();
+    Ok(format!(
+        "<section id=\"short\"><h2>In short</h2><ul class=\"short\">{items}</ul><p>All of this is told below, step by step, with how \
+         it was measured. <a href=\"#terms\">Words that may be new</a> are explained at the end.</p></section>"
+    ))
+}
+
+fn terms() -> String {
+    let items: String = TERMS
+        .iter()
+        .map(|(term, meaning)| format!("<dt>{}</dt><dd>{}</dd>", escape(term), prose(meaning)))
+        .collect();
+    format!("<section id=\"terms\"><h2>Words used here</h2><dl class=\"terms\">{items}</dl></section>")
 }
 
 /// All claims with their verdicts.
@@ -112,14 +134,19 @@ fn glance(article: &Article) -> Result<String> {
         );
     }
     let [holds, fails, undecided, unmeasured] = counts;
+    let changed = CLAIMS
+        .iter()
+        .filter(|claim| article.results().changed(claim.id).is_ok_and(|note| note.is_some()))
+        .count();
     let unmeasured = if unmeasured > 0 { format!(", {unmeasured} not measured") } else { String::new() };
     Ok(format!(
         "<section id=\"claims\"><h2>All claims at a glance</h2><p>{} claims: {holds} hold, {fails} fail, {undecided} undecided\
          {unmeasured}. Each was judged by comparing a 95 % interval with a bound: it holds if the whole interval \
          lies where the claim says, fails if the whole interval lies elsewhere, and is undecided otherwise. A claim that rests on several comparisons \
          holds if all of them do, and fails if one does at a level corrected for their number (Bonferroni). Seeds are the only \
-         independent draws: an interval counts each of them once. Bounds and measures were stated beforehand, but where † stands something \
-         was changed after results had been seen: what, is told with the claim, and it is to be trusted less for that.</p>\
+         independent draws: an interval counts each of them once. The letters are those of five project reports whose statements these are \
+         (see <a href=\"#references\">References</a>). Bounds and measures were stated beforehand. Where † stands, in {changed} rows, something \
+         was changed after results had been seen: the claim says what, and is to be trusted less for it.</p>\
          <div class=\"scroll\"><table class=\"glance\"><thead><tr><th></th><th>claim</th><th>verdict</th><th>what decided [95 % \
          interval]</th></tr></thead><tbody>\n{rows}</tbody></table></div></section>",
         CLAIMS.len()

@@ -22,6 +22,7 @@ pub const REFERENCES: &[(&str, &str, &str)] = &[
     ("Devlin, J. et al. (2018)", "BERT: pre-training of deep bidirectional transformers", "NAACL 2019"),
     ("Gu, X. et al. (2024)", "When attention sink emerges in language models", "arXiv:2410.10781"),
     ("Hendrycks, D. & Gimpel, K. (2016)", "Gaussian error linear units", "arXiv:1606.08415"),
+    ("Hoffmann, J. et al. (2022)", "Training compute-optimal large language models", "arXiv:2203.15556"),
     ("Jain, S. & Wallace, B. (2019)", "Attention is not explanation", "NAACL"),
     ("Kaplan, J. et al. (2020)", "Scaling laws for neural language models", "arXiv:2001.08361"),
     (

@@ -11,7 +11,8 @@ pub fn write(article: &mut Article) -> Result<()> {
          result: what was there stays unless it is cancelled, and gradients have a straight way back to the first layer. Attention \
          moves information between words; the feed-forward layer, two linear maps with a bend between them, works on each word \
          alone. A norm keeps the size of the vectors in hand. Before each layer (*pre-norm*) the straight way stays free; after \
-         the addition (*post-norm*, the original) every layer stands in it.",
+         the addition (*post-norm*, the original) a gradient on its way to the first layer passes two norms for every layer. The original \
+         eased that by beginning with small steps (*warm-up*; Xiong et al., 2020, say why), which are left out here on purpose.",
     );
     article.formula(
         "x ← x + \\text{Attention}(\\text{norm}(x)),   x ← x + W_2 \\text{GELU}(W_1 \\text{norm}(x))",
@@ -20,9 +21,10 @@ pub fn write(article: &mut Article) -> Result<()> {
     article.other_figures("norm-placement")?;
     article.verdicts(&["E5"])?;
     article.text(
-        "The bend decides how much of a hidden value passes. ReLU cuts at zero; GELU, $x·Φ(x)$, weighs a value by how likely a \
-         normal variable is to lie below it: smooth, and never quite dead on the negative side. It is the usual choice. Is it \
-         better?",
+        "The bend decides how much of a hidden value passes. ReLU cuts at zero. GELU multiplies $x$ by $Φ(x)$, the probability that a \
+         standard normal variable is smaller than $x$: large values pass, very negative ones are stopped, those near zero pass in part. \
+         So a unit that is slightly negative still has a gradient and can come back; under ReLU it has none. GELU is the usual choice. Is \
+         it better?",
     );
     article.formula("\\text{GELU}(x) = x·Φ(x) = \\frac{x}{2} (1 + \\text{erf}(\\frac{x}{\\sqrt{2}}))");
     article.text(

@@ -6,7 +6,7 @@ use crate::report::article::{Article, effect};
 use crate::report::listing::STATISTICS;
 use anyhow::Result;
 
-/// Parameters of BERT-base, and the tokens that it read: a million steps of 256 sequences of 512 (Devlin et al., 2018).
+/// Parameters of BERT-base, and the tokens that it read at most: a million steps of 256 sequences of up to 512 (Devlin et al., 2018).
 const BERT: (f64, f64) = (110e6, 131_072e6);
 
 pub fn write(article: &mut Article) -> Result<()> {
@@ -22,8 +22,8 @@ pub fn write(article: &mut Article) -> Result<()> {
     article.text(format!(
         "Of the claims above, {} hold, {} fail and {} could not be decided at this size; {} were not measured. *Fails* means that the \
          interval lies on the wrong side of its bound, on this data and at this size. It does not mean that the \
-         claim is false everywhere; nor does *holds* mean that it is true everywhere. What decides little here often decides more \
-         with more seeds: see the end of the page.",
+         claim is false everywhere; nor does *holds* mean that it is true everywhere. More seeds and larger models would \
+         decide some of what is open: see the end of the page.",
         count(Outcome::Holds),
         count(Outcome::Fails),
         count(Outcome::Undecided),
@@ -67,7 +67,7 @@ pub fn write(article: &mut Article) -> Result<()> {
             row("layers", format!("{:.0}", fact("largest_layers")?), "12"),
             row("width", format!("{:.0}", fact("largest_width")?), "768"),
             row("vocabulary", thousands(fact("vocabulary")?), "30,522 word pieces"),
-            row("tokens read in training", thousands(fact("tokens")?), &thousands(BERT.1)),
+            row("tokens read in training", thousands(fact("tokens")?), "up to 131 billion"),
             row(
                 "text",
                 "generated from a grammar".to_owned(),
@@ -88,8 +88,8 @@ pub fn write(article: &mut Article) -> Result<()> {
     );
     article.formula("C ≈ 6 N D");
     article.text(format!(
-        "By that measure the gap is a factor of $10^{{{gap:.1}}}$. What carries over is the mechanism, which is the same to the last \
-         formula; what does not is knowledge of the world, which comes from text that a grammar cannot write.",
+        "By that measure the gap is a factor of about $10^{{{gap:.0}}}$. What carries over is the mechanism: the same attention, residuals \
+         and norms. What does not is knowledge of the world, which comes from text that a grammar cannot write.",
     ));
     article.exercise(
         "Open a real model, and look at what its heads do.",

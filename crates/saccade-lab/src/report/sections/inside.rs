@@ -21,9 +21,15 @@ pub fn write(article: &mut Article) -> Result<()> {
     article.other_figures("head-removal")?;
     article.verdicts(&["E7"])?;
     article.text(
-        "Weights of one layer also say little about the input, since by the second layer every place already holds a mixture. Rollout \
-         follows the mixture back through the layers.",
+        "Weights of one layer also say little about the input, since by the second layer every place already holds a mixture. *Rollout* \
+         follows the mixture back through the layers: it multiplies their weights $A_l$, and half of each place stays what it was, for \
+         the residual stream.",
     );
+    article.formula("R = \\hat{A}_L ⋯ \\hat{A}_2 \\hat{A}_1,   \\hat{A}_l = \\frac{1}{2} (A_l + I)");
+    // The smallest models know too few words for a sentence to draw.
+    if article.results().figure("extensions", "rollout").is_ok() {
+        article.figure("extensions", "rollout")?;
+    }
     article.code(INFLUENCE, &["pub fn rollout("])?;
     article.exercise(
         "Measure every head of a model of your own, with intervals and a baseline.",

@@ -29,8 +29,9 @@ pub fn write(article: &mut Article) -> Result<()> {
     article.figure("three-models", "accuracy_by_length")?;
     article.verdicts(&["C4"])?;
     article.text(format!(
-        "Which words does the decision rest on? {} It is tempting to read the weights as reasons. Taking a word away and seeing how \
-         the answer changes is the yardstick.",
+        "Which words does the decision rest on? {} A weight is on the LSTM's state at a word, and that state has read what stands around \
+         it, too. So it is tempting, but not safe, to read the weights as reasons (Jain & Wallace, 2019). Taking a word away and seeing \
+         how the answer changes is the yardstick.",
         favourites(results)?
     ));
     article.other_figures("pooled-words")?;

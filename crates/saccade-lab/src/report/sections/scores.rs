@@ -32,16 +32,27 @@ pub fn write(article: &mut Article) -> Result<()> {
          on the way to Q and K.",
     );
     article.figure("scale-sweep", "gradient_norms_vs_dk")?;
-    article.verdicts(&["D4", "D5"])?;
+    article.verdicts(&["D4"])?;
     article.text("A published example is one draw of random numbers. Where does it lie among many?");
     article.figure("scale-sweep", "published_draw")?;
-    article.verdicts(&["D1"])?;
+    article.verdicts(&["D5"])?;
     article.text(
-        "One more detail makes the formula safe. $e^{89}$ is beyond the largest 32-bit number, so the softmax first subtracts the \
-         row's maximum: the weights are the same, and the largest exponent is 0.",
+        "How soft the lookup is, is a matter of how long the query is. Take keys of length 1, and ask for one of them with a query \
+         of length $β$: the right key scores $β$, the others $β$ times their cosine with it, and the weight of each wrong one falls as \
+         $e^{−β(1 − \\text{cos})}$. From a mean of everything, attention becomes a dictionary.",
     );
-    article.other_figures("exactness")?;
+    article.other_figures("lookup")?;
+    article.verdicts(&["E1"])?;
+    article.text(
+        "One more detail makes the formula safe. $e^{89}$ is beyond what a 32-bit floating-point number can hold, so the softmax first \
+         subtracts the row's maximum: the weights are the same, and the largest exponent is 0.",
+    );
+    article.figure("exactness", "softmax_error")?;
     article.verdicts(&["D6"])?;
+    article.text(
+        "Is the function above, and the fast one that computes the same in tiles, what PyTorch computes?",
+    );
+    article.verdicts(&["D1"])?;
     article.exercise(
         "Draw ten thousand times instead of a few hundred: what becomes of the intervals?",
         "saccade experiment scale-sweep --seeds 10000",

@@ -1,7 +1,7 @@
 //! Weights, masks, and what attention does before it has learned anything.
 
 use crate::report::article::Article;
-use crate::report::listing::ATTENTION;
+use crate::report::listing::PATTERN;
 use anyhow::Result;
 
 pub fn write(article: &mut Article) -> Result<()> {
@@ -13,14 +13,14 @@ pub fn write(article: &mut Article) -> Result<()> {
          is a dictionary lookup; the entropy is 0.",
     );
     article.formula("a_{ij} = \\frac{e^{s_{ij}}}{∑_k e^{s_{ik}}},   H_i = −∑_j a_{ij} \\text{ln }a_{ij}");
-    article.code(ATTENTION, &["pub fn scaled_dot_product("])?;
-    article.other_figures("lookup")?;
-    article.verdicts(&["E1"])?;
     article.text(
-        "A mask says who may look at whom. A language model that is to guess the next word must not see it; padding must not be \
-         read at all. Masked scores count as minus infinity, so that their weights are exactly zero, not merely small. A row with \
-         nothing to see at all has weights of zero, and an output of zero.",
+        "A mask says who may look at whom. A language model that is to guess the next word must not see it: its *causal* mask lets \
+         word $t$ see the words $1, …, t$, a lower triangle. One pass over a text then trains all of its guesses at once, and none of \
+         them sees its answer. Padding must not be read at all. Masked scores count as minus infinity, so that their weights are exactly \
+         zero, not merely small. A row with nothing to see at all has weights of zero, and an output of zero.",
     );
+    article.code(PATTERN, &["fn allows("])?;
+    article.figure("exactness", "masks")?;
     article.verdicts(&["D2"])?;
     article.text(
         "What does attention look like before any training, when the projections are random? It is said to be near uniform, and to \

@@ -1,0 +1,132 @@
+//! The most telling results in plain words, for who reads nothing else. Each sentence is chosen by what came out.
+
+use super::results::Results;
+use crate::experiment::claims::claim;
+use crate::experiment::{Outcome, true_minus};
+use anyhow::{Context as _, Result};
+
+/// A sentence or two for each topic.
+pub fn summary(results: &Results) -> Result<Vec<String>> {
+    let topics = [scale, training, negation, pooling, norms, positions, tiles];
+    topics.into_iter().map(|topic| Ok(true_minus(&topic(results)?))).collect()
+}
+
+fn outcome(results: &Results, id: &str) -> Result<Outcome> {
+    Ok(results.verdict(id)?.1.outcome)
+}
+
+/// What there is to say of claims that came out otherwise than they usually do.
+fn plainly(results: &Results, ids: &[&str]) -> Result<String> {
+    let one = |id: &&str| {
+        let statement = claim(id).with_context(|| format!("there is no claim {id}"))?.statement;
+        anyhow::Ok(format!(
+            "“{}” {}.",
+            statement.trim_end_matches('.'),
+            match outcome(results, id)? {
+                Outcome::Holds => "holds",
+                Outcome::Fails => "fails",
+                Outcome::Undecided => "is undecided",
+                Outcome::NotMeasured => "was not measured",
+            }
+        ))
+    };
+    Ok(ids.iter().map(one).collect::<Result<Vec<_>>>()?.join(" "))
+}
+
+fn scale(results: &Results) -> Result<String> {
+    let fact = |name: &str| results.fact("scale-sweep", name);
+    match (outcome(results, "D3")?, outcome(results, "D4")?) {
+        (Outcome::Holds, Outcome::Fails) => Ok(format!(
+            "The scale $1/\\sqrt{{d_k}}$ does what is said of it: with keys of 256 numbers the largest of eight weights is {:.2} on average \
+             without it and {:.2} with it. But without it the gradients do not vanish; on average they grow.",
+            fact("max_unscaled_256")?,
+            fact("max_scaled_256")?,
+        )),
+        _ => plainly(results, &["D3", "D4"]),
+    }
+}
+
+fn training(results: &Results) -> Result<String> {
+    let entropy = |stage: &str| results.fact("training-smooths", &format!("entropy: {stage}"));
+    match outcome(results, "B2")? {
+        Outcome::Fails => Ok(format!(
+            "Training makes attention sharper, not smoother: the entropy of a head's weights goes from {:.2} to {:.2} of that of equal \
+             weights.",
+            entropy("before training")?,
+            entropy("after training")?,
+        )),
+        _ => plainly(results, &["B2"]),
+    }
+}
+
+fn negation(results: &Results) -> Result<String> {
+    let right = |kind: &str| results.fact("negation", &format!("{kind}: self-attention"));
+    match outcome(results, "C3")? {
+        Outcome::Fails => Ok(format!(
+            "A BiLSTM with self-attention reads plain sentences right in {:.0} % of cases and negated ones, such as *not good*, in {:.0} %: it \
+             takes the judging word at its face value.",
+            100.0 * right("plain")?,
+            100.0 * right("negated")?,
+        )),
+        _ => plainly(results, &["C3"]),
+    }
+}
+
+fn pooling(results: &Results) -> Result<String> {
+    let excess = |model: &str| results.fact("pooled-words", &format!("excess on words that judge: {model}"));
+    let (additive, max) = (excess("additive attention")?, excess("max pool")?);
+    match outcome(results, "C2")? == Outcome::Holds && max >= additive {
+        true => Ok(format!(
+            "Additive attention rests on the words that judge ({:+.0} points of weight beyond their share); so does a max pool, which has no \
+             attention ({:+.0}).",
+            100.0 * additive,
+            100.0 * max,
+        )),
+        false => plainly(results, &["C2", "C1"]),
+    }
+}
+
+fn norms(results: &Results) -> Result<String> {
+    let count = |what: &str, norm: &str| results.fact("norm-placement", &format!("{what}: {norm}"));
+    match outcome(results, "E5")? {
+        Outcome::Holds => Ok(format!(
+            "Of {:.0} language models with norms after the sums {:.0} learned nothing, of as many with norms before the layers {:.0}: all \
+             without the warm-up that the former need.",
+            count("runs", "post-norm")?,
+            count("failed", "post-norm")?,
+            count("failed", "pre-norm")?,
+        )),
+        _ => plainly(results, &["E5"]),
+    }
+}
+
+fn positions(results: &Results) -> Result<String> {
+    let rise = |name: &str| {
+        let at = |stretch: &str| results.fact("positions", &format!("perplexity: {name}, {stretch}×"));
+        anyhow::Ok(100.0 * (at("2")? / at("1")? - 1.0))
+    };
+    let [rotary, learned, alibi, bias] =
+        [rise("rotary")?, rise("learned")?, rise("ALiBi")?, rise("T5 bias")?];
+    match alibi.max(bias) < rotary.min(learned) {
+        true => Ok(format!(
+            "Read at twice the length that it was trained on, a language model loses least where attention itself knows about distance: \
+             perplexity changes by {alibi:+.0} % with ALiBi and {bias:+.0} % with T5's bias, by {rotary:+.0} % with rotary and {learned:+.0} % with \
+             learned positions."
+        )),
+        false => plainly(results, &["E3"]),
+    }
+}
+
+fn tiles(results: &Results) -> Result<String> {
+    let share = |measure: &str| results.fact("extensions", &format!("tiled attention: {measure} ÷ plain"));
+    match outcome(results, "E8")? {
+        Outcome::Holds => Ok(format!(
+            "Attention written out takes time and memory that grow as the square of the length. In tiles it gives the same numbers with \
+             {:.0} % of the memory and {:.0} % of the time, at {:.0} tokens.",
+            100.0 * share("memory")?,
+            100.0 * share("time")?,
+            results.fact("extensions", "length")?,
+        )),
+        _ => plainly(results, &["E8"]),
+    }
+}
