@@ -146,7 +146,8 @@ fn draw(findings: &mut Findings, [before, after]: [Option<&Run>; 2], sentence: &
         .series(line(STAGES[1], "accuracy", &HEADS).class(1));
     findings.figure(
         "by_number_of_heads",
-        "Specialisation and accuracy by the number of heads; mean over seeds with 95 % intervals.",
+        "How much the place that a head looks at tells about which head it is (0: all heads do the same), and accuracy, by the number of \
+         heads; mean over seeds with 95 % intervals.",
         Picture::new("More heads")
             .columns(2)
             .titled_panel("how much a habit tells about its head", specialisation.half())

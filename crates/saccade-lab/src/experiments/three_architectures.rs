@@ -272,7 +272,7 @@ fn draw(findings: &mut Findings, example: Option<&Crossed>) {
         findings.figure(
             "cross_attention",
             "Where T5's decoder looks in the active sentence as it is about to say each word of the passive one: the head that \
-             finds the words' origins best.",
+             finds the words' origins best on this sentence. Where a word has an origin, a dark cell should stand in its column.",
             Picture::new("Where cross-attention looks").panel(map),
         );
     }

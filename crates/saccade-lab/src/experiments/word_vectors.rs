@@ -187,7 +187,7 @@ fn draw(findings: &mut Findings, run: &Run) {
     findings.figure(
         "word_map",
         "The most frequent words of both lists along the first two principal components of their vectors, first seed. The first \
-         component points to where the classifier says “positive”.",
+         component points to where the classifier says “positive”. The two axes have different scales.",
         picture,
     );
     let series = |stage: &'static str, class: usize| {
