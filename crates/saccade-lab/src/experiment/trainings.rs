@@ -5,25 +5,29 @@
 use crate::run::RunConfig;
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
 use toml::Table;
 
-/// One training: a configuration as TOML, without its seed.
+/// One training: a configuration as TOML, without what differs from seed to seed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Training {
     configuration: String,
     seed: u64,
+    /// How many words the data of the seed had, if the model reads words.
+    vocabulary: Option<i64>,
 }
 
 impl Training {
     fn of(config: &RunConfig) -> Result<Self> {
         let mut table: Table = toml::from_str(&toml::to_string(config)?)?;
-        if let Some(train) = table.get_mut("train").and_then(toml::Value::as_table_mut) {
-            train.remove("seed");
-        }
-        Ok(Self { configuration: toml::to_string(&table)?, seed: config.train.seed })
+        let mut take = |part: &str, name: &str| {
+            table.get_mut(part).and_then(toml::Value::as_table_mut).and_then(|part| part.remove(name))
+        };
+        take("train", "seed");
+        let vocabulary = take("model", "vocabulary").and_then(|size| size.as_integer());
+        Ok(Self { configuration: toml::to_string(&table)?, seed: config.train.seed, vocabulary })
     }
 }
 
@@ -35,7 +39,8 @@ pub struct Trainings {
 
 #[derive(Default)]
 struct State {
-    seeds: BTreeMap<String, BTreeSet<u64>>,
+    /// By configuration: the seeds, and the vocabulary of each.
+    seeds: BTreeMap<String, BTreeMap<u64, Option<i64>>>,
     /// What the part that a thread works at has trained.
     parts: HashMap<ThreadId, Vec<Training>>,
 }
@@ -55,8 +60,8 @@ impl Trainings {
 
     /// A part of before had trained these.
     pub fn read_back(&self, trainings: &[Training]) {
-        for Training { configuration, seed } in trainings {
-            self.state().seeds.entry(configuration.clone()).or_default().insert(*seed);
+        for Training { configuration, seed, vocabulary } in trainings {
+            self.state().seeds.entry(configuration.clone()).or_default().insert(*seed, *vocabulary);
         }
     }
 
@@ -74,12 +79,15 @@ impl Trainings {
         #[derive(Serialize)]
         struct Entry {
             seeds: Vec<u64>,
+            #[serde(skip_serializing_if = "Vec::is_empty")]
+            vocabularies: Vec<i64>,
             #[serde(flatten)]
             configuration: Table,
         }
-        let entry = |(configuration, seeds): (&String, &BTreeSet<u64>)| {
+        let entry = |(configuration, seeds): (&String, &BTreeMap<u64, Option<i64>>)| {
             anyhow::Ok(Entry {
-                seeds: seeds.iter().copied().collect(),
+                seeds: seeds.keys().copied().collect(),
+                vocabularies: seeds.values().copied().flatten().collect(),
                 configuration: toml::from_str(configuration)?,
             })
         };

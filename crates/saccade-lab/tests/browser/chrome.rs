@@ -214,7 +214,10 @@ impl Chrome {
         let began = Instant::now();
         loop {
             let files = std::fs::read_dir(self.downloads.path()).unwrap().flatten();
-            let found = files.map(|file| file.path()).find(|path| path.to_string_lossy().ends_with(suffix));
+            // The name is taken by an empty file first, which the whole one replaces.
+            let whole = |path: &std::path::PathBuf| path.metadata().is_ok_and(|about| about.len() > 0);
+            let mut found = files.map(|file| file.path()).filter(whole);
+            let found = found.find(|path| path.to_string_lossy().ends_with(suffix));
             if let Some(path) = found {
                 let bytes = std::fs::read(&path).unwrap();
                 std::fs::remove_file(path).unwrap();
