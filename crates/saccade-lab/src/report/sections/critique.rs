@@ -67,7 +67,11 @@ pub fn write(article: &mut Article) -> Result<()> {
             row("layers", format!("{:.0}", fact("largest_layers")?), "12"),
             row("width", format!("{:.0}", fact("largest_width")?), "768"),
             row("vocabulary", thousands(fact("vocabulary")?), "30,522 word pieces"),
-            row("tokens read in training", thousands(fact("tokens")?), "up to 131 billion"),
+            row(
+                "tokens read in training",
+                thousands(fact("tokens")?),
+                &format!("up to {:.0} billion", BERT.1 / 1e9),
+            ),
             row(
                 "text",
                 "generated from a grammar".to_owned(),
