@@ -82,7 +82,10 @@ fn choose(name: &str) -> Result<&'static Definition> {
         let names: Vec<&str> = EXPERIMENTS.iter().map(|experiment| experiment.name).collect();
         match nearest(name, &names) {
             Some(near) => bad_usage!("there is no experiment {name}; did you mean {near}?"),
-            None => bad_usage!("there is no experiment {name}; there are {}", names.join(", ")),
+            None => bad_usage!(
+                "there is no experiment or claim {name}; `saccade experiment` lists them: {}",
+                names.join(", ")
+            ),
         }
     };
     Ok(experiment)

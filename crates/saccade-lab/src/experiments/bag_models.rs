@@ -45,10 +45,6 @@ impl Form {
     };
 }
 
-/// What was changed of bags with attention after experiments with them had been seen.
-pub const BAG_CHANGED: &str = "After first runs, bags with attention got fewer steps, smaller batches and fewer words of a text than \
-    plain ones, which learn more slowly and cost less; and of long texts the last words are read instead of the first.";
-
 /// How a bag is trained: on 1,000 texts, as the source does.
 pub fn config(lab: &Lab, form: Form, seed: u64) -> Result<RunConfig> {
     let mut config = preset("bag", &[])?;

@@ -1,7 +1,7 @@
 //! Is attention from scratch exact: against PyTorch, behind masks, and with huge scores?
 
 use crate::experiment::{Bound, Check, Experiment, Findings, Lab, Verdict};
-use crate::figure::{Axis, Chart, ColourScale, Gallery, Matrix, Picture, Series};
+use crate::figure::{Axis, Chart, ColourScale, Gallery, Matrix, Picture, Series, number};
 use crate::statistics::exact;
 use anyhow::{Context as _, Result};
 use saccade::attention::{Scale, scaled_dot_product};
@@ -15,15 +15,15 @@ pub const EXPERIMENT: Experiment = Experiment {
     name: "exactness",
     claims: &["D1", "D2", "D6"],
     question: "Is attention written from scratch exact, behind masks and with huge scores too?",
-    prediction: "Output and gradients differ from PyTorch's by rounding alone (below 1e-5); a masked position has a weight of \
+    prediction: "Output and gradients differ from PyTorch's by rounding alone (below 10⁻⁵); a masked position has a weight of \
         exactly 0, and a row with nothing to see is all zeros; the naive softmax is no longer finite at some score from \
-        80 to 90 (e^88.72 is the largest number of 32 bits, and 16 terms are summed), while ours has an error below 1e-6 for scores \
-        up to 1e30.",
+        80 to 90 (e^88.72 is the largest number of 32 bits, and 16 terms are summed), while ours has an error below 10⁻⁶ for scores \
+        up to 10³⁰.",
     design: "The same inputs through our step-by-step function, our tiled kernel and PyTorch's \
         scaled_dot_product_attention (values kept from a run of tools/golden_sdpa.py), with 4 to 512 tokens, causal and \
         not. Random scores of growing size through the naive and our softmax, against 64-bit arithmetic.",
     changed: Some(
-        "D6 first asked only that the naive softmax overflow somewhere below 1e30, which it could hardly fail to do. D2 first looked at the \
+        "D6 first asked only that the naive softmax overflow somewhere below 10³⁰, which it could hardly fail to do. D2 first looked at the \
          step-by-step form and the gradient of Q alone; the tiled one and those of K and V came later.",
     ),
     real_data: None,
@@ -120,12 +120,12 @@ fn against_pytorch(findings: &mut Findings) -> Result<()> {
     }
     let finding = format!(
         "Over {} cases of up to {} tokens, sampled values of outputs and gradients differ from PyTorch {}'s by at most \
-         {:.1e} (step by step) and {:.1e} (tiled).",
+         {} (step by step) and {} (tiled).",
         golden.cases.len(),
         golden.cases.iter().map(|case| case.tokens).max().unwrap_or(0),
         golden.pytorch,
-        worst[0],
-        worst[1],
+        number(worst[0]),
+        number(worst[1]),
     );
     findings.fact("difference_reference", worst[0]);
     findings.fact("difference_tiled", worst[1]);
@@ -251,7 +251,7 @@ fn huge_scores(lab: &Lab, findings: &mut Findings) -> Result<()> {
     let chart = Chart::new(Axis::log("largest score"), Axis::log("largest error of a weight"))
         .series(curve("naive", |error| error.naive))
         .series(curve("with the maximum subtracted", |error| error.ours))
-        .upright(88.72, "overflow of e^x");
+        .upright(88.72, "overflow of eˣ");
     findings.figure(
         "softmax_error",
         "The largest error of a weight against 64-bit arithmetic. The naive curve ends where its result is no longer a number.",
@@ -299,11 +299,12 @@ fn judge_softmax(breaks: f64, largest: f64) -> Verdict {
             exact(breaks),
             Bound::Between(80.0, 90.0),
         ),
-        Check::new("largest error of ours, scores up to 1e30", exact(largest), Bound::Below(1e-6)),
+        Check::new("largest error of ours, scores up to 10³⁰", exact(largest), Bound::Below(1e-6)),
     ];
     let finding = format!(
         "The naive softmax is not finite from scores of {breaks} on; with the row's maximum subtracted the largest error is \
-         {largest:.1e} up to scores of 1e30."
+         {} up to scores of 10³⁰.",
+        number(largest)
     );
     Verdict::new("D6", checks, finding)
 }

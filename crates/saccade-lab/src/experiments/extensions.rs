@@ -5,7 +5,7 @@ use super::digit_reader::{Eye, look};
 use super::extension_costs::{Cost, Saving};
 use super::language_models as models;
 use crate::experiment::{Bound, Check, Experiment, Findings, Lab, Measurements, Verdict};
-use crate::figure::{Axis, Bar, Bars, ColourScale, Gallery, HeatMap, Matrix, Picture};
+use crate::figure::{Axis, Bar, Bars, ColourScale, Gallery, HeatMap, Matrix, Picture, fixed};
 use crate::statistics::paired;
 use anyhow::{Context as _, Result};
 use saccade::analysis::influence::{FLOW_LIMIT, Method, mean_attention, rollout};
@@ -191,7 +191,7 @@ fn draw_costs(findings: &mut Findings, length: usize) {
         "Time and memory over those of the plain form, from the smallest to the largest of repeated measurements. Tiled attention \
          is compared with attention written out, sparse and linear attention with tiled attention over everything, checkpointing \
          with a training step that keeps what it computed.",
-        Picture::new("What each saves and costs").subtitle(format!("Texts of {length} tokens")).panel(bars),
+        Picture::new("What each saves and costs").subtitle(format!("Texts of {} tokens", fixed(length as f64, 0))).panel(bars),
     );
     draw_patterns(findings);
 }

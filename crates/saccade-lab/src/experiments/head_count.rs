@@ -21,10 +21,10 @@ pub const EXPERIMENT: Experiment = Experiment {
         Paired by seed.",
     changed: Some(
         "Sentiment was first told by a bag with positions, on 1,000 texts of which the first words were read; it is without positions, on \
-         4,000 texts and their last words now.",
+         4,000 texts and their last words now. Standard size had five seeds, which left it open; it has fifteen.",
     ),
     real_data: Some("IMDb (aclImdb_v1.tar.gz) or a folder with train.tsv and test.tsv, for sentiment alone"),
-    seconds: [22.0, 110.0, 300.0],
+    seconds: [22.0, 100.0, 300.0],
     run,
 };
 
@@ -52,7 +52,7 @@ fn run(lab: &Lab) -> Result<Findings> {
     let tasks = if lab.conditions.data.is_some() { 1 } else { TASKS.len() };
     for task in 0..tasks {
         for &heads in heads(task) {
-            let seeds = if task == 0 { lab.seeds(5) } else { taggers::seeds(lab, heads) };
+            let seeds = if task == 0 { lab.seeds_of_small_models() } else { taggers::seeds(lab, heads) };
             inputs.extend(seeds.into_iter().map(|seed| (task, heads, seed)));
         }
     }

@@ -28,10 +28,11 @@ pub const EXPERIMENT: Experiment = Experiment {
     changed: Some(
         "These are the third settings of the models: with the first two, which started from GPT-2's initial weights, the answer was once \
          that it holds and once undecided. The share of failures was first counted as if every run were independent; it is one share \
-         for each seed now. Its interval was later made no narrower than a count allows.",
+         for each seed now. Its interval was later made no narrower than a count allows. Standard size \
+         had five seeds and 400 steps; for its time it has four and 300.",
     ),
     real_data: Some("plain text such as WikiText-2's folder"),
-    seconds: [14.0, 380.0, 17_000.0],
+    seconds: [14.0, 400.0, 17_000.0],
     run,
 };
 
@@ -62,7 +63,7 @@ struct Run {
 }
 
 fn run(lab: &Lab) -> Result<Findings> {
-    let seeds = lab.seeds(lab.by_size(2, 3, 5, 3));
+    let seeds = lab.seeds(lab.by_size(2, 3, 4, 3));
     let depths = *lab.by_size(&[1, 2, 3], &[2, 5, 10], &[2, 8, 24], &[4, 12, 24]);
     let mut inputs = Vec::new();
     for placement in 0..PLACEMENTS.len() {
@@ -126,7 +127,7 @@ fn config(lab: &Lab, cell: Cell) -> Result<RunConfig> {
     gpt.norm = PLACEMENTS[cell.placement].0;
     gpt.dropout = 0.0;
     let train = &mut config.train;
-    train.steps = lab.by_size(4, 120, 400, 1_000);
+    train.steps = lab.by_size(4, 120, 300, 1_000);
     train.batch_size = lab.by_size(4, 8, 16, 16);
     train.evaluate_every = 0;
     train.clip = 0.0;

@@ -29,7 +29,7 @@ pub const EXPERIMENT: Experiment = Experiment {
          the first ones.",
     ),
     real_data: Some("plain text such as WikiText-2's folder"),
-    seconds: [30.0, 300.0, 7_000.0],
+    seconds: [30.0, 300.0, 7_600.0],
     run,
 };
 
@@ -105,6 +105,8 @@ fn run(lab: &Lab) -> Result<Findings> {
             let value = findings.measurements.mean(&[&name, &stretch], "perplexity").mean;
             findings.fact(format!("perplexity: {name}, {stretch}×"), value);
         }
+        let rise = rises(&findings.measurements, name, 2.0).mean().mean;
+        findings.fact(format!("rise: {name}"), rise);
     }
     findings.fact("trained length", length as f64);
     Ok(findings)
@@ -131,12 +133,13 @@ fn read(lab: &Lab, encoding: usize, seed: u64) -> Result<Run> {
     let config = models::base_on_text(lab, seed)?;
     let text = models::test_text(lab, &config, opened.tokenizer()?)?;
     let length = config.data.length;
-    let loss = |stretch: &f64| {
-        let window = (length as f64 * stretch) as usize;
-        models::loss_at(&opened.model, &text, window, 2_048_usize.div_ceil(window))
-    };
+    let batch = |window: usize| 2_048_usize.div_ceil(window);
     let longest = models::ROOM * length;
-    let places = models::losses_by_place(&opened.model, &text, longest, 2_048_usize.div_ceil(longest))?;
+    let places = models::losses_by_place(&opened.model, &text, longest, batch(longest))?;
+    let loss = |&stretch: &f64| match (length as f64 * stretch) as usize {
+        window if window == longest => Ok(mean(&places).mean),
+        window => models::loss_at(&opened.model, &text, window, batch(window)),
+    };
     let held_out: Vec<f64> = trained.curve.iter().filter_map(|line| line.loss).collect();
     let learned = match (position, seed) {
         (Position::Learned, 0) => models::parameter(&opened.model, "positions.table.weight"),

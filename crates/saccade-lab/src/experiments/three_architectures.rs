@@ -50,7 +50,7 @@ pub const EXPERIMENT: Experiment = Experiment {
 const FREQUENT: &str = "the most frequent word";
 /// The BERT that has guessed as many words as the GPT.
 const LONGER: &str = "BERT, as many guesses";
-/// A model that is right in fewer points more than this beside always saying the most frequent word has hardly learned.
+/// A model that is right in less than so many points more than always saying the most frequent word has hardly learned.
 const HARDLY: f64 = 10.0;
 const MODELS: [&str; 4] = ["GPT", "BERT", LONGER, "T5"];
 const TASKS: [&str; 3] = ["from the left", "from both sides", "into the passive"];
@@ -300,12 +300,12 @@ fn judge(table: &Measurements) -> Verdict {
         vec![gain("GPT", "BERT", TASKS[0]), gain("BERT", "GPT", TASKS[1]), gain("T5", "GPT", TASKS[2])];
     Verdict::new("E9", checks, finding).because(|checks| {
         let longer = paired(&of(LONGER, TASKS[1]), &of("GPT", TASKS[1]));
-        let above = told("BERT", TASKS[1]) - told(FREQUENT, TASKS[1]);
-        let hardly = if above < HARDLY { "This BERT has hardly learned its own task. " } else { "" };
+        let (bert, frequent) = (told("BERT", TASKS[1]), told(FREQUENT, TASKS[1]));
+        let hardly = if bert - frequent < HARDLY { "This BERT has hardly learned its own task. " } else { "" };
         let guesses = format!(
             "{hardly}A BERT learns from the {:.0} % of the words that it has to guess, a GPT from every word: after as many steps as the \
-             GPT it is right {above:+.1} points beside always saying the most frequent word. After {:.1} times the steps, with as many \
-             words guessed as the GPT, it is right in {:.1} % of cases from both sides, where the GPT is in {:.1} % (difference {:+.1} \
+             GPT it is right in {bert:.1} % of cases from both sides, always saying the most frequent word in {frequent:.1} %. After {:.1} times the steps, with as many \
+             words guessed as the GPT, it is in {:.1} %, where the GPT is in {:.1} % (difference {:+.1} \
              points [{:+.1}, {:+.1}], shown but not judged).",
             100.0 * Masking::SHARE,
             1.0 / Masking::SHARE,
@@ -353,8 +353,9 @@ mod tests {
             idle.why.as_deref().is_some_and(|why| {
                 [
                     "hardly learned",
-                    "+1.6 points beside",
-                    "right in 50.0 % of cases",
+                    "right in 16.6 % of cases",
+                    "word in 15.0 %",
+                    "it is in 50.0 %",
                     "+9.6 points [+8.6, +10.6]",
                 ]
                 .iter()

@@ -282,9 +282,7 @@ fn judge(table: &Measurements) -> Verdict {
             ),
             (
                 !offsets.is_empty(),
-                &format!(
-                    "The word at a fixed distance is this more often than the word that the best head finds: {offsets}."
-                ),
+                &format!("A fixed distance is right more often than the best head: {offsets}."),
             ),
         ])
     };
@@ -334,8 +332,7 @@ mod tests {
         assert_eq!(offset.outcome, Outcome::Fails, "an offset does better");
         let why = offset.why.unwrap_or_default();
         assert!(
-            why.starts_with("The word at a fixed distance")
-                && why.ends_with("subject of a verb, modifier of a noun."),
+            why.starts_with("A fixed distance") && why.ends_with("subject of a verb, modifier of a noun."),
             "{why}"
         );
     }

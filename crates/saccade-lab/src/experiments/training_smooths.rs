@@ -225,8 +225,8 @@ fn judge_classes(table: &Measurements) -> Verdict {
     };
     let difference = |stage, rows| paired(&entropy(stage, rows, 0), &entropy(stage, rows, 1));
     let finding = format!(
-        "After training the entropy of the weights of function words, hidden, is {:+.3} beyond that of content words (before: \
-         {:+.3}). Of words that are not hidden: {:+.3}.",
+        "The entropy of the weights of function words minus that of content words, both hidden, is {:+.3} after training and {:+.3} \
+         before it. Of words that are not hidden: {:+.3} after training.",
         difference(1, 0).mean,
         difference(0, 0).mean,
         difference(1, 1).mean,

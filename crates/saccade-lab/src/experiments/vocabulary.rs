@@ -54,7 +54,7 @@ struct Run {
 }
 
 fn run(lab: &Lab) -> Result<Findings> {
-    let seeds = lab.seeds(5);
+    let seeds = lab.seeds_of_small_models();
     let texts: Vec<String> = sentiment::test_texts(lab)?.into_iter().map(|(text, _)| text).collect();
     let runs = lab.parts("runs", &seeds, |&seed| read(lab, seed, &texts))?;
     let mut findings = Findings::new(&["size"]);

@@ -58,7 +58,7 @@ struct Run {
 }
 
 fn run(lab: &Lab) -> Result<Findings> {
-    let seeds = lab.seeds(5);
+    let seeds = lab.seeds_of_small_models();
     let texts = sentiment::test_texts(lab)?;
     let runs = lab.parts("runs", &seeds, |&seed| read(lab, seed, &texts))?;
     let mut findings = Findings::new(&["stage"]);

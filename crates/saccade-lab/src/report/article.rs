@@ -172,18 +172,20 @@ pub fn effect(check: &Check) -> String {
     match effect.count {
         0 | 1 => number(effect.mean),
         count if effect.low.is_finite() => {
-            let told = |value: f64| told(value, (effect.high - effect.low) / 2.0);
+            let largest = effect.low.abs().max(effect.high.abs());
+            let told = |value: f64| told(value, (effect.high - effect.low) / 2.0, largest);
             format!("{} [{}, {}], n {count}", told(effect.mean), told(effect.low), told(effect.high))
         }
         count => format!("{}, n {count}", number(effect.mean)),
     }
 }
 
-/// A value with as many digits as its interval leaves of it: two of half its width.
-fn told(value: f64, half: f64) -> String {
-    match half {
-        half if half >= 1e-4 => fixed(value, (1 - half.log10().floor() as i32).max(0) as usize),
-        _ => number(value),
+/// A value with as many digits as its interval leaves of it: two of half its width. Where the interval's larger end is tiny, or
+/// its width is that of rounding, the value is told by itself.
+fn told(value: f64, half: f64, largest: f64) -> String {
+    match largest >= 1e-4 && half >= 1e-6 {
+        true => fixed(value, (1 - half.log10().floor() as i32).max(0) as usize),
+        false => number(value),
     }
 }
 
@@ -255,10 +257,13 @@ mod tests {
 
     #[test]
     fn a_value_has_the_digits_that_its_interval_leaves_it() {
-        assert_eq!(told(-0.06775, 0.088), "−0.068");
-        assert_eq!(told(1234.567, 12.0), "1,235");
-        assert_eq!(told(0.97041, 0.0134), "0.970");
-        assert_eq!(told(0.5, 0.0), "0.5", "what is exact stays as it is");
-        assert_eq!(told(2e-7, 1e-8), "2×10⁻⁷");
+        assert_eq!(told(-0.06775, 0.088, 0.155), "−0.068");
+        assert_eq!(told(1234.567, 12.0, 1246.0), "1,235");
+        assert_eq!(told(0.97041, 0.0134, 0.984), "0.970");
+        assert_eq!(told(0.000192, 0.0000836, 0.000276), "0.000192");
+        assert_eq!(told(0.000108, 0.0000836, 0.000276), "0.000108", "as many digits as the mean");
+        assert_eq!(told(0.5, 0.0, 0.5), "0.5", "what is exact stays as it is");
+        assert_eq!(told(2e-7, 1e-8, 2.1e-7), "2×10⁻⁷");
+        assert_eq!(told(7.05e-7, 3.5e-7, 1.06e-6), "7.05×10⁻⁷");
     }
 }

@@ -13,7 +13,11 @@ pub const TERMS: &[(&str, &str)] = &[
     ),
     ("head", "one set of queries, keys and values in a layer, with a table of weights of its own."),
     ("hidden word", "a word that is replaced by a mark, and is to be told from what stands around it."),
-    ("interval", "where the mean over ever more seeds would lie, with 95 % confidence (Student's)."),
+    (
+        "interval",
+        "where the mean over ever more seeds would lie, with 95 % confidence (Student's). It is as wide on both sides, so that it may end \
+         beyond what is possible, a share of 1.03, say.",
+    ),
     (
         "Jensen–Shannon divergence",
         "how different two sets of weights are, in bits: 0 if they are equal, 1 if no word has weight in both.",

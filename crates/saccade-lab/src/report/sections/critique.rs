@@ -19,15 +19,18 @@ pub fn write(article: &mut Article) -> Result<()> {
             .filter(|one| one.outcome == outcome)
             .count()
     };
+    let unmeasured = match count(Outcome::NotMeasured) {
+        0 => String::new(),
+        some => format!("; {some} were not measured"),
+    };
     article.text(format!(
-        "Of the claims above, {} hold, {} fail and {} could not be decided at this size; {} were not measured. *Fails* means that the \
+        "Of the claims above, {} hold, {} fail and {} could not be decided at this size{unmeasured}. *Fails* means that the \
          interval lies on the wrong side of its bound, on this data and at this size. It does not mean that the \
          claim is false everywhere; nor does *holds* mean that it is true everywhere. More seeds and larger models would \
          decide some of what is open: see the end of the page.",
         count(Outcome::Holds),
         count(Outcome::Fails),
         count(Outcome::Undecided),
-        count(Outcome::NotMeasured),
     ));
     let failed = CLAIMS.iter().filter_map(|claim| {
         let (_, verdict) = results.verdict(claim.id).ok()?;
