@@ -56,9 +56,9 @@ pub fn prose(text: &str) -> String {
     out
 }
 
-/// Escaped, with the one variable that sentences for the terminal name as they do there.
+/// Escaped, with the one variable that sentences for the terminal name as they do there; no line ends before a percent sign.
 fn plain(text: &str) -> String {
-    escape(text).replace("d_k", "<i>d</i><sub>k</sub>")
+    escape(text).replace("d_k", "<i>d</i><sub>k</sub>").replace(" %", "\u{a0}%")
 }
 
 #[cfg(test)]
@@ -71,6 +71,7 @@ mod tests {
         assert_eq!(prose("[here](#x) or [not]"), "<a href=\"#x\">here</a> or [not]");
         assert_eq!(prose("2 * 3 and a lone ` mark"), "2 * 3 and a lone ` mark");
         assert_eq!(prose("as d_k grows"), "as <i>d</i><sub>k</sub> grows");
+        assert_eq!(prose("−2 % of it"), "−2\u{a0}% of it");
         assert!(prose("with $d_k$").contains("<msub>"));
     }
 }
