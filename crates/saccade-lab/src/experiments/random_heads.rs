@@ -26,7 +26,8 @@ pub const EXPERIMENT: Experiment = Experiment {
         over rows, pairs of heads and texts. The baseline adds normal noise of a tenth of the projections' deviation.",
     changed: Some(
         "At first two heads had only to differ more than one that is disturbed, which they do however faint their patterns are. After it \
-         had held with a ten-thousandth of a bit, a smallest difference was set: the claim is that the patterns are visibly different.",
+         had held with a ten-thousandth of a bit, a smallest difference was set: the claim is that the patterns are visibly different. \
+         Standard size got fifteen seeds instead of five.",
     ),
     real_data: Some("IMDb (aclImdb_v1.tar.gz) or a folder with train.tsv and test.tsv"),
     seconds: [1.0, 3.0, 60.0],

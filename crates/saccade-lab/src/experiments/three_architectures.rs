@@ -304,9 +304,9 @@ fn judge(table: &Measurements) -> Verdict {
         let hardly = if bert - frequent < HARDLY { "This BERT has hardly learned its own task. " } else { "" };
         let guesses = format!(
             "{hardly}A BERT learns from the {:.0} % of the words that it has to guess, a GPT from every word: after as many steps as the \
-             GPT it is right in {bert:.1} % of cases from both sides, always saying the most frequent word in {frequent:.1} %. After {:.1} times the steps, with as many \
-             words guessed as the GPT, it is in {:.1} %, where the GPT is in {:.1} % (difference {:+.1} \
-             points [{:+.1}, {:+.1}], shown but not judged).",
+             GPT it is right in {bert:.1} % of cases from both sides, always saying the most frequent word in {frequent:.1} %. After \
+             {:.1} times the steps, with as many words guessed as the GPT, it is in {:.1} %, where the GPT is in {:.1} % (difference \
+             {:+.1} points [{:+.1}, {:+.1}], shown but not judged).",
             100.0 * Masking::SHARE,
             1.0 / Masking::SHARE,
             told(LONGER, TASKS[1]),

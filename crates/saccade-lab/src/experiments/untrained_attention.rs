@@ -27,7 +27,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     changed: Some(
         "A4 first asked for any fall of the entropy itself. Near equal weights that fall is in the fourth digit whatever happens, so \
          after the first run the measure became what the entropy lacks to equal weights, on a logarithmic scale, and a smallest \
-         effect of 7 % was set.",
+         effect of 7 % was set. At standard size A3 and A4 got fifteen seeds instead of five.",
     ),
     real_data: Some("IMDb (aclImdb_v1.tar.gz) or a folder with train.tsv and test.tsv"),
     seconds: [1.5, 6.0, 60.0],
