@@ -55,7 +55,7 @@ pub fn write(article: &mut Article) -> Result<()> {
         "And size? If the loss $L$ is a power of the number of parameters $N$, its logarithm falls along a line, whose slope is the \
          exponent. The line is the one from which the points' squared distances are least.",
     );
-    article.formula("L(N) = a N^{−α},   \\text{ln }L = \\text{ln }a − α \\text{ ln }N");
+    article.formula("L(N) = a N^{−α},   \\text{ln\u{a0}}L = \\text{ln\u{a0}}a − α\\text{\u{a0}ln\u{a0}}N");
     article.code(STATISTICS, &["pub fn slope("])?;
     article.other_figures("model-size")?;
     article.verdicts(&["E4"])?;
