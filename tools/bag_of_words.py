@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A bag of words on IMDb: logistic regression, beside which records/sentiment.md sets the models of `saccade train`.
+"""A bag of words on IMDb: logistic regression, beside which records/sentiment.md sets the models of `regard train`.
 
     python3 tools/bag_of_words.py aclImdb_v1.tar.gz
 

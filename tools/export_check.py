@@ -2,10 +2,10 @@
 """Opens models that this program wrote with Hugging Face's transformers, and compares.
 
     cargo build && cargo run --example write_models -- outputs/models
-    tools/export_check.py outputs/models [FOLDER…] [--saccade PROGRAM] [--record records/export.md]
+    tools/export_check.py outputs/models [FOLDER…] [--regard PROGRAM] [--record records/export.md]
 
 For each model in the folders: `from_pretrained` must find every tensor it wants and no other; logits, attention weights and streams on a
-padded batch must agree to 1e-4 (tools/reference.py and `saccade verify`); and a model that generates must greedily say the
+padded batch must agree to 1e-4 (tools/reference.py and `regard verify`); and a model that generates must greedily say the
 same. --record writes what was found.
 """
 
@@ -28,7 +28,7 @@ RECORD = """# Models written here, opened by transformers
 
     cargo run --example write_models -- outputs/models
     for preset in shakespeare-char words-gpt words-llama masked-words classify translate digits; do
-      saccade train $preset --set train.steps=60 --out outputs/trained/trained-$preset; done   # shakespeare-char: with --data
+      regard train $preset --set train.steps=60 --out outputs/trained/trained-$preset; done   # shakespeare-char: with --data
     tools/export_check.py outputs/models outputs/trained --record records/export.md
 
 transformers {transformers}, torch {torch}. Small models with random weights, and models trained here for 60 steps, opened by
@@ -92,7 +92,7 @@ def same_text(program, folder, model):
 def main():
     parser = argparse.ArgumentParser(description="Opens this program's models with transformers.")
     parser.add_argument("folders", type=Path, nargs="+")
-    parser.add_argument("--saccade", default=ROOT / "target/debug/saccade")
+    parser.add_argument("--regard", default=ROOT / "target/debug/regard")
     parser.add_argument("--tolerance", type=float, default=1e-4)
     parser.add_argument("--record", type=Path)
     options = parser.parse_args()
@@ -103,9 +103,9 @@ def main():
     found = [path.parent for folder in options.folders for path in folder.glob("*/config.json")]
     for folder in sorted(found):
         model, wrong = load(folder)
-        logits, everything, fine = compare(options.saccade, folder, options.tolerance)
+        logits, everything, fine = compare(options.regard, folder, options.tolerance)
         speaks = hasattr(model, "generate") and model.can_generate()
-        texts = same_text(options.saccade, folder, model) if speaks else None
+        texts = same_text(options.regard, folder, model) if speaks else None
         cells = [
             folder.name,
             f"`{type(model).__name__}`",

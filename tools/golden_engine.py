@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes the golden files of the engine's tests from PyTorch: crates/saccade-tensor/tests/golden/*.safetensors.
+"""Makes the golden files of the engine's tests from PyTorch: crates/regard-tensor/tests/golden/*.safetensors.
 
     golden_engine.py             writes them
     golden_engine.py --check     compares the files with what this PyTorch computes
@@ -21,7 +21,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch.nn import functional as F
 
-FOLDER = Path(__file__).resolve().parents[1] / "crates/saccade-tensor/tests/golden"
+FOLDER = Path(__file__).resolve().parents[1] / "crates/regard-tensor/tests/golden"
 LARGEST_TOTAL = 400_000  # bytes
 INFINITY = float("inf")
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes the golden file of the metrics' tests from scikit-learn and sacreBLEU: crates/saccade/tests/golden/metrics.json.
+"""Makes the golden file of the metrics' tests from scikit-learn and sacreBLEU: crates/regard-nn/tests/golden/metrics.json.
 
     golden_metrics.py             writes it
     golden_metrics.py --check     compares the file with what these packages compute
@@ -20,7 +20,7 @@ from sacrebleu.metrics import BLEU
 from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
 from sklearn import metrics
 
-PATH = Path(__file__).resolve().parents[1] / "crates/saccade/tests/golden/metrics.json"
+PATH = Path(__file__).resolve().parents[1] / "crates/regard-nn/tests/golden/metrics.json"
 LARGEST = 60_000  # bytes
 
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Makes the golden files of the library's tests from Hugging Face's models and PyTorch's layers:
-crates/saccade/tests/golden/models/*.safetensors.
+crates/regard-nn/tests/golden/models/*.safetensors.
 
     golden_models.py             writes them
     golden_models.py --check     compares the files with what these versions compute
@@ -57,7 +57,7 @@ from transformers import (
     ViTForImageClassification,
 )
 
-FOLDER = Path(__file__).resolve().parents[1] / "crates/saccade/tests/golden/models"
+FOLDER = Path(__file__).resolve().parents[1] / "crates/regard-nn/tests/golden/models"
 LARGEST_TOTAL = 2_500_000  # bytes
 NOTHING = -100  # the label of a position without loss
 DATA_TYPES = {torch.int64: "I64", torch.float32: "F32", torch.uint8: "U8"}  # the widest first

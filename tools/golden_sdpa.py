@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Remakes crates/saccade-lab/src/experiments/sdpa.json: PyTorch's scaled_dot_product_attention on inputs that both sides
+"""Remakes crates/regard/src/experiments/sdpa.json: PyTorch's scaled_dot_product_attention on inputs that both sides
 compute exactly, with the values and gradients that the experiment `exactness` compares with.
 
     python tools/golden_sdpa.py        needs PyTorch
@@ -13,7 +13,7 @@ from pathlib import Path
 
 import torch
 
-OUT = Path(__file__).resolve().parent.parent / "crates/saccade-lab/src/experiments/sdpa.json"
+OUT = Path(__file__).resolve().parent.parent / "crates/regard/src/experiments/sdpa.json"
 KEPT = 64
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes the golden file of the tokenizers' tests from Hugging Face's library: crates/saccade/tests/data/golden/tokens.json.
+"""Makes the golden file of the tokenizers' tests from Hugging Face's library: crates/regard-nn/tests/data/golden/tokens.json.
 
     golden_tokens.py             writes it
     golden_tokens.py --check     compares it with what this version of the library computes
@@ -18,7 +18,7 @@ from tokenizers import (
     AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers,
 )
 
-FILE = Path(__file__).resolve().parents[1] / "crates/saccade/tests/data/golden/tokens.json"
+FILE = Path(__file__).resolve().parents[1] / "crates/regard-nn/tests/data/golden/tokens.json"
 
 CORPUS = [
     "The film isn't bad, but it isn't good either; the actors try, and the story doesn't.",

@@ -2,7 +2,7 @@
 """What a llama2.c model computes, in NumPy and from its file alone, to compare an imported model with.
 
     llama2c_reference.py MODEL.bin --tokenizer TOKENIZER.bin --text TEXT -o REFERENCE.safetensors
-    saccade verify IMPORTED REFERENCE.safetensors
+    regard verify IMPORTED REFERENCE.safetensors
 
 Needs numpy and safetensors. The forward pass is written position by position, in f64, with rotary pairs side by side as
 the file has them. The tokenizer joins the best-scored neighbours, as llama2.c does. With --greedy N it also prints the

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Many clients at once against `saccade serve` on this machine: what they are told, and what memory is left in use.
+"""Many clients at once against `regard serve` on this machine: what they are told, and what memory is left in use.
 
-    tools/page_load.py target/release/saccade MODEL --clients 200 --seconds 60
+    tools/page_load.py target/release/regard MODEL --clients 200 --seconds 60
 
 Starts the server on a port of its own, lets each client read texts and look at maps as a page does, and prints a table
 for records/page.md. Only loopback is ever asked, and it stops by itself.

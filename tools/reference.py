@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""What Hugging Face's transformers computes with a model, for `saccade verify` to compare with.
+"""What Hugging Face's transformers computes with a model, for `regard verify` to compare with.
 
     reference.py MODEL --text TEXT [--text ANOTHER …] -o REFERENCE.safetensors
     reference.py MODEL --ids 1,2,3 [--decoder-ids 0,4,5] -o REFERENCE.safetensors
     reference.py MODEL --random [SEED] -o REFERENCE.safetensors
-    saccade verify MODEL REFERENCE.safetensors
+    regard verify MODEL REFERENCE.safetensors
 
 Needs torch, transformers, numpy and safetensors. MODEL is a folder or a name on the hub. Several texts are padded on the
-right; `saccade verify` leaves out what stands at padding. The file has what the model read (`inputs/ids`, `inputs/mask`,
+right; `regard verify` leaves out what stands at padding. The file has what the model read (`inputs/ids`, `inputs/mask`,
 `inputs/types`, `inputs/decoder_ids`, `inputs/decoder_mask`, `inputs/pixels`), `logits`, every layer's attention weights
-(`layers.0.self.weights`, …) and the stream before every layer (`layers.0.residual.before`, …), by the names of saccade's
+(`layers.0.self.weights`, …) and the stream before every layer (`layers.0.residual.before`, …), by the names of regard's
 sites.
 """
 

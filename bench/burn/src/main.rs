@@ -2,11 +2,11 @@
 //! find.
 //!
 //! ```text
-//! saccade-bench-burn                     all that are written
-//! saccade-bench-burn gpt-char bilstm     some of them
-//! saccade-bench-burn --seconds 1         time for each (default: 3)
-//! saccade-bench-burn --list              their names
-//! saccade-bench-burn --version           Burn's version, backend and options
+//! regard-bench-burn                     all that are written
+//! regard-bench-burn gpt-char bilstm     some of them
+//! regard-bench-burn --seconds 1         time for each (default: 3)
+//! regard-bench-burn --list              their names
+//! regard-bench-burn --version           Burn's version, backend and options
 //! ```
 //!
 //! Each result is one line of JSON: the median time of a step in milliseconds, the interquartile range of the times, how
@@ -101,7 +101,7 @@ fn burn_version() -> &'static str {
     lines.nth(1).and_then(|line| line.split('"').nth(1)).unwrap_or("?")
 }
 
-/// Runs a workload for a while and takes the median, like `saccade bench`.
+/// Runs a workload for a while and takes the median, like `regard bench`.
 fn measure(name: &'static str, budget: Duration) -> Result<Measurement, String> {
     reset_peak();
     let work = Work::find(name).ok_or_else(|| format!("workloads.json has no {name}"))?;

@@ -4,7 +4,7 @@ use crate::{Step, attention, bilstm, gpt};
 use burn::tensor::Device;
 use serde::Deserialize;
 
-/// What of the file is written here; the rest is between Saccade and PyTorch.
+/// What of the file is written here; the rest is between Regard and PyTorch.
 pub const WRITTEN: [&str; 4] = ["attention-train-1024", "gpt-char", "gpt-small", "bilstm"];
 
 #[derive(Deserialize)]

@@ -1,0 +1,45 @@
+//! One head of attention, with numbers you can check on paper.
+//!
+//! Three words, each with a query, a key and a value of width 2. What is printed: the scores (how well each query fits each
+//! key), the weights (each row of scores through a softmax, so that it sums to 1), and the output (each row's weighted
+//! mean of the values). Then the same once more with a mask that forbids looking ahead.
+
+#![allow(clippy::print_stdout)] // an example is there to print
+
+use regard_nn::attention::{Scale, scaled_dot_product};
+use regard_nn::tensor::{Mask, Tensor};
+
+const WORDS: [&str; 3] = ["time", "flies", "fast"];
+
+fn main() -> regard_nn::Result<()> {
+    // "time" asks for what "flies" offers, and the other way round; "fast" asks for nothing in particular.
+    let query = Tensor::new(&[2.0, 0.0, 0.0, 2.0, 0.0, 0.0], [3, 2])?;
+    let key = Tensor::new(&[0.0, 1.0, 1.0, 0.0, 1.0, 1.0], [3, 2])?;
+    let value = Tensor::new(&[1.0, 0.0, 0.0, 1.0, -1.0, -1.0], [3, 2])?;
+
+    let scores = query.matmul_transposed(&key, false, true)?; // Q·Kᵀ
+    show("scores, Q·Kᵀ", &scores, &WORDS);
+    show("over √2", &scores.scale(Scale::InverseRoot.factor(2))?, &WORDS);
+
+    // "time" scores (0, 2, 2)/√2: e⁰ = 1 and e^√2 = 4.11, so its weights are 1/9.23 = 0.11 and 4.11/9.23 = 0.45.
+    let (output, weights) = scaled_dot_product(&query, &key, &value, None, Scale::InverseRoot)?;
+    show("weights: softmax of each row", &weights, &WORDS);
+    show("output: weights·V", &output, &["first", "second"]);
+
+    // A language model must not look ahead: what is forbidden weighs nothing, and the others share its weight.
+    let earlier = Mask::from_fn([3, 3], |at| at[1] <= at[0]);
+    let (output, weights) = scaled_dot_product(&query, &key, &value, Some(&earlier), Scale::InverseRoot)?;
+    show("weights that do not look ahead", &weights, &WORDS);
+    show("output", &output, &["first", "second"]);
+    Ok(())
+}
+
+/// A table with a word before each row.
+fn show(title: &str, table: &Tensor, columns: &[&str]) {
+    let header: Vec<String> = columns.iter().map(|name| format!("{name:>8}")).collect();
+    println!("\n{title}\n{:8}{}", "", header.concat());
+    for (word, row) in WORDS.iter().zip(table.values().chunks(columns.len())) {
+        let numbers: Vec<String> = row.iter().map(|value| format!("{value:8.2}")).collect();
+        println!("{word:8}{}", numbers.concat());
+    }
+}

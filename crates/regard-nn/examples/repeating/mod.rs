@@ -1,0 +1,53 @@
+//! A small GPT that has learned to repeat: eight random letters, then the same eight again.
+
+use regard_nn::models::{Gpt, GptConfig};
+use regard_nn::tensor::Ids;
+use regard_nn::tensor::ops::CrossEntropy;
+use regard_nn::tensor::optimiser::{Method, Optimiser};
+use regard_nn::tensor::random::Key;
+use regard_nn::{Context, Result, train};
+
+pub const PERIOD: usize = 8;
+/// The last letter is only a target.
+pub const TIME: usize = 2 * PERIOD - 1;
+pub const LETTERS: usize = 16;
+
+/// Texts (batch, time) and the letters one place on. The first eight cannot be known; only the others are targets.
+pub fn texts(batch: usize, seed: u64) -> Result<(Ids, Ids)> {
+    let key = Key::new(seed).site("texts");
+    let letter = |row: usize, place: usize| key.below(row as u64, (place % PERIOD) as u64, LETTERS) as u32;
+    let places = |shift: usize| (0..batch * TIME).map(move |i| (i / TIME, i % TIME + shift));
+    let inputs: Vec<u32> = places(0).map(|(row, place)| letter(row, place)).collect();
+    let known = |(row, place): (usize, usize)| if place < PERIOD { u32::MAX } else { letter(row, place) };
+    let targets: Vec<u32> = places(1).map(known).collect();
+    Ok((Ids::new(&inputs, [batch, TIME])?, Ids::new(&targets, [batch, TIME])?))
+}
+
+/// The mean surprise at letters that could be known.
+pub fn loss(
+    gpt: &Gpt,
+    context: &Context,
+    (inputs, targets): &(Ids, Ids),
+) -> Result<regard_nn::tensor::Tensor> {
+    let settings = CrossEntropy { ignored: Some(u32::MAX), smoothing: 0.0 };
+    Ok(gpt.forward(context, inputs, None)?.cross_entropy(targets, settings)?)
+}
+
+/// Trains for a few seconds.
+pub fn trained() -> Result<Gpt> {
+    let sizes = GptConfig {
+        vocabulary: LETTERS,
+        context: 16,
+        n_layers: 2,
+        n_heads: 4,
+        d_model: 48,
+        ..GptConfig::default()
+    };
+    let mut gpt = Gpt::new(sizes, 1)?;
+    let mut optimiser = Optimiser::new(Method::adam(), 0.0);
+    for step in 0..400 {
+        let loss = loss(&gpt, &Context::differentiated(), &texts(32, step + 10)?)?;
+        train::update(&mut gpt, &loss, &mut optimiser, 3e-3, Some(1.0))?;
+    }
+    Ok(gpt)
+}

@@ -1,0 +1,341 @@
+//! Does a head matter? Take it away and look at the loss; or ask the gradient.
+//!
+//! A head is *zeroed* (it says nothing) or *mean-ablated* (it says what it says on average, everywhere). Its gradient
+//! importance is E|Σ hₕ·∂L/∂hₕ|, h being what the head says: the derivative of the loss for a switch on the head, absolute
+//! for each text (Michel et al., 2019).
+
+use super::statistics::{Estimate, Interval, Resampling, Total, ascending, spearman};
+use super::{Head, Shown, Subject, all_heads};
+use crate::context::Context;
+use crate::data::batches::IGNORED;
+use crate::error::{Error, Result};
+use crate::models::Model;
+use crate::probe::Probe;
+use regard_tensor::ops::CrossEntropy;
+use regard_tensor::{Ids, Pass, Tensor};
+
+/// Texts and what a model should say of them.
+#[derive(Debug, Clone)]
+pub struct Batch {
+    /// The texts.
+    pub shown: Shown,
+    /// The right class at each place, (batch, time), or of each text, (batch, 1); [`IGNORED`] where none is asked.
+    pub targets: Ids,
+}
+
+impl Batch {
+    /// Texts of which a causal model is to say each next token.
+    pub fn next_tokens(texts: &[super::Tokens]) -> Result<Self> {
+        let shown = Shown::new(texts)?;
+        let time = shown.ids.shape().last();
+        let mut targets = Vec::with_capacity(shown.ids.values().len());
+        for text in texts {
+            targets.extend_from_slice(text.ids.get(1..).unwrap_or(&[]));
+            targets.resize(targets.len() + time + 1 - text.len(), IGNORED);
+        }
+        Ok(Self { targets: Ids::new(&targets, shown.ids.shape())?, shown })
+    }
+}
+
+/// Sums over texts, a kind of token each: the last is of all.
+#[derive(Debug, Clone)]
+struct Sums(Vec<Total>);
+
+impl Sums {
+    fn new(kinds: usize) -> Self {
+        Self(vec![Total::default(); kinds + 1])
+    }
+
+    /// Adds the values of the answers of each text of a batch, which [`Asked`] tells apart.
+    fn add(&mut self, values: impl Fn(usize) -> f64, asked: &Asked) {
+        let whole = self.0.len() - 1;
+        for (text, draws) in asked.draws.iter().enumerate() {
+            let mut sums = vec![None; whole + 1];
+            for at in text * asked.time..(text + 1) * asked.time {
+                let Some(kind) = asked.kinds[at] else { continue };
+                // A kind beyond those announced counts in the whole alone.
+                for kind in [Some(kind).filter(|&kind| kind < whole), Some(whole)].into_iter().flatten() {
+                    *sums[kind].get_or_insert(0.0) += values(at);
+                }
+            }
+            for (total, sum) in self.0.iter_mut().zip(sums) {
+                if let Some(sum) = sum {
+                    total.add(sum, draws);
+                }
+            }
+        }
+    }
+
+    /// The mean of each kind, given how many answers there were.
+    fn means(&self, answers: &Self, level: f64) -> Loss {
+        let mut all = self.0.iter().zip(&answers.0).map(|(sum, count)| sum.share(count, level));
+        let by_kind = all.by_ref().take(self.0.len() - 1).map(|mean| (mean.count > 0).then_some(mean));
+        let by_kind = by_kind.collect();
+        let none = Interval { mean: 0.0, low: 0.0, high: 0.0, count: 0 };
+        Loss { all: all.next().unwrap_or(none), by_kind }
+    }
+}
+
+/// Of a batch: the kind of each answer (none where nothing is asked), and how often each resample draws each text.
+struct Asked {
+    time: usize,
+    kinds: Vec<Option<usize>>,
+    draws: Vec<Vec<f64>>,
+}
+
+impl Asked {
+    fn new(batch: &Batch, kinds: &Kinds, first: u64, resampling: &Resampling) -> Self {
+        let time = batch.targets.shape().last().max(1);
+        let targets = batch.targets.values().iter().enumerate();
+        let kind =
+            |(i, &target): (usize, &u32)| (target != IGNORED).then(|| (kinds.of)(batch, i / time, i % time));
+        let texts = 0..batch.shown.lengths.len() as u64;
+        Self {
+            time,
+            kinds: targets.map(kind).collect(),
+            draws: texts.map(|text| resampling.draws(first + text)).collect(),
+        }
+    }
+}
+
+/// A mean loss, or a change of it, over answers; intervals are from resampled texts.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Loss {
+    /// Over all tokens. Its count is that of the texts.
+    pub all: Interval,
+    /// Over each kind of token; none for kinds that did not occur.
+    pub by_kind: Vec<Option<Interval>>,
+}
+
+/// What a head is worth.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Effect {
+    /// The head.
+    pub head: Head,
+    /// The change of the loss when it says nothing.
+    pub zeroed: Loss,
+    /// The change when it says its mean.
+    pub averaged: Loss,
+    /// Its gradient importance, the mean over texts.
+    pub importance: Interval,
+}
+
+/// The worth of all heads.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Ablation {
+    /// The loss of the whole model.
+    pub loss: Loss,
+    /// Each head's effects.
+    pub heads: Vec<Effect>,
+    /// Spearman's correlation of gradient importance with the change of the loss when zeroed.
+    pub agreement: Option<f64>,
+}
+
+impl Ablation {
+    /// The heads from the least important, by gradient: the order in which to prune.
+    pub fn least_important_first(&self) -> Vec<Head> {
+        let importance: Vec<f64> = self.heads.iter().map(|effect| effect.importance.mean).collect();
+        ascending(&importance).into_iter().map(|index| self.heads[index].head).collect()
+    }
+}
+
+/// A kind of token: what a classifier of (batch, text in it, place) says, below `count`.
+pub struct Kinds<'a> {
+    /// The number of kinds.
+    pub count: usize,
+    /// The kind of the target at a place.
+    pub of: &'a dyn Fn(&Batch, usize, usize) -> usize,
+}
+
+/// What is added up of one head.
+#[derive(Debug, Clone)]
+struct Tally {
+    zeroed: Sums,
+    averaged: Sums,
+    importance: Estimate,
+}
+
+impl Tally {
+    fn new(kinds: usize) -> Self {
+        Self { zeroed: Sums::new(kinds), averaged: Sums::new(kinds), importance: Estimate::default() }
+    }
+}
+
+/// Ablates every head over a stream of batches, which is read twice: once for the means.
+pub fn ablate<'a>(
+    subject: impl Into<Subject<'a>>,
+    batches: impl Iterator<Item = Result<Batch>> + Clone,
+    kinds: &Kinds,
+    resampling: &Resampling,
+) -> Result<Ablation> {
+    ablate_watched(subject, batches, kinds, resampling, &|| {})
+}
+
+/// The same, calling a function after each head of each batch: with many heads a batch takes long.
+pub fn ablate_watched<'a>(
+    subject: impl Into<Subject<'a>>,
+    batches: impl Iterator<Item = Result<Batch>> + Clone,
+    kinds: &Kinds,
+    resampling: &Resampling,
+    watch: &dyn Fn(),
+) -> Result<Ablation> {
+    let subject = subject.into();
+    let heads = all_heads(subject)?;
+    let sites = subject.attentions()?;
+    let model = subject.model;
+    let means = mean_outputs(subject, batches.clone())?;
+    let (mut whole, mut answers) = (Sums::new(kinds.count), Sums::new(kinds.count));
+    let mut tallies = vec![Tally::new(kinds.count); heads.len()];
+    let mut texts = 0;
+    for batch in batches {
+        let batch = batch?;
+        let asked = Asked::new(&batch, kinds, texts, resampling);
+        let before = losses(model, &Probe::new(), &batch)?;
+        answers.add(|_| 1.0, &asked);
+        whole.add(|at| f64::from(before[at]), &asked);
+        let importances = importance(subject, &batch)?;
+        for ((head, tally), importances) in heads.iter().zip(&mut tallies).zip(importances) {
+            let site = &sites[head.layer].0;
+            let change = |losses: &[f32], at: usize| f64::from(losses[at]) - f64::from(before[at]);
+            let zeroed = losses(model, &Probe::new().zero_head(site, head.head), &batch)?;
+            tally.zeroed.add(|at| change(&zeroed, at), &asked);
+            let mean = means[head.layer].select(0, head.head)?;
+            let averaged = losses(model, &Probe::new().set_head(site, head.head, mean), &batch)?;
+            tally.averaged.add(|at| change(&averaged, at), &asked);
+            for (importance, draws) in importances.into_iter().zip(&asked.draws) {
+                tally.importance.add(importance, draws);
+            }
+            watch();
+        }
+        texts += batch.shown.lengths.len() as u64;
+    }
+    let level = resampling.level;
+    let effect = |(&head, tally): (&Head, &Tally)| Effect {
+        head,
+        zeroed: tally.zeroed.means(&answers, level),
+        averaged: tally.averaged.means(&answers, level),
+        importance: tally.importance.interval(level),
+    };
+    let heads: Vec<Effect> = heads.iter().zip(&tallies).map(effect).collect();
+    let changes: Vec<f64> = heads.iter().map(|effect| effect.zeroed.all.mean).collect();
+    let importances: Vec<f64> = heads.iter().map(|effect| effect.importance.mean).collect();
+    Ok(Ablation { loss: whole.means(&answers, level), agreement: spearman(&importances, &changes)?, heads })
+}
+
+/// The loss after zeroing the first 0, 1, 2, … of `order`, or only after those numbers of heads that `counts` names.
+pub fn pruning_curve<'a>(
+    subject: impl Into<Subject<'a>>,
+    batches: &(impl Iterator<Item = Result<Batch>> + Clone),
+    order: &[Head],
+    counts: &[usize],
+    resampling: &Resampling,
+) -> Result<Vec<(usize, Interval)>> {
+    let subject = subject.into();
+    let (model, sites) = (subject.model, subject.attentions()?);
+    let no_kinds = Kinds { count: 0, of: &|_, _, _| 0 };
+    let mut curve = Vec::with_capacity(counts.len());
+    for &count in counts {
+        let mut probe = Probe::new();
+        for head in order.iter().take(count) {
+            let missing = || Error::input("pruning", format!("there is no layer {}", head.layer));
+            probe = probe.zero_head(&sites.get(head.layer).ok_or_else(missing)?.0, head.head);
+        }
+        let (mut sums, mut answers, mut texts) = (Sums::new(0), Sums::new(0), 0);
+        for batch in batches.clone() {
+            let batch = batch?;
+            let asked = Asked::new(&batch, &no_kinds, texts, resampling);
+            let losses = losses(model, &probe, &batch)?;
+            answers.add(|_| 1.0, &asked);
+            sums.add(|at| f64::from(losses[at]), &asked);
+            texts += batch.shown.lengths.len() as u64;
+        }
+        curve.push((count, sums.means(&answers, resampling.level).all));
+    }
+    Ok(curve)
+}
+
+fn losses(model: &Model, probe: &Probe, batch: &Batch) -> Result<Vec<f32>> {
+    Ok(loss_rows(model, probe, batch)?.to_vec())
+}
+
+fn loss_rows(model: &Model, probe: &Probe, batch: &Batch) -> Result<Tensor> {
+    let scores = batch.shown.scores(model, &Context::inference().with_probe(probe))?;
+    Ok(scores.cross_entropy_rows(&batch.targets, CrossEntropy { ignored: Some(IGNORED), smoothing: 0.0 })?)
+}
+
+/// What each head says on average over the real tokens: of each layer, (heads, width).
+pub fn mean_outputs<'a>(
+    subject: impl Into<Subject<'a>>,
+    batches: impl Iterator<Item = Result<Batch>>,
+) -> Result<Vec<Tensor>> {
+    let subject = subject.into();
+    let sites = subject.attentions()?;
+    let mut sums: Vec<Vec<f64>> = vec![Vec::new(); sites.len()];
+    let mut tokens = 0_usize;
+    for batch in batches {
+        let batch = batch?;
+        let probe = sites.iter().fold(Probe::new(), |probe, (site, _)| probe.record(format!("{site}.heads")));
+        batch.shown.attend(subject.model, &Context::inference().with_probe(&probe))?;
+        let (lengths, time) = batch.shown.queries(subject.part);
+        for ((site, _), sums) in sites.iter().zip(&mut sums) {
+            let said = recorded(&probe, site)?;
+            let width = said.count() / (lengths.len() * time).max(1);
+            sums.resize(width, 0.0);
+            for (place, row) in said.values().chunks_exact(width.max(1)).enumerate() {
+                if place % time < lengths[place / time] {
+                    sums.iter_mut().zip(row).for_each(|(sum, &value)| *sum += f64::from(value));
+                }
+            }
+        }
+        tokens += lengths.iter().sum::<usize>();
+    }
+    if tokens == 0 {
+        return Err(Error::input("ablation", "there are no texts"));
+    }
+    let mean = |((_, attention), sums): (&(String, &crate::attention::MultiHead), Vec<f64>)| {
+        let means: Vec<f32> = sums.iter().map(|sum| (sum / tokens as f64) as f32).collect();
+        Ok(Tensor::new(&means, [attention.config().n_heads, attention.config().d_head])?)
+    };
+    sites.iter().zip(sums).map(mean).collect()
+}
+
+fn recorded(probe: &Probe, site: &str) -> Result<Tensor> {
+    let missing = || Error::input("ablation", format!("the model did not pass {site}"));
+    probe.get(&format!("{site}.heads"))?.ok_or_else(missing)
+}
+
+/// |Σ hₕ·∂L/∂hₕ| of every head, for each text of a batch; L is a text's mean loss.
+pub fn importance<'a>(subject: impl Into<Subject<'a>>, batch: &Batch) -> Result<Vec<Vec<f64>>> {
+    let subject = subject.into();
+    let sites = subject.attentions()?;
+    let probe = sites.iter().fold(Probe::new(), |probe, (site, _)| probe.track(format!("{site}.heads")));
+    let rows = loss_rows(subject.model, &probe, batch)?;
+    let time = batch.targets.shape().last().max(1);
+    let mut upstream = Vec::with_capacity(batch.targets.values().len());
+    for targets in batch.targets.values().chunks(time) {
+        let counted = targets.iter().filter(|&&target| target != IGNORED).count();
+        upstream.resize(upstream.len() + time, 1.0 / counted.max(1) as f32);
+    }
+    let mut pass = Pass::new().from_upstream(Tensor::new(&upstream, rows.shape())?);
+    let mut tracked = Vec::with_capacity(sites.len());
+    for (site, _) in &sites {
+        let said = recorded(&probe, site)?;
+        pass = pass.with_respect_to(&said);
+        tracked.push(said);
+    }
+    let gradients = rows.gradients(&pass)?;
+    let mut all = Vec::new();
+    for said in tracked {
+        let heads = said.shape()[2];
+        let slope = match gradients.get(&said) {
+            Some(gradient) => said.detach().multiply(&gradient.detach())?.sum(-1)?.sum(1)?, // (B, H)
+            None => Tensor::zeros([batch.shown.lengths.len(), heads]),
+        };
+        let slopes = slope.values();
+        let of_head = |head: usize| {
+            slopes.iter().skip(head).step_by(heads).map(|&slope| f64::from(slope.abs())).collect()
+        };
+        all.extend((0..heads).map(of_head));
+    }
+    Ok(all)
+}

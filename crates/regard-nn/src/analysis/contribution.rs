@@ -1,0 +1,130 @@
+//! Who wrote an answer: what each part of a model adds to a logit directly, and what each layer would answer.
+//!
+//! With norms before the layers, the last stream is a sum: embeddings + what every head and feed-forward layer said. The last
+//! norm is linear once its scale is frozen, so the logit is a sum too, exactly: direct logit attribution (Elhage et al.,
+//! 2021). The logit lens (nostalgebraist, 2020) reads the stream after each layer as if it were the last.
+
+use super::{Target, Tokens, attentions, pad};
+use crate::context::Context;
+use crate::error::{Error, Result};
+use crate::layers::Norm;
+use crate::models::Model;
+use crate::parameter::Parameter;
+use crate::probe::Probe;
+use regard_tensor::Tensor;
+
+/// What each part adds to a logit; all of it sums to the logit.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Contributions {
+    /// The embeddings.
+    pub embeddings: f64,
+    /// Each head of each layer.
+    pub heads: Vec<Vec<f64>>,
+    /// The bias of each layer's output projection, which is no head's.
+    pub attention_bias: Vec<f64>,
+    /// Each layer's feed-forward layer.
+    pub ffn: Vec<f64>,
+    /// The bias of the last norm.
+    pub norm_bias: f64,
+    /// The logit (or difference of logits) itself.
+    pub logit: f64,
+}
+
+impl Contributions {
+    /// The sum of all parts.
+    pub fn sum(&self) -> f64 {
+        let heads = self.heads.iter().flatten().chain(&self.attention_bias).chain(&self.ffn);
+        self.embeddings + self.norm_bias + heads.sum::<f64>()
+    }
+}
+
+fn last_parts(model: &Model) -> Result<(&Norm, &Tensor)> {
+    match model {
+        Model::Gpt(gpt) => gpt.final_norm().map(|norm| (norm, gpt.unembedding())),
+        Model::Llama(llama) => llama.final_norm().map(|norm| (norm, llama.unembedding())),
+        _ => None,
+    }
+    .ok_or_else(|| {
+        let problem = format!("a {} whose stream is no plain sum has no direct contributions", model.kind());
+        Error::input("direct contributions", problem)
+    })
+}
+
+fn take(probe: &Probe, site: &str) -> Result<Tensor> {
+    let missing = || Error::input("direct contributions", format!("the model did not pass {site}"));
+    probe.get(site)?.ok_or_else(missing)
+}
+
+/// What each part of a model adds to the target's logit.
+pub fn contributions(model: &Model, tokens: &Tokens, target: Target) -> Result<Contributions> {
+    let (norm, unembedding) = last_parts(model)?;
+    let (ids, lengths) = pad(std::slice::from_ref(tokens))?;
+    let context = Context::inference();
+    let probe =
+        ["embeddings", "layers.*.self.heads", "layers.*.ffn.output", "layers.*.residual.after", "logits"]
+            .into_iter()
+            .fold(Probe::new(), Probe::record);
+    model.read(&context.clone().with_probe(&probe), &ids, &lengths)?;
+    let logit = f64::from(target.logit(&take(&probe, "logits")?)?.sum_all()?.item()?);
+    let position = target.position.unwrap_or(0); // that it is there, the line above has checked
+    let here = |site: &str| -> Result<Tensor> { Ok(take(&probe, site)?.select(1, position)?) };
+    let layers = attentions(model)?;
+    let last = match layers.len() {
+        0 => here("embeddings")?,
+        count => here(&format!("layers.{}.residual.after", count - 1))?,
+    };
+    let mut direction = unembedding.detach().select(0, target.class)?;
+    if let Some(other) = target.against {
+        direction = direction.subtract(&unembedding.detach().select(0, other)?)?;
+    }
+    let width = direction.count();
+    let last = last.reshape([1, width])?;
+    let along = |x: &Tensor| -> Result<f64> {
+        let x = norm.linear_at(&context, &last, &x.reshape([1, width])?)?;
+        Ok(f64::from(x.multiply(&direction)?.sum_all()?.item()?))
+    };
+    let mut found = Contributions {
+        embeddings: along(&here("embeddings")?)?,
+        heads: Vec::new(),
+        attention_bias: Vec::new(),
+        ffn: Vec::new(),
+        norm_bias: 0.0,
+        logit,
+    };
+    for (layer, (site, attention)) in layers.iter().enumerate() {
+        let said = here(&format!("{site}.heads"))?; // (1, H, D)
+        let of_head = |head: usize| along(&said.select(1, head)?.matmul(&attention.head_output(head)?)?);
+        found.heads.push((0..attention.config().n_heads).map(of_head).collect::<Result<_>>()?);
+        found.attention_bias.push(attention.output_bias().map_or(Ok(0.0), |bias| along(&bias.detach()))?);
+        found.ffn.push(along(&here(&format!("layers.{layer}.ffn.output"))?)?);
+    }
+    if let Some(bias) = norm.bias().map(Parameter::tensor) {
+        found.norm_bias = f64::from(bias.detach().multiply(&direction)?.sum_all()?.item()?);
+    }
+    Ok(found)
+}
+
+/// The scores (vocabulary) that the stream at a position would give after the embeddings and after each layer.
+pub fn logit_lens(model: &Model, tokens: &Tokens, position: usize) -> Result<Vec<Tensor>> {
+    let (ids, lengths) = pad(std::slice::from_ref(tokens))?;
+    let context = Context::inference();
+    let probe = Probe::new().record("embeddings").record("layers.*.residual.after");
+    model.read(&context.clone().with_probe(&probe), &ids, &lengths)?;
+    let count = attentions(model)?.len();
+    let sites =
+        ["embeddings".to_owned()].into_iter().chain((0..count).map(|i| format!("layers.{i}.residual.after")));
+    let scores = |site: String| -> Result<Tensor> {
+        let stream = take(&probe, &site)?.slice(1, position, 1)?; // (1, 1, C)
+        let scores = match model {
+            Model::Gpt(gpt) => gpt.unembed(&context, &stream)?,
+            Model::Llama(llama) => llama.unembed(&context, &stream)?,
+            Model::Bert(bert) => bert.words(&context, &stream)?,
+            other => {
+                let problem = format!("a {} does not score tokens from a stream", other.kind());
+                return Err(Error::input("logit lens", problem));
+            }
+        };
+        Ok(scores.reshape([scores.count()])?)
+    };
+    sites.map(scores).collect()
+}

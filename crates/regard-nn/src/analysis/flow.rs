@@ -1,0 +1,109 @@
+//! Maximum flow, by Dinic's method (1970): levels by breadth-first search, then paths along them until they are blocked.
+//!
+//! ```
+//! use regard_nn::analysis::flow::Network;
+//!
+//! let mut network = Network::new(3);
+//! network.add(0, 1, 0.75);
+//! network.add(1, 2, 0.5);
+//! network.add(0, 2, 0.25);
+//! assert_eq!(network.maximum(0, 2), 0.75);
+//! ```
+
+use std::collections::VecDeque;
+
+/// What is left of a capacity this small, relative to the largest, is rounding.
+const ROUNDING: f64 = 1e-12;
+
+/// A directed graph with capacities.
+#[derive(Debug, Clone)]
+pub struct Network {
+    /// The edges that leave each node.
+    leaving: Vec<Vec<usize>>,
+    /// Where each edge leads and what it can carry. An edge's reverse is its neighbour: 0 and 1, 2 and 3, …
+    edges: Vec<(usize, f64)>,
+}
+
+impl Network {
+    /// Nodes without edges.
+    pub fn new(nodes: usize) -> Self {
+        Self { leaving: vec![Vec::new(); nodes], edges: Vec::new() }
+    }
+
+    /// Adds an edge. Edges between nodes that do not exist, or that can carry nothing, are left out.
+    pub fn add(&mut self, from: usize, to: usize, capacity: f64) {
+        let nodes = self.leaving.len();
+        if from < nodes && to < nodes && from != to && capacity > 0.0 && capacity.is_finite() {
+            self.leaving[from].push(self.edges.len());
+            self.edges.push((to, capacity));
+            self.leaving[to].push(self.edges.len());
+            self.edges.push((from, 0.0));
+        }
+    }
+
+    /// The most that can flow from a source to a sink.
+    pub fn maximum(&self, source: usize, sink: usize) -> f64 {
+        let nodes = self.leaving.len();
+        if source >= nodes || sink >= nodes || source == sink {
+            return 0.0;
+        }
+        let mut left: Vec<f64> = self.edges.iter().map(|&(_, capacity)| capacity).collect();
+        let least = ROUNDING * left.iter().copied().fold(0.0, f64::max);
+        let mut total = 0.0;
+        while let Some(levels) = self.levels(&left, least, source, sink) {
+            total += self.block(&mut left, least, &levels, (source, sink));
+        }
+        total
+    }
+
+    /// The number of steps from the source to each node, if the sink can be reached.
+    fn levels(&self, left: &[f64], least: f64, source: usize, sink: usize) -> Option<Vec<usize>> {
+        let mut levels = vec![usize::MAX; self.leaving.len()];
+        levels[source] = 0;
+        let mut queue = VecDeque::from([source]);
+        while let Some(node) = queue.pop_front() {
+            for &edge in &self.leaving[node] {
+                let to = self.edges[edge].0;
+                if left[edge] > least && levels[to] == usize::MAX {
+                    levels[to] = levels[node] + 1;
+                    queue.push_back(to);
+                }
+            }
+        }
+        (levels[sink] != usize::MAX).then_some(levels)
+    }
+
+    /// Fills shortest paths until none is open, and says how much went through. The path is kept by hand: its length may
+    /// be that of the graph.
+    fn block(&self, left: &mut [f64], least: f64, levels: &[usize], (source, sink): (usize, usize)) -> f64 {
+        let mut next = vec![0; self.leaving.len()];
+        let mut path: Vec<usize> = Vec::new();
+        let mut total = 0.0;
+        loop {
+            let here = path.last().map_or(source, |&edge| self.edges[edge].0);
+            if here == sink {
+                let flow = path.iter().map(|&edge| left[edge]).fold(f64::INFINITY, f64::min);
+                for &edge in &path {
+                    left[edge] -= flow;
+                    left[edge ^ 1] += flow;
+                }
+                total += flow;
+                // Go on from the first edge that is full.
+                let full = path.iter().position(|&edge| left[edge] <= least).unwrap_or(0);
+                path.truncate(full);
+                continue;
+            }
+            let open = |&edge: &usize| left[edge] > least && levels[self.edges[edge].0] == levels[here] + 1;
+            let skipped = self.leaving[here][next[here]..].iter().position(open);
+            if let Some(skipped) = skipped {
+                next[here] += skipped;
+                path.push(self.leaving[here][next[here]]);
+            } else {
+                // A dead end: nobody comes here again in this phase.
+                next[here] = self.leaving[here].len();
+                let Some(edge) = path.pop() else { return total };
+                next[self.edges[edge ^ 1].0] += 1;
+            }
+        }
+    }
+}

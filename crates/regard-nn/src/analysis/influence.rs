@@ -1,0 +1,237 @@
+//! From attention to influence: how much each token of a text bears on an answer, by several methods.
+//!
+//! With Āₗ the mean of a layer's heads and A′ₗ = ½(Āₗ + I) with rows that sum to 1:
+//!
+//! ```text
+//! attention    the row of Ā of the last layer
+//! rollout      A′_L · … · A′₁                                  (Abnar & Zuidema, 2020)
+//! flow         maximum flow through edges of capacity A′ₗ       (ibid.)
+//! norms        rollout of ‖Σₕ αₕ f(xⱼ)‖ instead of Ā           (Kobayashi et al., 2020)
+//! gradient     R ← R + Ḡₗ·R from R = I,  Ḡ = mean over heads of max(A ∘ ∂y/∂A, 0)   (Chefer et al., 2021)
+//! ```
+//!
+//! An encoder–decoder model is one row of layers over the tokens of the source and of the answer together: in the encoder's,
+//! the answer looks at nothing; in the decoder's, the source does.
+//!
+//! [`super::occlusion`] is the yardstick: it takes each token away and looks at the answer.
+
+use super::flow::Network;
+use super::heads::watch;
+use super::norms::{normalise_rows, weigh_together, weights_and_vectors};
+use super::{Part, Shown, Subject, Target, Tokens};
+use crate::attention::MultiHead;
+use crate::context::Context;
+use crate::error::{Error, Result};
+use crate::models::Model;
+use crate::probe::Probe;
+use regard_tensor::{Pass, Tensor};
+
+/// The most tokens for which flow is computed unless asked otherwise.
+pub const FLOW_LIMIT: usize = 64;
+
+/// A way to say how much each token matters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Method {
+    /// The last layer's mean weights.
+    Attention,
+    /// Weights multiplied through the layers.
+    Rollout,
+    /// The same with weights by the norms of what is attended to.
+    Norms,
+    /// Maximum flow through the layers.
+    Flow,
+    /// Gradient × attention through the layers.
+    Gradient,
+}
+
+impl Method {
+    /// All of them.
+    pub const ALL: [Self; 5] = [Self::Attention, Self::Rollout, Self::Norms, Self::Flow, Self::Gradient];
+
+    /// Its name in files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Attention => "attention",
+            Self::Rollout => "rollout",
+            Self::Norms => "norm-rollout",
+            Self::Flow => "flow",
+            Self::Gradient => "gradient-attention",
+        }
+    }
+}
+
+/// Each layer's weights, the mean over heads: (time, time), time being that of source and answer together.
+pub fn mean_attention(model: &Model, tokens: &Tokens) -> Result<Vec<Tensor>> {
+    let layers = in_order(model, tokens, |subject| {
+        let weights = watch(subject, std::slice::from_ref(tokens))?;
+        weights.into_iter().map(|weights| Ok(weights.all().mean(1)?)).collect()
+    })?;
+    layers.iter().map(|layer| Ok(layer.select(0, 0)?)).collect()
+}
+
+/// What is found of each layer of a part, (heads, queries, keys), as (heads, time, time), in the order in which a text passes
+/// the layers.
+fn in_order(
+    model: &Model,
+    tokens: &Tokens,
+    find: impl Fn(Subject) -> Result<Vec<Tensor>>,
+) -> Result<Vec<Tensor>> {
+    let of = |part: Part| find(Subject { model, part });
+    let Some(source) = tokens.source.as_deref() else {
+        return of(Part::Reading)?.iter().map(|layer| placed(layer, (0, 0), tokens.len())).collect();
+    };
+    let (read, time) = (source.len(), tokens.in_all());
+    let encoder = of(Part::Reading)?;
+    let mut layers = encoder.iter().map(|layer| placed(layer, (0, 0), time)).collect::<Result<Vec<_>>>()?;
+    for (own, cross) in of(Part::Answering)?.iter().zip(&of(Part::Crossing)?) {
+        layers.push(placed(own, (read, read), time)?);
+        layers.push(placed(cross, (read, 0), time)?);
+    }
+    Ok(layers)
+}
+
+/// Weights (heads, queries, keys) at a place of a square of zeros.
+fn placed(weights: &Tensor, (top, left): (usize, usize), time: usize) -> Result<Tensor> {
+    let [heads, queries, keys] = weights.shape()[..] else {
+        return Err(Error::input("influence", format!("weights of {}", weights.shape())));
+    };
+    let mut values = vec![0.0; heads * time * time];
+    for (row, from) in weights.values().chunks_exact(keys.max(1)).enumerate() {
+        let (head, query) = (row / queries.max(1), row % queries.max(1));
+        let start = (head * time + top + query) * time + left;
+        values[start..start + keys].copy_from_slice(from);
+    }
+    Ok(Tensor::new(&values, [heads, time, time])?)
+}
+
+/// A′ = ½(A + I), with rows that sum to 1: half of what a position becomes it was before.
+pub fn with_residual(attention: &Tensor) -> Result<Tensor> {
+    let time = attention.shape().last();
+    let identity: Vec<f32> =
+        (0..time * time).map(|at| f32::from(u8::from(at / time.max(1) == at % time.max(1)))).collect();
+    normalise_rows(&attention.add(&Tensor::new(&identity, [time, time])?)?.scale(0.5)?)
+}
+
+/// The rollout after each layer, (time, time) each: row i says what position i is made of. Reads the weights of each layer,
+/// without the residual.
+pub fn rollout(attentions: &[Tensor]) -> Result<Vec<Tensor>> {
+    let mut after: Vec<Tensor> = Vec::with_capacity(attentions.len());
+    for attention in attentions {
+        let mixed = with_residual(attention)?;
+        after.push(match after.last() {
+            Some(before) => mixed.matmul(before)?,
+            None => mixed,
+        });
+    }
+    Ok(after)
+}
+
+/// The flow from each input to a position after the last layer. Reads the weights of each layer, without the residual.
+pub fn flow(attentions: &[Tensor], position: usize) -> Result<Vec<f64>> {
+    let time = attentions.first().map_or(0, |attention| attention.shape().last());
+    if position >= time || attentions.iter().any(|attention| attention.shape()[..] != [time, time]) {
+        let problem = format!("flow to position {position} needs square weights of one size for more tokens");
+        return Err(Error::input("flow", problem));
+    }
+    let mut network = Network::new((attentions.len() + 1) * time);
+    for (layer, attention) in attentions.iter().enumerate() {
+        let capacities = with_residual(attention)?.to_vec();
+        for query in 0..time {
+            for key in 0..time {
+                let capacity = f64::from(capacities[query * time + key]);
+                network.add(layer * time + key, (layer + 1) * time + query, capacity);
+            }
+        }
+    }
+    let sink = attentions.len() * time + position;
+    Ok((0..time).map(|input| network.maximum(input, sink)).collect())
+}
+
+/// The value-norm weights of each layer, all heads together, rows summing to 1: (time, time).
+pub fn norm_attention(model: &Model, tokens: &Tokens) -> Result<Vec<Tensor>> {
+    let layers = in_order(model, tokens, |subject| {
+        let layers = weights_and_vectors(subject, tokens)?.into_iter();
+        layers.map(|(weights, vectors)| normalise_rows(&weigh_together(&weights, &vectors)?)).collect()
+    })?;
+    layers.iter().map(|layer| Ok(layer.select(0, 0)?)).collect()
+}
+
+/// A ∘ ∂y/∂A of each layer: (heads, time, time), y being the target's logit.
+pub fn gradient_attention(model: &Model, tokens: &Tokens, target: Target) -> Result<Vec<Tensor>> {
+    let shown = Shown::new(std::slice::from_ref(tokens))?;
+    let sites = model.attentions();
+    let probe = sites.iter().fold(Probe::new(), |probe, (site, _)| probe.track(format!("{site}.weights")));
+    let answer = shown.scores(model, &Context::inference().with_probe(&probe))?;
+    let logit = target.logit(&answer)?.sum_all()?;
+    let tracked = |site: &str| {
+        let missing = || Error::input("gradient × attention", format!("the model did not pass {site}"));
+        probe.get(&format!("{site}.weights"))?.ok_or_else(missing)
+    };
+    let mut pass = Pass::new();
+    for (site, _) in &sites {
+        pass = pass.with_respect_to(&tracked(site)?);
+    }
+    let gradients = logit.gradients(&pass)?;
+    let of = |(site, _): &(String, &MultiHead)| -> Result<Tensor> {
+        let weights = tracked(site)?;
+        let gradient = gradients.get(&weights).unwrap_or_else(|| Tensor::zeros(weights.shape()));
+        Ok(weights.detach().multiply(&gradient.detach())?.select(0, 0)?)
+    };
+    in_order(model, tokens, |subject| subject.attentions()?.iter().map(of).collect())
+}
+
+/// R ← R + Ḡ·R over the layers, from R = I.
+pub fn relevance(products: &[Tensor]) -> Result<Tensor> {
+    let time = products.first().map_or(0, |product| product.shape().last());
+    let identity: Vec<f32> =
+        (0..time * time).map(|at| f32::from(u8::from(at / time.max(1) == at % time.max(1)))).collect();
+    let mut relevance = Tensor::new(&identity, [time, time])?;
+    for product in products {
+        let mean = product.relu()?.mean(0)?;
+        relevance = relevance.add(&mean.matmul(&relevance)?)?;
+    }
+    Ok(relevance)
+}
+
+/// How much each token matters for the target, by a method: those of the source first, if there is one. Flow is refused for more than `flow_limit` tokens.
+pub fn influence(
+    model: &Model,
+    tokens: &Tokens,
+    target: Target,
+    method: Method,
+    flow_limit: usize,
+) -> Result<Vec<f64>> {
+    if target.position.is_some_and(|position| position >= tokens.len()) {
+        let problem =
+            format!("the target is at {:?}, but there are {} tokens", target.position, tokens.len());
+        return Err(Error::input("influence", problem));
+    }
+    // Before an answer stands what it answers.
+    let time = tokens.in_all();
+    let position = target.position.map(|position| time - tokens.len() + position);
+    let last = |mut layers: Vec<Tensor>| layers.pop().ok_or_else(|| Error::input("influence", "no layers"));
+    let matrix = match method {
+        Method::Attention => last(mean_attention(model, tokens)?)?,
+        Method::Rollout => last(rollout(&mean_attention(model, tokens)?)?)?,
+        Method::Norms => last(rollout(&norm_attention(model, tokens)?)?)?,
+        Method::Gradient => relevance(&gradient_attention(model, tokens, target)?)?,
+        Method::Flow if time > flow_limit => {
+            let problem = format!("flow through {time} tokens takes long; the limit is {flow_limit}");
+            return Err(Error::input("influence", problem));
+        }
+        Method::Flow => {
+            let layers = mean_attention(model, tokens)?;
+            let positions = position.map_or(0..time, |position| position..position + 1);
+            let mut sums = vec![0.0; time];
+            for position in positions {
+                sums.iter_mut().zip(flow(&layers, position)?).for_each(|(sum, flow)| *sum += flow);
+            }
+            return Ok(sums);
+        }
+    };
+    let row = match position {
+        Some(position) => matrix.select(0, position)?,
+        None => matrix.mean(0)?, // a model that pools reads all positions
+    };
+    Ok(row.to_vec().into_iter().map(f64::from).collect())
+}

@@ -1,0 +1,180 @@
+//! What a forward pass needs to know beyond its inputs.
+
+use crate::attention::Cache;
+use crate::error::{Error, Result};
+use crate::parameter::{Parameter, join};
+use crate::probe::Probe;
+use regard_tensor::Tensor;
+use regard_tensor::ops::Dropout;
+use regard_tensor::random::Key;
+use std::fmt::Display;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// The circumstances of one forward pass: nothing about it is global or hidden.
+///
+/// A context also knows where in the model it is: [`Context::within`] steps into a part, and every name given to
+/// [`Context::see`] or [`Context::drop_out`] is relative to that place.
+#[derive(Clone)]
+pub struct Context<'a> {
+    gradients: bool,
+    draws: Option<(Key, u64)>,
+    probe: Option<&'a Probe>,
+    cache: Option<&'a Cache>,
+    cancel: Option<&'a AtomicBool>,
+    path: String,
+}
+
+impl<'a> Context<'a> {
+    /// A pass that only looks: no gradients, no dropout.
+    pub fn inference() -> Self {
+        Self { gradients: false, draws: None, probe: None, cache: None, cancel: None, path: String::new() }
+    }
+
+    /// Gradients without dropout.
+    pub fn differentiated() -> Self {
+        Self { gradients: true, ..Self::inference() }
+    }
+
+    /// A training pass: gradients, and dropout drawn from `key` (name the step in it) for examples counted from
+    /// `first_example`.
+    pub fn training(key: Key, first_example: u64) -> Self {
+        Self { draws: Some((key, first_example)), ..Self::differentiated() }
+    }
+
+    /// The same pass, watched or changed by a probe.
+    #[must_use]
+    pub fn with_probe<'b>(self, probe: &'b Probe) -> Context<'b>
+    where
+        'a: 'b,
+    {
+        Context { probe: Some(probe), ..self }
+    }
+
+    /// The same pass, continuing from the keys and values of earlier ones.
+    #[must_use]
+    pub fn with_cache<'b>(self, cache: &'b Cache) -> Context<'b>
+    where
+        'a: 'b,
+    {
+        Context { cache: Some(cache), ..self }
+    }
+
+    /// The same pass, which stops with [`Error::Cancelled`] at the next layer once the flag is set.
+    #[must_use]
+    pub fn with_cancel<'b>(self, cancel: &'b AtomicBool) -> Context<'b>
+    where
+        'a: 'b,
+    {
+        Context { cancel: Some(cancel), ..self }
+    }
+
+    /// The context of a part of the model.
+    #[must_use]
+    pub fn within(&self, part: impl Display) -> Self {
+        Self { path: self.site(&part.to_string()), ..self.clone() }
+    }
+
+    /// The context of a part whose parameters are not trained. Gradients still flow through it.
+    #[must_use]
+    pub fn frozen(self) -> Self {
+        Self { gradients: false, ..self }
+    }
+
+    /// The full name of a site here.
+    pub fn site(&self, name: &str) -> String {
+        join(&self.path, name)
+    }
+
+    /// Where in the model this is, such as `layers.0.self`.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// Fails if someone asked for the pass to stop.
+    pub fn check(&self) -> Result<()> {
+        match self.cancel {
+            Some(flag) if flag.load(Ordering::Relaxed) => Err(Error::Cancelled),
+            _ => Ok(()),
+        }
+    }
+
+    /// A parameter's values: tracked if gradients are wanted, else plain, so that nothing is recorded.
+    pub fn parameter(&self, parameter: &Parameter) -> Tensor {
+        if self.gradients { parameter.tensor().clone() } else { parameter.tensor().detach() }
+    }
+
+    /// Shows a value to the probe, which may record it or return another in its place.
+    pub fn see(&self, name: &str, value: Tensor) -> Result<Tensor> {
+        match self.probe {
+            None => Ok(value),
+            Some(probe) => probe.visit(&self.site(name), value),
+        }
+    }
+
+    /// The probe, for what is computed only if someone looks at it.
+    pub fn probe(&self) -> Option<&'a Probe> {
+        self.probe
+    }
+
+    /// Whether anyone looks at a site.
+    pub fn watches(&self, name: &str) -> bool {
+        self.probe.is_some_and(|probe| probe.watches(&self.site(name)))
+    }
+
+    /// Whether anyone changes or differentiates what is at a site.
+    pub fn intervenes(&self, name: &str) -> bool {
+        self.probe.is_some_and(|probe| probe.intervenes(&self.site(name)))
+    }
+
+    /// The same pass without a cache, for models that read everything at once.
+    #[must_use]
+    pub(crate) fn without_cache(&self) -> Self {
+        Self { cache: None, ..self.clone() }
+    }
+
+    /// Keys and values of earlier passes.
+    pub fn cache(&self) -> Option<&'a Cache> {
+        self.cache
+    }
+
+    /// Dropout at a site, in training.
+    pub fn dropout(&self, name: &str, probability: f32) -> Option<Dropout> {
+        match self.draws {
+            Some((key, first_example)) if probability > 0.0 => {
+                Some(Dropout { probability, key: key.site(&self.site(name)), first_example })
+            }
+            _ => None,
+        }
+    }
+
+    /// A value after dropout at a site.
+    pub fn drop_out(&self, name: &str, probability: f32, x: Tensor) -> Result<Tensor> {
+        match self.dropout(name, probability) {
+            Some(dropout) => Ok(x.dropout(&dropout)?),
+            None => Ok(x),
+        }
+    }
+
+    /// Runs a segment without keeping its values, which the backward pass computes again.
+    ///
+    /// A watched pass runs as it is: a probe wants values that stay in the graph.
+    pub fn checkpoint(
+        &self,
+        inputs: &[&Tensor],
+        segment: impl Fn(&Context, &[Tensor]) -> Result<Tensor> + Send + Sync + 'static,
+    ) -> Result<Tensor> {
+        self.check()?;
+        if !self.gradients || self.probe.is_some() || self.cache.is_some() {
+            let inputs: Vec<Tensor> = inputs.iter().map(|&input| input.clone()).collect();
+            return segment(self, &inputs);
+        }
+        let context = Context { path: self.path.clone(), draws: self.draws, ..Context::differentiated() };
+        let run = move |inputs: &[Tensor]| {
+            segment(&context, inputs).map_err(|error| match error {
+                Error::Tensor(error) => error,
+                other => regard_tensor::Error::Segment(other.to_string()),
+            })
+        };
+        Ok(regard_tensor::checkpoint(inputs, run)?)
+    }
+}

@@ -1,0 +1,210 @@
+//! The corpus: text number i of a seed.
+
+use super::draws::Draws;
+use super::morphology::Tense;
+use super::settings::Settings;
+use super::speaker::Speaker;
+use super::text::{PartOfSpeech, Polarity, Sentence, SentenceKind, Text};
+use super::tree::{Node, realise};
+use crate::error::Result;
+use regard_tensor::random::Key;
+
+/// A part of the corpus. No text of one is in another: the films are different ones, and every text names its film.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Split {
+    /// To learn from.
+    Train,
+    /// To choose by.
+    Validation,
+    /// To report.
+    Test,
+}
+
+impl Split {
+    /// All three.
+    pub const ALL: [Self; 3] = [Self::Train, Self::Validation, Self::Test];
+
+    /// `train`, `validation` or `test`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Train => "train",
+            Self::Validation => "validation",
+            Self::Test => "test",
+        }
+    }
+
+    /// Eight films of ten are for training.
+    pub(super) fn owns(self, title: &str) -> bool {
+        // FNV-1a
+        let hash = title.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+        });
+        // The upper half is the better mixed one.
+        self == match (hash >> 32) % 10 {
+            0 => Self::Validation,
+            1 => Self::Test,
+            _ => Self::Train,
+        }
+    }
+}
+
+/// An endless supply of texts, each made when it is asked for.
+#[derive(Debug, Clone)]
+pub struct Corpus {
+    settings: Settings,
+    key: Key,
+    split: Split,
+}
+
+impl Corpus {
+    /// The training texts of a seed.
+    pub fn new(settings: Settings, seed: u64) -> Result<Self> {
+        settings.check()?;
+        Ok(Self { settings, key: Key::new(seed).site("builtin"), split: Split::Train })
+    }
+
+    /// The same corpus, another part of it.
+    #[must_use]
+    pub fn split(&self, split: Split) -> Self {
+        Self { split, ..self.clone() }
+    }
+
+    /// What its texts are like.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// All texts from number 0 on, without end.
+    pub fn texts(&self) -> impl Iterator<Item = Text> {
+        (0..).map(|index| self.text(index))
+    }
+
+    /// Text number `index`. It is the same whatever else has been made.
+    pub fn text(&self, index: u64) -> Text {
+        let key = self.key.site(self.split.name());
+        let label = label(key.site("label"), index);
+        let mut draws = Draws::new(key, index);
+        let tense = if draws.chance(0.5) { Tense::Past } else { Tense::Present };
+        let contract = draws.chance(self.settings.contractions);
+        let plan = plan(&self.settings, label, &mut draws);
+        let owns = |title: &Node| self.split.owns(&name(title));
+        let speaker = Speaker::new(draws, tense, self.settings.degrees, owns);
+        let film = name(&speaker.cast.title);
+        let text = Text { label, film, sentences: Vec::with_capacity(plan.len()), string: String::new() };
+        let mut writer = Writer { speaker, contract, text, story_begun: false };
+        for (position, &(kind, polarity)) in plan.iter().enumerate() {
+            writer.sentence(kind, polarity, position == 0);
+        }
+        while writer.words() < self.settings.fewest_words {
+            let distracts = writer.speaker.draws.chance(self.settings.distractors);
+            let kind = if distracts { SentenceKind::Distractor } else { SentenceKind::Neutral };
+            writer.sentence(kind, None, false);
+        }
+        writer.text
+    }
+}
+
+/// Of the texts 2k and 2k+1, one is positive and one negative.
+fn label(key: Key, index: u64) -> Polarity {
+    let first_is_positive = key.below(index / 2, 0, 2) == 0;
+    if index.is_multiple_of(2) == first_is_positive { Polarity::Positive } else { Polarity::Negative }
+}
+
+fn name(title: &Node) -> String {
+    let mut string = String::new();
+    realise(title.clone(), false, &mut string);
+    // Without the full stop of a sentence.
+    string.pop();
+    string
+}
+
+/// The sentences of a text: what each does, and what it says.
+type Plan = Vec<(SentenceKind, Option<Polarity>)>;
+
+fn plan(settings: &Settings, label: Polarity, draws: &mut Draws) -> Plan {
+    let sentences =
+        settings.fewest_sentences + draws.below(settings.most_sentences - settings.fewest_sentences + 1);
+    let judging = (0..sentences).filter(|_| draws.chance(settings.opinions)).count().max(1);
+    let dissenting = (0..judging).filter(|_| draws.chance(settings.dissent)).count().min((judging - 1) / 2);
+    let mut plan: Plan = (0..judging)
+        .map(|i| {
+            let polarity = if i < dissenting { label.opposite() } else { label };
+            (judging_kind(settings, draws), Some(polarity))
+        })
+        .collect();
+    let mut story = Plan::new();
+    for _ in judging..sentences {
+        if draws.chance(settings.distractors) {
+            plan.push((SentenceKind::Distractor, None));
+        } else {
+            story.push((SentenceKind::Neutral, None));
+        }
+    }
+    draws.shuffle(&mut plan);
+    // Most reviews tell the story first; some begin with an opinion.
+    let first = draws.below(plan.len().min(3)) * usize::from(draws.chance(0.4));
+    plan.splice(first..first, story);
+    plan
+}
+
+fn judging_kind(settings: &Settings, draws: &mut Draws) -> SentenceKind {
+    let mut at = draws.unit();
+    let shares = [
+        (settings.near_negation, SentenceKind::NearNegation),
+        (settings.far_negation, SentenceKind::FarNegation),
+        (settings.contrast, SentenceKind::Contrast),
+        (settings.decoys, SentenceKind::Decoy),
+    ];
+    for (share, kind) in shares {
+        if at < share {
+            return kind;
+        }
+        at -= share;
+    }
+    SentenceKind::Plain
+}
+
+/// Writes down what the speaker says.
+struct Writer {
+    speaker: Speaker,
+    contract: bool,
+    text: Text,
+    story_begun: bool,
+}
+
+impl Writer {
+    fn sentence(&mut self, kind: SentenceKind, polarity: Option<Polarity>, first: bool) {
+        let rule = self.rule(kind, first);
+        let says = polarity.unwrap_or(self.text.label);
+        let tree = self.speaker.sentence(rule, says, says != self.text.label);
+        if !self.text.string.is_empty() {
+            self.text.string.push(' ');
+        }
+        let words = realise(tree, self.contract, &mut self.text.string);
+        self.text.sentences.push(Sentence { words, kind, polarity });
+    }
+
+    fn rule(&mut self, kind: SentenceKind, first: bool) -> &'static str {
+        match kind {
+            SentenceKind::Plain => "plain",
+            SentenceKind::NearNegation => "near",
+            SentenceKind::FarNegation => "far",
+            SentenceKind::Contrast => "contrast",
+            SentenceKind::Decoy => "decoy",
+            SentenceKind::Distractor => "distractor",
+            SentenceKind::Neutral if first && self.speaker.draws.chance(0.7) => "opening",
+            SentenceKind::Neutral => {
+                let begun = std::mem::replace(&mut self.story_begun, true);
+                match self.speaker.draws.below(10) {
+                    _ if !begun => "setup",
+                    0..4 => "fact",
+                    _ => "story",
+                }
+            }
+        }
+    }
+
+    fn words(&self) -> usize {
+        self.text.words().filter(|word| word.part_of_speech != PartOfSpeech::Punctuation).count()
+    }
+}

@@ -1,0 +1,300 @@
+//! Plain text for language models, of any size.
+//!
+//! Text is read in pieces of about [`CHUNK`] bytes, tokenized on all threads, and kept as ids: in memory if they fit
+//! ([`TokenStream::read`]), in a file of ids that is read where it is needed ([`TokenStream::read_through`]), so that a
+//! corpus may be larger than memory, or in whichever of both it takes ([`TokenStream::read_within`]). Where text is cut does not show in the ids: pieces are cut before a space that
+//! follows a word, and are tokenized with the words before them in view. (Only text without such a space for a whole piece
+//! is cut elsewhere: at a line end, or between any two characters.)
+//!
+//! ```
+//! use regard_nn::data::text::TokenStream;
+//! let stream = TokenStream::new(&[7; 100])?;
+//! let (train, validation) = stream.hold_out(0.1)?;
+//! assert_eq!((train.len(), validation.len()), (90, 10));
+//! # Ok::<(), regard_nn::Error>(())
+//! ```
+
+mod chunks;
+mod token_file;
+
+pub use chunks::{CHUNK, Chunk, Chunks};
+
+use crate::checksum::Checksum;
+use crate::error::{Error, Result};
+use crate::tokens::{Tokenizer, threads};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use token_file::{TokenFile, Writer};
+
+/// The most ids that are kept in memory; more need a file of ids.
+pub const IN_MEMORY: usize = 1 << 27;
+
+/// A sequence of ids, or a part of one. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct TokenStream {
+    store: Arc<Store>,
+    start: usize,
+    len: usize,
+}
+
+#[derive(Debug)]
+enum Store {
+    /// Ids below 65,536.
+    Short(Vec<u16>),
+    Long(Vec<u32>),
+    File(TokenFile),
+}
+
+impl TokenStream {
+    /// A sequence of ids in memory.
+    pub fn new(ids: &[u32]) -> Result<Self> {
+        let mut memory = Memory::default();
+        memory.extend(ids)?;
+        memory.finish()
+    }
+
+    /// The ids of all texts of the files, one after the other, in memory.
+    pub fn read<P: AsRef<Path>>(paths: &[P], tokenizer: &Tokenizer) -> Result<Self> {
+        let mut memory = Memory::default();
+        tokenize(paths, tokenizer, |ids| memory.extend(&ids))?;
+        memory.finish().map_err(|_| empty(paths))
+    }
+
+    /// The ids of all texts of the files, kept in a file of ids. If that file is there already and was made from the same
+    /// files (by size and time of change) with the same tokenizer, it is used as it is.
+    pub fn read_through<P: AsRef<Path>>(paths: &[P], tokenizer: &Tokenizer, ids: &Path) -> Result<Self> {
+        Self::read_within(paths, tokenizer, 0, ids)
+    }
+
+    /// The ids of all texts of the files: in memory if they are no more than `most` (and [`IN_MEMORY`]), else in a file of
+    /// ids, as [`read_through`](Self::read_through) keeps them.
+    pub fn read_within<P: AsRef<Path>>(
+        paths: &[P],
+        tokenizer: &Tokenizer,
+        most: usize,
+        ids: &Path,
+    ) -> Result<Self> {
+        let origin = token_file::origin(paths, tokenizer)?;
+        if let Ok(file) = TokenFile::open(ids)
+            && file.origin() == origin
+        {
+            return Ok(Self::from_file(file));
+        }
+        let (mut memory, mut writer) = (Memory::default(), None::<Writer>);
+        tokenize(paths, tokenizer, |fresh| {
+            if let Some(writer) = &mut writer {
+                return writer.extend(&fresh);
+            }
+            if memory.len() + fresh.len() <= most.min(IN_MEMORY) {
+                return memory.extend(&fresh);
+            }
+            let file = writer.insert(Writer::create(ids, tokenizer.vocabulary_size(), origin)?);
+            std::mem::take(&mut memory).move_to(file)?;
+            file.extend(&fresh)
+        })?;
+        match writer {
+            Some(writer) if writer.is_empty() => Err(empty(paths)),
+            Some(writer) => Ok(Self::from_file(writer.finish()?)),
+            None => memory.finish().map_err(|_| empty(paths)),
+        }
+    }
+
+    /// A file of ids that [`read_through`](Self::read_through) has written.
+    pub fn open(ids: impl AsRef<Path>) -> Result<Self> {
+        Ok(Self::from_file(TokenFile::open(ids.as_ref())?))
+    }
+
+    fn from_file(file: TokenFile) -> Self {
+        let len = file.len();
+        Self { store: Arc::new(Store::File(file)), start: 0, len }
+    }
+
+    /// The number of ids.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are no ids.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Copies the ids from `start` on into `ids`.
+    pub fn copy(&self, start: usize, ids: &mut [u32]) -> Result<()> {
+        let end = start.checked_add(ids.len()).filter(|&end| end <= self.len);
+        if end.is_none() {
+            let problem = format!("{} ids from {start} on, but there are {}", ids.len(), self.len);
+            return Err(Error::data("text", problem));
+        }
+        let start = self.start + start;
+        match &*self.store {
+            Store::Short(all) => {
+                for (id, &short) in ids.iter_mut().zip(&all[start..]) {
+                    *id = u32::from(short);
+                }
+            }
+            Store::Long(all) => ids.copy_from_slice(&all[start..][..ids.len()]),
+            Store::File(file) => file.copy(start, ids)?,
+        }
+        Ok(())
+    }
+
+    /// Adds the ids to a checksum: all of them up to [`IN_MEMORY`], so many, spread evenly, of a longer stream.
+    pub fn add_to(&self, sum: &mut Checksum) -> Result<()> {
+        const STRETCH: usize = 1 << 16;
+        sum.number(self.len as u64);
+        let stretches = self.len.div_ceil(STRETCH);
+        let read = stretches.min(IN_MEMORY / STRETCH);
+        let mut ids = vec![0; STRETCH.min(self.len)];
+        for index in 0..read {
+            let start = index * stretches / read * STRETCH;
+            let ids = &mut ids[..STRETCH.min(self.len - start)];
+            self.copy(start, ids)?;
+            sum.ids(ids);
+        }
+        Ok(())
+    }
+
+    /// Two parts: all but the last `share`, and the last `share`, as nanoGPT splits a text for validation.
+    pub fn hold_out(&self, share: f64) -> Result<(Self, Self)> {
+        if !(share > 0.0 && share < 1.0) {
+            return Err(Error::data(
+                "text",
+                format!("the share to hold out must be between 0 and 1, got {share}"),
+            ));
+        }
+        let first = (self.len as f64 * (1.0 - share)) as usize;
+        if first == 0 || first == self.len {
+            let problem = format!("{} ids are too few to hold out a share of {share}", self.len);
+            return Err(Error::data("text", problem));
+        }
+        let part = |start, len| Self { store: self.store.clone(), start: self.start + start, len };
+        Ok((part(0, first), part(first, self.len - first)))
+    }
+}
+
+/// Ids in memory, in two bytes each as long as that is enough.
+#[derive(Default)]
+struct Memory {
+    short: Vec<u16>,
+    long: Vec<u32>,
+}
+
+impl Memory {
+    fn len(&self) -> usize {
+        self.short.len() + self.long.len()
+    }
+
+    fn move_to(self, file: &mut Writer) -> Result<()> {
+        for ids in self.short.chunks(CHUNK) {
+            file.extend(&ids.iter().map(|&id| u32::from(id)).collect::<Vec<_>>())?;
+        }
+        file.extend(&self.long)
+    }
+
+    fn extend(&mut self, ids: &[u32]) -> Result<()> {
+        if self.len() + ids.len() > IN_MEMORY {
+            let problem = format!("more than {IN_MEMORY} ids: give a file to keep them in");
+            return Err(Error::data("text", problem));
+        }
+        if self.long.is_empty() && ids.iter().all(|&id| u16::try_from(id).is_ok()) {
+            self.short.extend(ids.iter().map(|&id| id as u16));
+            return Ok(());
+        }
+        if self.long.is_empty() {
+            self.long = std::mem::take(&mut self.short).into_iter().map(u32::from).collect();
+        }
+        self.long.extend_from_slice(ids);
+        Ok(())
+    }
+
+    fn finish(self) -> Result<TokenStream> {
+        let len = self.len();
+        if len == 0 {
+            return Err(Error::data("text", "there are no ids"));
+        }
+        let store = if self.long.is_empty() { Store::Short(self.short) } else { Store::Long(self.long) };
+        Ok(TokenStream { store: Arc::new(store), start: 0, len })
+    }
+}
+
+/// Hands the ids of the files to `take`, piece by piece and in order.
+fn tokenize<P: AsRef<Path>>(
+    paths: &[P],
+    tokenizer: &Tokenizer,
+    mut take: impl FnMut(Vec<u32>) -> Result<()>,
+) -> Result<()> {
+    let at_a_time = 2 * regard_tensor::threads();
+    for path in paths {
+        let mut chunks = Chunks::open(path)?;
+        loop {
+            let mut batch = Vec::with_capacity(at_a_time);
+            while batch.len() < at_a_time
+                && let Some(chunk) = chunks.next()?
+            {
+                batch.push(chunk);
+            }
+            if batch.is_empty() {
+                break;
+            }
+            for ids in threads::map(&batch, |chunk| tokenizer.ids_from(&chunk.text, chunk.fresh))? {
+                take(ids)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Hands the text of the files, piece by piece, to something that wants texts, such as the training of a tokenizer.
+///
+/// ```no_run
+/// use regard_nn::{data::text, tokens::Tokenizer};
+/// let tokenizer = text::with_texts(&["corpus.txt.gz"], |texts| Tokenizer::byte_pairs(texts, &Default::default()))?;
+/// # Ok::<(), regard_nn::Error>(())
+/// ```
+pub fn with_texts<P: AsRef<Path>, R>(
+    paths: &[P],
+    wants: impl FnOnce(&mut dyn Iterator<Item = String>) -> Result<R>,
+) -> Result<R> {
+    let mut failure = None;
+    let mut paths = paths.iter();
+    let mut chunks: Option<Chunks> = None;
+    let mut next = || -> Result<Option<String>> {
+        loop {
+            if chunks.is_none() {
+                let Some(path) = paths.next() else { return Ok(None) };
+                chunks = Some(Chunks::open(path)?);
+            }
+            if let Some(chunk) = chunks.as_mut().map(Chunks::next).transpose()?.flatten() {
+                return Ok(Some(chunk.text[chunk.fresh..].to_owned()));
+            }
+            chunks = None;
+        }
+    };
+    let mut texts = std::iter::from_fn(|| match next() {
+        Ok(text) => text,
+        // Ends the texts; the error is reported after them.
+        Err(error) => {
+            failure.get_or_insert(error);
+            None
+        }
+    })
+    .fuse();
+    let result = wants(&mut texts);
+    drop(texts);
+    match failure {
+        Some(error) => Err(error),
+        None => result,
+    }
+}
+
+fn empty<P: AsRef<Path>>(paths: &[P]) -> Error {
+    let names: Vec<PathBuf> = paths.iter().map(|path| path.as_ref().to_owned()).collect();
+    match names.as_slice() {
+        [] => Error::data("text", "no files were given"),
+        [only] => Error::file(only, "there is no text in it"),
+        [first, ..] => {
+            Error::file(first, format!("there is no text in it and {} other files", names.len() - 1))
+        }
+    }
+}

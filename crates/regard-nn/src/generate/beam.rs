@@ -1,0 +1,168 @@
+//! Beam search: the best few beginnings are kept at every step.
+
+use super::{NextToken, checked};
+use crate::attention::Cache;
+use crate::context::Context;
+use crate::error::{Error, Result};
+use regard_tensor::Ids;
+
+/// How to search.
+#[derive(Debug, Clone)]
+pub struct BeamSettings {
+    /// How many beginnings are kept for each text.
+    pub beams: usize,
+    /// The most tokens to say.
+    pub max_tokens: usize,
+    /// Texts are compared by log probability over length to this power: above 0 favours longer ones.
+    pub length_penalty: f32,
+    /// Whether to stop as soon as there are as many finished texts as beams, or only when no beginning can become better.
+    pub early_stopping: bool,
+    /// Tokens after which a text is finished.
+    pub stop_tokens: Vec<u32>,
+}
+
+impl Default for BeamSettings {
+    fn default() -> Self {
+        Self {
+            beams: 4,
+            max_tokens: 100,
+            length_penalty: 1.0,
+            early_stopping: false,
+            stop_tokens: Vec::new(),
+        }
+    }
+}
+
+/// A text that the search found.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Hypothesis {
+    /// The new tokens, a stop token included.
+    pub tokens: Vec<u32>,
+    /// Its log probability over its length to the power of the penalty.
+    pub score: f32,
+}
+
+/// The beams of one text.
+struct Search {
+    /// Log probability and tokens of the beginnings that are still open.
+    open: Vec<(f32, Vec<u32>)>,
+    /// Finished texts, the best first.
+    finished: Vec<Hypothesis>,
+    done: bool,
+}
+
+/// The best continuations of texts, the best first for each.
+///
+/// The model's batch has `beams` rows for each text, which start alike; `starts` has one entry a row.
+pub fn beam_search(
+    model: &impl NextToken,
+    context: &Context,
+    starts: &[Vec<u32>],
+    settings: &BeamSettings,
+) -> Result<Vec<Vec<Hypothesis>>> {
+    let beams = settings.beams;
+    if beams == 0 || starts.is_empty() || !starts.len().is_multiple_of(beams) {
+        let problem = format!("{} rows cannot hold {beams} beams for each text", starts.len());
+        return Err(Error::input("beam search", problem));
+    }
+    let length = starts[0].len();
+    // The last token is not read, so there may be one more than fits.
+    let room = model.limit().map_or(usize::MAX, |limit| limit.saturating_add(1).saturating_sub(length));
+    let last_step = settings.max_tokens.min(room.max(1));
+    if length == 0 || starts.iter().any(|start| start.len() != length) {
+        return Err(Error::input("beam search", "texts must start with equally many tokens, at least one"));
+    }
+    // At first all beams of a text are the same: only one of them counts.
+    let search = |_| Search {
+        open: (0..beams).map(|beam| (if beam == 0 { 0.0 } else { f32::NEG_INFINITY }, Vec::new())).collect(),
+        finished: Vec::new(),
+        done: false,
+    };
+    let mut searches: Vec<Search> = (0..starts.len() / beams).map(search).collect();
+    let cache = Cache::new();
+    let context = context.clone().with_cache(&cache);
+    let mut ids = Ids::new(&starts.concat(), [starts.len(), length])?;
+    for step in 1..=last_step {
+        context.check()?;
+        let scores = checked(model.next_scores(&context, &ids, None)?, starts.len())?;
+        let (vocabulary, log) = (scores.shape().last(), scores.log_softmax()?);
+        let rows = log.values();
+        let (mut parents, mut tokens) = (Vec::new(), Vec::new());
+        for (i, (search, rows)) in searches.iter_mut().zip(rows.chunks(beams * vocabulary)).enumerate() {
+            for (parent, token) in search.step(rows, vocabulary, (step, step == last_step), settings) {
+                parents.push(i * beams + parent);
+                tokens.push(token);
+            }
+        }
+        if searches.iter().all(|search| search.done) {
+            break;
+        }
+        cache.reorder(&parents)?;
+        ids = Ids::new(&tokens, [starts.len(), 1])?;
+    }
+    Ok(searches.into_iter().map(|search| search.finished).collect())
+}
+
+impl Search {
+    /// Takes one step; returns the parent and the new token of each open beginning.
+    fn step(
+        &mut self,
+        rows: &[f32],
+        vocabulary: usize,
+        (step, out_of_room): (usize, bool),
+        settings: &BeamSettings,
+    ) -> Vec<(usize, u32)> {
+        let beams = settings.beams;
+        if self.done {
+            return (0..beams).map(|beam| (beam, 0)).collect();
+        }
+        let total = |i: usize| self.open[i / vocabulary].0 + rows[i];
+        // Twice as many as beams (and more with several stop tokens), so that enough are left if the best all stop.
+        let wanted = (beams * (1 + settings.stop_tokens.len()).max(2)).min(rows.len());
+        let mut order: Vec<usize> = (0..rows.len()).collect();
+        let by_score = |&a: &usize, &b: &usize| total(b).total_cmp(&total(a)).then(a.cmp(&b));
+        order.select_nth_unstable_by(wanted - 1, by_score);
+        order.truncate(wanted);
+        order.sort_by(by_score);
+        let (mut open, mut grown) = (Vec::new(), Vec::new());
+        let mut ended = Vec::new();
+        for (rank, &i) in order.iter().enumerate() {
+            // Places that no beginning has taken yet.
+            if total(i) == f32::NEG_INFINITY {
+                break;
+            }
+            let (parent, token) = (i / vocabulary, (i % vocabulary) as u32);
+            let mut text = self.open[parent].1.clone();
+            text.push(token);
+            if settings.stop_tokens.contains(&token) || out_of_room {
+                if rank < beams {
+                    let score = total(i) / (step as f32).powf(settings.length_penalty);
+                    ended.push(Hypothesis { tokens: text, score });
+                }
+            } else if open.len() < beams {
+                open.push((total(i), text));
+                grown.push((parent, token));
+            }
+        }
+        // Nothing is added once a search that stops early has enough.
+        self.finished.extend(ended);
+        self.finished.sort_by(|a, b| b.score.total_cmp(&a.score));
+        self.finished.truncate(beams);
+        self.done = out_of_room || open.is_empty() || self.cannot_improve(&open, step, settings);
+        while open.len() < beams {
+            open.push((f32::NEG_INFINITY, Vec::new()));
+            grown.push((0, 0));
+        }
+        self.open = open;
+        grown
+    }
+
+    fn cannot_improve(&self, open: &[(f32, Vec<u32>)], step: usize, settings: &BeamSettings) -> bool {
+        if self.finished.len() < settings.beams {
+            return false;
+        }
+        let worst = self.finished.last().map_or(f32::NEG_INFINITY, |text| text.score);
+        let best = open[0].0 / (step as f32).powf(settings.length_penalty);
+        settings.early_stopping || best <= worst
+    }
+}

@@ -1,0 +1,136 @@
+//! How the next token is chosen from its scores.
+
+use crate::error::{Error, Result};
+use regard_tensor::random::Key;
+use serde::{Deserialize, Serialize};
+
+/// How the next token is chosen.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Sampling {
+    /// Whether the best token is always taken. The other settings then change only which one is the best.
+    pub greedy: bool,
+    /// What scores are divided by: below 1 more certain, above 1 more varied.
+    pub temperature: f32,
+    /// Only the k best are considered; all if 0.
+    pub top_k: usize,
+    /// Only the best that together have this probability are considered (Holtzman et al., 2019).
+    pub top_p: f32,
+    /// What positive scores of tokens said before are divided by, and negative ones multiplied with (Keskar et al., 2019).
+    pub repetition_penalty: f32,
+    /// What the draws depend on.
+    pub seed: u64,
+}
+
+impl Default for Sampling {
+    /// The best token.
+    fn default() -> Self {
+        Self { greedy: true, temperature: 1.0, top_k: 0, top_p: 1.0, repetition_penalty: 1.0, seed: 0 }
+    }
+}
+
+impl Sampling {
+    /// Draws at a temperature.
+    pub fn at_temperature(temperature: f32, seed: u64) -> Self {
+        Self { greedy: false, temperature, seed, ..Self::default() }
+    }
+
+    /// Fails if a setting makes no sense.
+    pub fn check(&self) -> Result<()> {
+        let positive = |value: f32| value > 0.0 && value.is_finite();
+        let problem = if !positive(self.temperature) {
+            format!(
+                "the temperature must be above 0, got {} (for the best token always, sample greedily)",
+                self.temperature
+            )
+        } else if !(self.top_p > 0.0 && self.top_p <= 1.0) {
+            format!("top-p must be above 0 and at most 1, got {}", self.top_p)
+        } else if !positive(self.repetition_penalty) {
+            format!("the repetition penalty must be above 0, got {}", self.repetition_penalty)
+        } else {
+            return Ok(());
+        };
+        Err(Error::configuration("sampling", problem))
+    }
+
+    /// The next token after a text, drawn for the given text and step.
+    pub fn choose(&self, scores: &[f32], text: &[u32], (row, step): (u64, u64)) -> u32 {
+        if self.greedy {
+            let scores = penalised(scores, text, self.repetition_penalty);
+            return best(&scores);
+        }
+        let probabilities = distribution(scores, text, self);
+        let draw = f64::from(Key::new(self.seed).site("sample").uniform(row, step));
+        let mut below = 0.0;
+        let mut last = 0;
+        for (token, &probability) in probabilities.iter().enumerate() {
+            if probability > 0.0 {
+                last = token as u32;
+                below += f64::from(probability);
+                if draw < below {
+                    return last;
+                }
+            }
+        }
+        // Rounding may leave the sum a little below 1.
+        last
+    }
+}
+
+/// The place of the largest score; the first of equals. NaN never wins.
+fn best(scores: &[f32]) -> u32 {
+    let mut best = 0;
+    for (token, &score) in scores.iter().enumerate() {
+        if score > scores[best] || scores[best].is_nan() {
+            best = token;
+        }
+    }
+    best as u32
+}
+
+/// The probability of each token after a text: penalty, temperature, top-k and top-p, in this order.
+pub fn distribution(scores: &[f32], text: &[u32], sampling: &Sampling) -> Vec<f32> {
+    let mut scores = penalised(scores, text, sampling.repetition_penalty);
+    for score in &mut scores {
+        *score /= sampling.temperature;
+    }
+    let mut order: Vec<usize> = (0..scores.len()).collect();
+    order.sort_by(|&a, &b| scores[b].total_cmp(&scores[a]).then(a.cmp(&b)));
+    if sampling.top_k > 0 {
+        order.truncate(sampling.top_k);
+    }
+    let most = order.first().map_or(0.0, |&first| scores[first]);
+    let weight = |token: usize| f64::from(scores[token] - most).exp();
+    let total: f64 = order.iter().map(|&token| weight(token)).sum();
+    if sampling.top_p < 1.0 {
+        // The one that crosses the limit is still in.
+        let mut before = 0.0;
+        let within = order.iter().take_while(|&&token| {
+            let inside = before < f64::from(sampling.top_p);
+            before += weight(token) / total;
+            inside
+        });
+        let kept = within.count().max(1);
+        order.truncate(kept);
+    }
+    let total: f64 = order.iter().map(|&token| weight(token)).sum();
+    let mut probabilities = vec![0.0; scores.len()];
+    for &token in &order {
+        probabilities[token] = (weight(token) / total) as f32;
+    }
+    probabilities
+}
+
+/// Scores with those of tokens said before made less attractive.
+fn penalised(scores: &[f32], text: &[u32], penalty: f32) -> Vec<f32> {
+    let mut changed = scores.to_vec();
+    if penalty == 1.0 {
+        return changed;
+    }
+    for &token in text {
+        if let (Some(to), Some(&from)) = (changed.get_mut(token as usize), scores.get(token as usize)) {
+            *to = if from < 0.0 { from * penalty } else { from / penalty };
+        }
+    }
+    changed
+}

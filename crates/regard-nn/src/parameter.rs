@@ -1,0 +1,209 @@
+//! Learned tensors, and how the parts of a model list theirs.
+
+use crate::error::{Error, Result};
+use regard_tensor::optimiser::Update;
+use regard_tensor::random::Key;
+use regard_tensor::{Gradients, Shape, Tensor};
+use std::sync::Arc;
+
+/// A learned tensor: a leaf of every graph it is used in.
+#[derive(Debug, Clone)]
+pub struct Parameter {
+    tensor: Tensor,
+}
+
+impl Parameter {
+    /// A parameter with these values.
+    pub fn new(values: &Tensor) -> Self {
+        Self { tensor: values.tracked() }
+    }
+
+    /// The values, tracked.
+    pub fn tensor(&self) -> &Tensor {
+        &self.tensor
+    }
+
+    /// The values, for an optimiser or a loader to change.
+    pub fn tensor_mut(&mut self) -> &mut Tensor {
+        &mut self.tensor
+    }
+}
+
+/// Reads the parameter of a given name and shape from somewhere.
+pub type Reader = dyn Fn(&str, &Shape) -> Result<Tensor> + Send + Sync;
+
+/// Where a model's parameters come from: drawn at random by name, or read by name.
+///
+/// The same seed gives a parameter the same values whatever else the model contains.
+#[derive(Clone)]
+pub struct Initial {
+    source: Source,
+    path: String,
+}
+
+#[derive(Clone)]
+enum Source {
+    Drawn(Key),
+    Read(Arc<Reader>),
+}
+
+/// How a parameter's initial values are distributed.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Draw {
+    /// Normal, with mean 0 and this deviation.
+    Normal(f32),
+    /// Uniform between − and + this limit.
+    Uniform(f32),
+    /// This value throughout.
+    Constant(f32),
+}
+
+impl Initial {
+    /// Values drawn at random.
+    pub fn new(seed: u64) -> Self {
+        Self { source: Source::Drawn(Key::new(seed).site("initial")), path: String::new() }
+    }
+
+    /// Values that `reader` finds by name, such as in a file.
+    pub fn read(reader: Arc<Reader>) -> Self {
+        Self { source: Source::Read(reader), path: String::new() }
+    }
+
+    /// The source for a part of the model.
+    #[must_use]
+    pub fn part(&self, name: impl std::fmt::Display) -> Self {
+        Self { source: self.source.clone(), path: join(&self.path, &name.to_string()) }
+    }
+
+    /// A parameter by its name in this part.
+    pub fn parameter(&self, name: &str, shape: impl Into<Shape>, draw: Draw) -> Result<Parameter> {
+        let (path, shape) = (join(&self.path, name), shape.into());
+        let key = match &self.source {
+            Source::Read(reader) => return Ok(Parameter::new(&reader(&path, &shape)?)),
+            Source::Drawn(key) => key.site(&path),
+        };
+        // Memory is asked for here, where a refusal can still be told.
+        if Vec::<f32>::new().try_reserve_exact(shape.count().saturating_add(3)).is_err() {
+            return Err(Error::configuration(
+                "parameter",
+                format!("{path} of {shape} is too large for this machine"),
+            ));
+        }
+        let values = match draw {
+            Draw::Normal(deviation) => key.normal(shape.count(), deviation),
+            Draw::Uniform(limit) => key.uniforms(shape.count(), -limit, limit),
+            Draw::Constant(value) => return Ok(Parameter::new(&Tensor::full(shape, value))),
+        };
+        Ok(Parameter::new(&Tensor::new(&values, shape)?))
+    }
+}
+
+/// Anything with parameters: they have names, in a fixed order.
+pub trait Module {
+    /// Calls `f` with the path and the parameter, for each.
+    fn visit<'a>(&'a self, path: &str, f: &mut dyn FnMut(String, &'a Parameter));
+
+    /// The same with parameters to change.
+    fn visit_mut<'a>(&'a mut self, path: &str, f: &mut dyn FnMut(String, &'a mut Parameter));
+
+    /// All parameters by name.
+    fn parameters(&self) -> Vec<(String, &Parameter)> {
+        let mut all = Vec::new();
+        self.visit("", &mut |name, parameter| all.push((name, parameter)));
+        all
+    }
+
+    /// All parameters by name, to change.
+    fn parameters_mut(&mut self) -> Vec<(String, &mut Parameter)> {
+        let mut all = Vec::new();
+        self.visit_mut("", &mut |name, parameter| all.push((name, parameter)));
+        all
+    }
+
+    /// The number of learned values.
+    fn parameter_count(&self) -> usize {
+        self.parameters().iter().map(|(_, parameter)| parameter.tensor().count()).sum()
+    }
+
+    /// The number of learned values of each part, by the first `depth` pieces of its name.
+    fn parameter_count_by_part(&self, depth: usize) -> Vec<(String, usize)> {
+        let mut parts: Vec<(String, usize)> = Vec::new();
+        for (name, parameter) in self.parameters() {
+            let part = name.split('.').take(depth).collect::<Vec<_>>().join(".");
+            let count = parameter.tensor().count();
+            match parts.last_mut() {
+                Some((last, sum)) if *last == part => *sum += count,
+                _ => parts.push((part, count)),
+            }
+        }
+        parts
+    }
+
+    /// Parameters with their gradients, ready for an optimiser. Matrices decay, vectors do not.
+    fn updates<'a>(&'a mut self, gradients: &'a Gradients) -> Vec<Update<'a>> {
+        let pair = |(_, parameter): (String, &'a mut Parameter)| Update {
+            gradient: gradients.find(&parameter.tensor),
+            decays: parameter.tensor.shape().rank() >= 2,
+            parameter: &mut parameter.tensor,
+        };
+        self.parameters_mut().into_iter().map(pair).collect()
+    }
+}
+
+impl Module for Parameter {
+    fn visit<'a>(&'a self, path: &str, f: &mut dyn FnMut(String, &'a Parameter)) {
+        f(path.to_owned(), self);
+    }
+
+    fn visit_mut<'a>(&'a mut self, path: &str, f: &mut dyn FnMut(String, &'a mut Parameter)) {
+        f(path.to_owned(), self);
+    }
+}
+
+impl<M: Module> Module for Option<M> {
+    fn visit<'a>(&'a self, path: &str, f: &mut dyn FnMut(String, &'a Parameter)) {
+        if let Some(module) = self {
+            module.visit(path, f);
+        }
+    }
+
+    fn visit_mut<'a>(&'a mut self, path: &str, f: &mut dyn FnMut(String, &'a mut Parameter)) {
+        if let Some(module) = self {
+            module.visit_mut(path, f);
+        }
+    }
+}
+
+impl<M: Module> Module for Vec<M> {
+    fn visit<'a>(&'a self, path: &str, f: &mut dyn FnMut(String, &'a Parameter)) {
+        for (i, module) in self.iter().enumerate() {
+            module.visit(&join(path, &i.to_string()), f);
+        }
+    }
+
+    fn visit_mut<'a>(&'a mut self, path: &str, f: &mut dyn FnMut(String, &'a mut Parameter)) {
+        for (i, module) in self.iter_mut().enumerate() {
+            module.visit_mut(&join(path, &i.to_string()), f);
+        }
+    }
+}
+
+pub(crate) fn join(path: &str, name: &str) -> String {
+    if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
+}
+
+/// Makes a struct a [`Module`] by naming the fields that hold parameters: `module!(Linear { weight, bias });`.
+macro_rules! module {
+    ($type:ty { $($field:ident),* $(,)? }) => {
+        impl $crate::Module for $type {
+            fn visit<'a>(&'a self, path: &str, f: &mut dyn FnMut(String, &'a $crate::Parameter)) {
+                $($crate::Module::visit(&self.$field, &$crate::parameter::join(path, stringify!($field)), f);)*
+            }
+
+            fn visit_mut<'a>(&'a mut self, path: &str, f: &mut dyn FnMut(String, &'a mut $crate::Parameter)) {
+                $($crate::Module::visit_mut(&mut self.$field, &$crate::parameter::join(path, stringify!($field)), f);)*
+            }
+        }
+    };
+}
+pub(crate) use module;

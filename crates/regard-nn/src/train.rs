@@ -1,0 +1,323 @@
+//! Training: one visible loop.
+//!
+//! ```text
+//! until the last step:
+//!     evaluate, if it is time; stop, if it has not become better for too long
+//!     loss and gradients of the next batches
+//!     clip, update
+//! ```
+//!
+//! The loop knows no clock, terminal or file: an [`Observer`] sees every step and every evaluation, and decides what to
+//! show and what to keep. Everything drawn at random is keyed by the step, so that a run continued from a saved
+//! [`Progress`] ends bit for bit where an uninterrupted one does.
+
+mod schedule;
+mod state;
+mod tasks;
+
+pub use schedule::{Decay, Schedule};
+pub use state::{Progress, load_state, save_state};
+pub use tasks::{Learn, NextWord, Supervised, evaluate};
+
+use crate::context::Context;
+use crate::data::batches::Position;
+use crate::error::{Error, Result};
+use crate::models::Model;
+use crate::parameter::Module;
+use regard_tensor::optimiser::{Method, Optimiser, clip_scale, global_norm};
+use regard_tensor::random::Key;
+use regard_tensor::{Gradients, Tensor};
+use serde::{Deserialize, Serialize};
+
+/// How to train.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct TrainConfig {
+    /// The number of updates.
+    pub steps: u64,
+    /// The number of examples in a batch.
+    pub batch_size: usize,
+    /// The number of batches whose gradients make one update.
+    pub accumulate: usize,
+    /// The learning rate and how it changes.
+    pub rate: Schedule,
+    /// The optimiser.
+    pub optimiser: OptimiserKind,
+    /// The share by which matrices shrink at each update, times the rate.
+    pub weight_decay: f32,
+    /// How fast the optimiser's mean of gradients forgets.
+    pub beta1: f32,
+    /// How fast its mean of squares forgets (Adam), unused by SGD.
+    pub beta2: f32,
+    /// Whether each parameter's rate is multiplied by the root mean square of its values, as T5 was trained.
+    pub relative: bool,
+    /// The largest norm of all gradients together; 0 for no limit.
+    pub clip: f32,
+    /// Evaluate every so many steps; 0 for only at the end.
+    pub evaluate_every: u64,
+    /// Stop after so many evaluations that were no better than the best; 0 for never.
+    pub patience: u64,
+    /// What everything drawn depends on: initial weights, order of the data, dropout.
+    pub seed: u64,
+}
+
+/// The rule of an update.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OptimiserKind {
+    /// Stochastic gradient descent with momentum `beta1`.
+    Sgd,
+    /// Adam (Kingma & Ba, 2014).
+    Adam,
+    /// Adam with weight decay apart from the gradient (Loshchilov & Hutter, 2017).
+    Adamw,
+}
+
+impl Default for TrainConfig {
+    fn default() -> Self {
+        Self {
+            steps: 1000,
+            batch_size: 32,
+            accumulate: 1,
+            rate: Schedule::default(),
+            optimiser: OptimiserKind::Adamw,
+            weight_decay: 0.01,
+            beta1: 0.9,
+            beta2: 0.999,
+            relative: false,
+            clip: 1.0,
+            evaluate_every: 100,
+            patience: 0,
+            seed: 0,
+        }
+    }
+}
+
+impl TrainConfig {
+    /// Fails if a setting makes no sense.
+    pub fn check(&self) -> Result<()> {
+        let share = |value: f32| (0.0..1.0).contains(&value);
+        let problem = if self.batch_size == 0 || self.accumulate == 0 {
+            "batch_size and accumulate must be at least 1"
+        } else if !share(self.beta1) || !share(self.beta2) {
+            "beta1 and beta2 must be at least 0 and below 1"
+        } else if !(self.clip >= 0.0 && self.weight_decay >= 0.0) {
+            "clip and weight_decay must be at least 0"
+        } else {
+            return self.rate.check();
+        };
+        Err(Error::configuration("train", problem))
+    }
+
+    fn optimiser(&self) -> Optimiser {
+        let adam = |decoupled| Method::Adam { betas: (self.beta1, self.beta2), epsilon: 1e-8, decoupled };
+        let method = match self.optimiser {
+            OptimiserKind::Sgd => Method::Sgd { momentum: self.beta1 },
+            OptimiserKind::Adam => adam(false),
+            OptimiserKind::Adamw => adam(true),
+        };
+        Optimiser::new(method, self.weight_decay).relative(self.relative)
+    }
+}
+
+/// The loss of a batch, and how much it had to say.
+pub struct Loss {
+    /// The mean over the batch, to be differentiated.
+    pub mean: Tensor,
+    /// The number of examples in it.
+    pub examples: usize,
+    /// The number of tokens (or pixels' patches) it was computed from.
+    pub tokens: usize,
+}
+
+/// What an evaluation found: the loss, and whatever else the task measures, by name.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Evaluation {
+    /// The mean loss on data that is not trained on.
+    pub loss: f64,
+    /// More measures, such as accuracy, in a fixed order.
+    pub measures: Vec<(String, f64)>,
+}
+
+/// A model and the data that it learns from.
+pub trait Task {
+    /// The model.
+    fn model(&self) -> &Model;
+
+    /// The model, to update.
+    fn model_mut(&mut self) -> &mut Model;
+
+    /// The loss of the next batch.
+    fn next_loss(&mut self, context: &Context) -> Result<Loss>;
+
+    /// How good the model is on held-out data.
+    fn evaluate(&self, context: &Context) -> Result<Evaluation>;
+
+    /// How far the data has been read.
+    fn position(&self) -> Position;
+
+    /// Continues from a position.
+    fn seek(&mut self, position: Position) -> Result<()>;
+}
+
+/// What happened in a step.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Step {
+    /// Its number, from 1.
+    pub step: u64,
+    /// The mean training loss.
+    pub loss: f32,
+    /// The learning rate.
+    pub rate: f32,
+    /// The norm of all gradients before clipping.
+    pub gradient_norm: f32,
+    /// The number of examples it read.
+    pub examples: usize,
+    /// The number of tokens it read.
+    pub tokens: usize,
+}
+
+/// Whether to go on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Flow {
+    /// Go on.
+    Continue,
+    /// Stop after this.
+    Stop,
+}
+
+/// Whoever watches a training run. All methods may be left out.
+pub trait Observer {
+    /// The gradients of a step by parameter, in fixed order, between the backward pass and the update.
+    fn gradients(&mut self, step: u64, model: &dyn Module, gradients: &Gradients) -> Result<()> {
+        let _ = (step, model, gradients);
+        Ok(())
+    }
+
+    /// After each update.
+    fn stepped(&mut self, step: &Step, task: &dyn Task, progress: &Progress) -> Result<Flow> {
+        let _ = (step, task, progress);
+        Ok(Flow::Continue)
+    }
+
+    /// After each evaluation; `best` if it was the best so far.
+    fn evaluated(
+        &mut self,
+        evaluation: &Evaluation,
+        best: bool,
+        task: &dyn Task,
+        progress: &Progress,
+    ) -> Result<()> {
+        let _ = (evaluation, best, task, progress);
+        Ok(())
+    }
+}
+
+/// Nobody watches.
+impl Observer for () {}
+
+/// Why training ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// All steps are done.
+    Finished,
+    /// It has not become better for as long as patience lasts.
+    Patience,
+    /// The observer asked for it.
+    Stopped,
+}
+
+/// Trains until the last step, from wherever `progress` stands.
+pub fn train(
+    task: &mut dyn Task,
+    config: &TrainConfig,
+    progress: &mut Progress,
+    observer: &mut dyn Observer,
+) -> Result<End> {
+    config.check()?;
+    let key = Key::new(config.seed).site("train");
+    while progress.step < config.steps {
+        if progress.patience_is_over(config) {
+            return Ok(End::Patience);
+        }
+        let step = update_once(task, config, progress, observer, key)?;
+        let last = progress.step == config.steps;
+        if last || config.evaluate_every > 0 && progress.step.is_multiple_of(config.evaluate_every) {
+            let evaluation = task.evaluate(&Context::inference())?;
+            // Neither the best model nor a state to go on from.
+            if !evaluation.loss.is_finite() {
+                let loss = format!("{} on held-out data", evaluation.loss);
+                return Err(Error::Diverged { step: progress.step, loss });
+            }
+            let best = progress.note(&evaluation);
+            observer.evaluated(&evaluation, best, task, progress)?;
+        }
+        if observer.stepped(&step, task, progress)? == Flow::Stop && !last {
+            return Ok(End::Stopped);
+        }
+    }
+    Ok(End::Finished)
+}
+
+/// The next batches' gradients, and one update with them.
+fn update_once(
+    task: &mut dyn Task,
+    config: &TrainConfig,
+    progress: &mut Progress,
+    observer: &mut dyn Observer,
+    key: Key,
+) -> Result<Step> {
+    let rate = config.rate.at(progress.step, config.steps);
+    let mut step =
+        Step { step: progress.step + 1, loss: 0.0, rate, gradient_norm: 0.0, examples: 0, tokens: 0 };
+    let mut total: Option<Gradients> = None;
+    for part in 0..config.accumulate {
+        let context = Context::training(key.step(progress.step), (part * config.batch_size) as u64);
+        let Loss { mean, examples, tokens } = task.next_loss(&context)?;
+        let share = mean.scale(1.0 / config.accumulate as f32)?;
+        step.loss += share.item()?;
+        step.examples += examples;
+        step.tokens += tokens;
+        let gradients = share.backward()?;
+        total = Some(match total {
+            None => gradients,
+            Some(mut total) => {
+                total.add(gradients)?;
+                total
+            }
+        });
+    }
+    if !step.loss.is_finite() {
+        return Err(Error::Diverged { step: step.step, loss: step.loss.to_string() });
+    }
+    let Some(gradients) = total else { return Ok(step) };
+    observer.gradients(step.step, task.model().module(), &gradients)?;
+    let mut updates = task.model_mut().module_mut().updates(&gradients);
+    step.gradient_norm = global_norm(updates.iter().filter_map(|update| update.gradient));
+    if !step.gradient_norm.is_finite() {
+        let loss = format!("{}, and its gradient {},", step.loss, step.gradient_norm);
+        return Err(Error::Diverged { step: step.step, loss });
+    }
+    let scale = if config.clip > 0.0 { clip_scale(step.gradient_norm, config.clip) } else { 1.0 };
+    progress.optimiser.step(&mut updates, rate, scale)?;
+    progress.step += 1;
+    progress.position = task.position();
+    Ok(step)
+}
+
+/// One update of a model from a loss: gradients, clipping at a global norm if asked for, optimiser. Returns the norm of
+/// the gradients if it was needed.
+pub fn update(
+    model: &mut (impl Module + ?Sized),
+    loss: &Tensor,
+    optimiser: &mut Optimiser,
+    learning_rate: f32,
+    clip: Option<f32>,
+) -> Result<Option<f32>> {
+    let gradients = loss.backward()?;
+    let mut updates = model.updates(&gradients);
+    let norm = clip.map(|_| global_norm(updates.iter().filter_map(|update| update.gradient)));
+    let scale = clip.zip(norm).map_or(1.0, |(limit, norm)| clip_scale(norm, limit));
+    optimiser.step(&mut updates, learning_rate, scale)?;
+    Ok(norm)
+}

@@ -1,0 +1,183 @@
+//! How far a run is, and the one file that it can continue from.
+
+use super::{Evaluation, OptimiserKind, Task, TrainConfig};
+use crate::checkpoint::{StoredWeights, write_tensors};
+use crate::checksum::Checksum;
+use crate::data::batches::Position;
+use crate::error::{Error, Result};
+use regard_tensor::optimiser::Optimiser;
+use regard_tensor::{Shape, Tensor};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// How far a run is.
+pub struct Progress {
+    /// The number of updates made.
+    pub step: u64,
+    /// How far the data has been read.
+    pub position: Position,
+    /// The lowest loss of an evaluation, and the step it was found at.
+    pub best: Option<(f64, u64)>,
+    /// The number of evaluations since then.
+    pub since_best: u64,
+    pub(super) optimiser: Optimiser,
+}
+
+impl Progress {
+    /// A run that has not begun.
+    pub fn new(config: &TrainConfig) -> Self {
+        Self {
+            step: 0,
+            position: Position::default(),
+            best: None,
+            since_best: 0,
+            optimiser: config.optimiser(),
+        }
+    }
+
+    /// Takes note of an evaluation; whether it is the best so far.
+    pub(super) fn note(&mut self, evaluation: &Evaluation) -> bool {
+        let better = self.best.is_none_or(|(best, _)| evaluation.loss < best);
+        if better {
+            self.best = Some((evaluation.loss, self.step));
+            self.since_best = 0;
+        } else {
+            self.since_best += 1;
+        }
+        better
+    }
+
+    pub(super) fn patience_is_over(&self, config: &TrainConfig) -> bool {
+        config.patience > 0 && self.since_best >= config.patience
+    }
+}
+
+/// What is not a tensor.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Numbers {
+    step: u64,
+    updates: u32,
+    position: Position,
+    /// As bits, so that it is the same number again.
+    best: Option<(u64, u64)>,
+    since_best: u64,
+    /// What the run was configured as; continuing it as something else would be another run.
+    configuration: String,
+    /// Whatever the caller wants to have back.
+    note: String,
+}
+
+const KEY: &str = "regard";
+const CHECKSUM: &str = "checksum";
+
+/// A sum of all that a state holds: numbers that were damaged on the disk would be trained on without a word. As text, as
+/// the file keeps it.
+fn checksum(numbers: &str, tensors: &BTreeMap<String, Tensor>) -> String {
+    let mut sum = Checksum::default();
+    sum.bytes(numbers.as_bytes());
+    for (name, tensor) in tensors {
+        sum.bytes(name.as_bytes());
+        tensor.shape().iter().for_each(|&length| sum.number(length as u64));
+        sum.values(&tensor.values());
+    }
+    format!("{:016x}", sum.value())
+}
+
+/// Writes everything a run needs to continue: parameters, optimiser, step, position in the data.
+pub fn save_state(
+    path: &Path,
+    task: &dyn Task,
+    progress: &Progress,
+    configuration: &str,
+    note: &str,
+) -> Result<()> {
+    let mut tensors: BTreeMap<String, Tensor> = BTreeMap::new();
+    let parameters = task.model().module().parameters();
+    for (name, parameter) in &parameters {
+        tensors.insert(format!("parameters/{name}"), parameter.tensor().detach());
+    }
+    for ((name, _), (first, second)) in parameters.iter().zip(progress.optimiser.moments()) {
+        tensors.insert(format!("first/{name}"), first);
+        tensors.insert(format!("second/{name}"), second);
+    }
+    let numbers = Numbers {
+        step: progress.step,
+        updates: progress.optimiser.steps(),
+        position: progress.position,
+        best: progress.best.map(|(loss, step)| (loss.to_bits(), step)),
+        since_best: progress.since_best,
+        configuration: configuration.to_owned(),
+        note: note.to_owned(),
+    };
+    let numbers = serde_json::to_string(&numbers).map_err(|error| Error::file(path, error.to_string()))?;
+    let checksum = checksum(&numbers, &tensors);
+    write_tensors(path, &tensors, &[(KEY, &numbers), (CHECKSUM, &checksum)])
+}
+
+/// Continues from a file: the task gets its parameters and its place in the data. Returns the progress and the note.
+pub fn load_state(
+    path: &Path,
+    task: &mut dyn Task,
+    config: &TrainConfig,
+    configuration: &str,
+) -> Result<(Progress, String)> {
+    let stored = StoredWeights::from_files(&[path])?;
+    ensure_whole(path, &stored)?;
+    let numbers = stored.metadata(KEY).ok_or_else(|| Error::file(path, "is not the state of a run"))?;
+    let numbers: Numbers = serde_json::from_str(numbers)
+        .map_err(|error| Error::file(path, format!("is not the state of a run: {error}")))?;
+    if numbers.configuration != configuration {
+        return Err(Error::file(path, "is the state of a run with another configuration"));
+    }
+    let read = |name: &str, shape: &[usize]| -> Result<Tensor> {
+        match stored.read(name)? {
+            Some(tensor) if tensor.shape()[..] == *shape => Ok(tensor),
+            Some(tensor) => {
+                let problem = format!("has {name} of {}, expected {}", tensor.shape(), Shape::from(shape));
+                Err(Error::file(path, problem))
+            }
+            None => Err(Error::file(path, format!("has no {name}"))),
+        }
+    };
+    let mut moments = Vec::new();
+    for (name, parameter) in task.model_mut().module_mut().parameters_mut() {
+        let values = read(&format!("parameters/{name}"), parameter.tensor().shape())?;
+        if numbers.updates > 0 {
+            let moment = |kind: &str| -> Result<Tensor> {
+                let name = format!("{kind}/{name}");
+                // Plain descent keeps no squares.
+                let empty = kind == "second" && config.optimiser == OptimiserKind::Sgd;
+                let moment = read(&name, &[if empty { 0 } else { values.count() }])?;
+                Ok(Tensor::new(&moment.values(), moment.shape())?)
+            };
+            moments.push((moment("first")?, moment("second")?));
+        }
+        // A copy: the file may be replaced while the run goes on.
+        parameter.tensor_mut().set_values(&values.values())?;
+    }
+    let mut progress = Progress {
+        step: numbers.step,
+        position: numbers.position,
+        best: numbers.best.map(|(bits, step)| (f64::from_bits(bits), step)),
+        since_best: numbers.since_best,
+        optimiser: config.optimiser(),
+    };
+    progress.optimiser.restore(numbers.updates, &moments);
+    task.seek(numbers.position)?;
+    Ok((progress, numbers.note))
+}
+
+/// Fails if a state has not the checksum that was written with it. States of earlier versions have none.
+fn ensure_whole(path: &Path, stored: &StoredWeights) -> Result<()> {
+    let Some(expected) = stored.metadata(CHECKSUM) else { return Ok(()) };
+    let mut tensors = BTreeMap::new();
+    for name in stored.names() {
+        tensors.extend(stored.read(name)?.map(|tensor| (name.to_owned(), tensor)));
+    }
+    if checksum(stored.metadata(KEY).unwrap_or_default(), &tensors) != expected {
+        return Err(Error::file(path, "is damaged: it does not have the checksum that was written with it"));
+    }
+    Ok(())
+}

@@ -1,0 +1,216 @@
+use super::planted;
+use regard_nn::analysis::norms::{normalise_rows, weigh, weights_and_vectors};
+use regard_nn::analysis::{
+    Measure, Row, Settings, Table, Tokens, Weighing, label_heads, measure_heads, prefix_matching,
+    repeated_random,
+};
+use regard_nn::models::{Bag, BagConfig, Bert, BertConfig, BertHeads, Llama, LlamaConfig, Model, Sentiment};
+use regard_nn::models::{Pooling, SentimentConfig, T5, T5Config, Tagger, TaggerConfig};
+use regard_nn::tensor::random::Key;
+use regard_nn::tensor::set_threads;
+
+fn measure(model: &Model, texts: &[Tokens], batch: usize) -> Table {
+    let settings = Settings { batch, ..Settings::default() };
+    measure_heads(model, texts.iter().cloned().map(Ok), settings).unwrap()
+}
+
+/// Small models of every kind that has heads and reads texts.
+fn models() -> Vec<Model> {
+    let bert = BertConfig {
+        vocabulary: 13,
+        context: 16,
+        n_layers: 2,
+        n_heads: 2,
+        d_model: 8,
+        d_hidden: 16,
+        heads: BertHeads::default(),
+        ..Default::default()
+    };
+    let llama = LlamaConfig {
+        vocabulary: 13,
+        context: 16,
+        n_layers: 2,
+        n_heads: 4,
+        n_kv_heads: 2,
+        d_model: 16,
+        d_hidden: 24,
+        ..Default::default()
+    };
+    let tagger = TaggerConfig { vocabulary: 13, d_model: 8, n_heads: 2, context: 16, ..Default::default() };
+    let sentiment = SentimentConfig {
+        vocabulary: 13,
+        d_embedding: 6,
+        d_hidden: 4,
+        pooling: Pooling::Heads,
+        n_heads: 2,
+        ..Default::default()
+    };
+    let t5 =
+        T5Config { vocabulary: 13, d_model: 8, n_heads: 2, d_head: 4, d_hidden: 16, ..Default::default() };
+    vec![
+        planted::random_gpt(1),
+        planted::amplified(Model::Bert(Bert::new(bert, 1).unwrap()), 30.0),
+        planted::amplified(Model::Llama(Llama::new(llama, 1).unwrap()), 10.0),
+        Model::Tagger(Tagger::new(tagger, 1).unwrap()),
+        planted::amplified(Model::Sentiment(Sentiment::new(sentiment, 1).unwrap()), 40.0),
+        Model::T5(T5::new(t5, 1).unwrap()),
+    ]
+}
+
+#[test]
+fn neither_batches_nor_threads_matter() {
+    let texts = planted::texts(13, 23);
+    for model in models() {
+        let table = measure(&model, &texts, 1);
+        assert!(table.of(Measure::Confidence).any(|row| row.mean > 0.3), "{}: nothing to see", model.kind());
+        for batch in [4, 7, 100] {
+            let other = measure(&model, &texts, batch);
+            assert_eq!(table.rows.len(), other.rows.len());
+            for (a, b) in table.rows.iter().zip(&other.rows) {
+                assert_eq!((a.layer, a.head, a.measure, a.count), (b.layer, b.head, b.measure, b.count));
+                for (a, b) in [(a.mean, b.mean), (a.low, b.low), (a.high, b.high)] {
+                    // What is defined for one text alone has no ends.
+                    assert!(
+                        a == b || (a - b).abs() < 1e-5,
+                        "{}: {a} {b} in batches of {batch}",
+                        model.kind()
+                    );
+                }
+            }
+        }
+        for threads in [1, 2, 5] {
+            set_threads(threads);
+            assert_eq!(table, measure(&model, &texts, 1), "{} with {threads} threads", model.kind());
+        }
+    }
+}
+
+/// Weighed by norms, a head's rows are those of the definition, and padding still does not matter.
+#[test]
+fn norms_can_take_the_place_of_weights() {
+    let model = planted::random_gpt(3);
+    let texts = planted::texts(13, 9);
+    let by = |batch| Settings { batch, weighing: Weighing::Norms, ..Settings::default() };
+    let table = measure_heads(&model, texts.iter().cloned().map(Ok), by(1)).unwrap();
+    let padded = measure_heads(&model, texts.iter().cloned().map(Ok), by(9)).unwrap();
+    let mut expected = 0.0;
+    for text in &texts {
+        let (weights, vectors) = weights_and_vectors(&model, text).unwrap().remove(1);
+        let rows = normalise_rows(&weigh(&weights, &vectors).unwrap()).unwrap();
+        let rows = rows.select(0, 0).unwrap().select(0, 0).unwrap().to_vec();
+        let length = text.len();
+        expected += (1..length).map(|query| f64::from(rows[query * length + query - 1])).sum::<f64>()
+            / (length - 1) as f64
+            / texts.len() as f64;
+    }
+    for found in [&table, &padded] {
+        let got = found.find(1, 0, Measure::Previous).unwrap().mean;
+        assert!((got - expected).abs() < 1e-5, "{got} {expected}");
+    }
+    let plain = measure(&model, &texts, 1).find(1, 0, Measure::Previous).unwrap().mean;
+    assert!((plain - expected).abs() > 1e-3, "norms make a difference: {plain} {expected}");
+}
+
+#[test]
+fn sinks_are_counted() {
+    let row = |head, mean| Row {
+        layer: 0,
+        head,
+        measure: Measure::First,
+        mean,
+        low: mean,
+        high: mean,
+        error: 0.0,
+        count: 1,
+    };
+    let table = Table { rows: vec![row(0, 0.31), row(1, 0.3), row(2, 0.9), row(3, 0.0)] };
+    assert_eq!(table.sink_share(), 0.5);
+    assert_eq!(Table::default().sink_share(), 0.0);
+}
+
+#[test]
+fn rows_are_in_order_and_intervals_hold_their_means() {
+    let table = measure(&planted::random_gpt(2), &planted::texts(13, 23), 8);
+    assert!(table.rows.is_sorted_by_key(|row| (row.layer, row.head, row.measure)));
+    for row in &table.rows {
+        assert!(row.low <= row.mean && row.mean <= row.high, "{row:?}");
+        assert!(row.count <= 23);
+    }
+    assert_eq!(table.find(1, 1, Measure::Confidence).unwrap().count, 23);
+    assert!(table.find(0, 0, Measure::Next).is_none(), "a causal model sees no next token");
+}
+
+#[test]
+fn what_cannot_be_measured_is_an_error() {
+    let bag = Model::Bag(Bag::new(BagConfig { vocabulary: 13, ..Default::default() }, 0).unwrap());
+    let texts = planted::texts(13, 2);
+    let all = |model: &Model, texts: Vec<Tokens>| {
+        measure_heads(model, texts.into_iter().map(Ok), Settings::default())
+    };
+    assert!(all(&bag, texts.clone()).unwrap_err().to_string().contains("no attention"));
+    let heads = BagConfig { vocabulary: 13, n_heads: 2, ..Default::default() };
+    assert!(all(&Model::Bag(Bag::new(heads, 0).unwrap()), texts).is_ok(), "a bag may have attention");
+    assert!(all(&planted::random_gpt(0), vec![]).is_err());
+    assert!(all(&planted::random_gpt(0), vec![Tokens::default()]).is_err());
+    assert!(all(&planted::random_gpt(0), vec![Tokens::new(vec![99])]).is_err(), "beyond the vocabulary");
+    assert!(all(&planted::random_gpt(0), vec![Tokens::new(vec![1; 40])]).is_err(), "beyond the context");
+    let stopped = [Ok(Tokens::new(vec![1, 2])), Err(regard_nn::Error::Cancelled)];
+    let result = measure_heads(&planted::random_gpt(0), stopped.into_iter(), Settings::default());
+    assert_eq!(result.unwrap_err(), regard_nn::Error::Cancelled);
+}
+
+#[test]
+fn fresh_models_have_the_form_but_not_the_weights() {
+    for model in models() {
+        let (one, same, other) = (model.fresh(5).unwrap(), model.fresh(5).unwrap(), model.fresh(6).unwrap());
+        let weights = |model: &Model| -> Vec<(String, Vec<f32>)> {
+            let all = model.module().parameters().into_iter();
+            all.map(|(name, parameter)| (name, parameter.tensor().to_vec())).collect()
+        };
+        assert_eq!(weights(&one), weights(&same));
+        assert_ne!(weights(&one), weights(&other));
+        let names = |model: &Model| {
+            weights(model).into_iter().map(|(name, values)| (name, values.len())).collect::<Vec<_>>()
+        };
+        assert_eq!(names(&one), names(&model));
+    }
+}
+
+#[test]
+fn planted_heads_get_their_labels_and_untrained_ones_none() {
+    let model = planted::model();
+    let tables = |model: &Model| {
+        let texts: Vec<Tokens> = repeated_random(0..16, 7, 12, Key::new(3)).collect();
+        let mut table = measure(model, &texts, 5);
+        table.extend(prefix_matching(model, texts.into_iter(), Settings::default()).unwrap());
+        table
+    };
+    let untrained = tables(&model.fresh(1).unwrap());
+    let labels = label_heads(&tables(&model), &untrained, 0.05);
+    let found: Vec<(usize, usize, &str)> =
+        labels.iter().map(|label| (label.layer, label.head, label.rule.label)).collect();
+    for expected in
+        [(0, 0, "previous token"), (0, 1, "duplicate token"), (0, 3, "itself"), (1, 0, "induction")]
+    {
+        assert!(found.contains(&expected), "{expected:?} is not among {found:?}");
+    }
+    // Looking at one place at all is what these heads share; nothing else is said of anyone.
+    let others = found.iter().filter(|(_, _, label)| *label == "single token").count();
+    assert_eq!(found.len(), 4 + others, "{found:?}");
+    assert!(label_heads(&tables(&model.fresh(2).unwrap()), &untrained, 0.05).is_empty());
+}
+
+#[test]
+fn repeated_random_tokens_are_what_they_say() {
+    let texts: Vec<Tokens> = repeated_random(3..40, 10, 5, Key::new(1)).collect();
+    for text in &texts {
+        assert_eq!(text.ids[..10], text.ids[10..]);
+        let mut half = text.ids[..10].to_vec();
+        half.sort_unstable();
+        half.dedup();
+        assert_eq!(half.len(), 10);
+        assert!(half.iter().all(|id| (3..40).contains(id)));
+    }
+    assert_ne!(texts[0], texts[1]);
+    assert_eq!(texts, repeated_random(3..40, 10, 5, Key::new(1)).collect::<Vec<_>>());
+}

@@ -1,0 +1,47 @@
+//! Arrays, gradients and CPU kernels: the engine of Regard.
+//!
+//! A [`Tensor`] is an n-dimensional array of `f32`. What is computed from a [`tracked`](Tensor::tracked) tensor can be
+//! differentiated with respect to it; everything else costs nothing extra. Each kind of operation is one file under `ops`,
+//! with its meaning, its value and its gradient side by side, fused where the field fuses it.
+//!
+//! ```
+//! use regard_tensor::{Tensor, ops::Layout};
+//!
+//! // One step of gradient descent on a linear model.
+//! let x = Tensor::new(&[1.0, 2.0, 3.0, 4.0], [2, 2])?;
+//! let mut weight = Tensor::new(&[0.5, -0.5], [2, 1])?.tracked();
+//! let target = Tensor::new(&[1.0, 2.0], [2, 1])?;
+//!
+//! let error = (&x.linear(&weight, None, Layout::InOut, None)? - &target)?;
+//! let loss = (&error * &error)?.mean_all()?;
+//! let slope = loss.backward()?.get(&weight).unwrap();
+//! weight = (&weight - &slope.scale(0.1)?)?.detach().tracked();
+//! assert!(weight.values()[0] > 0.5);
+//! # Ok::<(), regard_tensor::Error>(())
+//! ```
+
+mod array;
+mod blocks;
+mod cpu;
+mod error;
+mod ids;
+pub mod ops;
+pub mod optimiser;
+pub mod pool;
+pub mod random;
+mod rows;
+mod shape;
+mod tape;
+mod tensor;
+
+pub use array::{DataType, Device, External};
+pub use blocks::{BLOCK, BlockMask};
+pub use cpu::mapped::MappedFile;
+pub use cpu::simd::{Level, level};
+pub use cpu::threads::{set_threads, threads};
+pub use error::{Error, Result};
+pub use ids::{Ids, Mask};
+pub use rows::RowGradient;
+pub use shape::Shape;
+pub use tape::{Gradient, Gradients, Pass, checkpoint};
+pub use tensor::Tensor;

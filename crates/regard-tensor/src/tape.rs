@@ -1,0 +1,370 @@
+//! Reverse-mode differentiation, defined by running.
+//!
+//! An operation on a tracked tensor makes a [`Node`]: links to the nodes it came from, and a rule that turns the
+//! gradient of its output into gradients of its inputs. [`Tensor::backward`] walks the nodes from the newest to
+//! the oldest. A node is always newer than its inputs, so that order needs no sorting, and because it is the
+//! order of creation, sums of several gradients are always taken in the same order.
+//!
+//! Operations on untracked tensors record nothing: that is the whole of "no-gradient mode".
+
+use crate::error::{Error, Result};
+use crate::ops;
+use crate::rows::RowGradient;
+use crate::tensor::Tensor;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The gradient of a loss with respect to one tensor.
+#[derive(Debug, Clone)]
+pub enum Gradient {
+    /// A value for each element.
+    Dense(Tensor),
+    /// Values for a few rows of a table, all others being zero.
+    Rows(RowGradient),
+}
+
+impl Gradient {
+    /// All elements, zeros included.
+    pub fn to_dense(&self) -> Tensor {
+        match self {
+            Self::Dense(tensor) => tensor.clone(),
+            Self::Rows(rows) => rows.to_dense(),
+        }
+    }
+
+    fn add(self, other: Self) -> Result<Self> {
+        Ok(match (self, other) {
+            (Self::Dense(a), Self::Dense(b)) => Self::Dense(ops::arithmetic::accumulate(a, &b)?),
+            (Self::Dense(a), Self::Rows(b)) | (Self::Rows(b), Self::Dense(a)) => Self::Dense(b.add_to(a)),
+            (Self::Rows(a), Self::Rows(b)) => Self::Rows(a.merge(&b)),
+        })
+    }
+}
+
+impl From<Tensor> for Gradient {
+    fn from(tensor: Tensor) -> Self {
+        Self::Dense(tensor)
+    }
+}
+
+/// How one operation sends the gradient of its output to its inputs.
+pub(crate) trait Backward: Send + Sync {
+    /// One entry an input, in their order; `None` where `wanted` is false (or where the gradient is zero).
+    fn backward(&self, upstream: Tensor, wanted: &[bool]) -> Result<Vec<Option<Gradient>>>;
+}
+
+impl<F> Backward for F
+where
+    F: Fn(Tensor, &[bool]) -> Result<Vec<Option<Gradient>>> + Send + Sync,
+{
+    fn backward(&self, upstream: Tensor, wanted: &[bool]) -> Result<Vec<Option<Gradient>>> {
+        self(upstream, wanted)
+    }
+}
+
+/// Runs a segment again on inputs attached to these nodes.
+type Recompute = dyn Fn(&[Option<Arc<Node>>]) -> Result<Tensor> + Send + Sync;
+
+#[derive(Clone)]
+enum Rule {
+    Leaf,
+    Operation(Arc<dyn Backward>),
+    /// Run the segment again, this time recording it, and walk what was recorded.
+    Segment(Arc<Recompute>),
+    Freed,
+}
+
+/// A value's place in the graph.
+pub(crate) struct Node {
+    serial: u64,
+    inputs: Mutex<Vec<Option<Arc<Node>>>>,
+    rule: Mutex<Rule>,
+}
+
+/// Serial numbers only order nodes in time; no result depends on their values.
+static NEXT_SERIAL: AtomicU64 = AtomicU64::new(0);
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Node {
+    pub fn leaf() -> Self {
+        Self::new(Vec::new(), Rule::Leaf)
+    }
+
+    fn new(inputs: Vec<Option<Arc<Node>>>, rule: Rule) -> Self {
+        let serial = NEXT_SERIAL.fetch_add(1, Ordering::Relaxed);
+        Self { serial, inputs: Mutex::new(inputs), rule: Mutex::new(rule) }
+    }
+}
+
+impl Drop for Node {
+    /// Takes a chain of nodes apart in a loop: dropping it recursively would overflow the stack.
+    fn drop(&mut self) {
+        let mut pending = std::mem::take(self.inputs.get_mut().unwrap_or_else(PoisonError::into_inner));
+        while let Some(input) = pending.pop() {
+            if let Some(mut node) = input.and_then(Arc::into_inner) {
+                pending.append(node.inputs.get_mut().unwrap_or_else(PoisonError::into_inner));
+            }
+        }
+    }
+}
+
+impl Tensor {
+    /// Attaches this freshly computed value to the graph, if any of `inputs` is tracked.
+    ///
+    /// `rule` is called only then, so what it would capture is not kept alive otherwise.
+    pub(crate) fn with_rule<B: Backward + 'static>(
+        mut self,
+        inputs: &[&Tensor],
+        rule: impl FnOnce() -> B,
+    ) -> Self {
+        if inputs.iter().any(|input| input.is_tracked()) {
+            let links = inputs.iter().map(|input| input.node.clone()).collect();
+            self.node = Some(Arc::new(Node::new(links, Rule::Operation(Arc::new(rule())))));
+        }
+        self
+    }
+
+    /// Gradients of this single value with respect to all tracked leaves it depends on.
+    ///
+    /// The graph is freed on the way. [`Tensor::gradients`] has more choices.
+    pub fn backward(&self) -> Result<Gradients> {
+        self.gradients(&Pass::default())
+    }
+
+    /// Gradients of this value as a [`Pass`] describes.
+    pub fn gradients(&self, pass: &Pass) -> Result<Gradients> {
+        let start = match &pass.upstream {
+            Some(upstream) => {
+                crate::error::ensure_shape(
+                    upstream.shape() == self.shape(),
+                    "backward",
+                    || format!("an upstream gradient of {}", self.shape()),
+                    || upstream.shape().to_string(),
+                )?;
+                upstream.detach()
+            }
+            None if self.count() == 1 => Tensor::full(self.shape(), 1.0),
+            None => {
+                return Err(Error::shape(
+                    "backward",
+                    "a single value, or an upstream gradient",
+                    self.shape(),
+                ));
+            }
+        };
+        let root = self.node.clone().ok_or(Error::Untracked)?;
+        Walk::new(pass).run(root, start)
+    }
+}
+
+/// What a backward pass should do beyond the default.
+///
+/// ```
+/// use regard_tensor::{Pass, Tensor};
+/// let x = Tensor::scalar(3.0).tracked();
+/// let middle = (&x * &x)?;
+/// let loss = middle.exp()?;
+/// let gradients = loss.gradients(&Pass::new().keep_graph().with_respect_to(&middle))?;
+/// assert_eq!(gradients.get(&middle).unwrap().item()?, 9.0_f32.exp());
+/// assert!(loss.backward().is_ok(), "the graph was kept");
+/// # Ok::<(), regard_tensor::Error>(())
+/// ```
+#[derive(Default)]
+pub struct Pass {
+    keep_graph: bool,
+    wanted: Vec<Arc<Node>>,
+    upstream: Option<Tensor>,
+}
+
+impl Pass {
+    /// The default: gradients of the leaves, graph freed.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Keeps the graph for another pass.
+    #[must_use]
+    pub fn keep_graph(mut self) -> Self {
+        self.keep_graph = true;
+        self
+    }
+
+    /// Also keeps the gradient of a value in the middle.
+    #[must_use]
+    pub fn with_respect_to(mut self, value: &Tensor) -> Self {
+        self.wanted.extend(value.node.clone());
+        self
+    }
+
+    /// Starts from this gradient of the value instead of from 1.
+    #[must_use]
+    pub fn from_upstream(mut self, upstream: Tensor) -> Self {
+        self.upstream = Some(upstream);
+        self
+    }
+}
+
+/// The walk over the graph: nodes with a pending gradient, newest first.
+struct Walk<'a> {
+    pass: &'a Pass,
+    pending: BTreeMap<u64, (Arc<Node>, Gradient)>,
+    found: Gradients,
+}
+
+impl<'a> Walk<'a> {
+    fn new(pass: &'a Pass) -> Self {
+        Self { pass, pending: BTreeMap::new(), found: Gradients::default() }
+    }
+
+    fn run(mut self, root: Arc<Node>, start: Tensor) -> Result<Gradients> {
+        self.send(root, start.into())?;
+        while let Some((_, (node, gradient))) = self.pending.pop_last() {
+            self.visit(&node, gradient)?;
+        }
+        Ok(self.found)
+    }
+
+    /// Adds a gradient to what a node has received so far.
+    fn send(&mut self, node: Arc<Node>, gradient: Gradient) -> Result<()> {
+        let total = match self.pending.remove(&node.serial) {
+            Some((_, earlier)) => earlier.add(gradient)?,
+            None => gradient,
+        };
+        self.pending.insert(node.serial, (node, total));
+        Ok(())
+    }
+
+    fn visit(&mut self, node: &Arc<Node>, gradient: Gradient) -> Result<()> {
+        let rule = if self.pass.keep_graph || matches!(*lock(&node.rule), Rule::Leaf) {
+            lock(&node.rule).clone()
+        } else {
+            std::mem::replace(&mut *lock(&node.rule), Rule::Freed)
+        };
+        let wanted_here = self.pass.wanted.iter().any(|wanted| Arc::ptr_eq(wanted, node));
+        if matches!(rule, Rule::Leaf) || wanted_here {
+            self.found.0.insert(key(node), (node.clone(), gradient.clone()));
+        }
+        match rule {
+            Rule::Leaf => Ok(()),
+            Rule::Freed => Err(Error::Freed),
+            Rule::Operation(rule) => self.expand(node, &*rule, gradient),
+            Rule::Segment(recompute) => match recompute(&self.inputs(node))?.node {
+                // The recorded segment starts from the very nodes of the outer graph, so the walk just goes on.
+                Some(inner) => self.send(inner, gradient),
+                None => Ok(()),
+            },
+        }
+    }
+
+    fn inputs(&self, node: &Node) -> Vec<Option<Arc<Node>>> {
+        let mut inputs = lock(&node.inputs);
+        if self.pass.keep_graph { inputs.clone() } else { std::mem::take(&mut *inputs) }
+    }
+
+    fn expand(&mut self, node: &Node, rule: &dyn Backward, gradient: Gradient) -> Result<()> {
+        let inputs = self.inputs(node);
+        let wanted: Vec<bool> = inputs.iter().map(Option::is_some).collect();
+        let upstream = match gradient {
+            Gradient::Dense(tensor) => tensor,
+            Gradient::Rows(rows) => rows.to_dense(),
+        };
+        let sent = rule.backward(upstream, &wanted)?;
+        debug_assert_eq!(sent.len(), inputs.len());
+        for (input, gradient) in inputs.into_iter().zip(sent) {
+            if let (Some(input), Some(gradient)) = (input, gradient) {
+                self.send(input, gradient)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The gradients a backward pass found.
+#[derive(Default)]
+pub struct Gradients(HashMap<usize, (Arc<Node>, Gradient)>);
+
+/// A node's address is its identity; the node is kept alive with it, so that no other can take its place.
+fn key(node: &Arc<Node>) -> usize {
+    Arc::as_ptr(node) as usize
+}
+
+impl Gradients {
+    /// The gradient with respect to a tracked tensor, or `None` if the loss does not depend on it (or it is
+    /// neither a leaf nor was asked for).
+    pub fn get(&self, tensor: &Tensor) -> Option<Tensor> {
+        self.find(tensor).map(Gradient::to_dense)
+    }
+
+    /// Like [`Gradients::get`], without making a sparse gradient dense.
+    pub fn find(&self, tensor: &Tensor) -> Option<&Gradient> {
+        tensor.node.as_ref().and_then(|node| self.0.get(&key(node))).map(|(_, gradient)| gradient)
+    }
+
+    /// How many gradients there are.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Adds the gradients of another pass, as gradient accumulation over several batches does.
+    pub fn add(&mut self, other: Self) -> Result<()> {
+        for (key, (node, gradient)) in other.0 {
+            let total = match self.0.remove(&key) {
+                Some((_, earlier)) => earlier.add(gradient)?,
+                None => gradient,
+            };
+            self.0.insert(key, (node, total));
+        }
+        Ok(())
+    }
+
+    /// Replaces (or sets) the gradient of a leaf: for whoever looks at or changes gradients before an update.
+    pub fn set(&mut self, tensor: &Tensor, gradient: Gradient) {
+        if let Some(node) = &tensor.node {
+            self.0.insert(key(node), (node.clone(), gradient));
+        }
+    }
+}
+
+/// Gradient checkpointing: runs a segment without keeping the values inside it, and runs it again in the backward
+/// pass (Chen et al., *Training deep nets with sublinear memory cost*, 2016).
+///
+/// The gradients are bit for bit those of the plain run, provided that `segment` computes the same values both
+/// times; draws from [`crate::random::Key`] do.
+///
+/// ```
+/// use regard_tensor::{Tensor, checkpoint};
+/// let x = Tensor::scalar(0.5).tracked();
+/// let y = checkpoint(&[&x], |inputs| inputs[0].exp()?.tanh())?;
+/// assert!(y.backward()?.get(&x).is_some());
+/// # Ok::<(), regard_tensor::Error>(())
+/// ```
+pub fn checkpoint(
+    inputs: &[&Tensor],
+    segment: impl Fn(&[Tensor]) -> Result<Tensor> + Send + Sync + 'static,
+) -> Result<Tensor> {
+    let inputs: Vec<Tensor> = inputs.iter().map(|&input| input.clone()).collect();
+    // Recorded once only to learn whether anything in it is tracked; that record is dropped here.
+    let recorded = segment(&inputs)?;
+    let mut output = recorded.detach();
+    if recorded.is_tracked() {
+        // Links to the graph are kept in the node alone, where they are taken apart without recursion.
+        let links = inputs.iter().map(|input| input.node.clone()).collect();
+        let values: Vec<Tensor> = inputs.iter().map(Tensor::detach).collect();
+        let recompute = move |links: &[Option<Arc<Node>>]| {
+            let attach =
+                |(value, link): (&Tensor, &Option<Arc<Node>>)| Tensor { node: link.clone(), ..value.clone() };
+            segment(&values.iter().zip(links).map(attach).collect::<Vec<_>>())
+        };
+        output.node = Some(Arc::new(Node::new(links, Rule::Segment(Arc::new(recompute)))));
+    }
+    Ok(output)
+}

@@ -1,0 +1,74 @@
+//! `regard ablate`: whether each head of a model matters.
+
+use crate::corpus::{Corpus, CorpusArguments, Reading};
+use crate::inspect::Output;
+use crate::inspect::ablation::study;
+use crate::inspect::questions::Questions;
+use crate::inspect::texts::ensure_answers_fit;
+use crate::model;
+use crate::terminal::{line, remark, thousands};
+use anyhow::Result;
+use clap::Args;
+use regard_nn::analysis::{Part, Subject, all_heads};
+use regard_nn::models::Model;
+use std::path::PathBuf;
+
+/// Take each head of a model away and see what the loss becomes.
+///
+/// Every head is zeroed, and set to what it says on average; the gradient is asked what it thinks of each; then heads are
+/// removed one after the other. Language models are asked for the next token, BERT for hidden ones, T5 for its answer,
+/// classifiers for the class. Beside it stands the same architecture untrained. Writes ablation.csv, pruning.csv (intervals from resampled
+/// texts) and figures.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  regard ablate runs/words-gpt
+  regard ablate openai-community/gpt2 --corpus wiki.txt --limit 20 -o outputs/gpt2
+  regard ablate runs/classify --corpus sst2/dev.tsv")]
+pub struct Ablate {
+    /// A run or checkpoint folder, or a name in the Hugging Face cache
+    model: String,
+    #[command(flatten)]
+    corpus: CorpusArguments,
+    /// The folder to write
+    #[arg(long, short, default_value = "outputs/ablate")]
+    out: PathBuf,
+}
+
+impl Ablate {
+    /// Runs the command.
+    pub fn run(&self) -> Result<()> {
+        let opened = model::open(&self.model)?;
+        all_heads(&opened.model)?;
+        ensure_answers_fit(&opened.model, &self.corpus)?;
+        let questions = match &opened.model {
+            Model::Vit(vit) => Questions::of_pictures(&opened, vit, &self.corpus)?,
+            _ => {
+                let corpus = Corpus::open(&self.corpus.corpus)?;
+                let reading = Reading::new(&corpus, opened.tokenizer()?, &opened.model, &self.corpus)?;
+                reading.survey()?;
+                Questions::ask(&opened, &corpus, &reading, &self.corpus)?
+            }
+        };
+        let counts = [questions.texts(), questions.answers()].map(|count| thousands(count as u64));
+        remark(format!(
+            "a {} is asked for {}: {} texts, {} answers",
+            opened.model.kind(),
+            questions.about,
+            counts[0],
+            counts[1]
+        ));
+        let parts = Part::of(&opened.model);
+        for &part in parts {
+            let subject = Subject { model: &opened.model, part };
+            let output = Output::of_part(&self.out, subject)?;
+            if parts.len() > 1 {
+                line(format!("\n{}", part.name()));
+            }
+            let findings = study(subject, &questions, self.corpus.seed)?;
+            findings.write(&output)?;
+            findings.show();
+        }
+        remark(format!("\ntables and figures: {}", self.out.display()));
+        Ok(())
+    }
+}

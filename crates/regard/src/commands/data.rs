@@ -1,0 +1,167 @@
+//! `regard data`: look at the data a model learns from, and download published sets.
+
+use crate::fetch::data::{self, Set};
+use crate::run::DataConfig;
+use crate::survey::survey;
+use crate::terminal::{line, remark, thousands};
+use crate::work::Downloads;
+use anyhow::Result;
+use clap::{Args, Subcommand};
+use regard_nn::data::builtin::{Corpus, Settings, Split, Statistics};
+use std::path::{Path, PathBuf};
+
+/// Look at data sets, or download them.
+#[derive(Args)]
+pub struct Data {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// Count what is in a data set
+    ///
+    /// Texts, words, classes, duplicates: of plain text, a table, IMDb, parallel text, a treebank, images (MNIST).
+    #[command(after_help = "Examples:
+  regard data stats
+  regard data stats aclImdb_v1.tar.gz
+  regard data stats reviews.csv --text-column review --label-column stars
+  regard data stats multi30k --source en --target de")]
+    Stats {
+        /// A file or folder, or the name of a set that was fetched (default: the built-in corpus)
+        path: Option<String>,
+        /// The column of a table that has the text
+        #[arg(long, default_value = "sentence")]
+        text_column: String,
+        /// The column of a table that has the label
+        #[arg(long, default_value = "label")]
+        label_column: String,
+        /// The language of the source files of parallel text
+        #[arg(long, default_value = "en")]
+        source: String,
+        /// The language of the target files
+        #[arg(long, default_value = "de")]
+        target: String,
+        /// How many built-in texts to count
+        #[arg(long, default_value_t = 20_000)]
+        texts: usize,
+        /// The seed of the built-in corpus
+        #[arg(long, default_value_t = 0)]
+        seed: u64,
+    },
+    /// Show some texts of the built-in corpus
+    Show {
+        /// How many
+        #[arg(default_value_t = 3)]
+        count: usize,
+        /// The seed
+        #[arg(long, default_value_t = 0)]
+        seed: u64,
+        /// As a treebank in CoNLL-U
+        #[arg(long)]
+        conllu: bool,
+    },
+    /// Download a published data set, or go on with a download that was cut off
+    ///
+    /// Prints the path to give to --data; the set's name does as well. What was downloaded is checked against its SHA-256;
+    /// a copy of yours is not: give its path to --data. REGARD_DATA names the folder that keeps all sets, REGARD_DATA_MIRROR
+    /// a server to ask instead of the originals', which has each file as SET/FILE.
+    #[command(after_help = "Examples:
+  regard data fetch shakespeare
+  regard train shakespeare-char --data shakespeare
+  regard data fetch mnist --out mnist")]
+    Fetch {
+        /// Which one
+        #[arg(value_enum)]
+        set: Set,
+        /// The folder to write (default: a folder for caches)
+        #[arg(long, short)]
+        out: Option<PathBuf>,
+    },
+}
+
+impl Data {
+    /// Runs the command.
+    pub fn run(&self) -> Result<()> {
+        match &self.what {
+            What::Stats { path: Some(path), text_column, label_column, source, target, .. } => {
+                let [text_column, label_column, source, target] =
+                    [text_column, label_column, source, target].map(String::clone);
+                let config =
+                    DataConfig { text_column, label_column, source, target, ..DataConfig::default() };
+                survey(Path::new(&data::named(path)?), &config)
+            }
+            What::Stats { path: None, texts, seed, .. } => builtin(*texts, *seed),
+            What::Show { count, seed, conllu } => show(*count, *seed, *conllu),
+            What::Fetch { set, out } => fetch(*set, out.as_deref()),
+        }
+    }
+}
+
+fn fetch(set: Set, out: Option<&Path>) -> Result<()> {
+    let folder = out.map_or_else(|| data::folder(set), |folder| Ok(folder.to_owned()))?;
+    let here = set.is_in(&folder);
+    let mut downloads = Downloads::new();
+    data::fetch(set, &folder, &mut |file, done, total| downloads.show(file, done, total))?;
+    drop(downloads);
+    if here {
+        remark(format!("{} was there already", set.name()));
+    }
+    line(set.path(&folder).display());
+    Ok(())
+}
+
+fn builtin(texts: usize, seed: u64) -> Result<()> {
+    let corpus = Corpus::new(Settings::default(), seed)?;
+    for split in Split::ALL {
+        let found = Statistics::of(corpus.split(split).texts().take(texts));
+        describe(split.name(), &found);
+    }
+    Ok(())
+}
+
+fn describe(name: &str, found: &Statistics) {
+    line(format!(
+        "{name}: {} texts, {} sentences, {} words, {} distinct",
+        thousands(found.texts),
+        thousands(found.sentences),
+        thousands(found.words),
+        thousands(found.distinct_words() as u64)
+    ));
+    let [negative, positive] = found.labels;
+    line(format!("  labels          {} negative, {} positive", thousands(negative), thousands(positive)));
+    line(format!(
+        "  words a text    mean {:.1}, median {}, nine of ten below {}",
+        found.mean_length(),
+        found.length_quantile(0.5),
+        found.length_quantile(0.9)
+    ));
+    for size in [100, 1_000, 2_000, 5_000] {
+        line(format!(
+            "  {:<15} {:.2} % of all words",
+            format!("top {}", thousands(size as u64)),
+            100.0 * found.coverage(size)
+        ));
+    }
+    for (kind, count) in &found.kinds {
+        let share = 100.0 * *count as f64 / found.sentences.max(1) as f64;
+        line(format!("  {:<15} {share:.1} % of sentences", kind.name()));
+    }
+    let far: u64 = found.distances.range(regard_nn::data::builtin::FAR..).map(|(_, count)| count).sum();
+    let all: u64 = found.distances.values().sum();
+    line(format!("  negated words   {}, of them {} far from their negator", thousands(all), thousands(far)));
+    let words: Vec<&str> = found.frequencies.iter().take(12).map(|(word, _)| word.as_str()).collect();
+    line(format!("  most frequent   {}\n", words.join(" ")));
+}
+
+fn show(count: usize, seed: u64, conllu: bool) -> Result<()> {
+    let corpus = Corpus::new(Settings::default(), seed)?;
+    for (number, text) in corpus.texts().take(count).enumerate() {
+        if conllu {
+            crate::terminal::piece(&text.conllu(&format!("builtin-{seed}-{number}")));
+        } else {
+            line(format!("[{:?}] {}\n", text.label, text.text()));
+        }
+    }
+    Ok(())
+}

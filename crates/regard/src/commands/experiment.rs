@@ -1,0 +1,156 @@
+//! `regard experiment`: a claim put to the test.
+
+use crate::bad_usage;
+use crate::experiment::{Conditions, Experiment as Definition, Findings, Outcome, Progress, Size, Store};
+use crate::experiments::{EXPERIMENTS, find};
+use crate::figure::number;
+use crate::run::nearest;
+use crate::terminal;
+use anyhow::Result;
+use clap::Args;
+use std::path::PathBuf;
+
+/// Put a claim about attention to the test; without a name, list the experiments.
+///
+/// Finished parts and trained models are kept in the folder: the same command goes on where it stopped, and other
+/// experiments share the models.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  regard experiment                           lists them with their claims
+  regard experiment --size full               lists them with the data and the time that they need
+  regard experiment scale-sweep               why 1/√d_k, in a second
+  regard experiment three-models --seeds 3 -o results
+  regard experiment three-models --size full --data aclImdb_v1.tar.gz")]
+pub struct Experiment {
+    /// Which one (see the list), or a claim such as D3
+    name: Option<String>,
+    /// How large to make it
+    #[arg(long, value_enum, default_value = "quick")]
+    size: Size,
+    /// How many seeds to draw (default: as many as the experiment needs)
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    seeds: Option<u64>,
+    /// Real data to use instead of the built-in corpus: a path, or the name of a set that was fetched, such as imdb
+    #[arg(long)]
+    data: Option<String>,
+    /// Pre-trained word vectors, as GloVe and fastText publish them, for the experiments that compare with them
+    #[arg(long, value_name = "FILE")]
+    vectors: Option<PathBuf>,
+    /// The folder to write
+    #[arg(long, short, default_value = "outputs")]
+    out: PathBuf,
+}
+
+impl Experiment {
+    /// Runs the command.
+    pub fn run(self) -> Result<()> {
+        let Some(name) = &self.name else {
+            list(self.size);
+            return Ok(());
+        };
+        let experiment = choose(name)?;
+        if self.size == Size::Full
+            && self.data.is_none()
+            && let Some(wanted) = experiment.real_data
+        {
+            bad_usage!("{name} at full size needs real data: --data {wanted}");
+        }
+        let data = self.data.as_deref().map(crate::fetch::data::named).transpose()?.map(PathBuf::from);
+        let store = Store::new(&self.out)?;
+        let progress = Progress::new(experiment.expected(self.size));
+        let conditions = Conditions {
+            size: self.size,
+            seeds: self.seeds,
+            data: data.as_deref(),
+            vectors: self.vectors.as_deref(),
+        };
+        let findings = experiment.conduct(conditions, &self.out, &store, &progress)?;
+        progress.finish();
+        show(experiment, &findings);
+        terminal::remark(format!("\nfigures and tables: {}", self.out.join(experiment.name).display()));
+        Ok(())
+    }
+}
+
+fn choose(name: &str) -> Result<&'static Definition> {
+    let by_claim = || {
+        EXPERIMENTS
+            .iter()
+            .find(|experiment| experiment.claims.iter().any(|claim| claim.eq_ignore_ascii_case(name)))
+    };
+    let Some(experiment) = find(name).or_else(by_claim) else {
+        let names: Vec<&str> = EXPERIMENTS.iter().map(|experiment| experiment.name).collect();
+        match nearest(name, &names) {
+            Some(near) => bad_usage!("there is no experiment {name}; did you mean {near}?"),
+            None => bad_usage!(
+                "there is no experiment or claim {name}; `regard experiment` lists them: {}",
+                names.join(", ")
+            ),
+        }
+    };
+    Ok(experiment)
+}
+
+fn list(size: Size) {
+    let mut total = 0.0;
+    for experiment in EXPERIMENTS {
+        let Definition { name, claims, question, real_data, .. } = experiment;
+        let expected = experiment.expected(size);
+        total += expected;
+        terminal::line(format!(
+            "{name:<20} {:<9} {:>8}  {question}",
+            claims.join(" "),
+            terminal::about_how_long(expected)
+        ));
+        if let (Size::Full, Some(wanted)) = (size, real_data) {
+            terminal::line(format!("{:40}--data {wanted}", ""));
+        }
+    }
+    terminal::remark(format!(
+        "\n{} in all at size {}, on two cores (other sizes: --size); run one by its name or by a claim",
+        terminal::about_how_long(total),
+        size.name()
+    ));
+}
+
+/// Verdicts with what they rest on.
+fn show(experiment: &Definition, findings: &Findings) {
+    terminal::line(format!("{}\n\npredicted: {}\n", experiment.question, experiment.prediction));
+    if let Some(changed) = experiment.changed {
+        terminal::line(format!("changed after results had been seen: {changed}\n"));
+    }
+    for verdict in &findings.verdicts {
+        let statement = crate::experiment::claims::claim(verdict.claim).map_or("", |claim| claim.statement);
+        let outcome = verdict.outcome.name().to_uppercase();
+        terminal::line(format!("{} {outcome}: {statement}", verdict.claim));
+        terminal::line(format!("   {}", verdict.finding));
+        if let Some(why) = &verdict.why {
+            terminal::line(format!("   why it fails: {why}"));
+        }
+        for check in &verdict.checks {
+            let mark = match check.outcome {
+                Outcome::Holds => "✓",
+                Outcome::Fails => "✗",
+                Outcome::Undecided | Outcome::NotMeasured => "?",
+            };
+            let effect = &check.effect;
+            let interval = match effect.count {
+                1 => String::new(),
+                count => format!(" [{}, {}], n {count}", number(effect.low), number(effect.high)),
+            };
+            let what = match check.outcome {
+                Outcome::NotMeasured => format!("{mark} {}: not measured", check.what),
+                _ => format!("{mark} {}: {}{interval}", check.what, number(effect.mean)),
+            };
+            terminal::line(format!("   {what}; must be {}", check.bound));
+        }
+        for published in &verdict.published {
+            let ours = published.ours.map_or_else(|| "not measured".to_owned(), number);
+            terminal::line(format!(
+                "     published: {} {}, ours {ours} ({})",
+                published.what, published.theirs, published.source
+            ));
+        }
+        terminal::line("");
+    }
+}

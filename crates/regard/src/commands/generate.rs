@@ -1,0 +1,320 @@
+//! `regard generate`: what a model says after a prompt, or in answer to a text.
+
+use crate::model::{self, Opened};
+use crate::usage::Usage;
+use anyhow::{Context as _, Result, anyhow, bail};
+use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
+use regard_nn::Context;
+use regard_nn::generate::{
+    Answer, BeamSettings, End, NextToken, Sampling, Settings, Stop, beam_search, generate,
+};
+use regard_nn::models::Model;
+use regard_nn::tensor::Ids;
+use regard_nn::tokens::{Decoder, Special, Tokenizer};
+use serde_json::{Map, Value};
+use std::io::{ErrorKind, Read as _, Write, stderr, stdin, stdout};
+
+/// Let a model continue a text, or answer one (T5).
+///
+/// The text appears as it is made. GPT and Llama draw the next word at temperature 0.8 unless told otherwise; T5, which
+/// is made for tasks with one answer, takes the best. The same seed says the same.
+#[derive(Args)]
+#[command(
+    after_help = "Examples:\n  regard generate runs/stories \"Once upon a time\"\n  regard generate runs/stories \"The cat\" --greedy --max-tokens 40\n  regard generate gpt2 $'Q: 2 + 2?\\nA:' --top-p 0.9 --stop Q:\n  regard generate t5-small \"translate English to German: Good morning.\" --beams 4\n  echo Hello | regard generate gpt2 -"
+)]
+pub struct Generate {
+    /// A run or checkpoint folder, or a name in the Hugging Face cache
+    model: String,
+    /// The text to continue or to answer; `-` reads it from standard input
+    prompt: String,
+    /// The most tokens to say
+    #[arg(long, short = 'n', value_name = "N", default_value_t = 200)]
+    max_tokens: usize,
+    /// What scores are divided by: below 1 more certain, above 1 more varied [default: 0.8]
+    #[arg(long, value_name = "T", value_parser = positive)]
+    temperature: Option<f32>,
+    /// Consider only the K best tokens
+    #[arg(long, value_name = "K")]
+    top_k: Option<usize>,
+    /// Consider only the best tokens that together have this probability
+    #[arg(long, value_name = "P", value_parser = probability)]
+    top_p: Option<f32>,
+    /// Make what was said before less likely: 1 changes nothing, 1.2 is usual [default: what the model's folder says, or 1]
+    #[arg(long, value_name = "R", value_parser = positive)]
+    repetition_penalty: Option<f32>,
+    /// Stop before this string; may be given more than once
+    #[arg(long, value_name = "TEXT", value_parser = NonEmptyStringValueParser::new())]
+    stop: Vec<String>,
+    /// Keep the B best beginnings at every step instead of drawing
+    #[arg(long, value_name = "B", value_parser = clap::value_parser!(u16).range(1..=256),
+          conflicts_with_all = ["temperature", "top_k", "top_p", "greedy", "repetition_penalty"])]
+    beams: Option<u16>,
+    /// What the draws depend on
+    #[arg(long, value_name = "S", default_value_t = 0)]
+    seed: u64,
+    /// Always take the best token
+    #[arg(long, conflicts_with_all = ["temperature", "top_k", "top_p"])]
+    greedy: bool,
+    /// Leave out the prompt, which is otherwise shown before its continuation
+    #[arg(long)]
+    no_prompt: bool,
+}
+
+fn positive(text: &str) -> Result<f32, String> {
+    let value: f32 = text.parse().map_err(|_| "a number was expected".to_owned())?;
+    match value > 0.0 && value.is_finite() {
+        true => Ok(value),
+        false => Err("a number above 0 was expected (for the best token always, use --greedy)".to_owned()),
+    }
+}
+
+fn probability(text: &str) -> Result<f32, String> {
+    match positive(text)? {
+        value if value <= 1.0 => Ok(value),
+        _ => Err("a number above 0 and at most 1 was expected".to_owned()),
+    }
+}
+
+/// The longest prompt that is read, in bytes.
+const LONGEST_PROMPT: u64 = 16 << 20;
+
+impl Generate {
+    /// Runs the command.
+    pub fn run(&self) -> Result<()> {
+        let opened = model::open(&self.model)?;
+        let tokenizer = opened
+            .tokenizer
+            .as_ref()
+            .with_context(|| format!("{} has no tokenizer: it cannot read a prompt", self.model))?;
+        let prompt = self.prompt()?;
+        match &opened.model {
+            Model::Gpt(model) => self.go_on(model, &opened, tokenizer, &prompt),
+            Model::Llama(model) => self.go_on(model, &opened, tokenizer, &prompt),
+            Model::T5(model) => {
+                let ids = tokenizer.encode(&prompt, Special::Keep)?.ids;
+                if ids.is_empty() {
+                    return Err(Usage::error("the prompt is empty"));
+                }
+                let source = Ids::new(&ids, [1, ids.len()])?;
+                let copies = self.beams.map_or(1, usize::from);
+                let answer = Answer::new(model, &Context::inference(), &source, None, copies)?;
+                let start = answer.start().remove(0);
+                self.say(&answer, &opened, tokenizer, &start, None)
+            }
+            other => Err(anyhow!(
+                "{} is a {} model, which does not generate text; gpt, llama and t5 do",
+                self.model,
+                other.kind()
+            )),
+        }
+    }
+
+    fn prompt(&self) -> Result<String> {
+        if self.prompt != "-" {
+            return Ok(self.prompt.clone());
+        }
+        let mut bytes = Vec::new();
+        stdin().lock().take(LONGEST_PROMPT + 1).read_to_end(&mut bytes).context("standard input")?;
+        if bytes.len() as u64 > LONGEST_PROMPT {
+            return Err(anyhow!("standard input has more than {LONGEST_PROMPT} bytes"));
+        }
+        let text = String::from_utf8(bytes).map_err(|_| anyhow!("standard input is not UTF-8 text"))?;
+        // A shell ends what it says with a line break, which is no part of the prompt.
+        Ok(text.strip_suffix('\n').unwrap_or(&text).to_owned())
+    }
+
+    /// A causal model's continuation.
+    fn go_on(
+        &self,
+        model: &impl NextToken,
+        opened: &Opened,
+        tokenizer: &Tokenizer,
+        prompt: &str,
+    ) -> Result<()> {
+        let mut ids = tokenizer.encode(prompt, Special::Keep)?.ids;
+        if ids.is_empty() {
+            // A text begins where another has ended, in models that have no token for it.
+            let special = tokenizer.special();
+            let begin = opened.token_ids("bos_token_id").first().copied();
+            match begin.or(special.bos).or(special.eos) {
+                Some(begin) => ids.push(begin),
+                None => {
+                    return Err(Usage::error(
+                        "the prompt is empty, and the model has no token to begin with",
+                    ));
+                }
+            }
+        }
+        self.say(model, opened, tokenizer, &ids, Some(prompt).filter(|_| !self.no_prompt))
+    }
+
+    /// Says something after `start`, and shows `before` in front of it.
+    fn say(
+        &self,
+        model: &impl NextToken,
+        opened: &Opened,
+        tokenizer: &Tokenizer,
+        start: &[u32],
+        before: Option<&str>,
+    ) -> Result<()> {
+        let mut stop_tokens = opened.token_ids("eos_token_id");
+        if stop_tokens.is_empty() {
+            stop_tokens.extend(tokenizer.special().eos);
+        }
+        if let Some(limit) = model.limit()
+            && start.len() > limit
+        {
+            bail!("the prompt has {} tokens, but the model reads {limit} at most", start.len());
+        }
+        for setting in unfollowed(&opened.generation(), &opened.config) {
+            let _ =
+                writeln!(stderr(), "note: the model's folder asks for {setting}, which is not followed here");
+        }
+        let mut speaker = Speaker::new(tokenizer, start, &self.stop)?;
+        speaker.write(before.unwrap_or_default());
+        let mut end = None;
+        if let Some(beams) = self.beams {
+            self.search(model, usize::from(beams), start, stop_tokens, &mut speaker)?;
+        } else {
+            let settings = Settings {
+                max_tokens: self.max_tokens,
+                sampling: self.sampling(opened),
+                stop_tokens: stop_tokens.clone(),
+                ..Settings::default()
+            };
+            let watch = &mut |_, token: u32| stop_tokens.contains(&token) || speaker.say(token);
+            let said = generate(model, &Context::inference(), &[start.to_vec()], &settings, watch)?;
+            end = said.first().map(|said| said.end);
+        }
+        speaker.finish()?;
+        if end == Some(End::Context) {
+            let _ = writeln!(stderr(), "note: the text fills the model's context, it cannot go on");
+        }
+        Ok(())
+    }
+
+    /// The best text of a beam search, all at once: until the end it may still change.
+    fn search(
+        &self,
+        model: &impl NextToken,
+        beams: usize,
+        start: &[u32],
+        stop_tokens: Vec<u32>,
+        speaker: &mut Speaker,
+    ) -> Result<()> {
+        // The last token is said and not read.
+        let room = model.limit().map_or(usize::MAX, |limit| (limit + 1).saturating_sub(start.len()));
+        let max_tokens = self.max_tokens.min(room);
+        let settings = BeamSettings { beams, max_tokens, stop_tokens, ..BeamSettings::default() };
+        let starts = vec![start.to_vec(); beams];
+        let found = beam_search(model, &Context::inference(), &starts, &settings)?;
+        let best = found.into_iter().flatten().next().map(|best| best.tokens).unwrap_or_default();
+        for token in best {
+            if settings.stop_tokens.contains(&token) || !speaker.say(token) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn sampling(&self, opened: &Opened) -> Sampling {
+        let model = &opened.model;
+        let said = [opened.generation().get("repetition_penalty"), opened.config.get("repetition_penalty")]
+            .into_iter()
+            .find_map(|said| said?.as_f64())
+            .map(|penalty| penalty as f32)
+            .filter(|penalty| *penalty > 0.0 && penalty.is_finite());
+        let drawn = self.temperature.is_some() || self.top_k.is_some() || self.top_p.is_some();
+        let usual = if matches!(model, Model::T5(_)) { 1.0 } else { 0.8 };
+        Sampling {
+            greedy: self.greedy || (matches!(model, Model::T5(_)) && !drawn),
+            temperature: self.temperature.unwrap_or(usual),
+            top_k: self.top_k.unwrap_or(0),
+            top_p: self.top_p.unwrap_or(1.0),
+            repetition_penalty: self.repetition_penalty.or(said).unwrap_or(1.0),
+            seed: self.seed,
+        }
+    }
+}
+
+/// Settings of a model's folder that would change even what the best token is, and that are not implemented.
+fn unfollowed(generation: &Value, config: &Map<String, Value>) -> Vec<String> {
+    let neutral = |value: &Value| match value {
+        Value::Null | Value::Bool(false) => true,
+        Value::Number(number) => number.as_f64().is_some_and(|number| number <= 0.0),
+        Value::Array(items) => items.is_empty(),
+        _ => false,
+    };
+    let keys = [
+        "no_repeat_ngram_size",
+        "encoder_no_repeat_ngram_size",
+        "encoder_repetition_penalty",
+        "bad_words_ids",
+        "suppress_tokens",
+        "begin_suppress_tokens",
+        "forced_bos_token_id",
+        "forced_eos_token_id",
+        "min_length",
+        "min_new_tokens",
+    ];
+    let said = |key: &str| generation.get(key).or_else(|| config.get(key)).filter(|value| !neutral(value));
+    let shown = |value: &Value| value.to_string().chars().take(40).collect::<String>();
+    keys.iter().filter_map(|key| Some(format!("{key} = {}", shown(said(key)?)))).collect()
+}
+
+/// Shows tokens as text while they come.
+struct Speaker<'t> {
+    decoder: Decoder<'t>,
+    stop: Stop,
+    problem: Option<anyhow::Error>,
+    /// Whoever read the output has left.
+    closed: bool,
+}
+
+impl<'t> Speaker<'t> {
+    /// After some tokens that are not shown, but that decide how the next ones are spelt.
+    fn new(tokenizer: &'t Tokenizer, before: &[u32], stop: &[String]) -> Result<Self> {
+        let mut decoder = tokenizer.decoder(Special::Drop);
+        for &token in before {
+            decoder.push(token)?;
+        }
+        Ok(Self { decoder, stop: Stop::new(stop), problem: None, closed: false })
+    }
+
+    /// Shows what a token adds; whether there is a reason to go on.
+    fn say(&mut self, token: u32) -> bool {
+        match self.decoder.push(token) {
+            Ok(Some(piece)) => {
+                let shown = self.stop.push(&piece);
+                self.write(&shown);
+            }
+            Ok(None) => {}
+            Err(error) => self.problem = Some(error.into()),
+        }
+        !self.stop.stopped() && !self.closed && self.problem.is_none()
+    }
+
+    fn write(&mut self, text: &str) {
+        if text.is_empty() || self.closed {
+            return;
+        }
+        let mut out = stdout().lock();
+        match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+            Ok(()) => {}
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => self.closed = true,
+            Err(error) => self.problem = Some(error.into()),
+        }
+    }
+
+    /// Shows what was held back.
+    fn finish(mut self) -> Result<()> {
+        let rest = self.decoder.clone().finish()?.unwrap_or_default();
+        let shown = self.stop.push(&rest);
+        self.write(&shown);
+        let held = std::mem::take(&mut self.stop).finish();
+        self.write(&held);
+        self.write("\n");
+        self.problem.map_or(Ok(()), Err)
+    }
+}

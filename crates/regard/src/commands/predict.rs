@@ -1,0 +1,112 @@
+//! `regard predict`: what a classifier says of a text, and which words it looked at.
+
+use crate::bad_usage;
+use crate::inside::answer::{gradient_times_input, label};
+use crate::model::{self, Opened};
+use crate::run::encode_as_trained;
+use crate::terminal::line;
+use anyhow::Result;
+use clap::Args;
+use regard_nn::models::Model;
+use regard_nn::tensor::Ids;
+use regard_nn::tokens::Encoding;
+use regard_nn::{Context, Probe};
+
+/// Classify a text, and show the weight of each word.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  regard predict runs/sentiment-additive \"The plot was not bad at all\"
+  regard predict runs/tagger \"the old <MASK> sat on a chair\"")]
+pub struct Predict {
+    /// A run or another classifier
+    model: String,
+    /// The text
+    text: String,
+}
+
+impl Predict {
+    /// Runs the command.
+    pub fn run(&self) -> Result<()> {
+        let opened = model::open(&self.model)?;
+        if matches!(opened.model, Model::Vit(_)) {
+            bad_usage!("a vit reads pictures: `regard view` and `regard influence` take --image FILE");
+        }
+        let encoding = encode_as_trained(&opened, &self.text)?;
+        if encoding.is_empty() {
+            bad_usage!("there is nothing to read in the text");
+        }
+        match &opened.model {
+            Model::Sentiment(_) | Model::Bag(_) | Model::Bert(_) => self.classify(&opened, &encoding),
+            Model::Tagger(_) => self.tag(&opened, &encoding),
+            other => {
+                bad_usage!(
+                    "a {} does not classify texts; try `regard generate` or `regard fill`",
+                    other.kind()
+                )
+            }
+        }
+    }
+
+    fn classify(&self, opened: &Opened, encoding: &Encoding) -> Result<()> {
+        let length = encoding.len();
+        let ids = Ids::new(&encoding.ids, [1, length])?;
+        let probe = Probe::new().record("pool.weights").record("layers.*.self.weights").track("embeddings");
+        let context = Context::inference().with_probe(&probe);
+        let scores = opened.model.classify(&context, &ids, &[length])?;
+        let probabilities = scores.softmax()?.to_vec();
+        let best = scores.argmax(-1)?.values()[0] as usize;
+        for (class, probability) in probabilities.iter().enumerate() {
+            let mark = if class == best { "→" } else { " " };
+            line(format!("{mark} {:<12} {probability:.4}", label(opened, class)));
+        }
+        let (weights, what) = match probe.get("pool.weights")? {
+            Some(weights) => (weights.to_vec(), "weight of each word in the pool"),
+            None => (gradient_times_input(&scores, best, &probe)?, "gradient × embedding of each word"),
+        };
+        line("");
+        line(what);
+        show(&self.text, encoding, &weights);
+        Ok(())
+    }
+
+    fn tag(&self, opened: &Opened, encoding: &Encoding) -> Result<()> {
+        let Model::Tagger(model) = &opened.model else { return Ok(()) };
+        let ids = Ids::new(&encoding.ids, [1, encoding.len()])?;
+        let probe = Probe::new().record("layers.0.self.weights");
+        let scores = model.forward(&Context::inference().with_probe(&probe), &ids, None)?;
+        let classes = scores.shape().last();
+        let probabilities = scores.softmax()?;
+        let weights = probe.get("layers.0.self.weights")?;
+        let mask = opened.tokenizer()?.special().mask;
+        let mut hidden = false;
+        for (place, row) in probabilities.values().chunks(classes).enumerate() {
+            if Some(encoding.ids[place]) != mask {
+                continue;
+            }
+            hidden = true;
+            let said: Vec<String> =
+                row.iter().enumerate().map(|(class, p)| format!("{} {p:.4}", label(opened, class))).collect();
+            line(format!("word {}: {}", place + 1, said.join("  ")));
+            if let Some(weights) = &weights {
+                let heads = weights.shape()[1];
+                let row = weights.select(0, 0)?.select(1, place)?.sum(0)?.scale(1.0 / heads as f32)?;
+                line("attention of the hidden word, mean over heads");
+                show(&self.text, encoding, &row.values());
+            }
+        }
+        if !hidden {
+            bad_usage!("no word that is read is hidden; write <MASK> in the place of one");
+        }
+        Ok(())
+    }
+}
+
+/// Words with their weights as numbers and bars.
+fn show(text: &str, encoding: &Encoding, weights: &[f32]) {
+    let most = weights.iter().fold(1e-9_f32, |most, weight| most.max(weight.abs()));
+    for ((range, piece), weight) in encoding.offsets.iter().zip(&encoding.pieces).zip(weights) {
+        let word = text.get(range.clone()).filter(|word| !word.is_empty()).unwrap_or(piece);
+        let bar = "█".repeat((weight.abs() / most * 30.0).round() as usize);
+        line(format!("  {word:<18} {weight:>8.4}  {bar}"));
+    }
+}

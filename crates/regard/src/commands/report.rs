@@ -1,0 +1,74 @@
+//! `regard report`: the whole story, measured.
+
+use crate::experiment::claims::CLAIMS;
+use crate::experiment::{Conditions, Outcome, Size};
+use crate::{browser, report, terminal};
+use anyhow::Result;
+use clap::Args;
+use std::path::PathBuf;
+
+/// From raw text to a trained transformer, every claim put to the test: one page, made while you watch.
+///
+/// Runs all experiments and writes `index.html`, which needs nothing else, with tables and figures beside it. Finished parts and
+/// trained models are kept in the folder: the same command goes on where it stopped.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  regard report --open
+  regard report --size standard -o results
+  regard report --vectors glove.6B.50d.txt")]
+pub struct Report {
+    /// The folder to write
+    #[arg(long, short, default_value = "outputs")]
+    out: PathBuf,
+    /// How large to make the experiments: quick takes minutes, standard up to an hour; full is for `experiment` alone
+    #[arg(long, value_enum, default_value = "quick")]
+    size: Size,
+    /// How many seeds to draw (default: as many as each experiment needs)
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    seeds: Option<u64>,
+    /// Pre-trained word vectors, as GloVe and fastText publish them
+    #[arg(long, value_name = "FILE")]
+    vectors: Option<PathBuf>,
+    /// Show the page in the browser
+    #[arg(long)]
+    open: bool,
+}
+
+impl Report {
+    /// Runs the command.
+    pub fn run(self) -> Result<()> {
+        if self.size == Size::Full {
+            crate::bad_usage!(
+                "at full size each experiment takes data of its own: regard experiment NAME --size full --data …; the report \
+                 comes in quick and standard"
+            );
+        }
+        let conditions =
+            Conditions { size: self.size, seeds: self.seeds, data: None, vectors: self.vectors.as_deref() };
+        let results = report::write(conditions, &self.out)?;
+        for claim in CLAIMS {
+            let (experiment, verdict) = results.verdict(claim.id)?;
+            let outcome = verdict.outcome.name();
+            terminal::line(format!("{:<4}{outcome:<13}{:<22}{}", claim.id, experiment, claim.statement));
+        }
+        let count = |outcome| {
+            CLAIMS
+                .iter()
+                .filter(|claim| results.verdict(claim.id).is_ok_and(|(_, one)| one.outcome == outcome))
+                .count()
+        };
+        terminal::line(format!(
+            "\n{} hold, {} fail, {} undecided, {} not measured",
+            count(Outcome::Holds),
+            count(Outcome::Fails),
+            count(Outcome::Undecided),
+            count(Outcome::NotMeasured)
+        ));
+        let page = self.out.join("index.html");
+        terminal::line(format!("the report: {}", page.display()));
+        if self.open {
+            browser::open(&page.display().to_string());
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,97 @@
+//! `regard serve`: look inside models in the browser.
+
+use crate::browser;
+use crate::run::interrupted;
+use crate::server::{Limits, Server, Settings};
+use crate::terminal;
+use anyhow::Result;
+use clap::Args;
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// Look inside models in the browser, on this machine.
+///
+/// Models are those given, those in ./runs and those in the Hugging Face cache. With none at hand a small
+/// demonstration model is trained first, in less than a minute.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  regard serve --open
+  regard serve gpt2 runs/sentiment-additive --port 9000")]
+pub struct Serve {
+    /// Run or checkpoint folders, or names in the Hugging Face cache
+    models: Vec<String>,
+    /// The port
+    #[arg(long, value_name = "N", default_value_t = 8420)]
+    port: u16,
+    /// Open the page in the browser
+    #[arg(long)]
+    open: bool,
+    /// The address to listen at; beyond loopback everyone who reaches it can use the models
+    #[arg(long, value_name = "IP", default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST))]
+    address: IpAddr,
+    /// Offer only the models given
+    #[arg(long, requires = "models")]
+    only: bool,
+    /// The memory for what was read, in MB
+    #[arg(long, value_name = "MB", default_value_t = 1024)]
+    memory: usize,
+    /// Page files from a folder, to work on them
+    #[arg(long, value_name = "FOLDER", hide = true)]
+    web_dir: Option<PathBuf>,
+}
+
+impl Serve {
+    /// Runs the command.
+    pub fn run(self) -> Result<()> {
+        for model in &self.models {
+            // A misspelt name is told at once, not when it is chosen.
+            crate::model::find(model)?;
+        }
+        let limits = Limits { memory: self.memory.saturating_mul(1 << 20), ..Limits::default() };
+        let settings = Settings {
+            address: self.address,
+            port: self.port,
+            models: self.models,
+            runs: PathBuf::from("runs"),
+            search: !self.only,
+            web: self.web_dir,
+            limits: limits.clone(),
+        };
+        // Few threads: each keeps memory of its own, and no more work than this is let through at once anyway.
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .max_blocking_threads(limits.passes + limits.looks + 1)
+            .enable_all()
+            .build()?;
+        runtime.block_on(async move {
+            let server = Server::bind(settings).await?;
+            let address = format!("http://{}", server.address());
+            terminal::line(&address);
+            if server.trains() {
+                terminal::remark("there is no model here yet: training a small one, see the page");
+            }
+            terminal::remark("press Ctrl-C to end");
+            if self.open {
+                browser::open(&address);
+            }
+            // Without training there is nothing to lose, and Ctrl-C ends the program as it does any other.
+            let stop = server.trains().then(interrupted);
+            tokio::select! {
+                ended = server.run(std::future::pending()) => ended,
+                () = stopped(stop) => Ok(()),
+            }
+        })
+    }
+}
+
+/// Waits until Ctrl-C was pressed, and for the training to save what it has.
+async fn stopped(flag: Option<Arc<AtomicBool>>) {
+    let Some(flag) = flag else { return std::future::pending().await };
+    while !flag.load(Ordering::Relaxed) {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    tokio::time::sleep(Duration::from_secs(2)).await;
+}

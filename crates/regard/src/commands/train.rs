@@ -1,0 +1,105 @@
+//! `regard train`: from data to a trained model.
+
+use crate::bad_usage;
+use crate::run::{Given, PRESETS, RunFolder, Session, Voice, ensure_length, preset};
+use crate::terminal;
+use anyhow::Result;
+use clap::Args;
+use regard_nn::train::End;
+use std::path::{Path, PathBuf};
+
+/// Train a model: from a preset, on your data or the built-in corpus.
+///
+/// The folder it writes can be opened by this program and by Hugging Face's transformers.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  regard train                                    lists the presets
+  regard train bag                                seconds on the built-in corpus
+  regard train shakespeare-char --data input.txt --out runs/shakespeare
+  regard train sentiment-heads --data aclImdb_v1.tar.gz --set data.length=400
+  regard train --resume --out runs/shakespeare    goes on where it stopped")]
+pub struct Train {
+    /// What to train (see the list)
+    preset: Option<String>,
+    /// A file or folder to learn from, or the name of a set that was fetched (default: the built-in corpus)
+    #[arg(long)]
+    data: Option<String>,
+    /// A model to start from, instead of random weights: it says how large everything is, the preset how it is trained
+    #[arg(long)]
+    from: Option<String>,
+    /// Change a setting, such as train.steps=500
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    settings: Vec<String>,
+    /// The folder to write (default: runs/PRESET)
+    #[arg(long, short)]
+    out: Option<PathBuf>,
+    /// Go on with the run in --out
+    #[arg(long)]
+    resume: bool,
+}
+
+impl Train {
+    /// Runs the command.
+    pub fn run(self) -> Result<()> {
+        if self.resume {
+            return self.go_on();
+        }
+        let Some(name) = &self.preset else {
+            for (name, _) in PRESETS {
+                terminal::line(format!("{name:<20} {}", preset(name, &[])?.about));
+            }
+            return Ok(());
+        };
+        let mut config = preset(name, &self.settings)?;
+        if let Some(data) = &self.data {
+            config.data.path = Some(crate::fetch::data::named(data)?);
+        }
+        let out = self.out.clone().unwrap_or_else(|| Path::new("runs").join(name));
+        RunFolder::ensure_free(&out)?;
+        let given = self.from.as_deref().map(Given::open).transpose()?;
+        match &given {
+            Some(given) => given.ensure_agrees(&config, &self.settings)?,
+            None => {
+                config.model.ensure_possible()?;
+                ensure_length(&config, &config.model, &self.settings)?;
+            }
+        }
+        terminal::remark("reading the data");
+        learn(&out, Session::begin(&out, &config, given, Voice::Aloud)?)
+    }
+
+    fn go_on(self) -> Result<()> {
+        let Some(out) = self.out.or_else(|| self.preset.map(|name| Path::new("runs").join(name))) else {
+            bad_usage!("say which run to go on with: regard train --resume --out FOLDER");
+        };
+        if self.data.is_some() || self.from.is_some() || !self.settings.is_empty() {
+            bad_usage!("a run goes on as it was configured: leave out --data, --from and --set");
+        }
+        terminal::remark("reading the data");
+        let session = Session::resume(&out, Voice::Aloud)?;
+        learn(&out, session)
+    }
+}
+
+fn learn(out: &Path, session: Session) -> Result<()> {
+    session.introduce();
+    let (end, progress) = session.learn()?;
+    let best = progress.best.map(|(loss, step)| format!(", best held-out loss {loss:.4} at step {step}"));
+    let (step, best) = (progress.step, best.unwrap_or_default());
+    match end {
+        End::Stopped => {
+            let place = terminal::quoted(out);
+            terminal::remark(format!(
+                "stopped at step {step}; go on with: regard train --resume --out {place}"
+            ));
+            return Ok(());
+        }
+        End::Finished => terminal::remark(format!("finished after {step} steps{best}")),
+        End::Patience => terminal::remark(format!(
+            "ended early, after {step} steps: {} evaluations in a row were no better (train.patience){best}",
+            progress.since_best
+        )),
+    }
+    terminal::line(out.display());
+    Ok(())
+}

@@ -1,0 +1,248 @@
+//! `regard view`: what is inside a model, as a page or a picture of its own.
+
+use crate::figure::{ColourScale, Gallery, HeatMap, Matrix, Picture};
+use crate::inside::{Grid, Group, Input, Reading, Scale, Shown, Top, Which};
+use crate::model;
+use crate::standalone::{self, Held, Wanted};
+use crate::usage::Usage;
+use anyhow::{Context as _, Result};
+use clap::{ArgGroup, Args, ValueEnum};
+use std::fs::File;
+use std::io::{Read as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+/// Look inside a model: a page that opens offline, or a picture of its heads.
+///
+/// An .html has all views of the page in one file, without server or network. An .svg or .png has all heads, the heads of
+/// a layer, or one head.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  regard view gpt2 \"The cat sat on the mat because it was tired\" -o cat.html
+  regard view gpt2 \"The cat sat on the mat because it was tired\" --layer 5 --head 1 -o head.svg
+  regard view t5-small \"Good morning.\" --second Guten --attention cross -o cross.png")]
+#[command(
+    override_usage = "regard view [OPTIONS] --out <FILE> <MODEL> <TEXT>\n       regard view [OPTIONS] --out <FILE> <MODEL> --image <FILE>"
+)]
+#[command(group(ArgGroup::new("input").args(["text", "image"]).required(true)))]
+pub struct View {
+    /// A run or checkpoint folder, or a name in the Hugging Face cache
+    model: String,
+    /// The text to read
+    text: Option<String>,
+    /// What the decoder of a T5 has said, or the second text of a BERT
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    second: String,
+    /// A PNG to read
+    #[arg(long, value_name = "FILE")]
+    image: Option<PathBuf>,
+    /// Which attention, in models that have several kinds
+    #[arg(long, value_name = "KIND")]
+    attention: Option<Kind>,
+    /// One layer
+    #[arg(long, value_name = "L")]
+    layer: Option<usize>,
+    /// One head of it
+    #[arg(long, value_name = "H", requires = "layer")]
+    head: Option<usize>,
+    /// What is drawn in pictures
+    #[arg(long, value_name = "SCALE", default_value = "raw")]
+    scale: Drawn,
+    /// Whole words instead of pieces, in pictures
+    #[arg(long)]
+    words: bool,
+    /// Leave out special tokens, in pictures
+    #[arg(long)]
+    hide_special: bool,
+    /// The file to write: .html, .svg or .png
+    #[arg(long, short, value_name = "FILE")]
+    out: PathBuf,
+}
+
+/// Who looks at whom.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Kind {
+    /// Everything in models that read one text
+    #[value(name = "self")]
+    Itself,
+    /// The source at itself
+    Encoder,
+    /// The target at itself
+    Decoder,
+    /// The target at the source
+    Cross,
+}
+
+/// What a picture draws.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Drawn {
+    /// The weights
+    Raw,
+    /// The weights, coloured by their logarithm
+    Log,
+    /// The weights without the first token's
+    Rest,
+    /// The weights times the norms of what is attended to
+    Norms,
+}
+
+/// So many orders of magnitude has the logarithmic scale.
+const DECADES: f64 = 4.0;
+/// The most tokens of a text.
+const MOST_TOKENS: usize = 8192;
+/// The most cells of a picture.
+const MOST_CELLS: usize = 16 << 20;
+/// The largest picture file that is read.
+const LARGEST_PICTURE: u64 = 64 << 20;
+
+impl View {
+    /// Runs the command.
+    pub fn run(&self) -> Result<()> {
+        let suffix =
+            self.out.extension().and_then(|suffix| suffix.to_str()).unwrap_or("").to_ascii_lowercase();
+        if !["html", "svg", "png"].contains(&suffix.as_str()) {
+            return Err(Usage::error(format!(
+                "{}: the file ends in .html, .svg or .png",
+                self.out.display()
+            )));
+        }
+        let opened = Arc::new(model::open(&self.model)?);
+        let input = match (&self.image, &self.text) {
+            (Some(path), _) => Input::Picture(picture(path)?),
+            (None, text) => Input::Text(text.clone().unwrap_or_default(), self.second.clone()),
+        };
+        let reading = Reading::new(&opened, &input, MOST_TOKENS, &AtomicBool::new(false))?;
+        let group = self.attention.map(|kind| match kind {
+            Kind::Itself => Group::Itself,
+            Kind::Encoder => Group::Encoder,
+            Kind::Decoder => Group::Decoder,
+            Kind::Cross => Group::Cross,
+        });
+        let wanted = Wanted { group, layer: self.layer, head: self.head };
+        if suffix == "html" {
+            let page = standalone::page(&Held::new(&self.model, &reading, &input, wanted)?)?;
+            return write(&self.out, page.as_bytes());
+        }
+        let picture = self.draw(&reading, wanted)?;
+        picture.write(&self.out)
+    }
+
+    fn which(&self, (site, head): (usize, usize)) -> Which {
+        let scale = match self.scale {
+            Drawn::Raw => Scale::Raw,
+            Drawn::Log => Scale::Log,
+            Drawn::Rest => Scale::Rest,
+            Drawn::Norms => Scale::Norms,
+        };
+        Which { site, head, scale, shown: Shown { merge: self.words, hide: self.hide_special } }
+    }
+
+    /// Colours that end where those of the page end.
+    fn colours(&self, scale: ColourScale, tops: &[Top]) -> ColourScale {
+        let most = |of: fn(&Top) -> f32| f64::from(tops.iter().map(of).fold(0.0, f32::max));
+        let (top, largest) = (most(|top| top.top), most(|top| top.largest));
+        match self.scale {
+            Drawn::Log if top > 0.0 => scale.range(top.log10() - DECADES, top.log10()),
+            _ if top < largest => scale.range(0.0, top),
+            _ => scale,
+        }
+    }
+
+    /// One head large, or several small.
+    fn draw(&self, reading: &Reading, mut wanted: Wanted) -> Result<Picture> {
+        let first =
+            reading.sites().first().ok_or_else(|| Usage::error("this model has no attention heads"))?;
+        let group = *wanted.group.get_or_insert(first.group);
+        let heads = wanted.heads(reading)?;
+        let shown = Shown { merge: self.words, hide: self.hide_special };
+        let (rows, columns) = reading.axes(group, shown);
+        if heads.len() * rows.len() * columns.len() > MOST_CELLS {
+            let sizes = format!("{} × {}", rows.len(), columns.len());
+            let problem = match heads.len() {
+                1 => format!("{sizes} are too many cells for a picture: write an .html instead"),
+                count => format!(
+                    "{count} heads of {sizes} are too many cells for a picture: choose some with --layer and --head"
+                ),
+            };
+            return Err(Usage::error(problem));
+        }
+        let (asks, looked) = reading.sides(group);
+        let (asks, looked) = (rows.labels(asks), columns.labels(looked));
+        let label = match self.scale {
+            Drawn::Raw => "weight",
+            Drawn::Log => "log₁₀ of weight",
+            Drawn::Rest => "weight without the first token's",
+            Drawn::Norms => "weight by value norms",
+        };
+        let going = AtomicBool::new(false);
+        let top = |&at: &(usize, usize)| Grid::new(reading, self.which(at), &going)?.top(&going);
+        let tops = heads.iter().map(top).collect::<Result<Vec<Top>>>()?;
+        let scale = self.colours(ColourScale::sequential(label), &tops);
+        let plain = rows.is_plain() && columns.is_plain();
+        let hidden = |site: usize| {
+            let causal = plain && reading.sites()[site].causal && group != Group::Cross;
+            move |row: usize, column: usize| causal && column > row
+        };
+        let matrix = |at: (usize, usize)| -> Result<Matrix> {
+            let grid = Grid::new(reading, self.which(at), &going)?;
+            let mut values = grid.block(0..rows.len(), 0..columns.len())?;
+            if self.scale == Drawn::Log {
+                // Nothing is drawn as what is least.
+                for value in &mut values {
+                    *value = value.max(f32::MIN_POSITIVE).log10();
+                }
+            }
+            Matrix::new(rows.len(), columns.len(), values)
+        };
+        if let [(site, head)] = heads[..] {
+            let about = &reading.sites()[site];
+            let map = HeatMap::new(matrix((site, head))?, scale)
+                .words(asks, looked)
+                .names("asks", "is looked at")
+                .mask(hidden(site));
+            return Ok(Picture::new(format!("{}: layer {}, head {head}", self.model, about.layer)).panel(map));
+        }
+        let widest = reading.sites().iter().map(|site| site.heads).max().unwrap_or(1);
+        let in_a_row = if self.layer.is_some() { widest.min(6) } else { widest };
+        let mut gallery = Gallery::new(in_a_row, scale);
+        for &(site, head) in &heads {
+            let title = match self.layer {
+                Some(_) => format!("head {head}"),
+                None => String::new(),
+            };
+            gallery = gallery.masked_map(title, matrix((site, head))?, hidden(site));
+        }
+        let title = match self.layer {
+            Some(layer) => {
+                gallery = gallery.words(asks, looked);
+                format!("{}: the heads of layer {layer}", self.model)
+            }
+            None => {
+                let layers = reading.sites().iter().filter(|site| site.group == group);
+                gallery = gallery
+                    .row_titles(layers.map(|site| format!("layer {}", site.layer)).collect())
+                    .column_titles((0..widest).map(|head| format!("head {head}")).collect());
+                format!("{}: all heads", self.model)
+            }
+        };
+        Ok(Picture::new(title).panel(gallery))
+    }
+}
+
+fn picture(path: &Path) -> Result<Vec<u8>> {
+    let wrong = || format!("cannot read {}", path.display());
+    let mut bytes = Vec::new();
+    File::open(path)
+        .with_context(wrong)?
+        .take(LARGEST_PICTURE + 1)
+        .read_to_end(&mut bytes)
+        .with_context(wrong)?;
+    anyhow::ensure!(bytes.len() as u64 <= LARGEST_PICTURE, "{} is too large", path.display());
+    Ok(bytes)
+}
+
+fn write(path: &Path, bytes: &[u8]) -> Result<()> {
+    regard_nn::data::file::write_whole(path, |file| file.write_all(bytes))?;
+    Ok(())
+}

@@ -1,0 +1,136 @@
+//! What an experiment found, and the files that it leaves.
+
+use super::measurements::{Measurements, write_csv};
+use super::verdict::Verdict;
+use super::{Conditions, Experiment};
+use crate::figure::Picture;
+use anyhow::{Context as _, Result};
+use regard_nn::data::file::write_whole;
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::Path;
+
+/// Everything an experiment has to say.
+#[derive(Default)]
+pub struct Findings {
+    /// Every single measurement.
+    pub measurements: Measurements,
+    /// A conclusion for each of its claims.
+    pub verdicts: Vec<Verdict>,
+    /// What there is to look at, in the order to look at it.
+    pub figures: Vec<Figure>,
+    /// Numbers by name, for the text of the report.
+    pub facts: BTreeMap<String, f64>,
+    /// Words by name, for the text of the report: examples, names, lists.
+    pub words: BTreeMap<String, String>,
+    /// More tables, each a file of its own.
+    pub tables: Vec<Table>,
+    /// How its models were trained, as TOML, if it trained any.
+    pub trainings: Option<String>,
+}
+
+/// A picture with what it shows.
+pub struct Figure {
+    /// The name of its files, without the suffix.
+    pub name: String,
+    /// What it shows, in a sentence or two.
+    pub caption: String,
+    /// The picture.
+    pub picture: Picture,
+}
+
+/// A table with a name.
+pub struct Table {
+    /// The name of its file, without the suffix.
+    pub name: String,
+    /// The columns.
+    pub header: Vec<String>,
+    /// The rows.
+    pub rows: Vec<Vec<String>>,
+}
+
+impl Findings {
+    /// Nothing found yet; measurements will have these conditions.
+    pub fn new(conditions: &[&'static str]) -> Self {
+        Self { measurements: Measurements::new(conditions), ..Self::default() }
+    }
+
+    /// Adds a picture.
+    pub fn figure(&mut self, name: impl Into<String>, caption: impl Into<String>, picture: Picture) {
+        self.figures.push(Figure { name: name.into(), caption: caption.into(), picture });
+    }
+
+    /// Adds a number for the text of the report.
+    pub fn fact(&mut self, name: impl Into<String>, value: f64) {
+        self.facts.insert(name.into(), value);
+    }
+
+    /// Adds words for the text of the report.
+    pub fn word(&mut self, name: impl Into<String>, words: impl Into<String>) {
+        self.words.insert(name.into(), words.into());
+    }
+
+    /// Adds a table.
+    pub fn table(&mut self, name: impl Into<String>, header: &[&str], rows: Vec<Vec<String>>) {
+        let header = header.iter().map(ToString::to_string).collect();
+        self.tables.push(Table { name: name.into(), header, rows });
+    }
+
+    /// Writes measurements, summary, tables, figures, `training.toml` and `verdict.json` to a folder.
+    pub fn write(&self, folder: &Path, about: &About) -> Result<()> {
+        std::fs::create_dir_all(folder)
+            .with_context(|| format!("cannot create the folder {}", folder.display()))?;
+        self.measurements.write(&folder.join("measurements.csv"))?;
+        self.measurements.write_summary(&folder.join("summary.csv"))?;
+        for Table { name, header, rows } in &self.tables {
+            write_csv(&folder.join(format!("{name}.csv")), header.clone(), rows.iter().cloned())?;
+        }
+        for Figure { name, picture, .. } in &self.figures {
+            for suffix in ["svg", "png"] {
+                picture.write(&folder.join(format!("{name}.{suffix}")))?;
+            }
+        }
+        if let Some(trainings) = &self.trainings {
+            write_whole(&folder.join("training.toml"), |file| file.write_all(trainings.as_bytes()))?;
+        }
+        let Experiment { name, question, prediction, design, changed, .. } = about.experiment;
+        let Conditions { size, seeds, data, vectors } = about.conditions;
+        let verdict = json!({
+            "experiment": name,
+            "question": question,
+            "prediction": prediction,
+            "design": design,
+            "changed_after_results": changed,
+            "size": size.name(),
+            "seeds_asked_for": seeds,
+            "seeds": self.measurements.seeds(),
+            "data": data,
+            "vectors": vectors,
+            "version": env!("CARGO_PKG_VERSION"),
+            "program_sha256": about.program,
+            "date": about.date,
+            "machine": crate::machine::describe(),
+            "seconds": about.seconds,
+            "facts": self.facts,
+            "words": self.words,
+            "verdicts": self.verdicts,
+        });
+        let text = format!("{verdict:#}\n");
+        Ok(write_whole(&folder.join("verdict.json"), |file| file.write_all(text.as_bytes()))?)
+    }
+}
+
+/// Under what circumstances findings were made.
+pub struct About<'a> {
+    /// The experiment.
+    pub experiment: &'a Experiment,
+    /// What it was run on.
+    pub conditions: Conditions<'a>,
+    /// How long it took; parts that were finished before count nothing.
+    pub seconds: f64,
+    /// When it was finished.
+    pub date: String,
+    /// The hash of the program that ran it.
+    pub program: &'a str,
+}

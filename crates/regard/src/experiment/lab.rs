@@ -1,0 +1,305 @@
+//! The bench that an experiment works at: seeds, size, finished parts, trained models, progress.
+//!
+//! An experiment is cut into parts that do not depend on each other. Parts run side by side, one a core; each result is
+//! written down as soon as it is there, so that an experiment that was interrupted goes on with the parts that are missing.
+//! What a part computes depends on its input alone, never on the other parts, their order or the number of cores.
+
+use super::progress::Progress;
+use super::store::Store;
+use super::trainings::{Training, Trainings};
+use super::{Conditions, Experiment, Size};
+use crate::run::interrupted;
+use crate::usage::Stopped;
+use anyhow::{Context as _, Result, anyhow, bail};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+/// What an experiment is given.
+pub struct Lab<'a> {
+    /// What it is run on, and how large.
+    pub conditions: Conditions<'a>,
+    experiment: &'a Experiment,
+    pub(super) store: &'a Store,
+    pub(super) progress: &'a Progress,
+    pub(super) trainings: Trainings,
+}
+
+/// A finished part as it is written down.
+#[derive(Serialize, Deserialize)]
+struct Kept<T> {
+    result: T,
+    trainings: Vec<Training>,
+}
+
+impl<'a> Lab<'a> {
+    pub(super) fn new(
+        experiment: &'a Experiment,
+        conditions: Conditions<'a>,
+        store: &'a Store,
+        progress: &'a Progress,
+    ) -> Self {
+        Self { conditions, experiment, store, progress, trainings: Trainings::default() }
+    }
+
+    /// The seeds to draw: as many as the user asked for, or else as many as the experiment says it needs.
+    pub fn seeds(&self, usual: u64) -> Vec<u64> {
+        let usual = if self.conditions.size == Size::Smoke { usual.min(2) } else { usual };
+        (0..self.conditions.seeds.unwrap_or(usual)).collect()
+    }
+
+    /// The seeds of an experiment whose models take seconds to train: at standard size three times as many.
+    pub fn seeds_of_small_models(&self) -> Vec<u64> {
+        self.seeds(self.by_size(2, 5, 15, 5))
+    }
+
+    /// One of four values, by size. The first is for trying out whether everything works, nothing else.
+    pub fn by_size<T>(&self, smoke: T, quick: T, standard: T, full: T) -> T {
+        match self.conditions.size {
+            Size::Smoke => smoke,
+            Size::Quick => quick,
+            Size::Standard => standard,
+            Size::Full => full,
+        }
+    }
+
+    /// Does the same work for each of several inputs, side by side, and returns the results in order. Finished ones are
+    /// read back. Values that are not finite do not survive being written down: return an `Option` where they can come.
+    pub fn parts<I, T>(
+        &self,
+        stage: &str,
+        inputs: &[I],
+        work: impl Fn(&I) -> Result<T> + Sync,
+    ) -> Result<Vec<T>>
+    where
+        I: Serialize + Sync,
+        T: Serialize + DeserializeOwned + Send,
+    {
+        self.parts_on(regard_tensor::threads(), stage, inputs, work)
+    }
+
+    fn parts_on<I, T>(
+        &self,
+        cores: usize,
+        stage: &str,
+        inputs: &[I],
+        work: impl Fn(&I) -> Result<T> + Sync,
+    ) -> Result<Vec<T>>
+    where
+        I: Serialize + Sync,
+        T: Serialize + DeserializeOwned + Send,
+    {
+        let slots: Vec<Mutex<Option<Result<T>>>> = inputs.iter().map(|_| Mutex::new(None)).collect();
+        let next = AtomicUsize::new(0);
+        let workers = cores.min(inputs.len()).max(1);
+        self.progress.expect(inputs.len());
+        let busy = Threads::new(workers, cores);
+        let turn = || {
+            loop {
+                let index = next.fetch_add(1, Ordering::Relaxed);
+                let Some(input) = inputs.get(index) else { break };
+                let result = self.part(stage, input, || work(input));
+                let failed = result.is_err();
+                *slots[index].lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
+                if failed {
+                    next.store(inputs.len(), Ordering::Relaxed);
+                }
+            }
+            busy.one_less();
+        };
+        std::thread::scope(|scope| {
+            for _ in 1..workers {
+                scope.spawn(turn);
+            }
+            turn();
+        });
+        drop(busy);
+        // The first failure is the one to tell; parts after it may not have run.
+        let mut results = Vec::with_capacity(inputs.len());
+        for slot in slots {
+            match slot.into_inner().unwrap_or_else(PoisonError::into_inner) {
+                Some(result) => results.push(result?),
+                None => results.push(Err(anyhow!("a part did not run"))?),
+            }
+        }
+        Ok(results)
+    }
+
+    /// The same for work that measures time: one after the other, with all cores.
+    pub fn timed_parts<I, T>(
+        &self,
+        stage: &str,
+        inputs: &[I],
+        work: impl Fn(&I) -> Result<T>,
+    ) -> Result<Vec<T>>
+    where
+        I: Serialize,
+        T: Serialize + DeserializeOwned,
+    {
+        self.progress.expect(inputs.len());
+        inputs.iter().map(|input| self.part(stage, input, || work(input))).collect()
+    }
+
+    fn part<T: Serialize + DeserializeOwned>(
+        &self,
+        stage: &str,
+        input: &impl Serialize,
+        work: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
+        let input = serde_json::to_string(input)?;
+        let name = self.experiment.name;
+        let Conditions { size, data, vectors, .. } = self.conditions;
+        let identity = |path: Option<&Path>| {
+            anyhow::Ok(path.map(|path| self.store.identity(path)).transpose()?.unwrap_or_default())
+        };
+        let (data, vectors) = (identity(data)?, identity(vectors)?);
+        let key = format!("{name}\n{stage}\n{}\n{data}\n{vectors}\n{input}", size.name());
+        let place = self.store.part(name, stage, &key);
+        if let Some(Kept { result, trainings }) = self.store.read(&place) {
+            self.progress.read_back();
+            self.trainings.read_back(&trainings);
+            return Ok(result);
+        }
+        if interrupted().load(Ordering::Relaxed) {
+            bail!(Stopped);
+        }
+        let result = work().with_context(|| format!("{name}, {stage} {input}"))?;
+        let kept = Kept { result, trainings: self.trainings.of_this_part() };
+        self.store.write(&place, &kept)?;
+        self.progress.done();
+        Ok(kept.result)
+    }
+}
+
+/// Shares the cores among the parts that run: kernels get more threads as fewer parts are left. Results never depend on it.
+struct Threads {
+    before: usize,
+    cores: usize,
+    running: AtomicUsize,
+}
+
+impl Threads {
+    fn new(workers: usize, cores: usize) -> Self {
+        let threads = Self { before: regard_tensor::threads(), cores, running: AtomicUsize::new(workers) };
+        threads.share(workers);
+        threads
+    }
+
+    fn share(&self, running: usize) {
+        regard_tensor::set_threads((self.cores / running.max(1)).min(self.before));
+    }
+
+    fn one_less(&self) {
+        let running = self.running.fetch_sub(1, Ordering::Relaxed) - 1;
+        self.share(running);
+    }
+}
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        regard_tensor::set_threads(self.before);
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::experiment::Findings;
+    use regard_tensor::Tensor;
+    use regard_tensor::random::Key;
+
+    const EXPERIMENT: Experiment = Experiment {
+        name: "trial",
+        claims: &[],
+        question: "",
+        prediction: "",
+        design: "",
+        changed: None,
+        real_data: None,
+        seconds: [1.0; 3],
+        run: |_| Ok(Findings::default()),
+    };
+
+    /// Does some work at a bench of its own, which remembers nothing.
+    pub fn at_a_bench<T>(work: impl FnOnce(&Lab) -> T) -> T {
+        let folder = tempfile::tempdir().unwrap();
+        let (store, progress) = (Store::new(folder.path()).unwrap(), Progress::silent());
+        let conditions = Conditions { size: Size::Smoke, seeds: None, data: None, vectors: None };
+        work(&Lab::new(&EXPERIMENT, conditions, &store, &progress))
+    }
+
+    /// A number that has much of the engine behind it.
+    fn number(seed: u64) -> Result<f32> {
+        let x = Tensor::new(&Key::new(seed).normal(96 * 96, 1.0), [96, 96])?.tracked();
+        let gradients = x.matmul_transposed(&x, false, true)?.softmax()?.matmul(&x)?.sum_all()?.backward()?;
+        Ok(gradients.get(&x).context("no gradient")?.values().iter().sum())
+    }
+
+    #[test]
+    fn results_are_in_order_and_the_same_to_the_bit_on_one_core_and_on_several() {
+        let seeds: Vec<u64> = (0..9).collect();
+        let on = |cores: usize| {
+            at_a_bench(|lab| {
+                let numbers = lab.parts_on(cores, "numbers", &seeds, |&seed| {
+                    // The first ones take the longest, so that they would come last if order were a matter of time.
+                    std::thread::sleep(std::time::Duration::from_millis(2 * (9 - seed)));
+                    number(seed)
+                });
+                numbers.unwrap().into_iter().map(f32::to_bits).collect::<Vec<_>>()
+            })
+        };
+        let alone: Vec<u32> = seeds.iter().map(|&seed| number(seed).unwrap().to_bits()).collect();
+        for cores in [1, 2, 4, 32] {
+            assert_eq!(on(cores), alone, "{cores} cores");
+        }
+    }
+
+    #[test]
+    fn the_first_failure_in_order_is_told_however_many_cores_there_are() {
+        for cores in [1, 3, 8] {
+            let told = at_a_bench(|lab| {
+                lab.parts_on(cores, "letters", &[0, 1, 2, 3, 4, 5], |&letter: &u64| {
+                    match letter {
+                        2 => std::thread::sleep(std::time::Duration::from_millis(30)),
+                        4 => bail!("no paper"),
+                        _ => return Ok(letter),
+                    }
+                    bail!("no ink")
+                })
+            });
+            assert_eq!(format!("{:#}", told.unwrap_err()), "trial, letters 2: no ink", "{cores} cores");
+        }
+    }
+
+    #[test]
+    fn what_a_part_read_comes_back_to_the_bit() {
+        let odd = [0.1_f64 + 0.2, f64::MIN_POSITIVE, -0.0, 1e300, f64::EPSILON / 3.0];
+        at_a_bench(|lab| {
+            let read = || lab.parts("odd", &odd, |&x| Ok((x, x as f32, Some(x)))).unwrap();
+            let bits = |all: Vec<(f64, f32, Option<f64>)>| -> Vec<(u64, u32, Option<u64>)> {
+                all.into_iter().map(|(a, b, c)| (a.to_bits(), b.to_bits(), c.map(f64::to_bits))).collect()
+            };
+            assert_eq!(bits(read()), bits(read()), "computed, and read back");
+        });
+    }
+
+    #[test]
+    fn parts_that_are_read_back_are_counted_as_such() {
+        at_a_bench(|lab| {
+            lab.parts("some", &[0, 1], |&input: &u64| Ok(input)).unwrap();
+            assert_eq!(lab.progress.counts(), (2, 0));
+            lab.parts("some", &[0, 1, 2], |&input: &u64| Ok(input)).unwrap();
+            assert_eq!(lab.progress.counts(), (5, 2));
+            lab.timed_parts("some", &[0, 3], |&input: &u64| Ok(input)).unwrap();
+            assert_eq!(lab.progress.counts(), (7, 3));
+        });
+    }
+
+    #[test]
+    fn no_inputs_give_no_results() {
+        let none: Vec<u64> = at_a_bench(|lab| lab.parts("nothing", &[], |&input: &u64| Ok(input)).unwrap());
+        assert!(none.is_empty());
+    }
+}

@@ -1,0 +1,189 @@
+//! Every single measurement of an experiment, in a tidy table, and its summary over seeds.
+
+use crate::statistics::{self, Interval, Sample};
+use anyhow::Result;
+use regard_nn::data::file::write_whole;
+use std::fmt::Display;
+use std::io::Write;
+use std::path::Path;
+
+/// A table with one value a row: under which conditions, with which seed, what was measured.
+#[derive(Debug, Clone, Default)]
+pub struct Measurements {
+    conditions: Vec<&'static str>,
+    rows: Vec<Row>,
+}
+
+#[derive(Debug, Clone)]
+struct Row {
+    conditions: Vec<String>,
+    seed: u64,
+    measure: String,
+    value: f64,
+}
+
+/// The values of one measure under the same conditions, over seeds.
+#[derive(Debug, Clone)]
+pub struct Summary {
+    /// The conditions, in the table's order.
+    pub conditions: Vec<String>,
+    /// What was measured.
+    pub measure: String,
+    /// Mean, interval and number.
+    pub interval: Interval,
+    /// The standard deviation over seeds.
+    pub deviation: f64,
+}
+
+impl Measurements {
+    /// An empty table with these conditions, such as `["d_k", "scaled"]`.
+    pub fn new(conditions: &[&'static str]) -> Self {
+        Self { conditions: conditions.to_vec(), rows: Vec::new() }
+    }
+
+    /// Adds a value. There are as many conditions as the table has; more are cut off, missing ones stay empty.
+    pub fn add(&mut self, conditions: &[&dyn Display], seed: u64, measure: impl Into<String>, value: f64) {
+        let mut conditions: Vec<String> = conditions.iter().map(ToString::to_string).collect();
+        conditions.resize(self.conditions.len(), String::new());
+        self.rows.push(Row { conditions, seed, measure: measure.into(), value });
+    }
+
+    /// The values of a measure under conditions, one a seed.
+    pub fn values(&self, conditions: &[&dyn Display], measure: &str) -> Sample {
+        let conditions: Vec<String> = conditions.iter().map(ToString::to_string).collect();
+        let same = |row: &&Row| {
+            row.measure == measure && row.conditions.iter().zip(&conditions).all(|(a, b)| a == b)
+        };
+        self.rows.iter().filter(same).map(|row| (row.seed, row.value)).collect()
+    }
+
+    /// Mean and interval of a measure under conditions.
+    pub fn mean(&self, conditions: &[&dyn Display], measure: &str) -> Interval {
+        self.values(conditions, measure).mean()
+    }
+
+    /// All seeds that anything was measured with.
+    pub fn seeds(&self) -> Vec<u64> {
+        let seeds: std::collections::BTreeSet<u64> = self.rows.iter().map(|row| row.seed).collect();
+        seeds.into_iter().collect()
+    }
+
+    /// Whether nothing was measured.
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// One line for each measure under each conditions, in the order they first came.
+    pub fn summary(&self) -> Vec<Summary> {
+        let mut groups: Vec<Vec<&Row>> = Vec::new();
+        let mut known = std::collections::HashMap::new();
+        for row in &self.rows {
+            let key = (row.conditions.as_slice(), row.measure.as_str());
+            let group = *known.entry(key).or_insert_with(|| {
+                groups.push(Vec::new());
+                groups.len() - 1
+            });
+            groups[group].push(row);
+        }
+        let summary = |rows: Vec<&Row>| {
+            let sample: Sample = rows.iter().map(|row| (row.seed, row.value)).collect();
+            let first = rows.first()?;
+            Some(Summary {
+                conditions: first.conditions.clone(),
+                measure: first.measure.clone(),
+                interval: sample.mean(),
+                deviation: statistics::deviation(&sample.values()),
+            })
+        };
+        groups.into_iter().filter_map(summary).collect()
+    }
+
+    /// The names of the conditions.
+    pub fn conditions(&self) -> &[&'static str] {
+        &self.conditions
+    }
+
+    /// Writes every measurement.
+    pub fn write(&self, path: &Path) -> Result<()> {
+        let header = self.conditions.iter().map(ToString::to_string);
+        let header = header.chain(["seed", "measure", "value"].map(str::to_owned)).collect();
+        let rows = self.rows.iter().map(|row| {
+            let rest = [row.seed.to_string(), row.measure.clone(), row.value.to_string()];
+            row.conditions.iter().cloned().chain(rest).collect()
+        });
+        write_csv(path, header, rows)
+    }
+
+    /// Writes the summary.
+    pub fn write_summary(&self, path: &Path) -> Result<()> {
+        let header = self.conditions.iter().map(ToString::to_string);
+        let header = header.chain(["measure", "mean", "sd", "n", "low", "high"].map(str::to_owned)).collect();
+        let rows = self.summary().into_iter().map(|Summary { conditions, measure, interval, deviation }| {
+            let Interval { mean, low, high, count, .. } = interval;
+            let end = |value: f64| if value.is_finite() { value.to_string() } else { String::new() };
+            let rest =
+                [measure, mean.to_string(), deviation.to_string(), count.to_string(), end(low), end(high)];
+            conditions.into_iter().chain(rest).collect()
+        });
+        write_csv(path, header, rows)
+    }
+}
+
+/// Writes a table as CSV (RFC 4180).
+pub fn write_csv(path: &Path, header: Vec<String>, rows: impl Iterator<Item = Vec<String>>) -> Result<()> {
+    let line = |fields: Vec<String>| {
+        let mut line = fields.iter().map(|field| quoted(field)).collect::<Vec<_>>().join(",");
+        line.push('\n');
+        line
+    };
+    let text: String = std::iter::once(header).chain(rows).map(line).collect();
+    Ok(write_whole(path, |file| file.write_all(text.as_bytes()))?)
+}
+
+fn quoted(field: &str) -> String {
+    match field.contains([',', '"', '\n', '\r']) {
+        true => format!("\"{}\"", field.replace('"', "\"\"")),
+        false => field.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn measurements_come_back_by_condition_and_are_summed_up_over_seeds() {
+        let mut table = Measurements::new(&["d_k", "scaled"]);
+        for seed in 0..3 {
+            for d_k in [4, 16] {
+                table.add(&[&d_k, &true], seed, "entropy", f64::from(d_k) + seed as f64);
+            }
+        }
+        assert_eq!(table.values(&[&16, &true], "entropy").values(), [16.0, 17.0, 18.0]);
+        assert!(table.values(&[&16, &false], "entropy").is_empty());
+        let summary = table.summary();
+        assert_eq!(summary.len(), 2);
+        assert_eq!(
+            (summary[0].interval.mean, summary[0].deviation, summary[0].interval.count),
+            (5.0, 1.0, 3)
+        );
+    }
+
+    #[test]
+    fn files_are_tidy_and_quoted_where_they_must_be() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x.csv");
+        let mut table = Measurements::new(&["word"]);
+        table.add(&[&"a, \"b\""], 7, "weight", 0.1);
+        table.write(&path).unwrap();
+        assert_eq!(
+            std::fs::read_to_string(&path).unwrap(),
+            "word,seed,measure,value\n\"a, \"\"b\"\"\",7,weight,0.1\n"
+        );
+        table.write_summary(&path).unwrap();
+        assert_eq!(
+            std::fs::read_to_string(&path).unwrap(),
+            "word,measure,mean,sd,n,low,high\n\"a, \"\"b\"\"\",weight,0.1,0,1,,\n"
+        );
+    }
+}

@@ -1,0 +1,142 @@
+//! Where finished parts and trained models are kept, so that nothing is computed twice.
+//!
+//! A result is found again by what it was computed from: the part's input, the data, and the program itself. A program
+//! that was built anew shares nothing with the one before, so an old result is never taken for a new one.
+
+use crate::run::RunConfig;
+use anyhow::{Context as _, Result};
+use regard_nn::data::file::write_whole;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use sha2::{Digest, Sha256};
+use std::fs::Metadata;
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::UNIX_EPOCH;
+
+/// So many folders deep are the files of a data set; IMDb's are two.
+const DEPTH: usize = 4;
+
+/// A folder of results.
+pub struct Store {
+    folder: PathBuf,
+    program: String,
+    found: AtomicBool,
+}
+
+impl Store {
+    /// The results in a folder, as far as this very program computed them.
+    pub fn new(folder: &Path) -> Result<Self> {
+        let program = std::env::current_exe().and_then(std::fs::File::open);
+        let mut program = program.context("cannot read the program's own file")?;
+        let mut hash = Sha256::new();
+        let mut buffer = vec![0; 1 << 20];
+        loop {
+            match program.read(&mut buffer).context("cannot read the program's own file")? {
+                0 => break,
+                count => hash.update(&buffer[..count]),
+            }
+        }
+        Ok(Self { folder: folder.to_owned(), program: hex(&hash.finalize()), found: AtomicBool::new(false) })
+    }
+
+    /// The hash of the program that the results are of.
+    pub fn program(&self) -> &str {
+        &self.program
+    }
+
+    /// What tells one data set from another without reading it: path, size and time of change; of a folder, those of the
+    /// files in it. What this store keeps there is no data.
+    pub fn identity(&self, path: &Path) -> Result<String> {
+        let about = std::fs::metadata(path).with_context(|| format!("cannot read {}", path.display()))?;
+        if !about.is_dir() {
+            return Ok(format!("{} {}", path.display(), version(&about)));
+        }
+        let mut files = Vec::new();
+        self.list(path, DEPTH, &mut files)?;
+        // A folder has no order of its own.
+        files.sort_unstable();
+        let hash = Sha256::digest(files.join("\n"));
+        Ok(format!("{} {}", path.display(), hex(&hash)))
+    }
+
+    /// Every file of a folder with its version, so many folders deep.
+    fn list(&self, folder: &Path, depth: usize, files: &mut Vec<String>) -> Result<()> {
+        let cannot = || format!("cannot read {}", folder.display());
+        let own = |path: &Path| match (path.canonicalize(), self.folder.canonicalize()) {
+            (Ok(path), Ok(own)) => path == own,
+            _ => false,
+        };
+        for entry in std::fs::read_dir(folder).with_context(cannot)? {
+            let path = entry.with_context(cannot)?.path();
+            match std::fs::metadata(&path) {
+                Ok(about) if about.is_dir() => {
+                    if depth > 0 && !own(&path) {
+                        self.list(&path, depth - 1, files)?;
+                    }
+                }
+                Ok(about) => files.push(format!("{} {}", path.display(), version(&about))),
+                // A link to nothing is no data, but that it is there may matter.
+                Err(_) => files.push(path.display().to_string()),
+            }
+        }
+        Ok(())
+    }
+
+    /// The file of a part.
+    pub fn part(&self, experiment: &str, stage: &str, key: &str) -> PathBuf {
+        self.folder.join(experiment).join("parts").join(format!("{stage}-{}.json", self.name(key)))
+    }
+
+    /// The folder of a model.
+    pub fn model(&self, config: &RunConfig) -> Result<PathBuf> {
+        let mut key = toml::to_string(config)?;
+        for path in [&config.data.path, &config.data.vectors].into_iter().flatten() {
+            key = format!("{key}\n{}", self.identity(Path::new(path))?);
+        }
+        Ok(self.folder.join("models").join(self.name(&key)))
+    }
+
+    fn name(&self, key: &str) -> String {
+        // Other vector instructions round differently.
+        let program = format!("{}\n{:?}\n", self.program, regard_tensor::level());
+        hex(&Sha256::new().chain_update(program).chain_update(key).finalize())[..20].to_owned()
+    }
+
+    /// A result, if it is there and whole.
+    pub fn read<T: DeserializeOwned>(&self, path: &Path) -> Option<T> {
+        let result = serde_json::from_slice(&std::fs::read(path).ok()?).ok()?;
+        self.found.store(true, Ordering::Relaxed);
+        Some(result)
+    }
+
+    /// Whether anything was there already: an earlier run had finished it.
+    pub fn resumed(&self) -> bool {
+        self.found.load(Ordering::Relaxed)
+    }
+
+    /// Writes a result down.
+    pub fn write(&self, path: &Path, result: &impl Serialize) -> Result<()> {
+        if let Some(folder) = path.parent() {
+            std::fs::create_dir_all(folder)
+                .with_context(|| format!("cannot create the folder {}", folder.display()))?;
+        }
+        let text = serde_json::to_vec(result)?;
+        Ok(write_whole(path, |file| file.write_all(&text))?)
+    }
+}
+
+/// The size of a file and the time when it was changed.
+fn version(file: &Metadata) -> String {
+    let changed = file.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+    format!("{} {}", file.len(), changed.map_or(0, |time| time.as_nanos()))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write as _;
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}

@@ -1,0 +1,134 @@
+//! The bags of word vectors that several experiments train: the classifier of the first source, and what it lacks.
+
+use super::sentiment_models as sentiment;
+use crate::experiment::{Lab, Trained};
+use crate::model::Opened;
+use crate::run::{ModelConfig, RunConfig, preset, sources};
+use anyhow::{Context as _, Result};
+use regard_nn::analysis::Tokens;
+use regard_nn::data::builtin::{Corpus, Settings};
+use regard_nn::position::Position;
+use regard_nn::tensor::Tensor;
+use regard_nn::tensor::random::Key;
+use regard_nn::tokens::{Keep, Special, Tokenizer};
+use serde::Serialize;
+
+/// What a bag has beside its word vectors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub struct Form {
+    /// The number of heads that attend over the vectors; 0 for none.
+    pub heads: usize,
+    /// Whether their projections are trained.
+    pub trained: bool,
+    /// Whether the vectors say where a word stands.
+    pub positions: bool,
+    /// Whether what attention says is added to the vectors.
+    pub residual: bool,
+    /// How many times the data of the others it learns from; 0 counts as 1.
+    pub data: usize,
+    /// The width of the vectors, if not the source's 16.
+    pub width: Option<usize>,
+    /// Whether the vectors begin as those of the user's file.
+    pub vectors: bool,
+}
+
+impl Form {
+    /// The mean of word vectors and a classifier: the source's.
+    pub const PLAIN: Form = Form {
+        heads: 0,
+        trained: false,
+        positions: false,
+        residual: false,
+        data: 1,
+        width: None,
+        vectors: false,
+    };
+}
+
+/// How a bag is trained: on 1,000 texts, as the source does.
+pub fn config(lab: &Lab, form: Form, seed: u64) -> Result<RunConfig> {
+    let mut config = preset("bag", &[])?;
+    // Attention learns 1,000 texts by heart sooner, and costs more: fewer steps, smaller batches, and the last words, where opinions are.
+    let attends = form.heads > 0;
+    config.train.steps = if attends { lab.by_size(6, 200, 400, 400) } else { lab.by_size(6, 300, 600, 600) };
+    let length = if attends { lab.by_size(32, 64, 128, 256) } else { 256 };
+    if attends {
+        config.train.batch_size = lab.by_size(16, 16, 32, 32);
+    }
+    config.data.keep = Keep::Last;
+    config.train.evaluate_every = (config.train.steps / 6).max(1);
+    config.train.seed = seed;
+    config.run.save_every = 0;
+    config.run.snapshots = vec![0];
+    config.data.limit = lab.by_size(60, 1_000, 1_000, 1_000) * form.data.max(1);
+    config.data.texts = config.data.limit;
+    config.data.length = length;
+    config.data.path = lab.conditions.data.map(|path| path.display().to_string());
+    if form.vectors {
+        config.data.vectors = lab.conditions.vectors.map(|path| path.display().to_string());
+    }
+    if let ModelConfig::Bag(model) = &mut config.model {
+        model.n_heads = form.heads;
+        model.trained = form.trained;
+        model.residual = form.residual;
+        model.context = length;
+        model.positions = if form.positions { Position::Learned } else { Position::None };
+        model.d_embedding = form.width.unwrap_or(model.d_embedding);
+    }
+    Ok(config)
+}
+
+/// Trains a bag, or takes it from an experiment that did.
+pub fn trained(lab: &Lab, form: Form, seed: u64) -> Result<Trained> {
+    lab.train(&config(lab, form, seed)?)
+}
+
+/// The texts that a plain bag is trained on.
+pub fn training_texts(lab: &Lab, seed: u64) -> Result<Vec<String>> {
+    let data = config(lab, Form::PLAIN, seed)?.data;
+    let Some(path) = lab.conditions.data else {
+        let corpus = Corpus::new(Settings::default(), seed)?;
+        return Ok(corpus.texts().take(data.texts).map(|text| text.text().to_owned()).collect());
+    };
+    let (train, _) =
+        sources::labelled_file(path, &data)?.hold_out(data.held_out, Key::new(seed).site("data"))?;
+    Ok(sources::thinned(train, data.limit).examples.into_iter().map(|example| example.text).collect())
+}
+
+/// The share of texts that a bag tells right.
+pub fn accuracy(opened: &Opened, config: &RunConfig, texts: &[(String, usize)]) -> Result<f64> {
+    let encode = |(text, _): &(String, usize)| Ok(Tokens::new(sentiment::encode(opened, config, text)?.ids));
+    let tokens: Vec<Tokens> = texts.iter().map(encode).collect::<Result<_>>()?;
+    let margins = sentiment::margins(opened, &tokens)?;
+    let right = margins.iter().zip(texts).filter(|(margin, (_, label))| (**margin > 0.0) == (*label == 1));
+    Ok(right.count() as f64 / texts.len().max(1) as f64)
+}
+
+/// The table of word vectors of a model.
+pub fn vectors(opened: &Opened) -> Result<&Tensor> {
+    opened.model.token_embeddings().context("the model has no word vectors")
+}
+
+/// The first words of a text, as many as asked for, with their ids; none if it has fewer.
+pub fn first_words(
+    tokenizer: &Tokenizer,
+    text: &str,
+    count: usize,
+) -> Result<Option<(Vec<String>, Vec<u32>)>> {
+    let encoding = tokenizer.encode(text, Special::Drop)?;
+    if encoding.len() < count {
+        return Ok(None);
+    }
+    let words = encoding.offsets[..count].iter().map(|span| text[span.clone()].to_owned()).collect();
+    Ok(Some((words, encoding.ids[..count].to_vec())))
+}
+
+/// The rows of a table of vectors, (ids, width).
+pub fn rows(table: &Tensor, ids: &[u32]) -> Result<Tensor> {
+    let width = table.shape().last();
+    let values = table.values();
+    let row = |&id: &u32| values.get(id as usize * width..(id as usize + 1) * width);
+    let rows: Option<Vec<&[f32]>> = ids.iter().map(row).collect();
+    let rows = rows.context("a word has no vector")?.concat();
+    Ok(Tensor::new(&rows, [ids.len(), width])?)
+}

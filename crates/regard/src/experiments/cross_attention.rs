@@ -1,0 +1,147 @@
+//! What a model that puts sentences into the passive looks at in its source, word by word, beside the truth.
+
+use crate::model::Opened;
+use anyhow::{Context as _, Result, bail};
+use regard_nn::data::builtin::{Pair, Word};
+use regard_nn::models::Model;
+use regard_nn::tensor::Ids;
+use regard_nn::tokens::{Encoding, Special};
+use regard_nn::{Context, Probe};
+use serde::{Deserialize, Serialize};
+
+/// Cross-attention over one pair.
+#[derive(Serialize, Deserialize)]
+pub struct Crossed {
+    /// The pieces of the source.
+    pub source: Vec<String>,
+    /// The pieces of the target, each of which the model is to say next.
+    pub target: Vec<String>,
+    /// By layer and head, (target, source): where the model looks as it is about to say a piece.
+    pub heads: Vec<Vec<f32>>,
+    /// For each piece of the target, those of the source that it comes from.
+    pub origins: Vec<Vec<usize>>,
+    /// For each piece of the target, whether the model says it, given those before.
+    pub right: Vec<bool>,
+}
+
+/// Reads a pair with a T5, the decoder being shown the true target.
+pub fn cross(opened: &Opened, pair: &Pair) -> Result<Crossed> {
+    let Model::T5(t5) = &opened.model else { bail!("a {} has no cross-attention", opened.model.kind()) };
+    let tokenizer = opened.tokenizer()?;
+    let source = tokenizer.encode(&pair.source, Special::Keep)?;
+    let target = tokenizer.encode(&pair.target, Special::Keep)?;
+    let shifted = std::iter::once(t5.config().start).chain(target.ids.iter().copied());
+    let input: Vec<u32> = shifted.take(target.ids.len()).collect();
+    let (read, said) = (Ids::new(&source.ids, [1, source.len()])?, Ids::new(&input, [1, input.len()])?);
+    let sites: Vec<String> =
+        t5.attentions().into_iter().map(|(site, _)| site).filter(|site| site.ends_with("cross")).collect();
+    let probe = sites.iter().fold(Probe::new(), |probe, site| probe.record(format!("{site}.weights")));
+    let scores = t5.forward(&Context::inference().with_probe(&probe), (&read, None), (&said, None))?;
+    let best = scores.argmax(-1)?;
+    let mut heads = Vec::new();
+    for site in &sites {
+        let weights = probe.weights(site).with_context(|| format!("the model did not pass {site}"))?;
+        let all = weights.all();
+        heads.extend(all.values().chunks(source.len() * target.len()).map(<[f32]>::to_vec));
+    }
+    Ok(Crossed {
+        origins: origins(pair, &source, &target),
+        right: best.values().iter().zip(&target.ids).map(|(said, wanted)| said == wanted).collect(),
+        source: pieces(&pair.source, &source),
+        target: pieces(&pair.target, &target),
+        heads,
+    })
+}
+
+fn pieces(text: &str, encoding: &Encoding) -> Vec<String> {
+    encoding.offsets.iter().map(|span| text.get(span.clone()).unwrap_or_default().to_owned()).collect()
+}
+
+/// For each piece of the target, the pieces of the source word that its word comes from.
+fn origins(pair: &Pair, source: &Encoding, target: &Encoding) -> Vec<Vec<usize>> {
+    let inside = |encoding: &Encoding, piece: usize, word: &Word| {
+        let offset = &encoding.offsets[piece];
+        offset.start < word.span.end && word.span.start < offset.end
+    };
+    let of = |piece: usize| {
+        let word = pair.target_words.iter().position(|word| inside(target, piece, word));
+        let from = word.and_then(|word| *pair.alignment.get(word)?);
+        let Some(from) = from.and_then(|from| pair.source_words.get(from)) else { return Vec::new() };
+        (0..source.len()).filter(|&piece| inside(source, piece, from)).collect()
+    };
+    (0..target.len()).map(of).collect()
+}
+
+impl Crossed {
+    /// How often a head looks most at where a piece comes from, and the number of pieces that come from somewhere.
+    pub fn found(&self, head: usize) -> (usize, usize) {
+        let width = self.source.len();
+        let most = |row: &[f32]| (0..width).max_by(|&a, &b| row[a].total_cmp(&row[b]));
+        let Some(weights) = self.heads.get(head) else { return (0, 0) };
+        self.count(|target| most(&weights[target * width..(target + 1) * width]))
+    }
+
+    /// The same for who always looks at the same place of the source as it is at in the target.
+    pub fn found_in_place(&self) -> (usize, usize) {
+        self.count(|target| Some(target.min(self.source.len() - 1)))
+    }
+
+    fn count(&self, guess: impl Fn(usize) -> Option<usize>) -> (usize, usize) {
+        let known = || (0..self.target.len()).filter(|&target| !self.origins[target].is_empty());
+        let right =
+            known().filter(|&target| guess(target).is_some_and(|at| self.origins[target].contains(&at)));
+        (right.count(), known().count())
+    }
+}
+
+/// How often the head that finds origins best on one half of the pairs finds them on the other, and how often they are in the
+/// same place.
+pub fn found_by_best_head(crossed: &[Crossed]) -> (f64, f64) {
+    let share = |half: usize, count: &dyn Fn(&Crossed) -> (usize, usize)| {
+        let sums = crossed.iter().skip(half).step_by(2).map(count);
+        let (right, all) = sums.fold((0, 0), |sums, (right, all)| (sums.0 + right, sums.1 + all));
+        right as f64 / all.max(1) as f64
+    };
+    let heads = crossed.first().map_or(0, |crossed| crossed.heads.len());
+    let by_head: Vec<f64> = (0..heads).map(|head| share(0, &|crossed| crossed.found(head))).collect();
+    let best = (0..heads).max_by(|&a, &b| by_head[a].total_cmp(&by_head[b])).unwrap_or(0);
+    (share(1, &|crossed| crossed.found(best)), share(1, &Crossed::found_in_place))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Pairs of four words whose passive has them the other way round, read by two heads: one looks at the first word, the
+    /// other wherever it is told to.
+    fn pairs(looks_at: impl Fn(usize) -> usize) -> Vec<Crossed> {
+        let words = || ["a", "b", "c", "d"].map(str::to_owned).to_vec();
+        let weights = |at: &dyn Fn(usize) -> usize| {
+            (0..16).map(|i| if i % 4 == at(i / 4) { 0.7 } else { 0.1 }).collect::<Vec<f32>>()
+        };
+        let pair = || Crossed {
+            source: words(),
+            target: words(),
+            heads: vec![weights(&|_| 0), weights(&looks_at)],
+            origins: vec![vec![3], vec![2], vec![1], vec![0]],
+            right: vec![true; 4],
+        };
+        (0..4).map(|_| pair()).collect()
+    }
+
+    #[test]
+    fn origins_are_found_by_a_head_that_looks_at_them_and_by_no_other() {
+        assert_eq!(found_by_best_head(&pairs(|target| 3 - target)), (1.0, 0.0));
+        assert_eq!(
+            found_by_best_head(&pairs(|target| target)),
+            (0.25, 0.0),
+            "the head that always looks at the first word"
+        );
+        // A head is not praised on the pairs that it was chosen by.
+        let mut mixed = pairs(|target| 3 - target);
+        mixed[1] = pairs(|target| target).remove(0);
+        mixed[3] = pairs(|target| target).remove(0);
+        assert_eq!(found_by_best_head(&mixed).0, 0.0);
+        assert_eq!(found_by_best_head(&[]), (0.0, 0.0));
+    }
+}

@@ -1,0 +1,237 @@
+//! Attention as a soft dictionary: ask with a key, and get its value.
+
+use crate::experiment::{Bound, Check, Experiment, Findings, Lab, Measurements, Verdict};
+use crate::figure::{Axis, Chart, ColourScale, Gallery, Matrix, Picture, Series, number};
+use crate::statistics::{Interval, slope_by_seed};
+use anyhow::Result;
+use regard_nn::attention::{Scale, scaled_dot_product};
+use regard_nn::tensor::Tensor;
+use regard_nn::tensor::random::Key;
+use serde::{Deserialize, Serialize};
+
+pub const EXPERIMENT: Experiment = Experiment {
+    name: "lookup",
+    claims: &["E1"],
+    question: "Is attention a soft dictionary lookup: does asking for a key return that key's value?",
+    prediction: "With n keys of length 1 whose cosines are c, a query that is β times a key gives it all but \
+        (n − 1)/(n − 1 + e^β(1 − c)) of the weight. The error therefore falls by a factor e^(1 − c) with each unit of \
+        sharpness β: orthogonal keys (c = 0) return the exact value, to rounding (an error below 1e-5), at β = 32, and the \
+        plain mean (an error of 1, within 0.001) at β = 0; ln error falls by 1 with each unit of β where c is 0 and by 0.5 where it is 0.5 \
+        (each within 0.05): keys that overlap need longer queries.",
+    design: "A dictionary of 16 entries: keys 64 wide with all cosines equal, turned at random, and values drawn from a \
+        standard normal. Each key in turn, times the sharpness, is the query. The error is the distance of the output from \
+        the right value over that of the plain mean of all values: 1 is knowing nothing, 0 a dictionary. Each draw is a seed.",
+    changed: None,
+    real_data: None,
+    seconds: [1.0, 3.0, 10.0],
+    run,
+};
+
+const ENTRIES: usize = 16;
+const WIDTH: usize = 64;
+const VALUE_WIDTH: usize = 16;
+const SHARPNESS: [f32; 13] = [0.0, 0.5, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 10.0, 12.0, 16.0, 24.0, 32.0];
+/// Where the error is small but not yet rounding, in units of β(1 − c): the slope is taken here.
+const FALLING: std::ops::RangeInclusive<f32> = 8.0..=12.0;
+const OVERLAPS: [f32; 4] = [0.0, 0.25, 0.5, 0.75];
+/// The sharpness of the heat maps.
+const SHOWN: [f32; 4] = [0.0, 2.0, 4.0, 8.0];
+
+#[derive(Serialize, Deserialize)]
+struct Draw {
+    /// By [`SHARPNESS`].
+    errors: Vec<f64>,
+    /// The weights at each sharpness of [`SHOWN`], of the first draw.
+    weights: Vec<Vec<f32>>,
+}
+
+fn run(lab: &Lab) -> Result<Findings> {
+    let seeds = lab.seeds(lab.by_size(3, 30, 100, 300));
+    let inputs: Vec<(f32, usize)> = OVERLAPS.iter().map(|&overlap| (overlap, seeds.len())).collect();
+    let draws: Vec<Vec<Draw>> = lab.parts("draws", &inputs, |&(overlap, count)| {
+        (0..count as u64).map(|seed| draw(overlap, seed)).collect()
+    })?;
+    let mut findings = Findings::new(&["overlap", "sharpness"]);
+    for (overlap, draws) in OVERLAPS.iter().zip(&draws) {
+        for (seed, draw) in draws.iter().enumerate() {
+            for (sharpness, &error) in SHARPNESS.iter().zip(&draw.errors) {
+                findings.measurements.add(&[overlap, sharpness], seed as u64, "error", error);
+            }
+        }
+    }
+    draw_figures(&mut findings, &draws);
+    findings.verdicts = vec![judge(&findings.measurements)];
+    for sharpness in [4.0_f32, 8.0, 32.0] {
+        let value = findings.measurements.mean(&[&0.0_f32, &sharpness], "error").mean;
+        findings.fact(format!("error at sharpness {sharpness}"), value);
+    }
+    findings.fact("entries", ENTRIES as f64);
+    Ok(findings)
+}
+
+/// One dictionary, asked for every key at every sharpness.
+fn draw(overlap: f32, seed: u64) -> Result<Draw> {
+    let key = Key::new(seed).site("lookup");
+    let keys = Tensor::new(&keys(overlap, key), [ENTRIES, WIDTH])?;
+    let values = Tensor::new(&key.site("values").normal(ENTRIES * VALUE_WIDTH, 1.0), [ENTRIES, VALUE_WIDTH])?;
+    let middle = values.mean(0)?.reshape([1, VALUE_WIDTH])?;
+    let ignorance = norm(&values.subtract(&middle)?);
+    let ask = |sharpness: f32| -> Result<(Tensor, Tensor)> {
+        Ok(scaled_dot_product(&keys.scale(sharpness)?, &keys, &values, None, Scale::None)?)
+    };
+    let error = |&sharpness: &f32| Ok(norm(&ask(sharpness)?.0.subtract(&values)?) / ignorance);
+    let weights = |&sharpness: &f32| Ok(ask(sharpness)?.1.to_vec());
+    Ok(Draw {
+        errors: SHARPNESS.iter().map(error).collect::<Result<_>>()?,
+        weights: if seed == 0 { SHOWN.iter().map(weights).collect::<Result<_>>()? } else { Vec::new() },
+    })
+}
+
+fn norm(x: &Tensor) -> f64 {
+    x.values().iter().map(|&x| f64::from(x).powi(2)).sum::<f64>().sqrt()
+}
+
+/// Keys of length 1 with a given cosine between any two: √c of a shared direction and √(1 − c) of one of their own.
+fn keys(overlap: f32, key: Key) -> Vec<f32> {
+    let axes = orthonormal(ENTRIES + 1, key.site("axes"));
+    let (shared, own) = (overlap.sqrt(), (1.0 - overlap).sqrt());
+    let entry =
+        |i: usize| (0..WIDTH).map(|j| shared * axes[ENTRIES][j] + own * axes[i][j]).collect::<Vec<_>>();
+    (0..ENTRIES).flat_map(entry).collect()
+}
+
+/// Random directions at right angles to each other: Gram and Schmidt's way, in double precision.
+fn orthonormal(count: usize, key: Key) -> Vec<Vec<f32>> {
+    let mut axes: Vec<Vec<f64>> = Vec::with_capacity(count);
+    for i in 0..count {
+        let mut axis: Vec<f64> = key.step(i as u64).normal(WIDTH, 1.0).into_iter().map(f64::from).collect();
+        // Twice: once leaves what rounding puts in.
+        for _ in 0..2 {
+            for other in &axes {
+                let along: f64 = axis.iter().zip(other).map(|(a, b)| a * b).sum();
+                axis.iter_mut().zip(other).for_each(|(a, b)| *a -= along * b);
+            }
+        }
+        let length = axis.iter().map(|a| a * a).sum::<f64>().sqrt();
+        axes.push(axis.iter().map(|a| a / length).collect());
+    }
+    axes.into_iter().map(|axis| axis.into_iter().map(|a| a as f32).collect()).collect()
+}
+
+fn draw_figures(findings: &mut Findings, draws: &[Vec<Draw>]) {
+    let empty =
+        Chart::new(Axis::linear("sharpness β of the query"), Axis::log("error ÷ error of the plain mean"));
+    let chart = OVERLAPS.iter().fold(empty, |chart, overlap| {
+        // An error of exactly 0 has no place on a logarithmic axis.
+        let points = SHARPNESS.iter().filter_map(|sharpness| {
+            let error = findings.measurements.mean(&[overlap, sharpness], "error").mean;
+            (error > 1e-8).then_some((f64::from(*sharpness), error))
+        });
+        chart.series(Series::new(format!("cosine {overlap}")).points(points))
+    });
+    findings.figure(
+        "error_against_sharpness",
+        "The error of a lookup against the sharpness of its query, for keys at right angles and keys that overlap. A straight \
+         line on this axis is an exponential; where a line ends, the answer is exact to the rounding of 32-bit numbers.",
+        Picture::new("Error against sharpness")
+            .subtitle(format!("{ENTRIES} entries, mean of {} dictionaries", draws.first().map_or(0, Vec::len)))
+            .panel(chart),
+    );
+    let mut gallery = Gallery::new(SHOWN.len(), ColourScale::sequential("weight").range(0.0, 1.0))
+        .row_titles(vec!["cosine 0".into(), "cosine 0.5".into()])
+        .column_titles(SHOWN.iter().map(|sharpness| format!("β = {sharpness}")).collect());
+    for overlap in [0, 2] {
+        let weights = draws[overlap].first().map(|draw| draw.weights.as_slice()).unwrap_or_default();
+        for weights in weights {
+            if let Ok(matrix) = Matrix::new(ENTRIES, ENTRIES, weights.clone()) {
+                gallery = gallery.map("", matrix);
+            }
+        }
+    }
+    findings.figure(
+        "lookup_weights",
+        "Each row asks for one of the 16 keys. At β = 0 everyone gets the same; as the query grows, only the key that was \
+         asked for is left.",
+        Picture::new("From a mean of everything to a dictionary").panel(gallery),
+    );
+}
+
+/// The change of ln error with each unit of sharpness, where it falls.
+fn fall(table: &Measurements, overlap: f32) -> Interval {
+    let falling = SHARPNESS.iter().filter(|&sharpness| FALLING.contains(&(sharpness * (1.0 - overlap))));
+    let log = |error: f64| error.max(1e-12).ln();
+    let points = falling
+        .map(|sharpness| (f64::from(*sharpness), table.values(&[&overlap, sharpness], "error").map(log)));
+    slope_by_seed(&points.collect::<Vec<_>>())
+}
+
+fn judge(table: &Measurements) -> Verdict {
+    let error = |sharpness: f32| table.mean(&[&0.0_f32, &sharpness], "error");
+    let finding = format!(
+        "With keys at right angles the error is {:.2} of that of the plain mean at sharpness 2, {:.4} at 8 and {} at 32. \
+         ln error falls by {:.3} with each unit of sharpness, and by {:.3} where keys have cosine 0.5.",
+        error(2.0).mean,
+        error(8.0).mean,
+        number(error(32.0).mean),
+        -fall(table, 0.0).mean,
+        -fall(table, 0.5).mean,
+    );
+    let what = |cosine: &str| format!("keys of cosine {cosine}: ln error, change per unit of sharpness");
+    let checks = vec![
+        Check::new("orthogonal keys, sharpness 32: error", error(32.0), Bound::Below(1e-5)),
+        Check::new("orthogonal keys, sharpness 0: error", error(0.0), Bound::Between(0.999, 1.001)),
+        Check::new(what("0"), fall(table, 0.0), Bound::Between(-1.05, -0.95)),
+        Check::new(what("0.5"), fall(table, 0.5), Bound::Between(-0.55, -0.45)),
+    ];
+    Verdict::new("E1", checks, finding)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::Outcome;
+
+    fn planted(error: impl Fn(f32, f32) -> f64) -> Measurements {
+        let mut table = Measurements::new(&["overlap", "sharpness"]);
+        for overlap in OVERLAPS {
+            for sharpness in SHARPNESS {
+                for seed in 0..4 {
+                    let noise = 1.0 + 1e-4 * seed as f64;
+                    table.add(&[&overlap, &sharpness], seed, "error", noise * error(overlap, sharpness));
+                }
+            }
+        }
+        table
+    }
+
+    #[test]
+    fn the_verdict_follows_the_errors() {
+        let soft = |overlap: f32, sharpness: f32| f64::from(-sharpness * (1.0 - overlap)).exp();
+        assert_eq!(judge(&planted(soft)).outcome, Outcome::Holds);
+        let never_exact = |overlap: f32, sharpness: f32| soft(overlap, sharpness).max(0.1);
+        assert_eq!(judge(&planted(never_exact)).outcome, Outcome::Fails);
+    }
+
+    #[test]
+    fn keys_have_the_cosines_they_should() {
+        let keys = keys(0.25, Key::new(1));
+        let dot = |i: usize, j: usize| -> f32 {
+            (0..WIDTH).map(|k| keys[i * WIDTH + k] * keys[j * WIDTH + k]).sum()
+        };
+        assert!((dot(3, 3) - 1.0).abs() < 1e-5);
+        assert!((dot(3, 7) - 0.25).abs() < 1e-5);
+    }
+
+    #[test]
+    fn the_error_is_the_predicted_one() -> Result<()> {
+        // The rest of the weight is spread evenly over the other values, so that the error is its share times n/(n − 1).
+        let errors = draw(0.5, 0)?.errors;
+        for (sharpness, error) in SHARPNESS.iter().zip(errors) {
+            let others = (ENTRIES - 1) as f64;
+            let rest = others / (others + f64::from(sharpness * 0.5).exp());
+            let expected = rest * ENTRIES as f64 / others;
+            assert!((error - expected).abs() < 1e-4 * expected.max(0.1), "{sharpness}: {error} {expected}");
+        }
+        Ok(())
+    }
+}

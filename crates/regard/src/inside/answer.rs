@@ -1,0 +1,206 @@
+//! What a model says of what it read: the next token, or a class.
+
+use super::reading::Reading;
+use super::token::{spell, visible};
+use crate::model::Opened;
+use crate::usage::Usage;
+use anyhow::Result;
+use regard_nn::generate::Sampling;
+use regard_nn::models::Model;
+use regard_nn::tensor::{Ids, Tensor};
+use regard_nn::tokens::Special;
+use regard_nn::{Context, Probe};
+use serde::Serialize;
+
+/// What a model can be asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// What comes next.
+    Next,
+    /// Which class it is.
+    Class,
+    /// Nothing.
+    Nothing,
+}
+
+impl Kind {
+    /// What a model can be asked.
+    pub fn of(model: &Model) -> Self {
+        match model {
+            Model::Gpt(_) | Model::Llama(_) | Model::T5(_) => Self::Next,
+            Model::Sentiment(_) | Model::Bag(_) => Self::Class,
+            Model::Bert(bert) if bert.config().heads.classes.is_some() && !bert.config().heads.words => {
+                Self::Class
+            }
+            Model::Vit(vit) if vit.config().classes > 0 => Self::Class,
+            _ => Self::Nothing,
+        }
+    }
+}
+
+/// Of a model's scores, those that are kept: of the last position, or of the classes. They are copied: a part of a tensor
+/// would keep all of it.
+pub(super) fn kept(model: &Model, logits: &Tensor) -> Result<Tensor> {
+    Ok(match (Kind::of(model), logits.shape().len()) {
+        (Kind::Next, 3) => {
+            let width = logits.shape()[2];
+            let values = logits.values();
+            Tensor::new(&values[values.len().saturating_sub(width)..], [width])?
+        }
+        // One logit for two classes: the other's is 0.
+        (Kind::Class, 1) => Tensor::new(&[0.0, logits.values()[0]], [2])?,
+        (Kind::Class, _) => logits.reshape([logits.count()])?,
+        _ => Tensor::zeros([0]),
+    })
+}
+
+/// The tokens with the highest scores.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Candidate {
+    /// The token.
+    pub id: u32,
+    /// What it would add to the text.
+    pub text: String,
+}
+
+/// The highest scores' tokens, best first.
+pub fn candidates(reading: &Reading, count: usize) -> Result<Vec<Candidate>> {
+    let Some(scores) = reading.scores().filter(|_| Kind::of(reading.model()) == Kind::Next) else {
+        return Ok(Vec::new());
+    };
+    let scores = scores.values();
+    let mut order: Vec<usize> = (0..scores.len()).collect();
+    order.sort_by(|&a, &b| scores[b].total_cmp(&scores[a]).then(a.cmp(&b)));
+    let before = said(reading).last().copied();
+    let candidate = |&id: &usize| {
+        let id = id as u32;
+        let text = match &reading.opened().tokenizer {
+            Some(tokenizer) => spell(tokenizer, before, id)?,
+            None => id.to_string(),
+        };
+        let name = reading.opened().tokenizer.as_ref().and_then(|tokenizer| tokenizer.piece(id));
+        let text = if text.trim().is_empty() { visible("", &name.unwrap_or_default()) } else { text };
+        Ok(Candidate { id, text })
+    };
+    order.iter().take(count).map(candidate).collect()
+}
+
+/// The ids of the text that goes on.
+fn said(reading: &Reading) -> Vec<u32> {
+    let tokens = if reading.target().is_empty() { reading.source() } else { reading.target() };
+    tokens.iter().map(|token| token.id).collect()
+}
+
+/// A text that goes on, as the tokenizer writes it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Said {
+    /// What was given.
+    pub given: String,
+    /// What each token that came after it adds.
+    pub drawn: Vec<String>,
+}
+
+/// So many tokens before the first drawn one are enough to decode it as in the whole.
+const BEFORE: usize = 16;
+
+/// The text that goes on; none where there is no tokenizer, or nothing comes next.
+pub fn spoken(reading: &Reading) -> Result<Option<Said>> {
+    let tokenizer = reading.opened().tokenizer.as_ref();
+    let Some(tokenizer) = tokenizer.filter(|_| Kind::of(reading.model()) == Kind::Next) else {
+        return Ok(None);
+    };
+    let ids = said(reading);
+    let (given, drawn) = ids.split_at(ids.len() - reading.drawn().min(ids.len()));
+    let mut decoder = tokenizer.decoder(Special::Drop);
+    for &id in &given[given.len().saturating_sub(BEFORE)..] {
+        decoder.push(id)?;
+    }
+    let mut parts = Vec::with_capacity(drawn.len());
+    for &id in drawn {
+        let special = tokenizer.is_special(id).then(|| tokenizer.piece(id)).flatten();
+        let text = decoder.push(id)?;
+        parts.push(special.or(text).unwrap_or_default());
+    }
+    if let (Some(rest), Some(last)) = (decoder.finish()?, parts.last_mut()) {
+        last.push_str(&rest);
+    }
+    Ok(Some(Said { given: tokenizer.decode(given, Special::Drop)?, drawn: parts }))
+}
+
+/// The next token, drawn as the settings say, for a given step.
+pub fn draw(reading: &Reading, sampling: &Sampling, step: u64) -> Result<u32> {
+    let scores = reading.scores().filter(|_| Kind::of(reading.model()) == Kind::Next);
+    let scores = scores.ok_or_else(|| Usage::error("this model does not say what comes next"))?;
+    sampling.check()?;
+    Ok(sampling.choose(&scores.values(), &said(reading), (0, step)))
+}
+
+/// Which class, and what each token had to do with it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Classes {
+    /// The names of the classes.
+    pub labels: Vec<String>,
+    /// Their probabilities.
+    pub probabilities: Vec<f32>,
+    /// What `weights` are.
+    pub what: &'static str,
+    /// Whether a weight may be negative.
+    pub signed: bool,
+    /// One a token; none if there is nothing to tell.
+    pub weights: Vec<f32>,
+}
+
+/// What a classifier says.
+pub fn classes(reading: &Reading) -> Result<Classes> {
+    let scores = reading.scores().filter(|_| Kind::of(reading.model()) == Kind::Class);
+    let scores = scores.ok_or_else(|| Usage::error("this model does not tell classes apart"))?;
+    let probabilities = scores.softmax()?.to_vec();
+    let labels = (0..probabilities.len()).map(|class| label(reading.opened(), class)).collect();
+    let (what, signed, weights) = match (reading.pool(), &reading.inputs().ids) {
+        (Some(pool), _) => ("share of each word in the pool", false, pool.to_vec()),
+        (None, Some(ids)) => {
+            let best = scores.argmax(-1)?.values().first().copied().unwrap_or(0) as usize;
+            let of = pull(reading.model(), ids, best)?;
+            ("gradient × embedding: what each word adds to the winning class", true, of)
+        }
+        (None, None) => ("", false, Vec::new()),
+    };
+    Ok(Classes { labels, probabilities, what, signed, weights })
+}
+
+/// The gradient of a class's score times each word's embedding.
+fn pull(model: &Model, ids: &Ids, class: usize) -> Result<Vec<f32>> {
+    let probe = Probe::new().track("embeddings");
+    let length = ids.shape().last();
+    let scores = model.classify(&Context::inference().with_probe(&probe), ids, &[length])?;
+    gradient_times_input(&scores, class, &probe)
+}
+
+/// The gradient of a class's score times each word's embedding, summed over its features. Of two classes it is the score beyond
+/// the other's: a model may have one logit for both, and then the first one's score is 0 whatever is read.
+pub fn gradient_times_input(scores: &Tensor, class: usize, probe: &Probe) -> Result<Vec<f32>> {
+    let Some(words) = probe.get("embeddings")? else { return Ok(Vec::new()) };
+    let score = match scores.shape().last() {
+        2 => scores.select(1, class)?.subtract(&scores.select(1, 1 - class.min(1))?)?,
+        _ => scores.select(1, class)?,
+    };
+    let score = score.reshape([])?;
+    let Some(gradient) = score.backward()?.get(&words) else { return Ok(Vec::new()) };
+    Ok(words.detach().multiply(&gradient)?.sum(-1)?.to_vec())
+}
+
+/// What a model calls a class.
+pub fn label(opened: &Opened, class: usize) -> String {
+    let name = opened.config.get("id2label").and_then(|labels| labels.get(class.to_string()));
+    name.and_then(|name| name.as_str()).map_or_else(|| class.to_string(), str::to_owned)
+}
+
+/// The names of the classes that a model tells texts apart by, in order.
+pub fn class_names(opened: &Opened) -> Vec<String> {
+    let count = match &opened.model {
+        Model::Bert(bert) => bert.config().heads.classes.unwrap_or(0),
+        _ => 2,
+    };
+    (0..count).map(|class| label(opened, class)).collect()
+}

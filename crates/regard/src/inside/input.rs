@@ -1,0 +1,136 @@
+//! What a person gives a model to read, and what the model then reads.
+
+use super::answer::Kind;
+use super::token::Token;
+use crate::corpus::context;
+use crate::image::{self, Preprocessing};
+use crate::inputs::Inputs;
+use crate::model::Opened;
+use crate::usage::Usage;
+use anyhow::Result;
+use regard_nn::models::Model;
+use regard_nn::tensor::Ids;
+use regard_nn::tokens::{Encoding, Special};
+
+/// Something to read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Input {
+    /// A text, and a second one: the pair of a sentence (BERT), or what the decoder has said (T5).
+    Text(String, String),
+    /// A PNG.
+    Picture(Vec<u8>),
+}
+
+/// Inputs with the tokens of source and target.
+pub(super) struct Spelt {
+    pub inputs: Inputs,
+    pub source: Vec<Token>,
+    pub target: Vec<Token>,
+}
+
+impl Spelt {
+    /// Puts tokens at the end, of the target if there is one. Fails if there is no room, or no such token.
+    pub fn go_on(&mut self, opened: &Opened, ids: &[u32], most: usize) -> Result<()> {
+        if ids.is_empty() {
+            return Ok(());
+        }
+        if Kind::of(&opened.model) != Kind::Next {
+            return Err(Usage::error("this model does not say what comes next"));
+        }
+        let known = opened.model.token_embeddings().map_or(0, |table| table.shape()[0]);
+        let most = context(&opened.model).map_or(most, |limit| limit.min(most));
+        let decodes = !self.target.is_empty();
+        let grows = if decodes { &mut self.target } else { &mut self.source };
+        for &id in ids {
+            if id as usize >= known {
+                return Err(Usage::error(format!("there is no token {id}: the model has {known}")));
+            }
+            if grows.len() >= most {
+                return Err(Usage::error(format!("the text is as long as it can be: {most} tokens")));
+            }
+            grows.push(Token::after(grows, id, opened.tokenizer.as_ref())?);
+        }
+        let all = row(&grows.iter().map(|token| token.id).collect::<Vec<_>>())?;
+        match decodes {
+            true => self.inputs.decoder_ids = Some(all),
+            false => self.inputs.ids = Some(all),
+        }
+        Ok(())
+    }
+}
+
+impl Input {
+    /// What a model makes of it, if it has at most so many tokens.
+    pub(super) fn spell(&self, opened: &Opened, most: usize) -> Result<Spelt> {
+        match (self, &opened.model) {
+            (Self::Picture(bytes), Model::Vit(vit)) => {
+                let preprocessing = Preprocessing::of(&opened.folder)?;
+                let wrong = |error: anyhow::Error| Usage::error(format!("{error:#}"));
+                let pixels = image::decode(bytes, &preprocessing, vit.config()).map_err(wrong)?;
+                let config = vit.config();
+                let [rows, columns] = config.image.map(|side| side / config.patch);
+                let class = Token { id: 0, text: "[class]".to_owned(), special: true, word: 0 };
+                let patch = |i: usize| Token {
+                    id: i as u32 + 1,
+                    text: format!("{},{}", i / columns + 1, i % columns + 1),
+                    special: false,
+                    word: i + 1,
+                };
+                let source = std::iter::once(class).chain((0..rows * columns).map(patch)).collect();
+                let inputs = Inputs { pixels: Some(pixels), ..Inputs::default() };
+                Ok(Spelt { inputs, source, target: Vec::new() })
+            }
+            (Self::Picture(_), _) => Err(Usage::error("this model reads text, not pictures")),
+            (_, Model::Vit(_)) => Err(Usage::error("this model reads pictures: choose a PNG")),
+            (Self::Text(first, second), _) => spell_text(opened, first, second, most),
+        }
+    }
+}
+
+fn spell_text(opened: &Opened, first: &str, second: &str, most: usize) -> Result<Spelt> {
+    let tokenizer = opened.tokenizer()?;
+    let pair = matches!(opened.model, Model::Bert(_)) && !second.trim().is_empty();
+    let encoding = match pair {
+        true => tokenizer.encode_pair(first, second, Special::Keep)?,
+        false => tokenizer.encode(first, Special::Keep)?,
+    };
+    if first.trim().is_empty() || encoding.is_empty() {
+        return Err(Usage::error("there is nothing to read: the text is empty"));
+    }
+    let most = context(&opened.model).map_or(most, |limit| limit.min(most));
+    ensure_room(encoding.len(), most, "text")?;
+    let mut inputs = Inputs { ids: Some(row(&encoding.ids)?), ..Inputs::default() };
+    if matches!(&opened.model, Model::Bert(model) if model.config().n_types > 1) {
+        inputs.types = Some(row(&encoding.types)?);
+    }
+    let source = Token::of_encoding(&encoding, [first, second]);
+    let mut target = Vec::new();
+    if let Model::T5(model) = &opened.model {
+        let said = match second.trim().is_empty() {
+            true => Encoding::default(),
+            false => tokenizer.encode(second, Special::Drop)?,
+        };
+        ensure_room(said.len() + 1, most, "second text")?;
+        let start = Token::after(&[], model.config().start, Some(tokenizer))?;
+        target.push(Token { special: true, ..start });
+        let spoken = Token::of_encoding(&said, [second, ""]);
+        target.extend(spoken.into_iter().map(|token| Token { word: token.word + 1, ..token }));
+        let ids: Vec<u32> = target.iter().map(|token| token.id).collect();
+        inputs.decoder_ids = Some(row(&ids)?);
+    }
+    Ok(Spelt { inputs, source, target })
+}
+
+fn ensure_room(count: usize, most: usize, what: &str) -> Result<()> {
+    if count > most {
+        return Err(Usage::error(format!(
+            "the {what} is too long: it has {count} tokens, and the most that can be read is {most}"
+        )));
+    }
+    Ok(())
+}
+
+/// A batch of one.
+fn row(ids: &[u32]) -> Result<Ids> {
+    Ok(Ids::new(ids, [1, ids.len()])?)
+}

@@ -1,0 +1,299 @@
+//! Which words an answer rests on, by several methods, and how far each can be trusted on this model.
+
+use super::target::{Asked, ask_any, blank};
+use super::{Output, columns, interval, numbers};
+use crate::corpus::Reading;
+use crate::figure::{
+    Axis, ColourScale, HeatMap, Interval, Intervals, Matrix, Passage, Picture, Words, fixed,
+};
+use crate::model::Opened;
+use crate::terminal::line;
+use crate::work::Work;
+use anyhow::{Result, bail};
+use regard_nn::analysis::influence::{Method, influence};
+use regard_nn::analysis::occlusion::{Agreement, Blank, Quantity, faithfulness, occlusion};
+use regard_nn::analysis::statistics::{Resampling, spearman};
+use regard_nn::models::Model;
+use regard_nn::tensor::random::Key;
+use std::ops::Range;
+
+/// What the yardstick is called in tables and figures.
+const YARDSTICK: &str = "blank-out";
+/// The texts of a corpus that are drawn.
+const DRAWN: usize = 3;
+
+/// What each method says of each token of one text.
+pub struct Said {
+    asked: Asked,
+    /// The change when a token is blanked out; none for special tokens.
+    changes: Vec<Option<f64>>,
+    /// What each method says; flow is left out where the text is too long for it.
+    methods: Vec<(Method, Vec<f64>)>,
+}
+
+impl Said {
+    /// Asks all methods about one text.
+    pub fn of(model: &Model, asked: Asked, blank: Blank, flow_limit: usize) -> Result<Self> {
+        let changes = occlusion(model, &asked.tokens, asked.target, (blank, Quantity::Logit))?;
+        let mut methods = Vec::new();
+        for method in Method::ALL {
+            if method == Method::Flow && asked.tokens.in_all() > flow_limit {
+                continue;
+            }
+            methods.push((method, influence(model, &asked.tokens, asked.target, method, flow_limit)?));
+        }
+        Ok(Self { asked, changes, methods })
+    }
+
+    /// A method's rank correlation with the absolute change.
+    fn correlation(&self, values: &[f64]) -> Result<Option<f64>> {
+        let kept = || (0..values.len()).filter(|&i| self.changes[i].is_some());
+        let said: Vec<f64> = kept().map(|i| values[i]).collect();
+        let truth: Vec<f64> = kept().map(|i| self.changes[i].unwrap_or(0.0).abs()).collect();
+        Ok(spearman(&said, &truth)?)
+    }
+
+    /// Rows of `influence.csv`.
+    fn rows(&self, text: usize) -> Vec<Vec<String>> {
+        let changes: Vec<f64> = self.changes.iter().map(|change| change.unwrap_or(f64::NAN)).collect();
+        let methods = self.methods.iter().map(|(method, values)| (method.name(), values));
+        let all = std::iter::once((YARDSTICK, &changes)).chain(methods);
+        let mut rows = Vec::new();
+        for (method, values) in all {
+            for (place, &value) in values.iter().enumerate().filter(|(_, value)| value.is_finite()) {
+                let piece = self.asked.piece(place);
+                rows.push(vec![
+                    text.to_string(),
+                    place.to_string(),
+                    piece.to_owned(),
+                    method.to_owned(),
+                    value.to_string(),
+                ]);
+            }
+        }
+        rows
+    }
+
+    /// The patches of a picture as strong as their influence, method by method.
+    fn patches(&self, (rows, columns): (usize, usize), how: &str) -> Picture {
+        let map = |values: &[f64]| {
+            let most = values[1..]
+                .iter()
+                .filter(|value| value.is_finite())
+                .fold(1e-12, |most: f64, v| most.max(v.abs()));
+            let at = |row: usize, column: usize| (values[1 + row * columns + column].abs() / most) as f32;
+            let scale = ColourScale::sequential("relative to the largest").range(0.0, 1.0);
+            HeatMap::new(Matrix::from_fn(rows, columns, at), scale).names("row", "column")
+        };
+        let changes: Vec<f64> = self.changes.iter().map(|change| change.unwrap_or(f64::NAN)).collect();
+        let picture = Picture::new(format!("What the answer “{}” rests on", self.asked.answer))
+            .subtitle(format!("The patches of the picture; {YARDSTICK}: {how}"))
+            .columns(3)
+            .titled_panel(YARDSTICK, map(&changes));
+        let methods = self.methods.iter();
+        methods.fold(picture, |picture, (method, values)| picture.titled_panel(method.name(), map(values)))
+    }
+
+    /// The words on a ground as strong as their influence, method by method.
+    fn picture(&self, how: &str) -> Result<Picture> {
+        if let Some(grid) = self.asked.grid {
+            return Ok(self.patches(grid, how));
+        }
+        let words = self.asked.words();
+        // Every method has units of its own: each is shown relative to its largest.
+        let passage = |values: &[f64]| {
+            let sum = |(_, pieces): &(String, Range<usize>)| {
+                let said = values[pieces.clone()].iter().filter(|value| value.is_finite());
+                said.copied().reduce(|a, b| a + b).unwrap_or(f64::NAN)
+            };
+            let sums: Vec<f64> = words.iter().map(sum).collect();
+            let most =
+                sums.iter().filter(|sum| sum.is_finite()).fold(1e-12, |most: f64, sum| most.max(sum.abs()));
+            Passage::new(
+                words.iter().zip(sums).map(|((word, _), sum)| (word.clone(), (sum.abs() / most) as f32)),
+            )
+        };
+        let changes: Vec<f64> = self.changes.iter().map(|change| change.unwrap_or(f64::NAN)).collect();
+        let scale = ColourScale::sequential("influence, relative to the largest").range(0.0, 1.0);
+        let mut panel = Words::new(scale).passage(passage(&changes).heading(format!("{YARDSTICK}: {how}")));
+        for (method, values) in &self.methods {
+            let heading = match self.correlation(values)? {
+                Some(correlation) => {
+                    let correlation = fixed(correlation, 2);
+                    format!("{}: rank correlation with {YARDSTICK} {correlation}", method.name())
+                }
+                None => format!("{}: the same for all words", method.name()),
+            };
+            panel = panel.passage(passage(values).heading(heading));
+        }
+        Ok(Picture::new(format!("What the answer “{}” rests on", self.asked.answer)).panel(panel))
+    }
+
+    /// Writes table and figure of this one text, and prints both in short.
+    pub fn report(&self, output: &Output, how: &str) -> Result<()> {
+        let header = ["text", "place", "token", "method", "value"];
+        output.csv("influence", &header, self.rows(0).into_iter())?;
+        output.picture("words", &self.picture(how)?)?;
+        line(format!("answer: {}", self.asked.answer));
+        line("");
+        let mut rows =
+            vec![["method".to_owned(), "rank correlation".to_owned(), "heaviest words".to_owned()].to_vec()];
+        let changes: Vec<f64> = self.changes.iter().map(|change| change.unwrap_or(0.0).abs()).collect();
+        rows.push(vec![YARDSTICK.to_owned(), "1".to_owned(), self.heaviest(&changes)]);
+        for (method, values) in &self.methods {
+            let correlation = self.correlation(values)?;
+            let shown = correlation.map_or_else(|| "–".to_owned(), |correlation| fixed(correlation, 2));
+            rows.push(vec![method.name().to_owned(), shown, self.heaviest(values)]);
+        }
+        columns(&rows);
+        Ok(())
+    }
+
+    /// The three words with most influence.
+    fn heaviest(&self, values: &[f64]) -> String {
+        let words = self.asked.words();
+        let mut sums: Vec<(f64, &str)> =
+            words.iter().map(|(word, pieces)| (values[pieces.clone()].iter().sum(), word.as_str())).collect();
+        sums.sort_by(|a, b| b.0.total_cmp(&a.0));
+        sums.iter().take(3).map(|(_, word)| *word).collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// How far each method can be trusted, over a corpus.
+pub struct Trust {
+    agreements: Vec<Agreement>,
+    /// The same of the same architecture with random weights: what a method gets without anything learned.
+    untrained: Vec<Agreement>,
+    examples: Vec<Said>,
+    how: String,
+}
+
+impl Trust {
+    /// Compares every method with blank-out on each text.
+    pub fn measure<'a>(
+        opened: &Opened,
+        asked: &dyn Fn() -> Result<Questions<'a>>,
+        texts: u64,
+        (seed, flow_limit): (u64, usize),
+    ) -> Result<Self> {
+        let (blank, how) = blank(opened);
+        let work = Work::new("faithfulness", 2 * texts);
+        let agreements = |model: &Model| -> Result<Vec<Agreement>> {
+            let targets = asked()?.map(|asked| {
+                let Asked { tokens, target, .. } =
+                    asked.map_err(|error| regard_nn::Error::Checkpoint(format!("{error:#}")))?;
+                Ok((tokens, target))
+            });
+            let targets = targets.inspect(|_| work.step());
+            let yardstick = (blank, Quantity::Logit);
+            Ok(faithfulness(model, targets, yardstick, flow_limit, Resampling::new(seed))?)
+        };
+        let examples = asked()?.take(DRAWN).map(|asked| Said::of(&opened.model, asked?, blank, flow_limit));
+        Ok(Self {
+            agreements: agreements(&opened.model)?,
+            untrained: agreements(&opened.model.fresh(seed)?)?,
+            examples: examples.collect::<Result<_>>()?,
+            how,
+        })
+    }
+
+    /// Writes tables and figures.
+    pub fn write(&self, output: &Output) -> Result<()> {
+        let rows = self.agreements.iter().flat_map(|agreement| {
+            agreement.texts.iter().enumerate().filter_map(|(text, correlation)| {
+                Some(vec![text.to_string(), agreement.method.name().to_owned(), (*correlation)?.to_string()])
+            })
+        });
+        output.csv("faithfulness-by-text", &["text", "method", "rank_correlation"], rows)?;
+        let all = [("trained", &self.agreements), ("untrained", &self.untrained)];
+        let rows = all.into_iter().flat_map(|(model, agreements)| {
+            agreements.iter().map(move |agreement| {
+                let found = agreement.correlation;
+                let numbers = match found.count {
+                    0 => std::array::from_fn(|_| String::new()),
+                    _ => numbers(&found),
+                };
+                let front = [model, agreement.method.name()].map(str::to_owned).into_iter();
+                front.chain(numbers).chain([found.count.to_string()]).collect()
+            })
+        });
+        output.csv("faithfulness", &["model", "method", "rank_correlation", "low", "high", "n"], rows)?;
+        let examples = self.examples.iter().enumerate().flat_map(|(text, said)| said.rows(text));
+        output.csv("influence", &["text", "place", "token", "method", "value"], examples)?;
+        output.picture("faithfulness", &self.picture())?;
+        for (number, said) in self.examples.iter().enumerate() {
+            output.picture(&format!("words-{number}"), &said.picture(&self.how)?)?;
+        }
+        Ok(())
+    }
+
+    fn picture(&self) -> Picture {
+        let mut lines = Intervals::new(Axis::linear("rank correlation with blank-out"));
+        for agreement in &self.agreements {
+            let found = agreement.correlation;
+            let mean = if found.count > 0 { found.mean } else { f64::NAN };
+            lines = lines.line(Interval::new(agreement.method.name(), mean, found.low, found.high));
+        }
+        Picture::new("How far pictures of attention can be trusted")
+            .subtitle(format!("Agreement with blank-out ({}) over texts, 95 % intervals", self.how))
+            .note("1: words in the same order of importance; 0: no relation.")
+            .panel(lines)
+    }
+
+    /// Prints the table.
+    pub fn show(&self) {
+        line(format!("rank correlation with {YARDSTICK} ({})", self.how));
+        line("");
+        let header = ["method", "mean [95 %]", "texts", "untrained [95 %]"];
+        let mut rows = vec![header.map(str::to_owned).to_vec()];
+        let any = self.agreements.iter().any(|agreement| agreement.correlation.count > 0);
+        for (agreement, untrained) in self.agreements.iter().zip(&self.untrained) {
+            let shown = |agreement: &Agreement| match agreement.correlation {
+                found if found.count > 0 => interval(found.mean, found.low, found.high),
+                // The others have something to say of some text: every one was too long for flow, and the user can have it otherwise.
+                _ if agreement.method == Method::Flow && any => {
+                    "all texts longer than --flow-limit".to_owned()
+                }
+                _ => "not defined for any text".to_owned(),
+            };
+            rows.push(vec![
+                agreement.method.name().to_owned(),
+                shown(agreement),
+                agreement.correlation.count.to_string(),
+                shown(untrained),
+            ]);
+        }
+        columns(&rows);
+    }
+}
+
+/// Texts or pictures, each with an answer.
+pub type Questions<'a> = Box<dyn Iterator<Item = Result<Asked>> + 'a>;
+
+/// The texts of a corpus, each with an answer. Longer texts than flow can take were cut when they were read.
+pub fn asked<'a>(opened: &'a Opened, reading: &'a Reading, seed: u64) -> Result<Questions<'a>> {
+    let key = Key::new(seed).site("asked");
+    let texts = reading.corpus.texts(reading.limit)?.enumerate();
+    Ok(Box::new(texts.filter_map(move |(number, text)| {
+        let one = || -> Result<Option<Asked>> {
+            let text = text?;
+            let encoding = reading.encode(&text)?;
+            match encoding.len() {
+                0 | 1 => Ok(None),
+                _ => ask_any(opened, reading, (text, encoding), key, number as u64),
+            }
+        };
+        one().transpose()
+    })))
+}
+
+/// Refuses models whose answers cannot be looked at.
+pub fn ensure_answers(model: &Model) -> Result<()> {
+    match model {
+        Model::Vit(vit) if vit.config().classes == 0 => bail!("this vit has no head that answers anything"),
+        Model::Bert(bert) if !bert.config().heads.words && bert.config().heads.classes.is_none() => {
+            bail!("this bert has no head that answers anything")
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,270 @@
+//! What a model is asked of texts, so that it can be wrong: the next token, hidden tokens, the class of a text or of words.
+
+use super::texts::{answers, pictures};
+use crate::classes::matched;
+use crate::corpus::{Corpus, CorpusArguments, Reading, evenly};
+use crate::inside::answer::{class_names, label};
+use crate::model::Opened;
+use crate::run::{DataConfig, sources};
+use crate::terminal;
+use anyhow::{Result, bail};
+use regard_nn::analysis::ablation::{Batch, Kinds};
+use regard_nn::analysis::{Shown, Tokens, delimits};
+use regard_nn::data::batches::{Batches, IGNORED, Masking};
+use regard_nn::models::{Model, T5, Vit};
+use regard_nn::tensor::Ids;
+use regard_nn::tensor::random::Key;
+
+/// Texts with what should be said of them.
+pub struct Questions {
+    /// What is asked, in a few words.
+    pub about: &'static str,
+    /// The texts: their ids are in memory, nothing else.
+    pub batches: Vec<Batch>,
+    /// The names of the kinds of answers.
+    pub kinds: Vec<String>,
+    kind: Kind,
+}
+
+/// How answers are told apart.
+enum Kind {
+    /// Tokens by whether they were there before.
+    Novelty {
+        /// Whether only what came before is seen.
+        causal: bool,
+        /// Whether each id delimits.
+        delimiters: Vec<bool>,
+    },
+    /// The class itself.
+    Class,
+}
+
+/// The kinds of tokens: delimiters; tokens that follow the same token as they did before (what induction heads are good
+/// for); other tokens that were there before; new ones.
+const NOVELTY: [&str; 4] = ["delimiter", "repeated pair", "repeated", "new"];
+
+impl Questions {
+    /// What a model was made to answer, of the texts of a corpus.
+    pub fn ask(
+        opened: &Opened,
+        corpus: &Corpus,
+        reading: &Reading,
+        arguments: &CorpusArguments,
+    ) -> Result<Self> {
+        match &opened.model {
+            Model::Gpt(_) | Model::Llama(_) => next_tokens(reading, arguments),
+            Model::T5(t5) => answer_tokens(opened, t5, reading, arguments),
+            Model::Bert(bert) if bert.config().heads.words => hidden_tokens(reading, arguments),
+            Model::Bert(bert) if bert.config().heads.classes.is_some() => {
+                classes(opened, corpus, reading, arguments)
+            }
+            Model::Sentiment(_) | Model::Bag(_) => classes(opened, corpus, reading, arguments),
+            Model::Tagger(_) => word_classes(reading, corpus, arguments),
+            other => bail!("a {} without a head that answers has no loss to look at", other.kind()),
+        }
+    }
+
+    /// The class of each of some pictures.
+    pub fn of_pictures(opened: &Opened, vit: &Vit, arguments: &CorpusArguments) -> Result<Self> {
+        let (texts, Some(labels)) = pictures(opened, vit, arguments)? else {
+            bail!(
+                "a classifier is asked for labels, which PNG files do not have: give MNIST's folder, or built-in"
+            );
+        };
+        if let Some(label) = labels.iter().find(|&&label| label as usize >= vit.config().classes) {
+            bail!("the model knows {} classes, and the pictures have a class {label}", vit.config().classes);
+        }
+        let examples: Vec<(Tokens, u32)> = texts.into_iter().zip(labels).collect();
+        Ok(Self {
+            about: "the class of a picture",
+            batches: labelled_batches(&examples, arguments)?,
+            kinds: (0..vit.config().classes).map(|class| label(opened, class)).collect(),
+            kind: Kind::Class,
+        })
+    }
+
+    /// The batches, as often as they are asked for.
+    pub fn iter(&self) -> impl Iterator<Item = regard_nn::Result<Batch>> + Clone {
+        self.batches.iter().cloned().map(Ok)
+    }
+
+    /// The number of texts.
+    pub fn texts(&self) -> usize {
+        self.batches.iter().map(|batch| batch.shown.lengths.len()).sum()
+    }
+
+    /// The number of answers.
+    pub fn answers(&self) -> usize {
+        let asked =
+            |batch: &Batch| batch.targets.values().iter().filter(|&&target| target != IGNORED).count();
+        self.batches.iter().map(asked).sum()
+    }
+
+    /// The kinds of answers, as ablation wants them.
+    pub fn with_kinds<R>(&self, run: impl FnOnce(&Kinds) -> R) -> R {
+        let of = |batch: &Batch, text: usize, place: usize| self.kind(batch, text, place);
+        run(&Kinds { count: self.kinds.len(), of: &of })
+    }
+
+    fn kind(&self, batch: &Batch, text: usize, place: usize) -> usize {
+        let target = batch.targets.values()[text * batch.targets.shape().last() + place];
+        let Kind::Novelty { causal, delimiters } = &self.kind else { return target as usize };
+        if delimiters.get(target as usize).copied().unwrap_or(false) {
+            return 0;
+        }
+        let time = batch.shown.ids.shape().last();
+        let ids = &batch.shown.ids.values()[text * time..text * time + batch.shown.lengths[text]];
+        // A causal model has read up to the place and is asked what comes next; others are asked what stands there.
+        let (seen, before) = match causal {
+            true => (&ids[..=place], Some(ids[place])),
+            false => (ids, place.checked_sub(1).map(|before| ids[before])),
+        };
+        let elsewhere = |at: usize| *causal || at != place;
+        let repeated = |at: usize| seen[at] == target && elsewhere(at);
+        let pair = |at: usize| at > 0 && repeated(at) && Some(seen[at - 1]) == before;
+        match () {
+            () if (0..seen.len()).any(pair) => 1,
+            () if (0..seen.len()).any(repeated) => 2,
+            () => 3,
+        }
+    }
+}
+
+fn novelty(reading: &Reading, causal: bool) -> Kind {
+    let tokenizer = reading.tokenizer;
+    let delimiter = |id: u32| tokenizer.piece(id).is_some_and(|piece| delimits(&piece));
+    Kind::Novelty { causal, delimiters: (0..tokenizer.vocabulary_size() as u32).map(delimiter).collect() }
+}
+
+fn next_tokens(reading: &Reading, arguments: &CorpusArguments) -> Result<Questions> {
+    let texts = reading.encodings()?.map(|encoding| Ok(Tokens::from_encoding(&encoding?)));
+    let texts: Vec<Tokens> = texts.collect::<Result<_>>()?;
+    let batches = texts.chunks(arguments.batch as usize).map(Batch::next_tokens);
+    Ok(Questions {
+        about: "the next token",
+        batches: batches.collect::<regard_nn::Result<_>>()?,
+        kinds: NOVELTY.map(str::to_owned).to_vec(),
+        kind: novelty(reading, true),
+    })
+}
+
+fn hidden_tokens(reading: &Reading, arguments: &CorpusArguments) -> Result<Questions> {
+    let masking = Masking::new(reading.tokenizer)?;
+    let key = Key::new(arguments.seed).site("hidden tokens");
+    let (mut texts, mut targets) = (Vec::new(), Vec::new());
+    for (number, encoding) in reading.encodings()?.enumerate() {
+        let mut ids = encoding?.ids;
+        targets.push(masking.apply(&mut ids, key, number as u64));
+        texts.push(Tokens::new(ids));
+    }
+    about_tokens("hidden tokens", (&texts, &targets), arguments, novelty(reading, false))
+}
+
+/// Texts with an answer for each of their tokens, told apart by whether they were there before.
+fn about_tokens(
+    about: &'static str,
+    (texts, targets): (&[Tokens], &[Vec<u32>]),
+    arguments: &CorpusArguments,
+    kind: Kind,
+) -> Result<Questions> {
+    let size = arguments.batch as usize;
+    let batches = texts.chunks(size).zip(targets.chunks(size));
+    Ok(Questions {
+        about,
+        batches: batches.map(|(texts, targets)| padded(texts, targets)).collect::<Result<_>>()?,
+        kinds: NOVELTY.map(str::to_owned).to_vec(),
+        kind,
+    })
+}
+
+/// Texts with an answer for each of their tokens.
+fn padded(texts: &[Tokens], targets: &[Vec<u32>]) -> Result<Batch> {
+    let shown = Shown::new(texts)?;
+    let time = shown.ids.shape().last();
+    let mut all = Vec::with_capacity(texts.len() * time);
+    for targets in targets {
+        all.extend_from_slice(targets);
+        all.resize(all.len() + time - targets.len(), IGNORED);
+    }
+    Ok(Batch { targets: Ids::new(&all, shown.ids.shape())?, shown })
+}
+
+fn classes(
+    opened: &Opened,
+    corpus: &Corpus,
+    reading: &Reading,
+    arguments: &CorpusArguments,
+) -> Result<Questions> {
+    let Some(labelled) = corpus.labelled(arguments.limit) else {
+        bail!(
+            "a classifier is asked for labels, which {} does not have: give a table (.tsv, .csv), IMDb's archive, or \
+             built-in",
+            arguments.corpus
+        );
+    };
+    let kinds = class_names(opened);
+    let (classes, remark) = matched(&kinds, &labelled.classes)?;
+    if let Some(remark) = remark {
+        terminal::remark(remark);
+    }
+    let mut examples = Vec::new();
+    for example in &labelled.examples {
+        let encoding = reading.encode(&example.text)?;
+        if encoding.len() > 1 {
+            examples.push((Tokens::from_encoding(&encoding), classes[example.label] as u32));
+        }
+    }
+    Ok(Questions {
+        about: "the class of a text",
+        batches: labelled_batches(&examples, arguments)?,
+        kinds,
+        kind: Kind::Class,
+    })
+}
+
+/// Texts or pictures with a class each.
+fn labelled_batches(examples: &[(Tokens, u32)], arguments: &CorpusArguments) -> Result<Vec<Batch>> {
+    let batch = |examples: &[(Tokens, u32)]| -> Result<Batch> {
+        let (texts, labels): (Vec<Tokens>, Vec<u32>) = examples.iter().cloned().unzip();
+        Ok(Batch { shown: Shown::new(&texts)?, targets: Ids::new(&labels, [labels.len(), 1])? })
+    };
+    examples.chunks(arguments.batch as usize).map(batch).collect()
+}
+
+/// What a T5 should answer, token by token.
+fn answer_tokens(
+    opened: &Opened,
+    t5: &T5,
+    reading: &Reading,
+    arguments: &CorpusArguments,
+) -> Result<Questions> {
+    let answered = answers(opened, t5, reading, arguments)?;
+    let (texts, targets): (Vec<Tokens>, Vec<Vec<u32>>) =
+        answered.into_iter().map(|answered| (answered.input, answered.said)).unzip();
+    about_tokens("its answer", (&texts, &targets), arguments, novelty(reading, true))
+}
+
+fn word_classes(reading: &Reading, corpus: &Corpus, arguments: &CorpusArguments) -> Result<Questions> {
+    let path = match corpus {
+        Corpus::BuiltIn(_) => None,
+        Corpus::Treebank(_, path) => Some(path.display().to_string()),
+        Corpus::Lines(_) | Corpus::Labelled(_) => {
+            bail!("a tagger is asked for parts of speech: give a treebank (.conllu) or built-in")
+        }
+    };
+    let sentences = sources::test_tagged(&DataConfig { path, ..DataConfig::default() })?;
+    let sentences: Vec<sources::Tagged> = evenly(&sentences, arguments.limit).cloned().collect();
+    let key = Key::new(arguments.seed).site("hidden words");
+    let tagging = sources::tagging(reading.tokenizer, &sentences, reading.length, key)?;
+    let batches = Batches::new(tagging, arguments.batch as usize, key)?;
+    let batches = batches.once().map(|batch| {
+        let batch = batch?;
+        Ok(Batch { shown: Shown::padded(batch.ids, batch.lengths), targets: batch.targets })
+    });
+    Ok(Questions {
+        about: "whether hidden words carry content",
+        batches: batches.collect::<Result<_>>()?,
+        kinds: ["function word", "content word"].map(str::to_owned).to_vec(),
+        kind: Kind::Class,
+    })
+}

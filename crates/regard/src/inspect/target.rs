@@ -1,0 +1,284 @@
+//! The answer that is looked at: of a text, what the model says, where it says it.
+
+use super::texts::own_answer;
+use crate::corpus::Reading;
+use crate::inside::answer::label;
+use crate::inside::meet;
+use crate::model::Opened;
+use crate::usage::Usage;
+use anyhow::{Result, bail};
+use regard_nn::Context;
+use regard_nn::analysis::occlusion::{Blank, Patches};
+use regard_nn::analysis::{Shown, Target, Tokens, pad, scores};
+use regard_nn::models::{Model, T5, Vit, VitConfig};
+use regard_nn::tensor::random::Key;
+use regard_nn::tokens::{Encoding, Special, Tokenizer};
+use std::ops::Range;
+
+/// A text and the answer that is looked at.
+#[derive(Clone)]
+pub struct Asked {
+    /// The text, as it was given.
+    pub text: String,
+    /// Its pieces.
+    pub encoding: Encoding,
+    /// The same for analysis.
+    pub tokens: Tokens,
+    /// The answer.
+    pub target: Target,
+    /// The answer in words.
+    pub answer: String,
+    /// What an encoder–decoder model has said before, piece by piece.
+    pub said: Vec<String>,
+    /// Rows and columns of the patches, if it is a picture.
+    pub grid: Option<(usize, usize)>,
+}
+
+/// Asks a model about a text: what comes next, what stands at the mask, which class it is; of an encoder–decoder model the
+/// token of its answer at a place. The answer is the model's own unless one is named.
+pub fn ask(
+    opened: &Opened,
+    reading: &Reading,
+    text: &str,
+    (answer, place): (Option<&str>, usize),
+) -> Result<Asked> {
+    if let Model::T5(t5) = &opened.model {
+        return ask_t5(opened, t5, reading, (text.to_owned(), reading.encode(text)?), (answer, |_| place));
+    }
+    let mask = reading.tokenizer.special().mask;
+    let name = mask.and_then(|mask| reading.tokenizer.piece(mask));
+    // Whatever the model calls its mask, people write [MASK].
+    let text = name.map_or_else(|| text.to_owned(), |name| text.replace("[MASK]", &name));
+    let encoding = reading.encode(&text)?;
+    if encoding.len() < 2 {
+        return Err(Usage::error("the text needs at least two tokens"));
+    }
+    let place = match (&opened.model, mask) {
+        (model, _) if model.is_causal() => Some(encoding.len() - 1),
+        (Model::Bert(bert), _) if !bert.config().heads.words => Some(0),
+        (Model::Sentiment(_) | Model::Bag(_), _) => None,
+        (_, Some(mask)) => match encoding.ids.iter().position(|&id| id == mask) {
+            Some(place) => Some(place),
+            None => return Err(Usage::error("this model guesses words: write [MASK] in the place of one")),
+        },
+        (other, None) => bail!("a {} without a mask has no answer to look at", other.kind()),
+    };
+    settle(opened, text, encoding, place, answer)
+}
+
+/// Asks an encoder–decoder model for the token of its own answer at a place, which is chosen by how long the answer is.
+fn ask_t5(
+    opened: &Opened,
+    t5: &T5,
+    reading: &Reading,
+    (text, encoding): (String, Encoding),
+    (answer, place): (Option<&str>, impl Fn(usize) -> usize),
+) -> Result<Asked> {
+    let source = Tokens::from_encoding(&encoding);
+    if source.len() < 2 {
+        return Err(Usage::error("the text needs at least two tokens"));
+    }
+    let own = own_answer(opened, t5, &source)?;
+    let place = place(own.len());
+    if place >= own.len() {
+        return Err(Usage::error(format!(
+            "the model's answer has {} tokens, and none at {place}",
+            own.len()
+        )));
+    }
+    let before: Vec<u32> = [t5.config().start].into_iter().chain(own[..place].iter().copied()).collect();
+    let pieces = before.iter().map(|&id| reading.tokenizer.piece(id).unwrap_or_else(|| id.to_string()));
+    let said = pieces.collect();
+    let tokens = Tokens::new(before).answering(source);
+    let class = match answer {
+        Some(answer) => class_of(opened, answer, t5.config().vocabulary)?,
+        None => own[place] as usize,
+    };
+    let target = Target { position: Some(place), class, against: None };
+    let answer = answer_name(opened, class)?;
+    Ok(Asked { text, encoding, tokens, target, answer, said, grid: None })
+}
+
+/// Asks about a picture: which class it is.
+pub fn ask_picture(opened: &Opened, vit: &Vit, tokens: Tokens, answer: Option<&str>) -> Result<Asked> {
+    let config = vit.config();
+    let scores = Shown::new(std::slice::from_ref(&tokens))?.scores(&opened.model, &Context::inference())?;
+    let class = match answer {
+        Some(answer) => class_of(opened, answer, config.classes)?,
+        None => scores.select(1, 0)?.argmax(-1)?.values()[0] as usize,
+    };
+    let (rows, columns) = (config.image[0] / config.patch, config.image[1] / config.patch);
+    let patch = |at: usize| format!("({}, {})", at / columns, at % columns);
+    let count = tokens.len();
+    let encoding = Encoding {
+        ids: tokens.ids.clone(),
+        pieces: std::iter::once("[class]".to_owned()).chain((0..rows * columns).map(patch)).collect(),
+        offsets: vec![0..0; count],
+        words: vec![None; count],
+        texts: vec![None; count],
+        special: tokens.special.clone(),
+        types: vec![0; count],
+    };
+    let target = Target { position: Some(0), class, against: None };
+    let answer = answer_name(opened, class)?;
+    let grid = Some((rows, columns));
+    Ok(Asked { text: String::new(), encoding, tokens, target, answer, said: Vec::new(), grid })
+}
+
+/// Asks about a text of a corpus, in which a word is hidden where the model guesses words: which one is drawn by the text's
+/// number.
+pub fn ask_any(
+    opened: &Opened,
+    reading: &Reading,
+    text: (String, Encoding),
+    key: Key,
+    number: u64,
+) -> Result<Option<Asked>> {
+    let mask = reading.tokenizer.special().mask;
+    if let Model::T5(t5) = &opened.model {
+        let drawn = |count: usize| key.below(number, 0, count.max(1));
+        return ask_t5(opened, t5, reading, text, (None, drawn)).map(Some);
+    }
+    let (text, mut encoding) = text;
+    let place = match (&opened.model, mask) {
+        (model, _) if model.is_causal() => Some(encoding.len() - 1),
+        (Model::Bert(bert), _) if !bert.config().heads.words => Some(0),
+        (Model::Sentiment(_) | Model::Bag(_), _) => None,
+        (_, Some(mask)) => {
+            let places: Vec<usize> = (0..encoding.len()).filter(|&i| !encoding.special[i]).collect();
+            let Some(&place) = places.get(key.below(number, 0, places.len().max(1))) else { return Ok(None) };
+            encoding.ids[place] = mask;
+            Some(place)
+        }
+        (other, None) => bail!("a {} without a mask has no answer to look at", other.kind()),
+    };
+    settle(opened, text, encoding, place, None).map(Some)
+}
+
+fn settle(
+    opened: &Opened,
+    text: String,
+    encoding: Encoding,
+    place: Option<usize>,
+    answer: Option<&str>,
+) -> Result<Asked> {
+    let tokens = Tokens::from_encoding(&encoding);
+    let (ids, lengths) = pad(std::slice::from_ref(&tokens))?;
+    let scores = scores(&opened.model, &Context::inference(), &ids, &lengths)?;
+    let row = match scores.shape()[1] {
+        1 => scores.select(1, 0)?,
+        _ => scores.select(1, place.unwrap_or(0))?,
+    };
+    let class = match answer {
+        Some(answer) => class_of(opened, answer, row.count())?,
+        None => row.argmax(-1)?.values()[0] as usize,
+    };
+    // One logit stands for two classes, and the first has a score of 0 whatever is read: what speaks for it is the difference.
+    let one_logit = matches!(opened.model, Model::Sentiment(_) | Model::Bag(_));
+    let target = Target { position: place, class, against: one_logit.then(|| 1 - class.min(1)) };
+    let answer = answer_name(opened, class)?;
+    Ok(Asked { text, encoding, tokens, target, answer, said: Vec::new(), grid: None })
+}
+
+/// Whether a model answers with tokens, rather than classes.
+fn says_tokens(model: &Model) -> bool {
+    match model {
+        Model::Gpt(_) | Model::Llama(_) | Model::T5(_) => true,
+        Model::Bert(bert) => bert.config().heads.words,
+        _ => false,
+    }
+}
+
+/// A class in words: a token, or the class's name.
+pub fn answer_name(opened: &Opened, class: usize) -> Result<String> {
+    match says_tokens(&opened.model) {
+        true => spelt(opened.tokenizer()?, class as u32),
+        false => Ok(label(opened, class)),
+    }
+}
+
+/// A token as people read it.
+pub fn spelt(tokenizer: &Tokenizer, id: u32) -> Result<String> {
+    let text = tokenizer.decode(&[id], Special::Keep)?;
+    let plain = text.trim();
+    Ok(if plain.is_empty() {
+        tokenizer.piece(id).unwrap_or_else(|| id.to_string())
+    } else {
+        plain.to_owned()
+    })
+}
+
+/// The class that an answer names.
+fn class_of(opened: &Opened, answer: &str, classes: usize) -> Result<usize> {
+    if says_tokens(&opened.model) {
+        let tokenizer = opened.tokenizer()?;
+        // In the middle of a text words have a space before them, which some tokenizers count in.
+        let spellings = [format!(" {answer}"), answer.to_owned()];
+        for spelling in spellings {
+            let ids = tokenizer.encode(&spelling, Special::Drop)?.ids;
+            if let [id] = ids[..]
+                && tokenizer.special().unknown != Some(id)
+            {
+                return Ok(id as usize);
+            }
+        }
+        return Err(Usage::error(format!("--answer {answer}: it is no single token of this model")));
+    }
+    let names: Vec<String> = (0..classes).map(|class| label(opened, class)).collect();
+    match names.iter().position(|name| name == answer) {
+        Some(class) => Ok(class),
+        None => Err(Usage::error(format!("--answer {answer}: the classes are {}", names.join(", ")))),
+    }
+}
+
+/// What takes a token's place when it is blanked out, and what that is called: the mask, else nothing. The unknown token is
+/// no blank: most models never saw it, and it changes every answer.
+pub fn blank(opened: &Opened) -> (Blank, String) {
+    if let Model::Vit(vit) = &opened.model {
+        let VitConfig { image: [height, width], patch: side, channels, .. } = *vit.config();
+        return (Blank::Patch(Patches { channels, height, width, side }), "each patch made grey".to_owned());
+    }
+    let mask = opened.tokenizer.as_ref().and_then(|tokenizer| Some((tokenizer, tokenizer.special().mask?)));
+    match mask {
+        Some((tokenizer, id)) => {
+            let name = tokenizer.piece(id).unwrap_or_default();
+            (Blank::Replace(id), format!("each token replaced by {name}"))
+        }
+        None => (Blank::Delete, "each token deleted".to_owned()),
+    }
+}
+
+impl Asked {
+    /// The piece at a place: those of the text first, then what was said.
+    pub fn piece(&self, place: usize) -> &str {
+        let pieces = &self.encoding.pieces;
+        pieces.get(place).or_else(|| self.said.get(place - pieces.len())).map_or("", String::as_str)
+    }
+
+    /// The words of the text: what is shown of each, and its pieces. Pieces belong together where letters or digits meet
+    /// without a space; what a tokenizer calls a word may be a whole text. Pieces that stand for no part of the text are
+    /// themselves.
+    pub fn words(&self) -> Vec<(String, Range<usize>)> {
+        let mut words: Vec<(String, Range<usize>)> = Vec::new();
+        let mut last = 0..0;
+        for (piece, offset) in self.encoding.offsets.iter().enumerate() {
+            let shown = |range: Range<usize>| self.text.get(range).map(str::trim).unwrap_or_default();
+            let plain = !offset.is_empty() && !self.encoding.special[piece];
+            let meets = plain && meet(&self.text, &last, offset);
+            match words.last_mut() {
+                Some((word, pieces)) if meets => {
+                    last.end = offset.end;
+                    shown(last.clone()).clone_into(word);
+                    pieces.end = piece + 1;
+                }
+                _ => {
+                    let part = Some(shown(offset.clone())).filter(|part| !part.is_empty());
+                    let part = part.unwrap_or(&self.encoding.pieces[piece]).to_owned();
+                    words.push((part, piece..piece + 1));
+                    last = if plain { offset.clone() } else { 0..0 };
+                }
+            }
+        }
+        words
+    }
+}

@@ -1,0 +1,199 @@
+//! What a part of a model is shown: texts of a corpus, answers to texts (T5), pictures (ViT).
+
+use crate::corpus::{BUILT_IN, Corpus, CorpusArguments, Reading, Survey, evenly};
+use crate::fetch::data::named;
+use crate::image::{self, Preprocessing};
+use crate::model::{self, Opened};
+use crate::run::{DataConfig, sources};
+use anyhow::{Context as _, Result, bail};
+use regard_nn::Context;
+use regard_nn::analysis::Tokens;
+use regard_nn::data::batches::{Examples as _, Pictures, Selection};
+use regard_nn::data::builtin::{Pairs, Split};
+use regard_nn::data::file::Lines;
+use regard_nn::data::idx::Images;
+use regard_nn::generate::{Answer, Sampling, Settings, generate};
+use regard_nn::models::{Model, T5, Vit};
+use regard_nn::tensor::Ids;
+use regard_nn::tokens::{Keep, Special};
+use std::path::{Path, PathBuf};
+
+/// The most tokens of an answer that a model makes up itself.
+const LONGEST_ANSWER: usize = 48;
+
+/// Texts, as often as they are asked for.
+pub enum Texts<'a> {
+    /// Those of a corpus, never all in memory.
+    Corpus(&'a Reading<'a>, Survey),
+    /// Answers or pictures: few enough to be held.
+    Held(Vec<Tokens>),
+}
+
+impl Texts<'_> {
+    /// How many there are.
+    pub fn count(&self) -> u64 {
+        match self {
+            Self::Corpus(_, survey) => survey.texts,
+            Self::Held(texts) => texts.len() as u64,
+        }
+    }
+
+    /// One after the other.
+    pub fn stream(&self) -> Result<Box<dyn Iterator<Item = regard_nn::Result<Tokens>> + '_>> {
+        Ok(match self {
+            Self::Corpus(reading, _) => {
+                Box::new(reading.encodings()?.map(|encoding| Ok(Tokens::from_encoding(&encoding?))))
+            }
+            Self::Held(texts) => Box::new(texts.iter().cloned().map(Ok)),
+        })
+    }
+}
+
+/// What a decoder has said before each token of an answer, and the tokens.
+pub struct Answered {
+    /// The start and all tokens but the last, with what they answer.
+    pub input: Tokens,
+    /// The tokens.
+    pub said: Vec<u32>,
+}
+
+/// Texts and what a T5 should answer: built-in pairs, two files line by line, or else what it does answer.
+pub fn answers(
+    opened: &Opened,
+    t5: &T5,
+    reading: &Reading,
+    arguments: &CorpusArguments,
+) -> Result<Vec<Answered>> {
+    let mut all = Vec::new();
+    let mut add = |source: &str, answer: Option<&str>| -> Result<()> {
+        let source = Tokens::from_encoding(&reading.encode(source)?);
+        let mut said = match answer {
+            Some(answer) => {
+                let mut encoding = reading.tokenizer.encode(answer, Special::Keep)?;
+                encoding.truncate(reading.length, Keep::First)?;
+                encoding.ids
+            }
+            None => own_answer(opened, t5, &source)?,
+        };
+        said.truncate(reading.length);
+        if source.len() > 1 && said.len() > 1 {
+            let ids: Vec<u32> = [t5.config().start].into_iter().chain(said.iter().copied()).collect();
+            let delimits = |&id: &u32| {
+                reading.tokenizer.piece(id).is_some_and(|piece| regard_nn::analysis::delimits(&piece))
+            };
+            let mut input = Tokens::new(ids[..said.len()].to_vec());
+            input.special = input.ids.iter().map(|&id| reading.tokenizer.is_special(id)).collect();
+            input.special[0] = true;
+            input.delimiter = input.ids.iter().map(delimits).collect();
+            all.push(Answered { input: input.answering(source), said });
+        }
+        Ok(())
+    };
+    match (&arguments.answers, reading.corpus) {
+        (None, Corpus::BuiltIn(_)) => {
+            let count = if arguments.limit == 0 { 2_000 } else { arguments.limit };
+            for pair in Pairs::new(0).split(Split::Test).pairs().take(count) {
+                add(&pair.source, Some(&pair.target))?;
+            }
+        }
+        (None, _) => {
+            for text in reading.corpus.texts(reading.limit)? {
+                add(&text?, None)?;
+            }
+        }
+        (Some(path), Corpus::Lines(_)) => {
+            let mut lines = Lines::open(path)?;
+            for text in reading.corpus.texts(reading.limit)? {
+                let Some(answer) = lines.next()? else {
+                    bail!("{} has fewer lines than {}", path.display(), arguments.corpus);
+                };
+                add(&text?, Some(answer))?;
+            }
+        }
+        (Some(_), _) => bail!("--answers goes with a --corpus of plain lines"),
+    }
+    if all.is_empty() {
+        bail!("there is no text of two tokens or more with an answer of as many");
+    }
+    Ok(all)
+}
+
+/// What a model answers itself, always the best token.
+pub fn own_answer(opened: &Opened, t5: &T5, source: &Tokens) -> Result<Vec<u32>> {
+    let context = Context::inference();
+    let answer = Answer::new(t5, &context, &Ids::new(&source.ids, [1, source.len()])?, None, 1)?;
+    let settings = Settings {
+        max_tokens: LONGEST_ANSWER,
+        sampling: Sampling { greedy: true, ..Sampling::default() },
+        stop_tokens: opened.token_ids("eos_token_id"),
+        ..Settings::default()
+    };
+    let said = generate(&answer, &context, &answer.start(), &settings, &mut |_, _| true)?;
+    Ok(said.into_iter().next().map(|said| said.tokens).unwrap_or_default())
+}
+
+/// Pictures, and the class of each where it is known: PNG files, MNIST's files, or built-in digits.
+pub fn pictures(
+    opened: &Opened,
+    vit: &Vit,
+    arguments: &CorpusArguments,
+) -> Result<(Vec<Tokens>, Option<Vec<u32>>)> {
+    let config = vit.config();
+    let [height, width] = config.image;
+    let patches = (height / config.patch) * (width / config.patch);
+    let argument = if arguments.corpus == BUILT_IN { None } else { Some(named(&arguments.corpus)?) };
+    let files = argument.as_deref().map(|path| png_files(Path::new(path))).transpose()?.unwrap_or_default();
+    if !files.is_empty() {
+        let preprocessing = Preprocessing::of(&opened.folder)?;
+        let read = |path: &PathBuf| -> Result<Tokens> {
+            let pixels = image::read(path, &preprocessing, config)?;
+            Ok(Tokens::of_picture(pixels.to_vec().into(), patches))
+        };
+        let texts = evenly(&files, arguments.limit).map(read).collect::<Result<_>>()?;
+        return Ok((texts, None));
+    }
+    let images = sources::test_images(&DataConfig { path: argument, ..DataConfig::default() })?;
+    if (images.rows, images.columns, 1) != (height, width, config.channels) {
+        bail!(
+            "the pictures are {}×{} in grey, but the model reads {height}×{width} in {} channels",
+            images.rows,
+            images.columns,
+            config.channels
+        );
+    }
+    let all: Vec<usize> = (0..images.len()).collect();
+    let examples = evenly(&all, arguments.limit).copied().collect();
+    let batch = normalised(opened, images)?.batch(Selection { examples, first: 0, epoch: 0 })?;
+    let values = batch.pixels.values();
+    let pictures = values.chunks_exact(height * width);
+    let texts = pictures.map(|pixels| Tokens::of_picture(pixels.into(), patches)).collect();
+    Ok((texts, Some(batch.labels.values().to_vec())))
+}
+
+/// Grey pictures as a model was trained to read them.
+pub fn normalised(opened: &Opened, images: Images) -> Result<Pictures> {
+    let pixels = model::settings(&opened.folder.join("preprocessor_config.json"))?;
+    let scale = |key: &str, default: f64| pixels[key][0].as_f64().unwrap_or(default) as f32;
+    Ok(Pictures::new(images, (scale("image_mean", 0.0), scale("image_std", 1.0))))
+}
+
+/// A PNG file, or those in a folder, in order.
+fn png_files(path: &Path) -> Result<Vec<PathBuf>> {
+    let is_png = |path: &Path| path.extension().is_some_and(|end| end.eq_ignore_ascii_case("png"));
+    if path.is_dir() {
+        let entries = std::fs::read_dir(path).with_context(|| path.display().to_string())?;
+        let mut files: Vec<PathBuf> =
+            entries.filter_map(|entry| Some(entry.ok()?.path())).filter(|path| is_png(path)).collect();
+        files.sort();
+        return Ok(files);
+    }
+    Ok(if is_png(path) { vec![path.to_owned()] } else { Vec::new() })
+}
+
+/// Refuses answers for models that give none.
+pub fn ensure_answers_fit(model: &Model, arguments: &CorpusArguments) -> Result<()> {
+    match (model, &arguments.answers) {
+        (Model::T5(_), _) | (_, None) => Ok(()),
+        (other, Some(_)) => bail!("--answers is for encoder–decoder models, and this is a {}", other.kind()),
+    }
+}

@@ -1,0 +1,51 @@
+//! The report: every experiment, told in the order of the pipeline, on one page that needs nothing else.
+
+// A page is short pieces of text put together; that it reads well matters more than one allocation a piece.
+#![allow(clippy::format_collect)]
+
+mod article;
+mod html;
+mod listing;
+mod math;
+mod page;
+mod references;
+mod results;
+mod sections;
+mod summary;
+mod terms;
+
+pub use results::Results;
+
+use crate::experiment::{Conditions, Progress, Store};
+use crate::experiments::EXPERIMENTS;
+use anyhow::Result;
+use article::Article;
+use regard_nn::data::file::write_whole;
+use std::io::Write;
+use std::path::Path;
+use std::time::Instant;
+
+/// Runs all experiments and writes the page with its tables and figures to a folder. Returns what was found.
+pub fn write(conditions: Conditions, out: &Path) -> Result<Results<'static>> {
+    let started = Instant::now();
+    let store = Store::new(out)?;
+    let planned = EXPERIMENTS.iter().map(|experiment| experiment.expected(conditions.size)).sum();
+    let progress = Progress::new(planned);
+    let mut results = Results::default();
+    for experiment in EXPERIMENTS {
+        results.add(experiment, experiment.conduct(conditions, out, &store, &progress)?);
+    }
+    progress.finish();
+    let about =
+        page::About { conditions, seconds: started.elapsed().as_secs_f64(), resumed: store.resumed() };
+    let page = compose(&results, &about)?;
+    write_whole(&out.join("index.html"), |file| file.write_all(page.as_bytes()))?;
+    Ok(results)
+}
+
+/// The page.
+fn compose(results: &Results, about: &page::About) -> Result<String> {
+    let mut article = Article::new(results);
+    sections::write(&mut article)?;
+    page::page(article, about)
+}

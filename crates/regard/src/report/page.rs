@@ -1,0 +1,245 @@
+//! The page around the article: the claims at a glance above it, the tables and how to go on below it.
+
+use super::article::{Article, badge, effect};
+use super::html::{escape, prose};
+use super::references::REFERENCES;
+use super::summary::summary;
+use super::terms::TERMS;
+use crate::experiment::claims::{CLAIMS, SOURCES};
+use crate::experiment::{Conditions, Outcome, Summary};
+use crate::figure::{font_face, number, stylesheet};
+use anyhow::Result;
+use std::fmt::Write as _;
+
+/// Under what circumstances the page was made.
+pub struct About<'a> {
+    /// What the experiments were run on.
+    pub conditions: Conditions<'a>,
+    /// How long it took, in seconds.
+    pub seconds: f64,
+    /// Whether parts were finished by earlier runs.
+    pub resumed: bool,
+}
+
+/// The whole page.
+pub fn page(article: Article, about: &About) -> Result<String> {
+    let short = in_short(&article)?;
+    let glance = glance(&article)?;
+    let contents: String = article
+        .sections()
+        .iter()
+        .map(|(id, title)| format!("<li><a href=\"#{id}\">{}</a></li>", prose(title)))
+        .collect();
+    let tables = tables(&article);
+    let body = article.finish();
+    Ok(format!(
+        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
+         <meta name=\"color-scheme\" content=\"light dark\"><title>Attention, put to the test</title>\
+         <style>{font}\n{figures}\n{style}</style></head><body>\n<header><p class=\"eyebrow\">Regard: a laboratory for attention</p>\
+         <h1>Attention, put to the test</h1><p class=\"lead\">From raw text to a trained transformer, one step at a time. Every \
+         measured number, figure and verdict on this page comes from one run of <code>{command}</code> on this machine; figures that \
+         others published stand beside them with their source.</p>\
+         <p class=\"about\">{about}</p></header>\n<nav aria-label=\"Contents\"><ol>{contents}</ol></nav>\n<main>\n{short}\n{glance}\n{body}\n\
+         {real}\n{tables}\n{terms}\n{references}\n</main></body></html>\n",
+        font = font_face(),
+        figures = stylesheet(),
+        style = include_str!("../../web/report.css"),
+        command = escape(&command(about)),
+        about = escape(&circumstances(about)),
+        real = real_data(),
+        terms = terms(),
+        references = references(),
+    ))
+}
+
+fn command(about: &About) -> String {
+    let Conditions { size, seeds, vectors, .. } = about.conditions;
+    let seeds = seeds.map_or_else(String::new, |seeds| format!(" --seeds {seeds}"));
+    let vectors = vectors.map_or_else(String::new, |path| format!(" --vectors {}", path.display()));
+    format!("regard report --size {}{seeds}{vectors}", size.name())
+}
+
+fn circumstances(about: &About) -> String {
+    let seconds = about.seconds;
+    let earlier = if about.resumed { ", and what earlier runs had finished" } else { "" };
+    format!(
+        "Size {}, {}; {}; version {}; {}.",
+        about.conditions.size.name(),
+        about
+            .conditions
+            .data
+            .map_or_else(|| "the built-in corpus".to_owned(), |path| path.display().to_string()),
+        crate::machine::describe(),
+        env!("CARGO_PKG_VERSION"),
+        if seconds < 120.0 {
+            format!("{seconds:.0} seconds{earlier}")
+        } else {
+            format!("{:.1} minutes{earlier}", seconds / 60.0)
+        },
+    )
+}
+
+/// The most telling results in plain words.
+fn in_short(article: &Article) -> Result<String> {
+    let items: String =
+        summary(article.results())?.iter().map(|sentence| format!("<li>{}</li>", prose(sentence))).collect();
+    Ok(format!(
+        "<section id=\"short\"><h2>In short</h2><ul class=\"short\">{items}</ul><p>All of this is told below, step by step, with how \
+         it was measured. <a href=\"#terms\">Words that may be new</a> are explained at the end.</p></section>"
+    ))
+}
+
+fn terms() -> String {
+    let items: String = TERMS
+        .iter()
+        .map(|(term, meaning)| format!("<dt>{}</dt><dd>{}</dd>", escape(term), prose(meaning)))
+        .collect();
+    format!("<section id=\"terms\"><h2>Words used here</h2><dl class=\"terms\">{items}</dl></section>")
+}
+
+/// All claims with their verdicts.
+fn glance(article: &Article) -> Result<String> {
+    let mut rows = String::new();
+    let mut counts = [0; 4];
+    for claim in CLAIMS {
+        let (_, verdict) = article.results().verdict(claim.id)?;
+        counts[match verdict.outcome {
+            Outcome::Holds => 0,
+            Outcome::Fails => 1,
+            Outcome::Undecided => 2,
+            Outcome::NotMeasured => 3,
+        }] += 1;
+        // What decided: of a claim that fails, what failed; of one that is open, what keeps it from holding.
+        let same = verdict.checks.iter().find(|check| check.outcome == verdict.outcome);
+        let decisive = same.or_else(|| verdict.checks.iter().find(|check| check.outcome != Outcome::Holds));
+        let measured = decisive.map_or_else(String::new, |check| {
+            // Among several, one that fails must do so at a stricter level: that interval is what keeps the claim open.
+            let fails = check.outcome == Outcome::Fails && verdict.outcome == Outcome::Undecided;
+            let stricter = if fails { " (not at the level for several)" } else { "" };
+            format!(
+                "<span class=\"what\">{}:</span> {}{stricter}",
+                prose(&check.what),
+                escape(&effect(check))
+            )
+        });
+        let mark = if article.results().changed(claim.id)?.is_some() { "<sup>†</sup>" } else { "" };
+        let _ = writeln!(
+            rows,
+            "<tr><td class=\"id\"><a href=\"#claim-{id}\">{id}</a>{mark}</td><td>{statement}</td><td>{badge}</td><td class=\"n\">{measured}\
+             </td></tr>",
+            id = claim.id,
+            statement = prose(claim.statement),
+            badge = badge(verdict.outcome),
+        );
+    }
+    let [holds, fails, undecided, unmeasured] = counts;
+    let changed = CLAIMS
+        .iter()
+        .filter(|claim| article.results().changed(claim.id).is_ok_and(|note| note.is_some()))
+        .count();
+    let unmeasured = if unmeasured > 0 { format!(", {unmeasured} not measured") } else { String::new() };
+    Ok(format!(
+        "<section id=\"claims\"><h2>All claims at a glance</h2><p>{} claims: {holds} hold, {fails} fail, {undecided} undecided\
+         {unmeasured}. Each was judged by comparing a 95 % interval with a bound: it holds if the whole interval \
+         lies where the claim says, fails if the whole interval lies elsewhere, and is undecided otherwise. A claim that rests on several comparisons \
+         holds if all of them do, and fails if one does at a level corrected for their number (Bonferroni). Seeds are the only \
+         independent draws: an interval counts each of them once. The letters are those of five project reports whose statements these are \
+         (see <a href=\"#references\">References</a>). Bounds and measures were stated beforehand. Where † stands, in {changed} rows, something \
+         was changed after results had been seen: the claim says what, and is to be trusted less for it.</p>\
+         <div class=\"scroll\"><table class=\"glance\"><thead><tr><th></th><th>claim</th><th>verdict</th><th>what decided [95 % \
+         interval]</th></tr></thead><tbody>\n{rows}</tbody></table></div></section>",
+        CLAIMS.len()
+    ))
+}
+
+fn real_data() -> String {
+    let rows = crate::experiments::EXPERIMENTS.iter().filter_map(|experiment| {
+        let wanted = experiment.real_data?;
+        let hours = experiment.seconds[2] / 3600.0;
+        let time = if hours < 1.0 { format!("{:.0} min", hours * 60.0) } else { format!("{hours:.1} h") };
+        Some(format!(
+            "<tr><td><code>regard experiment {} --size full --data …</code></td><td>{}</td><td class=\"n\">{time}</td></tr>",
+            experiment.name,
+            prose(wanted)
+        ))
+    });
+    let rows: String = rows.collect();
+    format!(
+        "<section id=\"real\"><h2>On real data</h2><p>This page was made on text that the program generates itself, so that it needs \
+         nothing and the truth is known by construction. The same experiments run on real data:</p><div class=\"scroll\"><table><thead>\
+         <tr><th>command</th><th>data</th><th>about, on two cores</th></tr></thead><tbody>{rows}</tbody></table></div><p>More seeds \
+         decide more: <code>regard report --size standard</code> takes up to an hour.</p></section>"
+    )
+}
+
+/// The summary of every experiment.
+fn tables(article: &Article) -> String {
+    let mut out = String::from("<section id=\"tables\"><h2>All tables</h2>\n");
+    for (experiment, findings) in article.results().iter() {
+        let conditions: String = findings
+            .measurements
+            .conditions()
+            .iter()
+            .map(|condition| format!("<th>{}</th>", escape(condition)))
+            .collect();
+        let summary = findings.measurements.summary();
+        let shown = summary.len().min(MOST_ROWS);
+        let rows: String = summary.iter().take(shown).map(row).collect();
+        let rest = match summary.len() - shown {
+            0 => String::new(),
+            rest => format!("<p>{rest} more rows are in the file.</p>"),
+        };
+        let _ = writeln!(
+            out,
+            "<details><summary>{name}: {question}</summary><p><strong>Predicted.</strong> {prediction}</p><p><strong>Design.</strong> \
+             {design}</p><div class=\"scroll\"><table><thead><tr>{conditions}<th>measure</th><th>mean</th><th>sd</th><th>n</th>\
+             <th>95 % interval</th></tr></thead><tbody>{rows}</tbody></table></div>{rest}<p class=\"files\"><a \
+             href=\"{name}/measurements.csv\">measurements.csv</a> <a href=\"{name}/summary.csv\">summary.csv</a></p></details>",
+            name = experiment.name,
+            question = escape(experiment.question),
+            prediction = prose(experiment.prediction),
+            design = prose(experiment.design),
+        );
+    }
+    out.push_str("</section>");
+    out
+}
+
+/// The most rows of a table on the page; its file has all.
+const MOST_ROWS: usize = 200;
+
+fn row(summary: &Summary) -> String {
+    let conditions: String =
+        summary.conditions.iter().map(|condition| format!("<td>{}</td>", escape(condition))).collect();
+    let interval = &summary.interval;
+    let ends = match interval.low.is_finite() {
+        true => format!("[{}, {}]", number(interval.low), number(interval.high)),
+        false => String::new(),
+    };
+    format!(
+        "<tr>{conditions}<td>{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{ends}</td></tr>\n",
+        escape(&summary.measure),
+        number(interval.mean),
+        number(summary.deviation),
+        interval.count,
+    )
+}
+
+fn references() -> String {
+    let items: String = REFERENCES
+        .iter()
+        .map(|(who, title, place)| {
+            format!("<li>{}. <cite>{}</cite>. {}.</li>", escape(who), escape(title), escape(place))
+        })
+        .collect();
+    let sources: String = ('A'..='E')
+        .zip(SOURCES)
+        .map(|(letter, title)| format!("<li>{letter}: <cite>{}</cite></li>", escape(title)))
+        .collect();
+    format!(
+        "<section id=\"references\"><h2>References</h2><p>The claims are statements of five project reports about attention, which say \
+         what many tutorials do. Where one gives a figure, it stands beside ours.</p><ul class=\"references\">{sources}</ul>\
+         <ul class=\"references\">{items}</ul></section>"
+    )
+}

@@ -1,0 +1,343 @@
+//! What a run learns from: files or the built-in corpus, turned into a task.
+
+mod language;
+
+use super::build::build;
+use super::config::{DataConfig, ModelConfig, RunConfig};
+use super::given;
+use super::notes::{class_notes, special_notes};
+use super::sources::{
+    Tagged, builtin_labelled, held_out_part, images, labelled_file_told, length, limited, parallel,
+    some_images, tagged_parts, tagging, thinned,
+};
+use super::tokenizer::make_tokenizer;
+use super::vectors::begin_with_vectors;
+use crate::bad_usage;
+use crate::corpus::context;
+use anyhow::{Result, bail};
+use regard_nn::Checksum;
+use regard_nn::data::Labelled;
+use regard_nn::data::batches::{Batches, Classification, Pictures, Translation};
+use regard_nn::data::builtin::{self, Corpus, Pairs, Split};
+use regard_nn::data::text::{IN_MEMORY, TokenStream};
+use regard_nn::models::Model;
+use regard_nn::tensor::random::Key;
+use regard_nn::tokens::{Special, Tokenizer};
+use regard_nn::train::{Supervised, Task};
+use serde_json::{Map, Value, json};
+use std::path::{Path, PathBuf};
+
+/// A task ready to be trained, and what its folder needs besides.
+pub struct Material {
+    /// The model with its data.
+    pub task: Box<dyn Task>,
+    /// How text becomes ids, where there is text.
+    pub tokenizer: Option<Tokenizer>,
+    /// How images become what the model reads, as `preprocessor_config.json` says it.
+    pub pixels: Option<Value>,
+    /// What `config.json` says beyond the model's form: special ids, names of classes.
+    pub notes: Map<String, Value>,
+    /// A line about the data.
+    pub summary: String,
+    /// A checksum of the data, which tells whether it has changed.
+    pub checksum: u64,
+    /// What else there is to say before it begins.
+    pub remarks: Vec<String>,
+}
+
+/// Reads the data, makes or takes the tokenizer, and builds the model (or takes the one given).
+pub fn prepare(config: &RunConfig, tokenizer: Option<Tokenizer>, model: Option<Model>) -> Result<Material> {
+    prepare_in(None, config, tokenizer, model)
+}
+
+/// The same for a run in a folder, which keeps what is too long for memory.
+pub fn prepare_in(
+    folder: Option<&Path>,
+    config: &RunConfig,
+    tokenizer: Option<Tokenizer>,
+    model: Option<Model>,
+) -> Result<Material> {
+    let key = data_key(config);
+    let plan = Plan { config, folder, tokenizer, model, key, remarks: Vec::new(), sum: Checksum::default() };
+    let prepared = match &config.model {
+        ModelConfig::Gpt(_) | ModelConfig::Llama(_) => plan.next_word(),
+        ModelConfig::Bert(bert) if bert.heads.classes.is_none() => plan.masked_words(),
+        ModelConfig::Bert(_) | ModelConfig::Sentiment(_) | ModelConfig::Bag(_) => plan.classify(),
+        ModelConfig::T5(_) => plan.translate(),
+        ModelConfig::Vit(_) => plan.pictures(),
+        ModelConfig::Tagger(_) => plan.tag(),
+    };
+    // What is wrong with the data is said of the file, whoever found it.
+    prepared.map_err(|error| match &config.data.path {
+        Some(path) if !format!("{error:#}").contains(path.as_str()) => error.context(path.clone()),
+        _ => error,
+    })
+}
+
+/// What the order of the data and the choice of what is held out are drawn by.
+pub(super) fn data_key(config: &RunConfig) -> Key {
+    Key::new(config.train.seed).site("data")
+}
+
+/// Content words are class 1, function words class 0.
+const WORD_CLASSES: [&str; 2] = ["function", "content"];
+
+struct Plan<'a> {
+    config: &'a RunConfig,
+    folder: Option<&'a Path>,
+    tokenizer: Option<Tokenizer>,
+    model: Option<Model>,
+    key: Key,
+    remarks: Vec<String>,
+    sum: Checksum,
+}
+
+impl Plan<'_> {
+    fn data(&self) -> &DataConfig {
+        &self.config.data
+    }
+
+    fn path(&self) -> Option<&Path> {
+        self.data().path.as_deref().map(Path::new)
+    }
+
+    fn corpus(&self) -> Result<Corpus> {
+        Ok(Corpus::new(self.data().builtin(), self.config.train.seed)?)
+    }
+
+    /// The built-in texts of a part; a tenth as many to measure on as to learn from.
+    fn builtin_texts(&self, split: Split) -> Result<Vec<builtin::Text>> {
+        let count = if split == Split::Train { self.data().texts } else { self.data().texts.div_ceil(10) };
+        Ok(self.corpus()?.split(split).texts().take(count).collect())
+    }
+
+    /// The tokenizer that was given, or one made from these texts.
+    fn tokenizer(&mut self, texts: &mut dyn Iterator<Item = String>, mask: bool) -> Result<Tokenizer> {
+        match self.tokenizer.take() {
+            Some(tokenizer) => Ok(tokenizer),
+            None => make_tokenizer(
+                &self.config.tokens,
+                texts,
+                mask,
+                matches!(self.config.model, ModelConfig::T5(_)),
+            ),
+        }
+    }
+
+    /// The model that was given, or a new one for so many tokens and classes.
+    fn model(&mut self, vocabulary: usize, classes: usize) -> Result<Model> {
+        let (form, seed) = (&self.config.model, self.config.train.seed);
+        if let Some(given) = self.model.take() {
+            let (model, remark) = given::fit(form, &given, classes, seed)?;
+            self.remarks.extend(remark);
+            return Ok(model);
+        }
+        // Of a run that began from a model, all is known: that one may have had room for more tokens than there are.
+        if self.config.from.is_some() { form.model(seed) } else { build(form, vocabulary, classes, seed) }
+    }
+
+    /// The ids of files: in memory, or of a long text in a file in the run's folder.
+    fn stream(&self, files: &[PathBuf], tokenizer: &Tokenizer, name: &str) -> Result<TokenStream> {
+        let Some(folder) = self.folder else { return Ok(TokenStream::read(files, tokenizer)?) };
+        let most = self.data().in_memory.unwrap_or(IN_MEMORY);
+        Ok(TokenStream::read_within(files, tokenizer, most, &folder.join(name))?)
+    }
+
+    /// All of it together.
+    fn material(
+        self,
+        task: Box<dyn Task>,
+        tokenizer: Option<Tokenizer>,
+        notes: Map<String, Value>,
+        summary: String,
+    ) -> Material {
+        let checksum = self.sum.value();
+        Material { task, tokenizer, pixels: None, notes, summary, checksum, remarks: self.remarks }
+    }
+
+    fn classify(mut self) -> Result<Material> {
+        let (train, held, about) = self.labelled()?;
+        let train = thinned(train, self.data().limit);
+        for example in train.examples.iter().chain(&held.examples) {
+            self.sum.bytes(example.text.as_bytes());
+            self.sum.number(example.label as u64);
+        }
+        let tokenizer =
+            self.tokenizer(&mut train.examples.iter().map(|example| example.text.clone()), false)?;
+        let classes = train.classes.clone();
+        let mut model = self.model(tokenizer.vocabulary_size(), classes.len())?;
+        if let Some(file) = &self.config.data.vectors {
+            let remark = begin_with_vectors(&mut model, &tokenizer, Path::new(file))?;
+            self.remarks.push(remark);
+        }
+        if !matches!(model, Model::Bert(_)) && classes.len() != 2 {
+            bail!("a {} tells two classes apart, but the data has {}", model.kind(), classes.len());
+        }
+        let length = length(self.data(), context(&model).unwrap_or(usize::MAX));
+        let padding = tokenizer.special().pad.unwrap_or(0);
+        let batches = |labelled: &Labelled| -> Result<Batches<Classification>> {
+            let texts: Vec<&str> = labelled.examples.iter().map(|example| example.text.as_str()).collect();
+            let ids = tokenizer.encode_all(&texts, Special::Keep, Some((length, self.data().keep)))?;
+            let examples = Classification::new(ids, labelled.labels(), padding)?;
+            Ok(Batches::new(examples, self.config.train.batch_size, self.key)?)
+        };
+        let summary = format!(
+            "{about}: {} texts to learn from, {} held out",
+            train.examples.len(),
+            held.examples.len()
+        );
+        let mut notes = special_notes(&tokenizer);
+        class_notes(&mut notes, &classes);
+        let task = Box::new(Supervised::new(model, batches(&train)?, batches(&held)?));
+        Ok(self.material(task, Some(tokenizer), notes, summary))
+    }
+
+    /// Labelled texts to learn from and to measure on, and where they are from.
+    fn labelled(&mut self) -> Result<(Labelled, Labelled, String)> {
+        let Some(path) = self.path().map(Path::to_owned) else {
+            let held = builtin_labelled(&self.builtin_texts(Split::Validation)?);
+            let train = builtin_labelled(&self.builtin_texts(Split::Train)?);
+            return Ok((train, held, "the built-in corpus".to_owned()));
+        };
+        let (all, duplicates) = labelled_file_told(&path, self.data())?;
+        self.remarks.extend(duplicates);
+        let (train, held) = all.hold_out(self.data().held_out, self.key)?;
+        Ok((train, held, path.display().to_string()))
+    }
+
+    fn translate(mut self) -> Result<Material> {
+        let (train, held, about) = match self.path().map(Path::to_owned) {
+            Some(folder) => {
+                let part = |name: &str| parallel(&folder, name, self.data());
+                let train = part("train")?;
+                let held = part(held_out_part(&folder, self.data())?)?;
+                (train, held, folder.display().to_string())
+            }
+            None => {
+                let pairs = Pairs::new(self.config.train.seed);
+                let take = |split: Split, count: usize| -> Vec<(String, String)> {
+                    pairs.split(split).pairs().take(count).map(|pair| (pair.source, pair.target)).collect()
+                };
+                let count = self.data().texts;
+                let held = take(Split::Validation, count.div_ceil(10));
+                (take(Split::Train, count), held, "the built-in pairs".to_owned())
+            }
+        };
+        let train = limited(train, self.data().limit);
+        for text in train.iter().chain(&held).flat_map(|(source, target)| [source, target]) {
+            self.sum.bytes(text.as_bytes());
+        }
+        let mut both = train.iter().flat_map(|(source, target)| [source.clone(), target.clone()]);
+        let tokenizer = self.tokenizer(&mut both, false)?;
+        let model = self.model(tokenizer.vocabulary_size(), 0)?;
+        let Model::T5(t5) = &model else { bail!("a {} cannot translate", model.kind()) };
+        let length = length(self.data(), usize::MAX);
+        let encode = |pairs: &[(String, String)]| -> Result<Translation> {
+            let side = |texts: Vec<&str>| {
+                tokenizer.encode_all(&texts, Special::Keep, Some((length, self.data().keep)))
+            };
+            let sources = side(pairs.iter().map(|(source, _)| source.as_str()).collect())?;
+            let targets = side(pairs.iter().map(|(_, target)| target.as_str()).collect())?;
+            let padding = tokenizer.special().pad.unwrap_or(0);
+            Ok(Translation::new(sources.into_iter().zip(targets).collect(), padding, t5.config().start)?)
+        };
+        let size = self.config.train.batch_size;
+        let summary = format!("{about}: {} pairs to learn from, {} held out", train.len(), held.len());
+        let batches = Batches::new(encode(&train)?, size, self.key)?;
+        let held_out = Batches::new(encode(&held)?, size, self.key)?;
+        let mut notes = special_notes(&tokenizer);
+        notes.insert("decoder_start_token_id".to_owned(), json!(t5.config().start));
+        let task = Box::new(Supervised::new(model, batches, held_out));
+        Ok(self.material(task, Some(tokenizer), notes, summary))
+    }
+
+    fn pictures(mut self) -> Result<Material> {
+        let (train, held, about) = match self.path() {
+            Some(folder) => {
+                let (train, held) = images(folder, "train")?.hold_out(self.data().held_out, self.key)?;
+                (train, held, folder.display().to_string())
+            }
+            None => {
+                let digits =
+                    |split: &str, count: usize| builtin::digits(self.config.train.seed, split, count);
+                let count = self.data().texts;
+                (
+                    digits("train", count),
+                    digits("validation", count.div_ceil(10)),
+                    "the built-in digits".to_owned(),
+                )
+            }
+        };
+        let train = some_images(train, self.data().limit);
+        for images in [&train, &held] {
+            self.sum.bytes(&images.pixels);
+            self.sum.bytes(&images.labels);
+        }
+        if let ModelConfig::Vit(vit) = &self.config.model
+            && vit.image != [train.rows, train.columns]
+            && self.model.is_none()
+        {
+            let [rows, columns] = vit.image;
+            bad_usage!(
+                "the images are {}×{}, but the model is for {rows}×{columns}: add --set model.image=[{},{}], and a model.patch that \
+                 divides them",
+                train.rows,
+                train.columns,
+                train.rows,
+                train.columns
+            );
+        }
+        let classes = train.labels.iter().chain(&held.labels).max().map_or(0, |&most| usize::from(most) + 1);
+        let mean = train.pixels.iter().map(|&pixel| f64::from(pixel)).sum::<f64>()
+            / train.pixels.len() as f64
+            / 255.0;
+        let square = |&pixel: &u8| (f64::from(pixel) / 255.0 - mean).powi(2);
+        let deviation =
+            (train.pixels.iter().map(square).sum::<f64>() / train.pixels.len() as f64).sqrt().max(1e-3);
+        let summary = format!("{about}: {} images to learn from, {} held out", train.len(), held.len());
+        let mut notes = Map::new();
+        let names: Vec<String> = (0..classes).map(|class| class.to_string()).collect();
+        class_notes(&mut notes, &names);
+        let pixels = json!({
+            "do_resize": true,
+            "size": {"height": train.rows, "width": train.columns},
+            "do_rescale": true,
+            "rescale_factor": 1.0 / 255.0,
+            "do_normalize": true,
+            "image_mean": [mean],
+            "image_std": [deviation],
+            "image_processor_type": "ViTImageProcessor",
+        });
+        let model = self.model(0, classes)?;
+        let scale = (mean as f32, deviation as f32);
+        let size = self.config.train.batch_size;
+        let batches = Batches::new(Pictures::new(train, scale), size, self.key)?;
+        let held_out = Batches::new(Pictures::new(held, scale), 4 * size, self.key)?;
+        let task = Box::new(Supervised::new(model, batches, held_out));
+        Ok(Material { pixels: Some(pixels), ..self.material(task, None, notes, summary) })
+    }
+
+    fn tag(mut self) -> Result<Material> {
+        let (train, held, about) = tagged_parts(self.data(), self.config.train.seed)?;
+        for (word, class) in train.iter().chain(&held).flatten() {
+            self.sum.bytes(word.as_bytes());
+            self.sum.number(u64::from(*class));
+        }
+        let mut words = train
+            .iter()
+            .map(|sentence| sentence.iter().map(|(word, _)| word.as_str()).collect::<Vec<_>>().join(" "));
+        let tokenizer = self.tokenizer(&mut words, true)?;
+        let model = self.model(tokenizer.vocabulary_size(), WORD_CLASSES.len())?;
+        let Model::Tagger(tagger) = &model else { bail!("a {} cannot tag words", model.kind()) };
+        let length = length(self.data(), tagger.config().context);
+        let encode = |sentences: &[Tagged], key: Key| tagging(&tokenizer, sentences, length, key);
+        let size = self.config.train.batch_size;
+        let summary = format!("{about}: {} sentences to learn from, {} held out", train.len(), held.len());
+        let batches = Batches::new(encode(&train, self.key.site("mask"))?, size, self.key)?;
+        let held_out = Batches::new(encode(&held, self.key.site("held out mask"))?, size, self.key)?;
+        let mut notes = special_notes(&tokenizer);
+        class_notes(&mut notes, &WORD_CLASSES.map(str::to_owned));
+        let task = Box::new(Supervised::new(model, batches, held_out));
+        Ok(self.material(task, Some(tokenizer), notes, summary))
+    }
+}

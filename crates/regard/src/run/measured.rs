@@ -1,0 +1,230 @@
+//! What a trained model is measured on: the part of data that it did not learn from, and which part that is.
+
+use super::config::{DataConfig, RunConfig};
+use super::material::data_key;
+use super::plain::{count_lines, some_lines, test_text, text_files};
+use super::sources::{self, TEST_TEXTS, Tagged, split_point};
+use crate::corpus::evenly;
+use anyhow::{Context as _, Result, bail};
+use regard_nn::data::Labelled;
+use regard_nn::data::idx::Images;
+use regard_nn::data::text::{IN_MEMORY, TokenStream};
+use regard_nn::tokens::Tokenizer;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+/// Data to measure on, beside what the model has learned from, if that is known.
+pub struct Measured {
+    config: DataConfig,
+    learned: Option<RunConfig>,
+}
+
+/// Something to measure on, and what it is.
+pub type Part<T> = (T, String);
+
+impl Measured {
+    /// Data for a model of a run: what was asked for, else what the run learned from.
+    pub fn new(path: Option<String>, learned: Option<RunConfig>) -> Self {
+        let data = learned.as_ref().map(|run| run.data.clone()).unwrap_or_default();
+        let path = path.or_else(|| data.path.clone());
+        Self { config: DataConfig { path, ..data }, learned }
+    }
+
+    /// How the data is to be read.
+    pub fn config(&self) -> &DataConfig {
+        &self.config
+    }
+
+    fn path(&self) -> Option<&Path> {
+        self.config.path.as_deref().map(Path::new)
+    }
+
+    /// The run that learned from this very file: what is measured on is then what was held out of it.
+    fn learner(&self, file: &Path, kinds: &[&str]) -> Option<&RunConfig> {
+        let learned = self.learned.as_ref()?;
+        let from = sources::training_file(Path::new(learned.data.path.as_deref()?), kinds).ok()?;
+        is_same(&from, file).then_some(learned)
+    }
+
+    /// A running text for a language model. Ids that do not fit memory are kept in a file until it is dropped.
+    pub fn language(&self, tokenizer: &Tokenizer) -> Result<Part<TokenStream>> {
+        let Some(path) = self.path() else {
+            return Ok((sources::test_stream(&self.config, tokenizer, TEST_TEXTS)?, built_in("corpus")));
+        };
+        let (files, known) = self.text_parts(path)?;
+        let folder = TemporaryFolder::new()?;
+        let most = self.config.in_memory.unwrap_or(IN_MEMORY);
+        let stream = TokenStream::read_within(&files, tokenizer, most, &folder.0.join("ids"))?;
+        let about = known.told(&files);
+        match known {
+            Known::HeldOut(share) => Ok((stream.hold_out(share)?.1, about)),
+            Known::Nothing | Known::Learned => Ok((stream, about)),
+        }
+    }
+
+    /// Texts, one a line, at most so many (0: all), spread over them.
+    pub fn texts(&self, limit: usize) -> Result<Part<Vec<String>>> {
+        let Some(path) = self.path() else {
+            let texts = sources::test_texts(&self.config)?;
+            return Ok((evenly(&texts, limit).cloned().collect(), built_in("corpus")));
+        };
+        let (files, known) = self.text_parts(path)?;
+        let count = count_lines(&files)?;
+        let from = match known {
+            Known::HeldOut(share) => split_point(count, share)?,
+            Known::Nothing | Known::Learned => 0,
+        };
+        Ok((some_lines(&files, from..count, limit)?, known.told(&files)))
+    }
+
+    /// The files of a text to read, and what the model knows of them.
+    fn text_parts(&self, path: &Path) -> Result<(Vec<PathBuf>, Known)> {
+        let (train, held) = text_files(path)?;
+        let files = match test_text(path, &train)?.or(held) {
+            Some(test) => vec![test],
+            None => train,
+        };
+        let known = self.known(&files);
+        Ok((files, known))
+    }
+
+    /// What the model knows of the files of a text.
+    fn known(&self, files: &[PathBuf]) -> Known {
+        let Some((run, path)) = self.learned.as_ref().and_then(|run| Some((run, run.data.path.as_deref()?)))
+        else {
+            return Known::Nothing;
+        };
+        let Ok((train, held)) = text_files(Path::new(path)) else { return Known::Nothing };
+        let learned = |file: &PathBuf| train.iter().any(|known| is_same(known, file));
+        match files.iter().filter(|file| learned(file)).count() {
+            0 => Known::Nothing,
+            // The end of them all together was held out, unless another file was.
+            count if count == files.len() && count == train.len() && held.is_none() => {
+                Known::HeldOut(run.data.held_out)
+            }
+            _ => Known::Learned,
+        }
+    }
+
+    /// Texts with their classes.
+    pub fn labelled(&self) -> Result<Part<Labelled>> {
+        let Some(path) = self.path() else {
+            return Ok((sources::test_labelled(&self.config)?, built_in("corpus")));
+        };
+        if sources::is_imdb(path)? {
+            return Ok((sources::test_labelled(&self.config)?, format!("{}, its test part", path.display())));
+        }
+        let file = sources::test_file(path, &sources::TABLES)?;
+        let all = sources::labelled_table(&file, &self.config)?;
+        match self.learner(&file, &sources::TABLES) {
+            None => Ok((all, file.display().to_string())),
+            Some(run) => {
+                let held = all.hold_out(run.data.held_out, data_key(run))?.1;
+                Ok((
+                    held,
+                    format!("{}, the {} of it that was held out", file.display(), share(run.data.held_out)),
+                ))
+            }
+        }
+    }
+
+    /// Sentences with the classes of their words.
+    pub fn tagged(&self) -> Result<Part<Vec<Tagged>>> {
+        let Some(path) = self.path() else {
+            return Ok((sources::test_tagged(&self.config)?, built_in("corpus")));
+        };
+        let file = sources::test_file(path, &sources::TREEBANKS)?;
+        let mut all = sources::test_tagged(&self.config)?;
+        match self.learner(&file, &sources::TREEBANKS) {
+            None => Ok((all, file.display().to_string())),
+            Some(run) => {
+                let held = all.split_off(split_point(all.len(), run.data.held_out)?);
+                Ok((held, Known::HeldOut(run.data.held_out).told(&[file])))
+            }
+        }
+    }
+
+    /// Images with their classes.
+    pub fn images(&self) -> Result<Part<Images>> {
+        let about = self.path().map(|path| format!("{}, its test part (t10k)", path.display()));
+        Ok((sources::test_images(&self.config)?, about.unwrap_or_else(|| built_in("digits"))))
+    }
+
+    /// Sentences with their translations.
+    pub fn pairs(&self, part: &str) -> Result<Part<Vec<(String, String)>>> {
+        let about = self.path().map(|path| format!("{}, its part {part}", path.display()));
+        Ok((sources::test_pairs(&self.config, part)?, about.unwrap_or_else(|| built_in("pairs"))))
+    }
+}
+
+fn built_in(what: &str) -> String {
+    format!("the test part of the built-in {what}")
+}
+
+fn names(files: &[PathBuf]) -> String {
+    match files {
+        [one] => one.display().to_string(),
+        files => {
+            let first = files.first().map(|file| file.display().to_string()).unwrap_or_default();
+            format!("{first} and {} other files", files.len().saturating_sub(1))
+        }
+    }
+}
+
+/// What a model knows of files that it is measured on.
+#[derive(Clone, Copy, PartialEq)]
+enum Known {
+    /// Nothing that is known of.
+    Nothing,
+    /// All but this share at their end.
+    HeldOut(f64),
+    /// All or most of them.
+    Learned,
+}
+
+impl Known {
+    /// What is measured on.
+    fn told(self, files: &[PathBuf]) -> String {
+        match self {
+            Self::Nothing => names(files),
+            Self::HeldOut(held) => format!("{}, the last {}, which was held out", names(files), share(held)),
+            Self::Learned => format!("{}, which the model has learned from", names(files)),
+        }
+    }
+}
+
+/// Whether two paths are the same file.
+fn is_same(a: &Path, b: &Path) -> bool {
+    matches!((a.canonicalize(), b.canonicalize()), (Ok(a), Ok(b)) if a == b)
+}
+
+fn share(share: f64) -> String {
+    format!("{} %", (share * 10_000.0).round() / 100.0)
+}
+
+/// A folder for a file of ids, for as long as it is being read; who has the file open keeps it.
+struct TemporaryFolder(PathBuf);
+
+impl TemporaryFolder {
+    fn new() -> Result<Self> {
+        // It must be new: what someone else has put there, or a process with this number has left, is not to be written to.
+        for number in 0_u64.. {
+            let path = std::env::temp_dir().join(format!("regard-{}-{number}", std::process::id()));
+            match std::fs::create_dir(&path) {
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+                Err(error) => {
+                    return Err(error)
+                        .with_context(|| format!("cannot create the folder {}", path.display()));
+                }
+                Ok(()) => return Ok(Self(path)),
+            }
+        }
+        bail!("there is no free name in {}", std::env::temp_dir().display())
+    }
+}
+
+impl Drop for TemporaryFolder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}

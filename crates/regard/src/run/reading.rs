@@ -1,0 +1,26 @@
+//! A text as a model of a run reads it: cut as the texts were that it learned from.
+
+use super::folder::RunFolder;
+use super::sources::length;
+use crate::corpus::context;
+use crate::model::Opened;
+use crate::terminal;
+use anyhow::Result;
+use regard_nn::tokens::{Encoding, Keep, Special};
+
+/// The tokens of a text, as many as the model reads; what is left out is said.
+pub fn encode_as_trained(opened: &Opened, text: &str) -> Result<Encoding> {
+    let mut encoding = opened.tokenizer()?.encode(text, Special::Keep)?;
+    let data = RunFolder::config_in(&opened.folder)?.map(|config| config.data).unwrap_or_default();
+    let most = context(&opened.model).unwrap_or(usize::MAX);
+    let (length, whole) = (length(&data, most), encoding.len());
+    encoding.truncate(length, data.keep)?;
+    if encoding.len() < whole {
+        let end = if data.keep == Keep::First { "first" } else { "last" };
+        let read = encoding.len();
+        terminal::remark(format!(
+            "the text has {whole} tokens; the model reads the {end} {read}, as in training"
+        ));
+    }
+    Ok(encoding)
+}

@@ -1,0 +1,39 @@
+//! Word vectors that a model begins with.
+
+use anyhow::{Result, bail};
+use regard_nn::data::vectors::WordVectors;
+use regard_nn::models::Model;
+use regard_nn::tensor::Tensor;
+use regard_nn::tokens::Tokenizer;
+use std::path::Path;
+
+/// Gives the words of a model the vectors that a file has for them; the others keep theirs. A line about how many were found.
+pub fn begin_with_vectors(model: &mut Model, tokenizer: &Tokenizer, file: &Path) -> Result<String> {
+    let kind = model.kind();
+    let table = match model {
+        Model::Bag(bag) => bag.token_embeddings_mut(),
+        Model::Sentiment(sentiment) => sentiment.token_embeddings_mut(),
+        _ => bail!("data.vectors is for models that read whole words, not for a {kind}"),
+    };
+    let words: Vec<String> =
+        (0..tokenizer.vocabulary_size() as u32).map(|id| tokenizer.piece(id).unwrap_or_default()).collect();
+    let vectors = WordVectors::open(file, &words)?;
+    let width = table.shape().last();
+    if vectors.dimension() != width {
+        bail!(
+            "the vectors of {} have {} dimensions, the model's {width}; set model.d_embedding={}",
+            file.display(),
+            vectors.dimension(),
+            vectors.dimension()
+        );
+    }
+    let mut values = table.to_vec();
+    for (index, row) in values.chunks_mut(width).enumerate() {
+        if let Some(vector) = vectors.vector(index) {
+            row.copy_from_slice(vector);
+        }
+    }
+    *table = Tensor::new(&values, table.shape())?.tracked();
+    let found = vectors.found();
+    Ok(format!("{}: vectors for {found} of the {} words of the vocabulary", file.display(), words.len()))
+}

@@ -1,0 +1,105 @@
+//! The models that the page offers: those named at the start, those of runs, those in the cache.
+
+use crate::cache::Cache;
+use crate::model::{self, Opened};
+use crate::usage::Usage;
+use anyhow::{Result, bail};
+use serde::Serialize;
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// A model that can be chosen.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Offer {
+    /// The MODEL argument that means it.
+    pub name: String,
+    /// The kind that its configuration names.
+    pub kind: String,
+}
+
+/// The models.
+pub struct Catalogue {
+    named: Vec<String>,
+    runs: Option<PathBuf>,
+    /// Opened models, the one used last at the end.
+    opened: Mutex<Vec<(String, Arc<Opened>)>>,
+}
+
+/// So many models stay open. Their weights are mapped from files, so that this costs little.
+const MOST_OPEN: usize = 4;
+/// So many runs and cached models are listed.
+const MOST_LISTED: usize = 200;
+/// No configuration is larger than this.
+const LARGEST_CONFIG: u64 = 1 << 20;
+
+impl Catalogue {
+    /// Models by name and, if a folder of runs is given, those in it and in the cache.
+    pub fn new(named: Vec<String>, runs: Option<PathBuf>) -> Self {
+        Self { named, runs, opened: Mutex::default() }
+    }
+
+    /// What there is now.
+    pub fn list(&self) -> Vec<Offer> {
+        let mut offers: Vec<Offer> = Vec::new();
+        let mut add = |name: String, kind: String| {
+            if !offers.iter().any(|offer| offer.name == name) {
+                offers.push(Offer { name, kind });
+            }
+        };
+        for name in &self.named {
+            let kind = model::find(name).ok().and_then(|folder| kind(&folder));
+            add(name.clone(), kind.unwrap_or_default());
+        }
+        if let Some(runs) = &self.runs {
+            for folder in folders(runs) {
+                if let (Some(kind), true) = (kind(&folder), folder.join("model.safetensors").is_file()) {
+                    add(folder.display().to_string(), kind);
+                }
+            }
+            let cached = Cache::from_environment().map(|cache| cache.names()).unwrap_or_default();
+            for name in cached.into_iter().take(MOST_LISTED) {
+                let kind = model::find(&name).ok().and_then(|folder| kind(&folder));
+                if let Some(kind) = kind {
+                    add(name, kind);
+                }
+            }
+        }
+        offers
+    }
+
+    /// Opens a model that is offered; requests cannot name any other.
+    pub fn open(&self, name: &str) -> Result<Arc<Opened>> {
+        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(place) = opened.iter().position(|(known, _)| known == name) {
+            let found = opened.remove(place);
+            opened.push(found.clone());
+            return Ok(found.1);
+        }
+        if !self.list().iter().any(|offer| offer.name == name) {
+            bail!(Usage(format!("there is no model {name} here")));
+        }
+        let model = Arc::new(model::open(name)?);
+        if opened.len() >= MOST_OPEN {
+            opened.remove(0);
+        }
+        opened.push((name.to_owned(), Arc::clone(&model)));
+        Ok(model)
+    }
+}
+
+fn folders(path: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path());
+    let mut folders: Vec<PathBuf> = entries.filter(|path| path.is_dir()).take(MOST_LISTED).collect();
+    folders.sort();
+    folders
+}
+
+/// The kind of model that a folder's configuration names.
+fn kind(folder: &Path) -> Option<String> {
+    let path = folder.join("config.json");
+    let small = std::fs::metadata(&path).is_ok_and(|file| file.len() <= LARGEST_CONFIG);
+    let config: Value = serde_json::from_slice(&std::fs::read(path).ok().filter(|_| small)?).ok()?;
+    let kind = config.get("model_type")?.as_str()?;
+    Some(kind.strip_prefix("regard-").unwrap_or(kind).to_owned())
+}

@@ -1,0 +1,358 @@
+// The page: what was read, which view is open, and what happens when something is chosen.
+
+import { forgetColours } from "./colours.js";
+import { endPreview, markToken, previewTokens, showControls, showTokens } from "./controls.js";
+import { at, make, settled } from "./dom.js";
+import { copyLink, saveCsv, savePng, saveSvg } from "./download.js";
+import { embeddedSource } from "./embedded.js";
+import { examplePicture, exampleText } from "./example.js";
+import { drawnIds, goingOn } from "./going_on.js";
+import { pressed } from "./keys.js";
+import { several } from "./numbers.js";
+import { chosen, select, selectFromAddress, whenSelected } from "./selection.js";
+import { serverSource } from "./server.js";
+import { followTheme } from "./theme.js";
+import { classesView } from "./view_classes.js";
+import { flowView } from "./view_flow.js";
+import { headView } from "./view_head.js";
+import { headsView } from "./view_heads.js";
+import { linesView } from "./view_lines.js";
+import { nextView } from "./view_next.js";
+import { whyView } from "./view_why.js";
+import { sidesOf } from "./words.js";
+
+const views = [headsView, headView, linesView, whyView, flowView, classesView, nextView];
+
+const held = document.getElementById("held");
+const page = {
+  source: held ? embeddedSource(JSON.parse(held.textContent)) : serverSource(),
+  reading: null,
+  measures: null,
+  picture: null,
+  history: [],
+  group: () => (page.reading.groups.includes(chosen.group) ? chosen.group : page.reading.groups[0]),
+  sites: () => page.reading.sites.filter((site) => site.group === page.group()),
+  site: () => page.sites()[Math.min(chosen.layer, page.sites().length - 1)],
+  head: () => Math.min(chosen.head, (page.site()?.heads ?? 1) - 1),
+  asking: () => (page.reading.sites.length ? sidesOf(page.reading, page.group())[0] : page.reading.source),
+  query: () => (chosen.query >= 0 && chosen.query < page.asking().length ? chosen.query : usualQuery()),
+  drawn: () => drawnIds().length,
+  offerMeasures: () => showControls(current(), page),
+};
+const { step, stepBack, forget } = goingOn(page, { read, refresh, complain });
+Object.assign(page, { step, stepBack });
+
+/** Who asks unless someone is chosen: the token that gathers a picture's class, else the last word. */
+function usualQuery() {
+  const last = page.reading.patches ? 0 : page.asking().findLastIndex((token) => !token.special);
+  return last < 0 ? Math.max(0, page.asking().length - 1) : last;
+}
+
+let open = null;
+let stop = new AbortController();
+let reader = new AbortController();
+let focused = "";
+const current = () => views.find((view) => view.name === chosen.view) ?? headsView;
+
+function complain(problem) {
+  if (problem?.name === "AbortError") return;
+  at("problem").textContent = problem ? problem.message : "";
+  at("problem").hidden = !problem;
+}
+
+/** Marks the tab of the open view, and brings it into sight where tabs are wider than the page. */
+function showTabs(view) {
+  for (const tab of at("tabs").children) {
+    const mine = tab.dataset.view === view.name;
+    tab.setAttribute("aria-selected", String(mine));
+    tab.tabIndex = mine ? 0 : -1;
+    tab.classList.toggle("dim", Boolean(page.reading) && !views.find(({ name }) => name === tab.dataset.view).fits(page.reading));
+    if (!mine) continue;
+    const [row, box] = [at("tabs").getBoundingClientRect(), tab.getBoundingClientRect()];
+    at("tabs").scrollLeft += Math.max(0, box.right - row.right + 24) - Math.max(0, row.left - box.left + 24);
+  }
+}
+
+/** Draws the open view anew. */
+async function show() {
+  stop.abort();
+  stop = new AbortController();
+  open?.close?.();
+  open = null;
+  page.signal = stop.signal;
+  const [view, root] = [current(), at("view")];
+  // What is replaced may have the focus: its successor gets it.
+  if (root.contains(document.activeElement) && document.activeElement !== root) focused = document.activeElement.id;
+  showTabs(view);
+  document.title = [page.reading && view.title, page.reading?.model, "Regard"].filter(Boolean).join(" · ");
+  root.replaceChildren();
+  root.setAttribute("aria-label", view.title);
+  root.removeAttribute("data-shown");
+  showControls(view, page);
+  if (!page.reading) return;
+  if (!view.fits(page.reading)) return root.append(make("p", { class: "muted" }, view.lacks));
+  const mine = stop.signal;
+  const part = make("div", { class: "busy" });
+  root.append(part);
+  try {
+    const shown = await view.show(part, page);
+    if (mine.aborted) return shown?.close?.();
+    open = shown;
+    root.dataset.shown = view.name;
+    if (focused && document.activeElement === document.body) at(focused)?.focus({ preventScroll: true });
+    focused = "";
+  } catch (problem) {
+    if (mine.aborted) return;
+    // The server let the reading go to make room: read again, and go on.
+    if (problem.status === 410) return read({ again: true });
+    complain(problem);
+  } finally {
+    part.classList.remove("busy");
+  }
+}
+
+/** What to read, as the form has it. */
+function asked() {
+  const input = { model: at("model").value, text: at("text").value, second: at("second-field").hidden ? "" : at("second").value };
+  if (!at("picture-field").hidden) input.picture = (page.picture ?? "").replace(/^data:[^,]*,/, "");
+  return input;
+}
+
+/** Why there is nothing to read, if so. */
+function lacking(input) {
+  if (!page.source.live) return null;
+  if ("picture" in input) return input.picture ? null : "Choose a picture (PNG) first.";
+  return input.text.trim() ? null : "There is nothing to read: type a text first.";
+}
+
+/** What was read last is no longer shown: it must not stand under another model's name. */
+function letGo() {
+  page.reading = page.known = null;
+  page.history = [];
+  at("about").textContent = "";
+  showTokens(page);
+  show();
+}
+
+/** Reads what is in the form; again, with the tokens that were drawn after it. Whether it was read. */
+async function read({ again = false } = {}) {
+  reader.abort();
+  reader = new AbortController();
+  const mine = reader.signal;
+  endPreview();
+  complain(null);
+  const input = asked();
+  if (page.reading && page.reading.model !== input.model) letGo();
+  const problem = lacking(input);
+  if (problem) {
+    complain(new Error(problem));
+    showTokens(page);
+    return false;
+  }
+  at("read").disabled = true;
+  at("said").textContent = "Reading.";
+  try {
+    const drawn = again ? drawnIds() : [];
+    const reading = await page.source.read(drawn.length ? { ...input, drawn } : input, mine);
+    if (mine.aborted) return false;
+    Object.assign(page, { reading, measures: null, history: [] });
+    const part = { model: input.model, text: "picture" in input ? chosen.text : input.text, second: input.second, drawn: drawn.join(",") };
+    if (!again) {
+      forget();
+      if (page.known && page.known.text !== input.text) Object.assign(part, { query: -1, key: -1 });
+    }
+    page.known = part;
+    quietly(part);
+    refresh();
+    at("said").textContent = `Read ${several(page.reading.source.length, "token")}.`;
+    return true;
+  } catch (trouble) {
+    if (mine.aborted) return false;
+    complain(trouble);
+    // What is shown is still what was read before.
+    showTokens(page);
+    return false;
+  } finally {
+    if (!mine.aborted) at("read").disabled = false;
+  }
+}
+
+/** Selects what the page chooses by itself: no step back, and nothing is drawn twice. */
+let quiet = false;
+function quietly(part) {
+  quiet = true;
+  select(part, { step: false });
+  quiet = false;
+}
+
+/** Shows what is new after a reading. */
+function refresh() {
+  const { reading } = page;
+  if (!reading) return;
+  const heads = reading.sites.reduce((sum, site) => sum + site.heads, 0);
+  const parts = [reading.kind, heads ? several(reading.sites.length, "attention") : "", heads ? several(heads, "head") : "", several(reading.source.length, "token")];
+  at("about").textContent = parts.filter(Boolean).join(" · ");
+  if (page.sites().length && chosen.layer >= page.sites().length) quietly({ layer: 0 });
+  if (page.site() && chosen.head >= page.site().heads) quietly({ head: 0 });
+  // A model of which this view has nothing to show has something else.
+  if (!current().fits(reading)) quietly({ view: views.find((view) => view.fits(reading))?.name ?? "heads" });
+  showTokens(page);
+  show();
+}
+
+/** The fields that a kind of model reads. */
+function showFields() {
+  const kind = at("model").selectedOptions[0]?.dataset.kind ?? "";
+  const [pictures, pairs, target] = [kind === "vit", /bert/.test(kind), /t5/.test(kind)];
+  at("picture-field").hidden = !pictures || !page.source.live;
+  at("text").parentElement.hidden = pictures;
+  at("second-field").hidden = !(pairs || target);
+  at("second-name").textContent = target ? "What the decoder has said (may be empty)" : "Second text (may be empty)";
+  at("text-name").textContent = target ? "Source" : "Text";
+  if (pictures && page.source.live) page.picture ??= keptPicture() ?? examplePicture();
+}
+
+/** A picture is too large for an address; the browser keeps it for as long as the page is open. */
+function keptPicture(picture) {
+  try {
+    if (picture) sessionStorage.setItem("picture", picture);
+    return sessionStorage.getItem("picture");
+  } catch {
+    return null;
+  }
+}
+
+async function loadModels() {
+  let state;
+  try {
+    state = await page.source.state();
+  } catch (problem) {
+    complain(problem);
+    return setTimeout(loadModels, 3000);
+  }
+  const { models, training } = state;
+  at("progress").hidden = !training;
+  if (training) {
+    const { step: done, steps, loss, problem } = training;
+    at("progress").replaceChildren(problem
+      ? `The demonstration model could not be trained: ${problem}`
+      : make("span", {}, "There is no model here yet, so a small one is being trained: ", make("progress", { value: done, max: steps }), ` step ${done} of ${steps}${loss ? `, loss ${loss.toFixed(3)}` : ""}. It takes less than a minute.`));
+    return setTimeout(loadModels, 700);
+  }
+  complain(null);
+  if (!models.length) return complain(new Error("There is no model here: start with `regard serve MODEL`."));
+  at("model").replaceChildren(...models.map(({ name, kind }) => make("option", { value: name, "data-kind": kind }, name.replace(/^runs\//, ""))));
+  const missing = page.source.live && chosen.model && !models.some(({ name }) => name === chosen.model) ? chosen.model : "";
+  if (missing) quietly({ model: models[0].name, drawn: "", query: -1, key: -1 });
+  at("model").value = chosen.model || models[0].name;
+  page.picture = page.source.picture ?? page.picture;
+  if (!page.source.live) {
+    at("model").value = models[0].name;
+    at("ask").hidden = true;
+    if (!location.hash) quietly(page.source.start);
+  }
+  showFields();
+  at("text").value = page.source.text ?? (chosen.text || exampleText);
+  at("second").value = page.source.second ?? chosen.second;
+  const shown = await read({ again: true });
+  if (missing && shown) complain(new Error(`The link asks for the model “${missing}”, which is not offered here: this is “${models[0].name}”.`));
+}
+
+/** The colours have changed. */
+function recolour() {
+  forgetColours();
+  open?.repaint ? open.repaint() : show();
+}
+
+function listen() {
+  at("ask").addEventListener("submit", (event) => {
+    event.preventDefault();
+    read();
+  });
+  // What cannot be read is said when it is to be read, not while it is typed.
+  const preview = settled(150, () => previewTokens(page, asked()).catch(() => {}));
+  for (const field of [at("text"), at("second")]) {
+    field.addEventListener("keydown", (event) => {
+      if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+      event.preventDefault();
+      read();
+    });
+    field.addEventListener("input", preview);
+  }
+  at("model").addEventListener("change", () => {
+    showFields();
+    letGo();
+    select({ model: at("model").value, drawn: "", query: -1, key: -1 });
+    read();
+  });
+  at("picture").addEventListener("change", () => {
+    const loader = new FileReader();
+    loader.onload = () => {
+      page.picture = loader.result;
+      keptPicture(page.picture);
+      read();
+    };
+    if (at("picture").files[0]) loader.readAsDataURL(at("picture").files[0]);
+  });
+  followTheme(at("theme"), recolour);
+  // The address is the selection, not a place in the page.
+  at("skip").addEventListener("click", (event) => {
+    event.preventDefault();
+    at("view").focus();
+    at("view").scrollIntoView();
+  });
+  window.addEventListener("hashchange", () => {
+    const before = { ...chosen };
+    selectFromAddress();
+    const texts = ["model", "text", "second", "drawn"].some((name) => before[name] !== chosen[name]);
+    complain(null);
+    if (texts) loadModels();
+    else refresh();
+  });
+  document.addEventListener("keydown", (event) => pressed(event, page, views));
+}
+
+function build() {
+  at("tabs").append(...views.map((view) => make("button", { type: "button", role: "tab", id: `tab-${view.name}`, "data-view": view.name, "aria-controls": "view", click: () => select({ view: view.name }) }, view.title)));
+  at("tabs").addEventListener("keydown", (event) => {
+    const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+    if (!by) return;
+    const next = views[(views.indexOf(current()) + by + views.length) % views.length];
+    select({ view: next.name });
+    at(`tab-${next.name}`).focus();
+    event.preventDefault();
+    event.stopPropagation();
+  });
+  const save = (what, write) => async () => {
+    try {
+      if (!open?.[what]) throw new Error("There is nothing to save yet.");
+      const name = `${page.reading.model}-${chosen.view}${chosen.view === "heads" ? "" : `-${page.site()?.layer ?? 0}-${page.head()}`}`.replace(/[^\w.-]+/g, "-");
+      await write(await open[what](), name);
+    } catch (problem) {
+      complain(problem);
+    }
+  };
+  at("exports").append("Save ",
+    make("button", { type: "button", id: "save-svg", click: save("svg", saveSvg) }, "SVG"),
+    make("button", { type: "button", id: "save-png", click: save("svg", savePng) }, "PNG"),
+    make("button", { type: "button", id: "save-csv", click: save("csv", saveCsv) }, "CSV"),
+    make("button", { type: "button", id: "copy-link", click: copyLink }, "link"));
+}
+
+const later = settled(10, show);
+whenSelected((changed) => {
+  if (!page.reading || quiet) return;
+  if (changed.includes("group")) showTokens(page);
+  if (changed.includes("query")) markToken(page);
+  if (changed.includes("view") || changed.some((name) => current().redraw.includes(name))) {
+    complain(null);
+    later();
+  } else {
+    showControls(current(), page);
+    open?.selected?.(changed);
+  }
+});
+selectFromAddress();
+build();
+listen();
+loadModels();

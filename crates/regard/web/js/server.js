@@ -1,0 +1,91 @@
+// Where the numbers come from while the server runs.
+
+import { unpackBytes, unpackReals } from "./packed.js";
+
+/** A failure with the server's own sentence, and its status. */
+export class Refusal extends Error {
+  constructor(message, status) {
+    super(message);
+    this.status = status;
+  }
+}
+
+const lost = "The server does not answer. Is `regard serve` still running? Read again to try once more.";
+
+async function ask(path, options = {}) {
+  let answer;
+  try {
+    answer = await fetch(path, options);
+  } catch (problem) {
+    if (problem.name === "AbortError") throw problem;
+    throw new Refusal(lost, 0);
+  }
+  if (!answer.ok) {
+    const said = await answer.json().catch(() => ({}));
+    throw new Refusal(said.error || `The server answered ${answer.status}.`, answer.status);
+  }
+  return answer;
+}
+
+const json = async (path, options) => (await ask(path, options)).json();
+const binary = async (path, options) => (await ask(path, options)).arrayBuffer();
+const send = (path, body, signal) =>
+  json(path, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body), signal });
+
+/** The source of everything that the page shows. Answers about a reading are kept for a while. */
+export function serverSource() {
+  const kept = new Map();
+  const about = (reading, what, question, signal, read) => {
+    const path = `api/readings/${reading.id}/${what}?${new URLSearchParams(question)}`;
+    if (!kept.has(path)) {
+      if (kept.size > 600) kept.delete(kept.keys().next().value);
+      const answer = read(path, { signal });
+      kept.set(path, answer);
+      const forget = () => kept.delete(path);
+      // Whoever asks after this request was given up must not be handed its remains.
+      signal?.addEventListener("abort", forget, { once: true });
+      answer.then(() => signal?.removeEventListener("abort", forget), forget);
+    }
+    return kept.get(path);
+  };
+  return {
+    live: true,
+    state: () => json("api/state"),
+    tokens: (asked, signal) => send("api/tokens", asked, signal),
+    read: (asked, signal) => send("api/read", asked, signal),
+    step: (reading, asked, signal) => send(`api/readings/${reading.id}/step`, asked, signal),
+    measures: (reading, site, signal) => about(reading, "measures", { site }, signal, json),
+    classes: (reading, signal) => about(reading, "classes", {}, signal, json),
+    async thumbnails(reading, question, signal) {
+      const [found, levels] = unpackBytes(await about(reading, "thumbnails", question, signal, binary));
+      return { ...found, levels };
+    },
+    async tile(reading, question, signal) {
+      const [found, levels] = unpackBytes(await about(reading, "tile", question, signal, binary));
+      return { ...found, levels };
+    },
+    async block(reading, question, signal) {
+      const [found, values] = unpackReals(await about(reading, "block", question, signal, binary));
+      return { ...found, values };
+    },
+    async vectors(reading, question, signal) {
+      const [found, values] = unpackReals(await about(reading, "vectors", question, signal, binary));
+      const named = { width: found.width };
+      let start = 0;
+      for (const { name, count } of found.parts) {
+        named[name] = values.subarray(start, start + count);
+        start += count;
+      }
+      return named;
+    },
+    async flow(reading, question, signal) {
+      const [found, values] = unpackReals(await about(reading, "flow", question, signal, binary));
+      const half = found.layers * found.tokens;
+      return { ...found, raw: values.subarray(0, half), rollout: values.subarray(half) };
+    },
+    async next(reading, signal) {
+      const [found, scores] = unpackReals(await about(reading, "next", {}, signal, binary));
+      return { ...found, scores };
+    },
+  };
+}
