@@ -8,6 +8,7 @@
 
 mod repeating;
 
+use regard_nn::models::{Inputs, Model};
 use regard_nn::tensor::ops::CrossEntropy;
 use regard_nn::tensor::{Ids, Pass};
 use regard_nn::{Context, Probe};
@@ -15,13 +16,14 @@ use repeating::{PERIOD, TIME, texts};
 
 fn main() -> regard_nn::Result<()> {
     let gpt = repeating::trained()?;
-    let (inputs, targets) = texts(1, 1)?;
-    let letters: String = inputs.values().iter().map(|&id| (b'a' + id as u8) as char).collect();
+    let (text, targets) = texts(1, 1)?;
+    let letters: String = text.values().iter().map(|&id| (b'a' + id as u8) as char).collect();
     println!("the model reads {letters}");
 
+    let inputs = Inputs::ids(&text);
     let probe =
         Probe::new().record("layers.*.self.weights").record("layers.*.residual.after").track("embeddings");
-    let logits = gpt.forward(&Context::inference().with_probe(&probe), &inputs, None)?;
+    let logits = gpt.forward(&Context::inference().with_probe(&probe), &inputs)?;
 
     println!("\nweight on the letter to repeat, by layer and head");
     let mut best = (0.0, 0, 0);
@@ -54,7 +56,7 @@ fn main() -> regard_nn::Result<()> {
     for layer in 0..2 {
         let stream = probe.get(&format!("layers.{layer}.residual.after"))?.expect("recorded");
         let lens = Probe::new().patch("layers.1.residual.after", stream);
-        let said = gpt.forward(&Context::inference().with_probe(&lens), &inputs, None)?.argmax(-1)?;
+        let said = gpt.forward(&Context::inference().with_probe(&lens), &inputs)?.argmax(-1)?;
         let right = (PERIOD - 1..TIME).filter(|&p| said.values()[p] == targets.values()[p]).count();
         println!("  after layer {layer}: {right} of {PERIOD} letters");
     }

@@ -5,9 +5,10 @@
 
 #![allow(clippy::print_stdout)] // an example is there to print
 
-use regard_nn::generate::{Settings, generate};
-use regard_nn::models::{Gpt, GptConfig};
+use regard_nn::generate::{Continue, Settings, generate};
+use regard_nn::models::{GptConfig, Inputs, Model, Transformer};
 use regard_nn::tensor::Ids;
+use regard_nn::tensor::ops::CrossEntropy;
 use regard_nn::tensor::optimiser::{Method, Optimiser};
 use regard_nn::tensor::random::Key;
 use regard_nn::{Context, Module, train};
@@ -32,7 +33,7 @@ fn main() -> regard_nn::Result<()> {
         d_model: 64,
         ..GptConfig::default()
     };
-    let mut gpt = Gpt::new(sizes, 1)?;
+    let mut gpt = Transformer::new(sizes.form(), 1)?;
     println!("{} letters, {} parameters", letters.len(), gpt.parameter_count());
     let mut optimiser = Optimiser::new(Method::adamw(), 0.1);
     for step in 0..=300_u64 {
@@ -44,11 +45,13 @@ fn main() -> regard_nn::Result<()> {
         };
         let (inputs, targets) = (Ids::new(&cut(0), [BATCH, TIME])?, Ids::new(&cut(1), [BATCH, TIME])?);
 
-        let loss = gpt.loss(&Context::training(Key::new(2).step(step), 0), &inputs, &targets)?;
+        let context = Context::training(Key::new(2).step(step), 0);
+        let loss = gpt.loss_of(&context, &Inputs::ids(&inputs), &targets, CrossEntropy::default())?;
         if step % 100 == 0 {
             let prompt: Vec<u32> = "the ".chars().map(number).collect();
             let settings = Settings { max_tokens: 44, ..Settings::default() };
-            let said = generate(&gpt, &Context::inference(), &[prompt], &settings, &mut |_, _| true)?;
+            let model = Continue::new(&gpt)?;
+            let said = generate(&model, &Context::inference(), &[prompt], &settings, &mut |_, _| true)?;
             let said: String = said[0].tokens.iter().map(|&token| letters[token as usize]).collect();
             println!("step {step:3}   loss {:.3}   the {said}", loss.item()?);
         }

@@ -7,9 +7,8 @@
 
 use regard_nn::checkpoint;
 use regard_nn::layers::Activation;
-use regard_nn::models::{
-    Bert, BertConfig, BertHeads, Gpt, GptConfig, Llama, LlamaConfig, Model, T5, T5Config, Vit, VitConfig,
-};
+use regard_nn::models::form::{Form, Pooler, Positions};
+use regard_nn::models::{BertConfig, GptConfig, LlamaConfig, Model, Reads, T5Config, Transformer, VitConfig};
 use regard_nn::tensor::random::Key;
 use regard_nn::tokens::{BytePairSettings, Tokenizer};
 use serde_json::{Map, json};
@@ -24,16 +23,18 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let plain = Tokenizer::byte_pairs(texts, &settings)?;
     // A T5 reads the end of its text.
     let ended = Tokenizer::byte_pairs(texts, &BytePairSettings { end: Some("</s>".to_owned()), ..settings })?;
-    for (name, mut model) in models(plain.vocabulary_size())? {
+    for (seed, (name, form)) in forms(plain.vocabulary_size()).into_iter().enumerate() {
+        let mut model = Transformer::new(form, 1 + seed as u64)?;
         excite(&mut model)?;
+        let reads = model.abilities().reads;
         let folder = Path::new(&folder).join(name);
-        let tokenizer = if matches!(model, Model::T5(_)) { &ended } else { &plain };
+        let tokenizer = if reads == Reads::Source { &ended } else { &plain };
         let mut more = Map::new();
         for (key, id) in [("pad_token_id", 0), ("bos_token_id", 1), ("eos_token_id", 1)] {
             more.insert(key.to_owned(), json!(id));
         }
         checkpoint::save(&model, &folder, &more)?;
-        if !matches!(model, Model::Vit(_)) {
+        if !matches!(reads, Reads::Pictures(_)) {
             tokenizer.save(folder.join("tokenizer.json"))?;
             std::fs::write(folder.join("tokenizer_config.json"), tokenizer.configuration_json())?;
         }
@@ -41,7 +42,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-fn models(vocabulary: usize) -> regard_nn::Result<Vec<(&'static str, Model)>> {
+fn forms(vocabulary: usize) -> Vec<(&'static str, Form)> {
     let gpt =
         GptConfig { vocabulary, context: 64, n_layers: 2, n_heads: 3, d_model: 48, ..GptConfig::default() };
     let bert = BertConfig {
@@ -53,8 +54,14 @@ fn models(vocabulary: usize) -> regard_nn::Result<Vec<(&'static str, Model)>> {
         d_hidden: 100,
         ..BertConfig::default()
     };
-    let classes = BertHeads { words: false, pooler: true, classes: Some(3) };
-    let bare = BertHeads { words: false, pooler: true, classes: None };
+    let mut bare = bert.form();
+    bare.output.tokens = None;
+    bare.output.pooler = Some(Pooler { activation: Activation::Tanh });
+    // RoBERTa counts positions from the row after that of its padding, whose id is 1.
+    let mut roberta = BertConfig { n_types: 1, ..bert.clone() }.form();
+    if let Some(stack) = &mut roberta.encoder {
+        stack.positions = Positions::Learned { context: 64, offset: 2, skips_padding: true };
+    }
     let t5 = T5Config {
         vocabulary,
         n_layers: 2,
@@ -83,29 +90,26 @@ fn models(vocabulary: usize) -> regard_nn::Result<Vec<(&'static str, Model)>> {
         ..LlamaConfig::default()
     };
     let vit = VitConfig { image: [16, 24], channels: 3, n_layers: 2, classes: 5, ..VitConfig::default() };
-    Ok(vec![
-        ("gpt2", Model::Gpt(Gpt::new(gpt.clone(), 1)?)),
-        ("gpt2-untied", Model::Gpt(Gpt::new(GptConfig { tied: false, ..gpt }, 2)?)),
-        ("bert-words", Model::Bert(Bert::new(bert.clone(), 3)?)),
-        ("bert-classes", Model::Bert(Bert::new(BertConfig { heads: classes, ..bert.clone() }, 4)?)),
-        ("bert-bare", Model::Bert(Bert::new(BertConfig { heads: bare, ..bert.clone() }, 5)?)),
-        (
-            "roberta-words",
-            Model::Bert(Bert::new(BertConfig { position_offset: 2, n_types: 1, ..bert.clone() }, 6)?),
-        ),
-        ("distilbert-words", Model::Bert(Bert::new(BertConfig { n_types: 0, ..bert }, 7)?)),
-        ("t5", Model::T5(T5::new(t5, 8)?)),
-        ("t5-gated", Model::T5(T5::new(gated, 9)?)),
-        ("llama", Model::Llama(Llama::new(llama.clone(), 10)?)),
-        ("llama-tied", Model::Llama(Llama::new(LlamaConfig { tied: true, ..llama }, 11)?)),
-        ("vit", Model::Vit(Vit::new(vit.clone(), 12)?)),
-        ("vit-bare", Model::Vit(Vit::new(VitConfig { classes: 0, ..vit }, 13)?)),
-    ])
+    vec![
+        ("gpt2", gpt.form()),
+        ("gpt2-untied", GptConfig { tied: false, ..gpt }.form()),
+        ("bert-words", bert.form()),
+        ("bert-classes", BertConfig { classes: Some(3), ..bert.clone() }.form()),
+        ("bert-bare", bare),
+        ("roberta-words", roberta),
+        ("distilbert-words", BertConfig { n_types: 0, ..bert }.form()),
+        ("t5", t5.form()),
+        ("t5-gated", gated.form()),
+        ("llama", llama.form()),
+        ("llama-tied", LlamaConfig { tied: true, ..llama }.form()),
+        ("vit", vit.form()),
+        ("vit-bare", VitConfig { classes: 0, ..vit }.form()),
+    ]
 }
 
 /// Weights wide enough that every one of them matters, as after training.
-fn excite(model: &mut Model) -> regard_nn::Result<()> {
-    for (name, parameter) in model.module_mut().parameters_mut() {
+fn excite(model: &mut dyn Model) -> regard_nn::Result<()> {
+    for (name, parameter) in model.parameters_mut() {
         let tensor = parameter.tensor_mut();
         let noise = Key::new(0).site(&name).normal(tensor.count(), 0.2);
         let values: Vec<f32> =

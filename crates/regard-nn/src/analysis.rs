@@ -5,10 +5,10 @@
 //!
 //! ```
 //! use regard_nn::analysis::{Measure, Settings, Tokens, measure_heads};
-//! use regard_nn::models::{Gpt, GptConfig, Model};
+//! use regard_nn::models::{GptConfig, Transformer};
 //!
 //! let sizes = GptConfig { vocabulary: 11, context: 8, n_layers: 2, n_heads: 2, d_model: 8, ..Default::default() };
-//! let model = Model::Gpt(Gpt::new(sizes, 0)?);
+//! let model = Transformer::new(sizes.form(), 0)?;
 //! let texts = [Tokens::new(vec![3, 1, 4, 1, 5]), Tokens::new(vec![9, 2, 6])];
 //! let table = measure_heads(&model, texts.into_iter().map(Ok), Settings::default())?;
 //! let entropy = table.find(1, 0, Measure::RelativeEntropy).unwrap();
@@ -35,19 +35,18 @@ pub mod projection;
 pub mod statistics;
 mod subject;
 
+pub use crate::models::{Part, Visibility};
 pub use heads::{Row, Settings, Table, Weighing};
 pub use heads::{measure_heads, measure_planned, prefix_matching, repeated_random};
 pub use labels::{Label, label_heads};
 pub use measures::{Measure, Plan};
-pub use subject::{Part, Shown, Subject, attentions};
+pub use subject::{Shown, Subject, attentions};
 
-use crate::attention::MultiHead;
 use crate::context::Context;
 use crate::error::{Error, Result};
-use crate::models::Model;
+use crate::models::{AttentionSite, Model};
 use crate::tokens::Encoding;
 use regard_tensor::{Ids, Tensor};
-use std::ops::Range;
 use std::sync::Arc;
 
 /// The tokens of one text and what is to be known of each.
@@ -140,39 +139,11 @@ pub struct Head {
     pub head: usize,
 }
 
-/// Which keys a query may see.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Sight {
-    /// Whether it sees only itself and what came before.
-    pub causal: bool,
-    /// How far it sees back, if not to the beginning.
-    pub window: Option<usize>,
-}
-
-impl Sight {
-    /// What the queries of a model see.
-    pub fn of(model: &Model) -> Self {
-        let window = match model {
-            Model::Gpt(gpt) => gpt.config().window,
-            _ => None,
-        };
-        Self { causal: model.is_causal(), window }
-    }
-
-    /// The keys that a query of a text of some length sees.
-    pub fn keys(self, query: usize, length: usize) -> Range<usize> {
-        match self.causal {
-            true => self.window.map_or(0, |window| query.saturating_sub(window))..query + 1,
-            false => 0..length,
-        }
-    }
-}
-
 /// All heads of a model, or of a part of it, in order.
 pub fn all_heads<'a>(subject: impl Into<Subject<'a>>) -> Result<Vec<Head>> {
     let layers = attentions(subject)?;
-    let of = |(layer, (_, attention)): (usize, &(String, &MultiHead))| {
-        (0..attention.config().n_heads).map(move |head| Head { layer, head })
+    let of = |(layer, site): (usize, &AttentionSite)| {
+        (0..site.attention.config().n_heads).map(move |head| Head { layer, head })
     };
     Ok(layers.iter().enumerate().flat_map(of).collect())
 }
@@ -190,8 +161,8 @@ pub fn pad(texts: &[Tokens]) -> Result<(Ids, Vec<usize>)> {
     Ok((Ids::new(&ids, [texts.len(), time])?, lengths))
 }
 
-/// The scores a model gives to texts, as [`Model::read`] has them; an error if it has no head to score with.
-pub fn scores(model: &Model, context: &Context, ids: &Ids, lengths: &[usize]) -> Result<Tensor> {
+/// The scores a model gives to texts, as [`Shown::read`] has them; an error if it has no head to score with.
+pub fn scores(model: &dyn Model, context: &Context, ids: &Ids, lengths: &[usize]) -> Result<Tensor> {
     Shown::padded(ids.clone(), lengths.to_vec()).scores(model, context)
 }
 

@@ -28,18 +28,21 @@ mod weights;
 
 pub use additive::Additive;
 pub use cache::Cache;
-pub use heads::{AttentionConfig, AttentionKind, MultiHead};
+pub use heads::{AttentionConfig, AttentionKind, Biases, MultiHead, QueryKeyNorm};
 pub use pattern::Pattern;
 pub use rules::{How, Rules, Score, Weigh, attend};
 pub use weights::Weights;
 
 use crate::error::Result;
 use regard_tensor::{Mask, Tensor};
+use serde::{Deserialize, Serialize};
 
 /// What the scores are multiplied with.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Scale {
     /// 1/√d: keeps the variance of the scores at 1 when queries and keys have variance 1.
+    #[default]
     InverseRoot,
     /// Nothing: the scores are plain dot products.
     None,

@@ -1,30 +1,63 @@
-//! The transformer's block: attention, then a feed-forward layer, each added to the stream it reads.
+//! The transformer's block: attention, then a feed-forward layer, each added to the residual stream.
 //!
 //! ```text
-//! before the layers (pre-norm)     x = x + attention(norm(x));   x = x + ffn(norm(x))
-//! after the sum (post-norm)        x = norm(x + attention(x));   x = norm(x + ffn(x))
+//! pre-norm       x = x + attention(norm(x));         x = x + ffn(norm(x))
+//! post-norm      x = norm(x + attention(x));         x = norm(x + ffn(x))
+//! sandwich       x = x + norm(attention(norm(x)));   x = x + norm(ffn(norm(x)))
+//! output norm    x = x + norm(attention(x));         x = x + norm(ffn(x))
+//! parallel       x = x + attention(norm(x)) + ffn(norm(x))
 //! ```
 
 use crate::attention::{AttentionConfig, MultiHead, Rules};
 use crate::context::Context;
 use crate::error::Result;
-use crate::layers::{FeedForward, FeedForwardConfig, Norm, NormKind};
-use crate::parameter::{Draw, Initial, Module, Parameter, module};
+use crate::layers::{FeedForward, FeedForwardConfig, Norm, NormConfig};
+use crate::parameter::{Draw, Initial, module};
 use regard_tensor::Tensor;
 use serde::{Deserialize, Serialize};
 
 /// Where the norms stand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum NormPlacement {
-    /// Before each layer (Xiong et al., 2020): the stream itself is never normed.
+pub enum Placement {
+    /// Before each sublayer (Xiong et al., 2020): the residual stream itself is never normed.
     #[default]
     Pre,
-    /// After each sum, as the first transformer had it.
+    /// After each sum, as in the first transformer.
     Post,
+    /// Before each sublayer and on its output (Gemma 2).
+    Sandwich,
+    /// On each sublayer's output only (OLMo 2).
+    Output,
+    /// Attention and feed-forward layer read the residual stream side by side, each through a norm of its own (GPT-NeoX).
+    Parallel,
+    /// The same through one shared norm (GPT-J, Cohere).
+    ParallelShared,
 }
 
-/// The form of a block.
+impl Placement {
+    /// Whether a sublayer's input is normed.
+    fn norms_input(self) -> bool {
+        matches!(self, Self::Pre | Self::Sandwich | Self::Parallel | Self::ParallelShared)
+    }
+
+    /// Whether a sublayer's output is normed before it is added.
+    fn norms_output(self) -> bool {
+        matches!(self, Self::Sandwich | Self::Output)
+    }
+
+    /// Whether the residual stream is the sum of the embeddings and of what every sublayer adds.
+    pub fn is_plain_sum(self) -> bool {
+        matches!(self, Self::Pre | Self::Parallel | Self::ParallelShared)
+    }
+
+    /// Whether both sublayers read the same vectors.
+    pub fn is_parallel(self) -> bool {
+        matches!(self, Self::Parallel | Self::ParallelShared)
+    }
+}
+
+/// What a block is built from.
 #[derive(Debug, Clone, Copy)]
 pub struct BlockConfig {
     /// The self-attention.
@@ -33,66 +66,94 @@ pub struct BlockConfig {
     pub cross: Option<AttentionConfig>,
     /// The feed-forward layer.
     pub ffn: FeedForwardConfig,
-    /// The kind of norm.
-    pub norm: NormKind,
-    /// What keeps the norms from dividing by 0.
-    pub epsilon: f32,
-    /// Where the norms stand.
-    pub placement: NormPlacement,
-    /// The share of each layer's output that training drops.
+    /// The norms.
+    pub norm: NormConfig,
+    /// Where they stand.
+    pub placement: Placement,
+    /// What each sublayer's output is multiplied with before it is added.
+    pub residual_scale: f32,
+    /// The share of each sublayer's output that training drops.
     pub dropout: f32,
 }
 
 /// How a block's weights are drawn.
 #[derive(Debug, Clone, Copy)]
 pub struct BlockDraws {
-    /// Of layers that read the stream.
+    /// Of projections that read the residual stream.
     pub inner: Draw,
-    /// Of layers that write to it.
+    /// Of projections that write to it.
     pub residual: Draw,
 }
 
 /// One layer of a transformer.
 #[derive(Debug, Clone)]
 pub struct Block {
-    attention_norm: Norm,
+    attention_norm: Option<Norm>,
     attention: MultiHead,
+    attention_output_norm: Option<Norm>,
     cross_norm: Option<Norm>,
     cross: Option<MultiHead>,
-    ffn_norm: Norm,
+    ffn_norm: Option<Norm>,
     ffn: FeedForward,
-    placement: NormPlacement,
-    dropout: f32,
+    ffn_output_norm: Option<Norm>,
+    config: BlockConfig,
 }
 
-module!(Block { attention_norm, attention, cross_norm, cross, ffn_norm, ffn });
+module!(Block {
+    attention_norm,
+    attention,
+    attention_output_norm,
+    cross_norm,
+    cross,
+    ffn_norm,
+    ffn,
+    ffn_output_norm,
+});
+
+/// A sublayer's name, and the norms before and after it.
+struct Around<'a> {
+    name: &'a str,
+    norm: Option<&'a Norm>,
+    output_norm: Option<&'a Norm>,
+}
 
 impl Block {
     /// A block with drawn weights.
     pub fn new(initial: &Initial, config: &BlockConfig, draws: BlockDraws) -> Result<Self> {
-        let norm = |name: &str| {
-            Norm::new(&initial.part(name), config.norm, config.attention.d_model, config.epsilon)
+        let norm = |name: &str, wanted: bool| match wanted {
+            true => Norm::new(&initial.part(name), config.norm, config.attention.d_model).map(Some),
+            false => Ok(None),
         };
-        let pair = (draws.inner, draws.residual);
-        let (cross_norm, cross) = match config.cross {
-            Some(cross) => {
-                (Some(norm("cross_norm")?), Some(MultiHead::new(&initial.part("cross"), cross, pair)?))
-            }
-            None => (None, None),
+        let (pair, placement) = ((draws.inner, draws.residual), config.placement);
+        let before = placement.norms_input() || placement == Placement::Post;
+        let cross = match config.cross {
+            Some(cross) => Some(MultiHead::new(&initial.part("cross"), cross, pair)?),
+            None => None,
         };
         Ok(Self {
-            attention_norm: norm("attention_norm")?,
+            attention_norm: norm("attention_norm", before)?,
             attention: MultiHead::new(&initial.part("attention"), config.attention, pair)?,
-            cross_norm,
+            attention_output_norm: norm("attention_output_norm", placement.norms_output())?,
+            cross_norm: norm("cross_norm", cross.is_some())?,
             cross,
-            ffn_norm: norm("ffn_norm")?,
+            ffn_norm: norm("ffn_norm", before && placement != Placement::ParallelShared)?,
             ffn: FeedForward::new(&initial.part("ffn"), config.ffn, pair)?,
-            placement: config.placement,
-            dropout: config.dropout,
+            ffn_output_norm: norm("ffn_output_norm", placement.norms_output())?,
+            config: *config,
         })
     }
 
-    /// The stream (batch, time, width) after this block; `memory` is what cross-attention reads, with its rules.
+    /// The self-attention.
+    pub fn attention(&self) -> &MultiHead {
+        &self.attention
+    }
+
+    /// The attention to an encoder's output.
+    pub fn cross(&self) -> Option<&MultiHead> {
+        self.cross.as_ref()
+    }
+
+    /// The residual stream (batch, time, width) after this block; `memory` is what cross-attention reads, with its rules.
     pub fn forward(
         &self,
         context: &Context,
@@ -102,103 +163,46 @@ impl Block {
     ) -> Result<Tensor> {
         context.check()?;
         let x = context.see("residual.before", x.clone())?;
-        let mut x = self.add(context, "self", &self.attention_norm, &x, |context, x| {
-            self.attention.forward(context, x, None, rules)
-        })?;
-        if let (Some(cross), Some(norm), Some((memory, rules))) = (&self.cross, &self.cross_norm, memory) {
-            x = self.add(context, "cross", norm, &x, |context, x| {
-                cross.forward(context, x, Some(memory), rules)
-            })?;
+        let (norm, output_norm) = (self.attention_norm.as_ref(), self.attention_output_norm.as_ref());
+        let attention = Around { name: "self", norm, output_norm };
+        let mut middle =
+            self.add(context, &attention, (&x, &x), |here, x| self.attention.forward(here, x, None, rules))?;
+        if let (Some(cross), Some((memory, rules))) = (&self.cross, memory) {
+            let around = Around { name: "cross", norm: self.cross_norm.as_ref(), output_norm: None };
+            let attend = |here: &Context, x: &Tensor| cross.forward(here, x, Some(memory), rules);
+            middle = self.add(context, &around, (&middle, &middle), attend)?;
         }
-        let x = context.see("residual.middle", x)?;
-        let x = self.add(context, "ffn", &self.ffn_norm, &x, |context, x| self.ffn.forward(context, x))?;
-        context.see("residual.after", x)
+        let middle = context.see("residual.middle", middle)?;
+        let shared = self.config.placement == Placement::ParallelShared;
+        let norm = if shared { self.attention_norm.as_ref() } else { self.ffn_norm.as_ref() };
+        let ffn = Around { name: "ffn", norm, output_norm: self.ffn_output_norm.as_ref() };
+        let read = if self.config.placement.is_parallel() { &x } else { &middle };
+        let after = self.add(context, &ffn, (&middle, read), |here, x| self.ffn.forward(here, x))?;
+        context.see("residual.after", after)
     }
 
-    /// The stream with what a layer says added to it, and the norm on one side or the other.
+    /// The stream with a sublayer's output added, computed from `read` (the stream itself, but for parallel blocks).
     fn add(
         &self,
         context: &Context,
-        name: &str,
-        norm: &Norm,
-        x: &Tensor,
-        layer: impl FnOnce(&Context, &Tensor) -> Result<Tensor>,
+        around: &Around,
+        (stream, read): (&Tensor, &Tensor),
+        sublayer: impl FnOnce(&Context, &Tensor) -> Result<Tensor>,
     ) -> Result<Tensor> {
-        let here = context.within(name);
-        match self.placement {
-            NormPlacement::Pre => {
-                let said = layer(&here, &norm.forward(context, x)?)?;
-                Ok(x.add(&here.drop_out("output", self.dropout, said)?)?)
-            }
-            NormPlacement::Post => {
-                let said = layer(&here, x)?;
-                norm.forward(context, &x.add(&here.drop_out("output", self.dropout, said)?)?)
-            }
-        }
-    }
-}
-
-/// The layers of a transformer, one after the other.
-#[derive(Debug, Clone)]
-pub struct Stack {
-    layers: Vec<Block>,
-    checkpointing: bool,
-}
-
-impl Module for Stack {
-    fn visit<'a>(&'a self, path: &str, f: &mut dyn FnMut(String, &'a Parameter)) {
-        self.layers.visit(path, f);
-    }
-
-    fn visit_mut<'a>(&'a mut self, path: &str, f: &mut dyn FnMut(String, &'a mut Parameter)) {
-        self.layers.visit_mut(path, f);
-    }
-}
-
-impl Stack {
-    /// `count` blocks, each of the form that `config` gives for its number.
-    pub fn new(
-        initial: &Initial,
-        count: usize,
-        config: impl Fn(usize) -> BlockConfig,
-        draws: BlockDraws,
-        checkpointing: bool,
-    ) -> Result<Self> {
-        let layers = (0..count).map(|i| Block::new(&initial.part(i), &config(i), draws));
-        Ok(Self { layers: layers.collect::<Result<_>>()?, checkpointing })
-    }
-
-    /// Each attention with its place, such as `layers.0.self`, in the order in which they attend.
-    pub fn attentions(&self) -> Vec<(String, &MultiHead)> {
-        let mut all = Vec::new();
-        for (i, block) in self.layers.iter().enumerate() {
-            all.push((format!("layers.{i}.self"), &block.attention));
-            all.extend(block.cross.as_ref().map(|cross| (format!("layers.{i}.cross"), cross)));
-        }
-        all
-    }
-
-    /// The stream after all layers. With checkpointing, training keeps only what passes between them.
-    pub fn forward(
-        &self,
-        context: &Context,
-        mut x: Tensor,
-        rules: &Rules,
-        memory: Option<(&Tensor, &Rules)>,
-    ) -> Result<Tensor> {
-        for (i, layer) in self.layers.iter().enumerate() {
-            let here = context.within("layers").within(i);
-            if !self.checkpointing {
-                x = layer.forward(&here, &x, rules, memory)?;
-                continue;
-            }
-            let (layer, rules, cross) =
-                (layer.clone(), rules.clone(), memory.map(|(_, rules)| rules.clone()));
-            let inputs: Vec<&Tensor> = [&x].into_iter().chain(memory.map(|(memory, _)| memory)).collect();
-            x = here.checkpoint(&inputs, move |here, inputs| {
-                layer.forward(here, &inputs[0], &rules, inputs.get(1).zip(cross.as_ref()))
-            })?;
-        }
-        Ok(x)
+        let here = context.within(around.name);
+        let normed = |norm: Option<&Norm>, x: Tensor| match norm {
+            Some(norm) => norm.forward(context, &x),
+            None => Ok(x),
+        };
+        let post = self.config.placement == Placement::Post;
+        let input = normed(around.norm.filter(|_| !post), read.clone())?;
+        let output = normed(around.output_norm, sublayer(&here, &input)?)?;
+        let output = here.drop_out("output", self.config.dropout, output)?;
+        let output = if self.config.residual_scale == 1.0 {
+            output
+        } else {
+            output.scale(self.config.residual_scale)?
+        };
+        normed(around.norm.filter(|_| post), stream.add(&output)?)
     }
 }

@@ -6,12 +6,13 @@
 //! form.
 
 mod bert;
+mod family;
 mod gpt2;
 mod llama;
 pub mod llama2c;
 mod names;
 mod options;
-mod own;
+mod rotary;
 mod t5;
 mod vit;
 mod weights;
@@ -21,18 +22,24 @@ pub use weights::{Stored, StoredWeights};
 
 use crate::data::file::write_whole;
 use crate::error::{Error, Result};
-use crate::models::Model;
-use crate::parameter::Initial;
-use options::Options;
+use crate::models::{Model, Recipe};
+use crate::parameter::{Initial, Parameter};
+use family::{Family, Shapes};
 use regard_tensor::Tensor;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 
-/// The families of checkpoints that can be read.
-pub const FAMILIES: [&str; 7] = ["gpt2", "bert", "roberta", "distilbert", "t5", "llama", "vit"];
+/// The families of checkpoints that can be opened, in the order in which a form looks for one that it can be written as.
+const KNOWN: &[Family] =
+    &[gpt2::GPT2, bert::BERT, bert::ROBERTA, bert::DISTILBERT, t5::T5, llama::LLAMA, vit::VIT];
+
+/// The model types of the families that can be opened.
+pub fn families() -> impl Iterator<Item = &'static str> {
+    KNOWN.iter().map(|family| family.model_type)
+}
 
 /// No configuration is larger than this.
 const LARGEST_CONFIG: u64 = 16 << 20;
@@ -40,18 +47,9 @@ const LARGEST_CONFIG: u64 = 16 << 20;
 /// A model, and what its configuration said beside its form.
 pub struct Loaded {
     /// The model.
-    pub model: Model,
+    pub model: Box<dyn Model>,
     /// The whole configuration.
     pub config: Map<String, Value>,
-}
-
-/// Builds a model from a source of parameters.
-type Build = Box<dyn Fn(&Initial) -> Result<Model>>;
-
-/// A kind of model, how its configuration reads and how its tensors are called.
-struct Plan {
-    names: Names,
-    build: Build,
 }
 
 /// Reads a model from a folder.
@@ -63,11 +61,11 @@ pub fn load(folder: &Path) -> Result<Loaded> {
 }
 
 /// Builds a model from a configuration and its weights.
-pub fn from_parts(config: &Map<String, Value>, weights: StoredWeights) -> Result<Model> {
-    let Plan { names, build } = plan(config, &weights)?;
+pub fn from_parts(config: &Map<String, Value>, weights: StoredWeights) -> Result<Box<dyn Model>> {
+    let (recipe, names) = recipe(config, &weights)?;
     let reading = Arc::new(weights::Reading::new(weights, names));
     let reader = Arc::clone(&reading);
-    let built = build(&Initial::read(Arc::new(move |path, shape| reader.read(path, shape))));
+    let built = recipe.build(&Initial::read(Arc::new(move |path, shape| reader.read(path, shape))));
     // A configuration that cannot be built is the better thing to tell: nothing was read then.
     if built.is_ok() || reading.misses_something() {
         reading.problems()?;
@@ -101,44 +99,43 @@ fn read_small(path: &Path, limit: u64) -> Result<Vec<u8>> {
     std::fs::read(path).map_err(wrong)
 }
 
-fn plan(config: &Map<String, Value>, weights: &StoredWeights) -> Result<Plan> {
+/// What a configuration describes, and how its tensors are called.
+fn recipe(config: &Map<String, Value>, weights: &StoredWeights) -> Result<(Recipe, Names)> {
     let Some(kind) = config.get("model_type").and_then(Value::as_str) else {
         return Err(Error::checkpoint("config.json names no model_type, such as \"gpt2\""));
     };
-    ensure_architecture(config, kind)?;
-    let options = Options::new(config.clone());
-    match kind {
-        "gpt2" => gpt2::plan(options, weights),
-        "bert" => bert::plan(bert::Family::Bert, options, weights),
-        "roberta" => bert::plan(bert::Family::Roberta, options, weights),
-        "distilbert" => bert::plan(bert::Family::DistilBert, options, weights),
-        "t5" => t5::plan(options, weights),
-        "llama" => llama::plan(options, weights),
-        "vit" => vit::plan(options, weights),
-        other => match other.strip_prefix("regard-") {
-            Some(own) => own::plan(own, config),
-            None => Err(Error::checkpoint(format!(
-                "models of type {other:?} are not supported; supported are {} and this program's own",
-                FAMILIES.join(", ")
-            ))),
-        },
+    if let Some(own) = kind.strip_prefix(OWN) {
+        return Ok((own_recipe(own, config)?, Names::own()));
     }
+    let Some(family) = KNOWN.iter().find(|family| family.model_type == kind) else {
+        return Err(Error::checkpoint(format!(
+            "models of type {kind:?} are not supported; supported are {} and this program's own",
+            families().collect::<Vec<_>>().join(", ")
+        )));
+    };
+    ensure_architecture(config, family)?;
+    let (form, names) = family.open(config, &Shapes::of(weights))?;
+    Ok((Recipe::Transformer(Box::new(form)), names))
 }
 
-/// What each family is called with the heads that can be read.
-const ARCHITECTURES: [(&str, &[&str]); 7] = [
-    ("gpt2", &["GPT2LMHeadModel", "GPT2Model"]),
-    ("bert", &["BertForMaskedLM", "BertForPreTraining", "BertForSequenceClassification", "BertModel"]),
-    ("roberta", &["RobertaForMaskedLM", "RobertaForSequenceClassification", "RobertaModel"]),
-    ("distilbert", &["DistilBertForMaskedLM", "DistilBertForSequenceClassification", "DistilBertModel"]),
-    ("t5", &["T5ForConditionalGeneration", "T5WithLMHeadModel", "T5Model"]),
-    ("llama", &["LlamaForCausalLM", "LLaMAForCausalLM", "LlamaModel"]),
-    ("vit", &["ViTForImageClassification", "ViTModel"]),
-];
+/// What the model types of this program's own models begin with.
+const OWN: &str = "regard-";
+
+/// A model without a counterpart at Hugging Face. Its settings lie under a key of their own, so that others may add theirs
+/// beside it.
+fn own_recipe(kind: &str, config: &Map<String, Value>) -> Result<Recipe> {
+    let Some(Value::Object(settings)) = config.get("regard") else {
+        return Err(Error::checkpoint("config.json has no \"regard\" with the model's sizes"));
+    };
+    let mut settings = settings.clone();
+    settings.insert("kind".to_owned(), Value::from(kind));
+    serde_json::from_value(Value::Object(settings))
+        .map_err(|error| Error::checkpoint(format!("config.json: {error}")))
+}
 
 /// Fails if a configuration names heads that are not implemented: their tensors may look like those of one that is.
-fn ensure_architecture(config: &Map<String, Value>, kind: &str) -> Result<()> {
-    let Some((_, known)) = ARCHITECTURES.iter().find(|(family, _)| *family == kind) else { return Ok(()) };
+fn ensure_architecture(config: &Map<String, Value>, family: &Family) -> Result<()> {
+    let (kind, known) = (family.model_type, family.architectures);
     let named: Vec<&str> = match config.get("architectures") {
         Some(Value::Array(names)) => names.iter().filter_map(Value::as_str).collect(),
         _ => Vec::new(),
@@ -159,45 +156,56 @@ pub struct Written {
 }
 
 /// The names of a model's parameters, here and in files, in their order.
-pub fn names(model: &Model) -> Result<Vec<(String, String)>> {
-    let (_, names) = form(model)?;
-    let named = model.module().parameters().into_iter().map(|(path, _)| match names.theirs(&path) {
+pub fn names(model: &dyn Model) -> Result<Vec<(String, String)>> {
+    let (_, names) = described(model)?;
+    let named = model.parameters().into_iter().map(|(path, _)| match names.theirs(&path) {
         Some(theirs) => Ok((path, theirs)),
         None => Err(Error::checkpoint(format!("{path} has no name in this kind of file"))),
     });
     named.collect()
 }
 
-/// A model in the form that files have: Hugging Face's, where there is one for it.
-pub fn to_parts(model: &Model) -> Result<Written> {
-    let (config, _) = form(model)?;
-    let parameters = model.module().parameters();
-    let named = names(model)?.into_iter().zip(parameters);
-    Ok(Written { config, tensors: named.map(|((_, name), (_, p))| (name, p.tensor().detach())).collect() })
+/// A model as files have it: in Hugging Face's form, where there is one for it.
+pub fn to_parts(model: &dyn Model) -> Result<Written> {
+    let (config, names) = described(model)?;
+    let tensor = |(path, parameter): (String, &Parameter)| {
+        let Some(name) = names.theirs(&path) else {
+            return Err(Error::checkpoint(format!("{path} has no name in this kind of file")));
+        };
+        let tensor = parameter.tensor().detach();
+        let shape = names.their_shape(&path, tensor.shape());
+        Ok((name, tensor.reshape(shape)?))
+    };
+    let tensors = model.parameters().into_iter().map(tensor).collect::<Result<_>>()?;
+    Ok(Written { config, tensors })
 }
 
 /// The configuration that files have for a model, and how they call its tensors.
-fn form(model: &Model) -> Result<(Map<String, Value>, Names)> {
-    Ok(match model {
-        Model::Gpt(gpt) if gpt2::writes(gpt.config()) => gpt2::written(gpt.config()),
-        Model::Bert(bert) if bert::writes(bert.config()) => bert::written(bert.config()),
-        Model::T5(t5) if t5::writes(t5.config()) => t5::written(t5.config()),
-        Model::Llama(llama) => llama::written(llama.config()),
-        Model::Vit(vit) => vit::written(vit.config()),
-        other => own::written(other)?,
-    })
+fn described(model: &dyn Model) -> Result<(Map<String, Value>, Names)> {
+    if let Some(form) = model.form() {
+        let shape = |(path, parameter): (String, &Parameter)| (path, parameter.tensor().shape().to_vec());
+        let paths: Vec<_> = model.parameters().into_iter().map(shape).collect();
+        // The family that it comes from, before others that could describe it as well.
+        let (own, others): (Vec<_>, Vec<_>) =
+            KNOWN.iter().partition(|family| family.model_type == form.family);
+        if let Some(found) = own.iter().chain(&others).find_map(|family| family.close(form, &paths)) {
+            return Ok(found);
+        }
+    }
+    let (kind, settings) = model.settings()?;
+    let config = json!({"model_type": format!("{OWN}{kind}"), "regard": settings});
+    Ok((options::object(config), Names::own()))
 }
 
 /// Writes `config.json` and `model.safetensors` into a folder, each under a temporary name first, so that a crash leaves
 /// the earlier files whole. `more` is added to the configuration (token ids, labels).
-pub fn save(model: &Model, folder: &Path, more: &Map<String, Value>) -> Result<()> {
+pub fn save(model: &dyn Model, folder: &Path, more: &Map<String, Value>) -> Result<()> {
     let Written { mut config, tensors } = to_parts(model)?;
     for (key, value) in more {
-        // The form of the model is its own; of its classes it knows the number alone.
-        if ["id2label", "label2id"].contains(&key.as_str()) {
+        // The form of the model is its own; of its classes it knows the number alone, of special tokens nothing.
+        let known = config.get(key).is_some_and(|value| !value.is_null());
+        if !known || ["id2label", "label2id"].contains(&key.as_str()) {
             config.insert(key.clone(), value.clone());
-        } else {
-            config.entry(key.clone()).or_insert(value.clone());
         }
     }
     std::fs::create_dir_all(folder).map_err(|error| Error::file(folder, error.to_string()))?;

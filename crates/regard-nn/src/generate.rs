@@ -1,14 +1,14 @@
 //! Generation: one token after the other.
 //!
 //! ```
-//! use regard_nn::generate::{Settings, generate};
-//! use regard_nn::models::{Gpt, GptConfig};
+//! use regard_nn::generate::{Continue, Settings, generate};
+//! use regard_nn::models::{GptConfig, Transformer};
 //! use regard_nn::Context;
 //!
 //! let sizes = GptConfig { vocabulary: 11, context: 16, n_layers: 1, n_heads: 2, d_model: 8, ..Default::default() };
-//! let gpt = Gpt::new(sizes, 0)?;
+//! let gpt = Transformer::new(sizes.form(), 0)?;
 //! let settings = Settings { max_tokens: 5, ..Settings::default() };
-//! let said = generate(&gpt, &Context::inference(), &[vec![1, 2, 3], vec![4]], &settings, &mut |_, _| true)?;
+//! let said = generate(&Continue::new(&gpt)?, &Context::inference(), &[vec![1, 2, 3], vec![4]], &settings, &mut |_, _| true)?;
 //! assert_eq!((said[0].tokens.len(), said[1].tokens.len()), (5, 5));
 //! # Ok::<(), regard_nn::Error>(())
 //! ```
@@ -24,11 +24,11 @@ pub use stop::Stop;
 use crate::attention::Cache;
 use crate::context::Context;
 use crate::error::{Error, Result};
-use crate::models::{Gpt, Llama, T5};
+use crate::models::{Inputs, Model};
 use regard_tensor::ops::concatenate;
 use regard_tensor::{Ids, Mask, Tensor};
 
-/// A model that scores the next token.
+/// Something that scores the next token: a causal language model, or a decoder about to answer.
 pub trait NextToken {
     /// Scores (batch, 1, vocabulary) after the last of the ids (batch, time), of which `present` names those that are not
     /// padding.
@@ -38,46 +38,53 @@ pub trait NextToken {
     fn limit(&self) -> Option<usize>;
 }
 
-impl NextToken for Gpt {
-    fn next_scores(&self, context: &Context, ids: &Ids, present: Option<&Mask>) -> Result<Tensor> {
-        self.forward_last(context, ids, present)
-    }
+/// A model that continues a text.
+pub struct Continue<'a>(&'a dyn Model);
 
-    fn limit(&self) -> Option<usize> {
-        Some(self.config().context)
-    }
-}
-
-impl NextToken for Llama {
-    fn next_scores(&self, context: &Context, ids: &Ids, present: Option<&Mask>) -> Result<Tensor> {
-        self.forward_last(context, ids, present)
-    }
-
-    fn limit(&self) -> Option<usize> {
-        Some(self.config().context)
+impl<'a> Continue<'a> {
+    /// Rejects models that predict something else.
+    pub fn new(model: &'a dyn Model) -> Result<Self> {
+        match model.abilities().continues() {
+            true => Ok(Self(model)),
+            false => Err(Error::input("generation", format!("a {} does not continue texts", model.kind()))),
+        }
     }
 }
 
-/// A T5 that has read its sources and is about to say something.
+impl NextToken for Continue<'_> {
+    fn next_scores(&self, context: &Context, ids: &Ids, present: Option<&Mask>) -> Result<Tensor> {
+        self.0.forward_last(context, &Inputs::masked(ids, present))
+    }
+
+    fn limit(&self) -> Option<usize> {
+        self.0.abilities().context
+    }
+}
+
+/// An encoder–decoder model that has read its sources and is about to answer.
 pub struct Answer<'a> {
-    model: &'a T5,
+    model: &'a dyn Model,
     encoded: Tensor,
     source: Option<Mask>,
+    start: u32,
 }
 
 impl<'a> Answer<'a> {
     /// Reads sources (batch, time), each of which will be answered in `copies` ways, side by side.
     pub fn new(
-        model: &'a T5,
+        model: &'a dyn Model,
         context: &Context,
         source: &Ids,
         present: Option<&Mask>,
         copies: usize,
     ) -> Result<Self> {
+        let Some(start) = model.abilities().start else {
+            return Err(Error::input("generation", format!("a {} does not answer texts", model.kind())));
+        };
         if copies == 0 {
             return Err(Error::input("generation", "a source needs at least one answer"));
         }
-        let encoded = model.encode(context, source, present)?;
+        let encoded = model.encode(context, &Inputs::masked(source, present))?;
         let rows = source.shape()[0];
         let repeated = (0..rows * copies).map(|row| Ok(encoded.slice(0, row / copies, 1)?));
         let repeated = repeated.collect::<Result<Vec<_>>>()?;
@@ -86,22 +93,24 @@ impl<'a> Answer<'a> {
         let source = present.map(|present| {
             Mask::from_fn([rows * copies, time], |at| present.values()[at[0] / copies * time + at[1]])
         });
-        Ok(Self { model, encoded, source })
+        Ok(Self { model, encoded, source, start })
     }
 
     /// What each answer starts with.
     pub fn start(&self) -> Vec<Vec<u32>> {
-        vec![vec![self.model.config().start]; self.encoded.shape()[0]]
+        vec![vec![self.start]; self.encoded.shape()[0]]
     }
 }
 
 impl NextToken for Answer<'_> {
     fn next_scores(&self, context: &Context, ids: &Ids, present: Option<&Mask>) -> Result<Tensor> {
-        self.model.decode_last(context, ids, present, (&self.encoded, self.source.as_ref()))
+        let memory = Some(self.encoded.clone());
+        let inputs = Inputs { memory, present: self.source.clone(), ..Inputs::default() };
+        self.model.forward_last(context, &inputs.answered(ids, present))
     }
 
     fn limit(&self) -> Option<usize> {
-        None
+        self.model.abilities().context
     }
 }
 

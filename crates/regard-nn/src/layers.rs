@@ -133,7 +133,8 @@ impl Embedding {
 }
 
 /// How vectors are brought to a common size.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum NormKind {
     /// (x − mean) / deviation · weight + bias (Ba et al., 2016).
     Layer,
@@ -141,7 +142,29 @@ pub enum NormKind {
     RootMeanSquare,
 }
 
-/// A norm of either kind.
+/// A norm, described.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NormConfig {
+    /// Which one.
+    pub kind: NormKind,
+    /// Keeps it from dividing by 0.
+    pub epsilon: f32,
+}
+
+impl NormConfig {
+    /// A layer norm.
+    pub fn layer(epsilon: f32) -> Self {
+        Self { kind: NormKind::Layer, epsilon }
+    }
+
+    /// A root-mean-square norm.
+    pub fn rms(epsilon: f32) -> Self {
+        Self { kind: NormKind::RootMeanSquare, epsilon }
+    }
+}
+
+/// A norm of any kind.
 #[derive(Debug, Clone)]
 pub struct Norm {
     weight: Parameter,
@@ -154,7 +177,7 @@ module!(Norm { weight, bias });
 
 impl Norm {
     /// A norm that scales by 1 and shifts by 0 at first.
-    pub fn new(initial: &Initial, kind: NormKind, width: usize, epsilon: f32) -> Result<Self> {
+    pub fn new(initial: &Initial, NormConfig { kind, epsilon }: NormConfig, width: usize) -> Result<Self> {
         let weight = initial.parameter("weight", [width], Draw::Constant(1.0))?;
         let bias = match kind {
             NormKind::Layer => Some(initial.parameter("bias", [width], Draw::Constant(0.0))?),

@@ -25,6 +25,8 @@ pub mod train;
 pub use checksum::Checksum;
 pub use context::Context;
 pub use error::{Error, Result};
+#[doc(hidden)]
+pub use parameter::join as join_path;
 pub use parameter::{Draw, Initial, Module, Parameter, Reader};
 pub use probe::Probe;
 pub use regard_tensor as tensor;

@@ -1,23 +1,36 @@
-//! Models, each whole in one file.
+//! Models, behind one interface.
+//!
+//! [`Model`] is what everyone else sees of a model. [`Transformer`] runs any [`Form`](form::Form): GPT, BERT, T5, Llama
+//! and ViT are settings from which a form is made. The BiLSTM classifiers, the bag of vectors and the tagger are models of
+//! their own.
 
-mod any;
 mod bag;
 mod bert;
+pub mod form;
 mod gpt;
+mod inputs;
 mod llama;
+mod model;
+mod recipe;
 mod sentiment;
 mod sequence;
 mod sizes;
+mod stack;
 mod t5;
 mod tagger;
+mod transformer;
 mod vit;
 
-pub use any::Model;
 pub use bag::{Bag, BagConfig};
-pub use bert::{Bert, BertConfig, BertHeads};
-pub use gpt::{Gpt, GptConfig};
-pub use llama::{Llama, LlamaConfig};
+pub use bert::BertConfig;
+pub use form::Form;
+pub use gpt::GptConfig;
+pub use inputs::Inputs;
+pub use llama::LlamaConfig;
+pub use model::{Abilities, AttentionSite, Model, Part, Predicts, Reads, Unembedding, Visibility};
+pub use recipe::Recipe;
 pub use sentiment::{Pooling, Sentiment, SentimentConfig};
-pub use t5::{T5, T5Config};
+pub use t5::T5Config;
 pub use tagger::{Tagger, TaggerConfig};
-pub use vit::{Vit, VitConfig};
+pub use transformer::Transformer;
+pub use vit::VitConfig;

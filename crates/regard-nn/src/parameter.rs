@@ -7,6 +7,9 @@ use regard_tensor::{Gradients, Shape, Tensor};
 use std::sync::Arc;
 
 /// A learned tensor: a leaf of every graph it is used in.
+///
+/// A clone is a second handle to the same leaf: gradients for one are found through the other, until either is updated.
+/// [`Module::independent`] copies a whole model with leaves of its own.
 #[derive(Debug, Clone)]
 pub struct Parameter {
     tensor: Tensor,
@@ -43,7 +46,8 @@ pub struct Initial {
 
 #[derive(Clone)]
 enum Source {
-    Drawn(Key),
+    /// By name; some parameters are drawn by another name than their own.
+    Drawn(Key, &'static [(&'static str, &'static str)]),
     Read(Arc<Reader>),
 }
 
@@ -61,7 +65,16 @@ pub enum Draw {
 impl Initial {
     /// Values drawn at random.
     pub fn new(seed: u64) -> Self {
-        Self { source: Source::Drawn(Key::new(seed).site("initial")), path: String::new() }
+        Self { source: Source::Drawn(Key::new(seed).site("initial"), &[]), path: String::new() }
+    }
+
+    /// The same draws for parameters that have changed their names: pairs of the beginnings of the new and the old name.
+    #[must_use]
+    pub(crate) fn drawn_as(self, names: &'static [(&'static str, &'static str)]) -> Self {
+        match self.source {
+            Source::Drawn(key, _) => Self { source: Source::Drawn(key, names), ..self },
+            Source::Read(_) => self,
+        }
     }
 
     /// Values that `reader` finds by name, such as in a file.
@@ -80,7 +93,11 @@ impl Initial {
         let (path, shape) = (join(&self.path, name), shape.into());
         let key = match &self.source {
             Source::Read(reader) => return Ok(Parameter::new(&reader(&path, &shape)?)),
-            Source::Drawn(key) => key.site(&path),
+            Source::Drawn(key, names) => {
+                let older =
+                    names.iter().find_map(|(new, old)| Some(format!("{old}{}", path.strip_prefix(new)?)));
+                key.site(older.as_ref().unwrap_or(&path))
+            }
         };
         // Memory is asked for here, where a refusal can still be told.
         if Vec::<f32>::new().try_reserve_exact(shape.count().saturating_add(3)).is_err() {
@@ -139,6 +156,17 @@ pub trait Module {
         parts
     }
 
+    /// A copy whose parameters are leaves of their own.
+    #[must_use]
+    fn independent(&self) -> Self
+    where
+        Self: Clone,
+    {
+        let mut copy = self.clone();
+        copy.visit_mut("", &mut |_, parameter| *parameter = Parameter::new(parameter.tensor()));
+        copy
+    }
+
     /// Parameters with their gradients, ready for an optimiser. Matrices decay, vectors do not.
     fn updates<'a>(&'a mut self, gradients: &'a Gradients) -> Vec<Update<'a>> {
         let pair = |(_, parameter): (String, &'a mut Parameter)| Update {
@@ -188,22 +216,36 @@ impl<M: Module> Module for Vec<M> {
     }
 }
 
-pub(crate) fn join(path: &str, name: &str) -> String {
+/// A name within a part of a model.
+pub fn join(path: &str, name: &str) -> String {
     if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
 }
 
-/// Makes a struct a [`Module`] by naming the fields that hold parameters: `module!(Linear { weight, bias });`.
+/// Makes a struct a [`Module`] by naming the fields that hold parameters.
+///
+/// ```
+/// use regard_nn::layers::Linear;
+/// use regard_nn::module;
+///
+/// struct Two {
+///     first: Linear,
+///     second: Option<Linear>,
+/// }
+///
+/// module!(Two { first, second });
+/// ```
+#[macro_export]
 macro_rules! module {
     ($type:ty { $($field:ident),* $(,)? }) => {
         impl $crate::Module for $type {
             fn visit<'a>(&'a self, path: &str, f: &mut dyn FnMut(String, &'a $crate::Parameter)) {
-                $($crate::Module::visit(&self.$field, &$crate::parameter::join(path, stringify!($field)), f);)*
+                $($crate::Module::visit(&self.$field, &$crate::join_path(path, stringify!($field)), f);)*
             }
 
             fn visit_mut<'a>(&'a mut self, path: &str, f: &mut dyn FnMut(String, &'a mut $crate::Parameter)) {
-                $($crate::Module::visit_mut(&mut self.$field, &$crate::parameter::join(path, stringify!($field)), f);)*
+                $($crate::Module::visit_mut(&mut self.$field, &$crate::join_path(path, stringify!($field)), f);)*
             }
         }
     };
 }
-pub(crate) use module;
+pub(crate) use crate::module;

@@ -7,9 +7,11 @@
 //! relative     score + table[bucket(distance)]                                          (Raffel et al., 2019)
 //! ```
 
+use crate::attention::MultiHead;
 use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::layers::Embedding;
+use crate::models::AttentionSite;
 use crate::parameter::{Draw, Initial, Parameter, module};
 use regard_tensor::ops::{Bias, Pairing};
 use regard_tensor::{Ids, Tensor};
@@ -36,6 +38,16 @@ pub enum Position {
 }
 
 impl Position {
+    /// Whether it acts inside attention, rather than on the embeddings.
+    pub fn acts_in_attention(self) -> bool {
+        self.pairing().is_some() || self.adds_bias()
+    }
+
+    /// Whether it adds something to attention's scores.
+    pub fn adds_bias(self) -> bool {
+        matches!(self, Self::Alibi | Self::Relative)
+    }
+
     /// Which features are turned together, if queries and keys are turned at all.
     pub fn pairing(self) -> Option<Pairing> {
         match self {
@@ -115,6 +127,50 @@ pub enum RotaryScaling {
         /// The context before the change.
         original: usize,
     },
+}
+
+/// Rotary positions, described.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RotaryConfig {
+    /// The base of the frequencies.
+    pub base: f32,
+    /// How many features of a head are rotated; all if not given.
+    #[serde(default)]
+    pub width: Option<usize>,
+    /// How frequencies are changed for longer texts.
+    #[serde(default)]
+    pub scaling: RotaryScaling,
+    /// Whether neighbouring features are paired (GPT-J) rather than features half a head apart (GPT-NeoX, Llama).
+    #[serde(default)]
+    pub interleaved: bool,
+}
+
+impl Default for RotaryConfig {
+    fn default() -> Self {
+        Self { base: 10_000.0, width: None, scaling: RotaryScaling::None, interleaved: false }
+    }
+}
+
+impl RotaryConfig {
+    /// Fails unless these numbers give frequencies for heads of this width.
+    pub(crate) fn check(&self, d_head: usize) -> Result<()> {
+        let width = self.width.unwrap_or(d_head);
+        if width > d_head || !width.is_multiple_of(2) || width == 0 {
+            let problem = match self.width {
+                None => format!("the width of a head ({d_head}) must be even"),
+                Some(width) => format!("{width} rotated features of {d_head} must be an even number of them"),
+            };
+            return Err(Error::configuration("rotary positions", problem));
+        }
+        self.scaling.check(self.base)
+    }
+
+    /// The frequencies for heads of this width.
+    pub fn rotary(&self, d_head: usize) -> Rotary {
+        let pairing = if self.interleaved { Pairing::Interleaved } else { Pairing::Halves };
+        Rotary::new(self.width.unwrap_or(d_head), self.base, self.scaling, pairing)
+    }
 }
 
 /// Rotary positions: the frequency of each pair of features.
@@ -269,6 +325,12 @@ impl Positions {
     /// The most positions that can be told apart, if there is a limit.
     pub fn limit(&self) -> Option<usize> {
         (self.kind == Position::Learned).then_some(self.sizes.context)
+    }
+
+    /// The only attention of a small model with these positions.
+    pub(crate) fn site<'a>(&self, attention: &'a MultiHead) -> AttentionSite<'a> {
+        let (rotary, biased) = (self.kind.pairing().is_some(), self.kind.adds_bias());
+        AttentionSite { rotary, biased, ..AttentionSite::only(attention) }
     }
 
     /// Embeddings (batch, time, width) with what is added for their places (batch or 1, time).

@@ -8,14 +8,15 @@
 //! (batch, heads, queries, keys).
 //!
 //! ```
-//! use regard_nn::models::{Gpt, GptConfig};
+//! use regard_nn::models::{GptConfig, Inputs, Model, Transformer};
 //! use regard_nn::tensor::Ids;
 //! use regard_nn::{Context, Probe};
 //!
 //! let sizes = GptConfig { vocabulary: 11, context: 8, n_layers: 2, n_heads: 2, d_model: 8, ..Default::default() };
-//! let gpt = Gpt::new(sizes, 0)?;
+//! let gpt = Transformer::new(sizes.form(), 0)?;
 //! let probe = Probe::new().record("layers.*.self.weights").zero_head("layers.0.self", 1);
-//! gpt.forward(&Context::inference().with_probe(&probe), &Ids::new(&[3, 1, 4, 1], [1, 4])?, None)?;
+//! let inputs = Inputs::ids(&Ids::new(&[3, 1, 4, 1], [1, 4])?);
+//! gpt.forward(&Context::inference().with_probe(&probe), &inputs)?;
 //! let weights = probe.weights("layers.1.self").unwrap();
 //! assert_eq!(weights.block(0, 0, 0..1, 0..4)?.to_vec(), [1.0, 0.0, 0.0, 0.0]); // the first token sees only itself
 //! # Ok::<(), regard_nn::Error>(())

@@ -18,15 +18,16 @@ mod tasks;
 pub use schedule::{Decay, Schedule};
 pub use state::{Progress, load_state, save_state};
 pub use tasks::{Learn, NextWord, Supervised, evaluate};
+use tasks::{counted, settings};
 
 use crate::context::Context;
 use crate::data::batches::Position;
 use crate::error::{Error, Result};
-use crate::models::Model;
+use crate::models::{Inputs, Model};
 use crate::parameter::Module;
 use regard_tensor::optimiser::{Method, Optimiser, clip_scale, global_norm};
 use regard_tensor::random::Key;
-use regard_tensor::{Gradients, Tensor};
+use regard_tensor::{Gradients, Ids, Tensor};
 use serde::{Deserialize, Serialize};
 
 /// How to train.
@@ -120,13 +121,16 @@ impl TrainConfig {
     }
 }
 
-/// The loss of a batch, and how much it had to say.
-pub struct Loss {
-    /// The mean over the batch, to be differentiated.
-    pub mean: Tensor,
-    /// The number of examples in it.
+/// What a batch asks a model, and the right answers.
+#[derive(Debug, Clone)]
+pub struct Question {
+    /// What the model reads.
+    pub inputs: Inputs,
+    /// What it should predict; targets equal to [`IGNORED`](crate::data::batches::IGNORED) do not count.
+    pub targets: Ids,
+    /// The number of examples.
     pub examples: usize,
-    /// The number of tokens (or pixels' patches) it was computed from.
+    /// The number of tokens (or pictures) that are read.
     pub tokens: usize,
 }
 
@@ -142,13 +146,13 @@ pub struct Evaluation {
 /// A model and the data that it learns from.
 pub trait Task {
     /// The model.
-    fn model(&self) -> &Model;
+    fn model(&self) -> &dyn Model;
 
     /// The model, to update.
-    fn model_mut(&mut self) -> &mut Model;
+    fn model_mut(&mut self) -> &mut dyn Model;
 
-    /// The loss of the next batch.
-    fn next_loss(&mut self, context: &Context) -> Result<Loss>;
+    /// The next batch.
+    fn next_question(&mut self) -> Result<Question>;
 
     /// How good the model is on held-out data.
     fn evaluate(&self, context: &Context) -> Result<Evaluation>;
@@ -271,10 +275,15 @@ fn update_once(
     let mut step =
         Step { step: progress.step + 1, loss: 0.0, rate, gradient_norm: 0.0, examples: 0, tokens: 0 };
     let mut total: Option<Gradients> = None;
-    for part in 0..config.accumulate {
+    let questions = (0..config.accumulate).map(|_| task.next_question()).collect::<Result<Vec<_>>>()?;
+    // Batches count by their targets, so that several small ones make the same update as a large one.
+    let targets: Vec<usize> = questions.iter().map(|question| counted(&question.targets)).collect();
+    let all = targets.iter().sum::<usize>().max(1) as f32;
+    for (part, (question, targets)) in questions.into_iter().zip(targets).enumerate() {
         let context = Context::training(key.step(progress.step), (part * config.batch_size) as u64);
-        let Loss { mean, examples, tokens } = task.next_loss(&context)?;
-        let share = mean.scale(1.0 / config.accumulate as f32)?;
+        let Question { inputs, targets: answers, examples, tokens } = question;
+        let mean = task.model().loss_of(&context, &inputs, &answers, settings())?;
+        let share = mean.scale(targets as f32 / all)?;
         step.loss += share.item()?;
         step.examples += examples;
         step.tokens += tokens;
@@ -291,8 +300,8 @@ fn update_once(
         return Err(Error::Diverged { step: step.step, loss: step.loss.to_string() });
     }
     let Some(gradients) = total else { return Ok(step) };
-    observer.gradients(step.step, task.model().module(), &gradients)?;
-    let mut updates = task.model_mut().module_mut().updates(&gradients);
+    observer.gradients(step.step, task.model(), &gradients)?;
+    let mut updates = task.model_mut().updates(&gradients);
     step.gradient_norm = global_norm(updates.iter().filter_map(|update| update.gradient));
     if !step.gradient_norm.is_finite() {
         let loss = format!("{}, and its gradient {},", step.loss, step.gradient_norm);

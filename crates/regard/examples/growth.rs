@@ -9,8 +9,8 @@
 
 use anyhow::{Context as _, Result};
 use regard_nn::attention::{How, Pattern, Rules, Weigh, attend};
-use regard_nn::models::{Gpt, GptConfig};
-use regard_nn::tensor::ops::Projections;
+use regard_nn::models::{GptConfig, Inputs, Model, Transformer};
+use regard_nn::tensor::ops::{CrossEntropy, Projections};
 use regard_nn::tensor::optimiser::{Method, Optimiser};
 use regard_nn::tensor::random::Key;
 use regard_nn::tensor::{Ids, Pass, Tensor};
@@ -187,9 +187,9 @@ fn ids(name: &str, shape: [usize; 2], limit: usize) -> Result<Ids> {
     Ok(Ids::new(&ids, shape)?)
 }
 
-fn small_gpt() -> Result<Gpt> {
+fn small_gpt() -> Result<Transformer> {
     let sizes = GptConfig { vocabulary: 1000, context: 128, n_layers: 4, ..GptConfig::default() };
-    Ok(Gpt::new(GptConfig { n_heads: 4, d_model: 128, dropout: 0.1, ..sizes }, 1)?)
+    Ok(Transformer::new(GptConfig { n_heads: 4, d_model: 128, dropout: 0.1, ..sizes }.form(), 1)?)
 }
 
 fn training_steps() -> Result<()> {
@@ -204,7 +204,8 @@ fn training_steps() -> Result<()> {
     for step in 1..=400_u64 {
         let name = step.to_string();
         let (read, next) = (ids(&name, [16, 128], 1000)?, ids(&format!("{name}, next"), [16, 128], 1000)?);
-        let loss = model.loss(&Context::training(Key::new(2).site(&name), 0), &read, &next)?;
+        let context = Context::training(Key::new(2).site(&name), 0);
+        let loss = model.loss_of(&context, &Inputs::ids(&read), &next, CrossEntropy::default())?;
         train::update(&mut model, &loss, &mut optimiser, 1e-3, Some(1.0))?;
         drop(loss);
         if [1, 2, 5, 10, 50, 100, 200, 400].contains(&step) {
@@ -218,7 +219,7 @@ fn idle_probe() -> Result<()> {
     println!("## A probe that nobody uses, and one that records all weights\n");
     println!("Forward passes of the same GPT, in turns; medians of 300.\n");
     println!("| | ms | against none |\n|---|---|---|");
-    let (model, read) = (small_gpt()?, ids("read", [16, 128], 1000)?);
+    let (model, read) = (small_gpt()?, Inputs::ids(&ids("read", [16, 128], 1000)?));
     let mut times = [const { Vec::new() }; 3];
     for round in 0..310 {
         for (which, times) in times.iter_mut().enumerate() {
@@ -226,7 +227,7 @@ fn idle_probe() -> Result<()> {
             let context = Context::inference();
             let context = if which == 0 { context } else { context.with_probe(&probe) };
             let begun = Instant::now();
-            drop(model.forward(&context, &read, None)?);
+            drop(model.forward(&context, &read)?);
             // The first rounds fill caches.
             if round >= 10 {
                 times.push(begun.elapsed().as_secs_f64() * 1e3);

@@ -4,7 +4,7 @@
 //! plain file, a sentence of a treebank, a row of a table, a review of IMDb's test part or of the built-in corpus.
 
 use crate::fetch::data::named;
-use crate::run::{DataConfig, ModelConfig, nearest, sources};
+use crate::run::{DataConfig, nearest, sources};
 use crate::usage::Usage;
 use anyhow::{Result, bail};
 use clap::Args;
@@ -218,10 +218,10 @@ impl<'a> Reading<'a> {
     pub fn new(
         corpus: &'a Corpus,
         tokenizer: &'a Tokenizer,
-        model: &Model,
+        model: &dyn Model,
         arguments: &CorpusArguments,
     ) -> Result<Self> {
-        let most = context(model).unwrap_or(usize::MAX);
+        let most = model.abilities().context.unwrap_or(usize::MAX);
         let length = match arguments.length {
             Some(length) if length as usize > most => {
                 return Err(Usage::error(format!(
@@ -281,11 +281,6 @@ impl std::fmt::Display for Survey {
         }
         Ok(())
     }
-}
-
-/// The most tokens that a model can read, if there is such a number.
-pub fn context(model: &Model) -> Option<usize> {
-    ModelConfig::of(model).context()
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use png::{ColorType, Decoder, Limits, Transformations};
 use regard_nn::checkpoint::StoredWeights;
-use regard_nn::models::VitConfig;
+use regard_nn::models::form::Patches;
 use regard_nn::tensor::Tensor;
 use serde::Deserialize;
 use serde_json::Value;
@@ -58,7 +58,7 @@ impl Preprocessing {
     }
 
     /// Height and width that pictures are given.
-    fn target(&self, model: &VitConfig) -> Result<[usize; 2]> {
+    fn target(&self, model: Patches) -> Result<[usize; 2]> {
         let number = |value: &Value| value.as_u64().and_then(|side| usize::try_from(side).ok());
         let target = match &self.size {
             Value::Null => Some(model.image),
@@ -82,7 +82,7 @@ impl Preprocessing {
 
 /// Reads a picture for a model: a PNG, or `pixels` in a `.safetensors` file, which are taken as they are. The result is
 /// (1, channels, height, width).
-pub fn read(path: &Path, preprocessing: &Preprocessing, model: &VitConfig) -> Result<Tensor> {
+pub fn read(path: &Path, preprocessing: &Preprocessing, model: Patches) -> Result<Tensor> {
     if path.extension().is_some_and(|extension| extension == "safetensors") {
         let file = StoredWeights::from_files(&[path])?;
         let pixels = match file.read("pixels")? {
@@ -102,13 +102,13 @@ pub fn read(path: &Path, preprocessing: &Preprocessing, model: &VitConfig) -> Re
 }
 
 /// Reads a PNG from memory for a model: (1, channels, height, width).
-pub fn decode(bytes: &[u8], preprocessing: &Preprocessing, model: &VitConfig) -> Result<Tensor> {
+pub fn decode(bytes: &[u8], preprocessing: &Preprocessing, model: Patches) -> Result<Tensor> {
     let picture =
         Picture::read(Cursor::new(bytes), model.channels).context("this is not a PNG that can be read")?;
     prepare(&picture, preprocessing, model)
 }
 
-fn prepare(picture: &Picture, preprocessing: &Preprocessing, model: &VitConfig) -> Result<Tensor> {
+fn prepare(picture: &Picture, preprocessing: &Preprocessing, model: Patches) -> Result<Tensor> {
     ensure!(
         preprocessing.do_center_crop != Some(true),
         "preprocessor_config.json: do_center_crop is not implemented"

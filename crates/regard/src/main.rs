@@ -9,14 +9,14 @@ fn main() -> ExitCode {
     match Arguments::parse().run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // Who pressed Ctrl-C knows in the middle of what, and that it is no failure; 130 is what shells expect of it.
-            let stopped = error.is::<Stopped>();
-            let said = if stopped { Stopped.to_string() } else { format!("error: {error:#}") };
+            // The user knows what was interrupted, and that it is no failure; 130 is what shells expect of Ctrl-C.
+            let stopped = error.downcast_ref::<Stopped>();
+            let said = stopped.map_or_else(|| format!("error: {error:#}"), Stopped::to_string);
             #[allow(clippy::print_stderr)] // the one place where the program reports failure
             {
                 eprintln!("{said}");
             }
-            ExitCode::from(if stopped {
+            ExitCode::from(if stopped.is_some() {
                 130
             } else if error.is::<Usage>() {
                 2

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 /// A model that was found, with its tokenizer if it has one.
 pub struct Opened {
     /// The model.
-    pub model: Model,
+    pub model: Box<dyn Model>,
     /// How it reads text; images and bare ids need none.
     pub tokenizer: Option<Tokenizer>,
     /// Everything its configuration says.
@@ -79,7 +79,7 @@ pub fn open(argument: &str) -> Result<Opened> {
         Err(_) => None,
     };
     if let (Some(tokenizer), Some(table)) = (&tokenizer, model.token_embeddings()) {
-        tokenizer.ensure_fits(table.shape()[0])?;
+        tokenizer.ensure_fits(table.tensor().shape()[0])?;
     }
     Ok(Opened { model, tokenizer, config, folder })
 }

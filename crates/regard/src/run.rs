@@ -1,6 +1,5 @@
 //! A training run: what it is configured as, what it learns from, and the folder it leaves.
 
-mod build;
 mod config;
 mod folder;
 mod given;
@@ -16,8 +15,7 @@ mod tokenizer;
 mod vectors;
 mod watch;
 
-pub use build::build;
-pub use config::{DataConfig, ModelConfig, PRESETS, RunConfig, TokensConfig, TokensKind, preset};
+pub use config::{DataConfig, PRESETS, RunConfig, TokensConfig, TokensKind, preset};
 pub use folder::RunFolder;
 pub use given::Given;
 pub use material::{Material, prepare};

@@ -30,13 +30,20 @@ macro_rules! bad_usage {
     };
 }
 
-/// Ctrl-C was pressed, and what was done so far is kept.
+/// Ctrl-C was pressed, and what was done so far is kept. Holds the next step for whoever wants to go on.
 #[derive(Debug)]
-pub struct Stopped;
+pub struct Stopped(pub String);
+
+impl Stopped {
+    /// A command that goes on when it is given again.
+    pub fn repeat() -> Self {
+        Self("stopped; the same command goes on from here".to_owned())
+    }
+}
 
 impl fmt::Display for Stopped {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("stopped; the same command goes on from here")
+        f.write_str(&self.0)
     }
 }
 

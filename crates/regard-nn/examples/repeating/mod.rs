@@ -1,6 +1,6 @@
 //! A small GPT that has learned to repeat: eight random letters, then the same eight again.
 
-use regard_nn::models::{Gpt, GptConfig};
+use regard_nn::models::{GptConfig, Inputs, Model, Transformer};
 use regard_nn::tensor::Ids;
 use regard_nn::tensor::ops::CrossEntropy;
 use regard_nn::tensor::optimiser::{Method, Optimiser};
@@ -25,16 +25,16 @@ pub fn texts(batch: usize, seed: u64) -> Result<(Ids, Ids)> {
 
 /// The mean surprise at letters that could be known.
 pub fn loss(
-    gpt: &Gpt,
+    gpt: &dyn Model,
     context: &Context,
     (inputs, targets): &(Ids, Ids),
 ) -> Result<regard_nn::tensor::Tensor> {
     let settings = CrossEntropy { ignored: Some(u32::MAX), smoothing: 0.0 };
-    Ok(gpt.forward(context, inputs, None)?.cross_entropy(targets, settings)?)
+    Ok(gpt.forward(context, &Inputs::ids(inputs))?.cross_entropy(targets, settings)?)
 }
 
 /// Trains for a few seconds.
-pub fn trained() -> Result<Gpt> {
+pub fn trained() -> Result<Transformer> {
     let sizes = GptConfig {
         vocabulary: LETTERS,
         context: 16,
@@ -43,7 +43,7 @@ pub fn trained() -> Result<Gpt> {
         d_model: 48,
         ..GptConfig::default()
     };
-    let mut gpt = Gpt::new(sizes, 1)?;
+    let mut gpt = Transformer::new(sizes.form(), 1)?;
     let mut optimiser = Optimiser::new(Method::adam(), 0.0);
     for step in 0..400 {
         let loss = loss(&gpt, &Context::differentiated(), &texts(32, step + 10)?)?;

@@ -9,7 +9,7 @@ use super::{Head, Shown, Subject, all_heads};
 use crate::context::Context;
 use crate::data::batches::IGNORED;
 use crate::error::{Error, Result};
-use crate::models::Model;
+use crate::models::{AttentionSite, Model};
 use crate::probe::Probe;
 use regard_tensor::ops::CrossEntropy;
 use regard_tensor::{Ids, Pass, Tensor};
@@ -195,7 +195,7 @@ pub fn ablate_watched<'a>(
         whole.add(|at| f64::from(before[at]), &asked);
         let importances = importance(subject, &batch)?;
         for ((head, tally), importances) in heads.iter().zip(&mut tallies).zip(importances) {
-            let site = &sites[head.layer].0;
+            let site = &sites[head.layer].name;
             let change = |losses: &[f32], at: usize| f64::from(losses[at]) - f64::from(before[at]);
             let zeroed = losses(model, &Probe::new().zero_head(site, head.head), &batch)?;
             tally.zeroed.add(|at| change(&zeroed, at), &asked);
@@ -238,7 +238,7 @@ pub fn pruning_curve<'a>(
         let mut probe = Probe::new();
         for head in order.iter().take(count) {
             let missing = || Error::input("pruning", format!("there is no layer {}", head.layer));
-            probe = probe.zero_head(&sites.get(head.layer).ok_or_else(missing)?.0, head.head);
+            probe = probe.zero_head(&sites.get(head.layer).ok_or_else(missing)?.name, head.head);
         }
         let (mut sums, mut answers, mut texts) = (Sums::new(0), Sums::new(0), 0);
         for batch in batches.clone() {
@@ -254,11 +254,11 @@ pub fn pruning_curve<'a>(
     Ok(curve)
 }
 
-fn losses(model: &Model, probe: &Probe, batch: &Batch) -> Result<Vec<f32>> {
+fn losses(model: &dyn Model, probe: &Probe, batch: &Batch) -> Result<Vec<f32>> {
     Ok(loss_rows(model, probe, batch)?.to_vec())
 }
 
-fn loss_rows(model: &Model, probe: &Probe, batch: &Batch) -> Result<Tensor> {
+fn loss_rows(model: &dyn Model, probe: &Probe, batch: &Batch) -> Result<Tensor> {
     let scores = batch.shown.scores(model, &Context::inference().with_probe(probe))?;
     Ok(scores.cross_entropy_rows(&batch.targets, CrossEntropy { ignored: Some(IGNORED), smoothing: 0.0 })?)
 }
@@ -274,11 +274,12 @@ pub fn mean_outputs<'a>(
     let mut tokens = 0_usize;
     for batch in batches {
         let batch = batch?;
-        let probe = sites.iter().fold(Probe::new(), |probe, (site, _)| probe.record(format!("{site}.heads")));
+        let probe =
+            sites.iter().fold(Probe::new(), |probe, site| probe.record(format!("{}.heads", site.name)));
         batch.shown.attend(subject.model, &Context::inference().with_probe(&probe))?;
         let (lengths, time) = batch.shown.queries(subject.part);
-        for ((site, _), sums) in sites.iter().zip(&mut sums) {
-            let said = recorded(&probe, site)?;
+        for (site, sums) in sites.iter().zip(&mut sums) {
+            let said = recorded(&probe, &site.name)?;
             let width = said.count() / (lengths.len() * time).max(1);
             sums.resize(width, 0.0);
             for (place, row) in said.values().chunks_exact(width.max(1)).enumerate() {
@@ -292,9 +293,10 @@ pub fn mean_outputs<'a>(
     if tokens == 0 {
         return Err(Error::input("ablation", "there are no texts"));
     }
-    let mean = |((_, attention), sums): (&(String, &crate::attention::MultiHead), Vec<f64>)| {
+    let mean = |(site, sums): (&AttentionSite, Vec<f64>)| {
+        let config = site.attention.config();
         let means: Vec<f32> = sums.iter().map(|sum| (sum / tokens as f64) as f32).collect();
-        Ok(Tensor::new(&means, [attention.config().n_heads, attention.config().d_head])?)
+        Ok(Tensor::new(&means, [config.n_heads, config.d_head])?)
     };
     sites.iter().zip(sums).map(mean).collect()
 }
@@ -308,7 +310,7 @@ fn recorded(probe: &Probe, site: &str) -> Result<Tensor> {
 pub fn importance<'a>(subject: impl Into<Subject<'a>>, batch: &Batch) -> Result<Vec<Vec<f64>>> {
     let subject = subject.into();
     let sites = subject.attentions()?;
-    let probe = sites.iter().fold(Probe::new(), |probe, (site, _)| probe.track(format!("{site}.heads")));
+    let probe = sites.iter().fold(Probe::new(), |probe, site| probe.track(format!("{}.heads", site.name)));
     let rows = loss_rows(subject.model, &probe, batch)?;
     let time = batch.targets.shape().last().max(1);
     let mut upstream = Vec::with_capacity(batch.targets.values().len());
@@ -318,8 +320,8 @@ pub fn importance<'a>(subject: impl Into<Subject<'a>>, batch: &Batch) -> Result<
     }
     let mut pass = Pass::new().from_upstream(Tensor::new(&upstream, rows.shape())?);
     let mut tracked = Vec::with_capacity(sites.len());
-    for (site, _) in &sites {
-        let said = recorded(&probe, site)?;
+    for site in &sites {
+        let said = recorded(&probe, &site.name)?;
         pass = pass.with_respect_to(&said);
         tracked.push(said);
     }

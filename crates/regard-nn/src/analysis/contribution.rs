@@ -4,7 +4,7 @@
 //! norm is linear once its scale is frozen, so the logit is a sum too, exactly: direct logit attribution (Elhage et al.,
 //! 2021). The logit lens (nostalgebraist, 2020) reads the stream after each layer as if it were the last.
 
-use super::{Target, Tokens, attentions, pad};
+use super::{Shown, Target, Tokens, attentions, pad};
 use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::layers::Norm;
@@ -38,14 +38,12 @@ impl Contributions {
     }
 }
 
-fn last_parts(model: &Model) -> Result<(&Norm, &Tensor)> {
-    match model {
-        Model::Gpt(gpt) => gpt.final_norm().map(|norm| (norm, gpt.unembedding())),
-        Model::Llama(llama) => llama.final_norm().map(|norm| (norm, llama.unembedding())),
-        _ => None,
-    }
-    .ok_or_else(|| {
-        let problem = format!("a {} whose stream is no plain sum has no direct contributions", model.kind());
+fn last_parts(model: &dyn Model) -> Result<(&Norm, &Tensor)> {
+    let parts = model.unembedding().filter(|last| last.plain_sum && last.scale == 1.0);
+    let parts = parts.and_then(|last| Some((last.norm?, last.table.tensor())));
+    parts.ok_or_else(|| {
+        let problem =
+            format!("the residual stream of this {} is no plain sum of contributions", model.kind());
         Error::input("direct contributions", problem)
     })
 }
@@ -56,7 +54,7 @@ fn take(probe: &Probe, site: &str) -> Result<Tensor> {
 }
 
 /// What each part of a model adds to the target's logit.
-pub fn contributions(model: &Model, tokens: &Tokens, target: Target) -> Result<Contributions> {
+pub fn contributions(model: &dyn Model, tokens: &Tokens, target: Target) -> Result<Contributions> {
     let (norm, unembedding) = last_parts(model)?;
     let (ids, lengths) = pad(std::slice::from_ref(tokens))?;
     let context = Context::inference();
@@ -64,7 +62,7 @@ pub fn contributions(model: &Model, tokens: &Tokens, target: Target) -> Result<C
         ["embeddings", "layers.*.self.heads", "layers.*.ffn.output", "layers.*.residual.after", "logits"]
             .into_iter()
             .fold(Probe::new(), Probe::record);
-    model.read(&context.clone().with_probe(&probe), &ids, &lengths)?;
+    Shown::padded(ids, lengths).read(model, &context.clone().with_probe(&probe))?;
     let logit = f64::from(target.logit(&take(&probe, "logits")?)?.sum_all()?.item()?);
     let position = target.position.unwrap_or(0); // that it is there, the line above has checked
     let here = |site: &str| -> Result<Tensor> { Ok(take(&probe, site)?.select(1, position)?) };
@@ -91,9 +89,10 @@ pub fn contributions(model: &Model, tokens: &Tokens, target: Target) -> Result<C
         norm_bias: 0.0,
         logit,
     };
-    for (layer, (site, attention)) in layers.iter().enumerate() {
-        let said = here(&format!("{site}.heads"))?; // (1, H, D)
-        let of_head = |head: usize| along(&said.select(1, head)?.matmul(&attention.head_output(head)?)?);
+    for (layer, site) in layers.iter().enumerate() {
+        let attention = site.attention;
+        let heads = here(&format!("{}.heads", site.name))?; // (1, H, D)
+        let of_head = |head: usize| along(&heads.select(1, head)?.matmul(&attention.head_output(head)?)?);
         found.heads.push((0..attention.config().n_heads).map(of_head).collect::<Result<_>>()?);
         found.attention_bias.push(attention.output_bias().map_or(Ok(0.0), |bias| along(&bias.detach()))?);
         found.ffn.push(along(&here(&format!("layers.{layer}.ffn.output"))?)?);
@@ -105,25 +104,17 @@ pub fn contributions(model: &Model, tokens: &Tokens, target: Target) -> Result<C
 }
 
 /// The scores (vocabulary) that the stream at a position would give after the embeddings and after each layer.
-pub fn logit_lens(model: &Model, tokens: &Tokens, position: usize) -> Result<Vec<Tensor>> {
+pub fn logit_lens(model: &dyn Model, tokens: &Tokens, position: usize) -> Result<Vec<Tensor>> {
     let (ids, lengths) = pad(std::slice::from_ref(tokens))?;
     let context = Context::inference();
     let probe = Probe::new().record("embeddings").record("layers.*.residual.after");
-    model.read(&context.clone().with_probe(&probe), &ids, &lengths)?;
+    Shown::padded(ids, lengths).read(model, &context.clone().with_probe(&probe))?;
     let count = attentions(model)?.len();
     let sites =
         ["embeddings".to_owned()].into_iter().chain((0..count).map(|i| format!("layers.{i}.residual.after")));
     let scores = |site: String| -> Result<Tensor> {
-        let stream = take(&probe, &site)?.slice(1, position, 1)?; // (1, 1, C)
-        let scores = match model {
-            Model::Gpt(gpt) => gpt.unembed(&context, &stream)?,
-            Model::Llama(llama) => llama.unembed(&context, &stream)?,
-            Model::Bert(bert) => bert.words(&context, &stream)?,
-            other => {
-                let problem = format!("a {} does not score tokens from a stream", other.kind());
-                return Err(Error::input("logit lens", problem));
-            }
-        };
+        let residual = take(&probe, &site)?.slice(1, position, 1)?; // (1, 1, C)
+        let scores = model.lens(&context, &residual)?;
         Ok(scores.reshape([scores.count()])?)
     };
     sites.map(scores).collect()

@@ -8,7 +8,7 @@
 
 use super::heads::{Weighing, look};
 use super::statistics::{Interval, Resampling, Total};
-use super::{Head, Sight, Tokens, all_heads};
+use super::{Head, Tokens, all_heads, attentions};
 use crate::data::{builtin, treebank};
 use crate::error::Result;
 use crate::models::Model;
@@ -106,7 +106,7 @@ impl Aligned {
     }
 
     /// (relation, direction, who looks, whom it should look at) for each pair that may be seen.
-    fn pairs(&self, sight: Sight) -> Vec<(&str, Direction, usize, usize)> {
+    fn pairs(&self, causal: bool) -> Vec<(&str, Direction, usize, usize)> {
         let mut pairs = Vec::new();
         for (dependent, (head, relation)) in self.edges.iter().enumerate() {
             let Some(head) = *head else { continue };
@@ -114,7 +114,7 @@ impl Aligned {
                 [(Direction::ToHead, dependent, head), (Direction::ToDependent, head, dependent)]
             {
                 let there = |word: usize| self.pieces.get(word).is_some_and(|pieces| !pieces.is_empty());
-                if from != to && there(from) && there(to) && (!sight.causal || to < from) {
+                if from != to && there(from) && there(to) && (!causal || to < from) {
                     pairs.push((relation.as_str(), direction, from, to));
                 }
             }
@@ -244,20 +244,20 @@ struct Found {
 
 /// Counts matches of every head with every relation over parsed texts; offsets up to `reach` are the baseline.
 pub fn match_heads(
-    model: &Model,
+    model: &dyn Model,
     texts: impl Iterator<Item = Result<(Tokens, Aligned)>>,
     (batch, reach): (usize, usize),
     resampling: Resampling,
 ) -> Result<Matches> {
     let heads = all_heads(model)?;
-    let sight = Sight::of(model);
+    let causal = attentions(model)?.iter().any(|site| site.visibility.causal);
     let mut counts: BTreeMap<(String, Direction), Counts> = BTreeMap::new();
     look(model, texts, (batch, Weighing::Attention), |look| {
         let words = look.about.pieces.len();
         let first = heads.iter().take_while(|head| head.layer < look.layer).count();
         let merged: Vec<Vec<f64>> = look.heads().map(|head| look.about.merge(head, look.keys)).collect();
         let mut found: BTreeMap<(&str, Direction), Found> = BTreeMap::new();
-        for (relation, direction, from, to) in look.about.pairs(sight) {
+        for (relation, direction, from, to) in look.about.pairs(causal) {
             let together = (relation != "punct").then_some(ALL);
             for name in [Some(relation), together].into_iter().flatten() {
                 let found = found.entry((name, direction)).or_default();

@@ -8,7 +8,7 @@
 //! which is a metric (Endres & Schindelin, 2003). Clark et al. (2019) map heads by it.
 
 use super::heads::watch;
-use super::{Head, Sight, Subject, Tokens, all_heads, eigen};
+use super::{Head, Subject, Tokens, Visibility, all_heads, eigen};
 use crate::error::{Error, Result};
 use std::ops::Range;
 
@@ -101,10 +101,11 @@ fn divergence((p, p_entropy): &Distribution, (q, q_entropy): &Distribution) -> f
 /// Of each head, the rows of the queries that have a choice, each over its sum.
 fn distributions(subject: Subject, text: &Tokens) -> Result<Vec<Vec<Distribution>>> {
     let mut heads = Vec::new();
-    for weights in watch(subject, std::slice::from_ref(text))? {
+    let (sites, keys) = (subject.attentions()?, subject.keys(text));
+    for (site, weights) in sites.iter().zip(watch(subject, std::slice::from_ref(text))?) {
         let [_, _, queries, stride] = weights.sizes();
         let all = weights.all();
-        let of_head = |head: &[f32]| rows(head, (queries, stride), |query| subject.keys(text, query));
+        let of_head = |head: &[f32]| rows(head, (queries, stride), |query| site.visibility.keys(query, keys));
         heads.extend(all.values().chunks_exact(queries * stride).map(of_head));
     }
     Ok(heads)
@@ -129,12 +130,17 @@ fn rows(
 
 /// The divergence of two heads' weights (queries × keys, row by row) on one text of some length: the mean over the queries
 /// that have a choice. None if none has.
-pub fn divergence_of_weights(a: &[f32], b: &[f32], length: usize, sight: Sight) -> Result<Option<f64>> {
+pub fn divergence_of_weights(
+    a: &[f32],
+    b: &[f32],
+    length: usize,
+    visibility: Visibility,
+) -> Result<Option<f64>> {
     if a.len() != length * length || b.len() != length * length {
         let problem = format!("{length} tokens have {length}² weights, got {} and {}", a.len(), b.len());
         return Err(Error::input("distances of heads", problem));
     }
-    let of = |head: &[f32]| rows(head, (length, length), |query| sight.keys(query, length));
+    let of = |head: &[f32]| rows(head, (length, length), |query| visibility.keys(query, length));
     let (a, b) = (of(a), of(b));
     let sum: f64 = a.iter().zip(&b).map(|(p, q)| divergence(p, q)).sum();
     Ok((!a.is_empty()).then(|| sum / a.len() as f64))

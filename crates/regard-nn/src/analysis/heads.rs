@@ -7,9 +7,10 @@ use super::measures::{Measure, Plan, SINK, Values};
 use super::norms::{normalise_rows, transformed, weigh};
 use super::statistics::{Estimate, Resampling};
 use super::{Shown, Subject, Tokens};
-use crate::attention::{MultiHead, Weights};
+use crate::attention::Weights;
 use crate::context::Context;
 use crate::error::{Error, Result};
+use crate::models::AttentionSite;
 use crate::probe::Probe;
 use regard_tensor::Tensor;
 use regard_tensor::random::Key;
@@ -98,14 +99,18 @@ pub fn watch<'a>(subject: impl Into<Subject<'a>>, texts: &[Tokens]) -> Result<Ve
     let subject = subject.into();
     let probe = watched(subject, texts, "weights")?;
     let missing = |site: &str| Error::input("analysis", format!("the model did not pass {site}"));
-    subject.attentions()?.iter().map(|(site, _)| probe.weights(site).ok_or_else(|| missing(site))).collect()
+    subject
+        .attentions()?
+        .iter()
+        .map(|site| probe.weights(&site.name).ok_or_else(|| missing(&site.name)))
+        .collect()
 }
 
 /// A pass over texts in which one site of every attention was recorded.
 fn watched(subject: Subject, texts: &[Tokens], name: &str) -> Result<Probe> {
     let shown = Shown::new(texts)?;
     let sites = subject.attentions()?;
-    let probe = sites.iter().fold(Probe::new(), |probe, (site, _)| probe.record(format!("{site}.{name}")));
+    let probe = sites.iter().fold(Probe::new(), |probe, site| probe.record(format!("{}.{name}", site.name)));
     shown.attend(subject.model, &Context::inference().with_probe(&probe))?;
     Ok(probe)
 }
@@ -114,9 +119,9 @@ fn watched(subject: Subject, texts: &[Tokens], name: &str) -> Result<Probe> {
 pub fn watch_values<'a>(subject: impl Into<Subject<'a>>, texts: &[Tokens]) -> Result<Vec<Tensor>> {
     let subject = subject.into();
     let probe = watched(subject, texts, "value")?;
-    let value = |(site, _): &(String, &MultiHead)| {
-        let missing = || Error::input("analysis", format!("the model did not pass {site}.value"));
-        probe.get(&format!("{site}.value"))?.ok_or_else(missing)
+    let value = |site: &AttentionSite| {
+        let missing = || Error::input("analysis", format!("the model did not pass {}.value", site.name));
+        probe.get(&format!("{}.value", site.name))?.ok_or_else(missing)
     };
     subject.attentions()?.iter().map(value).collect()
 }
@@ -172,7 +177,7 @@ pub fn look<'a, X>(
             let all = match values.get(layer) {
                 None => weights.all(),
                 Some(values) => {
-                    normalise_rows(&weigh(&weights.all(), &transformed(layers[layer].1, values)?)?)?
+                    normalise_rows(&weigh(&weights.all(), &transformed(layers[layer].attention, values)?)?)?
                 }
             };
             let values = all.values();
@@ -192,23 +197,40 @@ pub fn measure_heads<'a>(
     settings: Settings,
 ) -> Result<Table> {
     let subject = subject.into();
+    let sites = subject.attentions()?;
+    // Layers that see the same keys share a plan.
+    let (mut firsts, mut shared): (Vec<usize>, Vec<usize>) = (Vec::new(), Vec::new());
+    for (layer, site) in sites.iter().enumerate() {
+        let same = firsts.iter().position(|&first| sites[first].visibility == site.visibility);
+        shared.push(same.unwrap_or(firsts.len()));
+        if same.is_none() {
+            firsts.push(layer);
+        }
+    }
     let planned = texts.map(|text| {
         let text = text?;
-        let plan = Plan::of(subject, &text)?;
-        Ok((text, plan))
+        let plans = firsts.iter().map(|&first| Plan::of(&sites[first], &text)).collect::<Result<Vec<_>>>()?;
+        Ok((text, plans))
     });
-    measure_planned(subject, planned, settings)
+    measure_by(subject, planned, settings, |plans, layer| &plans[shared[layer]])
 }
 
-/// Every measure of every head over texts, each with its own plan: perhaps for some of its queries alone.
+/// Every measure of every head over texts, each with its own plan for all layers: perhaps for some of its queries alone.
 pub fn measure_planned<'a>(
     subject: impl Into<Subject<'a>>,
     texts: impl Iterator<Item = Result<(Tokens, Plan)>>,
     settings: Settings,
 ) -> Result<Table> {
-    let subject = subject.into();
-    let of_layer =
-        |(_, attention): &(String, &MultiHead)| vec![Default::default(); attention.config().n_heads];
+    measure_by(subject.into(), texts, settings, |plan, _| plan)
+}
+
+fn measure_by<X>(
+    subject: Subject,
+    texts: impl Iterator<Item = Result<(Tokens, X)>>,
+    settings: Settings,
+    plan: impl Fn(&X, usize) -> &Plan,
+) -> Result<Table> {
+    let of_layer = |site: &AttentionSite| vec![Default::default(); site.attention.config().n_heads];
     let mut estimates: Vec<Vec<[Estimate; Measure::ALL.len()]>> =
         subject.attentions()?.iter().map(of_layer).collect();
     let mut count = 0;
@@ -216,7 +238,7 @@ pub fn measure_planned<'a>(
         count = count.max(look.index + 1);
         let draws = settings.resampling.draws(look.index);
         for (estimates, weights) in estimates[look.layer].iter_mut().zip(look.heads()) {
-            let values: Values = look.about.measure(weights, look.keys)?;
+            let values: Values = plan(look.about, look.layer).measure(weights, look.keys)?;
             for (estimate, value) in estimates.iter_mut().zip(values) {
                 if let Some(value) = value {
                     estimate.add(value, &draws);

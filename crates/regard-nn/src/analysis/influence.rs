@@ -19,10 +19,9 @@ use super::flow::Network;
 use super::heads::watch;
 use super::norms::{normalise_rows, weigh_together, weights_and_vectors};
 use super::{Part, Shown, Subject, Target, Tokens};
-use crate::attention::MultiHead;
 use crate::context::Context;
 use crate::error::{Error, Result};
-use crate::models::Model;
+use crate::models::{AttentionSite, Model};
 use crate::probe::Probe;
 use regard_tensor::{Pass, Tensor};
 
@@ -61,7 +60,7 @@ impl Method {
 }
 
 /// Each layer's weights, the mean over heads: (time, time), time being that of source and answer together.
-pub fn mean_attention(model: &Model, tokens: &Tokens) -> Result<Vec<Tensor>> {
+pub fn mean_attention(model: &dyn Model, tokens: &Tokens) -> Result<Vec<Tensor>> {
     let layers = in_order(model, tokens, |subject| {
         let weights = watch(subject, std::slice::from_ref(tokens))?;
         weights.into_iter().map(|weights| Ok(weights.all().mean(1)?)).collect()
@@ -72,18 +71,18 @@ pub fn mean_attention(model: &Model, tokens: &Tokens) -> Result<Vec<Tensor>> {
 /// What is found of each layer of a part, (heads, queries, keys), as (heads, time, time), in the order in which a text passes
 /// the layers.
 fn in_order(
-    model: &Model,
+    model: &dyn Model,
     tokens: &Tokens,
     find: impl Fn(Subject) -> Result<Vec<Tensor>>,
 ) -> Result<Vec<Tensor>> {
     let of = |part: Part| find(Subject { model, part });
     let Some(source) = tokens.source.as_deref() else {
-        return of(Part::Reading)?.iter().map(|layer| placed(layer, (0, 0), tokens.len())).collect();
+        return of(Part::Reader)?.iter().map(|layer| placed(layer, (0, 0), tokens.len())).collect();
     };
     let (read, time) = (source.len(), tokens.in_all());
-    let encoder = of(Part::Reading)?;
+    let encoder = of(Part::Reader)?;
     let mut layers = encoder.iter().map(|layer| placed(layer, (0, 0), time)).collect::<Result<Vec<_>>>()?;
-    for (own, cross) in of(Part::Answering)?.iter().zip(&of(Part::Crossing)?) {
+    for (own, cross) in of(Part::Decoder)?.iter().zip(&of(Part::Cross)?) {
         layers.push(placed(own, (read, read), time)?);
         layers.push(placed(cross, (read, 0), time)?);
     }
@@ -148,7 +147,7 @@ pub fn flow(attentions: &[Tensor], position: usize) -> Result<Vec<f64>> {
 }
 
 /// The value-norm weights of each layer, all heads together, rows summing to 1: (time, time).
-pub fn norm_attention(model: &Model, tokens: &Tokens) -> Result<Vec<Tensor>> {
+pub fn norm_attention(model: &dyn Model, tokens: &Tokens) -> Result<Vec<Tensor>> {
     let layers = in_order(model, tokens, |subject| {
         let layers = weights_and_vectors(subject, tokens)?.into_iter();
         layers.map(|(weights, vectors)| normalise_rows(&weigh_together(&weights, &vectors)?)).collect()
@@ -157,10 +156,10 @@ pub fn norm_attention(model: &Model, tokens: &Tokens) -> Result<Vec<Tensor>> {
 }
 
 /// A ∘ ∂y/∂A of each layer: (heads, time, time), y being the target's logit.
-pub fn gradient_attention(model: &Model, tokens: &Tokens, target: Target) -> Result<Vec<Tensor>> {
+pub fn gradient_attention(model: &dyn Model, tokens: &Tokens, target: Target) -> Result<Vec<Tensor>> {
     let shown = Shown::new(std::slice::from_ref(tokens))?;
     let sites = model.attentions();
-    let probe = sites.iter().fold(Probe::new(), |probe, (site, _)| probe.track(format!("{site}.weights")));
+    let probe = sites.iter().fold(Probe::new(), |probe, site| probe.track(format!("{}.weights", site.name)));
     let answer = shown.scores(model, &Context::inference().with_probe(&probe))?;
     let logit = target.logit(&answer)?.sum_all()?;
     let tracked = |site: &str| {
@@ -168,12 +167,12 @@ pub fn gradient_attention(model: &Model, tokens: &Tokens, target: Target) -> Res
         probe.get(&format!("{site}.weights"))?.ok_or_else(missing)
     };
     let mut pass = Pass::new();
-    for (site, _) in &sites {
-        pass = pass.with_respect_to(&tracked(site)?);
+    for site in &sites {
+        pass = pass.with_respect_to(&tracked(&site.name)?);
     }
     let gradients = logit.gradients(&pass)?;
-    let of = |(site, _): &(String, &MultiHead)| -> Result<Tensor> {
-        let weights = tracked(site)?;
+    let of = |site: &AttentionSite| -> Result<Tensor> {
+        let weights = tracked(&site.name)?;
         let gradient = gradients.get(&weights).unwrap_or_else(|| Tensor::zeros(weights.shape()));
         Ok(weights.detach().multiply(&gradient.detach())?.select(0, 0)?)
     };
@@ -195,7 +194,7 @@ pub fn relevance(products: &[Tensor]) -> Result<Tensor> {
 
 /// How much each token matters for the target, by a method: those of the source first, if there is one. Flow is refused for more than `flow_limit` tokens.
 pub fn influence(
-    model: &Model,
+    model: &dyn Model,
     tokens: &Tokens,
     target: Target,
     method: Method,

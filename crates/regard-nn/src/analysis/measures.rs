@@ -4,8 +4,9 @@
 //! a value for each query, averaged over the queries for which it is defined. A query that sees one key alone has no choice
 //! and is left out.
 
-use super::{Part, Sight, Subject, Tokens};
+use super::{Part, Tokens, Visibility};
 use crate::error::{Error, Result};
+use crate::models::AttentionSite;
 use std::ops::Range;
 
 macro_rules! measures {
@@ -96,22 +97,21 @@ pub struct Plan {
 
 impl Plan {
     /// The plan for a text.
-    pub fn new(tokens: &Tokens, sight: Sight) -> Result<Self> {
+    pub fn new(tokens: &Tokens, visibility: Visibility) -> Result<Self> {
         tokens.check()?;
         let length = tokens.len();
-        let sets = (0..length).map(|query| sets(tokens, sight, query)).collect();
-        let keys = (0..length).map(|query| sight.keys(query, length)).collect();
+        let sets = (0..length).map(|query| sets(tokens, visibility, query)).collect();
+        let keys = (0..length).map(|query| visibility.keys(query, length)).collect();
         Ok(Self { keys, columns: length, same: true, asks: vec![true; length], sets })
     }
 
-    /// The plan for what a part of a model sees of a text.
-    pub fn of(subject: Subject, tokens: &Tokens) -> Result<Self> {
-        match (subject.part, tokens.source.as_deref()) {
-            (Part::Reading, _) => Self::new(tokens, Sight::of(subject.model)),
-            (Part::Answering, _) => Self::new(tokens, Sight { causal: true, window: None }),
-            (Part::Crossing, Some(source)) => Self::across(tokens, source),
-            (Part::Crossing, None) => {
-                Err(Error::input("measures of a head", "nothing was read that could be looked at"))
+    /// The plan for what one of a model's attentions sees of a text.
+    pub fn of(site: &AttentionSite, tokens: &Tokens) -> Result<Self> {
+        match (site.part, tokens.source.as_deref()) {
+            (Part::Reader | Part::Decoder, _) => Self::new(tokens, site.visibility),
+            (Part::Cross, Some(source)) => Self::across(tokens, source),
+            (Part::Cross, None) => {
+                Err(Error::input("measures of a head", "cross-attention has no source to attend to"))
             }
         }
     }
@@ -203,8 +203,8 @@ fn shape(row: &[f32], here: Option<usize>, add: &mut impl FnMut(Measure, f64)) {
 }
 
 /// The keys over which each measure sums the weights of a query.
-fn sets(tokens: &Tokens, sight: Sight, query: usize) -> Vec<(Measure, Vec<usize>)> {
-    let seen = sight.keys(query, tokens.len());
+fn sets(tokens: &Tokens, visibility: Visibility, query: usize) -> Vec<(Measure, Vec<usize>)> {
+    let seen = visibility.keys(query, tokens.len());
     let token = tokens.ids[query];
     let earlier = || seen.clone().filter(|&key| key < query);
     // A mark that looks at itself looks at itself, not at a mark.
@@ -212,7 +212,7 @@ fn sets(tokens: &Tokens, sight: Sight, query: usize) -> Vec<(Measure, Vec<usize>
     let chosen = [
         (Measure::Far, seen.clone().filter(|key| key.abs_diff(query) >= FAR).collect()),
         (Measure::Previous, query.checked_sub(1).into_iter().collect()),
-        (Measure::Next, if sight.causal { vec![] } else { vec![query + 1] }),
+        (Measure::Next, if visibility.causal { vec![] } else { vec![query + 1] }),
         (Measure::Itself, vec![query]),
         (Measure::First, if query > 0 { vec![0] } else { vec![] }),
         (Measure::Delimiters, others(&tokens.delimiter)),

@@ -62,7 +62,7 @@ const BATCH: usize = 16;
 /// place where it would be deleted. Of an answer, the tokens of what it answers are taken away; they stand first, and its
 /// own are none.
 pub fn occlusion(
-    model: &Model,
+    model: &dyn Model,
     tokens: &Tokens,
     target: Target,
     (blank, quantity): (Blank, Quantity),
@@ -115,7 +115,7 @@ fn without(tokens: &Tokens, place: usize, blank: Blank) -> Tokens {
 }
 
 /// The value of each text.
-fn evaluate(model: &Model, texts: &[Tokens], target: Target, quantity: Quantity) -> Result<Vec<f64>> {
+fn evaluate(model: &dyn Model, texts: &[Tokens], target: Target, quantity: Quantity) -> Result<Vec<f64>> {
     let scores = Shown::new(texts)?.scores(model, &Context::inference())?;
     let values: Tensor = match quantity {
         Quantity::Logit => target.logit(&scores)?,
@@ -139,7 +139,7 @@ pub struct Agreement {
 /// The rank correlation of each method with blank-out over texts, each with its target. Texts of more than `flow_limit`
 /// tokens are left out of flow's.
 pub fn faithfulness(
-    model: &Model,
+    model: &dyn Model,
     texts: impl Iterator<Item = Result<(Tokens, Target)>>,
     yardstick: (Blank, Quantity),
     flow_limit: usize,

@@ -14,7 +14,7 @@ pub struct Patching<'a> {
     pub clean: f64,
     /// The target's logit with the corrupted one.
     pub corrupted: f64,
-    model: &'a Model,
+    model: &'a dyn Model,
     target: Target,
     ids: Ids,
     /// The attentions, and what their heads said in the clean run.
@@ -25,7 +25,7 @@ pub struct Patching<'a> {
 
 impl<'a> Patching<'a> {
     /// Runs both prompts.
-    pub fn new(model: &'a Model, clean: &Tokens, corrupted: &Tokens, target: Target) -> Result<Self> {
+    pub fn new(model: &'a dyn Model, clean: &Tokens, corrupted: &Tokens, target: Target) -> Result<Self> {
         if clean.len() != corrupted.len() {
             let (a, b) = (clean.len(), corrupted.len());
             let problem =
@@ -34,7 +34,7 @@ impl<'a> Patching<'a> {
         }
         let (clean_ids, _) = pad(std::slice::from_ref(clean))?;
         let (ids, _) = pad(std::slice::from_ref(corrupted))?;
-        let sites: Vec<String> = attentions(model)?.into_iter().map(|(site, _)| site).collect();
+        let sites: Vec<String> = attentions(model)?.into_iter().map(|site| site.name).collect();
         let before = |site: &String| format!("{}.residual.before", site.trim_end_matches(".self"));
         let watched = sites.iter().flat_map(|site| [format!("{site}.heads"), before(site)]);
         let probe = watched.fold(Probe::new(), Probe::record);
@@ -91,7 +91,7 @@ impl<'a> Patching<'a> {
 }
 
 /// The target's logit of one prompt under a probe.
-fn answer(model: &Model, probe: &Probe, ids: &Ids, target: Target) -> Result<f64> {
+fn answer(model: &dyn Model, probe: &Probe, ids: &Ids, target: Target) -> Result<f64> {
     let scores = scores(model, &Context::inference().with_probe(probe), ids, &[ids.values().len()])?;
     Ok(f64::from(target.logit(&scores)?.sum_all()?.item()?))
 }

@@ -2,7 +2,7 @@
 //! of the text.
 
 use super::statistics::{Estimate, Interval, Resampling};
-use super::{Tokens, pad};
+use super::{Shown, Tokens, pad};
 use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::models::Model;
@@ -21,7 +21,7 @@ pub struct Share {
 
 /// The shares of `kinds` kinds of words over texts, each with the kind of every token; tokens of other kinds are of none.
 pub fn pooled_shares(
-    model: &Model,
+    model: &dyn Model,
     texts: impl Iterator<Item = Result<(Tokens, Vec<usize>)>>,
     (kinds, batch): (usize, usize),
     resampling: &Resampling,
@@ -66,13 +66,14 @@ pub fn pooled_shares(
 }
 
 /// The weight of each token of each text in the pool.
-pub fn pool_weights(model: &Model, texts: &[Tokens]) -> Result<Vec<Vec<f64>>> {
+pub fn pool_weights(model: &dyn Model, texts: &[Tokens]) -> Result<Vec<Vec<f64>>> {
     let (ids, lengths) = pad(texts)?;
     let probe = Probe::new().record("pool.weights");
-    model.read(&Context::inference().with_probe(&probe), &ids, &lengths)?;
+    let shown = Shown::padded(ids, lengths);
+    shown.read(model, &Context::inference().with_probe(&probe))?;
     let missing = || Error::input("shares of a pool", format!("a {} does not pool words", model.kind()));
     let weights = probe.get("pool.weights")?.ok_or_else(missing)?.to_vec();
-    let rows = weights.chunks(ids.shape().last().max(1)).zip(&lengths);
+    let rows = weights.chunks(shown.ids.shape().last().max(1)).zip(&shown.lengths);
     Ok(rows
         .map(|(row, &length)| row.iter().take(length).map(|&weight| f64::from(weight)).collect())
         .collect())

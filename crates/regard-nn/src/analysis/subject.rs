@@ -1,96 +1,49 @@
 //! What is looked at: a model, and which of its attentions; and what it is shown.
 
-use super::{Sight, Tokens, pad};
-use crate::attention::MultiHead;
+use super::{Tokens, pad};
 use crate::context::Context;
 use crate::error::{Error, Result};
-use crate::models::Model;
-use regard_tensor::{Ids, Mask, Tensor};
-use std::ops::Range;
-
-/// Which of a model's attentions are looked at.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Part {
-    /// Those with which it reads. An encoder–decoder model reads with its encoder.
-    #[default]
-    Reading,
-    /// Those with which a decoder looks back at what it has said.
-    Answering,
-    /// Those with which a decoder looks at what the encoder read.
-    Crossing,
-}
-
-impl Part {
-    /// All parts.
-    pub const ALL: [Self; 3] = [Self::Reading, Self::Answering, Self::Crossing];
-
-    /// The parts that a model has.
-    pub fn of(model: &Model) -> &'static [Self] {
-        match model {
-            Model::T5(_) => &Self::ALL,
-            _ => &[Self::Reading],
-        }
-    }
-
-    /// What it is called in an encoder–decoder model.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Reading => "encoder",
-            Self::Answering => "decoder",
-            Self::Crossing => "cross",
-        }
-    }
-
-    fn has(self, site: &str) -> bool {
-        let kind = site.rsplit('.').next();
-        match self {
-            Self::Reading => !site.starts_with("decoder."),
-            Self::Answering => site.starts_with("decoder.") && kind == Some("self"),
-            Self::Crossing => kind == Some("cross"),
-        }
-    }
-}
+use crate::models::{AttentionSite, Inputs, Model, Part, Predicts, Reads};
+use regard_tensor::{Ids, Tensor};
 
 /// A model, and which of its attentions are looked at. A model alone stands for those with which it reads.
 #[derive(Debug, Clone, Copy)]
 pub struct Subject<'a> {
     /// The model.
-    pub model: &'a Model,
+    pub model: &'a dyn Model,
     /// The attentions.
     pub part: Part,
 }
 
-impl<'a> From<&'a Model> for Subject<'a> {
-    fn from(model: &'a Model) -> Self {
-        Self { model, part: Part::Reading }
+impl<'a> From<&'a dyn Model> for Subject<'a> {
+    fn from(model: &'a dyn Model) -> Self {
+        Self { model, part: Part::Reader }
+    }
+}
+
+impl<'a, M: Model> From<&'a M> for Subject<'a> {
+    fn from(model: &'a M) -> Self {
+        Self { model, part: Part::Reader }
     }
 }
 
 impl<'a> Subject<'a> {
-    /// The attentions, with their places, in the order in which a text passes them.
-    pub fn attentions(self) -> Result<Vec<(String, &'a MultiHead)>> {
-        let mut all = self.model.attentions();
-        all.retain(|(site, _)| self.part.has(site));
-        match all.is_empty() {
-            true => {
-                Err(Error::input("analysis", format!("this {} has no attention heads", self.model.kind())))
-            }
-            false => Ok(all),
-        }
+    /// The attentions, in the order in which a text passes them.
+    pub fn attentions(self) -> Result<Vec<AttentionSite<'a>>> {
+        self.model.part(self.part)
     }
 
-    /// The keys that a query of a text may see.
-    pub fn keys(self, text: &Tokens, query: usize) -> Range<usize> {
+    /// The number of keys that a text's queries may attend to.
+    pub(super) fn keys(self, text: &Tokens) -> usize {
         match self.part {
-            Part::Reading => Sight::of(self.model).keys(query, text.len()),
-            Part::Answering => 0..query + 1,
-            Part::Crossing => 0..text.source.as_ref().map_or(0, |source| source.len()),
+            Part::Reader | Part::Decoder => text.len(),
+            Part::Cross => text.source.as_ref().map_or(0, |source| source.len()),
         }
     }
 }
 
-/// The attentions of a model, with their places; see [`Subject::attentions`].
-pub fn attentions<'a>(subject: impl Into<Subject<'a>>) -> Result<Vec<(String, &'a MultiHead)>> {
+/// The attentions of a model; see [`Subject::attentions`].
+pub fn attentions<'a>(subject: impl Into<Subject<'a>>) -> Result<Vec<AttentionSite<'a>>> {
     subject.into().attentions()
 }
 
@@ -128,55 +81,52 @@ impl Shown {
     /// The lengths of what the queries of a part stand for, and to how many they are padded.
     pub(super) fn queries(&self, part: Part) -> (&[usize], usize) {
         match (part, &self.source) {
-            (Part::Reading, Some((ids, lengths))) => (lengths, ids.shape().last()),
+            (Part::Reader, Some((ids, lengths))) => (lengths, ids.shape().last()),
             _ => (&self.lengths, self.ids.shape().last()),
         }
     }
 
-    /// Shows everything to a model and gives the scores of its classes, (batch, time, classes), or (batch, 1, classes) if
-    /// it judges a text as a whole; none if it has no head, or is an encoder–decoder model that is asked nothing.
-    pub fn read(&self, model: &Model, context: &Context) -> Result<Option<Tensor>> {
-        match (model, &self.source) {
-            (Model::T5(t5), Some((source, lengths))) => {
-                let (source_present, present) = (mask(source, lengths), mask(&self.ids, &self.lengths));
-                let encoded = t5.encode(context, source, Some(&source_present))?;
-                let scores =
-                    t5.decode(context, &self.ids, Some(&present), (&encoded, Some(&source_present)))?;
-                Ok(Some(scores))
+    /// What a model reads of it.
+    pub fn inputs(&self, model: &dyn Model) -> Result<Inputs> {
+        if let Some(patches) = model.abilities().pictures() {
+            let [height, width] = patches.image;
+            let values: Vec<f32> = self.pixels.iter().flat_map(|pixels| pixels.iter().copied()).collect();
+            let pictures = Tensor::new(&values, [self.pixels.len(), patches.channels, height, width])?;
+            return Ok(Inputs::pictures(&pictures));
+        }
+        match &self.source {
+            None => Inputs::padded(&self.ids, &self.lengths),
+            Some((source, lengths)) => {
+                let answer = Inputs::padded(&self.ids, &self.lengths)?;
+                let answered =
+                    Inputs { answer: answer.ids, answer_present: answer.present, ..Inputs::default() };
+                let Inputs { ids, present, .. } = Inputs::padded(source, lengths)?;
+                Ok(Inputs { ids, present, ..answered })
             }
-            (Model::Vit(vit), _) => {
-                let config = vit.config();
-                let [height, width] = config.image;
-                let values: Vec<f32> = self.pixels.iter().flat_map(|pixels| pixels.iter().copied()).collect();
-                let pictures = Tensor::new(&values, [self.pixels.len(), config.channels, height, width])?;
-                if config.classes == 0 {
-                    vit.encode(context, &pictures)?;
-                    return Ok(None);
-                }
-                let scores = vit.forward(context, &pictures)?;
-                Ok(Some(scores.reshape([self.pixels.len(), 1, config.classes])?))
-            }
-            _ => model.read(context, &self.ids, &self.lengths),
         }
     }
 
-    /// The same without scores, where they cost more than they are worth: see [`Model::attend`].
-    pub fn attend(&self, model: &Model, context: &Context) -> Result<()> {
-        match model {
-            Model::Vit(_) => self.read(model, context).map(drop),
-            Model::T5(_) if self.source.is_some() => self.read(model, context).map(drop),
-            _ => model.attend(context, &self.ids, &self.lengths),
+    /// Shows everything to a model and gives its scores, (batch, time, classes), or (batch, 1, classes) if it classifies a
+    /// text as a whole; none if it has no head, or is an encoder–decoder model without an answer to read.
+    pub fn read(&self, model: &dyn Model, context: &Context) -> Result<Option<Tensor>> {
+        let abilities = model.abilities();
+        let hidden = model.hidden(context, &self.inputs(model)?)?;
+        let unanswered = abilities.reads == Reads::Source && self.source.is_none();
+        if unanswered || abilities.predicts == Predicts::Nothing {
+            return Ok(None);
         }
+        model.scores(context, &hidden).map(Some)
+    }
+
+    /// The same without scores: a large vocabulary costs more than the layers before it.
+    pub fn attend(&self, model: &dyn Model, context: &Context) -> Result<()> {
+        model.hidden(context, &self.inputs(model)?).map(drop)
     }
 
     /// The scores, or an error if there is no head to score with.
-    pub fn scores(&self, model: &Model, context: &Context) -> Result<Tensor> {
+    pub fn scores(&self, model: &dyn Model, context: &Context) -> Result<Tensor> {
         let none =
             || Error::input("analysis", format!("this {} has no head that scores anything", model.kind()));
         self.read(model, context)?.ok_or_else(none)
     }
-}
-
-fn mask(ids: &Ids, lengths: &[usize]) -> Mask {
-    Mask::from_fn([lengths.len(), ids.shape().last()], |at| at[1] < lengths[at[0]])
 }

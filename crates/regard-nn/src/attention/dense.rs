@@ -85,6 +85,10 @@ pub(super) fn scores(
             scores.reshape([batch, heads, queries, keys])?
         }
     };
+    let scores = match how.soft_cap {
+        Some(cap) => scores.scale(1.0 / cap)?.tanh()?.scale(cap)?,
+        None => scores,
+    };
     match bias(&rules.bias, queries, keys)? {
         Some(bias) => Ok(scores.add(&bias)?),
         None => Ok(scores),

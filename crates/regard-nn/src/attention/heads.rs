@@ -5,7 +5,7 @@ use super::rules::{How, Rules, Score, Weigh, attend, separated, with_cache};
 use super::{Additive, Scale};
 use crate::context::Context;
 use crate::error::{Error, Result};
-use crate::layers::{Linear, LinearConfig};
+use crate::layers::{Linear, LinearConfig, Norm, NormConfig};
 use crate::parameter::{Draw, Initial, Parameter, module};
 use regard_tensor::Tensor;
 use regard_tensor::ops::{Layout, Projections};
@@ -27,14 +27,16 @@ pub struct AttentionConfig {
     pub d_head: usize,
     /// Whether the three projections are one layer. Queries, keys and values then come from the same vectors.
     pub fused: bool,
-    /// Whether something is added in the projections in.
-    pub bias: bool,
-    /// Whether something is added in the projection out.
-    pub output_bias: bool,
+    /// Which projections have biases.
+    pub bias: Biases,
+    /// A norm of queries and keys before they are compared.
+    pub query_key_norm: Option<(QueryKeyNorm, NormConfig)>,
     /// How the weights lie in memory.
     pub layout: Layout,
     /// What the scores are multiplied with.
     pub scale: Scale,
+    /// Scores s become cap·tanh(s / cap).
+    pub soft_cap: Option<f32>,
     /// How pairs are scored and scores become weights.
     pub kind: AttentionKind,
     /// The share of weights that training drops.
@@ -60,6 +62,37 @@ pub enum AttentionKind {
     Additive,
 }
 
+/// Which of attention's projections have biases.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Biases {
+    /// Queries.
+    pub query: bool,
+    /// Keys.
+    pub key: bool,
+    /// Values.
+    pub value: bool,
+    /// The output.
+    pub output: bool,
+}
+
+impl Biases {
+    /// All or none.
+    pub fn all(bias: bool) -> Self {
+        Self { query: bias, key: bias, value: bias, output: bias }
+    }
+}
+
+/// Over which features queries and keys are normed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum QueryKeyNorm {
+    /// Over the features of each head, with one set of weights for all heads.
+    Head,
+    /// Over the features of all heads together.
+    All,
+}
+
 impl AttentionConfig {
     /// Self-attention with fused projections, biases and a head width of `d_model / n_heads`.
     pub fn new(d_model: usize, n_heads: usize) -> Self {
@@ -70,16 +103,18 @@ impl AttentionConfig {
             n_kv_heads: n_heads,
             d_head: if n_heads > 0 && d_model.is_multiple_of(n_heads) { d_model / n_heads } else { 0 },
             fused: true,
-            bias: true,
-            output_bias: true,
+            bias: Biases::all(true),
+            query_key_norm: None,
             layout: Layout::OutIn,
             scale: Scale::InverseRoot,
+            soft_cap: None,
             kind: AttentionKind::Softmax,
             dropout: 0.0,
         }
     }
 
-    fn check(&self) -> Result<()> {
+    /// Rejects sizes that do not fit together.
+    pub(crate) fn check(&self) -> Result<()> {
         let Self { d_model, n_heads, n_kv_heads, d_head, .. } = *self;
         let problem = if n_heads == 0 || n_kv_heads == 0 {
             "there must be at least one head".to_owned()
@@ -93,6 +128,8 @@ impl AttentionConfig {
             "additive scores need a key head for each query head".to_owned()
         } else if self.fused && self.d_memory != d_model {
             "fused projections read one kind of vector".to_owned()
+        } else if self.fused && !(self.bias.query == self.bias.key && self.bias.key == self.bias.value) {
+            "a fused projection has one bias for queries, keys and values, or none".to_owned()
         } else {
             return Ok(());
         };
@@ -107,25 +144,28 @@ pub struct MultiHead {
     query: Option<Linear>,
     key: Option<Linear>,
     value: Option<Linear>,
+    query_norm: Option<Norm>,
+    key_norm: Option<Norm>,
     sink: Option<Parameter>,
     additive: Option<Additive>,
     output: Linear,
     config: AttentionConfig,
 }
 
-module!(MultiHead { project, query, key, value, sink, additive, output });
+module!(MultiHead { project, query, key, value, query_norm, key_norm, sink, additive, output });
 
 impl MultiHead {
     /// A multi-head attention; `draw` for the projections in and out.
     pub fn new(initial: &Initial, config: AttentionConfig, draw: (Draw, Draw)) -> Result<Self> {
         config.check()?;
         let AttentionConfig { d_model, d_memory, n_heads, n_kv_heads, d_head, layout, .. } = config;
-        let linear = |name: &str, inputs: usize, heads: usize, draw: Draw| {
-            let linear = LinearConfig { inputs, outputs: heads * d_head, bias: config.bias, layout };
+        let linear = |name: &str, inputs: usize, heads: usize, bias: bool, draw: Draw| {
+            let linear = LinearConfig { inputs, outputs: heads * d_head, bias, layout };
             Linear::new(&initial.part(name), linear, draw).map(Some)
         };
+        let bias = config.bias;
         let (project, query, key, value) = if config.fused {
-            (linear("project", d_model, n_heads + 2 * n_kv_heads, draw.0)?, None, None, None)
+            (linear("project", d_model, n_heads + 2 * n_kv_heads, bias.query, draw.0)?, None, None, None)
         } else {
             // Where scores are not scaled, the first queries are, as T5 has it.
             let asking = match (draw.0, config.scale) {
@@ -134,10 +174,17 @@ impl MultiHead {
             };
             (
                 None,
-                linear("query", d_model, n_heads, asking)?,
-                linear("key", d_memory, n_kv_heads, draw.0)?,
-                linear("value", d_memory, n_kv_heads, draw.0)?,
+                linear("query", d_model, n_heads, bias.query, asking)?,
+                linear("key", d_memory, n_kv_heads, bias.key, draw.0)?,
+                linear("value", d_memory, n_kv_heads, bias.value, draw.0)?,
             )
+        };
+        let norm = |name: &str, heads: usize| match config.query_key_norm {
+            None => Ok(None),
+            Some((over, norm)) => {
+                let width = if over == QueryKeyNorm::Head { d_head } else { heads * d_head };
+                Norm::new(&initial.part(name), norm, width).map(Some)
+            }
         };
         let sink = match config.kind {
             AttentionKind::LearnedSink => Some(initial.parameter("sink", [n_heads], Draw::Constant(0.0))?),
@@ -149,10 +196,10 @@ impl MultiHead {
             }
             _ => None,
         };
-        let out =
-            LinearConfig { inputs: n_heads * d_head, outputs: d_model, bias: config.output_bias, layout };
+        let out = LinearConfig { inputs: n_heads * d_head, outputs: d_model, bias: bias.output, layout };
         let output = Linear::new(&initial.part("output"), out, draw.1)?;
-        Ok(Self { project, query, key, value, sink, additive, output, config })
+        let (query_norm, key_norm) = (norm("query_norm", n_heads)?, norm("key_norm", n_kv_heads)?);
+        Ok(Self { project, query, key, value, query_norm, key_norm, sink, additive, output, config })
     }
 
     /// Each position of x (batch, queries, width) attends to `memory` (batch, keys, its width), or to x itself.
@@ -180,8 +227,8 @@ impl MultiHead {
         let AttentionConfig { n_heads, n_kv_heads, .. } = self.config;
         let how = self.how(context);
         let watched = ["query", "key", "value"].iter().any(|name| context.watches(name));
-        if let (Some(project), None, None, false) = (&self.project, &rules.rotation, context.cache(), watched)
-        {
+        let plain = rules.rotation.is_none() && self.query_norm.is_none() && context.cache().is_none();
+        if let (Some(project), true, false) = (&self.project, plain, watched) {
             let packed = project.forward(context, x)?; // (B, T, (H + 2G)·D)
             if let Some(probe) = context.probe() {
                 for name in ["query", "key", "value"] {
@@ -194,16 +241,20 @@ impl MultiHead {
         if let (Some(memory), Some(cache)) = (memory, context.cache()) {
             // What is attended to does not grow, so its keys and values are computed once.
             let query = self.project_one(context, "query", self.query.as_ref(), x, n_heads)?;
+            let query = self.normed(context, self.query_norm.as_ref(), query)?;
             let (key, value) = cache.fixed(context.path(), || {
+                let key = self.project_one(context, "key", self.key.as_ref(), memory, n_kv_heads)?;
                 Ok((
-                    self.project_one(context, "key", self.key.as_ref(), memory, n_kv_heads)?,
+                    self.normed(context, self.key_norm.as_ref(), key)?,
                     self.project_one(context, "value", self.value.as_ref(), memory, n_kv_heads)?,
                 ))
             })?;
             let projections = Projections::Separate { query: &query, key: &key, value: &value };
             return attend(context, projections, &how, rules);
         }
-        let (mut query, mut key, value) = self.project(context, x, memory)?;
+        let (query, key, value) = self.project(context, x, memory)?;
+        let mut query = self.normed(context, self.query_norm.as_ref(), query)?;
+        let mut key = self.normed(context, self.key_norm.as_ref(), key)?;
         if let Some(rotation) = &rules.rotation {
             query = context.see("query_rotated", rotation.apply(&query)?)?;
             key = context.see("key_rotated", rotation.apply(&key)?)?;
@@ -249,7 +300,20 @@ impl MultiHead {
             Some(additive) => Score::Additive(Box::new(additive.clone())),
             None => Score::Dot(self.config.scale),
         };
-        How { score, weigh, dropout: self.config.dropout }
+        How { score, weigh, soft_cap: self.config.soft_cap, dropout: self.config.dropout }
+    }
+
+    /// Queries or keys (batch, time, heads, width) after their norm, if they have one.
+    fn normed(&self, context: &Context, norm: Option<&Norm>, x: Tensor) -> Result<Tensor> {
+        let (Some(norm), Some((over, _))) = (norm, self.config.query_key_norm) else { return Ok(x) };
+        let shape = x.shape().clone();
+        match over {
+            QueryKeyNorm::Head => norm.forward(context, &x),
+            QueryKeyNorm::All => {
+                let flat = x.reshape([shape[0], shape[1], shape[2] * shape[3]])?;
+                Ok(norm.forward(context, &flat)?.reshape(&shape)?)
+            }
+        }
     }
 
     /// Query, key and value, (batch, time, heads, width) each.

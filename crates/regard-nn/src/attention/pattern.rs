@@ -7,13 +7,15 @@ use crate::error::{Error, Result};
 use regard_tensor::ops::Allowed;
 use regard_tensor::random::Key;
 use regard_tensor::{BLOCK, BlockMask, Mask};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Who may attend to whom, by position (or, for [`Pattern::TopK`], by content).
 ///
 /// With fewer queries than keys, the last query stands at the last key.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Pattern {
     /// Everyone to everyone.
     Full,
@@ -38,6 +40,7 @@ pub enum Pattern {
     /// To every position whose distance is a multiple of the stride (Child et al., 2019).
     Strided(usize),
     /// As a mask says: (queries, keys), or (batch or 1, heads or 1, queries, keys).
+    #[serde(skip)]
     Explicit(Mask),
     /// Each query to the keys with its k highest scores, among those that the other parts of an intersection allow.
     /// Equal scores go to the earlier key.

@@ -83,6 +83,8 @@ pub enum Score {
 pub struct How {
     /// How pairs are scored.
     pub score: Score,
+    /// Scores s become cap·tanh(s / cap).
+    pub soft_cap: Option<f32>,
     /// How they become weights.
     pub weigh: Weigh,
     /// The share of weights that training drops.
@@ -91,7 +93,7 @@ pub struct How {
 
 impl Default for How {
     fn default() -> Self {
-        Self { score: Score::Dot(Scale::InverseRoot), weigh: Weigh::Softmax, dropout: 0.0 }
+        Self { score: Score::Dot(Scale::InverseRoot), soft_cap: None, weigh: Weigh::Softmax, dropout: 0.0 }
     }
 }
 
@@ -107,6 +109,7 @@ pub fn attend(context: &Context, projections: Projections, how: &How, rules: &Ru
     }
     let heads = if let Score::Dot(scale) = how.score
         && softmax
+        && how.soft_cap.is_none()
         && !intervenes
     {
         in_tiles(context, projections, scale, how, rules)?

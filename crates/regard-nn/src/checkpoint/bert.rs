@@ -1,27 +1,47 @@
 //! The configurations and names of BERT, RoBERTa and DistilBERT.
 
+use super::family::{Family, Shapes, with_labels};
 use super::names::Names;
-use super::options::{Options, object};
-use super::{Plan, StoredWeights};
+use super::options::Options;
 use crate::error::{Error, Result};
-use crate::layers::Activation;
-use crate::models::{Bert, BertConfig, BertHeads, Model};
-use serde_json::{Map, Value, json};
+use crate::layers::{Activation, NormConfig};
+use crate::models::BertConfig;
+use crate::models::form::{Form, Input, Pooler, Positions, TokenScores};
+use serde_json::{Value, json};
 
-/// A model that is a BERT but for its names.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Family {
-    Bert,
-    Roberta,
-    DistilBert,
-}
+pub(super) const BERT: Family = Family {
+    model_type: "bert",
+    architectures: &["BertForMaskedLM", "BertForPreTraining", "BertForSequenceClassification", "BertModel"],
+    prefix: "bert.",
+    read: read_bert,
+    names: bert_names,
+    write: write_bert,
+};
+
+pub(super) const ROBERTA: Family = Family {
+    model_type: "roberta",
+    architectures: &["RobertaForMaskedLM", "RobertaForSequenceClassification", "RobertaModel"],
+    prefix: "roberta.",
+    read: read_roberta,
+    names: roberta_names,
+    write: write_roberta,
+};
+
+pub(super) const DISTILBERT: Family = Family {
+    model_type: "distilbert",
+    architectures: &["DistilBertForMaskedLM", "DistilBertForSequenceClassification", "DistilBertModel"],
+    prefix: "distilbert.",
+    read: read_distilbert,
+    names: distilbert_names,
+    write: write_distilbert,
+};
 
 /// BERT's and RoBERTa's body.
 const BODY: &[(&str, &str)] = &[
     ("tokens", "@embeddings.word_embeddings"),
-    ("positions", "@embeddings.position_embeddings"),
+    ("positions.table", "@embeddings.position_embeddings"),
     ("types", "@embeddings.token_type_embeddings"),
-    ("norm", "@embeddings.LayerNorm"),
+    ("embedding_norm", "@embeddings.LayerNorm"),
     ("layers.#.attention.query", "@encoder.layer.#.attention.self.query"),
     ("layers.#.attention.key", "@encoder.layer.#.attention.self.key"),
     ("layers.#.attention.value", "@encoder.layer.#.attention.self.value"),
@@ -34,23 +54,23 @@ const BODY: &[(&str, &str)] = &[
 
 const BERT_HEADS: &[(&str, &str)] = &[
     ("pooler", "@pooler.dense"),
-    ("words.transform", "cls.predictions.transform.dense"),
-    ("words.norm", "cls.predictions.transform.LayerNorm"),
-    ("words.bias", "cls.predictions.bias"),
+    ("token_head.transform", "cls.predictions.transform.dense"),
+    ("token_head.norm", "cls.predictions.transform.LayerNorm"),
+    ("token_head.bias", "cls.predictions.bias"),
     ("classifier", "classifier"),
 ];
 
 const ROBERTA_HEADS: &[(&str, &str)] = &[
-    ("words.transform", "lm_head.dense"),
-    ("words.norm", "lm_head.layer_norm"),
-    ("words.bias", "lm_head.bias"),
+    ("token_head.transform", "lm_head.dense"),
+    ("token_head.norm", "lm_head.layer_norm"),
+    ("token_head.bias", "lm_head.bias"),
     ("classifier", "classifier.out_proj"),
 ];
 
-const DISTILBERT: &[(&str, &str)] = &[
+const DISTILBERT_PAIRS: &[(&str, &str)] = &[
     ("tokens", "@embeddings.word_embeddings"),
-    ("positions", "@embeddings.position_embeddings"),
-    ("norm", "@embeddings.LayerNorm"),
+    ("positions.table", "@embeddings.position_embeddings"),
+    ("embedding_norm", "@embeddings.LayerNorm"),
     ("layers.#.attention.query", "@transformer.layer.#.attention.q_lin"),
     ("layers.#.attention.key", "@transformer.layer.#.attention.k_lin"),
     ("layers.#.attention.value", "@transformer.layer.#.attention.v_lin"),
@@ -59,99 +79,94 @@ const DISTILBERT: &[(&str, &str)] = &[
     ("layers.#.ffn.up", "@transformer.layer.#.ffn.lin1"),
     ("layers.#.ffn.down", "@transformer.layer.#.ffn.lin2"),
     ("layers.#.ffn_norm", "@transformer.layer.#.output_layer_norm"),
-    ("words.transform", "vocab_transform"),
-    ("words.norm", "vocab_layer_norm"),
-    ("words.bias", "vocab_projector.bias"),
+    ("token_head.transform", "vocab_transform"),
+    ("token_head.norm", "vocab_layer_norm"),
+    ("token_head.bias", "vocab_projector.bias"),
     ("pooler", "pre_classifier"),
     ("classifier", "classifier"),
 ];
 
-impl Family {
-    fn prefix(self) -> &'static str {
-        match self {
-            Self::Bert => "bert.",
-            Self::Roberta => "roberta.",
-            Self::DistilBert => "distilbert.",
-        }
-    }
+/// Buffers that hold counting numbers.
+const COUNTS: [&str; 2] = ["@embeddings.position_ids", "@embeddings.token_type_ids"];
 
-    fn names(self, prefix: &'static str, heads: BertHeads) -> Names {
-        let mut ignored = vec!["@embeddings.position_ids", "@embeddings.token_type_ids"];
-        let mut copies = Vec::new();
-        let pairs = match self {
-            Self::Bert => {
-                ignored.push("cls.seq_relationship");
-                copies.extend([
-                    ("cls.predictions.decoder.weight", "tokens.weight"),
-                    ("cls.predictions.decoder.bias", "words.bias"),
-                ]);
-                [BODY, BERT_HEADS].concat()
-            }
-            Self::Roberta => {
-                copies.extend([
-                    ("lm_head.decoder.weight", "tokens.weight"),
-                    ("lm_head.decoder.bias", "words.bias"),
-                ]);
-                // A classifier has a layer of its own before it; the pooler is that of a bare model.
-                let pooler = if heads.classes.is_some() { "classifier.dense" } else { "@pooler.dense" };
-                [BODY, ROBERTA_HEADS, &[("pooler", pooler)]].concat()
-            }
-            Self::DistilBert => {
-                copies.push(("vocab_projector.weight", "tokens.weight"));
-                DISTILBERT.to_vec()
-            }
-        };
-        if !heads.pooler {
-            ignored.push("@pooler.dense");
-        }
-        Names::new(&pairs, prefix, &ignored).with_copies(&copies)
-    }
+/// Names, without a pooler that nothing reads.
+fn names(form: &Form, pairs: &[(&'static str, &'static str)], more: &[&'static str]) -> Names {
+    let unread: &[&'static str] = if form.output.pooler.is_none() { &["@pooler.dense"] } else { &[] };
+    Names::new(pairs, &[&COUNTS, unread, more].concat())
+}
 
-    /// What the file has on top of the body.
-    fn heads(self, weights: &StoredWeights, prefix: &str) -> BertHeads {
-        let (words, pooler, classifier) = match self {
-            Self::Bert => (
-                "cls.predictions.transform.dense.weight",
-                format!("{prefix}pooler.dense.weight"),
-                "classifier.weight",
-            ),
-            Self::Roberta => {
-                ("lm_head.dense.weight", format!("{prefix}pooler.dense.weight"), "classifier.out_proj.weight")
-            }
-            Self::DistilBert => {
-                ("vocab_transform.weight", "pre_classifier.weight".to_owned(), "classifier.weight")
-            }
-        };
-        let classes = weights.rows(classifier);
-        let pooler = weights.contains(&pooler) || self == Self::Roberta && classes.is_some();
-        BertHeads { words: weights.contains(words), pooler, classes }
+fn bert_names(form: &Form) -> Names {
+    names(form, &[BODY, BERT_HEADS].concat(), &["cls.seq_relationship"]).with_copies(&[
+        ("cls.predictions.decoder.weight", "tokens.weight"),
+        ("cls.predictions.decoder.bias", "token_head.bias"),
+    ])
+}
+
+fn roberta_names(form: &Form) -> Names {
+    // A classifier has a layer of its own before it; the pooler is that of a bare model.
+    let pooler = if form.output.classes.is_some() { "classifier.dense" } else { "@pooler.dense" };
+    names(form, &[BODY, ROBERTA_HEADS, &[("pooler", pooler)]].concat(), &[]).with_copies(&[
+        ("lm_head.decoder.weight", "tokens.weight"),
+        ("lm_head.decoder.bias", "token_head.bias"),
+    ])
+}
+
+fn distilbert_names(form: &Form) -> Names {
+    names(form, DISTILBERT_PAIRS, &[]).with_copies(&[("vocab_projector.weight", "tokens.weight")])
+}
+
+/// The heads that a checkpoint has, by one of the tensors of each.
+struct Heads<'a> {
+    words: &'a str,
+    pooler: bool,
+    pooler_activation: Activation,
+    classifier: &'a str,
+}
+
+impl Heads<'_> {
+    /// Puts the heads on a form whose masked words have this activation.
+    fn put(&self, form: &mut Form, shapes: &Shapes, activation: Activation, norm: NormConfig) {
+        let words = TokenScores { tied: true, bias: true, transform: Some((activation, norm)), scale: 1.0 };
+        form.output.tokens = shapes.contains(self.words).then_some(words);
+        form.output.classes = shapes.rows(self.classifier);
+        form.output.pooler = self.pooler.then_some(Pooler { activation: self.pooler_activation });
     }
 }
 
-pub(super) fn plan(family: Family, mut options: Options, weights: &StoredWeights) -> Result<Plan> {
-    let prefix = if weights.any_starts_with(family.prefix()) { family.prefix() } else { "" };
-    let heads = family.heads(weights, prefix);
-    let config = match family {
-        Family::DistilBert => distilbert(&mut options, heads)?,
-        _ => bert(family, &mut options, heads)?,
-    };
-    options.only("tie_word_embeddings", true)?;
-    options.ensure_labels(heads.classes)?;
-    options.finish()?;
-    Ok(Plan {
-        names: family.names(prefix, heads),
-        build: Box::new(move |initial| Ok(Model::Bert(Bert::build(config.clone(), initial)?))),
-    })
+fn read_bert(options: &mut Options, shapes: &Shapes) -> Result<Form> {
+    let (mut form, activation, norm) = read_body(options, 0)?;
+    Heads {
+        words: "cls.predictions.transform.dense.weight",
+        pooler: shapes.contains_either("bert.", "pooler.dense.weight"),
+        pooler_activation: Activation::Tanh,
+        classifier: "classifier.weight",
+    }
+    .put(&mut form, shapes, activation, norm);
+    Ok(form)
 }
 
-fn bert(family: Family, options: &mut Options, heads: BertHeads) -> Result<BertConfig> {
+fn read_roberta(options: &mut Options, shapes: &Shapes) -> Result<Form> {
+    // RoBERTa counts positions from the row after the padding's id.
+    let padding: u32 = options.take_or("pad_token_id", 1)?;
+    let (mut form, _, norm) = read_body(options, padding as usize + 1)?;
+    let classifier = "classifier.out_proj.weight";
+    Heads {
+        words: "lm_head.dense.weight",
+        pooler: shapes.contains_either("roberta.", "pooler.dense.weight") || shapes.contains(classifier),
+        pooler_activation: Activation::Tanh,
+        classifier,
+    }
+    .put(&mut form, shapes, Activation::Gelu, norm);
+    Ok(form)
+}
+
+/// BERT's and RoBERTa's body, with positions that count from `offset`.
+fn read_body(options: &mut Options, offset: usize) -> Result<(Form, Activation, NormConfig)> {
     let rows = options.size("max_position_embeddings")?;
-    let pad: u32 = options.take_or("pad_token_id", u32::from(family == Family::Roberta))?;
-    // RoBERTa counts from the place after the padding's.
-    let position_offset = if family == Family::Roberta { pad as usize + 1 } else { 0 };
-    let Some(context) = rows.checked_sub(position_offset).filter(|&context| context > 0) else {
+    let Some(context) = rows.checked_sub(offset).filter(|&context| context > 0) else {
         return Err(Error::checkpoint(format!(
-            "config.json: {rows} positions are too few for a padding token of {pad}"
+            "config.json: {rows} positions are too few for a padding token of {}",
+            offset - 1
         )));
     };
     let activation = options.take_or("hidden_act", Activation::Gelu)?;
@@ -160,120 +175,118 @@ fn bert(family: Family, options: &mut Options, heads: BertHeads) -> Result<BertC
     }
     options.only("position_embedding_type", "absolute")?;
     options.only("embedding_size", Value::Null)?;
-    Ok(BertConfig {
+    options.only("tie_word_embeddings", true)?;
+    let config = BertConfig {
         vocabulary: options.size("vocab_size")?,
         context,
-        position_offset,
         n_types: options.optional_size("type_vocab_size")?.unwrap_or(2),
         n_layers: options.size("num_hidden_layers")?,
         n_heads: options.size("num_attention_heads")?,
         d_model: options.size("hidden_size")?,
         d_hidden: options.size("intermediate_size")?,
         activation,
-        words_activation: if family == Family::Roberta { Activation::Gelu } else { activation },
-        pooler_activation: Activation::Tanh,
         norm_epsilon: options.real("layer_norm_eps", 1e-12)?,
         deviation: options.real("initializer_range", 0.02)?,
         dropout: options.real("hidden_dropout_prob", 0.1)?,
-        heads,
+        classes: None,
         checkpointing: false,
-    })
+    };
+    let mut form = config.form();
+    if let Some(stack) = &mut form.encoder {
+        stack.positions = Positions::Learned { context, offset, skips_padding: offset > 0 };
+    }
+    Ok((form, activation, NormConfig::layer(config.norm_epsilon)))
 }
 
-fn distilbert(options: &mut Options, heads: BertHeads) -> Result<BertConfig> {
+fn read_distilbert(options: &mut Options, shapes: &Shapes) -> Result<Form> {
     let activation = options.take_or("activation", Activation::Gelu)?;
-    // A table of waves is stored like any other.
+    // A table of sines and cosines is stored like any other.
     options.take::<bool>("sinusoidal_pos_embds")?;
-    Ok(BertConfig {
+    options.only("tie_word_embeddings", true)?;
+    let config = BertConfig {
         vocabulary: options.size("vocab_size")?,
         context: options.size("max_position_embeddings")?,
-        position_offset: 0,
         n_types: 0,
         n_layers: options.size("n_layers")?,
         n_heads: options.size("n_heads")?,
         d_model: options.size("dim")?,
         d_hidden: options.size("hidden_dim")?,
         activation,
-        words_activation: activation,
-        pooler_activation: Activation::Relu,
         norm_epsilon: 1e-12,
         deviation: options.real("initializer_range", 0.02)?,
         dropout: options.real("dropout", 0.1)?,
-        heads,
+        classes: None,
         checkpointing: false,
-    })
+    };
+    let mut form = config.form();
+    Heads {
+        words: "vocab_transform.weight",
+        pooler: shapes.contains("pre_classifier.weight"),
+        pooler_activation: Activation::Relu,
+        classifier: "classifier.weight",
+    }
+    .put(&mut form, shapes, activation, NormConfig::layer(1e-12));
+    Ok(form)
 }
 
-/// The family that a model belongs to: DistilBERT has no types, RoBERTa counts positions from another place.
-fn family(config: &BertConfig) -> Family {
-    match (config.n_types, config.position_offset) {
-        (0, _) => Family::DistilBert,
-        (_, 0) => Family::Bert,
-        _ => Family::Roberta,
-    }
+fn architecture(form: &Form, body: &str) -> Value {
+    let task = match (form.output.classes, form.output.tokens) {
+        (Some(_), _) => "ForSequenceClassification",
+        (None, Some(_)) => "ForMaskedLM",
+        (None, None) => "Model",
+    };
+    json!([format!("{body}{task}")])
 }
 
-/// Whether a model is one that its family at Hugging Face can be: some of its settings have no place there.
-pub(super) fn writes(config: &BertConfig) -> bool {
-    let family = family(config);
-    let of_pooler = if family == Family::DistilBert { Activation::Relu } else { Activation::Tanh };
-    let of_words = if family == Family::Roberta { Activation::Gelu } else { config.activation };
-    (!config.heads.pooler || config.pooler_activation == of_pooler)
-        && (!config.heads.words || config.words_activation == of_words)
-        && (family != Family::DistilBert || config.position_offset == 0 && config.norm_epsilon == 1e-12)
+fn write_bert(form: &Form) -> Option<Value> {
+    write_body(form, "Bert")
 }
 
-pub(super) fn written(config: &BertConfig) -> (Map<String, Value>, Names) {
-    let family = family(config);
-    let body = match family {
-        Family::Bert => "Bert",
-        Family::Roberta => "Roberta",
-        Family::DistilBert => "DistilBert",
-    };
-    let (task, bare) = match config.heads {
-        BertHeads { classes: Some(_), .. } => ("ForSequenceClassification", false),
-        BertHeads { words: true, .. } => ("ForMaskedLM", false),
-        _ => ("Model", true),
-    };
-    let mut value = if family == Family::DistilBert {
-        json!({
-            "model_type": "distilbert",
-            "n_layers": config.n_layers,
-            "n_heads": config.n_heads,
-            "dim": config.d_model,
-            "hidden_dim": config.d_hidden,
-            "activation": config.activation,
-            "max_position_embeddings": config.context,
-            "dropout": config.dropout,
-            "attention_dropout": config.dropout,
-        })
-    } else {
-        json!({
-            "model_type": if family == Family::Bert { "bert" } else { "roberta" },
-            "num_hidden_layers": config.n_layers,
-            "num_attention_heads": config.n_heads,
-            "hidden_size": config.d_model,
-            "intermediate_size": config.d_hidden,
-            "hidden_act": config.activation,
-            "type_vocab_size": config.n_types,
-            "max_position_embeddings": config.context + config.position_offset,
-            "layer_norm_eps": config.norm_epsilon,
-            "hidden_dropout_prob": config.dropout,
-            "attention_probs_dropout_prob": config.dropout,
-        })
-    };
-    value["architectures"] = json!([format!("{body}{task}")]);
-    value["vocab_size"] = json!(config.vocabulary);
-    value["initializer_range"] = json!(config.deviation);
-    value["torch_dtype"] = json!("float32");
-    if family == Family::Roberta {
-        value["pad_token_id"] = json!(config.position_offset - 1);
-    }
-    if let Some(classes) = config.heads.classes {
-        let label = |class: usize| format!("LABEL_{class}");
-        value["id2label"] = (0..classes).map(|class| (class.to_string(), json!(label(class)))).collect();
-        value["label2id"] = (0..classes).map(|class| (label(class), json!(class))).collect();
-    }
-    let prefix = if bare { "" } else { family.prefix() };
-    (object(value), family.names(prefix, config.heads))
+fn write_roberta(form: &Form) -> Option<Value> {
+    let Positions::Learned { offset, .. } = form.encoder.as_ref()?.positions else { return None };
+    let mut config = write_body(form, "Roberta")?;
+    config["pad_token_id"] = json!(offset.checked_sub(1)?);
+    Some(config)
+}
+
+fn write_body(form: &Form, body: &str) -> Option<Value> {
+    let (stack, Input::Tokens(tokens)) = (form.encoder.as_ref()?, &form.input) else { return None };
+    let Positions::Learned { context, offset, .. } = stack.positions else { return None };
+    let layer = stack.layers.first()?;
+    let config = json!({
+        "architectures": architecture(form, body),
+        "vocab_size": tokens.vocabulary,
+        "num_hidden_layers": stack.n_layers,
+        "num_attention_heads": layer.attention.n_heads,
+        "hidden_size": form.d_model,
+        "intermediate_size": layer.feed_forward.d_hidden,
+        "hidden_act": layer.feed_forward.activation,
+        "type_vocab_size": tokens.types,
+        "max_position_embeddings": context + offset,
+        "layer_norm_eps": layer.norm.epsilon,
+        "initializer_range": form.deviations.inner,
+        "hidden_dropout_prob": form.dropout.residual,
+        "attention_probs_dropout_prob": form.dropout.attention,
+    });
+    Some(with_labels(config, form.output.classes))
+}
+
+fn write_distilbert(form: &Form) -> Option<Value> {
+    let stack = form.encoder.as_ref()?;
+    let Positions::Learned { context, .. } = stack.positions else { return None };
+    let layer = stack.layers.first()?;
+    let config = json!({
+        "architectures": architecture(form, "DistilBert"),
+        "vocab_size": form.vocabulary(),
+        "n_layers": stack.n_layers,
+        "n_heads": layer.attention.n_heads,
+        "dim": form.d_model,
+        "hidden_dim": layer.feed_forward.d_hidden,
+        "activation": layer.feed_forward.activation,
+        "max_position_embeddings": context,
+        "initializer_range": form.deviations.inner,
+        "dropout": form.dropout.residual,
+        "attention_dropout": form.dropout.attention,
+    });
+    Some(with_labels(config, form.output.classes))
 }

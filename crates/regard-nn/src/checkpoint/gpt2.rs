@@ -1,14 +1,23 @@
 //! GPT-2's configuration and names.
 
+use super::family::{Family, Shapes};
 use super::names::Names;
 use super::options::Options;
-use super::{Plan, StoredWeights};
-use crate::attention::AttentionKind;
-use crate::block::NormPlacement;
+use crate::attention::Scale;
 use crate::error::Result;
-use crate::models::{Gpt, GptConfig, Model};
-use crate::position::Position;
-use serde_json::{Map, Value, json};
+use crate::layers::Activation;
+use crate::models::GptConfig;
+use crate::models::form::{Form, Positions};
+use serde_json::{Value, json};
+
+pub(super) const GPT2: Family = Family {
+    model_type: "gpt2",
+    architectures: &["GPT2LMHeadModel", "GPT2Model"],
+    prefix: "transformer.",
+    read,
+    names,
+    write,
+};
 
 const PAIRS: &[(&str, &str)] = &[
     ("tokens", "@wte"),
@@ -23,15 +32,13 @@ const PAIRS: &[(&str, &str)] = &[
     ("head", "lm_head"),
 ];
 
-const PREFIX: &str = "transformer.";
-
-fn names(prefix: &'static str, tied: bool) -> Names {
-    let names = Names::new(PAIRS, prefix, &["@h.#.attn.bias", "@h.#.attn.masked_bias"]);
+fn names(form: &Form) -> Names {
+    let names = Names::new(PAIRS, &["@h.#.attn.bias", "@h.#.attn.masked_bias"]);
+    let tied = form.output.tokens.is_some_and(|scores| scores.tied);
     if tied { names.with_copies(&[("lm_head.weight", "tokens.weight")]) } else { names }
 }
 
-pub(super) fn plan(mut options: Options, weights: &StoredWeights) -> Result<Plan> {
-    let tied = options.take_or("tie_word_embeddings", true)?;
+fn read(options: &mut Options, _: &Shapes) -> Result<Form> {
     let config = GptConfig {
         vocabulary: options.size("vocab_size")?,
         context: options.size("n_positions")?,
@@ -42,53 +49,46 @@ pub(super) fn plan(mut options: Options, weights: &StoredWeights) -> Result<Plan
         dropout: options.real("resid_pdrop", 0.1)?,
         norm_epsilon: options.real("layer_norm_epsilon", 1e-5)?,
         deviation: options.real("initializer_range", 0.02)?,
-        activation: options.take_or("activation_function", GptConfig::default().activation)?,
+        activation: options.take_or("activation_function", Activation::GeluNew)?,
         scaled: options.take_or("scale_attn_weights", true)?,
-        scale_by_layer: options.take_or("scale_attn_by_inverse_layer_idx", false)?,
-        tied,
+        tied: options.take_or("tie_word_embeddings", true)?,
         ..GptConfig::default()
     };
-    // What is drawn on top of the model for other tasks is not part of it.
+    let mut form = config.form();
+    let by_layer = options.take_or("scale_attn_by_inverse_layer_idx", false)?;
+    for layer in form.decoder.iter_mut().flat_map(|stack| &mut stack.layers) {
+        layer.attention.scale_by_layer = by_layer;
+    }
+    // A classifier on top for other tasks is no part of the model.
     for key in ["type", "use_proj", "activation", "proj_to_labels", "first_dropout"] {
         options.take::<Value>(&format!("summary_{key}"))?;
     }
     options.only("add_cross_attention", false)?;
-    options.finish()?;
-    let prefix = if weights.any_starts_with(PREFIX) { PREFIX } else { "" };
-    Ok(Plan {
-        names: names(prefix, tied),
-        build: Box::new(move |initial| Ok(Model::Gpt(Gpt::build(config.clone(), initial)?))),
-    })
+    Ok(form)
 }
 
-/// Whether a GPT is one that Hugging Face's GPT-2 can be.
-pub(super) fn writes(config: &GptConfig) -> bool {
-    config.positions == Position::Learned
-        && config.norm == NormPlacement::Pre
-        && config.attention == AttentionKind::Softmax
-        && config.window.is_none()
-}
-
-pub(super) fn written(config: &GptConfig) -> (Map<String, Value>, Names) {
-    let value = json!({
-        "model_type": "gpt2",
+fn write(form: &Form) -> Option<Value> {
+    let stack = form.decoder.as_ref()?;
+    let Positions::Learned { context, .. } = stack.positions else { return None };
+    let layer = stack.layers.first()?;
+    Some(json!({
         "architectures": ["GPT2LMHeadModel"],
-        "vocab_size": config.vocabulary,
-        "n_positions": config.context,
-        "n_layer": config.n_layers,
-        "n_head": config.n_heads,
-        "n_embd": config.d_model,
-        "n_inner": config.d_hidden,
-        "activation_function": config.activation,
-        "layer_norm_epsilon": config.norm_epsilon,
-        "initializer_range": config.deviation,
-        "resid_pdrop": config.dropout,
-        "embd_pdrop": config.dropout,
-        "attn_pdrop": config.dropout,
-        "scale_attn_weights": config.scaled,
-        "scale_attn_by_inverse_layer_idx": config.scale_by_layer,
-        "tie_word_embeddings": config.tied,
-        "torch_dtype": "float32",
-    });
-    (super::options::object(value), names(PREFIX, config.tied))
+        "vocab_size": form.vocabulary(),
+        "n_positions": context,
+        "n_layer": stack.n_layers,
+        "n_head": layer.attention.n_heads,
+        "n_embd": form.d_model,
+        "n_inner": layer.feed_forward.d_hidden,
+        "activation_function": layer.feed_forward.activation,
+        "layer_norm_epsilon": layer.norm.epsilon,
+        "initializer_range": form.deviations.inner,
+        "resid_pdrop": form.dropout.residual,
+        "embd_pdrop": form.dropout.embeddings,
+        "attn_pdrop": form.dropout.attention,
+        "scale_attn_weights": layer.attention.scale == Scale::InverseRoot,
+        "scale_attn_by_inverse_layer_idx": layer.attention.scale_by_layer,
+        "tie_word_embeddings": form.output.tokens?.tied,
+        "bos_token_id": null,
+        "eos_token_id": null,
+    }))
 }

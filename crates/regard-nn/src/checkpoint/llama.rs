@@ -1,12 +1,23 @@
 //! Llama's configuration and names.
 
+use super::family::{Family, Shapes};
 use super::names::Names;
-use super::options::{Options, object};
-use super::{Plan, StoredWeights};
-use crate::error::{Error, Result};
-use crate::models::{Llama, LlamaConfig, Model};
-use crate::position::RotaryScaling;
-use serde_json::{Map, Value, json};
+use super::options::Options;
+use super::rotary;
+use crate::error::Result;
+use crate::layers::Activation;
+use crate::models::LlamaConfig;
+use crate::models::form::{AttentionPositions, Form};
+use serde_json::{Value, json};
+
+pub(super) const LLAMA: Family = Family {
+    model_type: "llama",
+    architectures: &["LlamaForCausalLM", "LLaMAForCausalLM", "LlamaModel"],
+    prefix: "model.",
+    read,
+    names,
+    write,
+};
 
 const PAIRS: &[(&str, &str)] = &[
     ("tokens", "@embed_tokens"),
@@ -23,23 +34,17 @@ const PAIRS: &[(&str, &str)] = &[
     ("head", "lm_head"),
 ];
 
-const PREFIX: &str = "model.";
-
-fn names(prefix: &'static str, tied: bool) -> Names {
-    let ignored = ["@layers.#.self_attn.rotary_emb.inv_freq", "@rotary_emb.inv_freq"];
-    let names = Names::new(PAIRS, prefix, &ignored);
+fn names(form: &Form) -> Names {
+    let names = Names::new(PAIRS, &["@layers.#.self_attn.rotary_emb.inv_freq", "@rotary_emb.inv_freq"]);
+    let tied = form.output.tokens.is_some_and(|scores| scores.tied);
     if tied { names.with_copies(&[("lm_head.weight", "tokens.weight")]) } else { names }
 }
 
-pub(super) fn plan(mut options: Options, weights: &StoredWeights) -> Result<Plan> {
-    let (rotary_base, rotary_scaling) = rotary(&mut options)?;
+fn read(options: &mut Options, shapes: &Shapes) -> Result<Form> {
+    let (rotary_base, rotary_scaling) = rotary::read(options)?;
     let n_heads = options.size("num_attention_heads")?;
     let tied = options.take_or("tie_word_embeddings", false)?;
-    let defaults = LlamaConfig::default();
     let d_model = options.size("hidden_size")?;
-    // The usual width of a head goes without saying.
-    let d_head =
-        options.optional_size("head_dim")?.filter(|&width| Some(width) != d_model.checked_div(n_heads));
     let config = LlamaConfig {
         vocabulary: options.size("vocab_size")?,
         context: options.size("max_position_embeddings")?,
@@ -47,9 +52,9 @@ pub(super) fn plan(mut options: Options, weights: &StoredWeights) -> Result<Plan
         n_heads,
         n_kv_heads: options.optional_size("num_key_value_heads")?.unwrap_or(n_heads),
         d_model,
-        d_head,
+        d_head: options.optional_size("head_dim")?,
         d_hidden: options.size("intermediate_size")?,
-        activation: options.take_or("hidden_act", defaults.activation)?,
+        activation: options.take_or("hidden_act", Activation::Silu)?,
         rotary_base,
         rotary_scaling,
         norm_epsilon: options.real("rms_norm_eps", 1e-6)?,
@@ -63,87 +68,39 @@ pub(super) fn plan(mut options: Options, weights: &StoredWeights) -> Result<Plan
     // It only says how a sum is split over machines.
     options.take::<Value>("pretraining_tp")?;
     options.only("partial_rotary_factor", 1.0)?;
-    options.finish()?;
-    let prefix = if weights.any_starts_with(PREFIX) { PREFIX } else { "" };
-    Ok(Plan {
-        names: names(prefix, tied),
-        build: Box::new(move |initial| Ok(Model::Llama(Llama::build(config.clone(), initial)?))),
-    })
+    let mut form = config.form();
+    // A bare model (LlamaModel) scores nothing.
+    if !tied && !shapes.contains("lm_head.weight") && shapes.contains("embed_tokens.weight") {
+        form.output.tokens = None;
+    }
+    Ok(form)
 }
 
-/// The base of the frequencies and their scaling, from the new form (`rope_parameters`) or the old (`rope_theta`,
-/// `rope_scaling`).
-fn rotary(options: &mut Options) -> Result<(f32, RotaryScaling)> {
-    let theta = options.take::<f32>("rope_theta")?;
-    let old = options.take::<Map<String, Value>>("rope_scaling")?;
-    let new = options.take::<Map<String, Value>>("rope_parameters")?;
-    if old.as_ref().is_some_and(|old| new.as_ref().is_some_and(|new| new != old)) {
-        return Err(Error::checkpoint("config.json has both rope_scaling and rope_parameters: remove one"));
-    }
-    let Some(parameters) = new.or(old) else {
-        return Ok((theta.unwrap_or(10_000.0), RotaryScaling::None));
-    };
-    let mut parameters = Options::new(parameters);
-    let base = parameters.take::<f32>("rope_theta")?.or(theta).unwrap_or(10_000.0);
-    let kind: Option<String> = parameters.take("rope_type")?;
-    let older: Option<String> = parameters.take("type")?;
-    let scaling = match kind.or(older).as_deref() {
-        None | Some("default") => RotaryScaling::None,
-        Some("linear") => RotaryScaling::Linear { factor: parameters.needed("factor")? },
-        Some("llama3") => RotaryScaling::Llama3 {
-            factor: parameters.needed("factor")?,
-            low: parameters.needed("low_freq_factor")?,
-            high: parameters.needed("high_freq_factor")?,
-            original: parameters.size("original_max_position_embeddings")?,
-        },
-        Some(other) => {
-            return Err(Error::checkpoint(format!(
-                "config.json: rotary scaling {other:?} is not implemented; default, linear and llama3 are"
-            )));
-        }
-    };
-    parameters.only("partial_rotary_factor", 1.0)?;
-    parameters.finish()?;
-    if !(base > 0.0 && base.is_finite()) {
-        return Err(Error::checkpoint(format!("config.json: rope_theta is {base}")));
-    }
-    Ok((base, scaling))
-}
-
-pub(super) fn written(config: &LlamaConfig) -> (Map<String, Value>, Names) {
-    let mut rope = match config.rotary_scaling {
-        RotaryScaling::None => json!({"rope_type": "default"}),
-        RotaryScaling::Linear { factor } => json!({"rope_type": "linear", "factor": factor}),
-        RotaryScaling::Llama3 { factor, low, high, original } => json!({
-            "rope_type": "llama3",
-            "factor": factor,
-            "low_freq_factor": low,
-            "high_freq_factor": high,
-            "original_max_position_embeddings": original,
-        }),
-    };
-    rope["rope_theta"] = json!(config.rotary_base);
-    let value = json!({
-        "model_type": "llama",
-        "architectures": ["LlamaForCausalLM"],
-        "vocab_size": config.vocabulary,
-        "max_position_embeddings": config.context,
-        "num_hidden_layers": config.n_layers,
-        "num_attention_heads": config.n_heads,
-        "num_key_value_heads": config.n_kv_heads,
-        "hidden_size": config.d_model,
-        "head_dim": config.d_head.or(config.d_model.checked_div(config.n_heads)),
-        "intermediate_size": config.d_hidden,
-        "hidden_act": config.activation,
-        "rope_parameters": rope,
-        "rope_theta": config.rotary_base,
-        "rms_norm_eps": config.norm_epsilon,
-        "initializer_range": config.deviation,
-        "tie_word_embeddings": config.tied,
-        "attention_bias": config.attention_bias,
-        "mlp_bias": config.ffn_bias,
-        "attention_dropout": config.dropout,
-        "torch_dtype": "float32",
-    });
-    (object(value), names(PREFIX, config.tied))
+fn write(form: &Form) -> Option<Value> {
+    let stack = form.decoder.as_ref()?;
+    let layer = stack.layers.first()?;
+    let Some(AttentionPositions::Rotary(rotary)) = layer.attention.positions else { return None };
+    let (attention, feed_forward) = (&layer.attention, &layer.feed_forward);
+    Some(json!({
+        "architectures": [if form.output.tokens.is_some() { "LlamaForCausalLM" } else { "LlamaModel" }],
+        "vocab_size": form.vocabulary(),
+        "max_position_embeddings": form.context?,
+        "num_hidden_layers": stack.n_layers,
+        "num_attention_heads": attention.n_heads,
+        "num_key_value_heads": attention.n_kv_heads,
+        "hidden_size": form.d_model,
+        "head_dim": attention.d_head,
+        "intermediate_size": feed_forward.d_hidden,
+        "hidden_act": feed_forward.activation,
+        "rope_parameters": rotary::write(&rotary),
+        "rope_theta": rotary.base,
+        "rms_norm_eps": layer.norm.epsilon,
+        "initializer_range": form.deviations.inner,
+        "tie_word_embeddings": form.output.tokens.is_some_and(|scores| scores.tied),
+        "attention_bias": attention.bias.query,
+        "mlp_bias": feed_forward.bias,
+        "attention_dropout": form.dropout.attention,
+        "bos_token_id": null,
+        "eos_token_id": null,
+    }))
 }

@@ -9,7 +9,7 @@
 
 use super::read_small;
 use crate::error::{Error, Result};
-use crate::models::{Llama, LlamaConfig};
+use crate::models::{LlamaConfig, Transformer};
 use crate::parameter::Initial;
 use crate::tokens::Tokenizer;
 use regard_tensor::{MappedFile, Shape, Tensor};
@@ -42,7 +42,7 @@ pub fn special_tokens() -> Map<String, Value> {
 }
 
 /// Reads a model.
-pub fn read_model(path: &Path) -> Result<Llama> {
+pub fn read_model(path: &Path) -> Result<Transformer> {
     let file = MappedFile::open(path).map_err(|error| Error::file(path, error))?;
     let header = Header::read(file.bytes()).map_err(|problem| Error::file(path, problem))?;
     let places = header.places();
@@ -61,7 +61,7 @@ pub fn read_model(path: &Path) -> Result<Llama> {
         let pairs = name.ends_with("attention.query.weight") || name.ends_with("attention.key.weight");
         if pairs { halves(&tensor, rotated) } else { Ok(tensor) }
     };
-    Llama::build(config, &Initial::read(Arc::new(read)))
+    Transformer::build(config.form(), &Initial::read(Arc::new(read)))
 }
 
 /// The rows of each head with the first members of all pairs before the second ones.

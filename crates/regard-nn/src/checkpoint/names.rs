@@ -9,15 +9,29 @@ pub struct Names {
     ignored: Vec<&'static str>,
     /// Tensors of theirs that repeat one of ours, with its name.
     copies: Vec<(&'static str, &'static str)>,
+    /// Tensors of ours that have one more axis, of length 1, in front in the file.
+    leading_axis: Vec<&'static str>,
 }
 
 impl Names {
-    pub(super) fn new(
-        pairs: &[(&'static str, &'static str)],
-        prefix: &'static str,
-        ignored: &[&'static str],
-    ) -> Self {
-        Self { pairs: pairs.to_vec(), prefix, ignored: ignored.to_vec(), copies: Vec::new() }
+    pub(super) fn new(pairs: &[(&'static str, &'static str)], ignored: &[&'static str]) -> Self {
+        Self { pairs: pairs.to_vec(), ignored: ignored.to_vec(), ..Self::own() }
+    }
+
+    /// What `@` stands for.
+    pub(super) fn with_prefix(self, prefix: &'static str) -> Self {
+        Self { prefix, ..self }
+    }
+
+    /// Names tensors of ours that have one more axis, of length 1, in front in the file.
+    pub(super) fn with_leading_axis(self, names: &[&'static str]) -> Self {
+        Self { leading_axis: names.to_vec(), ..self }
+    }
+
+    /// The shape in the file of one of our parameters.
+    pub(super) fn their_shape(&self, ours: &str, shape: &[usize]) -> Vec<usize> {
+        let leading = self.leading_axis.contains(&ours);
+        leading.then_some(1).into_iter().chain(shape.iter().copied()).collect()
     }
 
     /// Adds tensors of theirs that must be the same as one of ours, as tied weights are: (theirs, ours).
@@ -38,7 +52,13 @@ impl Names {
 
     /// Names that are the same on both sides.
     pub(super) fn own() -> Self {
-        Self { pairs: Vec::new(), prefix: "", ignored: Vec::new(), copies: Vec::new() }
+        Self {
+            pairs: Vec::new(),
+            prefix: "",
+            ignored: Vec::new(),
+            copies: Vec::new(),
+            leading_axis: Vec::new(),
+        }
     }
 
     /// The name in the file of one of our parameters.
@@ -98,7 +118,7 @@ mod tests {
     #[test]
     fn names_are_translated_part_by_part() {
         let pairs = [("layers.#.ffn.up", "@h.#.mlp.c_fc"), ("head", "lm_head")];
-        let names = Names::new(&pairs, "transformer.", &["@h.#.attn.bias"]);
+        let names = Names::new(&pairs, &["@h.#.attn.bias"]).with_prefix("transformer.");
         assert_eq!(names.theirs("layers.11.ffn.up.weight").unwrap(), "transformer.h.11.mlp.c_fc.weight");
         assert_eq!(names.theirs("head.weight").unwrap(), "lm_head.weight");
         assert_eq!(names.theirs("header.weight"), None);

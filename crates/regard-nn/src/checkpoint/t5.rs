@@ -1,16 +1,26 @@
 //! T5's configuration and names.
 
+use super::family::{Family, Shapes};
 use super::names::Names;
-use super::options::{Options, object};
-use super::{Plan, StoredWeights};
+use super::options::Options;
 use crate::error::{Error, Result};
 use crate::layers::Activation;
-use crate::models::{Model, T5, T5Config};
-use serde_json::{Map, Value, json};
+use crate::models::T5Config;
+use crate::models::form::{AttentionPositions, Form, Input};
+use serde_json::{Value, json};
+
+pub(super) const T5: Family = Family {
+    model_type: "t5",
+    architectures: &["T5ForConditionalGeneration", "T5WithLMHeadModel", "T5Model"],
+    prefix: "",
+    read,
+    names,
+    write,
+};
 
 const PAIRS: &[(&str, &str)] = &[
     ("tokens", "shared"),
-    ("encoder.distances", "encoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight"),
+    ("encoder.positions.relative", "encoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight"),
     ("encoder.layers.#.attention_norm", "encoder.block.#.layer.0.layer_norm"),
     ("encoder.layers.#.attention.query", "encoder.block.#.layer.0.SelfAttention.q"),
     ("encoder.layers.#.attention.key", "encoder.block.#.layer.0.SelfAttention.k"),
@@ -18,7 +28,7 @@ const PAIRS: &[(&str, &str)] = &[
     ("encoder.layers.#.attention.output", "encoder.block.#.layer.0.SelfAttention.o"),
     ("encoder.layers.#.ffn_norm", "encoder.block.#.layer.1.layer_norm"),
     ("encoder.norm", "encoder.final_layer_norm"),
-    ("decoder.distances", "decoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight"),
+    ("decoder.positions.relative", "decoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight"),
     ("decoder.layers.#.attention_norm", "decoder.block.#.layer.0.layer_norm"),
     ("decoder.layers.#.attention.query", "decoder.block.#.layer.0.SelfAttention.q"),
     ("decoder.layers.#.attention.key", "decoder.block.#.layer.0.SelfAttention.k"),
@@ -50,7 +60,9 @@ const GATED: &[(&str, &str)] = &[
     ("decoder.layers.#.ffn.down", "decoder.block.#.layer.2.DenseReluDense.wo"),
 ];
 
-fn names(gated: bool, tied: bool) -> Names {
+fn names(form: &Form) -> Names {
+    let gated = form.decoder.iter().flat_map(|stack| &stack.layers).any(|layer| layer.feed_forward.gated);
+    let tied = form.output.tokens.is_some_and(|scores| scores.tied);
     let pairs = [PAIRS, if gated { GATED } else { PLAIN }].concat();
     // A bias of the first releases that no layer reads.
     let ignored = ["decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"];
@@ -59,17 +71,16 @@ fn names(gated: bool, tied: bool) -> Names {
         ("decoder.embed_tokens.weight", "tokens.weight"),
         ("lm_head.weight", "tokens.weight"),
     ];
-    Names::new(&pairs, "", &ignored).with_copies(&copies[..if tied { 3 } else { 2 }])
+    Names::new(&pairs, &ignored).with_copies(&copies[..if tied { 3 } else { 2 }])
 }
 
-pub(super) fn plan(mut options: Options, weights: &StoredWeights) -> Result<Plan> {
-    let (activation, gated) = projection(&mut options)?;
+fn read(options: &mut Options, shapes: &Shapes) -> Result<Form> {
+    let (activation, gated) = projection(options)?;
     let n_layers = options.size("num_layers")?;
     let said_tied = options.take_or("tie_word_embeddings", true)?;
     // Version 1.1 has a head of its own, whatever newer configurations say about tying.
     let scaled =
         !options.is_null("scale_decoder_outputs") && options.take_or("scale_decoder_outputs", said_tied)?;
-    let tied = said_tied && (scaled || !weights.contains("lm_head.weight"));
     let config = T5Config {
         vocabulary: options.size("vocab_size")?,
         n_layers,
@@ -83,7 +94,7 @@ pub(super) fn plan(mut options: Options, weights: &StoredWeights) -> Result<Plan
         buckets: options.optional_size("relative_attention_num_buckets")?.unwrap_or(32),
         max_distance: options.optional_size("relative_attention_max_distance")?.unwrap_or(128),
         norm_epsilon: options.real("layer_norm_epsilon", 1e-6)?,
-        tied,
+        tied: said_tied && (scaled || !shapes.contains("lm_head.weight")),
         scale_output: scaled,
         start: options.take_or("decoder_start_token_id", 0)?,
         dropout: options.real("dropout_rate", 0.1)?,
@@ -91,11 +102,7 @@ pub(super) fn plan(mut options: Options, weights: &StoredWeights) -> Result<Plan
         checkpointing: false,
     };
     options.only("is_decoder", false)?;
-    options.finish()?;
-    Ok(Plan {
-        names: names(gated, tied),
-        build: Box::new(move |initial| Ok(Model::T5(T5::build(config.clone(), initial)?))),
-    })
+    Ok(config.form())
 }
 
 /// `relu`, `gated-gelu` and the like.
@@ -116,39 +123,41 @@ fn projection(options: &mut Options) -> Result<(Activation, bool)> {
     Ok((activation, gated))
 }
 
-/// Whether a model is one that Hugging Face's T5 can be: there, a gated GELU is always the approximate one.
-pub(super) fn writes(config: &T5Config) -> bool {
-    !(config.gated && config.activation == Activation::Gelu)
-}
-
-pub(super) fn written(config: &T5Config) -> (Map<String, Value>, Names) {
-    let function = match (config.gated, config.activation) {
+fn write(form: &Form) -> Option<Value> {
+    let (encoder, decoder) = (form.encoder.as_ref()?, form.decoder.as_ref()?);
+    let layer = encoder.layers.first()?;
+    let (attention, feed_forward) = (&layer.attention, &layer.feed_forward);
+    let Some(AttentionPositions::Relative { buckets, max_distance }) = attention.positions else {
+        return None;
+    };
+    let Input::Tokens(tokens) = &form.input else { return None };
+    // There, a gated GELU is always the approximate one.
+    let function = match (feed_forward.gated, feed_forward.activation) {
         (true, Activation::GeluNew) => "gated-gelu".to_owned(),
+        (true, Activation::Gelu) => return None,
         (gated, other) => {
             let name = json!(other);
             format!("{}{}", if gated { "gated-" } else { "" }, name.as_str().unwrap_or("relu"))
         }
     };
-    let value = json!({
-        "model_type": "t5",
+    let scores = form.output.tokens?;
+    Some(json!({
         "architectures": ["T5ForConditionalGeneration"],
         "is_encoder_decoder": true,
-        "vocab_size": config.vocabulary,
-        "num_layers": config.n_layers,
-        "num_decoder_layers": config.n_decoder_layers,
-        "num_heads": config.n_heads,
-        "d_model": config.d_model,
-        "d_kv": config.d_head,
-        "d_ff": config.d_hidden,
+        "vocab_size": form.vocabulary(),
+        "num_layers": encoder.n_layers,
+        "num_decoder_layers": decoder.n_layers,
+        "num_heads": attention.n_heads,
+        "d_model": form.d_model,
+        "d_kv": attention.d_head,
+        "d_ff": feed_forward.d_hidden,
         "feed_forward_proj": function,
-        "relative_attention_num_buckets": config.buckets,
-        "relative_attention_max_distance": config.max_distance,
-        "layer_norm_epsilon": config.norm_epsilon,
-        "tie_word_embeddings": config.tied,
-        "scale_decoder_outputs": config.scale_output,
-        "decoder_start_token_id": config.start,
-        "dropout_rate": config.dropout,
-        "torch_dtype": "float32",
-    });
-    (object(value), names(config.gated, config.tied))
+        "relative_attention_num_buckets": buckets,
+        "relative_attention_max_distance": max_distance,
+        "layer_norm_epsilon": layer.norm.epsilon,
+        "tie_word_embeddings": scores.tied,
+        "scale_decoder_outputs": scores.scale != 1.0,
+        "decoder_start_token_id": tokens.start?,
+        "dropout_rate": form.dropout.residual,
+    }))
 }

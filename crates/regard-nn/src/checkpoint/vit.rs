@@ -1,15 +1,26 @@
 //! ViT's configuration and names.
 
+use super::family::{Family, Shapes, with_labels};
 use super::names::Names;
-use super::options::{Options, object};
-use super::{Plan, StoredWeights};
+use super::options::Options;
 use crate::error::{Error, Result};
-use crate::models::{Model, Vit, VitConfig};
-use serde_json::{Map, Value, json};
+use crate::layers::Activation;
+use crate::models::VitConfig;
+use crate::models::form::{Form, Input};
+use serde_json::{Value, json};
+
+pub(super) const VIT: Family = Family {
+    model_type: "vit",
+    architectures: &["ViTForImageClassification", "ViTModel"],
+    prefix: "vit.",
+    read,
+    names,
+    write,
+};
 
 const PAIRS: &[(&str, &str)] = &[
     ("class", "@embeddings.cls_token"),
-    ("positions", "@embeddings.position_embeddings"),
+    ("positions.table.weight", "@embeddings.position_embeddings"),
     ("patches", "@embeddings.patch_embeddings.projection"),
     ("layers.#.attention_norm", "@encoder.layer.#.layernorm_before"),
     ("layers.#.attention.query", "@encoder.layer.#.attention.attention.query"),
@@ -23,39 +34,30 @@ const PAIRS: &[(&str, &str)] = &[
     ("classifier", "classifier"),
 ];
 
-const PREFIX: &str = "vit.";
-
-fn names(prefix: &'static str) -> Names {
-    Names::new(PAIRS, prefix, &["@pooler.dense"])
+fn names(_: &Form) -> Names {
+    Names::new(PAIRS, &["@pooler.dense"]).with_leading_axis(&["positions.table.weight"])
 }
 
-pub(super) fn plan(mut options: Options, weights: &StoredWeights) -> Result<Plan> {
-    let defaults = VitConfig::default();
+fn read(options: &mut Options, shapes: &Shapes) -> Result<Form> {
     let config = VitConfig {
         image: sides(options.take::<Value>("image_size")?.as_ref())?,
         patch: options.size("patch_size")?,
         channels: options.optional_size("num_channels")?.unwrap_or(3),
-        classes: weights.rows("classifier.weight").unwrap_or(0),
+        classes: shapes.rows("classifier.weight").unwrap_or(0),
         n_layers: options.size("num_hidden_layers")?,
         n_heads: options.size("num_attention_heads")?,
         d_model: options.size("hidden_size")?,
         d_hidden: options.size("intermediate_size")?,
-        activation: options.take_or("hidden_act", defaults.activation)?,
+        activation: options.take_or("hidden_act", Activation::Gelu)?,
         attention_bias: options.take_or("qkv_bias", true)?,
         norm_epsilon: options.real("layer_norm_eps", 1e-12)?,
         deviation: options.real("initializer_range", 0.02)?,
         dropout: options.real("hidden_dropout_prob", 0.0)?,
         checkpointing: false,
     };
-    options.ensure_labels(weights.rows("classifier.weight"))?;
     // The pooler is no part of a classifier.
     options.take::<Value>("pooler_act")?;
-    options.finish()?;
-    let prefix = if weights.any_starts_with(PREFIX) { PREFIX } else { "" };
-    Ok(Plan {
-        names: names(prefix),
-        build: Box::new(move |initial| Ok(Model::Vit(Vit::build(config.clone(), initial)?))),
-    })
+    Ok(config.form())
 }
 
 /// One side, or height and width.
@@ -73,31 +75,27 @@ fn sides(value: Option<&Value>) -> Result<[usize; 2]> {
     }
 }
 
-pub(super) fn written(config: &VitConfig) -> (Map<String, Value>, Names) {
-    let [height, width] = config.image;
-    let labels: Map<String, Value> =
-        (0..config.classes).map(|class| (class.to_string(), json!(format!("LABEL_{class}")))).collect();
-    let numbers: Map<String, Value> =
-        (0..config.classes).map(|class| (format!("LABEL_{class}"), json!(class))).collect();
-    let value = json!({
-        "model_type": "vit",
-        "architectures": [if config.classes > 0 { "ViTForImageClassification" } else { "ViTModel" }],
+fn write(form: &Form) -> Option<Value> {
+    let Input::Patches(patches) = form.input else { return None };
+    let stack = form.encoder.as_ref()?;
+    let layer = stack.layers.first()?;
+    let [height, width] = patches.image;
+    let classes = form.output.classes;
+    let config = json!({
+        "architectures": [if classes.is_some() { "ViTForImageClassification" } else { "ViTModel" }],
         "image_size": if height == width { json!(height) } else { json!([height, width]) },
-        "patch_size": config.patch,
-        "num_channels": config.channels,
-        "num_hidden_layers": config.n_layers,
-        "num_attention_heads": config.n_heads,
-        "hidden_size": config.d_model,
-        "intermediate_size": config.d_hidden,
-        "hidden_act": config.activation,
-        "qkv_bias": config.attention_bias,
-        "layer_norm_eps": config.norm_epsilon,
-        "initializer_range": config.deviation,
-        "hidden_dropout_prob": config.dropout,
-        "attention_probs_dropout_prob": config.dropout,
-        "id2label": labels,
-        "label2id": numbers,
-        "torch_dtype": "float32",
+        "patch_size": patches.size,
+        "num_channels": patches.channels,
+        "num_hidden_layers": stack.n_layers,
+        "num_attention_heads": layer.attention.n_heads,
+        "hidden_size": form.d_model,
+        "intermediate_size": layer.feed_forward.d_hidden,
+        "hidden_act": layer.feed_forward.activation,
+        "qkv_bias": layer.attention.bias.query,
+        "layer_norm_eps": layer.norm.epsilon,
+        "initializer_range": form.deviations.inner,
+        "hidden_dropout_prob": form.dropout.residual,
+        "attention_probs_dropout_prob": form.dropout.attention,
     });
-    (object(value), names(if config.classes > 0 { PREFIX } else { "" }))
+    Some(with_labels(config, classes))
 }

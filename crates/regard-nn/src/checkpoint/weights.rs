@@ -109,18 +109,9 @@ impl StoredWeights {
         self.tensors.contains_key(name)
     }
 
-    /// The first length of a tensor's shape.
-    pub fn rows(&self, name: &str) -> Option<usize> {
-        self.tensors.get(name)?.shape.first().copied()
-    }
-
     /// The shape of a tensor.
     pub fn shape(&self, name: &str) -> Option<&[usize]> {
         Some(&self.tensors.get(name)?.shape)
-    }
-
-    pub(super) fn any_starts_with(&self, prefix: &str) -> bool {
-        self.tensors.keys().any(|name| name.starts_with(prefix))
     }
 
     /// Whether two tensors are both there and not the same.
@@ -266,15 +257,17 @@ impl Reading {
             Some((copy, _)) if !self.weights.contains(&name) => copy,
             _ => name,
         };
+        let expected = self.names.their_shape(path, shape);
         let problem = match self.weights.shape(&name) {
-            None => format!("{name} is missing, expected {shape}"),
-            Some(found) if *found != shape[..] => {
-                format!("{name} has shape {}, expected {shape}", Shape::from(found))
+            None => format!("{name} is missing, expected {}", Shape::from(expected)),
+            Some(found) if *found != expected[..] => {
+                format!("{name} has shape {}, expected {}", Shape::from(found), Shape::from(expected))
             }
             Some(_) => {
                 let tensor = self.weights.read(&name)?;
                 state.used.insert(name.clone());
-                return tensor.ok_or_else(|| Error::checkpoint(format!("{name} is missing")));
+                let tensor = tensor.ok_or_else(|| Error::checkpoint(format!("{name} is missing")))?;
+                return Ok(tensor.reshape(shape)?);
             }
         };
         state.used.insert(name);

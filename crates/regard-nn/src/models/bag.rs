@@ -8,16 +8,18 @@
 //! The smallest model in which words get vectors as a by-product of another task. What would make it better (positions,
 //! trained projections, a residual connection) can be switched on one by one.
 
-use super::sequence::lengths_to_mask;
+use super::inputs::Inputs;
+use super::model::{Abilities, AttentionSite, Model, Predicts, two_classes, written};
 use super::sizes::ensure_sizes;
 use crate::attention::{AttentionConfig, MultiHead, Pattern, Rules};
 use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::layers::{Embedding, Linear, LinearConfig};
-use crate::parameter::{Draw, Initial, module};
+use crate::parameter::{Draw, Initial, Module, Parameter, module};
 use crate::position::{Position, PositionSizes, Positions};
 use regard_tensor::{Ids, Mask, Tensor};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 /// The sizes and the form of a bag.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -76,9 +78,7 @@ impl Bag {
         let BagConfig { vocabulary, d_embedding, n_heads, context, .. } = config;
         let sizes = [("vocabulary", vocabulary), ("d_embedding", d_embedding), ("context", context)];
         ensure_sizes("bag", &sizes)?;
-        let in_attention = config.positions.pairing().is_some()
-            || matches!(config.positions, Position::Alibi | Position::Relative);
-        if n_heads == 0 && in_attention {
+        if n_heads == 0 && config.positions.acts_in_attention() {
             let problem = "rotary, alibi and relative positions are seen by attention only: give it heads";
             return Err(Error::configuration("bag", problem));
         }
@@ -105,20 +105,31 @@ impl Bag {
         })
     }
 
-    /// Its attention with its place, if it has heads.
-    pub fn attentions(&self) -> Vec<(String, &MultiHead)> {
-        self.attention.iter().map(|attention| ("layers.0.self".to_owned(), attention)).collect()
-    }
-
     /// What it was built from.
     pub fn config(&self) -> &BagConfig {
         &self.config
     }
+}
 
-    /// A logit for each text of ids (batch, time): above 0 means positive. `lengths` leave out the padding.
-    pub fn forward(&self, context: &Context, ids: &Ids, lengths: Option<&[usize]>) -> Result<Tensor> {
+impl Model for Bag {
+    fn kind(&self) -> &'static str {
+        "bag"
+    }
+
+    fn abilities(&self) -> Abilities {
+        let context = self.positions.limit();
+        Abilities { one_logit: true, context, ..Abilities::new(Predicts::Class, 2) }
+    }
+
+    fn attentions(&self) -> Vec<AttentionSite<'_>> {
+        self.attention.iter().map(|attention| self.positions.site(attention)).collect()
+    }
+
+    fn hidden(&self, context: &Context, inputs: &Inputs) -> Result<Tensor> {
         let context = &context.without_cache();
-        let present = lengths_to_mask("bag", ids, lengths)?;
+        let ids = inputs.require_ids("bag")?;
+        inputs.lengths("bag")?;
+        let present = inputs.present.as_ref();
         let (batch, time) = (ids.shape()[0], ids.shape()[1]);
         if self.positions.limit().is_some_and(|limit| time > limit) {
             let problem = format!("{time} words do not fit its context of {}", self.config.context);
@@ -129,37 +140,39 @@ impl Bag {
         let mut x = context.see("embeddings", words)?; // (B, T, E)
         if let Some(attention) = &self.attention {
             let rules = Rules::new(Pattern::Full, time, time)?
-                .padded(present.clone())
+                .padded(present.cloned())
                 .biased(self.positions.bias(context, time, time)?)
                 .rotated(self.positions.rotation(&places, batch)?);
             let here = context.within("layers").within(0).within("self");
             let here = if self.config.trained { here } else { here.frozen() };
-            let said = attention.forward(&here, &x, None, &rules)?;
-            x = if self.config.residual { x.add(&said)? } else { said };
+            let output = attention.forward(&here, &x, None, &rules)?;
+            x = if self.config.residual { x.add(&output)? } else { output };
         }
-        let pooled = mean_pool(&x, present.as_ref())?;
-        context.see("logits", self.classifier.forward(context, &pooled)?.reshape([batch])?)
+        Ok(mean_pool(&x, present)?.reshape([batch, 1, x.shape().last()])?)
     }
 
-    /// The mean binary cross-entropy against targets (batch) of 0 or 1.
-    pub fn loss(
-        &self,
-        context: &Context,
-        ids: &Ids,
-        lengths: Option<&[usize]>,
-        targets: &Tensor,
-    ) -> Result<Tensor> {
-        Ok(self.forward(context, ids, lengths)?.binary_cross_entropy(targets)?)
+    fn scores(&self, context: &Context, hidden: &Tensor) -> Result<Tensor> {
+        two_classes(context, &self.classifier, hidden)
     }
 
-    /// The table of word vectors, (vocabulary, width).
-    pub fn token_embeddings(&self) -> &Tensor {
-        self.words.weight().tensor()
+    fn token_embeddings(&self) -> Option<&Parameter> {
+        Some(self.words.weight())
     }
 
-    /// The table of word vectors, to put trained ones in.
-    pub fn token_embeddings_mut(&mut self) -> &mut Tensor {
-        self.words.weight_mut().tensor_mut()
+    fn token_embeddings_mut(&mut self) -> Option<&mut Parameter> {
+        Some(self.words.weight_mut())
+    }
+
+    fn fresh(&self, seed: u64) -> Result<Box<dyn Model>> {
+        Ok(Box::new(Self::new(self.config.clone(), seed)?))
+    }
+
+    fn duplicate(&self) -> Box<dyn Model> {
+        Box::new(self.independent())
+    }
+
+    fn settings(&self) -> Result<(&'static str, Value)> {
+        written("bag", &self.config)
     }
 }
 

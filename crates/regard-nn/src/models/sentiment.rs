@@ -6,16 +6,18 @@
 //! embedding → BiLSTM → multi-head self-attention, max pool  → classifier
 //! ```
 
-use super::sequence::lengths_to_mask;
+use super::inputs::Inputs;
+use super::model::{Abilities, AttentionSite, Model, Predicts, two_classes, written};
 use super::sizes::{ensure_dropout, ensure_sizes};
 use crate::attention::{Additive, AttentionConfig, MultiHead, Pattern, Rules};
 use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::layers::{Embedding, Linear, LinearConfig};
-use crate::parameter::{Draw, Initial, module};
+use crate::parameter::{Draw, Initial, Module, Parameter, module};
 use crate::recurrent::Lstm;
-use regard_tensor::{Ids, Mask, Tensor};
+use regard_tensor::{Mask, Tensor};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 /// How the states of all words become one vector.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -112,59 +114,70 @@ impl Sentiment {
         })
     }
 
-    /// Each attention with its place, such as `layers.0.self`.
-    pub fn attentions(&self) -> Vec<(String, &MultiHead)> {
-        self.heads.iter().map(|heads| ("layers.0.self".to_owned(), heads)).collect()
-    }
-
     /// What it was built from.
     pub fn config(&self) -> &SentimentConfig {
         &self.config
     }
+}
 
-    /// A logit for each text of ids (batch, time): above 0 means positive. `lengths` leave out the padding.
-    ///
-    /// `pool.weights` (batch, time) shows what each word contributed: the attention weights, or the share of features
-    /// in which it was the largest.
-    pub fn forward(&self, context: &Context, ids: &Ids, lengths: Option<&[usize]>) -> Result<Tensor> {
+impl Model for Sentiment {
+    fn kind(&self) -> &'static str {
+        "sentiment"
+    }
+
+    fn abilities(&self) -> Abilities {
+        Abilities { one_logit: true, ..Abilities::new(Predicts::Class, 2) }
+    }
+
+    fn attentions(&self) -> Vec<AttentionSite<'_>> {
+        self.heads.iter().map(AttentionSite::only).collect()
+    }
+
+    /// One vector a text. `pool.weights` (batch, time) shows what each word contributed: the attention weights, or the
+    /// share of features in which it was the largest.
+    fn hidden(&self, context: &Context, inputs: &Inputs) -> Result<Tensor> {
         let context = &context.without_cache();
-        let present = lengths_to_mask("sentiment", ids, lengths)?;
+        let ids = inputs.require_ids("sentiment")?;
+        let (present, lengths) = (inputs.present.as_ref(), inputs.lengths("sentiment")?);
         let words = context.see("embeddings", self.words.forward(context, ids)?)?; // (B, T, E)
         let words = context.drop_out("embeddings", self.config.dropout, words)?;
-        let mut states = self.lstm.forward(context, &words, lengths)?; // (B, T, 2H)
+        let mut states = self.lstm.forward(context, &words, lengths.as_deref())?; // (B, T, 2H)
         if let Some(heads) = &self.heads {
             let time = ids.shape().last();
-            let rules = Rules::new(Pattern::Full, time, time)?.padded(present.clone());
+            let rules = Rules::new(Pattern::Full, time, time)?.padded(present.cloned());
             let here = context.within("layers").within(0).within("self");
             states = heads.forward(&here, &states, None, &rules)?;
         }
         let pooled = match &self.additive {
-            Some(additive) => additive.pool(context, &states, present.as_ref())?.0,
-            None => max_pool(context, &states, present.as_ref())?,
+            Some(additive) => additive.pool(context, &states, present)?.0,
+            None => max_pool(context, &states, present)?,
         };
         let pooled = context.drop_out("pool", self.config.dropout, pooled)?;
-        context.see("logits", self.classifier.forward(context, &pooled)?.reshape([ids.shape()[0]])?)
+        Ok(pooled.reshape([ids.shape()[0], 1, pooled.shape().last()])?)
     }
 
-    /// The mean binary cross-entropy against targets (batch) of 0 or 1.
-    pub fn loss(
-        &self,
-        context: &Context,
-        ids: &Ids,
-        lengths: Option<&[usize]>,
-        targets: &Tensor,
-    ) -> Result<Tensor> {
-        Ok(self.forward(context, ids, lengths)?.binary_cross_entropy(targets)?)
+    fn scores(&self, context: &Context, hidden: &Tensor) -> Result<Tensor> {
+        two_classes(context, &self.classifier, hidden)
     }
 
-    /// The table of word embeddings, (vocabulary, width).
-    pub fn token_embeddings(&self) -> &Tensor {
-        self.words.weight().tensor()
+    fn token_embeddings(&self) -> Option<&Parameter> {
+        Some(self.words.weight())
     }
 
-    /// The table of word embeddings, to put trained ones in.
-    pub fn token_embeddings_mut(&mut self) -> &mut Tensor {
-        self.words.weight_mut().tensor_mut()
+    fn token_embeddings_mut(&mut self) -> Option<&mut Parameter> {
+        Some(self.words.weight_mut())
+    }
+
+    fn fresh(&self, seed: u64) -> Result<Box<dyn Model>> {
+        Ok(Box::new(Self::new(self.config.clone(), seed)?))
+    }
+
+    fn duplicate(&self) -> Box<dyn Model> {
+        Box::new(self.independent())
+    }
+
+    fn settings(&self) -> Result<(&'static str, Value)> {
+        written("sentiment", &self.config)
     }
 }
 

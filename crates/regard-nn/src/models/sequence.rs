@@ -3,12 +3,7 @@
 use crate::attention::Cache;
 use crate::context::Context;
 use crate::error::{Error, Result};
-use regard_tensor::{Ids, Mask, Tensor};
-
-/// What belongs to the last token of each sequence, (batch, 1, width) of (batch, time, width).
-pub(super) fn last(x: &Tensor) -> Result<Tensor> {
-    Ok(x.slice(1, x.shape()[1] - 1, 1)?)
-}
+use regard_tensor::{Ids, Mask};
 
 /// A batch of token sequences as a model reads them, perhaps after others that a cache remembers.
 pub(super) struct Sequence {
@@ -67,15 +62,10 @@ impl Sequence {
         Ok(Self { batch, time, keys, positions, present })
     }
 
-    /// Fails if a place lies beyond what a model can tell.
-    pub fn ensure_within(&self, model: &'static str, limit: usize) -> Result<()> {
-        match self.positions.values().iter().max() {
-            Some(&last) if last as usize >= limit => {
-                let problem = format!("{} tokens do not fit its context of {limit}", last as usize + 1);
-                Err(Error::input(model, problem))
-            }
-            _ => Ok(()),
-        }
+    /// So many vectors that are no tokens, such as patches, without padding.
+    pub fn plain(batch: usize, time: usize) -> Result<Self> {
+        let positions = Ids::new(&(0..time as u32).collect::<Vec<_>>(), [1, time])?;
+        Ok(Self { batch, time, keys: time, positions, present: None })
     }
 
     /// Tells the cache that these tokens have been read.
@@ -84,24 +74,4 @@ impl Sequence {
             cache.advance(self.time, self.present);
         }
     }
-}
-
-/// The mask (batch, time) of texts with these lengths, after checking them.
-pub(super) fn lengths_to_mask(
-    model: &'static str,
-    ids: &Ids,
-    lengths: Option<&[usize]>,
-) -> Result<Option<Mask>> {
-    let [batch, time] = ids.shape()[..] else {
-        return Err(Error::input(model, format!("ids must be (batch, time), got {}", ids.shape())));
-    };
-    if batch == 0 || time == 0 {
-        return Err(Error::input(model, format!("there is nothing to read: ids are {}", ids.shape())));
-    }
-    let Some(lengths) = lengths else { return Ok(None) };
-    if lengths.len() != batch || lengths.iter().any(|&length| length == 0 || length > time) {
-        let problem = format!("{batch} lengths between 1 and {time} are needed, got {lengths:?}");
-        return Err(Error::input(model, problem));
-    }
-    Ok(Some(Mask::from_fn([batch, time], |at| at[1] < lengths[at[0]])))
 }

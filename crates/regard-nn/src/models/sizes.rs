@@ -31,11 +31,3 @@ pub(super) fn ensure_epsilon(model: &'static str, epsilon: f32) -> Result<()> {
     }
     Err(Error::configuration(model, format!("norm_epsilon must be a number of at least 0, got {epsilon}")))
 }
-
-/// Fails unless the deviation of initial weights is a number of at least 0.
-pub(super) fn ensure_deviation(model: &'static str, deviation: f32) -> Result<()> {
-    if deviation >= 0.0 && deviation.is_finite() {
-        return Ok(());
-    }
-    Err(Error::configuration(model, format!("deviation must be a number of at least 0, got {deviation}")))
-}

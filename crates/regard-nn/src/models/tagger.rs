@@ -4,17 +4,18 @@
 //! x = embedding + position;  h = attention(x);  classes of each word = h·W + b
 //! ```
 
-use super::sequence::lengths_to_mask;
+use super::inputs::Inputs;
+use super::model::{Abilities, AttentionSite, Model, Predicts, written};
 use super::sizes::ensure_sizes;
 use crate::attention::{AttentionConfig, MultiHead, Pattern, Rules};
 use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::layers::{Embedding, Linear, LinearConfig};
-use crate::parameter::{Draw, Initial, module};
+use crate::parameter::{Draw, Initial, Module, Parameter, module};
 use crate::position::{Position, PositionSizes, Positions};
-use regard_tensor::ops::CrossEntropy;
 use regard_tensor::{Ids, Tensor};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 /// The sizes and the form of a tagger.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -86,20 +87,30 @@ impl Tagger {
         })
     }
 
-    /// Each attention with its place, such as `layers.0.self`.
-    pub fn attentions(&self) -> Vec<(String, &MultiHead)> {
-        vec![("layers.0.self".to_owned(), &self.attention)]
-    }
-
     /// What it was built from.
     pub fn config(&self) -> &TaggerConfig {
         &self.config
     }
+}
 
-    /// Scores of the classes of each word, (batch, time, classes), for ids (batch, time). `lengths` leave out the padding.
-    pub fn forward(&self, context: &Context, ids: &Ids, lengths: Option<&[usize]>) -> Result<Tensor> {
+impl Model for Tagger {
+    fn kind(&self) -> &'static str {
+        "tagger"
+    }
+
+    fn abilities(&self) -> Abilities {
+        let context = Some(self.config.context);
+        Abilities { context, ..Abilities::new(Predicts::TokenClass, self.config.classes) }
+    }
+
+    fn attentions(&self) -> Vec<AttentionSite<'_>> {
+        vec![self.positions.site(&self.attention)]
+    }
+
+    fn hidden(&self, context: &Context, inputs: &Inputs) -> Result<Tensor> {
         let context = &context.without_cache();
-        let present = lengths_to_mask("tagger", ids, lengths)?;
+        let ids = inputs.require_ids("tagger")?;
+        inputs.lengths("tagger")?;
         let (batch, time) = (ids.shape()[0], ids.shape()[1]);
         if self.positions.limit().is_some_and(|limit| time > limit) {
             let problem = format!("{time} words do not fit its context of {}", self.config.context);
@@ -109,29 +120,34 @@ impl Tagger {
         let x = self.positions.add(context, &self.words.forward(context, ids)?, &places)?;
         let x = context.see("embeddings", x)?; // (B, T, C)
         let rules = Rules::new(Pattern::Full, time, time)?
-            .padded(present)
+            .padded(inputs.present.clone())
             .biased(self.positions.bias(context, time, time)?)
             .rotated(self.positions.rotation(&places, batch)?);
         let here = context.within("layers").within(0).within("self");
-        let heads = self.attention.forward(&here, &x, None, &rules)?;
-        context.see("logits", self.classifier.forward(context, &heads)?)
+        self.attention.forward(&here, &x, None, &rules)
     }
 
-    /// The mean cross-entropy of the classes at the places where `targets` (batch, time) is not `ignored`.
-    pub fn loss(
-        &self,
-        context: &Context,
-        ids: &Ids,
-        lengths: Option<&[usize]>,
-        targets: &Ids,
-        ignored: u32,
-    ) -> Result<Tensor> {
-        let settings = CrossEntropy { ignored: Some(ignored), smoothing: 0.0 };
-        Ok(self.forward(context, ids, lengths)?.cross_entropy(targets, settings)?)
+    fn scores(&self, context: &Context, hidden: &Tensor) -> Result<Tensor> {
+        context.see("logits", self.classifier.forward(context, hidden)?)
     }
 
-    /// The table of word vectors, (vocabulary, width).
-    pub fn token_embeddings(&self) -> &Tensor {
-        self.words.weight().tensor()
+    fn token_embeddings(&self) -> Option<&Parameter> {
+        Some(self.words.weight())
+    }
+
+    fn token_embeddings_mut(&mut self) -> Option<&mut Parameter> {
+        Some(self.words.weight_mut())
+    }
+
+    fn fresh(&self, seed: u64) -> Result<Box<dyn Model>> {
+        Ok(Box::new(Self::new(self.config.clone(), seed)?))
+    }
+
+    fn duplicate(&self) -> Box<dyn Model> {
+        Box::new(self.independent())
+    }
+
+    fn settings(&self) -> Result<(&'static str, Value)> {
+        written("tagger", &self.config)
     }
 }

@@ -94,7 +94,7 @@ pub fn save_state(
     note: &str,
 ) -> Result<()> {
     let mut tensors: BTreeMap<String, Tensor> = BTreeMap::new();
-    let parameters = task.model().module().parameters();
+    let parameters = task.model().parameters();
     for (name, parameter) in &parameters {
         tensors.insert(format!("parameters/{name}"), parameter.tensor().detach());
     }
@@ -142,7 +142,7 @@ pub fn load_state(
         }
     };
     let mut moments = Vec::new();
-    for (name, parameter) in task.model_mut().module_mut().parameters_mut() {
+    for (name, parameter) in task.model_mut().parameters_mut() {
         let values = read(&format!("parameters/{name}"), parameter.tensor().shape())?;
         if numbers.updates > 0 {
             let moment = |kind: &str| -> Result<Tensor> {

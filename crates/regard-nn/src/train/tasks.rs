@@ -1,65 +1,54 @@
 //! Models with the data they learn from.
 
-use super::{Evaluation, Loss, Task};
+use super::{Evaluation, Question, Task};
 use crate::context::Context;
 use crate::data::batches::{
     Batches, Classification, ClassificationBatch, Examples, IGNORED, Masked, MaskedBatch, PackedWindows,
     Pictures, PicturesBatch, Position, RandomWindows, Tagging, TaggingBatch, Translation, TranslationBatch,
 };
 use crate::error::{Error, Result};
-use crate::models::Model;
+use crate::models::{Inputs, Model, Predicts, Reads};
 use regard_tensor::ops::CrossEntropy;
 use regard_tensor::{Ids, Tensor};
 
-/// A model that learns to say what comes next, from windows of a long text.
+/// A model that learns to predict the next token, from windows of a long text.
 pub struct NextWord {
-    model: Model,
+    model: Box<dyn Model>,
     windows: RandomWindows,
     held_out: PackedWindows,
     position: Position,
 }
 
 impl NextWord {
-    /// A GPT or Llama, the text it learns from, and the text it is measured on.
-    pub fn new(model: Model, windows: RandomWindows, held_out: PackedWindows) -> Result<Self> {
-        match model {
-            Model::Gpt(_) | Model::Llama(_) => {
-                Ok(Self { model, windows, held_out, position: Position::default() })
-            }
-            other => Err(unfit(&other, "say what comes next")),
-        }
-    }
-
-    fn loss(&self, context: &Context, ids: &Ids, targets: &Ids) -> Result<Tensor> {
-        match &self.model {
-            Model::Gpt(model) => model.loss(context, ids, targets),
-            Model::Llama(model) => model.loss(context, ids, targets),
-            other => Err(unfit(other, "say what comes next")),
-        }
+    /// A causal language model, the text it learns from, and the text it is measured on.
+    pub fn new(model: Box<dyn Model>, windows: RandomWindows, held_out: PackedWindows) -> Result<Self> {
+        ensure_fit(&*model, (Predicts::NextToken, Reads::Tokens))?;
+        Ok(Self { model, windows, held_out, position: Position::default() })
     }
 }
 
 impl Task for NextWord {
-    fn model(&self) -> &Model {
-        &self.model
+    fn model(&self) -> &dyn Model {
+        &*self.model
     }
 
-    fn model_mut(&mut self) -> &mut Model {
-        &mut self.model
+    fn model_mut(&mut self) -> &mut dyn Model {
+        &mut *self.model
     }
 
-    fn next_loss(&mut self, context: &Context) -> Result<Loss> {
+    fn next_question(&mut self) -> Result<Question> {
         let batch = self.windows.batch(self.position.batch)?;
         self.position.batch += 1;
-        let mean = self.loss(context, &batch.ids, &batch.targets)?;
-        Ok(Loss { mean, examples: batch.ids.shape()[0], tokens: batch.ids.values().len() })
+        let (examples, tokens) = (batch.ids.shape()[0], batch.ids.values().len());
+        Ok(Question { inputs: Inputs::ids(&batch.ids), targets: batch.targets, examples, tokens })
     }
 
     fn evaluate(&self, context: &Context) -> Result<Evaluation> {
         let mut sum = Mean::default();
         for batch in self.held_out.iter() {
             let batch = batch?;
-            let loss = self.loss(context, &batch.ids, &batch.targets)?.item()?;
+            let inputs = Inputs::ids(&batch.ids);
+            let loss = self.model.loss_of(context, &inputs, &batch.targets, settings())?.item()?;
             sum.add(f64::from(loss), batch.targets.values().len());
         }
         let loss = sum.mean();
@@ -76,48 +65,53 @@ impl Task for NextWord {
     }
 }
 
+/// Targets equal to [`IGNORED`] do not count.
+pub(super) fn settings() -> CrossEntropy {
+    CrossEntropy { ignored: Some(IGNORED), smoothing: 0.0 }
+}
+
 /// Examples that a model can learn from.
 pub trait Learn: Examples {
-    /// The loss of a batch.
-    fn loss(model: &Model, context: &Context, batch: &Self::Batch) -> Result<Loss>;
+    /// What a model must predict and read to learn from them.
+    const FIT: (Predicts, Option<Reads>);
 
-    /// How often a model is right on a batch, and how many answers that was; `None` if there is no right or wrong.
-    fn right(model: &Model, context: &Context, batch: &Self::Batch) -> Result<Option<(usize, usize)>>;
+    /// Whether the share of correct predictions says anything.
+    const COUNTS_CORRECT: bool = true;
 
-    /// How much a batch counts in a mean over all.
-    fn weight(batch: &Self::Batch) -> usize;
+    /// What a batch asks, and the right answers.
+    fn question(batch: &Self::Batch) -> Result<Question>;
 }
 
 /// A model that learns from examples in batches.
 pub struct Supervised<E> {
-    model: Model,
+    model: Box<dyn Model>,
     batches: Batches<E>,
     held_out: Batches<E>,
 }
 
 impl<E: Learn> Supervised<E> {
     /// A model, the examples it learns from, and those it is measured on.
-    pub fn new(model: Model, batches: Batches<E>, held_out: Batches<E>) -> Self {
-        Self { model, batches, held_out }
+    pub fn new(model: Box<dyn Model>, batches: Batches<E>, held_out: Batches<E>) -> Result<Self> {
+        ensure_learns::<E>(&*model)?;
+        Ok(Self { model, batches, held_out })
     }
 }
 
 impl<E: Learn> Task for Supervised<E> {
-    fn model(&self) -> &Model {
-        &self.model
+    fn model(&self) -> &dyn Model {
+        &*self.model
     }
 
-    fn model_mut(&mut self) -> &mut Model {
-        &mut self.model
+    fn model_mut(&mut self) -> &mut dyn Model {
+        &mut *self.model
     }
 
-    fn next_loss(&mut self, context: &Context) -> Result<Loss> {
-        let batch = self.batches.next()?;
-        E::loss(&self.model, context, &batch)
+    fn next_question(&mut self) -> Result<Question> {
+        E::question(&self.batches.next()?)
     }
 
     fn evaluate(&self, context: &Context) -> Result<Evaluation> {
-        evaluate(&self.model, &self.held_out, context)
+        evaluate(&*self.model, &self.held_out, context)
     }
 
     fn position(&self) -> Position {
@@ -130,130 +124,124 @@ impl<E: Learn> Task for Supervised<E> {
 }
 
 /// The mean loss of a model on all examples, and its accuracy where there is one.
-pub fn evaluate<E: Learn>(model: &Model, batches: &Batches<E>, context: &Context) -> Result<Evaluation> {
-    let (mut sum, mut right, mut answers) = (Mean::default(), 0, 0);
+pub fn evaluate<E: Learn>(model: &dyn Model, batches: &Batches<E>, context: &Context) -> Result<Evaluation> {
+    ensure_learns::<E>(model)?;
+    let (mut sum, mut correct, mut answers) = (Mean::default(), 0, 0);
     for batch in batches.once() {
         context.check()?;
-        let batch = batch?;
-        let loss = f64::from(E::loss(model, context, &batch)?.mean.item()?);
-        sum.add(loss, E::weight(&batch));
-        if let Some((these, of)) = E::right(model, context, &batch)? {
-            right += these;
-            answers += of;
+        let Question { inputs, targets, .. } = E::question(&batch?)?;
+        let hidden = model.hidden(context, &inputs)?;
+        let loss = f64::from(model.loss(context, &hidden, &targets, settings())?.item()?);
+        let counted = counted(&targets);
+        sum.add(loss, counted);
+        if E::COUNTS_CORRECT {
+            correct += count_correct(&model.scores(context, &hidden)?, &targets)?;
+            answers += counted;
         }
     }
-    let accuracy = (answers > 0).then(|| ("accuracy".to_owned(), right as f64 / answers as f64));
+    let accuracy = (answers > 0).then(|| ("accuracy".to_owned(), correct as f64 / answers as f64));
     Ok(Evaluation { loss: sum.mean(), measures: accuracy.into_iter().collect() })
 }
 
 impl Learn for Classification {
-    fn loss(model: &Model, context: &Context, batch: &ClassificationBatch) -> Result<Loss> {
-        let scores = model.classify(context, &batch.ids, &batch.lengths)?;
-        let mean = scores.cross_entropy(&batch.labels, CrossEntropy::default())?;
-        Ok(Loss { mean, examples: batch.lengths.len(), tokens: batch.lengths.iter().sum() })
-    }
+    const FIT: (Predicts, Option<Reads>) = (Predicts::Class, Some(Reads::Tokens));
 
-    fn right(
-        model: &Model,
-        context: &Context,
-        batch: &ClassificationBatch,
-    ) -> Result<Option<(usize, usize)>> {
-        let scores = model.classify(context, &batch.ids, &batch.lengths)?;
-        count_right(&scores, &batch.labels).map(Some)
-    }
-
-    fn weight(batch: &ClassificationBatch) -> usize {
-        batch.lengths.len()
+    fn question(batch: &ClassificationBatch) -> Result<Question> {
+        Ok(Question {
+            inputs: Inputs::padded(&batch.ids, &batch.lengths)?,
+            targets: batch.labels.clone(),
+            examples: batch.lengths.len(),
+            tokens: batch.lengths.iter().sum(),
+        })
     }
 }
 
 impl Learn for Pictures {
-    fn loss(model: &Model, context: &Context, batch: &PicturesBatch) -> Result<Loss> {
-        let Model::Vit(model) = model else { return Err(unfit(model, "look at pictures")) };
-        let mean = model.loss(context, &batch.pixels, &batch.labels)?;
+    const FIT: (Predicts, Option<Reads>) = (Predicts::Class, None);
+
+    fn question(batch: &PicturesBatch) -> Result<Question> {
         let examples = batch.labels.values().len();
-        Ok(Loss { mean, examples, tokens: examples })
-    }
-
-    fn right(model: &Model, context: &Context, batch: &PicturesBatch) -> Result<Option<(usize, usize)>> {
-        let Model::Vit(model) = model else { return Err(unfit(model, "look at pictures")) };
-        count_right(&model.forward(context, &batch.pixels)?, &batch.labels).map(Some)
-    }
-
-    fn weight(batch: &PicturesBatch) -> usize {
-        batch.labels.values().len()
+        let (inputs, targets) = (Inputs::pictures(&batch.pixels), batch.labels.clone());
+        Ok(Question { inputs, targets, examples, tokens: examples })
     }
 }
 
 impl Learn for Masked {
-    fn loss(model: &Model, context: &Context, batch: &MaskedBatch) -> Result<Loss> {
-        let Model::Bert(model) = model else { return Err(unfit(model, "guess words")) };
-        let mean = model.loss(context, &batch.ids, Some(&batch.present), &batch.targets, IGNORED)?;
-        Ok(Loss { mean, examples: batch.lengths.len(), tokens: batch.lengths.iter().sum() })
-    }
+    const FIT: (Predicts, Option<Reads>) = (Predicts::MaskedToken, Some(Reads::Tokens));
 
-    fn right(model: &Model, context: &Context, batch: &MaskedBatch) -> Result<Option<(usize, usize)>> {
-        let Model::Bert(model) = model else { return Err(unfit(model, "guess words")) };
-        let encoded = model.encode(context, &batch.ids, None, Some(&batch.present))?;
-        count_right(&model.words(context, &encoded)?, &batch.targets).map(Some)
-    }
-
-    fn weight(batch: &MaskedBatch) -> usize {
-        counted(&batch.targets)
+    fn question(batch: &MaskedBatch) -> Result<Question> {
+        Ok(Question {
+            inputs: Inputs::masked(&batch.ids, Some(&batch.present)),
+            targets: batch.targets.clone(),
+            examples: batch.lengths.len(),
+            tokens: batch.lengths.iter().sum(),
+        })
     }
 }
 
 impl Learn for Tagging {
-    fn loss(model: &Model, context: &Context, batch: &TaggingBatch) -> Result<Loss> {
-        let Model::Tagger(model) = model else { return Err(unfit(model, "tag words")) };
-        let mean = model.loss(context, &batch.ids, Some(&batch.lengths), &batch.targets, IGNORED)?;
-        Ok(Loss { mean, examples: batch.lengths.len(), tokens: batch.lengths.iter().sum() })
-    }
+    const FIT: (Predicts, Option<Reads>) = (Predicts::TokenClass, Some(Reads::Tokens));
 
-    fn right(model: &Model, context: &Context, batch: &TaggingBatch) -> Result<Option<(usize, usize)>> {
-        let Model::Tagger(model) = model else { return Err(unfit(model, "tag words")) };
-        let scores = model.forward(context, &batch.ids, Some(&batch.lengths))?;
-        count_right(&scores, &batch.targets).map(Some)
-    }
-
-    fn weight(batch: &TaggingBatch) -> usize {
-        counted(&batch.targets)
+    fn question(batch: &TaggingBatch) -> Result<Question> {
+        Ok(Question {
+            inputs: Inputs::padded(&batch.ids, &batch.lengths)?,
+            targets: batch.targets.clone(),
+            examples: batch.lengths.len(),
+            tokens: batch.lengths.iter().sum(),
+        })
     }
 }
 
 impl Learn for Translation {
-    fn loss(model: &Model, context: &Context, batch: &TranslationBatch) -> Result<Loss> {
-        let Model::T5(model) = model else { return Err(unfit(model, "translate")) };
-        let source = (&batch.source, Some(&batch.source_present));
-        let mean = model.loss(context, source, (&batch.input, &batch.targets), IGNORED)?;
+    const FIT: (Predicts, Option<Reads>) = (Predicts::NextToken, Some(Reads::Source));
+    const COUNTS_CORRECT: bool = false;
+
+    fn question(batch: &TranslationBatch) -> Result<Question> {
         let tokens = [&batch.source_present, &batch.target_present]
             .map(|mask| mask.values().iter().filter(|&&here| here).count());
-        Ok(Loss { mean, examples: batch.source.shape()[0], tokens: tokens.iter().sum() })
-    }
-
-    fn right(_: &Model, _: &Context, _: &TranslationBatch) -> Result<Option<(usize, usize)>> {
-        Ok(None)
-    }
-
-    fn weight(batch: &TranslationBatch) -> usize {
-        counted(&batch.targets)
+        let source = Inputs::masked(&batch.source, Some(&batch.source_present));
+        Ok(Question {
+            inputs: source.answered(&batch.input, None),
+            targets: batch.targets.clone(),
+            examples: batch.source.shape()[0],
+            tokens: tokens.iter().sum(),
+        })
     }
 }
 
-fn unfit(model: &Model, what: &str) -> Error {
-    Error::Checkpoint(format!("a {} cannot {what}", model.kind()))
+/// Rejects a model that predicts something else than examples ask for.
+fn ensure_learns<E: Learn>(model: &dyn Model) -> Result<()> {
+    let (predicts, reads) = E::FIT;
+    ensure_fit(model, (predicts, reads.unwrap_or(model.abilities().reads)))
+}
+
+fn ensure_fit(model: &dyn Model, (predicts, reads): (Predicts, Reads)) -> Result<()> {
+    let abilities = model.abilities();
+    if (abilities.predicts, abilities.reads) == (predicts, reads) {
+        return Ok(());
+    }
+    let what = match (predicts, reads) {
+        (Predicts::NextToken, Reads::Source) => "translate",
+        (Predicts::NextToken, _) => "predict the next token",
+        (Predicts::MaskedToken, _) => "predict masked words",
+        (Predicts::Class, Reads::Pictures(_)) => "classify pictures",
+        (Predicts::Class, _) => "classify texts",
+        (Predicts::TokenClass, _) => "classify words",
+        (Predicts::Nothing, _) => "be trained",
+    };
+    Err(Error::input("training", format!("a {} cannot {what}", model.kind())))
 }
 
 /// How many targets count.
-fn counted(targets: &Ids) -> usize {
+pub(super) fn counted(targets: &Ids) -> usize {
     targets.values().iter().filter(|&&id| id != IGNORED).count()
 }
 
 /// How many of the best scores (…, classes) are the targets that count.
-fn count_right(scores: &Tensor, targets: &Ids) -> Result<(usize, usize)> {
+fn count_correct(scores: &Tensor, targets: &Ids) -> Result<usize> {
     let best = scores.argmax(-1)?;
     let counts = best.values().iter().zip(targets.values()).filter(|(_, target)| **target != IGNORED);
-    Ok((counts.clone().filter(|(best, target)| best == target).count(), counts.count()))
+    Ok(counts.filter(|(best, target)| best == target).count())
 }
 
 /// A mean of parts of different weight.

@@ -4,8 +4,9 @@ use regard_nn::analysis::contribution::{contributions, logit_lens};
 use regard_nn::analysis::patching::Patching;
 use regard_nn::analysis::statistics::Resampling;
 use regard_nn::analysis::{Head, Shown, Target, Tokens, pad, repeated_random, scores};
+use regard_nn::block::Placement;
 use regard_nn::data::batches::IGNORED;
-use regard_nn::models::{Bert, BertConfig, Gpt, GptConfig, Llama, LlamaConfig, Model};
+use regard_nn::models::{BertConfig, GptConfig, LlamaConfig, Model, Transformer};
 use regard_nn::tensor::Ids;
 use regard_nn::tensor::ops::CrossEntropy;
 use regard_nn::tensor::random::Key;
@@ -108,7 +109,7 @@ fn ablation_does_not_depend_on_batches() {
 }
 
 /// The loss of one text with a head's voice scaled.
-fn scaled_loss(model: &Model, batch: &Batch, head: Head, factor: f32) -> f64 {
+fn scaled_loss(model: &dyn Model, batch: &Batch, head: Head, factor: f32) -> f64 {
     let probe = Probe::new().change(format!("layers.{}.self.heads", head.layer), move |_, heads| {
         let mut values = heads.to_vec();
         let (count, width) = (heads.shape()[2], heads.shape()[3]);
@@ -155,7 +156,7 @@ fn classifiers_can_be_ablated() {
         context: 16,
         ..Default::default()
     };
-    let model = Model::Tagger(regard_nn::models::Tagger::new(config, 1).unwrap());
+    let model = regard_nn::models::Tagger::new(config, 1).unwrap();
     let shown = Shown::new(&[Tokens::new(vec![1, 2, 3]), Tokens::new(vec![4, 5])]).unwrap();
     let targets = Ids::new(&[0, 1, 0, 1, 1, IGNORED], [2, 3]).unwrap();
     let batch = Batch { shown, targets };
@@ -167,7 +168,7 @@ fn classifiers_can_be_ablated() {
     assert_eq!(Some(found.loss.all), found.loss.by_kind[0]);
 }
 
-fn llama() -> Model {
+fn llama() -> Transformer {
     let config = LlamaConfig {
         vocabulary: 13,
         context: 16,
@@ -178,10 +179,10 @@ fn llama() -> Model {
         d_hidden: 24,
         ..Default::default()
     };
-    planted::amplified(Model::Llama(Llama::new(config, 1).unwrap()), 10.0)
+    planted::amplified(Transformer::new(config.form(), 1).unwrap(), 10.0)
 }
 
-fn bert() -> Model {
+fn bert() -> Transformer {
     let config = BertConfig {
         vocabulary: 13,
         context: 16,
@@ -191,7 +192,7 @@ fn bert() -> Model {
         d_hidden: 16,
         ..Default::default()
     };
-    planted::amplified(Model::Bert(Bert::new(config, 1).unwrap()), 10.0)
+    planted::amplified(Transformer::new(config.form(), 1).unwrap(), 10.0)
 }
 
 /// All parts sum to the logit, and the last layer's heads contribute what taking them away (with the scale frozen) takes.
@@ -209,6 +210,28 @@ fn direct_contributions_sum_to_the_logit() {
         assert!(contributions(&model, &tokens, Target::at(1, 99)).is_err());
     }
     assert!(contributions(&bert(), &tokens, Target::at(1, 1)).is_err(), "norms after the sums");
+    // Sublayers side by side are a plain sum as well; outputs that are normed, or made smaller, are not.
+    let gpt = |placement: Placement, residual_scale: f32| {
+        let config = GptConfig {
+            vocabulary: 13,
+            context: 16,
+            n_layers: 2,
+            n_heads: 2,
+            d_model: 8,
+            ..Default::default()
+        };
+        let mut form = config.form();
+        let layer = &mut form.decoder.as_mut().unwrap().layers[0];
+        (layer.placement, layer.residual_scale) = (placement, residual_scale);
+        planted::amplified(Transformer::new(form, 3).unwrap(), 20.0)
+    };
+    for placement in [Placement::Parallel, Placement::ParallelShared] {
+        let parts = contributions(&gpt(placement, 1.0), &tokens, Target::at(4, 2)).unwrap();
+        assert!((parts.sum() - parts.logit).abs() < 1e-4 * (1.0 + parts.logit.abs()), "{parts:?}");
+    }
+    for (placement, scale) in [(Placement::Sandwich, 1.0), (Placement::Output, 1.0), (Placement::Pre, 0.5)] {
+        assert!(contributions(&gpt(placement, scale), &tokens, Target::at(4, 2)).is_err(), "{placement:?}");
+    }
 }
 
 #[test]
@@ -277,7 +300,7 @@ fn patching_finds_the_circuit() {
 fn models_without_heads_or_answers_are_refused() {
     let config =
         GptConfig { vocabulary: 13, n_layers: 0, n_heads: 2, d_model: 8, context: 8, ..Default::default() };
-    let empty = Model::Gpt(Gpt::new(config, 0).unwrap());
+    let empty = Transformer::new(config.form(), 0).unwrap();
     let batch = Batch::next_tokens(&[Tokens::new(vec![1, 2])]).unwrap();
     assert!(
         ablate(&empty, [Ok(batch)].into_iter(), &Kinds { count: 0, of: &|_, _, _| 0 }, &Resampling::new(0))

@@ -6,7 +6,7 @@ use regard_nn::analysis::statistics::Resampling;
 use regard_nn::analysis::{Head, Tokens};
 use regard_nn::data::builtin::{Corpus, Settings};
 use regard_nn::data::treebank;
-use regard_nn::models::{Model, Tagger, TaggerConfig};
+use regard_nn::models::{Tagger, TaggerConfig};
 use regard_nn::tokens::Encoding;
 
 /// Each word: its head, counted from 1 as treebanks do (0 is the root), and its relation.
@@ -82,8 +82,7 @@ fn a_previous_token_head_is_right_as_often_as_counted() {
 fn bidirectional_models_are_tried_both_ways() {
     let config = TaggerConfig { vocabulary: 16, d_model: 8, n_heads: 2, context: 16, ..Default::default() };
     let found =
-        match_heads(&Model::Tagger(Tagger::new(config, 0).unwrap()), sentences(), (4, 3), Resampling::new(0))
-            .unwrap();
+        match_heads(&Tagger::new(config, 0).unwrap(), sentences(), (4, 3), Resampling::new(0)).unwrap();
     for direction in [Direction::ToHead, Direction::ToDependent] {
         assert_eq!(found.counts[&("det".to_owned(), direction)].pairs.sum, 6.0);
     }

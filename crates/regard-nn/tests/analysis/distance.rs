@@ -3,7 +3,7 @@ use regard_nn::analysis::clusters::{against_shuffled, clusters, silhouette};
 use regard_nn::analysis::distance::{
     Distances, divergence_of_weights, head_divergences, jensen_shannon, map, root,
 };
-use regard_nn::analysis::{Head, Sight, Tokens, repeated_random};
+use regard_nn::analysis::{Head, Tokens, Visibility, repeated_random};
 use regard_nn::tensor::random::Key;
 
 #[test]
@@ -17,15 +17,15 @@ fn jensen_shannon_by_hand() {
 
 #[test]
 fn divergence_of_two_matrices() {
-    let sight = Sight { causal: true, window: None };
+    let causal = Visibility { causal: true, window: None };
     // Query 0 has no choice; query 1 is the case above; query 2 shares nothing.
     let a = [1.0, 0.0, 0.0, 1.0, 0.0, 0.0, 1.0, 0.0, 0.0];
     let b = [1.0, 0.0, 0.0, 0.5, 0.5, 0.0, 0.0, 0.5, 0.5];
     let expected = f64::midpoint(1.5 - 0.75 * 3.0_f64.log2(), 1.0);
-    let got = divergence_of_weights(&a, &b, 3, sight).unwrap().unwrap();
+    let got = divergence_of_weights(&a, &b, 3, causal).unwrap().unwrap();
     assert!((got - expected).abs() < 1e-12, "{got} {expected}");
-    assert_eq!(divergence_of_weights(&[1.0], &[1.0], 1, sight).unwrap(), None);
-    assert!(divergence_of_weights(&a, &b, 2, sight).is_err());
+    assert_eq!(divergence_of_weights(&[1.0], &[1.0], 1, causal).unwrap(), None);
+    assert!(divergence_of_weights(&a, &b, 2, causal).is_err());
 }
 
 /// Heads that read nothing are all alike, and unlike those that look somewhere.

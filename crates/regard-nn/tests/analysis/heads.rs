@@ -1,21 +1,25 @@
 use super::planted;
+use regard_nn::Module;
 use regard_nn::analysis::norms::{normalise_rows, weigh, weights_and_vectors};
 use regard_nn::analysis::{
     Measure, Row, Settings, Table, Tokens, Weighing, label_heads, measure_heads, prefix_matching,
     repeated_random,
 };
-use regard_nn::models::{Bag, BagConfig, Bert, BertConfig, BertHeads, Llama, LlamaConfig, Model, Sentiment};
-use regard_nn::models::{Pooling, SentimentConfig, T5, T5Config, Tagger, TaggerConfig};
+use regard_nn::models::form::Window;
+use regard_nn::models::{
+    Bag, BagConfig, BertConfig, GptConfig, LlamaConfig, Model, Pooling, Sentiment, SentimentConfig, T5Config,
+    Tagger, TaggerConfig, Transformer,
+};
 use regard_nn::tensor::random::Key;
 use regard_nn::tensor::set_threads;
 
-fn measure(model: &Model, texts: &[Tokens], batch: usize) -> Table {
+fn measure(model: &dyn Model, texts: &[Tokens], batch: usize) -> Table {
     let settings = Settings { batch, ..Settings::default() };
     measure_heads(model, texts.iter().cloned().map(Ok), settings).unwrap()
 }
 
 /// Small models of every kind that has heads and reads texts.
-fn models() -> Vec<Model> {
+fn models() -> Vec<Box<dyn Model>> {
     let bert = BertConfig {
         vocabulary: 13,
         context: 16,
@@ -23,7 +27,6 @@ fn models() -> Vec<Model> {
         n_heads: 2,
         d_model: 8,
         d_hidden: 16,
-        heads: BertHeads::default(),
         ..Default::default()
     };
     let llama = LlamaConfig {
@@ -47,13 +50,15 @@ fn models() -> Vec<Model> {
     };
     let t5 =
         T5Config { vocabulary: 13, d_model: 8, n_heads: 2, d_head: 4, d_hidden: 16, ..Default::default() };
+    let mut bare = bert.form();
+    bare.output.tokens = None;
     vec![
-        planted::random_gpt(1),
-        planted::amplified(Model::Bert(Bert::new(bert, 1).unwrap()), 30.0),
-        planted::amplified(Model::Llama(Llama::new(llama, 1).unwrap()), 10.0),
-        Model::Tagger(Tagger::new(tagger, 1).unwrap()),
-        planted::amplified(Model::Sentiment(Sentiment::new(sentiment, 1).unwrap()), 40.0),
-        Model::T5(T5::new(t5, 1).unwrap()),
+        Box::new(planted::random_gpt(1)),
+        Box::new(planted::amplified(Transformer::new(bare, 1).unwrap(), 30.0)),
+        Box::new(planted::amplified(Transformer::new(llama.form(), 1).unwrap(), 10.0)),
+        Box::new(Tagger::new(tagger, 1).unwrap()),
+        Box::new(planted::amplified(Sentiment::new(sentiment, 1).unwrap(), 40.0)),
+        Box::new(Transformer::new(t5.form(), 1).unwrap()),
     ]
 }
 
@@ -61,10 +66,10 @@ fn models() -> Vec<Model> {
 fn neither_batches_nor_threads_matter() {
     let texts = planted::texts(13, 23);
     for model in models() {
-        let table = measure(&model, &texts, 1);
+        let table = measure(&*model, &texts, 1);
         assert!(table.of(Measure::Confidence).any(|row| row.mean > 0.3), "{}: nothing to see", model.kind());
         for batch in [4, 7, 100] {
-            let other = measure(&model, &texts, batch);
+            let other = measure(&*model, &texts, batch);
             assert_eq!(table.rows.len(), other.rows.len());
             for (a, b) in table.rows.iter().zip(&other.rows) {
                 assert_eq!((a.layer, a.head, a.measure, a.count), (b.layer, b.head, b.measure, b.count));
@@ -80,8 +85,40 @@ fn neither_batches_nor_threads_matter() {
         }
         for threads in [1, 2, 5] {
             set_threads(threads);
-            assert_eq!(table, measure(&model, &texts, 1), "{} with {threads} threads", model.kind());
+            assert_eq!(table, measure(&*model, &texts, 1), "{} with {threads} threads", model.kind());
         }
+    }
+}
+
+/// Heads that look at all they may see alike are as undecided as can be, whatever their layer lets them see.
+#[test]
+fn each_layer_is_measured_by_what_it_sees() {
+    let config =
+        GptConfig { vocabulary: 13, context: 16, n_layers: 4, n_heads: 2, d_model: 8, ..Default::default() };
+    let mut form = config.form();
+    let stack = form.decoder.as_mut().unwrap();
+    stack.layers.push(stack.layers[0].clone());
+    stack.layers[0].attention.window = Some(Window { before: 2, after: 0 });
+    stack.order = vec![0, 1];
+    let mut model = Transformer::new(form, 1).unwrap();
+    for (name, parameter) in model.parameters_mut() {
+        if name.contains("attention.project") {
+            let zeros = vec![0.0; parameter.tensor().count()];
+            parameter.tensor_mut().set_values(&zeros).unwrap();
+        }
+    }
+    let texts: Vec<Tokens> = (9..13).map(|length| Tokens::new((0..length).collect())).collect();
+    for batch in [1, 4] {
+        let table = measure(&model, &texts, batch);
+        assert_eq!(table.of(Measure::RelativeEntropy).count(), 8);
+        for row in table.of(Measure::RelativeEntropy) {
+            assert!((row.mean - 1.0).abs() < 1e-6, "{row:?}");
+        }
+        // Three keys at most in one layer, all that came before in the next.
+        let most = |layer: usize| table.find(layer, 0, Measure::Entropy).unwrap().mean;
+        assert!(most(0) < 3.0_f64.ln() && most(1) > most(0) && most(2) == most(0) && most(3) == most(1));
+        let far = |layer: usize| table.find(layer, 0, Measure::Far).map(|row| row.mean);
+        assert!(far(0).is_none_or(|share| share == 0.0) && far(1).is_some_and(|share| share > 0.0));
     }
 }
 
@@ -142,14 +179,14 @@ fn rows_are_in_order_and_intervals_hold_their_means() {
 
 #[test]
 fn what_cannot_be_measured_is_an_error() {
-    let bag = Model::Bag(Bag::new(BagConfig { vocabulary: 13, ..Default::default() }, 0).unwrap());
+    let bag = Bag::new(BagConfig { vocabulary: 13, ..Default::default() }, 0).unwrap();
     let texts = planted::texts(13, 2);
-    let all = |model: &Model, texts: Vec<Tokens>| {
+    let all = |model: &dyn Model, texts: Vec<Tokens>| {
         measure_heads(model, texts.into_iter().map(Ok), Settings::default())
     };
     assert!(all(&bag, texts.clone()).unwrap_err().to_string().contains("no attention"));
     let heads = BagConfig { vocabulary: 13, n_heads: 2, ..Default::default() };
-    assert!(all(&Model::Bag(Bag::new(heads, 0).unwrap()), texts).is_ok(), "a bag may have attention");
+    assert!(all(&Bag::new(heads, 0).unwrap(), texts).is_ok(), "a bag may have attention");
     assert!(all(&planted::random_gpt(0), vec![]).is_err());
     assert!(all(&planted::random_gpt(0), vec![Tokens::default()]).is_err());
     assert!(all(&planted::random_gpt(0), vec![Tokens::new(vec![99])]).is_err(), "beyond the vocabulary");
@@ -163,29 +200,29 @@ fn what_cannot_be_measured_is_an_error() {
 fn fresh_models_have_the_form_but_not_the_weights() {
     for model in models() {
         let (one, same, other) = (model.fresh(5).unwrap(), model.fresh(5).unwrap(), model.fresh(6).unwrap());
-        let weights = |model: &Model| -> Vec<(String, Vec<f32>)> {
-            let all = model.module().parameters().into_iter();
+        let weights = |model: &dyn Model| -> Vec<(String, Vec<f32>)> {
+            let all = model.parameters().into_iter();
             all.map(|(name, parameter)| (name, parameter.tensor().to_vec())).collect()
         };
-        assert_eq!(weights(&one), weights(&same));
-        assert_ne!(weights(&one), weights(&other));
-        let names = |model: &Model| {
+        assert_eq!(weights(&*one), weights(&*same));
+        assert_ne!(weights(&*one), weights(&*other));
+        let names = |model: &dyn Model| {
             weights(model).into_iter().map(|(name, values)| (name, values.len())).collect::<Vec<_>>()
         };
-        assert_eq!(names(&one), names(&model));
+        assert_eq!(names(&*one), names(&*model));
     }
 }
 
 #[test]
 fn planted_heads_get_their_labels_and_untrained_ones_none() {
     let model = planted::model();
-    let tables = |model: &Model| {
+    let tables = |model: &dyn Model| {
         let texts: Vec<Tokens> = repeated_random(0..16, 7, 12, Key::new(3)).collect();
         let mut table = measure(model, &texts, 5);
         table.extend(prefix_matching(model, texts.into_iter(), Settings::default()).unwrap());
         table
     };
-    let untrained = tables(&model.fresh(1).unwrap());
+    let untrained = tables(&*model.fresh(1).unwrap());
     let labels = label_heads(&tables(&model), &untrained, 0.05);
     let found: Vec<(usize, usize, &str)> =
         labels.iter().map(|label| (label.layer, label.head, label.rule.label)).collect();
@@ -197,7 +234,7 @@ fn planted_heads_get_their_labels_and_untrained_ones_none() {
     // Looking at one place at all is what these heads share; nothing else is said of anyone.
     let others = found.iter().filter(|(_, _, label)| *label == "single token").count();
     assert_eq!(found.len(), 4 + others, "{found:?}");
-    assert!(label_heads(&tables(&model.fresh(2).unwrap()), &untrained, 0.05).is_empty());
+    assert!(label_heads(&tables(&*model.fresh(2).unwrap()), &untrained, 0.05).is_empty());
 }
 
 #[test]

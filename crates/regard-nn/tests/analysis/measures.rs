@@ -1,11 +1,12 @@
 use super::planted;
 use regard_nn::analysis::{
-    Measure, Plan, Settings, Sight, Tokens, measure_heads, prefix_matching, repeated_random,
+    Measure, Plan, Settings, Tokens, Visibility, measure_heads, prefix_matching, repeated_random,
 };
+use regard_nn::models::form::Window;
 use regard_nn::tensor::random::Key;
 
-const CAUSAL: Sight = Sight { causal: true, window: None };
-const FULL: Sight = Sight { causal: false, window: None };
+const CAUSAL: Visibility = Visibility { causal: true, window: None };
+const FULL: Visibility = Visibility { causal: false, window: None };
 
 fn close(got: Option<f64>, expected: f64) {
     assert!(got.is_some_and(|got| (got - expected).abs() < 1e-6), "{got:?} is not {expected}");
@@ -63,9 +64,9 @@ fn bidirectional_measures_by_hand() {
 
 #[test]
 fn windows_limit_what_is_seen() {
-    let sight = Sight { causal: true, window: Some(1) };
+    let near = Visibility { causal: true, window: Some(Window { before: 1, after: 0 }) };
     let weights = [1.0, 0.0, 0.0, 0.5, 0.5, 0.0, 0.0, 0.5, 0.5];
-    let values = Plan::new(&Tokens::new(vec![4, 4, 4]), sight).unwrap().measure(&weights, 3).unwrap();
+    let values = Plan::new(&Tokens::new(vec![4, 4, 4]), near).unwrap().measure(&weights, 3).unwrap();
     close(values[Measure::RelativeEntropy as usize], 1.0);
     close(values[Measure::First as usize], 0.5); // query 2 does not see it
 }

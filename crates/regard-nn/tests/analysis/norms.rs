@@ -1,7 +1,7 @@
 use super::planted;
 use regard_nn::analysis::norms::{normalise_rows, weigh, weigh_together, weights_and_vectors};
 use regard_nn::analysis::{Tokens, attentions, heads::watch, pad};
-use regard_nn::models::{Llama, LlamaConfig, Model};
+use regard_nn::models::{Inputs, LlamaConfig, Model, Transformer};
 use regard_nn::{Context, Probe};
 
 /// ‖α·f(x)‖ and ‖Σₕ αₕ·fₕ(x)‖ with the vectors written out, for fused, InOut (GPT) and grouped, OutIn (Llama) projections.
@@ -17,19 +17,21 @@ fn norms_are_those_of_the_definition() {
         d_hidden: 24,
         ..Default::default()
     };
-    let llama = planted::amplified(Model::Llama(Llama::new(llama, 1).unwrap()), 10.0);
+    let llama = planted::amplified(Transformer::new(llama.form(), 1).unwrap(), 10.0);
     for model in [planted::random_gpt(6), llama] {
         let tokens = Tokens::new(vec![3, 1, 4, 1, 5]);
         let time = tokens.len();
         let found = weights_and_vectors(&model, &tokens).unwrap();
         let (ids, lengths) = pad(std::slice::from_ref(&tokens)).unwrap();
         let probe = Probe::new().record("layers.*.self.value");
-        model.read(&Context::inference().with_probe(&probe), &ids, &lengths).unwrap();
-        for (layer, (site, attention)) in attentions(&model).unwrap().into_iter().enumerate() {
+        let inputs = Inputs::padded(&ids, &lengths).unwrap();
+        model.forward(&Context::inference().with_probe(&probe), &inputs).unwrap();
+        for (layer, site) in attentions(&model).unwrap().into_iter().enumerate() {
+            let attention = site.attention;
             let alpha = watch(&model, std::slice::from_ref(&tokens)).unwrap()[layer].all().to_vec();
             let config = attention.config();
             let (heads, groups, width) = (config.n_heads, config.n_kv_heads, config.d_head);
-            let values = probe.get(&format!("{site}.value")).unwrap().unwrap().to_vec();
+            let values = probe.get(&format!("{}.value", site.name)).unwrap().unwrap().to_vec();
             let vector = |head: usize, key: usize| -> Vec<f64> {
                 let output = attention.head_output(head).unwrap().to_vec();
                 let start = (key * groups + head * groups / heads) * width;

@@ -11,15 +11,15 @@ use regard_nn::analysis::{
     Measure, Part, Settings, Shown, Subject, Target, Tokens, all_heads, attentions, measure_heads,
 };
 use regard_nn::data::batches::IGNORED;
-use regard_nn::models::{Model, T5, T5Config, Vit, VitConfig};
+use regard_nn::models::{AttentionSite, Inputs, Model, T5Config, Transformer, VitConfig};
 use regard_nn::tensor::{Ids, Tensor};
 use regard_nn::{Context, Probe};
 
-fn t5() -> Model {
+fn t5() -> Transformer {
     let sizes =
         T5Config { vocabulary: 13, d_model: 8, n_heads: 2, d_head: 4, d_hidden: 16, ..Default::default() };
     let layers = T5Config { n_layers: 2, n_decoder_layers: 3, ..sizes };
-    planted::amplified(Model::T5(T5::new(layers, 1).unwrap()), 2.0)
+    planted::amplified(Transformer::new(layers.form(), 1).unwrap(), 2.0)
 }
 
 /// Answers of different lengths to texts of different lengths.
@@ -36,31 +36,29 @@ fn answers() -> Vec<Tokens> {
 fn every_attention_belongs_to_one_part() {
     let model = t5();
     let of = |part| attentions(Subject { model: &model, part }).unwrap();
-    assert_eq!(Part::of(&model).iter().map(|&part| of(part).len()).collect::<Vec<_>>(), [2, 3, 3]);
-    assert_eq!(of(Part::Crossing)[2].0, "decoder.layers.2.cross");
-    assert_eq!(all_heads(Subject { model: &model, part: Part::Answering }).unwrap().len(), 6);
+    assert_eq!(model.parts().into_iter().map(|part| of(part).len()).collect::<Vec<_>>(), [2, 3, 3]);
+    assert_eq!(of(Part::Cross)[2].name, "decoder.layers.2.cross");
+    assert_eq!(all_heads(Subject { model: &model, part: Part::Decoder }).unwrap().len(), 6);
     let gpt = planted::model();
-    assert!(attentions(Subject { model: &gpt, part: Part::Crossing }).is_err());
+    assert!(attentions(Subject { model: &gpt, part: Part::Cross }).is_err());
 }
 
 /// What is watched in a padded batch is what the model does with one pair alone.
 #[test]
 fn padding_on_either_side_changes_nothing() {
     let model = t5();
-    let Model::T5(inner) = &model else { panic!("a T5 was made") };
-    for part in [Part::Answering, Part::Crossing] {
+    for part in [Part::Decoder, Part::Cross] {
         let subject = Subject { model: &model, part };
         let both = watch(subject, &answers()).unwrap();
         for (number, answer) in answers().iter().enumerate() {
             let source = answer.source.as_deref().unwrap();
             let sites = attentions(subject).unwrap();
-            let probe =
-                sites.iter().fold(Probe::new(), |probe, (site, _)| probe.record(format!("{site}.weights")));
+            let record = |probe: Probe, site: &AttentionSite| probe.record(format!("{}.weights", site.name));
+            let probe = sites.iter().fold(Probe::new(), record);
             let context = Context::inference().with_probe(&probe);
             let ids = |tokens: &Tokens| Ids::new(&tokens.ids, [1, tokens.len()]).unwrap();
-            let encoded = inner.encode(&context, &ids(source), None).unwrap();
-            inner.decode(&context, &ids(answer), None, (&encoded, None)).unwrap();
-            for ((site, _), watched) in sites.iter().zip(&both) {
+            model.forward(&context, &Inputs::ids(&ids(source)).answered(&ids(answer), None)).unwrap();
+            for (site, watched) in sites.iter().map(|site| &site.name).zip(&both) {
                 let alone = probe.weights(site).unwrap().all();
                 let [_, heads, queries, keys] = alone.shape()[..] else { panic!("{}", alone.shape()) };
                 let [_, _, rows, columns] = watched.sizes();
@@ -82,7 +80,7 @@ fn cross_attention_has_the_measures_that_mean_something_there() {
         let settings = Settings { batch, ..Settings::default() };
         measure_heads(Subject { model: &model, part }, answers().into_iter().map(Ok), settings).unwrap()
     };
-    let cross = by(Part::Crossing, 2);
+    let cross = by(Part::Cross, 2);
     for measure in [Measure::Entropy, Measure::Confidence, Measure::First] {
         assert_eq!(cross.of(measure).count(), 6, "{}", measure.name());
     }
@@ -91,17 +89,17 @@ fn cross_attention_has_the_measures_that_mean_something_there() {
     for measure in [Measure::Distance, Measure::Previous, Measure::Itself, Measure::Duplicate] {
         assert_eq!(cross.of(measure).count(), 0, "{}", measure.name());
     }
-    let decoder = by(Part::Answering, 2);
+    let decoder = by(Part::Decoder, 2);
     assert!(decoder.of(Measure::Previous).count() == 6 && decoder.of(Measure::Next).count() == 0);
-    for (a, b) in cross.rows.iter().zip(&by(Part::Crossing, 1).rows) {
+    for (a, b) in cross.rows.iter().zip(&by(Part::Cross, 1).rows) {
         assert!((a.mean - b.mean).abs() < 1e-5, "{a:?} {b:?}");
     }
     let (heads, divergences) =
-        head_divergences(Subject { model: &model, part: Part::Crossing }, answers().into_iter().map(Ok))
+        head_divergences(Subject { model: &model, part: Part::Cross }, answers().into_iter().map(Ok))
             .unwrap();
     assert!(heads.len() == 6 && divergences.between(0, 5) > 0.0);
     let alone = Tokens::new(vec![0, 1]);
-    let subject = Subject { model: &model, part: Part::Crossing };
+    let subject = Subject { model: &model, part: Part::Cross };
     assert!(measure_heads(subject, [Ok(alone)].into_iter(), Settings::default()).is_err());
 }
 
@@ -109,7 +107,7 @@ fn cross_attention_has_the_measures_that_mean_something_there() {
 #[test]
 fn without_cross_attention_the_question_does_not_matter() {
     let model = t5();
-    let subject = Subject { model: &model, part: Part::Crossing };
+    let subject = Subject { model: &model, part: Part::Cross };
     let batch = |source: Vec<u32>| {
         let shown = Shown::new(&[Tokens::new(vec![0, 1, 2]).answering(Tokens::new(source))]).unwrap();
         Ok(Batch { shown, targets: Ids::new(&[1, 2, IGNORED], [1, 3]).unwrap() })
@@ -130,7 +128,7 @@ fn without_cross_attention_the_question_does_not_matter() {
     assert!((loss(vec![3, 4, 5], 0) - loss(vec![9, 8], 0)).abs() > 1e-3);
     assert!((loss(vec![3, 4, 5], 6) - loss(vec![9, 8], 6)).abs() < 1e-6);
     // The encoder's heads speak through the cross-attention alone, and are averaged over what they read.
-    let encoder = Subject { model: &model, part: Part::Reading };
+    let encoder = Subject { model: &model, part: Part::Reader };
     let found = ablate(encoder, [batch(vec![3, 4, 5, 6])].into_iter(), &kinds, &resampling).unwrap();
     assert!(found.heads.len() == 4 && found.heads.iter().all(|effect| effect.averaged.all.mean != 0.0));
 }
@@ -139,7 +137,7 @@ fn without_cross_attention_the_question_does_not_matter() {
 fn pictures_are_looked_at_patch_by_patch() {
     let layers = VitConfig { n_layers: 1, n_heads: 2, d_model: 16, d_hidden: 20, ..VitConfig::default() };
     let sizes = VitConfig { image: [8, 12], patch: 4, channels: 1, classes: 3, deviation: 0.3, ..layers };
-    let model = Model::Vit(Vit::new(sizes, 3).unwrap());
+    let model = Transformer::new(sizes.form(), 3).unwrap();
     let picture = |shift: f32| {
         let pixels: Vec<f32> = (0..96).map(|i| (i as f32 * 0.7 + shift).sin()).collect();
         Tokens::of_picture(pixels.into(), 6)
@@ -203,7 +201,7 @@ fn source_and_answer_are_one_row_of_layers() {
 fn patches_are_blanked_out_one_by_one() {
     let layers = VitConfig { n_layers: 2, n_heads: 2, d_model: 16, d_hidden: 20, ..VitConfig::default() };
     let sizes = VitConfig { image: [8, 12], patch: 4, channels: 2, classes: 3, deviation: 0.3, ..layers };
-    let model = Model::Vit(Vit::new(sizes, 3).unwrap());
+    let model = Transformer::new(sizes.form(), 3).unwrap();
     let pixels: Vec<f32> = (0..192).map(|i| (i as f32 * 0.7).sin()).collect();
     let picture = Tokens::of_picture(pixels.clone().into(), 6);
     let target = Target { position: Some(0), class: 1, against: None };

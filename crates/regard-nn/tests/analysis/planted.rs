@@ -5,8 +5,9 @@
 //! head 2 reads nothing; head 3 looks at its own place. Layer 1: head 0 looks at tokens whose previous token is this one and
 //! writes them as the answer; the other heads read nothing.
 
+use regard_nn::Module;
 use regard_nn::analysis::Tokens;
-use regard_nn::models::{Gpt, GptConfig, Model};
+use regard_nn::models::{GptConfig, Model, Transformer};
 
 pub const VOCABULARY: usize = 16;
 const WIDTH: usize = 128;
@@ -54,7 +55,7 @@ fn entries() -> Vec<(&'static str, usize, usize, f32)> {
     all
 }
 
-pub fn model() -> Model {
+pub fn model() -> Transformer {
     let config = GptConfig {
         vocabulary: VOCABULARY,
         context: 16,
@@ -65,10 +66,10 @@ pub fn model() -> Model {
         tied: false,
         ..Default::default()
     };
-    let mut model = Model::Gpt(Gpt::new(config, 0).unwrap());
+    let mut model = Transformer::new(config.form(), 0).unwrap();
     let entries = entries();
     let mut planted = 0;
-    for (name, parameter) in model.module_mut().parameters_mut() {
+    for (name, parameter) in model.parameters_mut() {
         if name.contains("norm") {
             continue; // norms scale by 1, as they do at first
         }
@@ -86,8 +87,8 @@ pub fn model() -> Model {
 }
 
 /// Any model's parameters made larger, so that untrained weights have something to say.
-pub fn amplified(mut model: Model, factor: f32) -> Model {
-    for (name, parameter) in model.module_mut().parameters_mut() {
+pub fn amplified<M: Model>(mut model: M, factor: f32) -> M {
+    for (name, parameter) in model.parameters_mut() {
         if !name.contains("norm") {
             let larger: Vec<f32> = parameter.tensor().to_vec().iter().map(|value| value * factor).collect();
             parameter.tensor_mut().set_values(&larger).unwrap();
@@ -97,10 +98,10 @@ pub fn amplified(mut model: Model, factor: f32) -> Model {
 }
 
 /// A small GPT without any plan.
-pub fn random_gpt(seed: u64) -> Model {
+pub fn random_gpt(seed: u64) -> Transformer {
     let config =
         GptConfig { vocabulary: 13, context: 16, n_layers: 2, n_heads: 2, d_model: 8, ..Default::default() };
-    amplified(Model::Gpt(Gpt::new(config, seed).unwrap()), 20.0)
+    amplified(Transformer::new(config.form(), seed).unwrap(), 20.0)
 }
 
 /// Texts of 3 to 12 tokens.

@@ -2,9 +2,9 @@ use super::planted;
 use regard_nn::analysis::Tokens;
 use regard_nn::analysis::pooling::{pool_weights, pooled_shares};
 use regard_nn::analysis::statistics::Resampling;
-use regard_nn::models::{Model, Pooling, Sentiment, SentimentConfig};
+use regard_nn::models::{Pooling, Sentiment, SentimentConfig};
 
-fn model(pooling: Pooling) -> Model {
+fn model(pooling: Pooling) -> Sentiment {
     let config = SentimentConfig {
         vocabulary: 13,
         d_embedding: 6,
@@ -13,7 +13,7 @@ fn model(pooling: Pooling) -> Model {
         n_heads: 2,
         ..Default::default()
     };
-    planted::amplified(Model::Sentiment(Sentiment::new(config, 1).unwrap()), 20.0)
+    planted::amplified(Sentiment::new(config, 1).unwrap(), 20.0)
 }
 
 /// Kind 0 are even tokens, kind 1 the token 1, and odd ones are of none.

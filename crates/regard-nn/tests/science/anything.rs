@@ -2,12 +2,15 @@
 
 use proptest::prelude::*;
 use regard_nn::attention::AttentionKind;
-use regard_nn::block::NormPlacement;
+use regard_nn::block::Placement;
+use regard_nn::layers::Activation;
+use regard_nn::models::form::Positions;
 use regard_nn::models::{
-    Bag, BagConfig, Bert, BertConfig, BertHeads, Gpt, GptConfig, Llama, LlamaConfig, Pooling, Sentiment,
-    SentimentConfig, T5, T5Config, Tagger, TaggerConfig, Vit, VitConfig,
+    Bag, BagConfig, BertConfig, GptConfig, Inputs, LlamaConfig, Model, Pooling, Sentiment, SentimentConfig,
+    T5Config, Tagger, TaggerConfig, Transformer, VitConfig,
 };
 use regard_nn::position::Position;
+use regard_nn::tensor::ops::CrossEntropy;
 use regard_nn::tensor::random::Key;
 use regard_nn::tensor::{Ids, Mask, Tensor};
 use regard_nn::{Context, Error, Probe, Result};
@@ -16,7 +19,7 @@ fn positions() -> impl Strategy<Value = Position> {
     prop::sample::select(crate::causality::POSITIONS.to_vec())
 }
 
-fn kinds() -> impl Strategy<Value = AttentionKind> {
+pub fn kinds() -> impl Strategy<Value = AttentionKind> {
     prop::sample::select(crate::causality::KINDS.to_vec())
 }
 
@@ -52,7 +55,7 @@ fn mask(ids: &Ids, spec: Option<&(Vec<usize>, u64)>) -> Option<Mask> {
 }
 
 /// A result has the right shape and no NaN; an error reads as a sentence about something.
-fn sensible(result: Result<Tensor>, shape: &[usize]) -> std::result::Result<(), TestCaseError> {
+pub fn sensible(result: Result<Tensor>, shape: &[usize]) -> std::result::Result<(), TestCaseError> {
     match result {
         Ok(output) => {
             prop_assert_eq!(&output.shape()[..], shape);
@@ -63,7 +66,7 @@ fn sensible(result: Result<Tensor>, shape: &[usize]) -> std::result::Result<(), 
     Ok(())
 }
 
-fn readable(error: &Error) -> std::result::Result<(), TestCaseError> {
+pub fn readable(error: &Error) -> std::result::Result<(), TestCaseError> {
     let text = error.to_string();
     let (about, rest) = text.split_once(": ").unwrap_or(("", &text));
     let starts_well = about.chars().all(|c| c.is_ascii_lowercase() || "0123456789-_ ".contains(c));
@@ -102,14 +105,15 @@ proptest! {
         let config = GptConfig {
             vocabulary, context, n_layers, n_heads, positions, attention, window, tied, scaled,
             d_model: n_heads.saturating_mul(width),
-            norm: if post { NormPlacement::Post } else { NormPlacement::Pre },
+            norm: if post { Placement::Post } else { Placement::Pre },
             dropout: 0.1,
             ..GptConfig::default()
         };
         let probe = Probe::new().track("layers.*.self.weights").zero_head("layers.0.self", 1);
-        match Gpt::new(config, 1) {
+        match Transformer::new(config.form(), 1) {
             Ok(gpt) => {
-                let result = gpt.forward(&contexts(pass, &probe), &ids, mask(&ids, spec.as_ref()).as_ref());
+                let inputs = Inputs::masked(&ids, mask(&ids, spec.as_ref()).as_ref());
+                let result = gpt.forward(&contexts(pass, &probe), &inputs);
                 sensible(result, &with_time(&ids, vocabulary))?;
             }
             Err(error) => readable(&error)?,
@@ -125,9 +129,10 @@ proptest! {
         let sizes = LlamaConfig { vocabulary, context, n_layers, n_heads, n_kv_heads, ..LlamaConfig::default() };
         let config = LlamaConfig { d_model: width.saturating_mul(2), d_head: Some(2), d_hidden, dropout: 0.1, ..sizes };
         let probe = Probe::new().block("layers.*.self", Some(0), 1, 0).mean_head("layers.0.self", 0);
-        match Llama::new(config, 1) {
+        match Transformer::new(config.form(), 1) {
             Ok(llama) => {
-                let result = llama.forward(&contexts(pass, &probe), &ids, mask(&ids, spec.as_ref()).as_ref());
+                let inputs = Inputs::masked(&ids, mask(&ids, spec.as_ref()).as_ref());
+                let result = llama.forward(&contexts(pass, &probe), &inputs);
                 sensible(result, &with_time(&ids, vocabulary))?;
             }
             Err(error) => readable(&error)?,
@@ -141,22 +146,28 @@ proptest! {
         (words, pooler, classes) in (any::<bool>(), any::<bool>(), prop::option::of(0..3_usize)),
         (ids, types, spec, pass) in (some_ids(), prop::option::of(some_ids()), some_mask(), 0..3_usize),
     ) {
-        let heads = BertHeads { words, pooler, classes };
-        let sizes = BertConfig { vocabulary, context, n_layers, n_heads, n_types, position_offset, ..BertConfig::default() };
-        let config = BertConfig { d_model: n_heads.saturating_mul(width), d_hidden, heads, dropout: 0.1, ..sizes };
+        let sizes = BertConfig { vocabulary, context, n_layers, n_heads, n_types, ..BertConfig::default() };
+        let config = BertConfig { d_model: n_heads.saturating_mul(width), d_hidden, dropout: 0.1, ..sizes };
         let d_model = config.d_model;
+        let mut form = config.form();
+        let skips_padding = position_offset > 0;
+        form.encoder.as_mut().unwrap().positions =
+            Positions::Learned { context, offset: position_offset, skips_padding };
+        let words = form.output.tokens.filter(|_| words);
+        let form = crate::zoo::with_heads(form, words, pooler.then_some(Activation::Tanh), classes);
         let probe = Probe::new().track("layers.*.self.scores").patch("embeddings", Tensor::zeros([2, 3, 4]));
-        match Bert::new(config, 1) {
+        match Transformer::new(form, 1) {
             Ok(bert) => {
                 let context = contexts(pass, &probe);
-                let encoded = bert.encode(&context, &ids, types.as_ref(), mask(&ids, spec.as_ref()).as_ref());
-                if let Ok(encoded) = &encoded {
+                let inputs = Inputs { types, ..Inputs::masked(&ids, mask(&ids, spec.as_ref()).as_ref()) };
+                let hidden = bert.hidden(&context, &inputs);
+                if let Ok(hidden) = &hidden {
                     let batch = ids.shape().first().copied().unwrap_or(0);
-                    sensible(bert.words(&context, encoded), &with_time(&ids, vocabulary))?;
-                    sensible(bert.pool(&context, encoded), &[batch, d_model])?;
-                    sensible(bert.classify(&context, encoded), &[batch, classes.unwrap_or(0)])?;
+                    let of_text = |classes: usize| vec![batch, 1, classes];
+                    let shape = classes.map_or_else(|| with_time(&ids, vocabulary), of_text);
+                    sensible(bert.scores(&context, hidden), &shape)?;
                 }
-                sensible(encoded, &with_time(&ids, d_model))?;
+                sensible(hidden, &with_time(&ids, d_model))?;
             }
             Err(error) => readable(&error)?,
         }
@@ -172,15 +183,20 @@ proptest! {
         let sizes = T5Config { vocabulary, n_layers, n_decoder_layers, n_heads, d_model, d_head, ..T5Config::default() };
         let config = T5Config { d_hidden, buckets, max_distance, gated, tied, dropout: 0.1, smoothing: 0.1, ..sizes };
         let probe = Probe::new().track("decoder.layers.0.cross.weights").track("encoder.layers.*.self.scores");
-        match T5::new(config, 1) {
+        match Transformer::new(config.form(), 1) {
             Ok(t5) => {
                 let context = contexts(pass, &probe);
                 let (of_source, of_target) = (mask(&source, source_mask.as_ref()), mask(&target, target_mask.as_ref()));
-                let result = t5.forward(&context, (&source, of_source.as_ref()), (&target, of_target.as_ref()));
-                sensible(result, &with_time(&target, vocabulary))?;
-                if let Err(error) = t5.loss(&context, (&source, of_source.as_ref()), (&target, &target), u32::MAX) {
-                    readable(&error)?;
+                let inputs = Inputs::masked(&source, of_source.as_ref()).answered(&target, of_target.as_ref());
+                let hidden = t5.hidden(&context, &inputs);
+                if let Ok(hidden) = &hidden {
+                    sensible(t5.scores(&context, hidden), &with_time(&target, vocabulary))?;
+                    let settings = CrossEntropy { ignored: Some(u32::MAX), smoothing: 0.0 };
+                    if let Err(error) = t5.loss(&context, hidden, &target, settings) {
+                        readable(&error)?;
+                    }
                 }
+                sensible(hidden, &with_time(&target, d_model))?;
             }
             Err(error) => readable(&error)?,
         }
@@ -195,11 +211,12 @@ proptest! {
         let sizes = VitConfig { image: [height, width], patch, channels, classes, n_layers, ..VitConfig::default() };
         let config = VitConfig { n_heads, d_model: n_heads.saturating_mul(head), d_hidden, dropout: 0.1, ..sizes };
         let probe = Probe::new().block("layers.*.self", None, 0, 0).record("layers.*.*.*");
-        match Vit::new(config, 1) {
+        match Transformer::new(config.form(), 1) {
             Ok(vit) => {
                 let shape = shape.unwrap_or_else(|| vec![batch, channels, height, width]);
                 let batch = shape.first().copied().unwrap_or(0);
-                sensible(vit.forward(&contexts(pass, &probe), &Tensor::full(shape, 0.3)), &[batch, classes])?;
+                let inputs = Inputs::pictures(&Tensor::full(shape, 0.3));
+                sensible(vit.forward(&contexts(pass, &probe), &inputs), &[batch, 1, classes])?;
             }
             Err(error) => readable(&error)?,
         }
@@ -212,30 +229,41 @@ proptest! {
         (classes, hidden) in (0..=3_usize, size(4)),
         pooling in prop::sample::select(vec![Pooling::Max, Pooling::Additive, Pooling::Heads]),
         (ids, lengths) in (some_ids(), prop::option::of(prop::collection::vec(0..=6_usize, 0..=3))),
+        spec in some_mask(),
     ) {
         let probe = Probe::new().track("layers.0.self.weights").record("pool.weights");
         let context_of = |pass| contexts(pass, &probe);
         let batch = ids.shape().first().copied().unwrap_or(0);
+        let inputs = match lengths {
+            Some(lengths) => Inputs::padded(&ids, &lengths),
+            None => Ok(Inputs::masked(&ids, mask(&ids, spec.as_ref()).as_ref())),
+        };
+        let inputs = match inputs {
+            Ok(inputs) => inputs,
+            Err(error) => {
+                readable(&error)?;
+                Inputs::ids(&ids)
+            }
+        };
         let config = BagConfig {
             vocabulary, n_heads, positions, context, residual, trained, d_embedding: width.saturating_mul(n_heads.max(1)),
         };
         match Bag::new(config, 1) {
-            Ok(bag) => sensible(bag.forward(&context_of(pass), &ids, lengths.as_deref()), &[batch])?,
+            Ok(bag) => sensible(bag.forward(&context_of(pass), &inputs), &[batch, 1, 2])?,
             Err(error) => readable(&error)?,
         }
         let config =
             TaggerConfig { vocabulary, d_model: width.saturating_mul(n_heads), n_heads, classes, positions, context };
         match Tagger::new(config, 1) {
             Ok(tagger) => {
-                let result = tagger.forward(&context_of(pass), &ids, lengths.as_deref());
-                sensible(result, &with_time(&ids, classes))?;
+                sensible(tagger.forward(&context_of(pass), &inputs), &with_time(&ids, classes))?;
             }
             Err(error) => readable(&error)?,
         }
         let config =
             SentimentConfig { vocabulary, d_embedding: width, d_hidden: hidden, pooling, n_heads, dropout: 0.1 };
         match Sentiment::new(config, 1) {
-            Ok(sentiment) => sensible(sentiment.forward(&context_of(pass), &ids, lengths.as_deref()), &[batch])?,
+            Ok(sentiment) => sensible(sentiment.forward(&context_of(pass), &inputs), &[batch, 1, 2])?,
             Err(error) => readable(&error)?,
         }
     }

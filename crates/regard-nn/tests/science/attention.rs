@@ -3,7 +3,7 @@
 use crate::golden::agree;
 use crate::numbers::{finite, gradients, normal};
 use regard_nn::attention::{
-    Additive, AttentionConfig, How, MultiHead, Pattern, Rules, Scale, Score, Weigh, attend,
+    Additive, AttentionConfig, Biases, How, MultiHead, Pattern, Rules, Scale, Score, Weigh, attend,
     scaled_dot_product,
 };
 use regard_nn::tensor::ops::Projections;
@@ -114,7 +114,7 @@ fn one_head_by_hand() {
     // Two words that are each other's opposite; a score of ln 3 for oneself and 0 for the other gives weights ¾ and ¼.
     let x = Tensor::new(&[1.0, 0.0, 0.0, 1.0], [1, 2, 2]).unwrap();
     let scale = Scale::Factor(3_f32.ln());
-    let config = AttentionConfig { scale, bias: false, output_bias: false, ..AttentionConfig::new(2, 1) };
+    let config = AttentionConfig { scale, bias: Biases::all(false), ..AttentionConfig::new(2, 1) };
     let zero = Draw::Constant(0.0);
     let mut heads = MultiHead::new(&Initial::new(0), config, (zero, zero)).unwrap();
     let identity = [1.0, 0.0, 0.0, 1.0];
@@ -235,6 +235,39 @@ fn weights_of_every_kind_follow_their_formulas() {
                 agree(name, &got, &want, 2e-6);
             }
         }
+    }
+}
+
+#[test]
+fn capped_scores_are_a_hyperbolic_tangent() {
+    let softmax = |scores: &[f64], _: usize| -> Vec<f64> {
+        let total: f64 = scores.iter().map(|score| score.exp()).sum();
+        scores.iter().map(|score| score.exp() / total).collect()
+    };
+    let sigmoid = |scores: &[f64], _: usize| -> Vec<f64> {
+        scores.iter().map(|score| 1.0 / (1.0 + (0.7 - score).exp())).collect()
+    };
+    let (inputs, (rules, mask)) = (inputs([65, 70, 4, 2]), rules(65, 70));
+    for cap in [0.5, 2.0] {
+        let capped = |q: &[f32], k: &[f32]| f64::from(cap) * (scaled(q, k) / f64::from(cap)).tanh();
+        let how = How { soft_cap: Some(cap), ..How::default() };
+        for got in inputs.both_ways(&how, &rules) {
+            agree("softmax", &got, &inputs.by_formula(capped, &mask, softmax), 2e-6);
+        }
+        let how = How { weigh: Weigh::Sigmoid { shift: Some(-0.7) }, ..how };
+        for got in inputs.both_ways(&how, &rules) {
+            agree("sigmoid", &got, &inputs.by_formula(capped, &mask, sigmoid), 2e-6);
+        }
+        let probe = Probe::new().record("scores");
+        inputs.attend(&Context::inference().with_probe(&probe), &how, &rules);
+        let scores = probe.get("scores").unwrap().unwrap();
+        assert!(scores.values().iter().all(|score| score.abs() <= cap), "no score is beyond the cap");
+    }
+    // A cap far above all scores changes nothing.
+    let wide = How { soft_cap: Some(1e4), ..How::default() };
+    for (got, plain) in inputs.both_ways(&wide, &rules).iter().zip(inputs.both_ways(&How::default(), &rules))
+    {
+        agree("a wide cap", got, &plain, 2e-5);
     }
 }
 

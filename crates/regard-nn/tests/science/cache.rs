@@ -5,8 +5,8 @@ use crate::golden::agree;
 use crate::numbers::{ids, same_bits};
 use crate::zoo;
 use regard_nn::attention::Cache;
-use regard_nn::generate::{Answer, NextToken};
-use regard_nn::models::{Llama, LlamaConfig, Model, T5, T5Config};
+use regard_nn::generate::{Answer, Continue, NextToken};
+use regard_nn::models::{Inputs, LlamaConfig, Model, T5Config, Transformer};
 use regard_nn::tensor::{Ids, Mask, Tensor};
 use regard_nn::{Context, Error, Probe};
 
@@ -43,12 +43,22 @@ fn check(
     }
 }
 
-fn llama() -> Llama {
-    Llama::new(LlamaConfig { context: 200, ..zoo::llama_config() }, 1).unwrap()
+fn llama() -> Transformer {
+    Transformer::new(LlamaConfig { context: 200, ..zoo::llama_config() }.form(), 1).unwrap()
 }
 
-fn t5(gated: bool) -> T5 {
-    T5::new(T5Config { gated, n_decoder_layers: 2, ..zoo::t5_config() }, 1).unwrap()
+fn t5(gated: bool) -> Transformer {
+    Transformer::new(T5Config { gated, n_decoder_layers: 2, ..zoo::t5_config() }.form(), 1).unwrap()
+}
+
+fn forward(model: &dyn Model, context: &Context, ids: &Ids) -> Tensor {
+    model.forward(context, &Inputs::ids(ids)).unwrap()
+}
+
+/// The same for a model that continues texts.
+pub fn check_causal(model: &Transformer, text: &Ids, pieces: &[usize]) {
+    let scores = |context: &Context, ids: &Ids| forward(model, context, ids);
+    check(&format!("{:?}", model.form()), &Continue::new(model).unwrap(), scores, text, pieces);
 }
 
 #[test]
@@ -56,18 +66,17 @@ fn token_by_token_and_piece_by_piece() {
     let text = ids("text", zoo::VOCABULARY, [2, TIME]);
     for pieces in [&[1; TIME][..], &[3, 1, 5, 1, 1, 1], &[TIME]] {
         for gpt in gpts(TIME) {
-            let scores = |context: &Context, ids: &Ids| gpt.forward(context, ids, None).unwrap();
-            check(&format!("{:?}", gpt.config()), &gpt, scores, &text, pieces);
+            check_causal(&gpt, &text, pieces);
         }
-        let llama = llama();
-        let scores = |context: &Context, ids: &Ids| llama.forward(context, ids, None).unwrap();
-        check("llama", &llama, scores, &text, pieces);
+        check_causal(&llama(), &text, pieces);
         for gated in [false, true] {
             let (t5, source) = (t5(gated), ids("source", zoo::VOCABULARY, [2, 5]));
             let present = Mask::from_fn([2, 5], |at| at != [1, 4]);
-            let encoded = t5.encode(&Context::inference(), &source, Some(&present)).unwrap();
+            let read = Inputs::masked(&source, Some(&present));
+            let memory = Some(t5.encode(&Context::inference(), &read).unwrap());
+            let read = Inputs { memory, present: Some(present.clone()), ..Inputs::default() };
             let scores = |context: &Context, ids: &Ids| {
-                t5.decode(context, ids, None, (&encoded, Some(&present))).unwrap()
+                t5.forward(context, &read.clone().answered(ids, None)).unwrap()
             };
             let answer = Answer::new(&t5, &Context::inference(), &source, Some(&present), 1).unwrap();
             check("t5", &answer, scores, &text, pieces);
@@ -79,10 +88,8 @@ fn token_by_token_and_piece_by_piece() {
 fn a_long_text_outgrows_its_room() {
     let text = ids("text", zoo::VOCABULARY, [1, 150]);
     let one_by_one = [&[60][..], &[1; 90]].concat();
-    let llama = llama();
-    check("llama", &llama, |context, ids| llama.forward(context, ids, None).unwrap(), &text, &one_by_one);
-    let gpt = gpts(150).swap_remove(0);
-    check("gpt", &gpt, |context, ids| gpt.forward(context, ids, None).unwrap(), &text, &one_by_one);
+    check_causal(&llama(), &text, &one_by_one);
+    check_causal(&gpts(150).swap_remove(0), &text, &one_by_one);
 }
 
 #[test]
@@ -97,13 +104,9 @@ fn texts_of_unequal_length_are_read_as_if_alone() {
     }
     let (together, present) = (Ids::new(&values, [3, 7]).unwrap(), Mask::new(&real, [3, 7]).unwrap());
     let new = ids("new", 13, [3, 4]);
-    let mut models: Vec<Model> = gpts(TIME).into_iter().map(Model::Gpt).collect();
-    models.push(Model::Llama(llama()));
-    for model in models {
-        let scores = |context: &Context, ids: &Ids, present: Option<&Mask>| match &model {
-            Model::Gpt(gpt) => gpt.forward(context, ids, present).unwrap(),
-            Model::Llama(llama) => llama.forward(context, ids, present).unwrap(),
-            other => panic!("a {} has no cache", other.kind()),
+    for model in gpts(TIME).into_iter().chain([llama()]) {
+        let scores = |context: &Context, ids: &Ids, present: Option<&Mask>| {
+            model.forward(context, &Inputs::masked(ids, present)).unwrap()
         };
         let cache = Cache::new();
         let context = Context::inference().with_cache(&cache);
@@ -137,20 +140,20 @@ fn rows_of_a_cache_can_change_places() {
     let present = Mask::from_fn([3, 5], |at| at != [1, 0]);
     let cache = Cache::new();
     let context = Context::inference().with_cache(&cache);
-    llama.forward(&context, &text, Some(&present)).unwrap();
+    llama.forward(&context, &Inputs::masked(&text, Some(&present))).unwrap();
     let order = [2, 1, 1, 0];
     // What cannot be done is not half done.
     assert!(cache.reorder(&[0, 3]).is_err() && cache.reorder(&[]).is_err());
     cache.reorder(&order).unwrap();
-    let got = llama.forward(&context, &next, None).unwrap();
+    let got = forward(&llama, &context, &next);
     let mut values = Vec::new();
     for (row, &from) in order.iter().enumerate() {
         values.extend(&text.values()[from * 5..][..5]);
         values.extend(&next.values()[row * 2..][..2]);
     }
     let present = Mask::from_fn([4, 7], |at| !(order[at[0]] == 1 && at[1] == 0));
-    let whole =
-        llama.forward(&Context::inference(), &Ids::new(&values, [4, 7]).unwrap(), Some(&present)).unwrap();
+    let whole = Inputs::masked(&Ids::new(&values, [4, 7]).unwrap(), Some(&present));
+    let whole = llama.forward(&Context::inference(), &whole).unwrap();
     agree("reordered", &got, &whole.slice(1, 5, 2).unwrap(), 1e-5);
 }
 
@@ -161,35 +164,33 @@ fn a_pass_that_fails_leaves_the_cache_as_it_was() {
     for gpt in gpts(TIME) {
         let cache = Cache::new();
         let context = Context::inference().with_cache(&cache);
-        gpt.forward(&context, &columns(&text, 0, 3), None).unwrap();
-        let stopped = gpt.forward(&context.clone().with_probe(&failing), &columns(&text, 3, 2), None);
+        let read = |context: &Context, ids: &Ids| gpt.forward(context, &Inputs::ids(ids));
+        read(&context, &columns(&text, 0, 3)).unwrap();
+        let stopped = read(&context.clone().with_probe(&failing), &columns(&text, 3, 2));
         assert_eq!(stopped.unwrap_err(), Error::Cancelled);
-        let error = gpt.forward(&context, &ids("other", 13, [1, 2]), None).unwrap_err().to_string();
-        assert_eq!(error, "gpt: a cache of 2 texts cannot go on with 1");
+        let error = read(&context, &ids("other", 13, [1, 2])).unwrap_err().to_string();
+        assert_eq!(error, "transformer: a cache of 2 texts cannot go on with 1");
         assert_eq!(cache.length(), 3);
-        let got = gpt.forward(&context, &columns(&text, 3, 3), None).unwrap();
-        let whole = gpt.forward(&Context::inference(), &text, None).unwrap();
-        agree(&format!("{:?}", gpt.config()), &got, &whole.slice(1, 3, 3).unwrap(), 1e-5);
+        let got = read(&context, &columns(&text, 3, 3)).unwrap();
+        let whole = read(&Context::inference(), &text).unwrap();
+        agree(&format!("{:?}", gpt.form()), &got, &whole.slice(1, 3, 3).unwrap(), 1e-5);
     }
 }
 
 #[test]
 fn the_context_counts_what_was_read_before() {
-    let Model::Llama(llama) = zoo::all().into_iter().find(|specimen| specimen.name == "llama").unwrap().model
-    else {
-        panic!()
-    };
+    let gpt = zoo::named("gpt");
     let cache = Cache::new();
     let context = Context::inference().with_cache(&cache);
-    llama.forward(&context, &ids("text", 13, [1, 8]), None).unwrap();
-    let error = llama.forward(&context, &ids("more", 13, [1, 2]), None).unwrap_err().to_string();
-    assert_eq!(error, "llama: 10 tokens do not fit its context of 9");
+    forward(&*gpt, &context, &ids("text", 13, [1, 8]));
+    let error = gpt.forward(&context, &Inputs::ids(&ids("more", 13, [1, 2]))).unwrap_err().to_string();
+    assert_eq!(error, "transformer: 10 tokens do not fit its context of 9");
 }
 
 #[test]
 fn models_that_read_everything_at_once_need_no_cache() {
     for specimen in zoo::all() {
-        if matches!(specimen.model, Model::Gpt(_) | Model::Llama(_) | Model::T5(_)) {
+        if specimen.model.form().is_some_and(|form| form.decoder.is_some()) {
             continue;
         }
         let cache = Cache::new();
@@ -201,14 +202,10 @@ fn models_that_read_everything_at_once_need_no_cache() {
         assert_eq!(cache.length(), 0);
     }
     // Nor does the encoder of one that does.
-    let (t5, text) = (t5(false), ids("text", 13, [2, 5]));
+    let (t5, text) = (t5(false), Inputs::ids(&ids("text", 13, [2, 5])));
     let cache = Cache::new();
-    let plain = t5.encode(&Context::inference(), &text, None).unwrap();
+    let plain = t5.encode(&Context::inference(), &text).unwrap();
     for _ in 0..2 {
-        same_bits(
-            "encoder",
-            &t5.encode(&Context::inference().with_cache(&cache), &text, None).unwrap(),
-            &plain,
-        );
+        same_bits("encoder", &t5.encode(&Context::inference().with_cache(&cache), &text).unwrap(), &plain);
     }
 }

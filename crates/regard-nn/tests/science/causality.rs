@@ -3,8 +3,8 @@
 use crate::numbers::{distance, ids, same_bits};
 use regard_nn::Context;
 use regard_nn::attention::AttentionKind;
-use regard_nn::block::NormPlacement;
-use regard_nn::models::{Gpt, GptConfig, Llama, LlamaConfig, T5, T5Config};
+use regard_nn::block::Placement;
+use regard_nn::models::{GptConfig, Inputs, LlamaConfig, Model, T5Config, Transformer};
 use regard_nn::position::Position;
 use regard_nn::tensor::{Ids, Tensor};
 
@@ -32,7 +32,7 @@ pub const KINDS: [AttentionKind; 6] = [
 ];
 
 /// Every GPT that can be built from a choice of positions, attention, window and norm.
-pub fn gpts(context: usize) -> Vec<Gpt> {
+pub fn gpts(context: usize) -> Vec<Transformer> {
     let mut all = Vec::new();
     for (i, positions) in POSITIONS.into_iter().enumerate() {
         for (j, attention) in KINDS.into_iter().enumerate() {
@@ -46,13 +46,13 @@ pub fn gpts(context: usize) -> Vec<Gpt> {
                     positions,
                     attention,
                     window,
-                    norm: if (i + j) % 2 == 0 { NormPlacement::Pre } else { NormPlacement::Post },
+                    norm: if (i + j) % 2 == 0 { Placement::Pre } else { Placement::Post },
                     tied: i % 2 == 0,
                     ..GptConfig::default()
                 };
                 // Linear attention has nothing to which a bias could be added.
                 let biased = matches!(positions, Position::Alibi | Position::Relative);
-                match Gpt::new(config, 3) {
+                match Transformer::new(config.form(), 3) {
                     Ok(gpt) => all.push(gpt),
                     Err(error) => assert!(biased && attention == AttentionKind::Linear, "{error}"),
                 }
@@ -82,10 +82,14 @@ fn check(what: &str, forward: impl Fn(&Ids) -> Tensor) {
     crate::golden::agree(what, &shorter, &early(&before), 2e-6);
 }
 
+fn forward(model: &dyn Model, ids: &Ids) -> Tensor {
+    model.forward(&Context::inference(), &Inputs::ids(ids)).unwrap()
+}
+
 #[test]
 fn gpt_in_every_form() {
     for gpt in gpts(TIME) {
-        check(&format!("{:?}", gpt.config()), |ids| gpt.forward(&Context::inference(), ids, None).unwrap());
+        check(&format!("{:?}", gpt.form()), |ids| forward(&gpt, ids));
     }
 }
 
@@ -99,8 +103,8 @@ fn llama() {
         d_model: 16,
         ..Default::default()
     };
-    let llama = Llama::new(LlamaConfig { d_hidden: 20, ..sizes }, 3).unwrap();
-    check("llama", |ids| llama.forward(&Context::inference(), ids, None).unwrap());
+    let llama = Transformer::new(LlamaConfig { d_hidden: 20, ..sizes }.form(), 3).unwrap();
+    check("llama", |ids| forward(&llama, ids));
 }
 
 #[test]
@@ -114,8 +118,9 @@ fn the_decoder_of_t5() {
         ..Default::default()
     };
     for gated in [false, true] {
-        let t5 = T5::new(T5Config { d_head: 4, d_hidden: 12, gated, ..sizes.clone() }, 3).unwrap();
-        let source = ids("source", 17, [2, 9]);
-        check("t5", |ids| t5.forward(&Context::inference(), (&source, None), (ids, None)).unwrap());
+        let config = T5Config { d_head: 4, d_hidden: 12, gated, ..sizes.clone() };
+        let t5 = Transformer::new(config.form(), 3).unwrap();
+        let source = Inputs::ids(&ids("source", 17, [2, 9]));
+        check("t5", |ids| t5.forward(&Context::inference(), &source.clone().answered(ids, None)).unwrap());
     }
 }

@@ -4,48 +4,32 @@ use crate::numbers::same_bits;
 use crate::zoo::{self, Specimen};
 use regard_nn::Context;
 use regard_nn::attention::AttentionKind;
-use regard_nn::checkpoint::{self, FAMILIES};
-use regard_nn::layers::Activation;
+use regard_nn::checkpoint::{self, families};
+use regard_nn::layers::{Activation, NormConfig};
+use regard_nn::models::form::Form;
 use regard_nn::models::{
-    Bert, BertConfig, BertHeads, Gpt, GptConfig, Llama, LlamaConfig, Model, T5, T5Config, Vit, VitConfig,
+    BertConfig, GptConfig, Inputs, LlamaConfig, Model, T5Config, Transformer, VitConfig,
 };
 use regard_nn::position::RotaryScaling;
 use serde_json::{Map, Value, json};
 use std::path::Path;
 
-fn config(model: &Model) -> Value {
-    let value = match model {
-        Model::Gpt(model) => serde_json::to_value(model.config()),
-        Model::Bert(model) => serde_json::to_value(model.config()),
-        Model::T5(model) => serde_json::to_value(model.config()),
-        Model::Llama(model) => serde_json::to_value(model.config()),
-        Model::Vit(model) => serde_json::to_value(model.config()),
-        Model::Sentiment(model) => serde_json::to_value(model.config()),
-        Model::Bag(model) => serde_json::to_value(model.config()),
-        Model::Tagger(model) => serde_json::to_value(model.config()),
-    };
-    let mut value = value.unwrap();
-    // What says how a head works means nothing without the head.
-    if let Model::Bert(model) = model {
-        for (head, function) in [
-            (model.config().heads.pooler, "pooler_activation"),
-            (model.config().heads.words, "words_activation"),
-        ] {
-            if !head {
-                value[function] = Value::Null;
-            }
-        }
+/// What a model was built from. The name of the family is that of the files it was read from.
+fn config(model: &dyn Model) -> Value {
+    let (_, mut value) = model.settings().unwrap();
+    if let Value::Object(form) = &mut value {
+        form.remove("family");
     }
     value
 }
 
 /// Saves a model, reads it again, and compares everything.
-fn check(name: &str, model: Model) -> Map<String, Value> {
+pub fn check(name: &str, model: Box<dyn Model>) -> Map<String, Value> {
     let folder = tempfile::tempdir().unwrap();
-    checkpoint::save(&model, folder.path(), &Map::new()).unwrap();
+    checkpoint::save(&*model, folder.path(), &Map::new()).unwrap();
     let loaded = checkpoint::load(folder.path()).unwrap_or_else(|error| panic!("{name}: {error}"));
-    assert_eq!(config(&loaded.model), config(&model), "{name}");
-    let (before, after) = (model.module().parameters(), loaded.model.module().parameters());
+    assert_eq!(config(&*loaded.model), config(&*model), "{name}");
+    let (before, after) = (model.parameters(), loaded.model.parameters());
     assert_eq!(before.len(), after.len(), "{name}");
     for ((path, before), (same, after)) in before.iter().zip(&after) {
         assert_eq!(path, same, "{name}");
@@ -63,34 +47,32 @@ fn check(name: &str, model: Model) -> Map<String, Value> {
 #[test]
 fn every_model_comes_back_as_it_was() {
     for mut specimen in zoo::all() {
-        zoo::widen(&mut specimen.model);
+        zoo::widen(&mut *specimen.model);
         let config = check(specimen.name, specimen.model);
         let kind = config["model_type"].as_str().unwrap();
-        assert!(FAMILIES.contains(&kind) || kind.starts_with("regard-"), "{}: {kind}", specimen.name);
+        assert!(
+            families().any(|family| family == kind) || kind.starts_with("regard-"),
+            "{}: {kind}",
+            specimen.name
+        );
     }
 }
 
 #[test]
 fn the_deviation_of_initial_weights_is_what_was_asked_for_and_comes_back() {
     const DEVIATION: f32 = 0.3;
-    let bert = |config: BertConfig| {
-        Model::Bert(Bert::new(BertConfig { deviation: DEVIATION, ..config }, 1).unwrap())
-    };
-    let distil = BertConfig { n_types: 0, norm_epsilon: 1e-12, ..zoo::bert_config() };
-    let roberta = BertConfig { position_offset: 2, n_types: 1, ..zoo::bert_config() };
-    let vit = VitConfig { deviation: DEVIATION, ..zoo::vit_config() };
-    let llama = LlamaConfig { deviation: DEVIATION, ..zoo::llama_config() };
-    let gpt = GptConfig { deviation: DEVIATION, ..zoo::gpt_config() };
+    let bert = BertConfig { deviation: DEVIATION, ..zoo::bert_config() };
     let models = [
-        ("gpt2", Model::Gpt(Gpt::new(gpt, 1).unwrap())),
-        ("llama", Model::Llama(Llama::new(llama, 1).unwrap())),
-        ("vit", Model::Vit(Vit::new(vit, 1).unwrap())),
-        ("bert", bert(zoo::bert_config())),
-        ("roberta", bert(roberta)),
-        ("distilbert", bert(distil)),
+        ("gpt2", GptConfig { deviation: DEVIATION, ..zoo::gpt_config() }.form()),
+        ("llama", LlamaConfig { deviation: DEVIATION, ..zoo::llama_config() }.form()),
+        ("vit", VitConfig { deviation: DEVIATION, ..zoo::vit_config() }.form()),
+        ("bert", bert.form()),
+        ("roberta", zoo::shifted(&BertConfig { n_types: 1, ..bert.clone() }, 2)),
+        ("distilbert", BertConfig { n_types: 0, norm_epsilon: 1e-12, ..bert }.form()),
     ];
-    for (kind, model) in models {
-        let all = model.module().parameters();
+    for (kind, form) in models {
+        let model = zoo::transformer(form);
+        let all = model.parameters();
         // Not what is added to the stream, which starts smaller.
         let inward = |name: &str| ["project.weight", "query.weight"].iter().any(|end| name.ends_with(end));
         let inner = all.iter().filter(|(name, _)| inward(name));
@@ -109,7 +91,7 @@ fn the_deviation_of_initial_weights_is_what_was_asked_for_and_comes_back() {
 fn known_forms_have_their_known_names() {
     for (name, kind, tensor) in [
         ("gpt", "gpt2", "transformer.h.1.attn.c_attn.weight"),
-        ("gpt, relative, learned sink", "regard-gpt", "layers.1.attention.sink"),
+        ("gpt, relative, learned sink", "regard-transformer", "layers.1.attention.sink"),
         ("bert", "bert", "bert.encoder.layer.1.attention.self.query.weight"),
         ("bert, bare", "bert", "encoder.layer.1.attention.self.query.weight"),
         ("bert, like roberta", "roberta", "lm_head.layer_norm.weight"),
@@ -121,8 +103,7 @@ fn known_forms_have_their_known_names() {
         ("bag", "regard-bag", "words.weight"),
         ("tagger", "regard-tagger", "attention.query.weight"),
     ] {
-        let specimen = zoo::all().into_iter().find(|specimen| specimen.name == name).unwrap();
-        let written = checkpoint::to_parts(&specimen.model).unwrap();
+        let written = checkpoint::to_parts(&*zoo::named(name)).unwrap();
         assert_eq!(written.config["model_type"], kind, "{name}");
         assert!(written.tensors.contains_key(tensor), "{name}: {:?}", written.tensors.keys());
     }
@@ -130,73 +111,73 @@ fn known_forms_have_their_known_names() {
 
 #[test]
 fn forms_that_no_family_has_keep_all_their_settings() {
-    let bert = |config: BertConfig| Model::Bert(Bert::new(config, 1).unwrap());
-    let t5 = |config: T5Config| Model::T5(T5::new(config, 1).unwrap());
-    let llama = |config: LlamaConfig| Model::Llama(Llama::new(config, 1).unwrap());
-    let gpt = |config: GptConfig| Model::Gpt(Gpt::new(config, 1).unwrap());
     let base = zoo::bert_config();
-    let classes = BertHeads { words: true, pooler: true, classes: Some(3) };
+    let (tanh, relu) = (Some(Activation::Tanh), Activation::Relu);
+    let words = base.form().output.tokens.unwrap();
+    let words_by = |activation: Activation| {
+        let norm = NormConfig::layer(base.norm_epsilon);
+        Some(regard_nn::models::form::TokenScores { transform: Some((activation, norm)), ..words })
+    };
+    let classes = |form: Form| zoo::with_heads(form, Some(words), tanh, Some(3));
+    let no_types = BertConfig { n_types: 0, ..base.clone() };
+    let by_tanh = BertConfig { activation: Activation::Tanh, ..base.clone() };
     let linear = RotaryScaling::Linear { factor: 3.0 };
+    let mut by_layer = GptConfig { d_hidden: Some(7), tied: false, ..zoo::gpt_config() }.form();
+    by_layer.decoder.as_mut().unwrap().layers[0].attention.scale_by_layer = true;
     let all = vec![
-        ("no types, another ε", bert(BertConfig { n_types: 0, norm_epsilon: 1e-5, ..base.clone() })),
-        ("no types, tanh", bert(BertConfig { n_types: 0, heads: classes, ..base.clone() })),
-        ("no types, shifted positions", bert(BertConfig { n_types: 0, position_offset: 2, ..base.clone() })),
+        ("no types, another ε", BertConfig { norm_epsilon: 1e-5, ..no_types.clone() }.form()),
+        ("no types, tanh", classes(no_types.form())),
+        ("no types, shifted positions", zoo::shifted(&no_types, 2)),
+        ("another function for words", zoo::with_heads(base.form(), words_by(relu), None, None)),
+        ("another pooler", zoo::with_heads(base.form(), Some(words), Some(Activation::Silu), Some(3))),
+        ("words and classes", classes(base.form())),
+        ("roberta with classes", classes(zoo::shifted(&base, 3))),
         (
-            "another function for words",
-            bert(BertConfig { words_activation: Activation::Relu, ..base.clone() }),
+            "other functions",
+            zoo::with_heads(zoo::shifted(&by_tanh, 1), words_by(Activation::Gelu), None, None),
         ),
-        (
-            "another pooler",
-            bert(BertConfig { pooler_activation: Activation::Silu, heads: classes, ..base.clone() }),
-        ),
-        ("words and classes", bert(BertConfig { heads: classes, ..base.clone() })),
-        ("roberta with classes", bert(BertConfig { heads: classes, position_offset: 3, ..base.clone() })),
-        ("other functions", bert(BertConfig { activation: Activation::Tanh, position_offset: 1, ..base })),
+        ("other functions throughout", zoo::shifted(&by_tanh, 1)),
         (
             "gated by the exact GELU",
-            t5(T5Config { gated: true, activation: Activation::Gelu, ..zoo::t5_config() }),
+            T5Config { gated: true, activation: Activation::Gelu, ..zoo::t5_config() }.form(),
         ),
-        ("gated by ReLU", t5(T5Config { gated: true, ..zoo::t5_config() })),
-        ("plain GELU", t5(T5Config { activation: Activation::GeluNew, start: 3, ..zoo::t5_config() })),
-        ("tied, unscaled", t5(T5Config { scale_output: false, ..zoo::t5_config() })),
-        ("untied, scaled", t5(T5Config { tied: false, ..zoo::t5_config() })),
+        ("gated by ReLU", T5Config { gated: true, ..zoo::t5_config() }.form()),
+        ("plain GELU", T5Config { activation: Activation::GeluNew, start: 3, ..zoo::t5_config() }.form()),
+        ("tied, unscaled", T5Config { scale_output: false, ..zoo::t5_config() }.form()),
+        ("untied, scaled", T5Config { tied: false, ..zoo::t5_config() }.form()),
         (
             "linear scaling",
-            llama(LlamaConfig { rotary_scaling: linear, d_head: Some(2), ..zoo::llama_config() }),
+            LlamaConfig { rotary_scaling: linear, d_head: Some(2), ..zoo::llama_config() }.form(),
         ),
-        ("other base", llama(LlamaConfig { rotary_base: 123.4, dropout: 0.3, ..zoo::llama_config() })),
-        ("sigmoid", gpt(GptConfig { attention: AttentionKind::Sigmoid, dropout: 0.1, ..zoo::gpt_config() })),
+        ("other base", LlamaConfig { rotary_base: 123.4, dropout: 0.3, ..zoo::llama_config() }.form()),
         (
-            "wide",
-            gpt(GptConfig { d_hidden: Some(7), scale_by_layer: true, tied: false, ..zoo::gpt_config() }),
+            "sigmoid",
+            GptConfig { attention: AttentionKind::Sigmoid, dropout: 0.1, ..zoo::gpt_config() }.form(),
         ),
-        (
-            "no bias",
-            Model::Vit(
-                Vit::new(VitConfig { attention_bias: false, dropout: 0.2, ..zoo::vit_config() }, 1).unwrap(),
-            ),
-        ),
+        ("wide", by_layer),
+        ("no bias", VitConfig { attention_bias: false, dropout: 0.2, ..zoo::vit_config() }.form()),
     ];
-    for (name, mut model) in all {
-        zoo::widen(&mut model);
+    for (name, form) in all {
+        let mut model = zoo::transformer(form);
+        zoo::widen(&mut *model);
         check(name, model);
     }
 }
 
 #[test]
 fn a_vit_without_classes_keeps_its_vectors() {
-    let mut model =
-        Model::Vit(Vit::new(VitConfig { classes: 0, image: [4, 4], ..zoo::vit_config() }, 1).unwrap());
+    let config_of = VitConfig { classes: 0, image: [4, 4], ..zoo::vit_config() };
+    let mut model = Transformer::new(config_of.form(), 1).unwrap();
     zoo::widen(&mut model);
     let folder = tempfile::tempdir().unwrap();
     checkpoint::save(&model, folder.path(), &Map::new()).unwrap();
     let loaded = checkpoint::load(folder.path()).unwrap().model;
-    assert_eq!(config(&loaded), config(&model));
-    let images = crate::numbers::normal("images", [2, 2, 4, 4]);
-    let [before, after] = [&model, &loaded].map(|model| {
-        let Model::Vit(vit) = model else { panic!() };
-        assert!(vit.forward(&Context::inference(), &images).is_err(), "there is no classifier");
-        vit.encode(&Context::inference(), &images).unwrap()
+    assert_eq!(config(&*loaded), config(&model));
+    let images = Inputs::pictures(&crate::numbers::normal("images", [2, 2, 4, 4]));
+    let [before, after] = [&model as &dyn Model, &*loaded].map(|model| {
+        let hidden = model.hidden(&Context::inference(), &images).unwrap();
+        assert!(model.scores(&Context::inference(), &hidden).is_err(), "there is no classifier");
+        hidden
     });
     same_bits("vectors", &after, &before);
 }
@@ -207,12 +188,12 @@ fn more_can_be_said_in_the_configuration() {
     let folder = tempfile::tempdir().unwrap();
     let more = json!({"eos_token_id": 7, "n_layer": 99, "id2label": {"0": "no"}});
     let Value::Object(more) = more else { panic!() };
-    checkpoint::save(&specimen.model, folder.path(), &more).unwrap();
+    checkpoint::save(&*specimen.model, folder.path(), &more).unwrap();
     let loaded = checkpoint::load(folder.path()).unwrap();
     assert_eq!((&loaded.config["eos_token_id"], &loaded.config["n_layer"]), (&json!(7), &json!(2)));
     assert!(!folder.path().join("model.safetensors.writing").exists());
     // Written over what is there.
-    checkpoint::save(&specimen.model, folder.path(), &more).unwrap();
+    checkpoint::save(&*specimen.model, folder.path(), &more).unwrap();
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2);
 }
 

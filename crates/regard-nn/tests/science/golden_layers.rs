@@ -4,7 +4,7 @@
 
 use crate::golden::{Golden, agree};
 use regard_nn::attention::{
-    AttentionConfig, How, MultiHead, Pattern, Rules, Scale, Score, attend, scaled_dot_product,
+    AttentionConfig, Biases, How, MultiHead, Pattern, Rules, Scale, Score, attend, scaled_dot_product,
 };
 use regard_nn::recurrent::Lstm;
 use regard_nn::tensor::ops::{Bias, Projections, concatenate};
@@ -178,10 +178,10 @@ impl Heads {
         let tensor = |name: &str| golden.tensor(&format!("{case}/{name}"));
         let has = |name: &str| golden.has(&format!("{case}/{name}"));
         let width = Self::WIDTH;
-        let mut config = AttentionConfig { bias: has("in_proj_bias"), ..AttentionConfig::new(width, 3) };
-        config.output_bias = config.bias;
+        let bias = has("in_proj_bias");
+        let mut config = AttentionConfig { bias: Biases::all(bias), ..AttentionConfig::new(width, 3) };
         let mut values = vec![("output.weight", tensor("out_proj.weight"))];
-        if config.bias {
+        if bias {
             values.push(("output.bias", tensor("out_proj.bias")));
         }
         let widths = has("key").then(|| ["key", "value"].map(|name| tensor(name).shape().last()));
@@ -202,7 +202,7 @@ impl Heads {
             }
         } else {
             values.push(("project.weight", tensor("in_proj_weight")));
-            if config.bias {
+            if bias {
                 values.push(("project.bias", tensor("in_proj_bias")));
             }
         }

@@ -1,10 +1,11 @@
 //! The golden curve: ten losses of a small GPT in training, from the same weights as PyTorch's.
 
 use crate::golden::Golden;
-use regard_nn::models::{Gpt, GptConfig, Model};
+use regard_nn::models::{GptConfig, Inputs, Model, Transformer};
 use regard_nn::tensor::Ids;
+use regard_nn::tensor::ops::CrossEntropy;
 use regard_nn::tensor::optimiser::{Method, Optimiser};
-use regard_nn::{Context, checkpoint, train};
+use regard_nn::{Context, Module, checkpoint, train};
 
 #[test]
 fn ten_losses() {
@@ -18,9 +19,9 @@ fn ten_losses() {
         d_model: 24,
         ..GptConfig::default()
     };
-    let mut model = Model::Gpt(Gpt::new(sizes, 0).unwrap());
-    let names = checkpoint::names(&model).unwrap();
-    for ((path, parameter), (ours, theirs)) in model.module_mut().parameters_mut().into_iter().zip(&names) {
+    let mut gpt = Transformer::new(sizes.form(), 0).unwrap();
+    let names = checkpoint::names(&gpt).unwrap();
+    for ((path, parameter), (ours, theirs)) in gpt.parameters_mut().into_iter().zip(&names) {
         assert_eq!(path, *ours);
         let values = golden.tensor(theirs);
         assert_eq!(values.shape(), parameter.tensor().shape(), "{theirs}");
@@ -38,10 +39,10 @@ fn ten_losses() {
                 texts.chunks(row).flat_map(|text| text[from..from + row - 1].to_vec()).collect();
             Ids::new(&values, [batch, row - 1]).unwrap()
         };
-        let Model::Gpt(gpt) = &mut model else { panic!() };
-        let loss = gpt.loss(&Context::differentiated(), &cut(0), &cut(1)).unwrap();
+        let (context, inputs) = (Context::differentiated(), Inputs::ids(&cut(0)));
+        let loss = gpt.loss_of(&context, &inputs, &cut(1), CrossEntropy::default()).unwrap();
         let got = loss.item().unwrap();
         assert!((got - want).abs() < 1e-4, "step {step}: {got}, expected {want}");
-        train::update(gpt, &loss, &mut optimiser, 3e-3, Some(1.0)).unwrap();
+        train::update(&mut gpt, &loss, &mut optimiser, 3e-3, Some(1.0)).unwrap();
     }
 }

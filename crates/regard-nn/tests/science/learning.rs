@@ -3,13 +3,12 @@
 
 use crate::numbers::{distance, finite, same_bits};
 use crate::zoo;
-use regard_nn::models::{
-    Bert, BertConfig, Gpt, GptConfig, Llama, LlamaConfig, Model, T5, T5Config, Vit, VitConfig,
-};
+use regard_nn::models::form::Form;
+use regard_nn::models::{BertConfig, GptConfig, LlamaConfig, Model, T5Config, Transformer, VitConfig};
 use regard_nn::tensor::optimiser::{Method, Optimiser};
 use regard_nn::tensor::random::Key;
 use regard_nn::tensor::{Gradients, Tensor};
-use regard_nn::{Context, Error, train};
+use regard_nn::{Context, Error, Module, train};
 use std::sync::atomic::AtomicBool;
 
 /// Parameters whose gradient is 0 by rights: the softmax does not notice what is added to all scores of a query.
@@ -20,10 +19,10 @@ fn means_nothing(model: &str, name: &str) -> bool {
 #[test]
 fn gradients_reach_every_parameter() {
     for mut specimen in zoo::all() {
-        zoo::widen(&mut specimen.model);
+        zoo::widen(&mut *specimen.model);
         let loss = specimen.loss(&Context::differentiated()).unwrap();
         let gradients = loss.backward().unwrap();
-        for (name, parameter) in specimen.model.module().parameters() {
+        for (name, parameter) in specimen.model.parameters() {
             let what = format!("{}: {name}", specimen.name);
             if specimen.name.contains("frozen") && name.starts_with("attention.") {
                 assert!(gradients.get(parameter.tensor()).is_none(), "{what} is not trained");
@@ -46,14 +45,14 @@ fn gradients_reach_every_parameter() {
 }
 
 /// The losses of some steps of training.
-fn train(model: &mut Model, steps: u64, rate: f32) -> Vec<f32> {
+fn train(model: &mut dyn Model, steps: u64, rate: f32) -> Vec<f32> {
     let mut optimiser = Optimiser::new(Method::adam(), 0.0);
     let mut losses = Vec::new();
     for step in 0..steps {
         let context = Context::training(Key::new(1).step(step), 0);
         let loss = zoo::loss(model, &context).unwrap();
         losses.push(loss.item().unwrap());
-        train::update(model.module_mut(), &loss, &mut optimiser, rate, Some(1.0)).unwrap();
+        train::update(model, &loss, &mut optimiser, rate, Some(1.0)).unwrap();
     }
     losses
 }
@@ -61,7 +60,7 @@ fn train(model: &mut Model, steps: u64, rate: f32) -> Vec<f32> {
 #[test]
 fn every_model_learns_a_handful_of_examples_by_heart() {
     for mut specimen in zoo::all() {
-        let losses = train(&mut specimen.model, 400, 0.01);
+        let losses = train(&mut *specimen.model, 400, 0.01);
         let best = losses.iter().copied().fold(f32::INFINITY, f32::min);
         assert!(losses[0] > 0.25, "{} knew it before: {}", specimen.name, losses[0]);
         assert!(best < 0.03, "{}: from {} to {best} at best", specimen.name, losses[0]);
@@ -73,9 +72,9 @@ fn the_same_seed_gives_the_same_bits_on_any_number_of_threads() {
     let bits = |threads: usize| -> Vec<(String, Vec<f32>)> {
         regard_nn::tensor::set_threads(threads);
         let config = GptConfig { dropout: 0.2, ..zoo::gpt_config() };
-        let mut model = Model::Gpt(Gpt::new(config, 4).unwrap());
+        let mut model = Transformer::new(config.form(), 4).unwrap();
         let losses = ("losses".to_owned(), train(&mut model, 5, 0.01));
-        let parameters = model.module().parameters();
+        let parameters = model.parameters();
         let values = parameters.iter().map(|(name, parameter)| (name.clone(), parameter.tensor().to_vec()));
         [losses].into_iter().chain(values).collect()
     };
@@ -84,39 +83,30 @@ fn the_same_seed_gives_the_same_bits_on_any_number_of_threads() {
     regard_nn::tensor::set_threads(before);
     assert!(one == again && one == two);
     for (first, second) in zoo::all().iter().zip(zoo::all()) {
-        let pairs = first.model.module().parameters().into_iter().zip(second.model.module().parameters());
+        let pairs = first.model.parameters().into_iter().zip(second.model.parameters());
         for ((name, first), (_, second)) in pairs {
             same_bits(&name, first.tensor(), second.tensor());
         }
     }
-    let tokens = |seed| Gpt::new(zoo::gpt_config(), seed).unwrap().token_embeddings().clone();
+    let tokens = |seed| {
+        let gpt = Transformer::new(zoo::gpt_config().form(), seed).unwrap();
+        gpt.token_embeddings().unwrap().tensor().clone()
+    };
     assert!(distance(&tokens(1), &tokens(2)) > 0.01, "another seed draws other values");
 }
 
 /// Every kind of model that can forget its values and compute them again, in both forms.
-fn checkpointed() -> Vec<[Model; 2]> {
-    let both = |build: &dyn Fn(bool) -> Model| [false, true].map(build);
+fn checkpointed() -> Vec<[Transformer; 2]> {
+    let both = |build: &dyn Fn(bool) -> Form| {
+        [false, true].map(|checkpointing| Transformer::new(build(checkpointing), 2).unwrap())
+    };
     let dropout = 0.2;
     vec![
-        both(&|on| {
-            Model::Gpt(Gpt::new(GptConfig { checkpointing: on, dropout, ..zoo::gpt_config() }, 2).unwrap())
-        }),
-        both(&|on| {
-            Model::Bert(
-                Bert::new(BertConfig { checkpointing: on, dropout, ..zoo::bert_config() }, 2).unwrap(),
-            )
-        }),
-        both(&|on| {
-            Model::T5(T5::new(T5Config { checkpointing: on, dropout, ..zoo::t5_config() }, 2).unwrap())
-        }),
-        both(&|on| {
-            Model::Llama(
-                Llama::new(LlamaConfig { checkpointing: on, dropout, ..zoo::llama_config() }, 2).unwrap(),
-            )
-        }),
-        both(&|on| {
-            Model::Vit(Vit::new(VitConfig { checkpointing: on, dropout, ..zoo::vit_config() }, 2).unwrap())
-        }),
+        both(&|checkpointing| GptConfig { checkpointing, dropout, ..zoo::gpt_config() }.form()),
+        both(&|checkpointing| BertConfig { checkpointing, dropout, ..zoo::bert_config() }.form()),
+        both(&|checkpointing| T5Config { checkpointing, dropout, ..zoo::t5_config() }.form()),
+        both(&|checkpointing| LlamaConfig { checkpointing, dropout, ..zoo::llama_config() }.form()),
+        both(&|checkpointing| VitConfig { checkpointing, dropout, ..zoo::vit_config() }.form()),
     ]
 }
 
@@ -133,7 +123,7 @@ fn forgetting_and_computing_again_changes_no_bit() {
         same_bits(kind, &again.0, &plain.0);
         let without = zoo::loss(&models[0], &Context::differentiated()).unwrap();
         assert!(distance(&without.detach(), &plain.0) > 1e-6, "{kind}: something was dropped");
-        let pairs = models[0].module().parameters().into_iter().zip(models[1].module().parameters());
+        let pairs = models[0].parameters().into_iter().zip(models[1].parameters());
         for ((name, first), (_, second)) in pairs {
             let gradient = |gradients: &Gradients, of: &Tensor| gradients.get(of).unwrap();
             same_bits(&name, &gradient(&again.1, second.tensor()), &gradient(&plain.1, first.tensor()));
@@ -144,13 +134,15 @@ fn forgetting_and_computing_again_changes_no_bit() {
 #[test]
 fn a_pass_can_be_cancelled() {
     let set = AtomicBool::new(true);
-    let models =
-        zoo::all().into_iter().map(|specimen| specimen.model).chain(checkpointed().into_iter().flatten());
-    for model in
-        models.filter(|model| !matches!(model, Model::Sentiment(_) | Model::Bag(_) | Model::Tagger(_)))
-    {
+    let boxed = |model| Box::new(model) as Box<dyn Model>;
+    let models = zoo::all()
+        .into_iter()
+        .map(|specimen| specimen.model)
+        .chain(checkpointed().into_iter().flatten().map(boxed))
+        .filter(|model| model.form().is_some());
+    for model in models {
         for context in [Context::inference(), Context::training(Key::new(1), 0)] {
-            let error = zoo::loss(&model, &context.with_cancel(&set)).unwrap_err();
+            let error = zoo::loss(&*model, &context.with_cancel(&set)).unwrap_err();
             assert_eq!(error, Error::Cancelled, "{}", model.kind());
         }
     }

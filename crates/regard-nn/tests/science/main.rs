@@ -1,14 +1,18 @@
 //! The library's tests: properties, golden values, and models that learn.
 
+mod any_form;
 mod anything;
 mod attention;
 mod attention_ways;
+mod blocks;
 mod builtin;
 mod cache;
 mod causality;
 mod checkpoint_files;
 mod checkpoint_hostile;
 mod checkpoint_round_trip;
+mod forms;
+mod forms_files;
 mod generation;
 mod golden;
 mod golden_layers;
@@ -18,12 +22,16 @@ mod learning;
 mod linear;
 mod metrics;
 mod numbers;
+mod own_model;
 mod parameter_counts;
 mod patterns;
 mod positions;
 mod probe_changes;
 mod probe_gradients;
 mod probe_sites;
+mod projections;
+mod recorded;
 mod refusals;
 mod sampling;
+mod training;
 mod zoo;

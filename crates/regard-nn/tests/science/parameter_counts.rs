@@ -1,10 +1,11 @@
 //! Models have as many parameters as the published ones.
 
+use crate::zoo::{shifted, with_heads};
 use regard_nn::layers::Activation;
+use regard_nn::models::form::Form;
 use regard_nn::models::{
-    Bert, BertConfig, BertHeads, Gpt, GptConfig, Llama, LlamaConfig, Sentiment, SentimentConfig,
+    BertConfig, GptConfig, LlamaConfig, Pooling, Sentiment, SentimentConfig, T5Config, Transformer, VitConfig,
 };
-use regard_nn::models::{Pooling, T5, T5Config, Vit, VitConfig};
 use regard_nn::tensor::Tensor;
 use regard_nn::{Initial, Module};
 use std::sync::{Arc, LazyLock};
@@ -24,6 +25,10 @@ fn empty() -> Initial {
     Initial::read(Arc::new(|_, shape| Ok(Tensor::external(Box::new(Zeros(shape.count())), shape)?)))
 }
 
+fn count(form: Form) -> usize {
+    Transformer::build(form, &empty()).unwrap().parameter_count()
+}
+
 #[test]
 fn gpt2() {
     for (n_layers, n_heads, d_model, known) in [
@@ -32,8 +37,8 @@ fn gpt2() {
         (36, 20, 1280, 774_030_080),
         (48, 25, 1600, 1_557_611_200),
     ] {
-        let gpt =
-            Gpt::build(GptConfig { n_layers, n_heads, d_model, ..GptConfig::default() }, &empty()).unwrap();
+        let config = GptConfig { n_layers, n_heads, d_model, ..GptConfig::default() };
+        let gpt = Transformer::build(config.form(), &empty()).unwrap();
         let (c, per_layer) = (d_model, 12 * d_model * d_model + 13 * d_model);
         assert_eq!(gpt.parameter_count(), known);
         let parts = gpt.parameter_count_by_part(1);
@@ -48,40 +53,38 @@ fn gpt2() {
         assert!(layers.contains(&("layers.11".to_owned(), per_layer)));
         assert_eq!(layers.iter().map(|(_, count)| count).sum::<usize>(), known);
     }
-    let untied = Gpt::build(GptConfig { tied: false, ..GptConfig::default() }, &empty()).unwrap();
-    assert_eq!(untied.parameter_count(), 124_439_808 + 50_257 * 768);
+    let untied = GptConfig { tied: false, ..GptConfig::default() };
+    assert_eq!(count(untied.form()), 124_439_808 + 50_257 * 768);
 }
 
 #[test]
 fn bert_roberta_and_distilbert() {
-    let bare = BertHeads { words: false, pooler: true, classes: None };
-    let words = BertHeads { words: true, pooler: false, classes: None };
-    let base = |heads| BertConfig { heads, ..BertConfig::default() };
-    let roberta = |heads| BertConfig { vocabulary: 50_265, position_offset: 2, n_types: 1, ..base(heads) };
-    let distilbert = |heads| BertConfig { n_types: 0, n_layers: 6, ..base(heads) };
-    let none = BertHeads { words: false, pooler: false, classes: None };
-    for (config, known) in [
-        (base(bare), 109_482_240),
-        (base(words), 109_514_298),
-        (roberta(bare), 124_645_632),
-        (roberta(words), 124_697_433),
-        (distilbert(none), 66_362_880),
-        (distilbert(words), 66_985_530),
+    let base = BertConfig::default();
+    let roberta = shifted(&BertConfig { vocabulary: 50_265, n_types: 1, ..base.clone() }, 2);
+    let distilbert = BertConfig { n_types: 0, n_layers: 6, ..base.clone() }.form();
+    let bare = |form: Form| with_heads(form, None, Some(Activation::Tanh), None);
+    for (form, known) in [
+        (bare(base.form()), 109_482_240),
+        (base.form(), 109_514_298),
+        (bare(roberta.clone()), 124_645_632),
+        (roberta, 124_697_433),
+        (with_heads(distilbert.clone(), None, None, None), 66_362_880),
+        (distilbert, 66_985_530),
     ] {
-        assert_eq!(Bert::build(config, &empty()).unwrap().parameter_count(), known);
+        assert_eq!(count(form), known);
     }
-    let classes = base(BertHeads { classes: Some(5), ..bare });
-    assert_eq!(Bert::build(classes, &empty()).unwrap().parameter_count(), 109_482_240 + 5 * 769);
+    let classes = BertConfig { classes: Some(5), ..base };
+    assert_eq!(count(classes.form()), 109_482_240 + 5 * 769);
 }
 
 #[test]
 fn t5_of_both_versions() {
     let small = T5Config::default();
-    assert_eq!(T5::build(small.clone(), &empty()).unwrap().parameter_count(), 60_506_624);
+    assert_eq!(count(small.form()), 60_506_624);
     let gated =
         T5Config { gated: true, activation: Activation::GeluNew, tied: false, scale_output: false, ..small };
     let newer = T5Config { n_layers: 8, n_decoder_layers: 8, n_heads: 6, d_hidden: 1024, ..gated };
-    assert_eq!(T5::build(newer, &empty()).unwrap().parameter_count(), 76_961_152);
+    assert_eq!(count(newer.form()), 76_961_152);
 }
 
 #[test]
@@ -95,17 +98,17 @@ fn llama() {
         d_hidden: 11_008,
         ..base.clone()
     };
-    assert_eq!(Llama::build(seven, &empty()).unwrap().parameter_count(), 6_738_415_616);
+    assert_eq!(count(seven.form()), 6_738_415_616);
     let tiny =
         LlamaConfig { n_layers: 22, n_heads: 32, n_kv_heads: 4, d_model: 2048, d_hidden: 5632, ..base };
-    assert_eq!(Llama::build(tiny, &empty()).unwrap().parameter_count(), 1_100_048_384);
+    assert_eq!(count(tiny.form()), 1_100_048_384);
 }
 
 #[test]
 fn vit() {
     let base = VitConfig { image: [224, 224], patch: 16, channels: 3, classes: 1000, ..VitConfig::default() };
     let base = VitConfig { n_layers: 12, n_heads: 12, d_model: 768, d_hidden: 3072, ..base };
-    assert_eq!(Vit::build(base, &empty()).unwrap().parameter_count(), 86_567_656);
+    assert_eq!(count(base.form()), 86_567_656);
 }
 
 #[test]

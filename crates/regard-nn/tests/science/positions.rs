@@ -4,8 +4,8 @@ use crate::golden::agree;
 use crate::numbers::{distance, dot, normal};
 use regard_nn::attention::{AttentionConfig, MultiHead, Pattern, Rules};
 use regard_nn::position::{
-    Position, PositionSizes, Positions, Rotary, RotaryScaling, alibi_slopes, relative_bias, relative_bucket,
-    sinusoidal,
+    Position, PositionSizes, Positions, Rotary, RotaryConfig, RotaryScaling, alibi_slopes, relative_bias,
+    relative_bucket, sinusoidal,
 };
 use regard_nn::tensor::ops::{Bias, Pairing};
 use regard_nn::tensor::{Ids, Tensor};
@@ -92,6 +92,27 @@ fn rotary_pairs_are_halves_or_neighbours() {
             let (x, turned) = (x.values(), turned.values());
             let (want_a, want_b) = turn(x[a], x[b], angle);
             assert!((turned[a] - want_a).abs() < 1e-6 && (turned[b] - want_b).abs() < 1e-6, "{pairing:?}");
+        }
+    }
+}
+
+#[test]
+fn some_features_of_a_head_may_stay_as_they_are() {
+    let x = normal("x", [2, 5, 3, 8]);
+    let places = Ids::new(&[3, 4, 5, 6, 7], [1, 5]).unwrap();
+    for interleaved in [false, true] {
+        let pairing = if interleaved { Pairing::Interleaved } else { Pairing::Halves };
+        for width in [2, 4, 6, 8] {
+            let config = RotaryConfig { width: Some(width), interleaved, ..RotaryConfig::default() };
+            let turned = config.rotary(8).rotation(&places, 2).unwrap().apply(&x).unwrap();
+            // The first features are those of a head that has no others.
+            let small = Rotary::new(width, 10_000.0, RotaryScaling::None, pairing);
+            let first = |x: &Tensor| x.slice(3, 0, width).unwrap();
+            let want = small.rotation(&places, 2).unwrap().apply(&first(&x)).unwrap();
+            agree("rotated", &first(&turned), &want, 1e-6);
+            let rest = |x: &Tensor| x.slice(3, width, 8 - width).unwrap();
+            assert_eq!(rest(&turned).to_vec(), rest(&x).to_vec(), "{width} of 8");
+            assert!(distance(&first(&turned), &first(&x)) > 0.1);
         }
     }
 }

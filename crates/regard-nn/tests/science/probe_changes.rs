@@ -7,7 +7,7 @@ use regard_nn::attention::{
     AttentionConfig, AttentionKind, MultiHead, Pattern, Rules, Scale, scaled_dot_product,
 };
 use regard_nn::layers::{Linear, LinearConfig};
-use regard_nn::models::{Gpt, Model};
+use regard_nn::models::{Inputs, Model, Transformer};
 use regard_nn::tensor::ops::concatenate;
 use regard_nn::tensor::{Ids, Mask, Tensor};
 use regard_nn::{Context, Draw, Initial, Module, Probe, Result};
@@ -88,10 +88,11 @@ fn a_head_is_silenced_averaged_or_told_what_to_say() {
 
 #[test]
 fn values_and_positions_are_patched_from_another_run() {
-    let Model::Gpt(gpt) = &zoo::all()[0].model else { panic!() };
+    let gpt = &zoo::all()[0].model;
     let (first, second) = (ids("first", 13, [2, 6]), ids("second", 13, [2, 6]));
-    let run =
-        |ids: &Ids, probe: &Probe| gpt.forward(&Context::inference().with_probe(probe), ids, None).unwrap();
+    let run = |ids: &Ids, probe: &Probe| {
+        gpt.forward(&Context::inference().with_probe(probe), &Inputs::ids(ids)).unwrap()
+    };
     let record = Probe::new().record("layers.*.residual.after").record("embeddings");
     let other = run(&second, &record);
     // With the whole stream of another run, everything after is that run's.
@@ -190,8 +191,8 @@ fn scores_and_weights_can_be_changed_in_every_kind_of_attention() {
 
 #[test]
 fn changes_follow_one_another_and_reach_all_sites_that_match() {
-    let gpt = Gpt::new(zoo::gpt_config(), 1).unwrap();
-    let text = ids("text", 13, [1, 5]);
+    let gpt = Transformer::new(zoo::gpt_config().form(), 1).unwrap();
+    let text = Inputs::ids(&ids("text", 13, [1, 5]));
     let probe = Probe::new()
         .change("layers.*.ffn.output", |_, value| Ok(value.scale(0.0)?))
         .change("layers.1.ffn.output", |site, value| {
@@ -199,7 +200,7 @@ fn changes_follow_one_another_and_reach_all_sites_that_match() {
             Ok(value.shift(2.0)?)
         })
         .record("layers.*.ffn.output");
-    gpt.forward(&Context::inference().with_probe(&probe), &text, None).unwrap();
+    gpt.forward(&Context::inference().with_probe(&probe), &text).unwrap();
     let said = |layer: usize| probe.get(&format!("layers.{layer}.ffn.output")).unwrap().unwrap();
     assert!(said(0).values().iter().all(|&value| value == 0.0));
     assert!(said(1).values().iter().all(|&value| value == 2.0));

@@ -3,19 +3,19 @@
 use crate::golden::agree;
 use crate::numbers::{distance, dot, ids, slope};
 use crate::zoo;
-use regard_nn::models::{Gpt, GptConfig, Model};
+use regard_nn::models::{GptConfig, Inputs, Model, Transformer};
 use regard_nn::tensor::ops::CrossEntropy;
 use regard_nn::tensor::{Ids, Pass, Tensor};
-use regard_nn::{Context, Probe};
+use regard_nn::{Context, Module, Probe};
 
 /// A model with wide weights: everything in it matters.
-fn wide(config: GptConfig) -> Model {
-    let mut model = Model::Gpt(Gpt::new(config, 1).unwrap());
+fn wide(config: &GptConfig) -> Transformer {
+    let mut model = Transformer::new(config.form(), 1).unwrap();
     zoo::widen(&mut model);
     model
 }
 
-fn loss(model: &Model, probe: &Probe) -> Tensor {
+fn loss(model: &dyn Model, probe: &Probe) -> Tensor {
     zoo::loss(model, &Context::inference().with_probe(probe)).unwrap()
 }
 
@@ -24,16 +24,16 @@ fn every_site_of_every_model_has_the_gradient_of_finite_differences() {
     // After its attention, the words of the third sentiment model are so much alike that the largest of them changes
     // within any step.
     for mut specimen in zoo::all().into_iter().filter(|specimen| specimen.name != "sentiment, heads") {
-        zoo::widen(&mut specimen.model);
+        zoo::widen(&mut *specimen.model);
         let idle = Probe::new();
-        loss(&specimen.model, &idle);
+        loss(&*specimen.model, &idle);
         // What only tells who had the largest values has no gradient.
         let has_gradient =
             |site: &&String| (specimen.name, site.as_str()) != ("sentiment, max", "pool.weights");
         for site in idle.sites().iter().filter(has_gradient) {
             let what = format!("{}: {site}", specimen.name);
             let probe = Probe::new().track(site);
-            let value = loss(&specimen.model, &probe);
+            let value = loss(&*specimen.model, &probe);
             let at = probe.get(site).unwrap().unwrap();
             let gradients = value.gradients(&Pass::new().with_respect_to(&at)).unwrap();
             let gradient = gradients.get(&at).unwrap_or_else(|| panic!("{what} has none"));
@@ -43,7 +43,7 @@ fn every_site_of_every_model_has_the_gradient_of_finite_differences() {
             let along = gradient.scale(1.0 / length).unwrap();
             let by_differences = |step: f32| {
                 slope(&at, &along, step, |value| {
-                    loss(&specimen.model, &Probe::new().patch(site, value.clone())).item().unwrap()
+                    loss(&*specimen.model, &Probe::new().patch(site, value.clone())).item().unwrap()
                 })
             };
             // A long step may cross the corner of a ReLU or a maximum, a short one drowns in rounding: one must do.
@@ -59,18 +59,16 @@ fn every_site_of_every_model_has_the_gradient_of_finite_differences() {
 
 #[test]
 fn tracking_changes_neither_the_loss_nor_the_gradients_of_parameters() {
-    let model = wide(zoo::gpt_config());
-    let Model::Gpt(gpt) = &model else { panic!() };
-    let (ids, next) = zoo::texts();
-    let plain = gpt.loss(&Context::differentiated(), &ids, &next).unwrap();
+    let gpt = wide(&zoo::gpt_config());
+    let plain = zoo::loss(&gpt, &Context::differentiated()).unwrap();
     let of_parameters = plain.backward().unwrap();
     let probe = Probe::new().track("layers.*.self.weights").track("layers.*.self.scores").track("embeddings");
-    let tracked = gpt.loss(&Context::differentiated().with_probe(&probe), &ids, &next).unwrap();
+    let tracked = zoo::loss(&gpt, &Context::differentiated().with_probe(&probe)).unwrap();
     agree("loss", &tracked.detach(), &plain.detach(), 1e-6);
     let weights = probe.get("layers.0.self.weights").unwrap().unwrap();
     let gradients = tracked.gradients(&Pass::new().with_respect_to(&weights)).unwrap();
     assert!(gradients.get(&weights).is_some());
-    for (name, parameter) in model.module().parameters() {
+    for (name, parameter) in gpt.parameters() {
         let (got, want) =
             (gradients.get(parameter.tensor()).unwrap(), of_parameters.get(parameter.tensor()).unwrap());
         agree(&name, &got, &want, 1e-5);
@@ -79,11 +77,10 @@ fn tracking_changes_neither_the_loss_nor_the_gradients_of_parameters() {
 
 #[test]
 fn one_pass_gives_the_gradients_of_several_losses() {
-    let model = wide(zoo::gpt_config());
-    let Model::Gpt(gpt) = &model else { panic!() };
+    let gpt = wide(&zoo::gpt_config());
     let text = ids("text", zoo::VOCABULARY, [2, 6]);
     let probe = Probe::new().track("layers.1.self.weights");
-    let logits = gpt.forward(&Context::inference().with_probe(&probe), &text, None).unwrap();
+    let logits = gpt.forward(&Context::inference().with_probe(&probe), &Inputs::ids(&text)).unwrap();
     let weights = probe.get("layers.1.self.weights").unwrap().unwrap();
     let loss = |target: u32| {
         let targets = Ids::new(&[target; 12], [2, 6]).unwrap();
@@ -103,7 +100,7 @@ fn one_pass_gives_the_gradients_of_several_losses() {
 #[test]
 fn weights_that_are_tracked_alone_are_a_leaf() {
     // In a pass without other gradients, only what follows the site is recorded.
-    let model = wide(zoo::gpt_config());
+    let model = wide(&zoo::gpt_config());
     let probe = Probe::new().track("layers.1.self.weights").track("layers.0.residual.before");
     let value = loss(&model, &probe);
     let gradients = value.backward().unwrap();

@@ -2,7 +2,8 @@
 
 use crate::numbers::{ids, same_bits};
 use crate::zoo::{self, Specimen};
-use regard_nn::models::Model;
+use regard_nn::models::form::{AttentionPositions, Form};
+use regard_nn::models::{Inputs, Model};
 use regard_nn::{Context, Probe};
 use std::collections::BTreeMap;
 
@@ -60,60 +61,67 @@ fn layers(
     }
 }
 
-fn documented(model: &Model) -> BTreeMap<String, Vec<usize>> {
+/// The first layer of a form says what the others are.
+fn first_attention(form: &Form) -> &regard_nn::models::form::Attention {
+    &form.last_stack().unwrap().layers[0].attention
+}
+
+fn documented(model: &dyn Model) -> BTreeMap<String, Vec<usize>> {
     let mut sites = BTreeMap::new();
     let words = vec![BATCH, TIME, zoo::VOCABULARY];
     let base =
         Sizes { time: TIME, d_model: 16, d_hidden: 24, heads: 2, kv_heads: 2, d_head: 8, rotary: false };
-    match model {
-        Model::Gpt(gpt) => {
-            let rotary = gpt.config().positions.pairing().is_some();
+    let (kind, form, has_heads) = (model.kind(), model.form(), !model.attentions().is_empty());
+    match (kind, form) {
+        ("gpt", Some(form)) => {
+            let rotary = matches!(first_attention(form).positions, Some(AttentionPositions::Rotary(_)));
             layers(&mut sites, "", 2, Sizes { d_hidden: 64, rotary, ..base }, None);
             sites.insert("logits".to_owned(), words);
         }
-        Model::Bert(bert) => {
+        ("bert", Some(form)) => {
             layers(&mut sites, "", 2, base, None);
-            match bert.config().heads {
-                heads if heads.words => drop(sites.insert("logits".to_owned(), words)),
-                heads if heads.classes.is_some() => drop(sites.insert("logits".to_owned(), vec![BATCH, 3])),
-                _ => {}
+            if form.output.tokens.is_some() {
+                sites.insert("logits".to_owned(), words);
+            } else if form.output.classes.is_some() {
+                sites.insert("logits".to_owned(), vec![BATCH, 3]);
             }
         }
-        Model::T5(_) => {
+        ("t5", Some(_)) => {
             let sizes = Sizes { d_head: 6, ..base };
             layers(&mut sites, "encoder.", 2, sizes, None);
             layers(&mut sites, "decoder.", 1, sizes, Some(TIME));
             sites.insert("logits".to_owned(), words);
         }
-        Model::Llama(llama) => {
-            let d_head = llama.config().d_head.unwrap_or(4);
+        ("llama", Some(form)) => {
+            let d_head = first_attention(form).d_head;
             layers(&mut sites, "", 2, Sizes { heads: 4, d_head, rotary: true, ..base }, None);
             sites.insert("logits".to_owned(), words);
         }
-        Model::Vit(_) => {
+        ("vit", Some(_)) => {
             layers(&mut sites, "", 2, base, None);
             sites.insert("logits".to_owned(), vec![BATCH, 3]);
         }
-        Model::Sentiment(sentiment) => {
+        ("sentiment", _) => {
             sites.insert("embeddings".to_owned(), vec![BATCH, TIME, 6]);
             sites.insert("pool.weights".to_owned(), vec![BATCH, TIME]);
             sites.insert("logits".to_owned(), vec![BATCH]);
-            if sentiment.config().pooling == regard_nn::models::Pooling::Heads {
+            if has_heads {
                 attention(&mut sites, "layers.0.self", base, TIME);
             }
         }
-        Model::Bag(bag) => {
+        ("bag", _) => {
             sites.insert("embeddings".to_owned(), vec![BATCH, TIME, 8]);
             sites.insert("logits".to_owned(), vec![BATCH]);
-            if bag.config().n_heads > 0 {
+            if has_heads {
                 attention(&mut sites, "layers.0.self", Sizes { d_model: 8, d_head: 4, ..base }, TIME);
             }
         }
-        Model::Tagger(_) => {
+        ("tagger", _) => {
             sites.insert("embeddings".to_owned(), vec![BATCH, TIME, 12]);
             sites.insert("logits".to_owned(), vec![BATCH, TIME, 2]);
             attention(&mut sites, "layers.0.self", Sizes { d_model: 12, d_head: 6, ..base }, TIME);
         }
+        (other, _) => panic!("{other}?"),
     }
     sites
 }
@@ -125,7 +133,7 @@ fn run(specimen: &Specimen, probe: &Probe) -> regard_nn::tensor::Tensor {
 #[test]
 fn every_documented_site_is_there_with_its_shape() {
     for specimen in zoo::all() {
-        let want = documented(&specimen.model);
+        let want = documented(&*specimen.model);
         let probe = want.keys().fold(Probe::new(), Probe::record);
         run(&specimen, &probe);
         assert_eq!(probe.unmatched(), Vec::<&str>::new(), "{}", specimen.name);
@@ -144,7 +152,7 @@ fn an_idle_probe_sees_every_site_and_changes_no_bit() {
         let plain = specimen.loss(&Context::inference()).unwrap();
         let idle = Probe::new();
         same_bits(specimen.name, &run(&specimen, &idle), &plain);
-        let want: Vec<String> = documented(&specimen.model).into_keys().collect();
+        let want: Vec<String> = documented(&*specimen.model).into_keys().collect();
         assert_eq!(idle.sites(), want, "{}", specimen.name);
         assert!(idle.recorded().is_empty() && idle.get("logits").unwrap().is_none());
         // Nor does looking at everything, save at logits in a loss, which are otherwise never there as a whole.
@@ -169,11 +177,11 @@ fn patterns_that_match_nothing_are_named() {
 
 #[test]
 fn a_probe_that_is_used_again_shows_the_last_pass() {
-    let Model::Gpt(gpt) = &zoo::all()[0].model else { panic!() };
+    let gpt = &zoo::all()[0].model;
     let probe = Probe::new().record("logits").record("layers.0.self.weights");
     for time in [5, 3] {
         let text = ids("text", zoo::VOCABULARY, [2, time]);
-        let logits = gpt.forward(&Context::inference().with_probe(&probe), &text, None).unwrap();
+        let logits = gpt.forward(&Context::inference().with_probe(&probe), &Inputs::ids(&text)).unwrap();
         same_bits("logits", &probe.get("logits").unwrap().unwrap(), &logits);
         assert_eq!(probe.weights("layers.0.self").unwrap().sizes(), [2, 2, time, time]);
     }

@@ -2,9 +2,9 @@
 
 use crate::zoo;
 use regard_nn::generate::{
-    Answer, BeamSettings, End, NextToken, Sampling, Settings, beam_search, distribution, generate,
+    Answer, BeamSettings, Continue, End, NextToken, Sampling, Settings, beam_search, distribution, generate,
 };
-use regard_nn::models::{Gpt, T5};
+use regard_nn::models::Transformer;
 use regard_nn::tensor::random::Key;
 use regard_nn::tensor::{Ids, Mask, Tensor};
 use regard_nn::{Context, Result};
@@ -181,7 +181,8 @@ fn a_text_ends_for_one_reason() {
 
 #[test]
 fn a_model_says_as_much_as_it_can_read() {
-    let gpt = Gpt::new(zoo::gpt_config(), 1).unwrap();
+    let gpt = Transformer::new(zoo::gpt_config().form(), 1).unwrap();
+    let gpt = Continue::new(&gpt).unwrap();
     for cached in [true, false] {
         let settings = Settings { cached, ..Settings::default() };
         let said =
@@ -194,7 +195,8 @@ fn a_model_says_as_much_as_it_can_read() {
 
 #[test]
 fn prompts_and_settings_that_make_no_sense_are_refused() {
-    let gpt = Gpt::new(zoo::gpt_config(), 1).unwrap();
+    let gpt = Transformer::new(zoo::gpt_config().form(), 1).unwrap();
+    let gpt = Continue::new(&gpt).unwrap();
     let refused = |prompts: &[Vec<u32>], sampling: Sampling| {
         let settings = Settings { sampling, ..Settings::default() };
         generate(&gpt, &Context::inference(), prompts, &settings, &mut |_, _| true).unwrap_err().to_string()
@@ -219,7 +221,7 @@ fn prompts_and_settings_that_make_no_sense_are_refused() {
         let error = refused(&[vec![1]], sampling);
         assert!(error.starts_with(&format!("sampling: {text}")), "{error}");
     }
-    let t5 = T5::new(zoo::t5_config(), 1).unwrap();
+    let t5 = Transformer::new(zoo::t5_config().form(), 1).unwrap();
     let source = Ids::new(&[1, 2], [1, 2]).unwrap();
     let none = Answer::new(&t5, &Context::inference(), &source, None, 0).err().unwrap().to_string();
     assert_eq!(none, "generation: a source needs at least one answer");

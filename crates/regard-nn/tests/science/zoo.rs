@@ -1,23 +1,26 @@
 //! One small model of every kind and form, with something for it to learn.
 
 use crate::numbers::normal;
-use regard_nn::attention::AttentionKind;
-use regard_nn::block::NormPlacement;
-use regard_nn::layers::Activation;
-use regard_nn::models::{
-    Bag, BagConfig, Bert, BertConfig, BertHeads, Gpt, GptConfig, Llama, LlamaConfig, Model, Pooling,
-    Sentiment, SentimentConfig, T5, T5Config, Tagger, TaggerConfig, Vit, VitConfig,
+use regard_nn::attention::{AttentionKind, Biases, QueryKeyNorm};
+use regard_nn::block::Placement;
+use regard_nn::layers::{Activation, NormConfig};
+use regard_nn::models::form::{
+    self, AttentionPositions, Form, Input, Pooler, Positions, TokenScores, Tokens, Window,
 };
-use regard_nn::position::{Position, RotaryScaling};
-use regard_nn::tensor::ops::CrossEntropy;
+use regard_nn::models::{
+    Bag, BagConfig, BertConfig, GptConfig, Inputs, LlamaConfig, Model, Pooling, Predicts, Reads, Sentiment,
+    SentimentConfig, T5Config, Tagger, TaggerConfig, Transformer, VitConfig,
+};
+use regard_nn::position::{Position, RotaryConfig, RotaryScaling};
+use regard_nn::tensor::ops::{CrossEntropy, Function, Layout};
 use regard_nn::tensor::random::Key;
 use regard_nn::tensor::{Ids, Mask, Tensor};
-use regard_nn::{Context, Result};
+use regard_nn::{Context, Module, Result};
 
 /// A model, its name here, and how far off it is on a few examples.
 pub struct Specimen {
     pub name: &'static str,
-    pub model: Model,
+    pub model: Box<dyn Model>,
 }
 
 pub const VOCABULARY: usize = 13;
@@ -72,30 +75,61 @@ pub fn vit_config() -> VitConfig {
     VitConfig { n_layers: 2, n_heads: 2, d_model: 16, d_hidden: 24, ..sizes }
 }
 
-fn sentiment(pooling: Pooling) -> Model {
-    let sizes =
-        SentimentConfig { vocabulary: VOCABULARY, d_embedding: 6, d_hidden: 8, ..SentimentConfig::default() };
-    Model::Sentiment(Sentiment::new(SentimentConfig { pooling, n_heads: 2, ..sizes }, 1).unwrap())
+/// A transformer with random weights.
+pub fn transformer(form: Form) -> Box<dyn Model> {
+    Box::new(Transformer::new(form, 1).unwrap())
 }
 
-fn bag(n_heads: usize, positions: Position, residual: bool, trained: bool) -> Model {
+/// A BERT that counts positions as RoBERTa does: from the row `offset`, with the id before it as padding.
+pub fn shifted(config: &BertConfig, offset: usize) -> Form {
+    let mut form = config.form();
+    let positions = Positions::Learned { context: config.context, offset, skips_padding: true };
+    form.encoder.as_mut().unwrap().positions = positions;
+    form
+}
+
+/// Which heads a BERT has: masked words, a pooler with its activation, classes.
+pub fn with_heads(
+    mut form: Form,
+    words: Option<TokenScores>,
+    pooler: Option<Activation>,
+    classes: Option<usize>,
+) -> Form {
+    form.output.tokens = words;
+    form.output.pooler = pooler.map(|activation| Pooler { activation });
+    form.output.classes = classes;
+    form
+}
+
+fn sentiment(pooling: Pooling) -> Box<dyn Model> {
+    let sizes =
+        SentimentConfig { vocabulary: VOCABULARY, d_embedding: 6, d_hidden: 8, ..SentimentConfig::default() };
+    Box::new(Sentiment::new(SentimentConfig { pooling, n_heads: 2, ..sizes }, 1).unwrap())
+}
+
+fn bag(n_heads: usize, positions: Position, residual: bool, trained: bool) -> Box<dyn Model> {
     let sizes = BagConfig { vocabulary: VOCABULARY, d_embedding: 8, context: 9, ..BagConfig::default() };
-    Model::Bag(Bag::new(BagConfig { n_heads, positions, residual, trained, ..sizes }, 1).unwrap())
+    Box::new(Bag::new(BagConfig { n_heads, positions, residual, trained, ..sizes }, 1).unwrap())
 }
 
 /// Every kind and form.
 pub fn all() -> Vec<Specimen> {
-    let entries = [gpts(), berts(), others()].into_iter().flatten();
+    let entries = [gpts(), berts(), others(), newer()].into_iter().flatten();
     entries.map(|(name, model)| Specimen { name, model }).collect()
 }
 
-fn gpts() -> Vec<(&'static str, Model)> {
+/// The model of one of them.
+pub fn named(name: &str) -> Box<dyn Model> {
+    all().into_iter().find(|specimen| specimen.name == name).unwrap().model
+}
+
+fn gpts() -> Vec<(&'static str, Box<dyn Model>)> {
     let gpt = |positions, attention, change: &dyn Fn(&mut GptConfig)| {
         let mut config = GptConfig { positions, attention, ..gpt_config() };
         change(&mut config);
-        Model::Gpt(Gpt::new(config, 1).unwrap())
+        transformer(config.form())
     };
-    let post = |config: &mut GptConfig| (config.norm, config.tied) = (NormPlacement::Post, false);
+    let post = |config: &mut GptConfig| (config.norm, config.tied) = (Placement::Post, false);
     let softmax = AttentionKind::Softmax;
     vec![
         ("gpt", gpt(Position::Learned, softmax, &|_| {})),
@@ -113,23 +147,21 @@ fn gpts() -> Vec<(&'static str, Model)> {
     ]
 }
 
-fn berts() -> Vec<(&'static str, Model)> {
-    let bert = |config: BertConfig| Model::Bert(Bert::new(config, 1).unwrap());
-    let classes = BertHeads { words: false, pooler: true, classes: Some(3) };
-    let bare = BertHeads { classes: None, ..classes };
-    let distilbert = BertConfig { n_types: 0, pooler_activation: Activation::Relu, ..bert_config() };
+fn berts() -> Vec<(&'static str, Box<dyn Model>)> {
+    let classes = BertConfig { classes: Some(3), ..bert_config() };
+    let bare = with_heads(bert_config().form(), None, Some(Activation::Tanh), None);
+    let roberta = shifted(&BertConfig { n_types: 1, ..bert_config() }, 2);
+    let distilbert = BertConfig { n_types: 0, ..classes.clone() }.form();
     vec![
-        ("bert", bert(bert_config())),
-        ("bert, classifier", bert(BertConfig { heads: classes, ..bert_config() })),
-        ("bert, bare", bert(BertConfig { heads: bare, ..bert_config() })),
-        ("bert, like roberta", bert(BertConfig { position_offset: 2, n_types: 1, ..bert_config() })),
-        ("bert, like distilbert", bert(BertConfig { heads: classes, ..distilbert })),
+        ("bert", transformer(bert_config().form())),
+        ("bert, classifier", transformer(classes.form())),
+        ("bert, bare", transformer(bare)),
+        ("bert, like roberta", transformer(roberta)),
+        ("bert, like distilbert", transformer(with_heads(distilbert, None, Some(Activation::Relu), Some(3)))),
     ]
 }
 
-fn others() -> Vec<(&'static str, Model)> {
-    let t5 = |config: T5Config| Model::T5(T5::new(config, 1).unwrap());
-    let llama = |config: LlamaConfig| Model::Llama(Llama::new(config, 1).unwrap());
+fn others() -> Vec<(&'static str, Box<dyn Model>)> {
     let gated = T5Config { gated: true, activation: Activation::GeluNew, tied: false, ..t5_config() };
     let rotary_scaling = RotaryScaling::Llama3 { factor: 2.0, low: 1.0, high: 4.0, original: 8 };
     let biased = LlamaConfig { attention_bias: true, ffn_bias: true, rotary_scaling, ..llama_config() };
@@ -141,19 +173,81 @@ fn others() -> Vec<(&'static str, Model)> {
         ..TaggerConfig::default()
     };
     vec![
-        ("t5", t5(t5_config())),
-        ("t5, gated", t5(T5Config { scale_output: false, ..gated })),
-        ("llama", llama(llama_config())),
-        ("llama, tied, with biases", llama(LlamaConfig { tied: true, d_head: Some(6), ..biased })),
-        ("vit", Model::Vit(Vit::new(vit_config(), 1).unwrap())),
+        ("t5", transformer(t5_config().form())),
+        ("t5, gated", transformer(T5Config { scale_output: false, ..gated }.form())),
+        ("llama", transformer(llama_config().form())),
+        (
+            "llama, tied, with biases",
+            transformer(LlamaConfig { tied: true, d_head: Some(6), ..biased }.form()),
+        ),
+        ("vit", transformer(vit_config().form())),
         ("sentiment, max", sentiment(Pooling::Max)),
         ("sentiment, additive", sentiment(Pooling::Additive)),
         ("sentiment, heads", sentiment(Pooling::Heads)),
         ("bag", bag(0, Position::None, false, true)),
         ("bag, attention", bag(2, Position::Learned, true, true)),
         ("bag, relative, frozen", bag(2, Position::Relative, true, false)),
-        ("tagger", Model::Tagger(Tagger::new(tagger, 1).unwrap())),
+        ("tagger", Box::new(Tagger::new(tagger, 1).unwrap())),
     ]
+}
+
+/// Forms that no family of checkpoints has.
+fn newer() -> Vec<(&'static str, Box<dyn Model>)> {
+    let forms = [
+        ("gpt, sandwich, capped, normed queries", sandwich()),
+        ("gpt, parallel, partly rotary, windows by turns", parallel()),
+        ("gpt, shared norm, narrow embeddings", narrow()),
+        ("llama, norms of outputs, one layer for all", one_layer()),
+    ];
+    forms.into_iter().map(|(name, form)| (name, transformer(form))).collect()
+}
+
+/// The only stack of a form.
+pub fn stack(form: &mut Form) -> &mut form::Stack {
+    form.decoder.as_mut().or(form.encoder.as_mut()).unwrap()
+}
+
+/// Norms on both sides of each sublayer, scores with a soft cap, queries and keys normed in each head.
+pub fn sandwich() -> Form {
+    let mut form = gpt_config().form();
+    let layer = &mut stack(&mut form).layers[0];
+    layer.placement = Placement::Sandwich;
+    layer.residual_scale = 0.7;
+    layer.attention.soft_cap = Some(3.0);
+    layer.attention.query_key_norm = Some((QueryKeyNorm::Head, NormConfig::rms(1e-5)));
+    form
+}
+
+/// Sublayers side by side; half of a head's features rotated; a window in every other layer.
+pub fn parallel() -> Form {
+    let mut form = GptConfig { positions: Position::Rotary, ..gpt_config() }.form();
+    let rotary = RotaryConfig { width: Some(4), ..RotaryConfig::default() };
+    let stack = stack(&mut form);
+    stack.layers[0].placement = Placement::Parallel;
+    stack.layers[0].attention.positions = Some(AttentionPositions::Rotary(rotary));
+    stack.layers.push(stack.layers[0].clone());
+    stack.layers[0].attention.window = Some(Window { before: 2, after: 0 });
+    stack.order = vec![0, 1];
+    form
+}
+
+/// Sublayers side by side through one norm; embeddings of width 6.
+pub fn narrow() -> Form {
+    let mut form = GptConfig { positions: Position::Sinusoidal, tied: false, ..gpt_config() }.form();
+    stack(&mut form).layers[0].placement = Placement::ParallelShared;
+    form.input = Input::Tokens(Tokens { d_embedding: Some(6), scale: 1.5, ..Tokens::new(VOCABULARY) });
+    form
+}
+
+/// Norms on outputs only, queries and keys normed over all heads, biases in some projections, one layer used twice.
+pub fn one_layer() -> Form {
+    let mut form = llama_config().form();
+    let stack = stack(&mut form);
+    stack.shared = true;
+    stack.layers[0].placement = Placement::Output;
+    stack.layers[0].attention.query_key_norm = Some((QueryKeyNorm::All, NormConfig::rms(1e-6)));
+    stack.layers[0].attention.bias = Biases { query: true, value: true, ..Biases::default() };
+    form
 }
 
 /// Three texts of seven tokens that begin differently and repeat none (of words that are all the same, attention without
@@ -181,61 +275,70 @@ pub fn images() -> Tensor {
 impl Specimen {
     /// How far off the model is on its examples: near 0 once it knows them.
     pub fn loss(&self, context: &Context) -> Result<Tensor> {
-        loss(&self.model, context)
+        loss(&*self.model, context)
     }
 }
 
-/// Every target is told by its example, so that all can be learned by heart.
-pub fn loss(model: &Model, context: &Context) -> Result<Tensor> {
+/// The target of places that have none.
+pub const IGNORED: u32 = u32::MAX;
+
+/// What each model reads and should say. Every target is told by its example, so that all can be learned by heart.
+pub fn question(model: &dyn Model) -> Result<(Inputs, Ids)> {
     let (ids, next) = texts();
-    let classes = Ids::new(&[2, 0, 1], [3])?;
-    let yes_or_no = Tensor::new(&[1.0, 0.0, 1.0], [3])?;
-    let ignored = u32::MAX;
     // Padding is nobody's target.
-    let hidden = |id: usize| if present().values()[id] { next.values()[id] } else { ignored };
+    let hidden = |id: usize| if present().values()[id] { next.values()[id] } else { IGNORED };
     let words = Ids::new(&(0..21).map(hidden).collect::<Vec<_>>(), [3, 7])?;
-    match model {
-        Model::Gpt(model) => model.loss(context, &ids, &next),
-        Model::Llama(model) => model.loss(context, &ids, &next),
-        Model::T5(model) => {
+    let padded = Inputs::padded(&ids, &LENGTHS)?;
+    let abilities = model.abilities();
+    Ok(match (abilities.reads, abilities.predicts) {
+        (Reads::Source, _) => {
             // The decoder reads the start token, then what it is to say but for the last.
-            let known = |id: &u32| if *id == ignored { 0 } else { *id };
+            let known = |id: &u32| if *id == IGNORED { 0 } else { *id };
             let rows = words.values().chunks(7);
-            let input: Vec<u32> =
+            let answer: Vec<u32> =
                 rows.flat_map(|row| [0].into_iter().chain(row[..6].iter().map(known))).collect();
-            model.loss(context, (&ids, Some(&present())), (&Ids::new(&input, [3, 7])?, &words), ignored)
+            (padded.answered(&Ids::new(&answer, [3, 7])?, None), words)
         }
-        Model::Vit(model) => model.loss(context, &images(), &classes),
-        Model::Sentiment(model) => model.loss(context, &ids, Some(&LENGTHS), &yes_or_no),
-        Model::Bag(model) => model.loss(context, &ids, Some(&LENGTHS), &yes_or_no),
-        Model::Tagger(model) => {
-            let classes: Vec<u32> =
-                words.values().iter().map(|&id| if id == ignored { id } else { id % 2 }).collect();
-            model.loss(context, &ids, Some(&LENGTHS), &Ids::new(&classes, [3, 7])?, ignored)
+        (Reads::Pictures(_), _) => (Inputs::pictures(&images()), Ids::new(&[2, 0, 1], [3])?),
+        (_, Predicts::NextToken) => (Inputs::ids(&ids), next),
+        (_, Predicts::TokenClass) => {
+            let class = |&id: &u32| if id == IGNORED { id } else { id % 2 };
+            (padded, Ids::new(&words.values().iter().map(class).collect::<Vec<_>>(), [3, 7])?)
         }
-        Model::Bert(model) => {
-            let heads = model.config().heads;
-            let encoded = model.encode(context, &ids, None, Some(&present()))?;
-            if heads.classes.is_some() {
-                return Ok(model
-                    .classify(context, &encoded)?
-                    .cross_entropy(&classes, CrossEntropy::default())?);
-            }
-            if !heads.words {
-                let off = model.pool(context, &encoded)?.subtract(&normal("pooled", [3, 16]).tanh()?)?;
-                return Ok(off.multiply(&off)?.mean_all()?);
-            }
-            model.loss(context, &ids, Some(&present()), &words, ignored)
-        }
+        (_, Predicts::Class) if abilities.classes == 2 => (padded, Ids::new(&[1, 0, 1], [3])?),
+        (_, Predicts::Class) => (padded, Ids::new(&[2, 0, 1], [3])?),
+        _ => (padded, words),
+    })
+}
+
+/// How far off a model is on its examples.
+pub fn loss(model: &dyn Model, context: &Context) -> Result<Tensor> {
+    let (inputs, targets) = question(model)?;
+    let hidden = model.hidden(context, &inputs)?;
+    if model.abilities().predicts == Predicts::Nothing {
+        let off = pool(model, context, &hidden)?.subtract(&normal("pooled", [3, 16]).tanh()?)?;
+        return Ok(off.multiply(&off)?.mean_all()?);
     }
+    model.loss(context, &hidden, &targets, CrossEntropy { ignored: Some(IGNORED), smoothing: 0.0 })
+}
+
+/// The first position through the pooler, (batch, width), written out: a model without a classifier has no use for it.
+pub fn pool(model: &dyn Model, context: &Context, hidden: &Tensor) -> Result<Tensor> {
+    let all = model.parameters();
+    let parameter = |name: &str| all.iter().find(|(known, _)| known == name).map(|(_, parameter)| *parameter);
+    let [weight, bias] =
+        ["pooler.weight", "pooler.bias"].map(|name| context.parameter(parameter(name).unwrap()));
+    Ok(hidden.select(1, 0)?.linear(&weight, Some(&bias), Layout::OutIn, Some(Function::Tanh))?)
 }
 
 /// Gives every parameter values wide enough that all of them matter; those of norms stay near 1.
-pub fn widen(model: &mut Model) {
-    for (name, parameter) in model.module_mut().parameters_mut() {
+pub fn widen(module: &mut (impl Module + ?Sized)) {
+    for (name, parameter) in module.parameters_mut() {
         let norm = name.contains("norm") && name.ends_with("weight");
         let around = if norm { 1.0 } else { 0.0 };
-        let values = normal(&name, parameter.tensor().shape()).affine(0.3, around).unwrap();
+        // With these draws no ReLU of a T5 has its corner within the steps that gradients are compared over.
+        let draw = name.replace("coder.positions.relative", "coder.distances");
+        let values = normal(&draw, parameter.tensor().shape()).affine(0.3, around).unwrap();
         parameter.tensor_mut().set_values(&values.values()).unwrap();
     }
 }

@@ -9,8 +9,7 @@ use crate::model;
 use crate::terminal::{line, remark, thousands};
 use anyhow::Result;
 use clap::Args;
-use regard_nn::analysis::{Part, Subject, all_heads};
-use regard_nn::models::Model;
+use regard_nn::analysis::{Subject, all_heads};
 use std::path::PathBuf;
 
 /// Take each head of a model away and see what the loss becomes.
@@ -38,13 +37,13 @@ impl Ablate {
     /// Runs the command.
     pub fn run(&self) -> Result<()> {
         let opened = model::open(&self.model)?;
-        all_heads(&opened.model)?;
-        ensure_answers_fit(&opened.model, &self.corpus)?;
-        let questions = match &opened.model {
-            Model::Vit(vit) => Questions::of_pictures(&opened, vit, &self.corpus)?,
+        all_heads(&*opened.model)?;
+        ensure_answers_fit(&*opened.model, &self.corpus)?;
+        let questions = match opened.model.abilities().pictures() {
+            Some(patches) => Questions::of_pictures(&opened, patches, &self.corpus)?,
             _ => {
                 let corpus = Corpus::open(&self.corpus.corpus)?;
-                let reading = Reading::new(&corpus, opened.tokenizer()?, &opened.model, &self.corpus)?;
+                let reading = Reading::new(&corpus, opened.tokenizer()?, &*opened.model, &self.corpus)?;
                 reading.survey()?;
                 Questions::ask(&opened, &corpus, &reading, &self.corpus)?
             }
@@ -57,9 +56,9 @@ impl Ablate {
             counts[0],
             counts[1]
         ));
-        let parts = Part::of(&opened.model);
-        for &part in parts {
-            let subject = Subject { model: &opened.model, part };
+        let parts = opened.model.parts();
+        for &part in &parts {
+            let subject = Subject { model: &*opened.model, part };
             let output = Output::of_part(&self.out, subject)?;
             if parts.len() > 1 {
                 line(format!("\n{}", part.name()));

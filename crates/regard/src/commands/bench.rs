@@ -3,9 +3,9 @@
 use anyhow::{Context as _, Result};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
-use regard_nn::generate::{Settings, generate};
-use regard_nn::models::{Gpt, GptConfig, Pooling, Sentiment, SentimentConfig};
-use regard_nn::tensor::ops::{Attention, Projections, attend};
+use regard_nn::generate::{Continue, Settings, generate};
+use regard_nn::models::{GptConfig, Inputs, Model, Pooling, Sentiment, SentimentConfig, Transformer};
+use regard_nn::tensor::ops::{Attention, CrossEntropy, Projections, attend};
 use regard_nn::tensor::optimiser::{Method, Optimiser};
 use regard_nn::tensor::random::Key;
 use regard_nn::tensor::{Ids, Pass, Tensor, pool};
@@ -212,16 +212,22 @@ fn attention(shape: [usize; 4], causal: bool, train: bool) -> Result<Step> {
 
 fn gpt([vocabulary, n_layers, n_heads, d_model]: [usize; 4], time: usize, batch: usize) -> Result<Step> {
     let config = GptConfig { vocabulary, context: time, n_layers, n_heads, d_model, ..GptConfig::default() };
-    let mut model = Gpt::new(config, 1)?;
+    let mut model = Transformer::new(config.form(), 1)?;
     let method = Method::Adam { betas: (0.9, 0.95), epsilon: 1e-8, decoupled: true };
     let mut optimiser = Optimiser::new(method, 0.1);
-    let ids = random_ids("ids", [batch, time], vocabulary)?;
+    let inputs = Inputs::ids(&random_ids("ids", [batch, time], vocabulary)?);
     let targets = random_ids("targets", [batch, time], vocabulary)?;
     Ok(Box::new(move || {
-        let loss = model.loss(&Context::differentiated(), &ids, &targets)?;
+        let loss = loss(&model, &inputs, &targets)?;
         train::update(&mut model, &loss, &mut optimiser, 1e-3, None)?;
         Ok(())
     }))
+}
+
+/// The loss that training uses.
+fn loss(model: &dyn Model, inputs: &Inputs, targets: &Ids) -> Result<Tensor> {
+    let context = Context::differentiated();
+    Ok(model.loss_of(&context, inputs, targets, CrossEntropy::default())?)
 }
 
 /// Reads a prompt and continues it by the most likely tokens, with random weights.
@@ -230,13 +236,13 @@ fn generation(
     context: usize,
     (prompt, said): (usize, usize),
 ) -> Result<Step> {
-    let model =
-        Gpt::new(GptConfig { vocabulary, context, n_layers, n_heads, d_model, ..GptConfig::default() }, 1)?;
+    let config = GptConfig { vocabulary, context, n_layers, n_heads, d_model, ..GptConfig::default() };
+    let model = Transformer::new(config.form(), 1)?;
     let prompt = random_ids("prompt", [1, prompt], vocabulary)?.values().to_vec();
     let settings = Settings { max_tokens: said, ..Settings::default() };
     Ok(Box::new(move || {
         let found = generate(
-            &model,
+            &Continue::new(&model)?,
             &Context::inference(),
             std::slice::from_ref(&prompt),
             &settings,
@@ -252,12 +258,10 @@ fn sentiment(pooling: Pooling) -> Result<Step> {
     let config = SentimentConfig { pooling, ..SentimentConfig::default() };
     let mut model = Sentiment::new(config.clone(), 1)?;
     let mut optimiser = Optimiser::new(Method::adam(), 0.0);
-    let ids = random_ids("ids", [batch, time], config.vocabulary)?;
-    let labels = random_ids("labels", [1, batch], 2)?;
-    let targets: Vec<f32> = labels.values().iter().map(|&label| label as f32).collect();
-    let targets = Tensor::new(&targets, [batch])?;
+    let inputs = Inputs::ids(&random_ids("ids", [batch, time], config.vocabulary)?);
+    let targets = random_ids("labels", [1, batch], 2)?;
     Ok(Box::new(move || {
-        let loss = model.loss(&Context::differentiated(), &ids, None, &targets)?;
+        let loss = loss(&model, &inputs, &targets)?;
         train::update(&mut model, &loss, &mut optimiser, 1e-3, None)?;
         Ok(())
     }))

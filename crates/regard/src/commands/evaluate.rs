@@ -1,7 +1,7 @@
 //! `regard eval`: how good a model is on data it has not seen.
 
 use crate::classes::matched;
-use crate::corpus::{context, evenly};
+use crate::corpus::evenly;
 use crate::inside::answer::class_names;
 use crate::inspect::texts::normalised;
 use crate::model::{self, Opened};
@@ -13,7 +13,8 @@ use regard_nn::Context;
 use regard_nn::data::batches::{Batches, Classification, Masked, Masking, PackedWindows};
 use regard_nn::generate::{Answer, BeamSettings, beam_search};
 use regard_nn::metrics::{Bleu, Confusion, RocCurve, perplexity};
-use regard_nn::models::Model;
+use regard_nn::models::{Inputs, Model, Predicts, Reads};
+use regard_nn::tensor::ops::CrossEntropy;
 use regard_nn::tensor::random::Key;
 use regard_nn::tensor::{Ids, Mask};
 use regard_nn::tokens::Special;
@@ -56,13 +57,15 @@ impl Evaluate {
         let learned = RunFolder::config_in(&opened.folder)?;
         let path = self.data.as_deref().map(crate::fetch::data::named).transpose()?;
         let data = Measured::new(path, learned);
-        match &opened.model {
-            Model::Gpt(_) | Model::Llama(_) => self.language(&opened, &data),
-            Model::Bert(bert) if bert.config().heads.classes.is_none() => self.masked(&opened, &data),
-            Model::Bert(_) | Model::Sentiment(_) | Model::Bag(_) => self.classes(&opened, &data),
-            Model::T5(_) => self.translation(&opened, &data),
-            Model::Vit(_) => self.pictures(&opened, &data),
-            Model::Tagger(_) => self.tags(&opened, &data),
+        let abilities = opened.model.abilities();
+        match (abilities.predicts, abilities.reads) {
+            (Predicts::NextToken, Reads::Source) => self.translation(&opened, &data),
+            (Predicts::NextToken, _) => self.language(&opened, &data),
+            (Predicts::MaskedToken, _) => self.masked(&opened, &data),
+            (Predicts::Class, Reads::Pictures(_)) => self.pictures(&opened, &data),
+            (Predicts::Class, _) => self.classes(&opened, &data),
+            (Predicts::TokenClass, _) => self.tags(&opened, &data),
+            _ => bail!("this {} predicts nothing that could be measured", opened.model.kind()),
         }
     }
 
@@ -74,13 +77,8 @@ impl Evaluate {
     fn language(&self, opened: &Opened, data: &Measured) -> Result<()> {
         let tokenizer = opened.tokenizer()?;
         let (stream, about) = data.language(tokenizer)?;
-        let context = match &opened.model {
-            Model::Gpt(model) => model.config().context,
-            Model::Llama(model) => model.config().context,
-            other => bail!("a {} is no language model", other.kind()),
-        };
-        // Places beyond what it was trained on mean nothing to some models.
-        let length = sources::length(data.config(), context);
+        // Positions beyond those it was trained on mean nothing to some models.
+        let length = sources::length(data.config(), opened.model.abilities().context.unwrap_or(usize::MAX));
         let windows = PackedWindows::new(stream, length, self.batch_size as usize)?;
         measured_on(&about);
         let (mut sum, mut count) = (0.0, 0);
@@ -88,11 +86,8 @@ impl Evaluate {
         for batch in windows.evenly(most) {
             let batch = batch?;
             let context = Context::inference();
-            let loss = match &opened.model {
-                Model::Gpt(model) => model.loss(&context, &batch.ids, &batch.targets)?,
-                Model::Llama(model) => model.loss(&context, &batch.ids, &batch.targets)?,
-                other => bail!("a {} is no language model", other.kind()),
-            };
+            let inputs = Inputs::ids(&batch.ids);
+            let loss = opened.model.loss_of(&context, &inputs, &batch.targets, CrossEntropy::default())?;
             let tokens = batch.targets.values().len();
             sum += f64::from(loss.item()?) * tokens as f64;
             count += tokens as u64;
@@ -104,10 +99,10 @@ impl Evaluate {
     }
 
     fn masked(&self, opened: &Opened, data: &Measured) -> Result<()> {
-        let (tokenizer, Model::Bert(bert)) = (opened.tokenizer()?, &opened.model) else { return Ok(()) };
+        let tokenizer = opened.tokenizer()?;
         let (texts, about) = data.texts(self.limit)?;
         measured_on(&about);
-        let length = sources::length(data.config(), bert.config().context);
+        let length = sources::length(data.config(), opened.model.abilities().context.unwrap_or(usize::MAX));
         let ids = tokenizer.encode_all(&texts, Special::Keep, Some((length, data.config().keep)))?;
         let masked = Masked::new(ids, Masking::new(tokenizer)?, Key::new(0).site("eval"));
         let batches = Batches::new(masked, self.batch_size as usize, Key::new(0))?;
@@ -125,7 +120,7 @@ impl Evaluate {
         }
         let examples = self.limited(&labelled.examples);
         let texts: Vec<&str> = examples.iter().map(|example| example.text.as_str()).collect();
-        let length = sources::length(data.config(), context(&opened.model).unwrap_or(usize::MAX));
+        let length = sources::length(data.config(), opened.model.abilities().context.unwrap_or(usize::MAX));
         let ids = tokenizer.encode_all(&texts, Special::Keep, Some((length, data.config().keep)))?;
         let labels: Vec<usize> = examples.iter().map(|example| classes[example.label]).collect();
         let padding = tokenizer.special().pad.unwrap_or(0);
@@ -134,7 +129,8 @@ impl Evaluate {
         let (mut truth, mut predicted, mut scores) = (Vec::new(), Vec::new(), Vec::new());
         for batch in batches.once() {
             let batch = batch?;
-            let logits = opened.model.classify(&Context::inference(), &batch.ids, &batch.lengths)?;
+            let inputs = Inputs::padded(&batch.ids, &batch.lengths)?;
+            let logits = opened.model.forward(&Context::inference(), &inputs)?;
             let classes = logits.shape().last();
             truth.extend(batch.labels.values().iter().map(|&label| label as usize));
             predicted.extend(logits.argmax(-1)?.values().iter().map(|&class| class as usize));
@@ -153,17 +149,17 @@ impl Evaluate {
     }
 
     fn tags(&self, opened: &Opened, data: &Measured) -> Result<()> {
-        let (tokenizer, Model::Tagger(model)) = (opened.tokenizer()?, &opened.model) else { return Ok(()) };
+        let tokenizer = opened.tokenizer()?;
         let (sentences, about) = data.tagged()?;
         let sentences = self.limited(&sentences);
         measured_on(&about);
-        let length = sources::length(data.config(), model.config().context);
+        let length = sources::length(data.config(), opened.model.abilities().context.unwrap_or(usize::MAX));
         let tagging = sources::tagging(tokenizer, &sentences, length, Key::new(0).site("eval"))?;
         simple(opened, &Batches::new(tagging, self.batch_size as usize, Key::new(0))?, sentences.len())
     }
 
     fn translation(&self, opened: &Opened, data: &Measured) -> Result<()> {
-        let (tokenizer, Model::T5(model)) = (opened.tokenizer()?, &opened.model) else { return Ok(()) };
+        let (tokenizer, model) = (opened.tokenizer()?, &*opened.model);
         let (pairs, about) = data.pairs(&self.part)?;
         let pairs = self.limited(&pairs);
         measured_on(&about);
@@ -194,7 +190,7 @@ fn measured_on(about: &str) {
 
 /// Loss and accuracy.
 fn simple<E: regard_nn::train::Learn>(opened: &Opened, batches: &Batches<E>, count: usize) -> Result<()> {
-    let found = evaluate(&opened.model, batches, &Context::inference())?;
+    let found = evaluate(&*opened.model, batches, &Context::inference())?;
     line(format!("examples    {count}"));
     line(format!("loss        {:.4}", found.loss));
     for (name, value) in found.measures {
@@ -203,9 +199,9 @@ fn simple<E: regard_nn::train::Learn>(opened: &Opened, batches: &Batches<E>, cou
     Ok(())
 }
 
-/// What a T5 makes of encoded sources.
+/// What an encoder–decoder model makes of encoded sources.
 fn translate(
-    model: &regard_nn::models::T5,
+    model: &dyn Model,
     tokenizer: &regard_nn::tokens::Tokenizer,
     sources: &[Vec<u32>],
     beams: usize,

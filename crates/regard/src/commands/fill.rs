@@ -7,7 +7,7 @@ use crate::terminal::line;
 use anyhow::{Result, bail};
 use clap::Args;
 use regard_nn::Context;
-use regard_nn::models::Model;
+use regard_nn::models::{Inputs, Predicts};
 use regard_nn::tensor::Ids;
 use regard_nn::tokens::Special;
 
@@ -29,9 +29,9 @@ impl Fill {
     /// Runs the command.
     pub fn run(&self) -> Result<()> {
         let opened = model::open(&self.model)?;
-        let Model::Bert(bert) = &opened.model else {
+        if opened.model.abilities().predicts != Predicts::MaskedToken {
             bad_usage!("a {} does not guess words; a BERT trained on masked words does", opened.model.kind());
-        };
+        }
         let tokenizer = opened.tokenizer()?;
         let Some(mask) = tokenizer.special().mask else {
             bail!("the tokenizer of {} has no mask", self.model)
@@ -45,7 +45,7 @@ impl Fill {
         }
         let ids = Ids::new(&encoding.ids, [1, encoding.len()])?;
         let context = Context::inference();
-        let scores = bert.words(&context, &bert.encode(&context, &ids, None, None)?)?;
+        let scores = opened.model.forward(&context, &Inputs::ids(&ids))?;
         let probabilities = scores.softmax()?;
         let width = probabilities.shape().last();
         for (place, row) in probabilities.values().chunks(width).enumerate() {

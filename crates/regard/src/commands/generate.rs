@@ -7,9 +7,9 @@ use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 use regard_nn::Context;
 use regard_nn::generate::{
-    Answer, BeamSettings, End, NextToken, Sampling, Settings, Stop, beam_search, generate,
+    Answer, BeamSettings, Continue, End, NextToken, Sampling, Settings, Stop, beam_search, generate,
 };
-use regard_nn::models::Model;
+use regard_nn::models::{Predicts, Reads};
 use regard_nn::tensor::Ids;
 use regard_nn::tokens::{Decoder, Special, Tokenizer};
 use serde_json::{Map, Value};
@@ -88,24 +88,26 @@ impl Generate {
             .as_ref()
             .with_context(|| format!("{} has no tokenizer: it cannot read a prompt", self.model))?;
         let prompt = self.prompt()?;
-        match &opened.model {
-            Model::Gpt(model) => self.go_on(model, &opened, tokenizer, &prompt),
-            Model::Llama(model) => self.go_on(model, &opened, tokenizer, &prompt),
-            Model::T5(model) => {
+        let abilities = opened.model.abilities();
+        match (abilities.predicts, abilities.reads) {
+            (Predicts::NextToken, Reads::Tokens) => {
+                self.go_on(&Continue::new(&*opened.model)?, &opened, tokenizer, &prompt)
+            }
+            (Predicts::NextToken, Reads::Source) => {
                 let ids = tokenizer.encode(&prompt, Special::Keep)?.ids;
                 if ids.is_empty() {
                     return Err(Usage::error("the prompt is empty"));
                 }
                 let source = Ids::new(&ids, [1, ids.len()])?;
                 let copies = self.beams.map_or(1, usize::from);
-                let answer = Answer::new(model, &Context::inference(), &source, None, copies)?;
+                let answer = Answer::new(&*opened.model, &Context::inference(), &source, None, copies)?;
                 let start = answer.start().remove(0);
                 self.say(&answer, &opened, tokenizer, &start, None)
             }
-            other => Err(anyhow!(
-                "{} is a {} model, which does not generate text; gpt, llama and t5 do",
+            _ => Err(anyhow!(
+                "{} is a {} model, which does not generate text; causal language models and encoder–decoder models do",
                 self.model,
-                other.kind()
+                opened.model.kind()
             )),
         }
     }
@@ -219,16 +221,16 @@ impl Generate {
     }
 
     fn sampling(&self, opened: &Opened) -> Sampling {
-        let model = &opened.model;
+        let answers = opened.model.abilities().reads == Reads::Source;
         let said = [opened.generation().get("repetition_penalty"), opened.config.get("repetition_penalty")]
             .into_iter()
             .find_map(|said| said?.as_f64())
             .map(|penalty| penalty as f32)
             .filter(|penalty| *penalty > 0.0 && penalty.is_finite());
         let drawn = self.temperature.is_some() || self.top_k.is_some() || self.top_p.is_some();
-        let usual = if matches!(model, Model::T5(_)) { 1.0 } else { 0.8 };
+        let usual = if answers { 1.0 } else { 0.8 };
         Sampling {
-            greedy: self.greedy || (matches!(model, Model::T5(_)) && !drawn),
+            greedy: self.greedy || (answers && !drawn),
             temperature: self.temperature.unwrap_or(usual),
             top_k: self.top_k.unwrap_or(0),
             top_p: self.top_p.unwrap_or(1.0),

@@ -11,7 +11,7 @@ use crate::terminal::{line, remark};
 use anyhow::Result;
 use clap::Args;
 use regard_nn::analysis::{Part, Subject, Tokens, all_heads};
-use regard_nn::models::Model;
+use regard_nn::models::Reads;
 use std::path::{Path, PathBuf};
 
 /// Measure what each head of a model does, over a corpus, against the same model untrained.
@@ -59,37 +59,38 @@ impl Heads {
 
     fn study(&self, manner: Manner) -> Result<()> {
         let opened = model::open(&self.model)?;
-        all_heads(&opened.model)?;
-        ensure_answers_fit(&opened.model, &self.corpus)?;
-        if let Model::Vit(vit) = &opened.model {
-            let (pictures, _) = pictures(&opened, vit, &self.corpus)?;
-            remark(format!("a vit; {} pictures", pictures.len()));
-            return self.part((&opened.model).into(), &Texts::Held(pictures), (None, None), manner);
+        all_heads(&*opened.model)?;
+        ensure_answers_fit(&*opened.model, &self.corpus)?;
+        let abilities = opened.model.abilities();
+        if let Some(patches) = abilities.pictures() {
+            let (pictures, _) = pictures(&opened, patches, &self.corpus)?;
+            remark(format!("a {}; {} pictures", opened.model.kind(), pictures.len()));
+            return self.part((&*opened.model).into(), &Texts::Held(pictures), (None, None), manner);
         }
         let corpus = Corpus::open(&self.corpus.corpus)?;
         let treebank = self.trees()?;
-        let reading = Reading::new(&corpus, opened.tokenizer()?, &opened.model, &self.corpus)?;
+        let reading = Reading::new(&corpus, opened.tokenizer()?, &*opened.model, &self.corpus)?;
         let survey = reading.survey()?;
         let trees = Some(treebank.as_ref().unwrap_or(&corpus));
-        if let Model::T5(t5) = &opened.model {
-            let answered = answers(&opened, t5, &reading, &self.corpus)?;
-            remark(format!("a t5; {} texts and their answers", answered.len()));
+        if abilities.reads == Reads::Source {
+            let answered = answers(&opened, &reading, &self.corpus)?;
+            remark(format!("a {}; {} texts and their answers", opened.model.kind(), answered.len()));
             let inputs: Vec<Tokens> = answered.into_iter().map(|answered| answered.input).collect();
-            for &part in Part::of(&opened.model) {
+            for part in opened.model.parts() {
                 let source = |input: &Tokens| input.source.as_deref().cloned();
                 let texts = match part {
-                    Part::Reading => inputs.iter().filter_map(source).collect(),
+                    Part::Reader => inputs.iter().filter_map(source).collect(),
                     _ => inputs.clone(),
                 };
                 line(format!("\n{}", part.name()));
-                let subject = Subject { model: &opened.model, part };
+                let subject = Subject { model: &*opened.model, part };
                 self.part(subject, &Texts::Held(texts), (Some(&reading), trees), manner)?;
             }
             return Ok(());
         }
         remark(format!("a {}; {survey}", opened.model.kind()));
         let texts = Texts::Corpus(&reading, survey);
-        self.part((&opened.model).into(), &texts, (Some(&reading), trees), manner)
+        self.part((&*opened.model).into(), &texts, (Some(&reading), trees), manner)
     }
 
     /// Looks at one part of a model; those of an encoder–decoder model have a folder each.

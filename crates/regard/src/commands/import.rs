@@ -4,7 +4,6 @@ use anyhow::{Context as _, Result};
 use clap::{Args, Subcommand};
 use regard_nn::checkpoint::{self, llama2c};
 use regard_nn::data::file::write_whole;
-use regard_nn::models::Model;
 use serde_json::Value;
 use std::io::Write;
 use std::path::PathBuf;
@@ -51,9 +50,9 @@ impl Import {
 impl Llama2c {
     fn run(&self) -> Result<()> {
         let model = llama2c::read_model(&self.file)?;
-        let tokenizer = llama2c::read_tokenizer(&self.tokenizer, model.config().vocabulary)?;
+        let tokenizer = llama2c::read_tokenizer(&self.tokenizer, model.form().vocabulary())?;
         let special = llama2c::special_tokens();
-        checkpoint::save(&Model::Llama(model), &self.out, &special)?;
+        checkpoint::save(&model, &self.out, &special)?;
         let generation = format!("{:#}\n", Value::Object(special));
         let texts = [
             ("tokenizer.json", tokenizer.to_json()?),

@@ -12,7 +12,8 @@ use anyhow::Result;
 use clap::Args;
 use regard_nn::analysis::attentions;
 use regard_nn::analysis::influence::FLOW_LIMIT;
-use regard_nn::models::{Model, Vit};
+use regard_nn::models::Reads;
+use regard_nn::models::form::Patches;
 use std::path::PathBuf;
 
 /// Show which words an answer rests on, by several methods, and how far each can be trusted.
@@ -67,10 +68,10 @@ impl Influence {
             bad_usage!("--answer is that to one text or picture: give --text or --image");
         }
         let opened = model::open(&self.model)?;
-        attentions(&opened.model)?;
-        ensure_answers(&opened.model)?;
-        if let Model::Vit(vit) = &opened.model {
-            self.look_at_pictures(&opened, vit)?;
+        attentions(&*opened.model)?;
+        ensure_answers(&*opened.model)?;
+        if let Some(patches) = opened.model.abilities().pictures() {
+            self.look_at_pictures(&opened, patches)?;
         } else {
             self.read(&opened)?;
         }
@@ -78,22 +79,22 @@ impl Influence {
         Ok(())
     }
 
-    fn look_at_pictures(&self, opened: &Opened, vit: &Vit) -> Result<()> {
+    fn look_at_pictures(&self, opened: &Opened, patches: Patches) -> Result<()> {
         if self.text.is_some() {
-            bad_usage!("a vit looks at pictures: --image instead of --text");
+            bad_usage!("this model reads pictures: --image instead of --text");
         }
         let answer = self.answer.as_deref();
         if let Some(image) = &self.image {
             let corpus = CorpusArguments { corpus: image.display().to_string(), ..self.corpus.clone() };
-            let (mut pictures, _) = pictures(opened, vit, &corpus)?;
-            let asked = ask_picture(opened, vit, pictures.remove(0), answer)?;
+            let (mut pictures, _) = pictures(opened, patches, &corpus)?;
+            let asked = ask_picture(opened, patches, pictures.remove(0), answer)?;
             return self.report(opened, asked, &Output::create(&self.out)?);
         }
-        let (pictures, _) = pictures(opened, vit, &self.corpus)?;
+        let (pictures, _) = pictures(opened, patches, &self.corpus)?;
         let output = Output::create(&self.out)?;
-        remark(format!("a vit; {} pictures", pictures.len()));
+        remark(format!("a {}; {} pictures", opened.model.kind(), pictures.len()));
         let asked = || -> Result<Questions> {
-            Ok(Box::new(pictures.iter().map(|picture| ask_picture(opened, vit, picture.clone(), None))))
+            Ok(Box::new(pictures.iter().map(|picture| ask_picture(opened, patches, picture.clone(), None))))
         };
         self.trust(opened, &asked, pictures.len() as u64, &output)
     }
@@ -103,13 +104,17 @@ impl Influence {
             bad_usage!("--image is for models that look at pictures, and this is a {}", opened.model.kind());
         }
         let corpus = Corpus::open(&self.corpus.corpus)?;
-        let mut reading = Reading::new(&corpus, opened.tokenizer()?, &opened.model, &self.corpus)?;
+        let mut reading = Reading::new(&corpus, opened.tokenizer()?, &*opened.model, &self.corpus)?;
         if let Some(text) = &self.text {
             return self.one(opened, &reading, text);
         }
-        // Flow takes long for more.
-        if self.corpus.length.is_none() {
-            reading.length = reading.length.min(self.flow_limit.max(2));
+        // Flow takes long for more. A length that was given is kept: flow is then left out of longer texts.
+        if self.corpus.length.is_none() && reading.length > self.flow_limit.max(2) {
+            reading.length = self.flow_limit.max(2);
+            remark(format!(
+                "texts are read up to {} tokens (--flow-limit); --length reads more",
+                reading.length
+            ));
         }
         let survey = reading.survey()?;
         let output = Output::create(&self.out)?;
@@ -143,8 +148,8 @@ impl Influence {
             let (first, second) = (clean.tokens.len(), other.tokens.len());
             bad_usage!("--other needs as many tokens as --text: {second}, not {first} (see regard tokens)");
         }
-        if other.is_some() && matches!(opened.model, Model::T5(_)) {
-            bad_usage!("--other is for models that read one text, and this is a t5");
+        if other.is_some() && opened.model.abilities().reads == Reads::Source {
+            bad_usage!("--other is for models that read one text, and this is a {}", opened.model.kind());
         }
         let output = Output::create(&self.out)?;
         self.report(opened, clean.clone(), &output)?;
@@ -162,6 +167,6 @@ impl Influence {
             remark(format!("flow is left out: there are {tokens} tokens, more than --flow-limit {limit}"));
         }
         let (blank, how) = blank(opened);
-        Said::of(&opened.model, asked, blank, limit)?.report(output, &how)
+        Said::of(&*opened.model, asked, blank, limit)?.report(output, &how)
     }
 }

@@ -7,7 +7,7 @@ use crate::run::encode_as_trained;
 use crate::terminal::line;
 use anyhow::Result;
 use clap::Args;
-use regard_nn::models::Model;
+use regard_nn::models::{Inputs, Predicts};
 use regard_nn::tensor::Ids;
 use regard_nn::tokens::Encoding;
 use regard_nn::{Context, Probe};
@@ -28,20 +28,21 @@ impl Predict {
     /// Runs the command.
     pub fn run(&self) -> Result<()> {
         let opened = model::open(&self.model)?;
-        if matches!(opened.model, Model::Vit(_)) {
-            bad_usage!("a vit reads pictures: `regard view` and `regard influence` take --image FILE");
+        let abilities = opened.model.abilities();
+        if abilities.pictures().is_some() {
+            bad_usage!("this model reads pictures: `regard view` and `regard influence` take --image FILE");
         }
         let encoding = encode_as_trained(&opened, &self.text)?;
         if encoding.is_empty() {
             bad_usage!("there is nothing to read in the text");
         }
-        match &opened.model {
-            Model::Sentiment(_) | Model::Bag(_) | Model::Bert(_) => self.classify(&opened, &encoding),
-            Model::Tagger(_) => self.tag(&opened, &encoding),
-            other => {
+        match abilities.predicts {
+            Predicts::Class => self.classify(&opened, &encoding),
+            Predicts::TokenClass => self.tag(&opened, &encoding),
+            _ => {
                 bad_usage!(
                     "a {} does not classify texts; try `regard generate` or `regard fill`",
-                    other.kind()
+                    opened.model.kind()
                 )
             }
         }
@@ -52,7 +53,7 @@ impl Predict {
         let ids = Ids::new(&encoding.ids, [1, length])?;
         let probe = Probe::new().record("pool.weights").record("layers.*.self.weights").track("embeddings");
         let context = Context::inference().with_probe(&probe);
-        let scores = opened.model.classify(&context, &ids, &[length])?;
+        let scores = opened.model.forward(&context, &Inputs::padded(&ids, &[length])?)?.select(1, 0)?;
         let probabilities = scores.softmax()?.to_vec();
         let best = scores.argmax(-1)?.values()[0] as usize;
         for (class, probability) in probabilities.iter().enumerate() {
@@ -70,10 +71,9 @@ impl Predict {
     }
 
     fn tag(&self, opened: &Opened, encoding: &Encoding) -> Result<()> {
-        let Model::Tagger(model) = &opened.model else { return Ok(()) };
         let ids = Ids::new(&encoding.ids, [1, encoding.len()])?;
         let probe = Probe::new().record("layers.0.self.weights");
-        let scores = model.forward(&Context::inference().with_probe(&probe), &ids, None)?;
+        let scores = opened.model.forward(&Context::inference().with_probe(&probe), &Inputs::ids(&ids))?;
         let classes = scores.shape().last();
         let probabilities = scores.softmax()?;
         let weights = probe.get("layers.0.self.weights")?;

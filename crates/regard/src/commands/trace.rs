@@ -1,13 +1,13 @@
 //! `regard trace`: what happens inside a model, in a file.
 
 use crate::image::{self, Preprocessing};
-use crate::inputs::Inputs;
+use crate::inputs;
 use crate::model::{self, Opened};
 use crate::tensors::{self, Held};
 use crate::usage::Usage;
 use anyhow::{Context as _, Result, bail};
 use clap::{ArgGroup, Args};
-use regard_nn::models::Model;
+use regard_nn::models::Inputs;
 use regard_nn::tensor::Ids;
 use regard_nn::tokens::{Encoding, Special};
 use regard_nn::{Context, Probe};
@@ -80,11 +80,11 @@ impl Trace {
             false => self.site.iter().map(String::as_str).collect(),
         };
         let probe = sites.iter().fold(Probe::new(), |probe, &site| probe.record(site));
-        inputs.run(&opened.model, &Context::inference().with_probe(&probe))?;
+        inputs::run(&*opened.model, &inputs, &Context::inference().with_probe(&probe))?;
         if !self.site.is_empty() {
             ensure_matched(&probe)?;
         }
-        let mut held = inputs.held();
+        let mut held = inputs::held(&inputs);
         for site in probe.recorded() {
             if let Some(value) = probe.get(&site)? {
                 held.insert(site, Held::Reals(value));
@@ -94,15 +94,16 @@ impl Trace {
     }
 
     fn inputs(&self, opened: &Opened, notes: &mut BTreeMap<String, String>) -> Result<Inputs> {
+        let abilities = opened.model.abilities();
         if let Some(path) = &self.image {
-            let Model::Vit(vit) = &opened.model else {
+            let Some(patches) = abilities.pictures() else {
                 return Err(Usage::error(format!("{} reads text, not images", self.model)));
             };
             let preprocessing = Preprocessing::of(&opened.folder)?;
-            let pixels = image::read(path, &preprocessing, vit.config())?;
-            return Ok(Inputs { pixels: Some(pixels), ..Inputs::default() });
+            let pixels = image::read(path, &preprocessing, patches)?;
+            return Ok(Inputs::pictures(&pixels));
         }
-        if matches!(opened.model, Model::Vit(_)) {
+        if abilities.pictures().is_some() {
             return Err(Usage::error(format!("{} reads images: give --image", self.model)));
         }
         let mut inputs = Inputs::default();
@@ -110,7 +111,7 @@ impl Trace {
             let encoding = opened.tokenizer()?.encode(text, Special::Keep)?;
             notes.insert("text".to_owned(), text.clone());
             notes.insert("tokens".to_owned(), spelt(&encoding, text));
-            if matches!(&opened.model, Model::Bert(model) if model.config().n_types > 1) {
+            if abilities.types > 1 {
                 inputs.types = Some(row(&encoding.types)?);
             }
             encoding.ids
@@ -133,14 +134,14 @@ impl Trace {
         notes: &mut BTreeMap<String, String>,
         inputs: &mut Inputs,
     ) -> Result<()> {
-        let Model::T5(model) = &opened.model else {
+        let Some(start) = opened.model.abilities().start else {
             if self.decoder_text.is_some() || !self.decoder_ids.is_empty() {
                 return Err(Usage::error(format!("{} has no decoder", self.model)));
             }
             return Ok(());
         };
         let mut ids = match self.decoder_ids.is_empty() {
-            true => vec![model.config().start],
+            true => vec![start],
             false => self.decoder_ids.clone(),
         };
         if let Some(text) = &self.decoder_text {
@@ -148,7 +149,7 @@ impl Trace {
             notes.insert("decoder_text".to_owned(), text.clone());
         }
         notes.insert("decoder_tokens".to_owned(), named(opened, &ids)?);
-        inputs.decoder_ids = Some(row(&ids)?);
+        inputs.answer = Some(row(&ids)?);
         Ok(())
     }
 }

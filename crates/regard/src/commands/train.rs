@@ -3,6 +3,7 @@
 use crate::bad_usage;
 use crate::run::{Given, PRESETS, RunFolder, Session, Voice, ensure_length, preset};
 use crate::terminal;
+use crate::usage::Stopped;
 use anyhow::Result;
 use clap::Args;
 use regard_nn::train::End;
@@ -58,11 +59,8 @@ impl Train {
         RunFolder::ensure_free(&out)?;
         let given = self.from.as_deref().map(Given::open).transpose()?;
         match &given {
-            Some(given) => given.ensure_agrees(&config, &self.settings)?,
-            None => {
-                config.model.ensure_possible()?;
-                ensure_length(&config, &config.model, &self.settings)?;
-            }
+            Some(given) => given.ensure_agrees(name, &config, &self.settings)?,
+            None => ensure_length(&config, &config.model, &self.settings)?,
         }
         terminal::remark("reading the data");
         learn(&out, Session::begin(&out, &config, given, Voice::Aloud)?)
@@ -89,10 +87,8 @@ fn learn(out: &Path, session: Session) -> Result<()> {
     match end {
         End::Stopped => {
             let place = terminal::quoted(out);
-            terminal::remark(format!(
-                "stopped at step {step}; go on with: regard train --resume --out {place}"
-            ));
-            return Ok(());
+            let next = format!("stopped at step {step}; go on with: regard train --resume --out {place}");
+            return Err(Stopped(next).into());
         }
         End::Finished => terminal::remark(format!("finished after {step} steps{best}")),
         End::Patience => terminal::remark(format!(

@@ -1,7 +1,7 @@
 //! `regard verify`: a model's values against those of a reference.
 
 use super::trace::ensure_matched;
-use crate::inputs::Inputs;
+use crate::inputs;
 use crate::model;
 use crate::usage::Usage;
 use anyhow::{Result, bail, ensure};
@@ -50,9 +50,9 @@ impl Verify {
             return Err(Usage::error("the tolerance must be at least 0"));
         }
         let file = StoredWeights::from_files(&[&self.reference])?;
-        let inputs = Inputs::read(&file)?;
+        let inputs = inputs::read(&file)?;
         ensure!(
-            inputs.ids.is_some() || inputs.pixels.is_some(),
+            inputs.ids.is_some() || inputs.pictures.is_some(),
             "{} is no reference: it has neither inputs/ids nor inputs/pixels",
             self.reference.display()
         );
@@ -60,14 +60,14 @@ impl Verify {
         ensure!(!sites.is_empty(), "{} has nothing to compare", self.reference.display());
         let opened = model::open(&self.model)?;
         let probe = sites.iter().fold(Probe::new(), |probe, &site| probe.record(site));
-        inputs.run(&opened.model, &Context::inference().with_probe(&probe))?;
+        inputs::run(&*opened.model, &inputs, &Context::inference().with_probe(&probe))?;
         ensure_matched(&probe)?;
         let mut differences = Vec::with_capacity(sites.len());
         for site in sites {
             let (Some(want), Some(got)) = (file.read(site)?, probe.get(site)?) else {
                 bail!("{site} has no value here");
             };
-            differences.push(compare(site, &want, &got, inputs.queries(site))?);
+            differences.push(compare(site, &want, &got, inputs::queries(&inputs, site))?);
         }
         self.report(&differences)
     }

@@ -163,7 +163,7 @@ impl<'a> Lab<'a> {
             return Ok(result);
         }
         if interrupted().load(Ordering::Relaxed) {
-            bail!(Stopped);
+            bail!(Stopped::repeat());
         }
         let result = work().with_context(|| format!("{name}, {stage} {input}"))?;
         let kept = Kept { result, trainings: self.trainings.of_this_part() };

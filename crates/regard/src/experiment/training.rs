@@ -3,7 +3,7 @@
 
 use super::lab::Lab;
 use crate::model::{self, Opened};
-use crate::run::{ModelConfig, RunConfig, RunFolder, Voice, interrupted, train_in};
+use crate::run::{RunConfig, RunFolder, Voice, interrupted, train_in};
 use crate::usage::Stopped;
 use anyhow::{Context as _, Result, bail};
 use regard_nn::Module;
@@ -22,11 +22,11 @@ impl Lab<'_> {
         config: &RunConfig,
         observer: &mut dyn Observer,
     ) -> Result<()> {
-        self.trainings.add(&RunConfig { model: ModelConfig::of(task.model()), ..config.clone() })?;
+        self.trainings.add(&RunConfig { model: config.resolved(task.model())?, ..config.clone() })?;
         let config = &config.train;
         let mut attended = Attended { lab: self, steps: config.steps, observer };
         match train(task, config, &mut train::Progress::new(config), &mut attended)? {
-            End::Stopped => bail!(Stopped),
+            End::Stopped => bail!(Stopped::repeat()),
             End::Finished | End::Patience => Ok(()),
         }
     }
@@ -41,7 +41,7 @@ impl Lab<'_> {
         // Whoever wants the same model at the same time waits for it.
         let _held = lock.lock().unwrap_or_else(PoisonError::into_inner);
         if !train_in(&folder, config, Voice::Share(&|share| self.progress.partly(share)))? {
-            bail!(Stopped);
+            bail!(Stopped::repeat());
         }
         // Of a model that was there already nothing was heard.
         self.progress.partly(1.0);

@@ -3,10 +3,11 @@
 use super::sentiment_models as sentiment;
 use crate::experiment::{Lab, Trained};
 use crate::model::Opened;
-use crate::run::{ModelConfig, RunConfig, preset, sources};
+use crate::run::{RunConfig, preset, sources};
 use anyhow::{Context as _, Result};
 use regard_nn::analysis::Tokens;
 use regard_nn::data::builtin::{Corpus, Settings};
+use regard_nn::models::Recipe;
 use regard_nn::position::Position;
 use regard_nn::tensor::Tensor;
 use regard_nn::tensor::random::Key;
@@ -67,7 +68,7 @@ pub fn config(lab: &Lab, form: Form, seed: u64) -> Result<RunConfig> {
     if form.vectors {
         config.data.vectors = lab.conditions.vectors.map(|path| path.display().to_string());
     }
-    if let ModelConfig::Bag(model) = &mut config.model {
+    if let Recipe::Bag(model) = &mut config.model {
         model.n_heads = form.heads;
         model.trained = form.trained;
         model.residual = form.residual;
@@ -106,7 +107,7 @@ pub fn accuracy(opened: &Opened, config: &RunConfig, texts: &[(String, usize)]) 
 
 /// The table of word vectors of a model.
 pub fn vectors(opened: &Opened) -> Result<&Tensor> {
-    opened.model.token_embeddings().context("the model has no word vectors")
+    Ok(opened.model.token_embeddings().context("the model has no word vectors")?.tensor())
 }
 
 /// The first words of a text, as many as asked for, with their ids; none if it has fewer.

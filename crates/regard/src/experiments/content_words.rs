@@ -233,7 +233,7 @@ mod tests {
     use crate::experiment::Outcome;
     use regard_nn::Context;
     use regard_nn::data::batches::{Batches, IGNORED, Tagging};
-    use regard_nn::models::{Model, Tagger, TaggerConfig};
+    use regard_nn::models::{Tagger, TaggerConfig};
     use regard_nn::tensor::random::Key;
     use regard_nn::train::{Progress, Supervised, Task, TrainConfig, train};
 
@@ -314,8 +314,8 @@ mod tests {
         };
         let all = sentences(drawn);
         let model = TaggerConfig { vocabulary: 21, d_model: 16, context: 8, ..TaggerConfig::default() };
-        let model = Model::Tagger(Tagger::new(model, 0).unwrap());
-        let mut task = Supervised::new(model, encode(&all[..300]), encode(&all[300..]));
+        let model = Box::new(Tagger::new(model, 0).unwrap());
+        let mut task = Supervised::new(model, encode(&all[..300]), encode(&all[300..])).unwrap();
         let config = TrainConfig { steps: 100, evaluate_every: 0, ..TrainConfig::default() };
         train(&mut task, &config, &mut Progress::new(&config), &mut ()).unwrap();
         let measures = task.evaluate(&Context::inference()).unwrap().measures;

@@ -3,7 +3,7 @@
 use crate::model::Opened;
 use anyhow::{Context as _, Result, bail};
 use regard_nn::data::builtin::{Pair, Word};
-use regard_nn::models::Model;
+use regard_nn::models::{Inputs, Part};
 use regard_nn::tensor::Ids;
 use regard_nn::tokens::{Encoding, Special};
 use regard_nn::{Context, Probe};
@@ -24,19 +24,20 @@ pub struct Crossed {
     pub right: Vec<bool>,
 }
 
-/// Reads a pair with a T5, the decoder being shown the true target.
+/// Reads a pair with an encoder–decoder model, the decoder being shown the true target.
 pub fn cross(opened: &Opened, pair: &Pair) -> Result<Crossed> {
-    let Model::T5(t5) = &opened.model else { bail!("a {} has no cross-attention", opened.model.kind()) };
+    let model = &*opened.model;
+    let Some(start) = model.abilities().start else { bail!("a {} has no cross-attention", model.kind()) };
     let tokenizer = opened.tokenizer()?;
     let source = tokenizer.encode(&pair.source, Special::Keep)?;
     let target = tokenizer.encode(&pair.target, Special::Keep)?;
-    let shifted = std::iter::once(t5.config().start).chain(target.ids.iter().copied());
+    let shifted = std::iter::once(start).chain(target.ids.iter().copied());
     let input: Vec<u32> = shifted.take(target.ids.len()).collect();
     let (read, said) = (Ids::new(&source.ids, [1, source.len()])?, Ids::new(&input, [1, input.len()])?);
-    let sites: Vec<String> =
-        t5.attentions().into_iter().map(|(site, _)| site).filter(|site| site.ends_with("cross")).collect();
+    let sites: Vec<String> = model.part(Part::Cross)?.into_iter().map(|site| site.name).collect();
     let probe = sites.iter().fold(Probe::new(), |probe, site| probe.record(format!("{site}.weights")));
-    let scores = t5.forward(&Context::inference().with_probe(&probe), (&read, None), (&said, None))?;
+    let scores =
+        model.forward(&Context::inference().with_probe(&probe), &Inputs::ids(&read).answered(&said, None))?;
     let best = scores.argmax(-1)?;
     let mut heads = Vec::new();
     for site in &sites {

@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result, bail};
 use regard_nn::analysis::influence::rollout;
 use regard_nn::data::batches::{Batches, Pictures};
 use regard_nn::data::idx::Images;
-use regard_nn::models::{Model, Vit};
+use regard_nn::models::{Inputs, Model};
 use regard_nn::tensor::Tensor;
 use regard_nn::tensor::random::Key;
 use regard_nn::train::evaluate;
@@ -79,14 +79,14 @@ pub fn look(lab: &Lab, seed: u64) -> Result<Eye> {
     let count = lab.by_size(20, 500, 2_000, 2_000).min(images.len());
     images.labels.truncate(count);
     images.pixels.truncate(count * images.rows * images.columns);
-    let Model::Vit(vit) = &opened.model else {
+    let Some(patches) = opened.model.abilities().pictures() else {
         bail!("the digits were learned by a {}", opened.model.kind())
     };
-    let looks = (0..SHOWN.min(count)).map(|i| see(vit, &opened.model, &images, i, scale));
+    let looks = (0..SHOWN.min(count)).map(|i| see(&*opened.model, &images, i, scale));
     let looks = if seed == 0 { looks.collect::<Result<_>>()? } else { Vec::new() };
-    let patches = images.rows / vit.config().patch;
+    let patches = patches.grid().0;
     let found = evaluate(
-        &opened.model,
+        &*opened.model,
         &Batches::new(Pictures::new(images, scale), 64, Key::new(0))?,
         &Context::inference(),
     )?;
@@ -94,20 +94,14 @@ pub fn look(lab: &Lab, seed: u64) -> Result<Eye> {
     Ok(Eye { accuracy, looks, patches })
 }
 
-fn see(
-    vit: &Vit,
-    model: &Model,
-    images: &Images,
-    index: usize,
-    (mean, deviation): (f32, f32),
-) -> Result<Look> {
+fn see(model: &dyn Model, images: &Images, index: usize, (mean, deviation): (f32, f32)) -> Result<Look> {
     let pixels = images.image(index).context("there are too few digits")?;
     let pixels: Vec<f32> = pixels.iter().map(|&pixel| f32::from(pixel) / 255.0).collect();
     let scaled: Vec<f32> = pixels.iter().map(|pixel| (pixel - mean) / deviation).collect();
     let image = Tensor::new(&scaled, [1, 1, images.rows, images.columns])?;
-    let sites: Vec<String> = model.attentions().into_iter().map(|(site, _)| site).collect();
+    let sites: Vec<String> = model.attentions().into_iter().map(|site| site.name).collect();
     let probe = sites.iter().fold(Probe::new(), |probe, site| probe.record(format!("{site}.weights")));
-    let scores = vit.forward(&Context::inference().with_probe(&probe), &image)?;
+    let scores = model.forward(&Context::inference().with_probe(&probe), &Inputs::pictures(&image))?;
     let mut layers = Vec::new();
     for site in &sites {
         let weights = probe.weights(site).with_context(|| format!("the model did not pass {site}"))?;
@@ -126,7 +120,7 @@ fn see(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use regard_nn::models::VitConfig;
+    use regard_nn::models::{Transformer, VitConfig};
     use regard_nn::train::{Progress, Schedule, Supervised, Task, TrainConfig, train};
 
     /// The accuracy of a small ViT, measured as in [`look`], that was trained on digits with some labels.
@@ -149,12 +143,12 @@ mod tests {
         let config =
             TrainConfig { steps: 300, batch_size: 32, evaluate_every: 0, rate, ..TrainConfig::default() };
         let batches = |pictures, size| Batches::new(pictures, size, Key::new(0));
-        let model = Model::Vit(Vit::new(form, 0)?);
+        let model = Box::new(Transformer::new(form.form(), 0)?);
         let mut task = Supervised::new(
             model,
             batches(labelled("train", 1_500), 32)?,
             batches(labelled("held", 64), 64)?,
-        );
+        )?;
         train(&mut task, &config, &mut Progress::new(&config), &mut ())?;
         let found = evaluate(task.model(), &batches(labelled("test", 400), 64)?, &Context::inference())?;
         Ok(found.measures.iter().find(|(name, _)| name == "accuracy").context("no accuracy")?.1)

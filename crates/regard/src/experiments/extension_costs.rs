@@ -3,8 +3,8 @@
 use super::stopwatch::{Spent, spend};
 use anyhow::Result;
 use regard_nn::attention::{How, Pattern, Rules, Scale, Weigh, attend, scaled_dot_product};
-use regard_nn::models::{Gpt, GptConfig};
-use regard_nn::tensor::ops::Projections;
+use regard_nn::models::{GptConfig, Inputs, Model, Transformer};
+use regard_nn::tensor::ops::{CrossEntropy, Projections};
 use regard_nn::tensor::random::Key;
 use regard_nn::tensor::{Ids, Tensor};
 use regard_nn::{Context, Module};
@@ -165,9 +165,11 @@ fn checkpointing(length: usize, patience: Duration, seed: u64) -> Result<Cost> {
             checkpointing,
             ..GptConfig::default()
         };
-        let (gpt, read, wanted) = (Gpt::new(form, seed)?, read.clone(), wanted.clone());
+        let (gpt, read, wanted) = (Transformer::new(form.form(), seed)?, Inputs::ids(&read), wanted.clone());
         Ok(Box::new(move || {
-            let gradients = gpt.loss(&Context::differentiated(), &read, &wanted)?.backward()?;
+            let context = Context::differentiated();
+            let loss = gpt.loss_of(&context, &read, &wanted, CrossEntropy::default())?;
+            let gradients = loss.backward()?;
             let all = gpt.parameters();
             Ok(all.iter().filter_map(|(_, parameter)| gradients.get(parameter.tensor())).collect())
         }))

@@ -134,14 +134,14 @@ fn read(lab: &Lab, seed: u64) -> Result<Reader> {
             && !tokens.ids.contains(&unknown)
             && seed == 0
         {
-            sentence = Some(picture(&gpt.model, &tokens, |id| tokenizer.piece(id).unwrap_or_default())?);
+            sentence = Some(picture(&*gpt.model, &tokens, |id| tokenizer.piece(id).unwrap_or_default())?);
         }
         if let Some(asked) = last_word(&tokens) {
             texts.push(asked);
         }
     }
     let found: Vec<Agreement> = faithfulness(
-        &gpt.model,
+        &*gpt.model,
         texts.into_iter().map(Ok),
         (Blank::Replace(unknown), Quantity::Probability),
         FLOW_LIMIT,
@@ -160,7 +160,7 @@ fn last_word(tokens: &Tokens) -> Option<(Tokens, Target)> {
     Some((read, Target::at(last - 1, class)))
 }
 
-fn picture(model: &Model, tokens: &Tokens, word: impl Fn(u32) -> String) -> Result<Sentence> {
+fn picture(model: &dyn Model, tokens: &Tokens, word: impl Fn(u32) -> String) -> Result<Sentence> {
     let layers = mean_attention(model, tokens)?;
     let last = |layers: &[Tensor]| layers.last().map(Tensor::to_vec).context("the model has no layers");
     Ok(Sentence {

@@ -56,7 +56,7 @@ pub fn share_of_most_frequent(places: &[Place]) -> f64 {
 }
 
 /// The share of words that a GPT guesses from those before.
-pub fn from_the_left(model: &Model, places: &[Place]) -> Result<f64> {
+pub fn from_the_left(model: &dyn Model, places: &[Place]) -> Result<f64> {
     let read = |place: &Place| (place.gpt[..place.at].to_vec(), place.at - 1, place.gpt[place.at]);
     share_right(model, places.iter().map(read))
 }
@@ -69,7 +69,7 @@ pub enum Side {
 }
 
 /// The share of words that a BERT guesses behind a mask.
-pub fn masked((model, tokenizer): &(Model, Tokenizer), places: &[Place], side: Side) -> Result<f64> {
+pub fn masked((model, tokenizer): &(Box<dyn Model>, Tokenizer), places: &[Place], side: Side) -> Result<f64> {
     let mask = tokenizer.special().mask.context("the tokenizer has no mask")?;
     let read = |place: &Place| {
         let mut ids = place.bert.clone();
@@ -79,11 +79,11 @@ pub fn masked((model, tokenizer): &(Model, Tokenizer), places: &[Place], side: S
         }
         (ids, place.at, place.bert[place.at])
     };
-    share_right(model, places.iter().map(read))
+    share_right(&**model, places.iter().map(read))
 }
 
 /// How often the best answer at a place of a text is the right one.
-fn share_right(model: &Model, asked: impl Iterator<Item = (Vec<u32>, usize, u32)>) -> Result<f64> {
+fn share_right(model: &dyn Model, asked: impl Iterator<Item = (Vec<u32>, usize, u32)>) -> Result<f64> {
     let asked: Vec<(Vec<u32>, usize, u32)> = asked.collect();
     let mut right = 0;
     for asked in asked.chunks(32) {

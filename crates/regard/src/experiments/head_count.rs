@@ -68,8 +68,8 @@ fn run(lab: &Lab) -> Result<Findings> {
             let accuracy = tagger_reading::read(&opened, &sentences)?.accuracy();
             (opened, accuracy)
         };
-        let table = opened.model.token_embeddings().map_or(0, |table| table.values().len());
-        Ok(Run { accuracy, parameters: opened.model.module().parameter_count() - table })
+        let table = opened.model.token_embeddings().map_or(0, |table| table.tensor().count());
+        Ok(Run { accuracy, parameters: opened.model.parameter_count() - table })
     })?;
     let mut findings = Findings::new(&["task", "heads"]);
     for (&(task, heads, seed), run) in inputs.iter().zip(&runs) {

@@ -71,7 +71,7 @@ pub struct Measured {
     matches: [Matches; 2],
 }
 
-pub fn measure(model: &Model, material: &Material) -> Result<Measured> {
+pub fn measure(model: &dyn Model, material: &Material) -> Result<Measured> {
     let matches = |half| match_heads(model, material.sentences(half), (32, REACH), Resampling::new(0));
     let matches = [matches(Half::Choose)?, matches(Half::Measure)?];
     let weights = |half: Half| -> Result<Vec<Vec<f64>>> {
@@ -132,13 +132,13 @@ impl Measured {
 /// The names that heads get by the rules of [`label_heads`], all texts taken together.
 pub fn labels(
     lab: &Lab,
-    trained: &Model,
-    untrained: &Model,
+    trained: &dyn Model,
+    untrained: &dyn Model,
     material: &Material,
     length: usize,
 ) -> Result<Vec<(usize, usize, String)>> {
-    let vocabulary = trained.token_embeddings().map_or(0, |table| table.shape()[0]) as u32;
-    let table = |model: &Model| -> Result<Table> {
+    let vocabulary = trained.token_embeddings().map_or(0, |table| table.tensor().shape()[0]) as u32;
+    let table = |model: &dyn Model| -> Result<Table> {
         let mut table = measure_heads(model, material.texts.iter().cloned().map(Ok), Settings::default())?;
         let random = repeated_random(
             2..vocabulary,

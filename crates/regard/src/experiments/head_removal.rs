@@ -125,7 +125,7 @@ fn read(lab: &Lab, seed: u64) -> Result<Run> {
     let halves = [0, 1].map(|half| -> Result<Ablation> {
         let texts: Vec<Tokens> = texts.iter().skip(half).step_by(2).cloned().collect();
         let batches = texts.chunks(16).map(Batch::next_tokens);
-        Ok(ablate(&opened.model, batches, &kinds, &resampling)?)
+        Ok(ablate(&*opened.model, batches, &kinds, &resampling)?)
     });
     let [one, other] = halves;
     let (one, other) = (one?, other?);
@@ -133,10 +133,10 @@ fn read(lab: &Lab, seed: u64) -> Result<Run> {
     let batches = texts.chunks(16).map(Batch::next_tokens);
     let order = one.least_important_first();
     let counts: Vec<usize> = (0..=order.len()).collect();
-    let curve = pruning_curve(&opened.model, &batches, &order, &counts, &resampling)?;
+    let curve = pruning_curve(&*opened.model, &batches, &order, &counts, &resampling)?;
     let pruning = curve.into_iter().map(|(count, loss)| (count, loss.mean)).collect();
     let few = texts.iter().take(lab.by_size(6, 60, 200, 200)).cloned();
-    let (heads, divergences) = head_divergences(&opened.model, few.map(Ok))?;
+    let (heads, divergences) = head_divergences(&*opened.model, few.map(Ok))?;
     let distances = root(&divergences);
     let groups = GROUPS.min(heads.len());
     let clustering = against_shuffled(&distances, groups, Key::new(seed), lab.by_size(5, 50, 100, 100))?;
@@ -151,7 +151,7 @@ fn read(lab: &Lab, seed: u64) -> Result<Run> {
         shuffled: mean(&clustering.shuffled).mean,
         groups: clustering.groups,
         places,
-        reach: reach(&opened.model, &texts)?,
+        reach: reach(&*opened.model, &texts)?,
         pruning,
     })
 }
@@ -271,7 +271,7 @@ fn correlation(a: &[f64], b: &[f64]) -> f64 {
 }
 
 /// How far back each head looks, in tokens.
-fn reach(model: &Model, texts: &[Tokens]) -> Result<Vec<f64>> {
+fn reach(model: &dyn Model, texts: &[Tokens]) -> Result<Vec<f64>> {
     let table = measure_heads(model, texts.iter().take(60).cloned().map(Ok), Settings::default())?;
     Ok(table.of(Measure::Distance).map(|row| row.mean).collect())
 }

@@ -2,7 +2,7 @@
 
 use crate::experiment::{Lab, Trained};
 use crate::model::Opened;
-use crate::run::{ModelConfig, RunConfig, plain, preset, sources};
+use crate::run::{RunConfig, plain, preset, sources};
 use crate::statistics::mean;
 use anyhow::{Result, bail};
 use regard_nn::Context;
@@ -11,7 +11,7 @@ use regard_nn::analysis::dependencies::{Aligned, Parsed};
 use regard_nn::data::batches::{Masking, PackedWindows};
 use regard_nn::data::builtin::{Corpus, Pairs};
 use regard_nn::data::text::TokenStream;
-use regard_nn::models::{GptConfig, Model};
+use regard_nn::models::{GptConfig, Inputs, Model, Recipe};
 use regard_nn::position::Position;
 use regard_nn::tensor::Ids;
 use regard_nn::tensor::ops::CrossEntropy;
@@ -121,7 +121,7 @@ fn count_words(path: &Path) -> Result<u64> {
 /// The form of the GPT that a run is configured as, to change.
 pub fn gpt(config: &mut RunConfig) -> Result<&mut GptConfig> {
     match &mut config.model {
-        ModelConfig::Gpt(gpt) => Ok(gpt),
+        Recipe::Gpt(gpt) => Ok(gpt),
         _ => bail!("this is not a GPT"),
     }
 }
@@ -132,18 +132,19 @@ pub fn trained_base(lab: &Lab, seed: u64) -> Result<Trained> {
 }
 
 /// A model's parameter by its name.
-pub fn parameter(model: &Model, name: &str) -> Option<Vec<f32>> {
-    let all = model.module().parameters();
+pub fn parameter(model: &dyn Model, name: &str) -> Option<Vec<f32>> {
+    let all = model.parameters();
     all.iter().find(|(known, _)| known == name).map(|(_, parameter)| parameter.tensor().to_vec())
 }
 
 /// The mean loss on a text, read in windows of so many tokens.
-pub fn loss_at(model: &Model, text: &TokenStream, length: usize, batch: usize) -> Result<f64> {
-    let Model::Gpt(gpt) = model else { bail!("a {} is not a GPT", model.kind()) };
+pub fn loss_at(model: &dyn Model, text: &TokenStream, length: usize, batch: usize) -> Result<f64> {
     let (mut sum, mut count) = (0.0, 0.0);
     whole_windows(text, length, batch, |ids, targets| {
         let words = targets.values().len() as f64;
-        sum += f64::from(gpt.loss(&Context::inference(), ids, targets)?.item()?) * words;
+        let context = Context::inference();
+        let loss = model.loss_of(&context, &Inputs::ids(ids), targets, CrossEntropy::default())?;
+        sum += f64::from(loss.item()?) * words;
         count += words;
         Ok(())
     })?;
@@ -151,11 +152,15 @@ pub fn loss_at(model: &Model, text: &TokenStream, length: usize, batch: usize) -
 }
 
 /// The mean loss at each place of such windows.
-pub fn losses_by_place(model: &Model, text: &TokenStream, length: usize, batch: usize) -> Result<Vec<f64>> {
-    let Model::Gpt(gpt) = model else { bail!("a {} is not a GPT", model.kind()) };
+pub fn losses_by_place(
+    model: &dyn Model,
+    text: &TokenStream,
+    length: usize,
+    batch: usize,
+) -> Result<Vec<f64>> {
     let (mut sums, mut count) = (vec![0.0; length], 0.0);
     whole_windows(text, length, batch, |ids, targets| {
-        let scores = gpt.forward(&Context::inference(), ids, None)?;
+        let scores = model.forward(&Context::inference(), &Inputs::ids(ids))?;
         for window in scores.cross_entropy_rows(targets, CrossEntropy::default())?.to_vec().chunks(length) {
             sums.iter_mut().zip(window).for_each(|(sum, &loss)| *sum += f64::from(loss));
             count += 1.0;
@@ -199,7 +204,7 @@ pub fn test_text(lab: &Lab, config: &RunConfig, tokenizer: &Tokenizer) -> Result
 pub fn test_loss(lab: &Lab, config: &RunConfig, opened: &Opened) -> Result<f64> {
     let text = test_text(lab, config, opened.tokenizer()?)?;
     let length = config.data.length;
-    loss_at(&opened.model, &text, length, 2_048_usize.div_ceil(length))
+    loss_at(&*opened.model, &text, length, 2_048_usize.div_ceil(length))
 }
 
 /// A text cut to so many tokens, if it is not empty.
@@ -229,7 +234,7 @@ pub fn parsed_sentences(tokenizer: &Tokenizer, count: usize, most: usize) -> Res
 pub fn masked_words(lab: &Lab, seed: u64) -> Result<RunConfig> {
     let mut config = like_base(lab, "masked-words", seed)?;
     let form = base_form(lab)?;
-    let ModelConfig::Bert(bert) = &mut config.model else { bail!("this is not a BERT") };
+    let Recipe::Bert(bert) = &mut config.model else { bail!("this is not a BERT") };
     (bert.n_layers, bert.n_heads, bert.d_model) = (form.n_layers, form.n_heads, form.d_model);
     (bert.d_hidden, bert.context, bert.dropout) = (4 * form.d_model, config.data.length, 0.0);
     bert.deviation = initial_deviation(bert.d_model);
@@ -267,7 +272,7 @@ pub fn masked_words_longer(lab: &Lab, seed: u64) -> Result<RunConfig> {
 pub fn passive(lab: &Lab, seed: u64) -> Result<RunConfig> {
     let mut config = like_base(lab, "translate", seed)?;
     let form = base_form(lab)?;
-    let ModelConfig::T5(t5) = &mut config.model else { bail!("this is not a T5") };
+    let Recipe::T5(t5) = &mut config.model else { bail!("this is not a T5") };
     t5.n_layers = form.n_layers.div_ceil(2);
     t5.n_decoder_layers = form.n_layers.div_ceil(2);
     (t5.n_heads, t5.d_model, t5.d_head) = (form.n_heads, form.d_model, form.d_model / form.n_heads.max(1));

@@ -9,7 +9,6 @@ use crate::figure::{Axis, Chart, Picture, Series, fixed};
 use crate::run::RunConfig;
 use crate::statistics::{Interval, Sample, intercept, mean, paired, slope, slopes};
 use anyhow::{Context as _, Result};
-use regard_nn::models::Model;
 use serde::{Deserialize, Serialize};
 
 pub const EXPERIMENT: Experiment = Experiment {
@@ -116,12 +115,9 @@ fn read(lab: &Lab, size: (usize, usize, usize), seed: u64) -> Result<Run> {
     let trained = lab.train(&config)?;
     let opened = trained.open()?;
     let last = trained.curve.last().context("no step was logged")?;
-    let vocabulary = match &opened.model {
-        Model::Gpt(gpt) => gpt.config().vocabulary,
-        _ => 0,
-    };
+    let vocabulary = opened.model.abilities().classes;
     Ok(Run {
-        parameters: opened.model.module().parameter_count(),
+        parameters: opened.model.parameter_count(),
         vocabulary,
         loss: models::test_loss(lab, &config, &opened)?,
         tokens: last.tokens,

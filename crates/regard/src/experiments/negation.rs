@@ -223,7 +223,7 @@ fn looks(
         let (Some(to), Some(from)) = (place(&encodings[i], negator), place(&encodings[i], negated)) else {
             continue;
         };
-        let seen = watch(&opened.model, &tokens[i..=i])?;
+        let seen = watch(&*opened.model, &tokens[i..=i])?;
         let Some(weights) = seen.first() else { continue };
         let length = tokens[i].len();
         let all = weights.all();

@@ -7,7 +7,7 @@ use crate::run::{RunConfig, prepare, sources};
 use crate::statistics::{Sample, mean, paired};
 use anyhow::{Context as _, Result};
 use regard_nn::Module;
-use regard_nn::block::NormPlacement;
+use regard_nn::block::Placement;
 use regard_nn::data::text::TokenStream;
 use regard_nn::tensor::Gradients;
 use regard_nn::tensor::optimiser::global_norm;
@@ -36,8 +36,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     run,
 };
 
-const PLACEMENTS: [(NormPlacement, &str); 2] =
-    [(NormPlacement::Pre, "pre-norm"), (NormPlacement::Post, "post-norm")];
+const PLACEMENTS: [(Placement, &str); 2] = [(Placement::Pre, "pre-norm"), (Placement::Post, "post-norm")];
 /// Constant learning rates: one that small models like, and one that is bold.
 const RATES: [f32; 2] = [2e-3, 1e-2];
 /// Training losses are kept as means of so many steps.

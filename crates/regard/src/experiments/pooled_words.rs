@@ -129,7 +129,7 @@ fn read(lab: &Lab, variant: Variant, seed: u64, texts: &[(String, usize)]) -> Re
     let margins = models::margins(&opened, &tokens)?;
     let mut weights = Vec::with_capacity(tokens.len());
     for batch in tokens.chunks(32) {
-        weights.extend(pool_weights(&opened.model, batch)?);
+        weights.extend(pool_weights(&*opened.model, batch)?);
     }
     let mut excess = vec![Vec::new(); KINDS.len()];
     let mut by_word: BTreeMap<&str, (f64, u32)> = BTreeMap::new();
@@ -166,7 +166,7 @@ fn agreement<'a>(opened: &Opened, texts: impl Iterator<Item = (&'a Tokens, &'a [
     let target = Target { position: None, class: 1, against: None };
     let mut correlations = Vec::new();
     for (tokens, weights) in texts {
-        let changes = occlusion(&opened.model, tokens, target, (Blank::Replace(unknown), Quantity::Logit))?;
+        let changes = occlusion(&*opened.model, tokens, target, (Blank::Replace(unknown), Quantity::Logit))?;
         let changes: Vec<f64> = changes.iter().map(|change| change.unwrap_or(0.0).abs()).collect();
         correlations.extend(spearman(weights, &changes)?);
     }

@@ -8,7 +8,6 @@ use crate::experiment::{
 use crate::figure::{Axis, Chart, ColourScale, HeatMap, Matrix, Picture, Series};
 use crate::statistics::{Interval, Sample, mean, paired};
 use anyhow::{Context as _, Result};
-use regard_nn::models::Model;
 use regard_nn::position::{Position, alibi_slopes, relative_bucket, sinusoidal};
 use regard_nn::tensor::Ids;
 use serde::{Deserialize, Serialize};
@@ -135,22 +134,19 @@ fn read(lab: &Lab, encoding: usize, seed: u64) -> Result<Run> {
     let length = config.data.length;
     let batch = |window: usize| 2_048_usize.div_ceil(window);
     let longest = models::ROOM * length;
-    let places = models::losses_by_place(&opened.model, &text, longest, batch(longest))?;
+    let places = models::losses_by_place(&*opened.model, &text, longest, batch(longest))?;
     let loss = |&stretch: &f64| match (length as f64 * stretch) as usize {
         window if window == longest => Ok(mean(&places).mean),
-        window => models::loss_at(&opened.model, &text, window, batch(window)),
+        window => models::loss_at(&*opened.model, &text, window, batch(window)),
     };
     let held_out: Vec<f64> = trained.curve.iter().filter_map(|line| line.loss).collect();
     let learned = match (position, seed) {
-        (Position::Learned, 0) => models::parameter(&opened.model, "positions.table.weight"),
-        (Position::Relative, 0) => models::parameter(&opened.model, "positions.relative"),
+        (Position::Learned, 0) => models::parameter(&*opened.model, "positions.table.weight"),
+        (Position::Relative, 0) => models::parameter(&*opened.model, "positions.relative"),
         _ => None,
     };
-    let width = |values: &Vec<f32>| match &opened.model {
-        Model::Gpt(gpt) if position == Position::Learned => gpt.config().d_model,
-        Model::Gpt(gpt) => gpt.config().n_heads,
-        _ => values.len(),
-    };
+    let form = models::gpt(&mut config.clone())?.clone();
+    let width = |_: &Vec<f32>| if position == Position::Learned { form.d_model } else { form.n_heads };
     Ok(Run {
         losses: STRETCHES.iter().map(loss).collect::<Result<_>>()?,
         places: places.chunks(longest.div_ceil(GROUPS)).map(|group| mean(group).mean).collect(),

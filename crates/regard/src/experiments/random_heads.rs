@@ -6,10 +6,10 @@ use crate::experiment::{Bound, Check, Experiment, Findings, Lab, Measurements, V
 use crate::figure::{Axis, Bar, Bars, ColourScale, Gallery, Matrix, Picture, number};
 use crate::statistics::{Sample, paired};
 use anyhow::{Result, bail};
-use regard_nn::analysis::Sight;
 use regard_nn::analysis::distance::divergence_of_weights;
 use regard_nn::attention::{Scale, scaled_dot_product};
 use regard_nn::data::builtin::{Polarity, sentiment_words};
+use regard_nn::models::Visibility;
 use regard_nn::tensor::Tensor;
 use regard_nn::tensor::random::Key;
 use serde::{Deserialize, Serialize};
@@ -42,7 +42,7 @@ const NOISE: f32 = 0.1;
 const VISIBLE: f64 = 0.01;
 const PAIRS: [&str; 2] = ["two heads", "one head, disturbed"];
 const KINDS: [&str; 2] = ["negative", "positive"];
-const BOTH_WAYS: Sight = Sight { causal: false, window: None };
+const BOTH_WAYS: Visibility = Visibility { causal: false, window: None };
 
 /// How far apart two sets of weights are.
 #[derive(Clone, Copy, Default, Serialize, Deserialize)]

@@ -6,7 +6,7 @@ use crate::run::{RunConfig, preset, sources};
 use anyhow::{Result, bail};
 use regard_nn::analysis::{Tokens, pad};
 use regard_nn::data::builtin::{self, Polarity};
-use regard_nn::models::{Pooling, Sentiment, SentimentConfig};
+use regard_nn::models::{Inputs, Pooling, Recipe, Sentiment, SentimentConfig};
 use regard_nn::tokens::{Encoding, Special};
 use regard_nn::{Context, Module};
 use serde::Serialize;
@@ -90,7 +90,7 @@ pub fn config(lab: &Lab, variant: Variant, seed: u64) -> Result<RunConfig> {
     config.train.evaluate_every = (config.train.steps / 6).max(1);
     config.run.save_every = 0;
     config.data.path = lab.conditions.data.map(|path| path.display().to_string());
-    if let crate::run::ModelConfig::Sentiment(model) = &mut config.model
+    if let Recipe::Sentiment(model) = &mut config.model
         && let Variant::Wide(times) = variant
     {
         model.d_hidden = widened(model, times)?;
@@ -155,7 +155,7 @@ pub fn margins(opened: &Opened, texts: &[Tokens]) -> Result<Vec<f32>> {
     for batch in order.chunks(64) {
         let read: Vec<Tokens> = batch.iter().map(|&i| texts[i].clone()).collect();
         let (ids, lengths) = pad(&read)?;
-        let logits = opened.model.classify(&Context::inference(), &ids, &lengths)?;
+        let logits = opened.model.forward(&Context::inference(), &Inputs::padded(&ids, &lengths)?)?;
         for (&i, row) in batch.iter().zip(logits.values().chunks(2)) {
             margins[i] = row[1] - row[0];
         }

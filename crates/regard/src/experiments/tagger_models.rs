@@ -3,11 +3,12 @@
 
 use super::sentiment_models::lexicon;
 use crate::experiment::{Lab, Trained};
-use crate::run::{ModelConfig, RunConfig, preset, sources};
+use crate::run::{RunConfig, preset, sources};
 use anyhow::{Context as _, Result};
 use regard_nn::analysis::Tokens;
 use regard_nn::data::builtin::{self, PartOfSpeech};
 use regard_nn::data::treebank;
+use regard_nn::models::Recipe;
 use regard_nn::tensor::random::Key;
 use regard_nn::tokens::Tokenizer;
 use std::collections::BTreeMap;
@@ -151,7 +152,7 @@ pub fn config(lab: &Lab, heads: usize, seed: u64) -> Result<RunConfig> {
         1 | 4 => steps,
         _ => steps.first().into_iter().chain(steps.last()).copied().collect(),
     };
-    if let ModelConfig::Tagger(model) = &mut config.model {
+    if let Recipe::Tagger(model) = &mut config.model {
         model.n_heads = heads;
         model.d_model = lab.by_size(16, 32, 32, 64);
     }

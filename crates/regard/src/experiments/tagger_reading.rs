@@ -99,7 +99,7 @@ pub fn read(opened: &Opened, sentences: &[Sentence]) -> Result<Reading> {
 
 /// The weights of every head on a sentence, row by row: what each word attends to when it is the hidden one.
 pub fn maps(opened: &Opened, sentence: &Sentence) -> Result<Vec<Vec<f32>>> {
-    let seen = watch(&opened.model, &taggers::hide_each(opened.tokenizer()?, sentence)?)?;
+    let seen = watch(&*opened.model, &taggers::hide_each(opened.tokenizer()?, sentence)?)?;
     let Some(weights) = seen.first() else { return Ok(Vec::new()) };
     let [_, heads, time, _] = weights.sizes();
     let all = weights.all();
@@ -118,7 +118,7 @@ fn confusion(
     for (sentences, batch) in sentences.chunks(32).zip(hidden.chunks(32)) {
         let texts: Vec<Tokens> = batch.iter().map(|(tokens, _)| tokens.clone()).collect();
         let (ids, lengths) = pad(&texts)?;
-        let scores = scores(&opened.model, &Context::inference(), &ids, &lengths)?;
+        let scores = scores(&*opened.model, &Context::inference(), &ids, &lengths)?;
         let values = scores.values();
         let time = ids.shape()[1];
         for (row, (sentence, (_, hidden))) in sentences.iter().zip(batch).enumerate() {
@@ -167,7 +167,7 @@ fn view(opened: &Opened, sentences: &[Sentence], texts: Vec<(Tokens, Vec<bool>)>
     let mut tally = Tally::default();
     let about =
         texts.into_iter().zip(sentences).map(|((tokens, asks), sentence)| Ok((tokens, (asks, sentence))));
-    look(&opened.model, about, (32, Weighing::Attention), |look| {
+    look(&*opened.model, about, (32, Weighing::Attention), |look| {
         let (asks, sentence) = look.about;
         for (head, weights) in look.heads().enumerate() {
             for query in (0..sentence.len()).filter(|&query| asks[query]) {

@@ -7,12 +7,12 @@ use crate::experiment::{Bound, Check, Experiment, Findings, Lab, Measurements, V
 use crate::figure::{Axis, Bar, Bars, ColourScale, HeatMap, Matrix, Picture};
 use crate::run::RunConfig;
 use crate::statistics::paired;
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 use regard_nn::Context;
 use regard_nn::data::batches::{Masking, PackedWindows, RandomWindows};
 use regard_nn::data::builtin::{Pair, Pairs, Split};
 use regard_nn::data::text::TokenStream;
-use regard_nn::models::{Gpt, Model};
+use regard_nn::models::{Inputs, Model, Transformer};
 use regard_nn::tensor::Ids;
 use regard_nn::tensor::random::Key;
 use regard_nn::tokens::{Special, Tokenizer};
@@ -167,17 +167,17 @@ fn read(lab: &Lab, seed: u64) -> Result<Run> {
     let crossed: Vec<Crossed> = pairs.iter().map(|pair| cross(&t5, pair)).collect::<Result<_>>()?;
     let said: Vec<&[bool]> = crossed.iter().map(|crossed| crossed.right.as_slice()).collect();
     let t5_right = shares(&said);
-    let guesses = |bert: &(Model, Tokenizer)| {
+    let guesses = |bert: &(Box<dyn Model>, Tokenizer)| {
         anyhow::Ok((masked(bert, &places, Side::Left)?, masked(bert, &places, Side::Both)?))
     };
-    let count = |model: &Model| model.module().parameter_count();
+    let count = |model: &dyn Model| model.parameter_count();
     Ok(Run {
-        gpt: from_the_left(&gpt.model, &places)?,
+        gpt: from_the_left(&*gpt.model, &places)?,
         bert: guesses(&bert)?,
         longer: guesses(&longer)?,
         frequent: share_of_most_frequent(&places),
         t5: t5_right,
-        parameters: [count(&gpt.model), count(&bert.0), count(&t5.model)],
+        parameters: [count(&*gpt.model), count(&*bert.0), count(&*t5.model)],
         example: if seed == 0 {
             crossed.into_iter().find(|one| (6..=12).contains(&one.source.len()))
         } else {
@@ -220,16 +220,15 @@ fn gpt_passive(lab: &Lab, seed: u64) -> Result<(f64, f64)> {
         Key::new(seed).site("data"),
     )?;
     let held_out = PackedWindows::new(stream(Split::Validation, 20)?, length, 16)?;
-    let mut task = NextWord::new(Model::Gpt(Gpt::new(form, seed)?), windows, held_out)?;
+    let mut task = NextWord::new(Box::new(Transformer::new(form.form(), seed)?), windows, held_out)?;
     config.train.evaluate_every = 0;
     lab.train_task(&mut task, &config, &mut ())?;
-    let Model::Gpt(gpt) = task.model() else { bail!("a GPT was trained") };
     let mut said = Vec::new();
     for pair in &test_pairs(lab, seed) {
         let (line, from) = (line(pair)?, ids(&pair.source)?.len());
         // Every piece but the first is to be said; those from the mark on are the passive.
         let read = Ids::new(&line[..line.len() - 2], [1, line.len() - 2])?;
-        let best = gpt.forward(&Context::inference(), &read, None)?.argmax(-1)?;
+        let best = task.model().forward(&Context::inference(), &Inputs::ids(&read))?.argmax(-1)?;
         let wanted = &line[1..line.len() - 1];
         let right = best.values().iter().zip(wanted).skip(from).map(|(said, wanted)| said == wanted);
         said.push(right.collect::<Vec<bool>>());

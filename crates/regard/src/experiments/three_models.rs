@@ -3,11 +3,11 @@
 use super::sentiment_models::{self as models, Variant};
 use crate::experiment::{Bound, Check, Experiment, Findings, Lab, Measurements, Verdict};
 use crate::figure::{Axis, Bar, Bars, Chart, Picture, Series, fixed};
-use crate::run::ModelConfig;
 use crate::statistics::{Sample, deviation, mean, paired};
 use anyhow::Result;
 use regard_nn::analysis::Tokens;
 use regard_nn::metrics::{Confusion, RocCurve};
+use regard_nn::models::Recipe;
 use serde::{Deserialize, Serialize};
 
 pub const EXPERIMENT: Experiment = Experiment {
@@ -125,7 +125,7 @@ fn read(lab: &Lab, variant: Variant, seed: u64, texts: &[(String, usize)]) -> Re
     let right = |group: &Vec<usize>| {
         group.iter().filter(|&&i| truth[i] == predicted[i]).count() as f64 / group.len().max(1) as f64
     };
-    let ModelConfig::Sentiment(model) = &config.model else { anyhow::bail!("not a model of sentiment") };
+    let Recipe::Sentiment(model) = &config.model else { anyhow::bail!("not a model of sentiment") };
     let thin = roc.points().len().div_ceil(100).max(1);
     Ok(Run {
         measures: vec![

@@ -119,8 +119,8 @@ fn read(lab: &Lab, seed: u64) -> Result<Run> {
     let (trained, untrained) = (run.open()?, run.snapshot(0)?);
     let length = models::base(lab, seed)?.data.length;
     let material = material(lab, &trained, length)?;
-    let (after, before) = (measure(&trained.model, &material)?, measure(&untrained.model, &material)?);
-    let heads = all_heads(&trained.model)?;
+    let (after, before) = (measure(&*trained.model, &material)?, measure(&*untrained.model, &material)?);
+    let heads = all_heads(&*trained.model)?;
     let (mut patterns, mut chosen) = (Vec::new(), Vec::new());
     for pattern in 0..PATTERNS.len() {
         let (Some(after), Some(before)) = (after.best(pattern), before.best(pattern)) else {
@@ -141,7 +141,7 @@ fn read(lab: &Lab, seed: u64) -> Result<Run> {
         chosen,
         right: right.collect(),
         sinks: after.sinks(),
-        labels: labels(lab, &trained.model, &untrained.model, &material, length)?,
+        labels: labels(lab, &*trained.model, &*untrained.model, &material, length)?,
         heads: heads.len(),
         loss: run.loss()?,
         example: if seed == 0 { example(&trained, &untrained)? } else { None },
@@ -158,14 +158,14 @@ fn example(trained: &Opened, untrained: &Opened) -> Result<Option<Example>> {
         if !(8..=11).contains(&encoding.ids.len()) || unknown || !has("nsubj") || !has("amod") {
             continue;
         }
-        let see = |model: &Model| -> Result<Vec<Vec<f32>>> {
+        let see = |model: &dyn Model| -> Result<Vec<Vec<f32>>> {
             let seen = watch(model, &[Tokens::from_encoding(&encoding)])?;
             Ok(seen.iter().map(|weights| weights.all().to_vec()).collect())
         };
         return Ok(Some(Example {
             words: encoding.offsets.iter().map(|span| sentence.text[span.clone()].to_owned()).collect(),
-            untrained: see(&untrained.model).context("the untrained model")?,
-            trained: see(&trained.model)?,
+            untrained: see(&*untrained.model).context("the untrained model")?,
+            trained: see(&*trained.model)?,
         }));
     }
     Ok(None)

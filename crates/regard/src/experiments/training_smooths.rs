@@ -7,8 +7,8 @@ use crate::figure::{Axis, Bar, Bars, ColourScale, Gallery, Matrix, Picture};
 use crate::model::Opened;
 use crate::statistics::paired;
 use anyhow::Result;
-use regard_nn::analysis::Sight;
 use regard_nn::analysis::distance::divergence_of_weights;
+use regard_nn::models::Visibility;
 use serde::{Deserialize, Serialize};
 
 pub const EXPERIMENT: Experiment = Experiment {
@@ -33,7 +33,7 @@ pub const EXPERIMENT: Experiment = Experiment {
 pub const STAGES: [&str; 2] = ["before training", "after training"];
 /// The words whose attention is measured; the first are judged.
 pub const ROWS: [&str; 2] = ["hidden words", "visible words"];
-const BOTH_WAYS: Sight = Sight { causal: false, window: None };
+const BOTH_WAYS: Visibility = Visibility { causal: false, window: None };
 /// So many sentences are compared between seeds.
 const COMPARED: usize = 25;
 

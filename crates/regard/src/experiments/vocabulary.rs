@@ -9,7 +9,7 @@ use crate::run::sources;
 use anyhow::Result;
 use regard_nn::Context;
 use regard_nn::analysis::{Tokens, pad};
-use regard_nn::models::{Bag, BagConfig};
+use regard_nn::models::{Bag, BagConfig, Inputs, Model};
 use regard_nn::tokens::{Special, Tokenizer, WordSettings};
 use serde::{Deserialize, Serialize};
 
@@ -169,7 +169,8 @@ fn moved(tokenizer: &Tokenizer, texts: &[String], seed: u64) -> Result<f64> {
     let all: Vec<Tokens> = ids.into_iter().filter(|ids| !ids.is_empty()).map(Tokens::new).collect();
     let answers = |texts: &[Tokens]| -> Result<Vec<f32>> {
         let (ids, lengths) = pad(texts)?;
-        Ok(model.forward(&Context::inference(), &ids, Some(&lengths))?.to_vec())
+        let scores = model.forward(&Context::inference(), &Inputs::padded(&ids, &lengths)?)?;
+        Ok(scores.select(-1, 1)?.to_vec())
     };
     let together = answers(&all)?;
     let changes = all.iter().zip(&together).map(|(text, &beside)| {

@@ -153,7 +153,7 @@ fn see(opened: &Opened) -> Result<Seen> {
 
 /// 1 if the classifier says "positive" further along a direction, else −1.
 fn towards_positive(opened: &Opened, direction: &[f64]) -> Result<f64> {
-    let parameters = opened.model.module().parameters();
+    let parameters = opened.model.parameters();
     let weight = parameters.iter().find(|(name, _)| name == "classifier.weight").map(|(_, weight)| weight);
     let weight = weight.context("the model has no classifier")?.tensor();
     let dot: f64 = weight.values().iter().zip(direction).map(|(&w, d)| f64::from(w) * d).sum();

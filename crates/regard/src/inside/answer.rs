@@ -6,7 +6,7 @@ use crate::model::Opened;
 use crate::usage::Usage;
 use anyhow::Result;
 use regard_nn::generate::Sampling;
-use regard_nn::models::Model;
+use regard_nn::models::{Inputs, Model, Predicts};
 use regard_nn::tensor::{Ids, Tensor};
 use regard_nn::tokens::Special;
 use regard_nn::{Context, Probe};
@@ -26,14 +26,10 @@ pub enum Kind {
 
 impl Kind {
     /// What a model can be asked.
-    pub fn of(model: &Model) -> Self {
-        match model {
-            Model::Gpt(_) | Model::Llama(_) | Model::T5(_) => Self::Next,
-            Model::Sentiment(_) | Model::Bag(_) => Self::Class,
-            Model::Bert(bert) if bert.config().heads.classes.is_some() && !bert.config().heads.words => {
-                Self::Class
-            }
-            Model::Vit(vit) if vit.config().classes > 0 => Self::Class,
+    pub fn of(model: &dyn Model) -> Self {
+        match model.abilities().predicts {
+            Predicts::NextToken => Self::Next,
+            Predicts::Class => Self::Class,
             _ => Self::Nothing,
         }
     }
@@ -41,7 +37,7 @@ impl Kind {
 
 /// Of a model's scores, those that are kept: of the last position, or of the classes. They are copied: a part of a tensor
 /// would keep all of it.
-pub(super) fn kept(model: &Model, logits: &Tensor) -> Result<Tensor> {
+pub(super) fn kept(model: &dyn Model, logits: &Tensor) -> Result<Tensor> {
     Ok(match (Kind::of(model), logits.shape().len()) {
         (Kind::Next, 3) => {
             let width = logits.shape()[2];
@@ -170,10 +166,11 @@ pub fn classes(reading: &Reading) -> Result<Classes> {
 }
 
 /// The gradient of a class's score times each word's embedding.
-fn pull(model: &Model, ids: &Ids, class: usize) -> Result<Vec<f32>> {
+fn pull(model: &dyn Model, ids: &Ids, class: usize) -> Result<Vec<f32>> {
     let probe = Probe::new().track("embeddings");
     let length = ids.shape().last();
-    let scores = model.classify(&Context::inference().with_probe(&probe), ids, &[length])?;
+    let inputs = Inputs::padded(ids, &[length])?;
+    let scores = model.forward(&Context::inference().with_probe(&probe), &inputs)?.select(1, 0)?;
     gradient_times_input(&scores, class, &probe)
 }
 
@@ -198,9 +195,7 @@ pub fn label(opened: &Opened, class: usize) -> String {
 
 /// The names of the classes that a model tells texts apart by, in order.
 pub fn class_names(opened: &Opened) -> Vec<String> {
-    let count = match &opened.model {
-        Model::Bert(bert) => bert.config().heads.classes.unwrap_or(0),
-        _ => 2,
-    };
+    let abilities = opened.model.abilities();
+    let count = if abilities.predicts == Predicts::Class { abilities.classes } else { 0 };
     (0..count).map(|class| label(opened, class)).collect()
 }

@@ -2,13 +2,11 @@
 
 use super::answer::Kind;
 use super::token::Token;
-use crate::corpus::context;
 use crate::image::{self, Preprocessing};
-use crate::inputs::Inputs;
 use crate::model::Opened;
 use crate::usage::Usage;
 use anyhow::Result;
-use regard_nn::models::Model;
+use regard_nn::models::{Inputs, Predicts, Reads};
 use regard_nn::tensor::Ids;
 use regard_nn::tokens::{Encoding, Special};
 
@@ -34,11 +32,11 @@ impl Spelt {
         if ids.is_empty() {
             return Ok(());
         }
-        if Kind::of(&opened.model) != Kind::Next {
+        if Kind::of(&*opened.model) != Kind::Next {
             return Err(Usage::error("this model does not say what comes next"));
         }
-        let known = opened.model.token_embeddings().map_or(0, |table| table.shape()[0]);
-        let most = context(&opened.model).map_or(most, |limit| limit.min(most));
+        let known = opened.model.token_embeddings().map_or(0, |table| table.tensor().shape()[0]);
+        let most = opened.model.abilities().context.map_or(most, |limit| limit.min(most));
         let decodes = !self.target.is_empty();
         let grows = if decodes { &mut self.target } else { &mut self.source };
         for &id in ids {
@@ -52,7 +50,7 @@ impl Spelt {
         }
         let all = row(&grows.iter().map(|token| token.id).collect::<Vec<_>>())?;
         match decodes {
-            true => self.inputs.decoder_ids = Some(all),
+            true => self.inputs.answer = Some(all),
             false => self.inputs.ids = Some(all),
         }
         Ok(())
@@ -62,13 +60,12 @@ impl Spelt {
 impl Input {
     /// What a model makes of it, if it has at most so many tokens.
     pub(super) fn spell(&self, opened: &Opened, most: usize) -> Result<Spelt> {
-        match (self, &opened.model) {
-            (Self::Picture(bytes), Model::Vit(vit)) => {
+        match (self, opened.model.abilities().pictures()) {
+            (Self::Picture(bytes), Some(patches)) => {
                 let preprocessing = Preprocessing::of(&opened.folder)?;
                 let wrong = |error: anyhow::Error| Usage::error(format!("{error:#}"));
-                let pixels = image::decode(bytes, &preprocessing, vit.config()).map_err(wrong)?;
-                let config = vit.config();
-                let [rows, columns] = config.image.map(|side| side / config.patch);
+                let pixels = image::decode(bytes, &preprocessing, patches).map_err(wrong)?;
+                let (rows, columns) = patches.grid();
                 let class = Token { id: 0, text: "[class]".to_owned(), special: true, word: 0 };
                 let patch = |i: usize| Token {
                     id: i as u32 + 1,
@@ -77,19 +74,24 @@ impl Input {
                     word: i + 1,
                 };
                 let source = std::iter::once(class).chain((0..rows * columns).map(patch)).collect();
-                let inputs = Inputs { pixels: Some(pixels), ..Inputs::default() };
+                let inputs = Inputs::pictures(&pixels);
                 Ok(Spelt { inputs, source, target: Vec::new() })
             }
-            (Self::Picture(_), _) => Err(Usage::error("this model reads text, not pictures")),
-            (_, Model::Vit(_)) => Err(Usage::error("this model reads pictures: choose a PNG")),
-            (Self::Text(first, second), _) => spell_text(opened, first, second, most),
+            (Self::Picture(_), None) => Err(Usage::error("this model reads text, not pictures")),
+            (Self::Text(..), Some(_)) => Err(Usage::error("this model reads pictures: choose a PNG")),
+            (Self::Text(first, second), None) => spell_text(opened, first, second, most),
         }
     }
 }
 
 fn spell_text(opened: &Opened, first: &str, second: &str, most: usize) -> Result<Spelt> {
     let tokenizer = opened.tokenizer()?;
-    let pair = matches!(opened.model, Model::Bert(_)) && !second.trim().is_empty();
+    let abilities = opened.model.abilities();
+    let answers = abilities.reads == Reads::Source;
+    let pair = !answers
+        && abilities.predicts != Predicts::NextToken
+        && abilities.types > 0
+        && !second.trim().is_empty();
     let encoding = match pair {
         true => tokenizer.encode_pair(first, second, Special::Keep)?,
         false => tokenizer.encode(first, Special::Keep)?,
@@ -97,26 +99,26 @@ fn spell_text(opened: &Opened, first: &str, second: &str, most: usize) -> Result
     if first.trim().is_empty() || encoding.is_empty() {
         return Err(Usage::error("there is nothing to read: the text is empty"));
     }
-    let most = context(&opened.model).map_or(most, |limit| limit.min(most));
+    let most = opened.model.abilities().context.map_or(most, |limit| limit.min(most));
     ensure_room(encoding.len(), most, "text")?;
     let mut inputs = Inputs { ids: Some(row(&encoding.ids)?), ..Inputs::default() };
-    if matches!(&opened.model, Model::Bert(model) if model.config().n_types > 1) {
+    if abilities.types > 1 {
         inputs.types = Some(row(&encoding.types)?);
     }
     let source = Token::of_encoding(&encoding, [first, second]);
     let mut target = Vec::new();
-    if let Model::T5(model) = &opened.model {
+    if let Some(start) = abilities.start.filter(|_| answers) {
         let said = match second.trim().is_empty() {
             true => Encoding::default(),
             false => tokenizer.encode(second, Special::Drop)?,
         };
         ensure_room(said.len() + 1, most, "second text")?;
-        let start = Token::after(&[], model.config().start, Some(tokenizer))?;
+        let start = Token::after(&[], start, Some(tokenizer))?;
         target.push(Token { special: true, ..start });
         let spoken = Token::of_encoding(&said, [second, ""]);
         target.extend(spoken.into_iter().map(|token| Token { word: token.word + 1, ..token }));
         let ids: Vec<u32> = target.iter().map(|token| token.id).collect();
-        inputs.decoder_ids = Some(row(&ids)?);
+        inputs.answer = Some(row(&ids)?);
     }
     Ok(Spelt { inputs, source, target })
 }

@@ -31,7 +31,7 @@ pub fn measure(reading: &Reading, site: usize, cancel: &AtomicBool) -> Result<He
     let square = about.group != Group::Cross;
     let plan = match square {
         true => {
-            let plan = Plan::new(&Reading::measured_tokens(queries), about.sight())?;
+            let plan = Plan::new(&Reading::measured_tokens(queries), about.visibility)?;
             Some(plan.only(|query| query + MOST_QUERIES >= count))
         }
         false => None,

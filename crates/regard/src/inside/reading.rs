@@ -7,13 +7,13 @@ use super::site::{Group, Site};
 use super::token::Token;
 use super::top::Top;
 use super::vectors::Vectors;
-use crate::inputs::Inputs;
+use crate::inputs;
 use crate::model::Opened;
 use crate::usage::Usage;
 use anyhow::{Context as _, Result};
-use regard_nn::analysis::Tokens;
+use regard_nn::analysis::{Tokens, delimits};
 use regard_nn::attention::Weights;
-use regard_nn::models::Model;
+use regard_nn::models::{Inputs, Model};
 use regard_nn::tensor::Tensor;
 use regard_nn::{Context, Probe};
 use std::collections::HashMap;
@@ -73,18 +73,18 @@ impl Reading {
 
     fn of(opened: &Arc<Opened>, spelt: Spelt, drawn: usize, cancel: &AtomicBool) -> Result<Self> {
         let Spelt { inputs, source, target } = spelt;
-        let sites = Site::all(&opened.model);
+        let sites = Site::all(&*opened.model);
         let probe = sites
             .iter()
             .fold(Probe::new(), |probe, site| probe.record(format!("{}.weights", site.name)))
             .record("logits")
             .record("pool.weights");
-        pass(&inputs, &opened.model, &Context::inference().with_cancel(cancel).with_probe(&probe))?;
+        pass(&inputs, &*opened.model, &Context::inference().with_cancel(cancel).with_probe(&probe))?;
         let weights = |site: &Site| {
             probe.weights(&site.name).with_context(|| format!("the model did not pass {}", site.name))
         };
         let weights = sites.iter().map(weights).collect::<Result<_>>()?;
-        let scores = probe.get("logits")?.map(|logits| answer::kept(&opened.model, &logits)).transpose()?;
+        let scores = probe.get("logits")?.map(|logits| answer::kept(&*opened.model, &logits)).transpose()?;
         let pool = probe.get("pool.weights")?.map(|pool| pool.to_vec());
         let remembered = Mutex::default();
         Ok(Self {
@@ -121,8 +121,8 @@ impl Reading {
     }
 
     /// The model itself.
-    pub fn model(&self) -> &Model {
-        &self.opened.model
+    pub fn model(&self) -> &dyn Model {
+        &*self.opened.model
     }
 
     /// What the model read.
@@ -180,9 +180,6 @@ impl Reading {
 
     /// Tokens as the measures of heads want them.
     pub fn measured_tokens(tokens: &[Token]) -> Tokens {
-        let delimits = |text: &str| {
-            text.contains(['.', ',', ';', ':', '!', '?']) && !text.contains(char::is_alphanumeric)
-        };
         Tokens {
             ids: tokens.iter().map(|token| token.id).collect(),
             special: tokens.iter().map(|token| token.special).collect(),
@@ -204,7 +201,7 @@ impl Reading {
         };
         let sites: usize = self.sites.iter().map(of_site).sum();
         let remembered = self.remembered().vectors.as_ref().map_or(0, |(_, vectors)| vectors.bytes());
-        let pixels = self.inputs.pixels.as_ref().map_or(0, Tensor::count);
+        let pixels = self.inputs.pictures.as_ref().map_or(0, Tensor::count);
         let scores = self.scores.as_ref().map_or(0, Tensor::count);
         sites + remembered + 4 * (pixels + scores) + 200 * (self.source.len() + self.target.len())
     }
@@ -216,11 +213,10 @@ impl Reading {
 
 /// A pass for what a probe sees of it. Of models that say what comes next only the last scores are computed: those of all
 /// places are the largest thing in a pass over a long text, and nobody looks at them.
-pub(super) fn pass(inputs: &Inputs, model: &Model, context: &Context) -> Result<()> {
-    match (model, &inputs.ids) {
-        (Model::Gpt(gpt), Some(ids)) => gpt.forward_last(context, ids, None).map(drop)?,
-        (Model::Llama(llama), Some(ids)) => llama.forward_last(context, ids, None).map(drop)?,
-        _ => inputs.run(model, context)?,
+pub(super) fn pass(inputs: &Inputs, model: &dyn Model, context: &Context) -> Result<()> {
+    match model.abilities().continues() {
+        true => model.forward_last(context, inputs).map(drop)?,
+        false => inputs::run(model, inputs, context)?,
     }
     Ok(())
 }

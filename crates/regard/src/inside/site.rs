@@ -1,9 +1,7 @@
 //! One attention of a model: where it is and what it looks at.
 
-use regard_nn::analysis::Sight;
 use regard_nn::attention::{AttentionConfig, AttentionKind};
-use regard_nn::models::Model;
-use regard_nn::position::Position;
+use regard_nn::models::{AttentionSite, Model, Part, Reads, Visibility};
 use serde::{Deserialize, Serialize};
 
 /// Who looks at whom.
@@ -54,8 +52,11 @@ pub struct Site {
     pub causal: bool,
     /// How far back it sees, if not to the beginning.
     pub window: Option<usize>,
-    /// Whether queries and keys are turned by their place.
+    /// Whether queries and keys are rotated by their positions.
     pub rotary: bool,
+    /// Which keys a query may attend to.
+    #[serde(skip)]
+    pub visibility: Visibility,
     /// Whether something is added to the scores by distance.
     pub biased: bool,
     /// Whether weights are a softmax of scaled dot products.
@@ -64,20 +65,17 @@ pub struct Site {
 
 impl Site {
     /// The attentions of a model, in order.
-    pub fn all(model: &Model) -> Vec<Self> {
-        let sight = Sight::of(model);
-        let (rotary, biased) = match model {
-            Model::Gpt(gpt) => positions(gpt.config().positions),
-            Model::Tagger(tagger) => positions(tagger.config().positions),
-            Model::Bag(bag) => positions(bag.config().positions),
-            Model::Llama(_) => (true, false),
-            Model::T5(_) => (false, true),
-            _ => (false, false),
-        };
+    pub fn all(model: &dyn Model) -> Vec<Self> {
+        let both = model.abilities().reads == Reads::Source;
         let mut counts = [0; 4];
-        let site = |(name, attention): (String, &regard_nn::attention::MultiHead)| {
-            let AttentionConfig { n_heads, n_kv_heads, d_head, scale, kind, .. } = *attention.config();
-            let group = group(&name);
+        let site = |site: AttentionSite| {
+            let AttentionConfig { n_heads, n_kv_heads, d_head, scale, kind, .. } = *site.attention.config();
+            let group = match site.part {
+                Part::Cross => Group::Cross,
+                Part::Decoder => Group::Decoder,
+                Part::Reader if both => Group::Encoder,
+                Part::Reader => Group::Itself,
+            };
             let layer = counts[group as usize];
             counts[group as usize] += 1;
             Self {
@@ -87,33 +85,15 @@ impl Site {
                 shared: n_heads / n_kv_heads.max(1),
                 width: d_head,
                 scale: scale.factor(d_head),
-                causal: sight.causal || group == Group::Decoder,
-                window: sight.window,
-                rotary,
-                biased: biased && group != Group::Cross,
+                causal: site.visibility.causal,
+                window: site.visibility.window.map(|window| window.before),
+                visibility: site.visibility,
+                rotary: site.rotary,
+                biased: site.biased,
                 softmax: kind == AttentionKind::Softmax,
-                name,
+                name: site.name,
             }
         };
         model.attentions().into_iter().map(site).collect()
-    }
-
-    /// Which keys a query may see.
-    pub fn sight(&self) -> Sight {
-        Sight { causal: self.causal, window: self.window }
-    }
-}
-
-/// Whether positions turn queries and keys, and whether they are added to scores.
-fn positions(positions: Position) -> (bool, bool) {
-    (positions.pairing().is_some(), matches!(positions, Position::Alibi | Position::Relative))
-}
-
-fn group(name: &str) -> Group {
-    match name {
-        name if name.rsplit('.').next() == Some("cross") => Group::Cross,
-        name if name.starts_with("encoder.") => Group::Encoder,
-        name if name.starts_with("decoder.") => Group::Decoder,
-        _ => Group::Itself,
     }
 }

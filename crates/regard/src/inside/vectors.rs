@@ -57,8 +57,9 @@ impl Reading {
             }
         }
         let scores = probe.get(&path("scores"))?;
-        let attention = self.model().attentions().into_iter().find(|(name, _)| *name == site.name);
-        let (_, attention) = attention.with_context(|| format!("the model has no {}", site.name))?;
+        let attentions = self.model().attentions();
+        let attention = attentions.iter().find(|other| other.name == site.name);
+        let attention = attention.with_context(|| format!("the model has no {}", site.name))?.attention;
         let outputs =
             (0..site.heads).map(|head| attention.head_output(head)).collect::<regard_nn::Result<_>>()?;
         let norms = (0..site.heads).map(|_| OnceLock::new()).collect();

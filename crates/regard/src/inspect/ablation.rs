@@ -40,7 +40,7 @@ pub fn study(subject: Subject, questions: &Questions, seed: u64) -> Result<Findi
         })
     };
     let fresh = subject.model.fresh(seed)?;
-    let (ablation, untrained) = (ablate(subject)?, ablate(Subject { model: &fresh, ..subject })?);
+    let (ablation, untrained) = (ablate(subject)?, ablate(Subject { model: &*fresh, ..subject })?);
     let order = ablation.least_important_first();
     let batches = questions.iter().inspect(|_| work.step());
     let curve = pruning_curve(subject, &batches, &order, &counts, &resampling)?;

@@ -43,7 +43,7 @@ impl<'a> Embeddings<'a> {
     pub fn of(opened: &'a Opened) -> Result<Self> {
         let tokenizer = opened.tokenizer()?;
         let missing = || format!("a {} has no embeddings of tokens", opened.model.kind());
-        let all = opened.model.token_embeddings().with_context(missing)?;
+        let all = opened.model.token_embeddings().with_context(missing)?.tensor();
         let [rows, width] = all.shape()[..] else { return Err(anyhow::anyhow!(missing())) };
         let used = |&id: &u32| !tokenizer.is_special(id) && tokenizer.piece(id).is_some();
         let ids: Vec<u32> = (0..rows as u32).filter(used).collect();

@@ -64,7 +64,7 @@ fn measure_by(
     let resampling = Resampling::new(manner.seed);
     let settings = Settings { batch: manner.batch, weighing, resampling };
     let mut table = measure_heads(subject, texts.stream()?.inspect(|_| work.step()), settings)?;
-    if let (Part::Reading, Some(reading)) = (subject.part, reading)
+    if let (Part::Reader, Some(reading)) = (subject.part, reading)
         && let Some(repeated) = repeated(reading, subject.model, manner.seed)?
     {
         table.extend(prefix_matching(subject, repeated.into_iter(), settings)?);
@@ -74,8 +74,8 @@ fn measure_by(
 
 /// Random tokens said twice, between the special tokens that every text of this tokenizer is between; none if they do not
 /// fit.
-fn repeated(reading: &Reading, model: &Model, seed: u64) -> Result<Option<Vec<Tokens>>> {
-    let rows = model.token_embeddings().map_or(0, |table| table.shape()[0]);
+fn repeated(reading: &Reading, model: &dyn Model, seed: u64) -> Result<Option<Vec<Tokens>>> {
+    let rows = model.token_embeddings().map_or(0, |table| table.tensor().shape()[0]);
     let ids = ordinary(reading.tokenizer, rows.min(reading.tokenizer.vocabulary_size()));
     let (before, after) = surroundings(reading.tokenizer)?;
     let room = reading.length.saturating_sub(before.len() + after.len()) / 2;
@@ -141,11 +141,11 @@ pub fn study(
     manner: Manner,
 ) -> Result<Findings> {
     let fresh = subject.model.fresh(manner.seed)?;
-    let untrained = Subject { model: &fresh, ..subject };
+    let untrained = Subject { model: &*fresh, ..subject };
     let heads = all_heads(subject)?.len();
     let passes = if manner.norms { 4 } else { 2 };
     let parsed = match (subject.part, reading, trees) {
-        (Part::Reading, Some(reading), Some(trees)) => {
+        (Part::Reader, Some(reading), Some(trees)) => {
             trees.parsed(reading.limit).map(|parsed| (reading, trees, parsed.count() as u64))
         }
         _ => None,
@@ -155,7 +155,7 @@ pub fn study(
     let work = Work::new(format!("{heads} heads"), passes * texts.count() + 2 * sentences + mapped);
     let syntax = match parsed {
         Some((reading, trees, _)) => {
-            Some(syntax::Syntax::count(subject.model, &fresh, reading, trees, manner, &work)?)
+            Some(syntax::Syntax::count(subject.model, &*fresh, reading, trees, manner, &work)?)
         }
         None => None,
     };

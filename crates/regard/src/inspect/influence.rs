@@ -13,7 +13,7 @@ use anyhow::{Result, bail};
 use regard_nn::analysis::influence::{Method, influence};
 use regard_nn::analysis::occlusion::{Agreement, Blank, Quantity, faithfulness, occlusion};
 use regard_nn::analysis::statistics::{Resampling, spearman};
-use regard_nn::models::Model;
+use regard_nn::models::{Model, Predicts};
 use regard_nn::tensor::random::Key;
 use std::ops::Range;
 
@@ -33,7 +33,7 @@ pub struct Said {
 
 impl Said {
     /// Asks all methods about one text.
-    pub fn of(model: &Model, asked: Asked, blank: Blank, flow_limit: usize) -> Result<Self> {
+    pub fn of(model: &dyn Model, asked: Asked, blank: Blank, flow_limit: usize) -> Result<Self> {
         let changes = occlusion(model, &asked.tokens, asked.target, (blank, Quantity::Logit))?;
         let mut methods = Vec::new();
         for method in Method::ALL {
@@ -178,7 +178,7 @@ impl Trust {
     ) -> Result<Self> {
         let (blank, how) = blank(opened);
         let work = Work::new("faithfulness", 2 * texts);
-        let agreements = |model: &Model| -> Result<Vec<Agreement>> {
+        let agreements = |model: &dyn Model| -> Result<Vec<Agreement>> {
             let targets = asked()?.map(|asked| {
                 let Asked { tokens, target, .. } =
                     asked.map_err(|error| regard_nn::Error::Checkpoint(format!("{error:#}")))?;
@@ -188,10 +188,10 @@ impl Trust {
             let yardstick = (blank, Quantity::Logit);
             Ok(faithfulness(model, targets, yardstick, flow_limit, Resampling::new(seed))?)
         };
-        let examples = asked()?.take(DRAWN).map(|asked| Said::of(&opened.model, asked?, blank, flow_limit));
+        let examples = asked()?.take(DRAWN).map(|asked| Said::of(&*opened.model, asked?, blank, flow_limit));
         Ok(Self {
-            agreements: agreements(&opened.model)?,
-            untrained: agreements(&opened.model.fresh(seed)?)?,
+            agreements: agreements(&*opened.model)?,
+            untrained: agreements(&*opened.model.fresh(seed)?)?,
             examples: examples.collect::<Result<_>>()?,
             how,
         })
@@ -288,12 +288,9 @@ pub fn asked<'a>(opened: &'a Opened, reading: &'a Reading, seed: u64) -> Result<
 }
 
 /// Refuses models whose answers cannot be looked at.
-pub fn ensure_answers(model: &Model) -> Result<()> {
-    match model {
-        Model::Vit(vit) if vit.config().classes == 0 => bail!("this vit has no head that answers anything"),
-        Model::Bert(bert) if !bert.config().heads.words && bert.config().heads.classes.is_none() => {
-            bail!("this bert has no head that answers anything")
-        }
-        _ => Ok(()),
+pub fn ensure_answers(model: &dyn Model) -> Result<()> {
+    if model.abilities().predicts == Predicts::Nothing {
+        bail!("this {} has no head that answers anything", model.kind());
     }
+    Ok(())
 }

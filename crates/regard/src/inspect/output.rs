@@ -34,7 +34,7 @@ impl Output {
     /// The folder for a part of a model: one of its own in a folder, if the model has several. What was written there of a model
     /// with the other number of parts is removed as well.
     pub fn of_part(folder: &Path, subject: Subject) -> Result<Self> {
-        match Part::of(subject.model).len() {
+        match subject.model.parts().len() {
             1 => {
                 for part in Part::ALL.map(|part| folder.join(part.name())) {
                     clear(&part);
@@ -128,12 +128,12 @@ pub fn columns(rows: &[Vec<String>]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use regard_nn::models::{Gpt, GptConfig, Model, T5, T5Config};
+    use regard_nn::models::{GptConfig, Model, T5Config, Transformer};
 
     #[test]
     fn a_folder_holds_the_tables_of_one_model() {
         let gpt = GptConfig { vocabulary: 5, n_layers: 1, n_heads: 1, d_model: 4, ..Default::default() };
-        let gpt = Model::Gpt(Gpt::new(gpt, 0).unwrap());
+        let gpt = Transformer::new(gpt.form(), 0).unwrap();
         let t5 = T5Config {
             vocabulary: 5,
             n_layers: 1,
@@ -142,10 +142,10 @@ mod tests {
             d_model: 4,
             ..Default::default()
         };
-        let t5 = Model::T5(T5::new(t5, 0).unwrap());
+        let t5 = Transformer::new(t5.form(), 0).unwrap();
         let folder = tempfile::tempdir().unwrap();
-        let write = |model: &Model| {
-            for &part in Part::of(model) {
+        let write = |model: &dyn Model| {
+            for part in model.parts() {
                 let output = Output::of_part(folder.path(), Subject { model, part }).unwrap();
                 output.csv("table", &["a"], std::iter::once(vec!["1".to_owned()])).unwrap();
             }

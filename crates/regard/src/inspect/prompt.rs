@@ -10,21 +10,21 @@ use anyhow::Result;
 use regard_nn::analysis::contribution::{Contributions, contributions, logit_lens};
 use regard_nn::analysis::patching::Patching;
 use regard_nn::analysis::{Head, Target};
-use regard_nn::models::Model;
+use regard_nn::models::Reads;
 
 /// Tokens that are shown of each layer's answer.
 const TOP: usize = 3;
 
 /// Shows and writes direct contributions and the logit lens, where the model has them.
 pub fn report(opened: &Opened, asked: &Asked, output: &Output) -> Result<()> {
-    if let Model::Gpt(_) | Model::Llama(_) = &opened.model {
-        match contributions(&opened.model, &asked.tokens, asked.target) {
+    let abilities = opened.model.abilities();
+    if abilities.continues() {
+        match contributions(&*opened.model, &asked.tokens, asked.target) {
             Ok(found) => report_contributions(&found, &asked.answer, output)?,
             Err(error) => remark(format!("no direct contributions: {error}")),
         }
     }
-    let tokens = matches!(&opened.model, Model::Gpt(_) | Model::Llama(_))
-        || matches!(&opened.model, Model::Bert(bert) if bert.config().heads.words);
+    let tokens = abilities.predicts_tokens() && abilities.reads == Reads::Tokens;
     match asked.target.position {
         Some(position) if tokens => report_lens(opened, asked, position, output),
         _ => Ok(()),
@@ -88,7 +88,7 @@ fn report_lens(opened: &Opened, asked: &Asked, position: usize, output: &Output)
         ["after".to_owned(), format!("probability of “{}”", asked.answer), "would answer".to_owned()]
             .to_vec(),
     ];
-    for (layer, scores) in logit_lens(&opened.model, &asked.tokens, position)?.iter().enumerate() {
+    for (layer, scores) in logit_lens(&*opened.model, &asked.tokens, position)?.iter().enumerate() {
         let after = match layer.checked_sub(1) {
             None => "embeddings".to_owned(),
             Some(layer) => format!("layer {layer}"),
@@ -123,7 +123,7 @@ pub fn patch(opened: &Opened, clean: &Asked, other: &Asked, output: &Output) -> 
     // Where the answers differ, how far one is ahead of the other says more than one logit.
     let against = Some(other.target.class).filter(|&class| class != clean.target.class);
     let target = Target { against, ..clean.target };
-    let patching = Patching::new(&opened.model, &clean.tokens, &other.tokens, target)?;
+    let patching = Patching::new(&*opened.model, &clean.tokens, &other.tokens, target)?;
     let restored = |logit: f64| patching.restored(logit).unwrap_or(f64::NAN);
     let shown = |logit: f64| patching.restored(logit).map(|share| share.to_string()).unwrap_or_default();
     let heads = patching.heads()?;

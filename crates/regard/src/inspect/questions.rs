@@ -11,7 +11,8 @@ use anyhow::{Result, bail};
 use regard_nn::analysis::ablation::{Batch, Kinds};
 use regard_nn::analysis::{Shown, Tokens, delimits};
 use regard_nn::data::batches::{Batches, IGNORED, Masking};
-use regard_nn::models::{Model, T5, Vit};
+use regard_nn::models::form::Patches;
+use regard_nn::models::{Predicts, Reads};
 use regard_nn::tensor::Ids;
 use regard_nn::tensor::random::Key;
 
@@ -51,34 +52,35 @@ impl Questions {
         reading: &Reading,
         arguments: &CorpusArguments,
     ) -> Result<Self> {
-        match &opened.model {
-            Model::Gpt(_) | Model::Llama(_) => next_tokens(reading, arguments),
-            Model::T5(t5) => answer_tokens(opened, t5, reading, arguments),
-            Model::Bert(bert) if bert.config().heads.words => hidden_tokens(reading, arguments),
-            Model::Bert(bert) if bert.config().heads.classes.is_some() => {
-                classes(opened, corpus, reading, arguments)
+        let abilities = opened.model.abilities();
+        match abilities.predicts {
+            Predicts::NextToken if abilities.reads == Reads::Source => {
+                answer_tokens(opened, reading, arguments)
             }
-            Model::Sentiment(_) | Model::Bag(_) => classes(opened, corpus, reading, arguments),
-            Model::Tagger(_) => word_classes(reading, corpus, arguments),
-            other => bail!("a {} without a head that answers has no loss to look at", other.kind()),
+            Predicts::NextToken => next_tokens(reading, arguments),
+            Predicts::MaskedToken => hidden_tokens(reading, arguments),
+            Predicts::Class => classes(opened, corpus, reading, arguments),
+            Predicts::TokenClass => word_classes(reading, corpus, arguments),
+            _ => bail!("a {} without a head that answers has no loss to look at", opened.model.kind()),
         }
     }
 
     /// The class of each of some pictures.
-    pub fn of_pictures(opened: &Opened, vit: &Vit, arguments: &CorpusArguments) -> Result<Self> {
-        let (texts, Some(labels)) = pictures(opened, vit, arguments)? else {
+    pub fn of_pictures(opened: &Opened, patches: Patches, arguments: &CorpusArguments) -> Result<Self> {
+        let (texts, Some(labels)) = pictures(opened, patches, arguments)? else {
             bail!(
                 "a classifier is asked for labels, which PNG files do not have: give MNIST's folder, or built-in"
             );
         };
-        if let Some(label) = labels.iter().find(|&&label| label as usize >= vit.config().classes) {
-            bail!("the model knows {} classes, and the pictures have a class {label}", vit.config().classes);
+        let known = opened.model.abilities().classes;
+        if let Some(label) = labels.iter().find(|&&label| label as usize >= known) {
+            bail!("the model knows {known} classes, and the pictures have a class {label}");
         }
         let examples: Vec<(Tokens, u32)> = texts.into_iter().zip(labels).collect();
         Ok(Self {
             about: "the class of a picture",
             batches: labelled_batches(&examples, arguments)?,
-            kinds: (0..vit.config().classes).map(|class| label(opened, class)).collect(),
+            kinds: (0..known).map(|class| label(opened, class)).collect(),
             kind: Kind::Class,
         })
     }
@@ -231,14 +233,9 @@ fn labelled_batches(examples: &[(Tokens, u32)], arguments: &CorpusArguments) -> 
     examples.chunks(arguments.batch as usize).map(batch).collect()
 }
 
-/// What a T5 should answer, token by token.
-fn answer_tokens(
-    opened: &Opened,
-    t5: &T5,
-    reading: &Reading,
-    arguments: &CorpusArguments,
-) -> Result<Questions> {
-    let answered = answers(opened, t5, reading, arguments)?;
+/// What an encoder–decoder model should answer, token by token.
+fn answer_tokens(opened: &Opened, reading: &Reading, arguments: &CorpusArguments) -> Result<Questions> {
+    let answered = answers(opened, reading, arguments)?;
     let (texts, targets): (Vec<Tokens>, Vec<Vec<u32>>) =
         answered.into_iter().map(|answered| (answered.input, answered.said)).unzip();
     about_tokens("its answer", (&texts, &targets), arguments, novelty(reading, true))

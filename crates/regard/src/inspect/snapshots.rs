@@ -74,12 +74,12 @@ impl History {
         for &step in &steps {
             let folder = RunFolder::snapshot(run, step);
             let opened = model::open(&folder.display().to_string())?;
-            let reading = Reading::new(corpus, opened.tokenizer()?, &opened.model, arguments)?;
+            let reading = Reading::new(corpus, opened.tokenizer()?, &*opened.model, arguments)?;
             let survey = reading.survey()?;
             let work = match &mut work {
                 Some(work) => work,
                 None => {
-                    let heads = all_heads(&opened.model)?.len();
+                    let heads = all_heads(&*opened.model)?.len();
                     remark(format!("{} snapshots, {heads} heads; {survey}", steps.len()));
                     let passes = if manner.norms { 2 } else { 1 };
                     let sentences = trees.parsed(reading.limit).map_or(0, |trees| trees.count() as u64);
@@ -90,9 +90,9 @@ impl History {
                 }
             };
             let texts = Texts::Corpus(&reading, survey);
-            let tables = measure((&opened.model).into(), &texts, Some(&reading), manner, work)?;
+            let tables = measure((&*opened.model).into(), &texts, Some(&reading), manner, work)?;
             let syntax = match trees.parsed(reading.limit) {
-                Some(_) => Some(syntax::matches(&opened.model, &reading, trees, manner, work)?),
+                Some(_) => Some(syntax::matches(&*opened.model, &reading, trees, manner, work)?),
                 None => None,
             };
             found.push(Moment { step, tables, syntax });

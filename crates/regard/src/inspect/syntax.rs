@@ -7,9 +7,9 @@ use crate::figure::{Axis, Bar, Bars, Picture, fixed};
 use crate::terminal::{line, thousands};
 use crate::work::Work;
 use anyhow::Result;
-use regard_nn::analysis::Head;
 use regard_nn::analysis::dependencies::{Direction, Guess, Matches, Parsed, match_heads};
 use regard_nn::analysis::statistics::{Interval, Resampling, holm};
+use regard_nn::analysis::{Head, attentions};
 use regard_nn::models::Model;
 
 /// Offsets up to this many words are tried as the baseline.
@@ -47,15 +47,19 @@ pub struct Judged<'a> {
 impl Syntax {
     /// Counts over the sentences of a corpus whose trees are known.
     pub fn count(
-        model: &Model,
-        untrained: &Model,
+        model: &dyn Model,
+        untrained: &dyn Model,
         reading: &Reading,
         trees: &Corpus,
         manner: Manner,
         work: &Work,
     ) -> Result<Self> {
-        let count = |model: &Model| matches(model, reading, trees, manner, work);
-        Ok(Self { trained: count(model)?, untrained: count(untrained)?, causal: model.is_causal() })
+        let count = |model: &dyn Model| matches(model, reading, trees, manner, work);
+        Ok(Self {
+            trained: count(model)?,
+            untrained: count(untrained)?,
+            causal: attentions(model)?.iter().any(|site| site.visibility.causal),
+        })
     }
 
     /// The best head of each relation that occurs often enough, from the most frequent. Where the two directions are
@@ -177,7 +181,7 @@ fn signed(offset: isize) -> String {
 
 /// Matches of every head with every relation over the sentences of a corpus whose trees are known.
 pub fn matches(
-    model: &Model,
+    model: &dyn Model,
     reading: &Reading,
     trees: &Corpus,
     manner: Manner,

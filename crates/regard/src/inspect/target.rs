@@ -10,7 +10,8 @@ use anyhow::{Result, bail};
 use regard_nn::Context;
 use regard_nn::analysis::occlusion::{Blank, Patches};
 use regard_nn::analysis::{Shown, Target, Tokens, pad, scores};
-use regard_nn::models::{Model, T5, Vit, VitConfig};
+use regard_nn::models::form::Patches as PictureForm;
+use regard_nn::models::{Predicts, Reads};
 use regard_nn::tensor::random::Key;
 use regard_nn::tokens::{Encoding, Special, Tokenizer};
 use std::ops::Range;
@@ -42,8 +43,8 @@ pub fn ask(
     text: &str,
     (answer, place): (Option<&str>, usize),
 ) -> Result<Asked> {
-    if let Model::T5(t5) = &opened.model {
-        return ask_t5(opened, t5, reading, (text.to_owned(), reading.encode(text)?), (answer, |_| place));
+    if opened.model.abilities().reads == Reads::Source {
+        return ask_decoder(opened, reading, (text.to_owned(), reading.encode(text)?), (answer, |_| place));
     }
     let mask = reading.tokenizer.special().mask;
     let name = mask.and_then(|mask| reading.tokenizer.piece(mask));
@@ -53,23 +54,21 @@ pub fn ask(
     if encoding.len() < 2 {
         return Err(Usage::error("the text needs at least two tokens"));
     }
-    let place = match (&opened.model, mask) {
-        (model, _) if model.is_causal() => Some(encoding.len() - 1),
-        (Model::Bert(bert), _) if !bert.config().heads.words => Some(0),
-        (Model::Sentiment(_) | Model::Bag(_), _) => None,
+    let place = match (opened.model.abilities().predicts, mask) {
+        (Predicts::NextToken, _) => Some(encoding.len() - 1),
+        (Predicts::Class, _) => class_position(opened),
         (_, Some(mask)) => match encoding.ids.iter().position(|&id| id == mask) {
             Some(place) => Some(place),
             None => return Err(Usage::error("this model guesses words: write [MASK] in the place of one")),
         },
-        (other, None) => bail!("a {} without a mask has no answer to look at", other.kind()),
+        (_, None) => bail!("a {} without a mask has no answer to look at", opened.model.kind()),
     };
     settle(opened, text, encoding, place, answer)
 }
 
 /// Asks an encoder–decoder model for the token of its own answer at a place, which is chosen by how long the answer is.
-fn ask_t5(
+fn ask_decoder(
     opened: &Opened,
-    t5: &T5,
     reading: &Reading,
     (text, encoding): (String, Encoding),
     (answer, place): (Option<&str>, impl Fn(usize) -> usize),
@@ -78,7 +77,8 @@ fn ask_t5(
     if source.len() < 2 {
         return Err(Usage::error("the text needs at least two tokens"));
     }
-    let own = own_answer(opened, t5, &source)?;
+    let abilities = opened.model.abilities();
+    let own = own_answer(opened, &source)?;
     let place = place(own.len());
     if place >= own.len() {
         return Err(Usage::error(format!(
@@ -86,12 +86,12 @@ fn ask_t5(
             own.len()
         )));
     }
-    let before: Vec<u32> = [t5.config().start].into_iter().chain(own[..place].iter().copied()).collect();
+    let before: Vec<u32> = abilities.start.into_iter().chain(own[..place].iter().copied()).collect();
     let pieces = before.iter().map(|&id| reading.tokenizer.piece(id).unwrap_or_else(|| id.to_string()));
     let said = pieces.collect();
     let tokens = Tokens::new(before).answering(source);
     let class = match answer {
-        Some(answer) => class_of(opened, answer, t5.config().vocabulary)?,
+        Some(answer) => class_of(opened, answer, abilities.classes)?,
         None => own[place] as usize,
     };
     let target = Target { position: Some(place), class, against: None };
@@ -100,14 +100,18 @@ fn ask_t5(
 }
 
 /// Asks about a picture: which class it is.
-pub fn ask_picture(opened: &Opened, vit: &Vit, tokens: Tokens, answer: Option<&str>) -> Result<Asked> {
-    let config = vit.config();
-    let scores = Shown::new(std::slice::from_ref(&tokens))?.scores(&opened.model, &Context::inference())?;
+pub fn ask_picture(
+    opened: &Opened,
+    patches: PictureForm,
+    tokens: Tokens,
+    answer: Option<&str>,
+) -> Result<Asked> {
+    let scores = Shown::new(std::slice::from_ref(&tokens))?.scores(&*opened.model, &Context::inference())?;
     let class = match answer {
-        Some(answer) => class_of(opened, answer, config.classes)?,
+        Some(answer) => class_of(opened, answer, opened.model.abilities().classes)?,
         None => scores.select(1, 0)?.argmax(-1)?.values()[0] as usize,
     };
-    let (rows, columns) = (config.image[0] / config.patch, config.image[1] / config.patch);
+    let (rows, columns) = patches.grid();
     let patch = |at: usize| format!("({}, {})", at / columns, at % columns);
     let count = tokens.len();
     let encoding = Encoding {
@@ -135,22 +139,21 @@ pub fn ask_any(
     number: u64,
 ) -> Result<Option<Asked>> {
     let mask = reading.tokenizer.special().mask;
-    if let Model::T5(t5) = &opened.model {
+    if opened.model.abilities().reads == Reads::Source {
         let drawn = |count: usize| key.below(number, 0, count.max(1));
-        return ask_t5(opened, t5, reading, text, (None, drawn)).map(Some);
+        return ask_decoder(opened, reading, text, (None, drawn)).map(Some);
     }
     let (text, mut encoding) = text;
-    let place = match (&opened.model, mask) {
-        (model, _) if model.is_causal() => Some(encoding.len() - 1),
-        (Model::Bert(bert), _) if !bert.config().heads.words => Some(0),
-        (Model::Sentiment(_) | Model::Bag(_), _) => None,
+    let place = match (opened.model.abilities().predicts, mask) {
+        (Predicts::NextToken, _) => Some(encoding.len() - 1),
+        (Predicts::Class, _) => class_position(opened),
         (_, Some(mask)) => {
             let places: Vec<usize> = (0..encoding.len()).filter(|&i| !encoding.special[i]).collect();
             let Some(&place) = places.get(key.below(number, 0, places.len().max(1))) else { return Ok(None) };
             encoding.ids[place] = mask;
             Some(place)
         }
-        (other, None) => bail!("a {} without a mask has no answer to look at", other.kind()),
+        (_, None) => bail!("a {} without a mask has no answer to look at", opened.model.kind()),
     };
     settle(opened, text, encoding, place, None).map(Some)
 }
@@ -164,7 +167,7 @@ fn settle(
 ) -> Result<Asked> {
     let tokens = Tokens::from_encoding(&encoding);
     let (ids, lengths) = pad(std::slice::from_ref(&tokens))?;
-    let scores = scores(&opened.model, &Context::inference(), &ids, &lengths)?;
+    let scores = scores(&*opened.model, &Context::inference(), &ids, &lengths)?;
     let row = match scores.shape()[1] {
         1 => scores.select(1, 0)?,
         _ => scores.select(1, place.unwrap_or(0))?,
@@ -174,24 +177,20 @@ fn settle(
         None => row.argmax(-1)?.values()[0] as usize,
     };
     // One logit stands for two classes, and the first has a score of 0 whatever is read: what speaks for it is the difference.
-    let one_logit = matches!(opened.model, Model::Sentiment(_) | Model::Bag(_));
+    let one_logit = opened.model.abilities().one_logit;
     let target = Target { position: place, class, against: one_logit.then(|| 1 - class.min(1)) };
     let answer = answer_name(opened, class)?;
     Ok(Asked { text, encoding, tokens, target, answer, said: Vec::new(), grid: None })
 }
 
-/// Whether a model answers with tokens, rather than classes.
-fn says_tokens(model: &Model) -> bool {
-    match model {
-        Model::Gpt(_) | Model::Llama(_) | Model::T5(_) => true,
-        Model::Bert(bert) => bert.config().heads.words,
-        _ => false,
-    }
+/// Where a classifier reads its answer: at the first token if it is a transformer, nowhere in particular if it pools.
+fn class_position(opened: &Opened) -> Option<usize> {
+    opened.model.form().map(|_| 0)
 }
 
 /// A class in words: a token, or the class's name.
 pub fn answer_name(opened: &Opened, class: usize) -> Result<String> {
-    match says_tokens(&opened.model) {
+    match opened.model.abilities().predicts_tokens() {
         true => spelt(opened.tokenizer()?, class as u32),
         false => Ok(label(opened, class)),
     }
@@ -210,7 +209,7 @@ pub fn spelt(tokenizer: &Tokenizer, id: u32) -> Result<String> {
 
 /// The class that an answer names.
 fn class_of(opened: &Opened, answer: &str, classes: usize) -> Result<usize> {
-    if says_tokens(&opened.model) {
+    if opened.model.abilities().predicts_tokens() {
         let tokenizer = opened.tokenizer()?;
         // In the middle of a text words have a space before them, which some tokenizers count in.
         let spellings = [format!(" {answer}"), answer.to_owned()];
@@ -234,8 +233,9 @@ fn class_of(opened: &Opened, answer: &str, classes: usize) -> Result<usize> {
 /// What takes a token's place when it is blanked out, and what that is called: the mask, else nothing. The unknown token is
 /// no blank: most models never saw it, and it changes every answer.
 pub fn blank(opened: &Opened) -> (Blank, String) {
-    if let Model::Vit(vit) = &opened.model {
-        let VitConfig { image: [height, width], patch: side, channels, .. } = *vit.config();
+    if let Some(PictureForm { image: [height, width], size: side, channels }) =
+        opened.model.abilities().pictures()
+    {
         return (Blank::Patch(Patches { channels, height, width, side }), "each patch made grey".to_owned());
     }
     let mask = opened.tokenizer.as_ref().and_then(|tokenizer| Some((tokenizer, tokenizer.special().mask?)));

@@ -13,7 +13,8 @@ use regard_nn::data::builtin::{Pairs, Split};
 use regard_nn::data::file::Lines;
 use regard_nn::data::idx::Images;
 use regard_nn::generate::{Answer, Sampling, Settings, generate};
-use regard_nn::models::{Model, T5, Vit};
+use regard_nn::models::form::Patches;
+use regard_nn::models::{Model, Reads};
 use regard_nn::tensor::Ids;
 use regard_nn::tokens::{Keep, Special};
 use std::path::{Path, PathBuf};
@@ -57,14 +58,10 @@ pub struct Answered {
     pub said: Vec<u32>,
 }
 
-/// Texts and what a T5 should answer: built-in pairs, two files line by line, or else what it does answer.
-pub fn answers(
-    opened: &Opened,
-    t5: &T5,
-    reading: &Reading,
-    arguments: &CorpusArguments,
-) -> Result<Vec<Answered>> {
+/// Texts and what an encoder–decoder model should answer: built-in pairs, two files line by line, or else what it does answer.
+pub fn answers(opened: &Opened, reading: &Reading, arguments: &CorpusArguments) -> Result<Vec<Answered>> {
     let mut all = Vec::new();
+    let start = opened.model.abilities().start.unwrap_or(0);
     let mut add = |source: &str, answer: Option<&str>| -> Result<()> {
         let source = Tokens::from_encoding(&reading.encode(source)?);
         let mut said = match answer {
@@ -73,11 +70,11 @@ pub fn answers(
                 encoding.truncate(reading.length, Keep::First)?;
                 encoding.ids
             }
-            None => own_answer(opened, t5, &source)?,
+            None => own_answer(opened, &source)?,
         };
         said.truncate(reading.length);
         if source.len() > 1 && said.len() > 1 {
-            let ids: Vec<u32> = [t5.config().start].into_iter().chain(said.iter().copied()).collect();
+            let ids: Vec<u32> = [start].into_iter().chain(said.iter().copied()).collect();
             let delimits = |&id: &u32| {
                 reading.tokenizer.piece(id).is_some_and(|piece| regard_nn::analysis::delimits(&piece))
             };
@@ -119,9 +116,9 @@ pub fn answers(
 }
 
 /// What a model answers itself, always the best token.
-pub fn own_answer(opened: &Opened, t5: &T5, source: &Tokens) -> Result<Vec<u32>> {
+pub fn own_answer(opened: &Opened, source: &Tokens) -> Result<Vec<u32>> {
     let context = Context::inference();
-    let answer = Answer::new(t5, &context, &Ids::new(&source.ids, [1, source.len()])?, None, 1)?;
+    let answer = Answer::new(&*opened.model, &context, &Ids::new(&source.ids, [1, source.len()])?, None, 1)?;
     let settings = Settings {
         max_tokens: LONGEST_ANSWER,
         sampling: Sampling { greedy: true, ..Sampling::default() },
@@ -135,30 +132,28 @@ pub fn own_answer(opened: &Opened, t5: &T5, source: &Tokens) -> Result<Vec<u32>>
 /// Pictures, and the class of each where it is known: PNG files, MNIST's files, or built-in digits.
 pub fn pictures(
     opened: &Opened,
-    vit: &Vit,
+    patches: Patches,
     arguments: &CorpusArguments,
 ) -> Result<(Vec<Tokens>, Option<Vec<u32>>)> {
-    let config = vit.config();
-    let [height, width] = config.image;
-    let patches = (height / config.patch) * (width / config.patch);
+    let ([height, width], count) = (patches.image, patches.count());
     let argument = if arguments.corpus == BUILT_IN { None } else { Some(named(&arguments.corpus)?) };
     let files = argument.as_deref().map(|path| png_files(Path::new(path))).transpose()?.unwrap_or_default();
     if !files.is_empty() {
         let preprocessing = Preprocessing::of(&opened.folder)?;
         let read = |path: &PathBuf| -> Result<Tokens> {
-            let pixels = image::read(path, &preprocessing, config)?;
-            Ok(Tokens::of_picture(pixels.to_vec().into(), patches))
+            let pixels = image::read(path, &preprocessing, patches)?;
+            Ok(Tokens::of_picture(pixels.to_vec().into(), count))
         };
         let texts = evenly(&files, arguments.limit).map(read).collect::<Result<_>>()?;
         return Ok((texts, None));
     }
     let images = sources::test_images(&DataConfig { path: argument, ..DataConfig::default() })?;
-    if (images.rows, images.columns, 1) != (height, width, config.channels) {
+    if (images.rows, images.columns, 1) != (height, width, patches.channels) {
         bail!(
             "the pictures are {}×{} in grey, but the model reads {height}×{width} in {} channels",
             images.rows,
             images.columns,
-            config.channels
+            patches.channels
         );
     }
     let all: Vec<usize> = (0..images.len()).collect();
@@ -166,7 +161,7 @@ pub fn pictures(
     let batch = normalised(opened, images)?.batch(Selection { examples, first: 0, epoch: 0 })?;
     let values = batch.pixels.values();
     let pictures = values.chunks_exact(height * width);
-    let texts = pictures.map(|pixels| Tokens::of_picture(pixels.into(), patches)).collect();
+    let texts = pictures.map(|pixels| Tokens::of_picture(pixels.into(), count)).collect();
     Ok((texts, Some(batch.labels.values().to_vec())))
 }
 
@@ -191,9 +186,9 @@ fn png_files(path: &Path) -> Result<Vec<PathBuf>> {
 }
 
 /// Refuses answers for models that give none.
-pub fn ensure_answers_fit(model: &Model, arguments: &CorpusArguments) -> Result<()> {
-    match (model, &arguments.answers) {
-        (Model::T5(_), _) | (_, None) => Ok(()),
-        (other, Some(_)) => bail!("--answers is for encoder–decoder models, and this is a {}", other.kind()),
+pub fn ensure_answers_fit(model: &dyn Model, arguments: &CorpusArguments) -> Result<()> {
+    if arguments.answers.is_some() && model.abilities().reads != Reads::Source {
+        bail!("--answers is for encoder–decoder models, and this is a {}", model.kind());
     }
+    Ok(())
 }

@@ -30,7 +30,7 @@ sources! {
     BLOCK "crates/regard-nn/src/block.rs"
     LAYERS "crates/regard-nn/src/layers.rs"
     SENTIMENT "crates/regard-nn/src/models/sentiment.rs"
-    GPT "crates/regard-nn/src/models/gpt.rs"
+    TRANSFORMER "crates/regard-nn/src/models/transformer.rs"
     TRAIN "crates/regard-nn/src/train.rs"
     INFLUENCE "crates/regard-nn/src/analysis/influence.rs"
     TOKENS "crates/regard-nn/src/tokens.rs"

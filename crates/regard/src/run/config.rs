@@ -5,9 +5,7 @@ use crate::bad_usage;
 use crate::usage::Usage;
 use anyhow::{Context as _, Result, anyhow};
 use regard_nn::data::builtin::Settings;
-use regard_nn::models::{
-    BagConfig, BertConfig, GptConfig, LlamaConfig, SentimentConfig, T5Config, TaggerConfig, VitConfig,
-};
+use regard_nn::models::{Model, Recipe};
 use regard_nn::tokens::{Keep, Punctuation};
 use regard_nn::train::TrainConfig;
 use serde::{Deserialize, Serialize};
@@ -40,7 +38,7 @@ pub struct RunConfig {
     #[serde(default)]
     pub from: Option<String>,
     /// The model.
-    pub model: ModelConfig,
+    pub model: Recipe,
     /// How text becomes ids.
     #[serde(default)]
     pub tokens: TokensConfig,
@@ -55,24 +53,20 @@ pub struct RunConfig {
     pub run: KeepConfig,
 }
 
-/// A model of any kind.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "lowercase")]
-#[allow(missing_docs)] // Each is documented where it is defined.
-pub enum ModelConfig {
-    Gpt(GptConfig),
-    Llama(LlamaConfig),
-    Bert(BertConfig),
-    T5(T5Config),
-    Vit(VitConfig),
-    Sentiment(SentimentConfig),
-    Bag(BagConfig),
-    Tagger(TaggerConfig),
+impl RunConfig {
+    /// The model's settings with what only the data or the model that the run began from could say.
+    pub fn resolved(&self, model: &dyn Model) -> Result<Recipe> {
+        if self.from.is_some() {
+            return Ok(Recipe::of(model)?);
+        }
+        let vocabulary = model.token_embeddings().map_or(0, |table| table.tensor().shape()[0]);
+        Ok(self.model.clone().with_vocabulary(vocabulary).with_classes(model.abilities().classes))
+    }
 }
 
-/// How text becomes ids.
+/// How text becomes ids. Only the settings that have an effect on the kind of token are written.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[serde(deny_unknown_fields, default, into = "EffectiveTokens")]
 pub struct TokensConfig {
     /// What a token is.
     pub kind: TokensKind,
@@ -110,6 +104,35 @@ impl Default for TokensConfig {
             minimum_count: 1,
             lowercase: true,
             punctuation: Punctuation::Dropped,
+        }
+    }
+}
+
+/// The settings of tokens that have an effect, as a file has them.
+#[derive(Serialize)]
+struct EffectiveTokens {
+    kind: TokensKind,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    size: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    minimum_count: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lowercase: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    punctuation: Option<Punctuation>,
+}
+
+impl From<TokensConfig> for EffectiveTokens {
+    fn from(config: TokensConfig) -> Self {
+        let TokensConfig { kind, size, minimum_count, lowercase, punctuation } = config;
+        let counted = kind != TokensKind::Characters;
+        let cased = matches!(kind, TokensKind::Words | TokensKind::WordPieces);
+        Self {
+            kind,
+            size: counted.then_some(size),
+            minimum_count: counted.then_some(minimum_count),
+            lowercase: cased.then_some(lowercase),
+            punctuation: (kind == TokensKind::Words).then_some(punctuation),
         }
     }
 }
@@ -233,7 +256,7 @@ pub fn preset(name: &str, settings: &[String]) -> Result<RunConfig> {
         });
         Usage(alone.unwrap_or_else(|| settings::explained(None, &problem)))
     })?;
-    settings::ensure_heard(&config, settings)?;
+    settings::ensure_effective(&config, settings)?;
     Ok(config)
 }
 
@@ -303,13 +326,15 @@ mod tests {
     }
 
     #[test]
-    fn settings_that_nobody_would_hear_are_refused() {
+    fn settings_without_effect_are_rejected() {
         let error = |name: &str, setting: &str| preset(name, &[setting.to_owned()]).unwrap_err().to_string();
         assert!(error("words-gpt", "model.vocabulary=99").contains("tokens.size"));
         assert!(error("digits", "model.classes=9").contains("those of the data"));
         assert!(error("words-gpt", "data.limit=99").contains("windows of one long text"));
         assert!(error("words-llama", "data.vectors=glove.txt").contains("only a bag"));
         assert!(error("bag", "from=elsewhere").contains("--from"));
+        let characters = error("shakespeare-char", "tokens.lowercase=false");
+        assert_eq!(characters, "tokens.lowercase=false has no effect: tokens.kind is characters");
         for share in ["nan", "0", "1", "-0.1", "inf"] {
             assert!(
                 error("bag", &format!("data.held_out={share}")).contains("data.held_out must be"),

@@ -116,7 +116,7 @@ impl RunFolder {
     }
 
     /// Writes the model as the best so far.
-    pub fn write_model(&self, model: &Model, notes: &Map<String, Value>) -> Result<()> {
+    pub fn write_model(&self, model: &dyn Model, notes: &Map<String, Value>) -> Result<()> {
         Ok(checkpoint::save(model, &self.path, notes)?)
     }
 
@@ -129,7 +129,7 @@ impl RunFolder {
     pub fn write_snapshot(
         &self,
         step: u64,
-        model: &Model,
+        model: &dyn Model,
         notes: &Map<String, Value>,
         tokenizer: Option<&Tokenizer>,
     ) -> Result<()> {

@@ -2,8 +2,7 @@
 
 mod language;
 
-use super::build::build;
-use super::config::{DataConfig, ModelConfig, RunConfig};
+use super::config::{DataConfig, RunConfig};
 use super::given;
 use super::notes::{class_notes, special_notes};
 use super::sources::{
@@ -13,14 +12,13 @@ use super::sources::{
 use super::tokenizer::make_tokenizer;
 use super::vectors::begin_with_vectors;
 use crate::bad_usage;
-use crate::corpus::context;
 use anyhow::{Result, bail};
 use regard_nn::Checksum;
 use regard_nn::data::Labelled;
 use regard_nn::data::batches::{Batches, Classification, Pictures, Translation};
 use regard_nn::data::builtin::{self, Corpus, Pairs, Split};
 use regard_nn::data::text::{IN_MEMORY, TokenStream};
-use regard_nn::models::Model;
+use regard_nn::models::{Model, Predicts, Reads};
 use regard_nn::tensor::random::Key;
 use regard_nn::tokens::{Special, Tokenizer};
 use regard_nn::train::{Supervised, Task};
@@ -46,7 +44,11 @@ pub struct Material {
 }
 
 /// Reads the data, makes or takes the tokenizer, and builds the model (or takes the one given).
-pub fn prepare(config: &RunConfig, tokenizer: Option<Tokenizer>, model: Option<Model>) -> Result<Material> {
+pub fn prepare(
+    config: &RunConfig,
+    tokenizer: Option<Tokenizer>,
+    model: Option<Box<dyn Model>>,
+) -> Result<Material> {
     prepare_in(None, config, tokenizer, model)
 }
 
@@ -55,17 +57,19 @@ pub fn prepare_in(
     folder: Option<&Path>,
     config: &RunConfig,
     tokenizer: Option<Tokenizer>,
-    model: Option<Model>,
+    model: Option<Box<dyn Model>>,
 ) -> Result<Material> {
     let key = data_key(config);
     let plan = Plan { config, folder, tokenizer, model, key, remarks: Vec::new(), sum: Checksum::default() };
-    let prepared = match &config.model {
-        ModelConfig::Gpt(_) | ModelConfig::Llama(_) => plan.next_word(),
-        ModelConfig::Bert(bert) if bert.heads.classes.is_none() => plan.masked_words(),
-        ModelConfig::Bert(_) | ModelConfig::Sentiment(_) | ModelConfig::Bag(_) => plan.classify(),
-        ModelConfig::T5(_) => plan.translate(),
-        ModelConfig::Vit(_) => plan.pictures(),
-        ModelConfig::Tagger(_) => plan.tag(),
+    let abilities = config.model.abilities()?;
+    let prepared = match (abilities.predicts, abilities.reads) {
+        (Predicts::NextToken, Reads::Source) => plan.translate(),
+        (Predicts::NextToken, _) => plan.next_word(),
+        (Predicts::MaskedToken, _) => plan.masked_words(),
+        (Predicts::Class, Reads::Pictures(_)) => plan.pictures(),
+        (Predicts::Class, _) => plan.classify(),
+        (Predicts::TokenClass, _) => plan.tag(),
+        _ => bail!("this model predicts nothing that it could be trained on"),
     };
     // What is wrong with the data is said of the file, whoever found it.
     prepared.map_err(|error| match &config.data.path {
@@ -86,7 +90,7 @@ struct Plan<'a> {
     config: &'a RunConfig,
     folder: Option<&'a Path>,
     tokenizer: Option<Tokenizer>,
-    model: Option<Model>,
+    model: Option<Box<dyn Model>>,
     key: Key,
     remarks: Vec<String>,
     sum: Checksum,
@@ -119,21 +123,25 @@ impl Plan<'_> {
                 &self.config.tokens,
                 texts,
                 mask,
-                matches!(self.config.model, ModelConfig::T5(_)),
+                self.config.model.abilities()?.reads == Reads::Source,
             ),
         }
     }
 
     /// The model that was given, or a new one for so many tokens and classes.
-    fn model(&mut self, vocabulary: usize, classes: usize) -> Result<Model> {
+    fn model(&mut self, vocabulary: usize, classes: usize) -> Result<Box<dyn Model>> {
         let (form, seed) = (&self.config.model, self.config.train.seed);
         if let Some(given) = self.model.take() {
-            let (model, remark) = given::fit(form, &given, classes, seed)?;
+            let (model, remark) = given::fit(form, &*given, classes, seed)?;
             self.remarks.extend(remark);
             return Ok(model);
         }
         // Of a run that began from a model, all is known: that one may have had room for more tokens than there are.
-        if self.config.from.is_some() { form.model(seed) } else { build(form, vocabulary, classes, seed) }
+        let form = match self.config.from {
+            Some(_) => form.clone(),
+            None => form.clone().with_vocabulary(vocabulary).with_classes(classes),
+        };
+        Ok(form.model(seed)?)
     }
 
     /// The ids of files: in memory, or of a long text in a file in the run's folder.
@@ -167,13 +175,15 @@ impl Plan<'_> {
         let classes = train.classes.clone();
         let mut model = self.model(tokenizer.vocabulary_size(), classes.len())?;
         if let Some(file) = &self.config.data.vectors {
-            let remark = begin_with_vectors(&mut model, &tokenizer, Path::new(file))?;
+            let remark = begin_with_vectors(&mut *model, &tokenizer, Path::new(file))?;
             self.remarks.push(remark);
         }
-        if !matches!(model, Model::Bert(_)) && classes.len() != 2 {
-            bail!("a {} tells two classes apart, but the data has {}", model.kind(), classes.len());
+        let abilities = model.abilities();
+        if abilities.classes != classes.len() {
+            let (kind, can) = (model.kind(), abilities.classes);
+            bail!("a {kind} distinguishes {can} classes, but the data has {}", classes.len());
         }
-        let length = length(self.data(), context(&model).unwrap_or(usize::MAX));
+        let length = length(self.data(), abilities.context.unwrap_or(usize::MAX));
         let padding = tokenizer.special().pad.unwrap_or(0);
         let batches = |labelled: &Labelled| -> Result<Batches<Classification>> {
             let texts: Vec<&str> = labelled.examples.iter().map(|example| example.text.as_str()).collect();
@@ -188,7 +198,7 @@ impl Plan<'_> {
         );
         let mut notes = special_notes(&tokenizer);
         class_notes(&mut notes, &classes);
-        let task = Box::new(Supervised::new(model, batches(&train)?, batches(&held)?));
+        let task = Box::new(Supervised::new(model, batches(&train)?, batches(&held)?)?);
         Ok(self.material(task, Some(tokenizer), notes, summary))
     }
 
@@ -230,7 +240,7 @@ impl Plan<'_> {
         let mut both = train.iter().flat_map(|(source, target)| [source.clone(), target.clone()]);
         let tokenizer = self.tokenizer(&mut both, false)?;
         let model = self.model(tokenizer.vocabulary_size(), 0)?;
-        let Model::T5(t5) = &model else { bail!("a {} cannot translate", model.kind()) };
+        let Some(start) = model.abilities().start else { bail!("a {} cannot translate", model.kind()) };
         let length = length(self.data(), usize::MAX);
         let encode = |pairs: &[(String, String)]| -> Result<Translation> {
             let side = |texts: Vec<&str>| {
@@ -239,15 +249,15 @@ impl Plan<'_> {
             let sources = side(pairs.iter().map(|(source, _)| source.as_str()).collect())?;
             let targets = side(pairs.iter().map(|(_, target)| target.as_str()).collect())?;
             let padding = tokenizer.special().pad.unwrap_or(0);
-            Ok(Translation::new(sources.into_iter().zip(targets).collect(), padding, t5.config().start)?)
+            Ok(Translation::new(sources.into_iter().zip(targets).collect(), padding, start)?)
         };
         let size = self.config.train.batch_size;
         let summary = format!("{about}: {} pairs to learn from, {} held out", train.len(), held.len());
         let batches = Batches::new(encode(&train)?, size, self.key)?;
         let held_out = Batches::new(encode(&held)?, size, self.key)?;
         let mut notes = special_notes(&tokenizer);
-        notes.insert("decoder_start_token_id".to_owned(), json!(t5.config().start));
-        let task = Box::new(Supervised::new(model, batches, held_out));
+        notes.insert("decoder_start_token_id".to_owned(), json!(start));
+        let task = Box::new(Supervised::new(model, batches, held_out)?);
         Ok(self.material(task, Some(tokenizer), notes, summary))
     }
 
@@ -273,11 +283,11 @@ impl Plan<'_> {
             self.sum.bytes(&images.pixels);
             self.sum.bytes(&images.labels);
         }
-        if let ModelConfig::Vit(vit) = &self.config.model
-            && vit.image != [train.rows, train.columns]
+        if let Some(patches) = self.config.model.abilities()?.pictures()
+            && patches.image != [train.rows, train.columns]
             && self.model.is_none()
         {
-            let [rows, columns] = vit.image;
+            let [rows, columns] = patches.image;
             bad_usage!(
                 "the images are {}×{}, but the model is for {rows}×{columns}: add --set model.image=[{},{}], and a model.patch that \
                  divides them",
@@ -313,7 +323,7 @@ impl Plan<'_> {
         let size = self.config.train.batch_size;
         let batches = Batches::new(Pictures::new(train, scale), size, self.key)?;
         let held_out = Batches::new(Pictures::new(held, scale), 4 * size, self.key)?;
-        let task = Box::new(Supervised::new(model, batches, held_out));
+        let task = Box::new(Supervised::new(model, batches, held_out)?);
         Ok(Material { pixels: Some(pixels), ..self.material(task, None, notes, summary) })
     }
 
@@ -328,8 +338,7 @@ impl Plan<'_> {
             .map(|sentence| sentence.iter().map(|(word, _)| word.as_str()).collect::<Vec<_>>().join(" "));
         let tokenizer = self.tokenizer(&mut words, true)?;
         let model = self.model(tokenizer.vocabulary_size(), WORD_CLASSES.len())?;
-        let Model::Tagger(tagger) = &model else { bail!("a {} cannot tag words", model.kind()) };
-        let length = length(self.data(), tagger.config().context);
+        let length = length(self.data(), model.abilities().context.unwrap_or(usize::MAX));
         let encode = |sentences: &[Tagged], key: Key| tagging(&tokenizer, sentences, length, key);
         let size = self.config.train.batch_size;
         let summary = format!("{about}: {} sentences to learn from, {} held out", train.len(), held.len());
@@ -337,7 +346,7 @@ impl Plan<'_> {
         let held_out = Batches::new(encode(&held, self.key.site("held out mask"))?, size, self.key)?;
         let mut notes = special_notes(&tokenizer);
         class_notes(&mut notes, &WORD_CLASSES.map(str::to_owned));
-        let task = Box::new(Supervised::new(model, batches, held_out));
+        let task = Box::new(Supervised::new(model, batches, held_out)?);
         Ok(self.material(task, Some(tokenizer), notes, summary))
     }
 }

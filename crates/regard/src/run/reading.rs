@@ -2,7 +2,6 @@
 
 use super::folder::RunFolder;
 use super::sources::length;
-use crate::corpus::context;
 use crate::model::Opened;
 use crate::terminal;
 use anyhow::Result;
@@ -12,7 +11,7 @@ use regard_nn::tokens::{Encoding, Keep, Special};
 pub fn encode_as_trained(opened: &Opened, text: &str) -> Result<Encoding> {
     let mut encoding = opened.tokenizer()?.encode(text, Special::Keep)?;
     let data = RunFolder::config_in(&opened.folder)?.map(|config| config.data).unwrap_or_default();
-    let most = context(&opened.model).unwrap_or(usize::MAX);
+    let most = opened.model.abilities().context.unwrap_or(usize::MAX);
     let (length, whole) = (length(&data, most), encoding.len());
     encoding.truncate(length, data.keep)?;
     if encoding.len() < whole {

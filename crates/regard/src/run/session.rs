@@ -1,6 +1,6 @@
 //! Training in a folder, from the beginning or from wherever it stopped.
 
-use super::config::{ModelConfig, RunConfig};
+use super::config::RunConfig;
 use super::folder::RunFolder;
 use super::given::Given;
 use super::material::{Material, prepare_in};
@@ -28,7 +28,7 @@ impl<'a> Session<'a> {
         config.from = given.as_ref().map(|given| given.folder.display().to_string());
         let (tokenizer, model) = given.map_or((None, None), |given| (given.tokenizer, Some(given.model)));
         let material = prepare_in(Some(path), &config, tokenizer, model)?;
-        config.model = ModelConfig::of(material.task.model());
+        config.model = config.resolved(material.task.model())?;
         // From here on there is something to lose.
         super::interrupted();
         let folder = RunFolder::create(path, &config)?;
@@ -83,7 +83,7 @@ impl<'a> Session<'a> {
     /// What it learns from and what learns.
     pub fn introduce(&self) {
         let model = self.material.task.model();
-        let count = terminal::thousands(model.module().parameter_count() as u64);
+        let count = terminal::thousands(model.parameter_count() as u64);
         self.voice.remark(format!("{}\na {} with {count} parameters", self.material.summary, model.kind()));
         for remark in &self.material.remarks {
             self.voice.remark(remark);

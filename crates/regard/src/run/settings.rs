@@ -1,8 +1,10 @@
 //! What `--set key=value` means, and what is said when it means nothing.
 
-use super::config::{DataConfig, KeepConfig, ModelConfig, RunConfig, TokensConfig, TokensKind};
+use super::config::{DataConfig, KeepConfig, RunConfig, TokensConfig, TokensKind};
 use crate::bad_usage;
+use crate::usage::Usage;
 use anyhow::Result;
+use regard_nn::models::{Abilities, Reads, Recipe};
 use regard_nn::train::TrainConfig;
 use toml::{Table, Value};
 
@@ -56,17 +58,25 @@ fn in_words(expected: &str) -> &str {
     }
 }
 
-/// Refuses settings that would be passed over without a word, or that leave nothing to do.
-pub(super) fn ensure_heard(config: &RunConfig, settings: &[String]) -> Result<()> {
+/// Rejects settings that would have no effect, or that leave nothing to do.
+pub(super) fn ensure_effective(config: &RunConfig, settings: &[String]) -> Result<()> {
+    let effective = Table::try_from(&config.tokens)?;
     for setting in settings {
-        match setting.split('=').next().unwrap_or_default().trim() {
+        let key = setting.split('=').next().unwrap_or_default().trim();
+        if let Some(inner) = key.strip_prefix("tokens.")
+            && !effective.contains_key(inner)
+        {
+            let kind = effective.get("kind").and_then(Value::as_str).unwrap_or_default();
+            bad_usage!("{setting} has no effect: tokens.kind is {kind}");
+        }
+        match key {
             "from" => bad_usage!("{setting}: the model to begin from is given by --from"),
             "model.vocabulary" => {
                 bad_usage!(
                     "{setting}: the vocabulary is made from the text; tokens.size says how large it may be"
                 )
             }
-            "model.classes" | "model.heads.classes" => {
+            "model.classes" => {
                 bad_usage!("{setting}: the classes are those of the data")
             }
             "run.snapshots" => {
@@ -78,21 +88,20 @@ pub(super) fn ensure_heard(config: &RunConfig, settings: &[String]) -> Result<()
             _ => {}
         }
     }
-    let (data, kind) = (&config.data, &config.model);
-    let writes = matches!(kind, ModelConfig::Gpt(_) | ModelConfig::Llama(_));
-    if writes && data.limit > 0 {
+    let (data, abilities) = (&config.data, possible(&config.model)?);
+    if abilities.continues() && data.limit > 0 {
         bad_usage!(
             "data.limit: a language model reads windows of one long text, which are not counted; train.steps says how much it \
              reads"
         );
     }
-    if matches!(kind, ModelConfig::T5(_)) && config.tokens.kind != TokensKind::BytePairs {
+    if abilities.reads == Reads::Source && config.tokens.kind != TokensKind::BytePairs {
         bad_usage!(
             "tokens.kind: of the tokens that are made here only byte-pairs have one that ends a text; without it a translation would \
              never end"
         );
     }
-    if data.vectors.is_some() && !matches!(kind, ModelConfig::Bag(_) | ModelConfig::Sentiment(_)) {
+    if data.vectors.is_some() && config.model.form().is_ok() {
         bad_usage!(
             "data.vectors: only a bag and the sentiment models can begin with the vectors of whole words"
         );
@@ -106,10 +115,16 @@ pub(super) fn ensure_heard(config: &RunConfig, settings: &[String]) -> Result<()
     Ok(())
 }
 
+/// What a model reads and predicts; invalid settings are rejected before any data is read.
+pub fn possible(model: &Recipe) -> Result<Abilities> {
+    let wrong = |problem| Usage::error(format!("the model's settings (--set model.…): {problem}"));
+    model.abilities().map_err(wrong)
+}
+
 /// Refuses a length that the model cannot read, if it was asked for; what presets say is cut to what the model reads.
-pub fn ensure_length(config: &RunConfig, model: &ModelConfig, settings: &[String]) -> Result<()> {
+pub fn ensure_length(config: &RunConfig, model: &Recipe, settings: &[String]) -> Result<()> {
     let asked = settings.iter().any(|setting| setting.trim_start().starts_with("data.length"));
-    if let Some(context) = model.context().filter(|context| asked && config.data.length > *context) {
+    if let Some(context) = possible(model)?.context.filter(|context| asked && config.data.length > *context) {
         bad_usage!(
             "data.length={}: the model reads {context} tokens at most (model.context)",
             config.data.length

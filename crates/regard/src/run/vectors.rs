@@ -8,13 +8,9 @@ use regard_nn::tokens::Tokenizer;
 use std::path::Path;
 
 /// Gives the words of a model the vectors that a file has for them; the others keep theirs. A line about how many were found.
-pub fn begin_with_vectors(model: &mut Model, tokenizer: &Tokenizer, file: &Path) -> Result<String> {
-    let kind = model.kind();
-    let table = match model {
-        Model::Bag(bag) => bag.token_embeddings_mut(),
-        Model::Sentiment(sentiment) => sentiment.token_embeddings_mut(),
-        _ => bail!("data.vectors is for models that read whole words, not for a {kind}"),
-    };
+pub fn begin_with_vectors(model: &mut dyn Model, tokenizer: &Tokenizer, file: &Path) -> Result<String> {
+    let Some(table) = model.token_embeddings_mut() else { bail!("the model has no word vectors") };
+    let table = table.tensor_mut();
     let words: Vec<String> =
         (0..tokenizer.vocabulary_size() as u32).map(|id| tokenizer.piece(id).unwrap_or_default()).collect();
     let vectors = WordVectors::open(file, &words)?;

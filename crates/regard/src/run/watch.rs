@@ -6,7 +6,6 @@ use super::material::Material;
 use crate::terminal;
 use anyhow::Result;
 use indicatif::{ProgressBar, ProgressStyle};
-use regard_nn::models::Model;
 use regard_nn::tokens::Tokenizer;
 use regard_nn::train::{Evaluation, Flow, Observer, Progress, Step, Task, save_state};
 use serde::{Deserialize, Serialize};
@@ -113,7 +112,10 @@ impl<'a> Watch<'a> {
             evaluation: None,
             stop: interrupted(),
             voice,
-            unit: if matches!(material.task.model(), Model::Vit(_)) { "images" } else { "tokens" },
+            unit: match material.task.model().abilities().pictures() {
+                Some(_) => "images",
+                None => "tokens",
+            },
         })
     }
 

@@ -2,7 +2,6 @@
 
 use crate::inside::answer::{Kind, Said, spoken};
 use crate::inside::{Group, Reading, Site, Token};
-use regard_nn::models::Model;
 use serde::Serialize;
 
 /// A reading in words and numbers, without any weight.
@@ -13,7 +12,7 @@ pub struct Description {
     /// The model's name.
     pub model: String,
     /// The model's kind.
-    pub kind: &'static str,
+    pub kind: String,
     /// What the model can be asked.
     pub answer: Kind,
     /// The tokens of the source, or of the only text.
@@ -38,14 +37,11 @@ pub fn describe(id: &str, model: &str, reading: &Reading) -> Description {
             groups.push(site.group);
         }
     }
-    let patches = match reading.model() {
-        Model::Vit(vit) => Some(vit.config().image.map(|side| side / vit.config().patch)),
-        _ => None,
-    };
+    let patches = reading.model().abilities().pictures().map(|patches| patches.grid().into());
     Description {
         id: id.to_owned(),
         model: model.to_owned(),
-        kind: reading.model().kind(),
+        kind: reading.model().kind().to_owned(),
         answer: Kind::of(reading.model()),
         source: reading.source().to_vec(),
         target: reading.target().to_vec(),

@@ -1,8 +1,8 @@
 //! Small models in folders, with weights strong enough to see.
 
 use regard_nn::checkpoint;
-use regard_nn::models::{Bert, BertConfig, Gpt, GptConfig, Llama, LlamaConfig, Model, Pooling, Sentiment};
-use regard_nn::models::{SentimentConfig, T5, T5Config, Vit, VitConfig};
+use regard_nn::models::{BertConfig, GptConfig, LlamaConfig, Model, Pooling, Sentiment};
+use regard_nn::models::{SentimentConfig, T5Config, Transformer, VitConfig};
 use regard_nn::tensor::random::Key;
 use regard_nn::tokens::{BytePairSettings, Tokenizer, WordPieceSettings, WordSettings};
 use serde_json::{Map, json};
@@ -11,8 +11,8 @@ use std::path::Path;
 const TEXT: &str =
     "The cat sat on the mat because it was tired. The dog unhappily sat by the cat and looked.";
 
-fn save(folder: &Path, mut model: Model, tokenizer: Option<&Tokenizer>) {
-    for (name, parameter) in model.module_mut().parameters_mut() {
+fn save(folder: &Path, mut model: impl Model, tokenizer: Option<&Tokenizer>) {
+    for (name, parameter) in model.parameters_mut() {
         let tensor = parameter.tensor_mut();
         let noise = Key::new(7).site(&name).normal(tensor.count(), 0.25);
         let values: Vec<f32> =
@@ -39,7 +39,7 @@ pub fn gpt(folder: &Path) {
     let vocabulary = tokenizer.vocabulary_size();
     let sizes =
         GptConfig { vocabulary, context: 64, n_layers: 3, n_heads: 4, d_model: 32, ..GptConfig::default() };
-    save(folder, Model::Gpt(Gpt::new(sizes, 1).unwrap()), Some(&tokenizer));
+    save(folder, Transformer::new(sizes.form(), 1).unwrap(), Some(&tokenizer));
 }
 
 pub fn llama(folder: &Path) {
@@ -47,7 +47,7 @@ pub fn llama(folder: &Path) {
     let vocabulary = tokenizer.vocabulary_size();
     let layers = LlamaConfig { context: 64, n_layers: 2, n_heads: 4, ..LlamaConfig::default() };
     let sizes = LlamaConfig { vocabulary, n_kv_heads: 2, d_model: 32, d_hidden: 48, ..layers };
-    save(folder, Model::Llama(Llama::new(sizes, 1).unwrap()), Some(&tokenizer));
+    save(folder, Transformer::new(sizes.form(), 1).unwrap(), Some(&tokenizer));
 }
 
 pub fn t5(folder: &Path) {
@@ -55,7 +55,7 @@ pub fn t5(folder: &Path) {
     let vocabulary = tokenizer.vocabulary_size();
     let layers = T5Config { n_layers: 2, n_decoder_layers: 2, ..T5Config::default() };
     let sizes = T5Config { vocabulary, n_heads: 2, d_model: 16, d_head: 8, d_hidden: 20, ..layers };
-    save(folder, Model::T5(T5::new(sizes, 3).unwrap()), Some(&tokenizer));
+    save(folder, Transformer::new(sizes.form(), 3).unwrap(), Some(&tokenizer));
 }
 
 pub fn bert(folder: &Path) {
@@ -64,7 +64,7 @@ pub fn bert(folder: &Path) {
     let vocabulary = tokenizer.vocabulary_size();
     let layers = BertConfig { context: 48, n_layers: 2, n_heads: 2, ..BertConfig::default() };
     let sizes = BertConfig { vocabulary, d_model: 16, d_hidden: 20, ..layers };
-    save(folder, Model::Bert(Bert::new(sizes, 3).unwrap()), Some(&tokenizer));
+    save(folder, Transformer::new(sizes.form(), 3).unwrap(), Some(&tokenizer));
 }
 
 pub fn sentiment(folder: &Path) {
@@ -76,13 +76,13 @@ pub fn sentiment(folder: &Path) {
         pooling: Pooling::Additive,
         ..SentimentConfig::default()
     };
-    save(folder, Model::Sentiment(Sentiment::new(sizes, 3).unwrap()), Some(&tokenizer));
+    save(folder, Sentiment::new(sizes, 3).unwrap(), Some(&tokenizer));
 }
 
 pub fn vit(folder: &Path) {
     let layers = VitConfig { n_layers: 2, n_heads: 2, d_model: 16, d_hidden: 20, ..VitConfig::default() };
     let sizes = VitConfig { image: [16, 24], patch: 4, channels: 3, classes: 3, ..layers };
-    save(folder, Model::Vit(Vit::new(sizes, 3).unwrap()), None);
+    save(folder, Transformer::new(sizes.form(), 3).unwrap(), None);
 }
 
 fn words() -> Tokenizer {
@@ -93,7 +93,7 @@ fn words() -> Tokenizer {
 pub fn large(folder: &Path) {
     let tokenizer = words();
     let sizes = GptConfig { vocabulary: tokenizer.vocabulary_size(), ..GptConfig::default() };
-    let model = Model::Gpt(Gpt::new(sizes, 1).unwrap());
+    let model = Transformer::new(sizes.form(), 1).unwrap();
     checkpoint::save(&model, folder, &Map::new()).unwrap();
     tokenizer.save(folder.join("tokenizer.json")).unwrap();
 }
@@ -105,5 +105,5 @@ pub fn long(folder: &Path) {
         LlamaConfig { context: 4096, n_layers: 2, n_heads: 4, n_kv_heads: 4, ..LlamaConfig::default() };
     let sizes =
         LlamaConfig { vocabulary: tokenizer.vocabulary_size(), d_model: 128, d_hidden: 256, ..layers };
-    save(folder, Model::Llama(Llama::new(sizes, 1).unwrap()), Some(&tokenizer));
+    save(folder, Transformer::new(sizes.form(), 1).unwrap(), Some(&tokenizer));
 }

@@ -7,8 +7,8 @@ use regard::inside::answer::{classes, draw};
 use regard::inside::flow::flow;
 use regard::inside::{Group, Input, Reading};
 use regard_nn::checkpoint;
-use regard_nn::generate::{Sampling, Settings, distribution, generate};
-use regard_nn::models::Model;
+use regard_nn::generate::{Continue, Sampling, Settings, distribution, generate};
+use regard_nn::models::Inputs;
 use regard_nn::tensor::Ids;
 use regard_nn::tokens::{Special, Tokenizer};
 use regard_nn::{Context, Probe};
@@ -79,9 +79,8 @@ fn the_exact_weights_of_a_gpt_are_drawn_and_told() {
     let encoding = Tokenizer::from_folder(&folder).unwrap().encode(TEXT, Special::Keep).unwrap();
     let count = encoding.len();
     let probe = Probe::new().record("layers.1.self.weights");
-    let Model::Gpt(gpt) = &model else { panic!("a GPT was written") };
     let ids = Ids::new(&encoding.ids, [1, count]).unwrap();
-    gpt.forward(&Context::inference().with_probe(&probe), &ids, None).unwrap();
+    model.forward(&Context::inference().with_probe(&probe), &Inputs::ids(&ids)).unwrap();
     let weights = probe.weights("layers.1.self").unwrap().head(0, 2).unwrap().to_vec();
     // Choosing a token and pointing at a cell tells the exact weight.
     chrome.click("#tokens [data-token='5']");
@@ -175,10 +174,10 @@ fn the_next_word_is_drawn_as_the_library_draws_it() {
     check(chrome, &sampling);
     // Three tokens, as `regard generate` would draw them.
     let prompt: Vec<u32> = reading.source().iter().map(|token| token.id).collect();
-    let Model::Gpt(gpt) = reading.model() else { panic!("a GPT was written") };
+    let gpt = Continue::new(reading.model()).unwrap();
     let settings = Settings { max_tokens: 3, sampling, ..Settings::default() };
     let said =
-        generate(gpt, &Context::inference(), std::slice::from_ref(&prompt), &settings, &mut |_, _| true)
+        generate(&gpt, &Context::inference(), std::slice::from_ref(&prompt), &settings, &mut |_, _| true)
             .unwrap();
     for step in 1..=3 {
         chrome.click("#generate");

@@ -44,7 +44,7 @@ fn a_killed_run_goes_on_without_the_model_it_began_from_and_ends_the_same() {
     succeeds(&regard(path, &["train", "--resume", "--out=killed"]));
     same_run(&path.join("whole"), &path.join("killed"));
     let written = std::fs::read_to_string(path.join("whole/train.toml")).unwrap();
-    for line in ["d_model = 16", "context = 16", "n_layers = 1", "dropout = 0.2"] {
+    for line in ["kind = \"transformer\"", "d_model = 16", "context = 16", "n_layers = 1", "residual = 0.2"] {
         assert!(written.lines().any(|found| found.starts_with(line)), "{line} in {written}");
     }
 }
@@ -74,8 +74,10 @@ fn settings_that_contradict_the_model_are_refused() {
     assert!(!path.join("run").exists());
     // What agrees does not.
     succeeds(&tuned(path, &["--out=run", "--set=model.d_model=16", "--set=train.steps=2"]));
-    let other = regard(path, &["train", "words-llama", "--from=base", "--out=other"]);
-    assert!(fails(&other, 2).contains("the preset trains a llama, but --from is a gpt"));
+    let other = regard(path, &["train", "classify", "--from=base", "--out=other"]);
+    assert!(fails(&other, 2).contains("the preset trains a bert, but --from is a gpt2"));
+    let other = regard(path, &["train", "bag", "--from=base", "--out=other"]);
+    assert!(fails(&other, 2).contains("the preset trains no transformer, but --from is a gpt2"));
     // What the model can read counts, not what the preset says: it is for 128.
     succeeds(&train(path, "narrow"));
     let length = fails(&tuned(path, &["--out=long", "--set=data.length=17"]), 2);

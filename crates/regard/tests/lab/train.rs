@@ -130,9 +130,10 @@ fn an_interrupted_run_saves_says_how_to_go_on_and_ends_the_same() {
     }
     succeeds(&Command::new("kill").args(["-INT", &child.id().to_string()]).output().unwrap());
     let output = child.wait_with_output().unwrap();
-    succeeds(&output);
     // It may have been quicker than the signal.
-    if stderr(&output).contains("stopped at step") {
+    if output.status.code() != Some(0) {
+        assert_eq!(output.status.code(), Some(130), "{}", stderr(&output));
+        assert!(stderr(&output).contains("stopped at step"), "{}", stderr(&output));
         assert!(stderr(&output).contains("regard train --resume --out stopped"), "{}", stderr(&output));
         succeeds(&regard(folder.path(), &["train", "--resume", "--out", "stopped"]));
     }

@@ -1,7 +1,7 @@
 //! Three ways to stack blocks.
 
 use crate::report::article::Article;
-use crate::report::listing::GPT;
+use crate::report::listing::TRANSFORMER;
 use anyhow::Result;
 
 pub fn write(article: &mut Article) -> Result<()> {
@@ -14,7 +14,7 @@ pub fn write(article: &mut Article) -> Result<()> {
          one text and whose keys and values come from another.",
     );
     article.formula("\\text{GPT}: P(w_t | w_1, …, w_{t−1}),   \\text{BERT}: P(w_t | w_{\\text{visible}}),   \\text{T5}: P(y_t | y_1, …, y_{t−1}, x)");
-    article.code(GPT, &["pub fn forward("])?;
+    article.code(TRANSFORMER, &["fn hidden("])?;
     article.other_figures("three-architectures")?;
     article.verdicts(&["E9"])?;
     article.exercise("Let each do what it is for.", "regard train words-gpt\nregard generate runs/words-gpt \"the film\"\nregard train masked-words\nregard fill runs/masked-words \"the [MASK] was superb\"");

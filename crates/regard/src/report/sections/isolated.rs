@@ -14,7 +14,7 @@ pub fn write(article: &mut Article) -> Result<()> {
          (*additive attention*), or by letting every word look at every other first (*self-attention*).",
     );
     article.formula("α_i = \\text{softmax}_i (v^T \\text{tanh}(W h_i)),   c = ∑_i α_i h_i");
-    article.code(SENTIMENT, &["pub fn forward("])?;
+    article.code(SENTIMENT, &["fn hidden("])?;
     article.figure("three-models", "loss_curves")?;
     article.figure("three-models", "measures")?;
     article.figure("three-models", "roc")?;

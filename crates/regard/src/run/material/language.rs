@@ -6,11 +6,10 @@ use super::super::plain::{count_lines, lines, some_lines, text_files};
 use super::super::sources::{self, length, split_point};
 use super::super::tokenizer::make_tokenizer;
 use super::{Material, Plan};
-use anyhow::{Result, bail};
+use anyhow::Result;
 use regard_nn::data::batches::{Batches, Masked, Masking, PackedWindows, RandomWindows};
 use regard_nn::data::builtin::{self, Split};
 use regard_nn::data::text::{TokenStream, with_texts};
-use regard_nn::models::Model;
 use regard_nn::tokens::Special;
 use regard_nn::train::{NextWord, Supervised};
 use std::path::Path;
@@ -67,12 +66,8 @@ impl Plan<'_> {
         stream.add_to(&mut self.sum)?;
         held_out.add_to(&mut self.sum)?;
         let model = self.model(tokenizer.vocabulary_size(), 0)?;
-        tokenizer.ensure_fits(model.token_embeddings().map_or(0, |table| table.shape()[0]))?;
-        let context = match &model {
-            Model::Gpt(model) => model.config().context,
-            Model::Llama(model) => model.config().context,
-            other => bail!("a {} cannot say what comes next", other.kind()),
-        };
+        tokenizer.ensure_fits(model.token_embeddings().map_or(0, |table| table.tensor().shape()[0]))?;
+        let context = model.abilities().context.unwrap_or(usize::MAX);
         let train = &self.config.train;
         let length = length(self.data(), context);
         let windows = RandomWindows::new(stream, length, train.batch_size, self.key)?;
@@ -109,8 +104,7 @@ impl Plan<'_> {
         train.iter().chain(&held).for_each(|text| self.sum.bytes(text.as_bytes()));
         let tokenizer = self.tokenizer(&mut train.iter().cloned(), true)?;
         let model = self.model(tokenizer.vocabulary_size(), 0)?;
-        let Model::Bert(bert) = &model else { bail!("a {} cannot guess words", model.kind()) };
-        let length = length(self.data(), bert.config().context);
+        let length = length(self.data(), model.abilities().context.unwrap_or(usize::MAX));
         let encode =
             |texts: &[String]| tokenizer.encode_all(texts, Special::Keep, Some((length, self.data().keep)));
         let masking = Masking::new(&tokenizer)?;
@@ -120,7 +114,7 @@ impl Plan<'_> {
         let held_out =
             Batches::new(Masked::new(encode(&held)?, masking, self.key.site("held out")), size, self.key)?;
         let notes = special_notes(&tokenizer);
-        let task = Box::new(Supervised::new(model, batches, held_out));
+        let task = Box::new(Supervised::new(model, batches, held_out)?);
         Ok(self.material(task, Some(tokenizer), notes, summary))
     }
 }

@@ -4,7 +4,7 @@ use super::made::{SENTENCES, corpus, gpt, number, run, table, words};
 use crate::checkpoints::made::{complaint, t5, text};
 use regard_nn::analysis::{Settings, Tokens, measure_heads};
 use regard_nn::checkpoint;
-use regard_nn::models::{Model, Vit, VitConfig};
+use regard_nn::models::{Transformer, VitConfig};
 use regard_nn::tokens::Special;
 use std::path::Path;
 use tempfile::tempdir;
@@ -40,7 +40,7 @@ fn the_table_is_the_librarys_and_depends_neither_on_threads_nor_on_batches() {
     let texts =
         SENTENCES.map(|text| Ok(Tokens::from_encoding(&tokenizer.encode(text, Special::Keep).unwrap())));
     let model = checkpoint::load(&here.join("gpt")).unwrap().model;
-    let expected = measure_heads(&model, texts.into_iter(), Settings::default()).unwrap();
+    let expected = measure_heads(&*model, texts.into_iter(), Settings::default()).unwrap();
     for row in &expected.rows {
         let same = rows.iter().find(|found| {
             found["model"] == "trained"
@@ -182,7 +182,7 @@ fn encoder_decoder_models_and_pictures_have_heads_too() {
 
     let sizes = VitConfig { n_layers: 1, n_heads: 2, d_model: 16, d_hidden: 20, ..VitConfig::default() };
     let vit = here.join("vit");
-    checkpoint::save(&Model::Vit(Vit::new(sizes, 1).unwrap()), &vit, &serde_json::Map::new()).unwrap();
+    checkpoint::save(&Transformer::new(sizes.form(), 1).unwrap(), &vit, &serde_json::Map::new()).unwrap();
     let out = here.join("pictures");
     run(&["heads", text(&vit), "--limit", "3", "-o", text(&out)], "2");
     assert!(table(&out.join("heads.csv")).iter().any(|row| row["measure"] == "first" && row["n"] == "3"));

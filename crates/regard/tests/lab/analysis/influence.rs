@@ -3,7 +3,7 @@
 use super::made::{bert, corpus, gpt, number, run, sentiment, table};
 use crate::checkpoints::made::{complaint, t5, text};
 use regard_nn::checkpoint;
-use regard_nn::models::{Model, Vit, VitConfig};
+use regard_nn::models::{Transformer, VitConfig};
 use tempfile::tempdir;
 
 #[test]
@@ -104,7 +104,7 @@ fn encoder_decoder_models_and_pictures_are_asked_too() {
 
     let sizes = VitConfig { n_layers: 1, n_heads: 2, d_model: 16, d_hidden: 20, ..VitConfig::default() };
     let vit = here.join("vit");
-    checkpoint::save(&Model::Vit(Vit::new(sizes, 1).unwrap()), &vit, &serde_json::Map::new()).unwrap();
+    checkpoint::save(&Transformer::new(sizes.form(), 1).unwrap(), &vit, &serde_json::Map::new()).unwrap();
     let out = here.join("pictures");
     run(&["influence", text(&vit), "--limit", "3", "-o", text(&out)], "2");
     assert!(out.join("words-0.png").exists());

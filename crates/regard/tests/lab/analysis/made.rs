@@ -2,7 +2,7 @@
 
 use crate::checkpoints::made::{regard, text};
 use regard_nn::checkpoint;
-use regard_nn::models::{Bert, BertConfig, BertHeads, Gpt, GptConfig, Model, Sentiment, SentimentConfig};
+use regard_nn::models::{BertConfig, GptConfig, Model, Sentiment, SentimentConfig, Transformer};
 use regard_nn::tensor::random::Key;
 use regard_nn::tokens::{Punctuation, Tokenizer, WordSettings};
 use serde_json::{Map, json};
@@ -25,8 +25,8 @@ pub fn words(mask: bool) -> Tokenizer {
 }
 
 /// Writes a model with weights that have something to say.
-fn save(folder: &Path, mut model: Model, tokenizer: &Tokenizer, more: &Map<String, serde_json::Value>) {
-    for (name, parameter) in model.module_mut().parameters_mut() {
+fn save(folder: &Path, mut model: impl Model, tokenizer: &Tokenizer, more: &Map<String, serde_json::Value>) {
+    for (name, parameter) in model.parameters_mut() {
         let tensor = parameter.tensor_mut();
         let noise = Key::new(3).site(&name).normal(tensor.count(), 0.3);
         let values: Vec<f32> =
@@ -43,7 +43,7 @@ pub fn gpt(folder: &Path) {
     let vocabulary = tokenizer.vocabulary_size();
     let sizes =
         GptConfig { vocabulary, context: 32, n_layers: 2, n_heads: 2, d_model: 16, ..GptConfig::default() };
-    save(folder, Model::Gpt(Gpt::new(sizes, 1).unwrap()), &tokenizer, &Map::new());
+    save(folder, Transformer::new(sizes.form(), 1).unwrap(), &tokenizer, &Map::new());
 }
 
 /// One layer of two heads that guesses hidden words.
@@ -51,9 +51,8 @@ pub fn bert(folder: &Path) {
     let tokenizer = words(true);
     let vocabulary = tokenizer.vocabulary_size();
     let layers = BertConfig { context: 32, n_layers: 1, n_heads: 2, ..BertConfig::default() };
-    let heads = BertHeads { words: true, ..BertHeads::default() };
-    let sizes = BertConfig { vocabulary, d_model: 16, d_hidden: 20, heads, ..layers };
-    save(folder, Model::Bert(Bert::new(sizes, 1).unwrap()), &tokenizer, &Map::new());
+    let sizes = BertConfig { vocabulary, d_model: 16, d_hidden: 20, ..layers };
+    save(folder, Transformer::new(sizes.form(), 1).unwrap(), &tokenizer, &Map::new());
 }
 
 /// A classifier with self-attention.
@@ -69,7 +68,7 @@ pub fn sentiment(folder: &Path) {
     };
     let mut more = Map::new();
     more.insert("id2label".to_owned(), json!({ "0": "negative", "1": "positive" }));
-    save(folder, Model::Sentiment(Sentiment::new(sizes, 1).unwrap()), &tokenizer, &more);
+    save(folder, Sentiment::new(sizes, 1).unwrap(), &tokenizer, &more);
 }
 
 /// Writes the sentences, one a line.

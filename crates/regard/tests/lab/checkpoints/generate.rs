@@ -3,18 +3,20 @@
 use super::made::{bert, complaint, gpt, regard, said, t5, text, tokenizer};
 use regard_nn::Context;
 use regard_nn::checkpoint;
-use regard_nn::generate::{Settings, generate};
-use regard_nn::models::Model;
+use regard_nn::generate::{Continue, Settings, generate};
 use regard_nn::tokens::Special;
 use tempfile::tempdir;
 
 /// What the library says, without streaming.
 fn expected(folder: &std::path::Path, prompt: &str, max_tokens: usize) -> String {
-    let Model::Gpt(model) = checkpoint::load(folder).unwrap().model else { panic!() };
+    let model = checkpoint::load(folder).unwrap().model;
     let tokenizer = tokenizer(false);
     let ids = tokenizer.encode(prompt, Special::Keep).unwrap().ids;
     let settings = Settings { max_tokens, stop_tokens: vec![1], ..Settings::default() };
-    let tokens = generate(&model, &Context::inference(), &[ids], &settings, &mut |_, _| true)
+    let tokens =
+        generate(&Continue::new(&*model).unwrap(), &Context::inference(), &[ids], &settings, &mut |_, _| {
+            true
+        })
         .unwrap()
         .remove(0)
         .tokens;

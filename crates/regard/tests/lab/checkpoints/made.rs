@@ -1,8 +1,9 @@
 //! Small models in folders, and the program.
 
 use assert_cmd::Command;
+use regard_nn::Module;
 use regard_nn::checkpoint;
-use regard_nn::models::{Bert, BertConfig, Gpt, GptConfig, Model, T5, T5Config, Vit, VitConfig};
+use regard_nn::models::{BertConfig, Form, GptConfig, T5Config, Transformer, VitConfig};
 use regard_nn::tensor::random::Key;
 use regard_nn::tokens::{BytePairSettings, Tokenizer};
 use serde_json::{Map, json};
@@ -53,8 +54,9 @@ pub fn tokenizer(end: bool) -> Tokenizer {
     Tokenizer::byte_pairs(["The cat sat on the mat. The dög sat by the cat."], &settings).unwrap()
 }
 
-fn save(folder: &Path, mut model: Model, tokenizer: Option<&Tokenizer>) {
-    for (name, parameter) in model.module_mut().parameters_mut() {
+fn save(folder: &Path, (form, seed): (Form, u64), tokenizer: Option<&Tokenizer>) {
+    let mut model = Transformer::new(form, seed).unwrap();
+    for (name, parameter) in model.parameters_mut() {
         let tensor = parameter.tensor_mut();
         let noise = Key::new(7).site(&name).normal(tensor.count(), 0.2);
         let values: Vec<f32> =
@@ -78,7 +80,7 @@ pub fn gpt_of(folder: &Path, vocabulary: usize, seed: u64) {
     let tokenizer = tokenizer(false);
     let sizes =
         GptConfig { vocabulary, context: 48, n_layers: 2, n_heads: 2, d_model: 16, ..GptConfig::default() };
-    save(folder, Model::Gpt(Gpt::new(sizes, seed).unwrap()), Some(&tokenizer));
+    save(folder, (sizes.form(), seed), Some(&tokenizer));
 }
 
 pub fn t5(folder: &Path) {
@@ -86,7 +88,7 @@ pub fn t5(folder: &Path) {
     let vocabulary = tokenizer.vocabulary_size();
     let layers = T5Config { n_layers: 1, n_decoder_layers: 2, ..T5Config::default() };
     let sizes = T5Config { vocabulary, n_heads: 2, d_model: 16, d_head: 6, d_hidden: 20, ..layers };
-    save(folder, Model::T5(T5::new(sizes, 3).unwrap()), Some(&tokenizer));
+    save(folder, (sizes.form(), 3), Some(&tokenizer));
 }
 
 pub fn bert(folder: &Path) {
@@ -94,11 +96,11 @@ pub fn bert(folder: &Path) {
     let vocabulary = tokenizer.vocabulary_size();
     let layers = BertConfig { context: 48, n_layers: 1, n_heads: 2, ..BertConfig::default() };
     let sizes = BertConfig { vocabulary, d_model: 16, d_hidden: 20, ..layers };
-    save(folder, Model::Bert(Bert::new(sizes, 3).unwrap()), Some(&tokenizer));
+    save(folder, (sizes.form(), 3), Some(&tokenizer));
 }
 
 pub fn vit(folder: &Path) {
     let layers = VitConfig { n_layers: 1, n_heads: 2, d_model: 16, d_hidden: 20, ..VitConfig::default() };
     let sizes = VitConfig { image: [8, 12], patch: 4, channels: 3, classes: 3, ..layers };
-    save(folder, Model::Vit(Vit::new(sizes, 3).unwrap()), None);
+    save(folder, (sizes.form(), 3), None);
 }

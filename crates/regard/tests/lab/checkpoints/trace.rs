@@ -2,7 +2,7 @@
 
 use super::made::{complaint, gpt, said, t5, text, tokenizer, vit};
 use regard_nn::checkpoint::{self, StoredWeights};
-use regard_nn::models::Model;
+use regard_nn::models::Inputs;
 use regard_nn::tensor::Ids;
 use regard_nn::tokens::Special;
 use regard_nn::{Context, Probe};
@@ -22,12 +22,12 @@ fn a_trace_has_what_the_library_computes() {
     let names: Vec<&str> = trace.names().collect();
     assert_eq!(names, ["inputs/ids", "layers.0.self.weights", "layers.1.self.weights", "logits"]);
 
-    let Model::Gpt(library) = checkpoint::load(&model).unwrap().model else { panic!() };
+    let library = checkpoint::load(&model).unwrap().model;
     let encoding = tokenizer(false).encode(TEXT, Special::Keep).unwrap();
     let ids = Ids::new(&encoding.ids, [1, encoding.ids.len()]).unwrap();
     assert_eq!(trace.read_ids("inputs/ids").unwrap().unwrap().values(), ids.values());
     let probe = Probe::new().record("layers.1.self.weights");
-    let logits = library.forward(&Context::inference().with_probe(&probe), &ids, None).unwrap();
+    let logits = library.forward(&Context::inference().with_probe(&probe), &Inputs::ids(&ids)).unwrap();
     assert_eq!(trace.read("logits").unwrap().unwrap().to_vec(), logits.to_vec());
     let weights = probe.get("layers.1.self.weights").unwrap().unwrap();
     let traced = trace.read("layers.1.self.weights").unwrap().unwrap();

@@ -5,7 +5,7 @@ use crate::checkpoints::made;
 use regard::inside::{Grid, Input, Reading, Scale, Shown, Which};
 use regard::server::Limits;
 use regard_nn::Context;
-use regard_nn::models::Model;
+use regard_nn::models::Inputs;
 use regard_nn::tensor::Ids;
 use regard_nn::tokens::{Special, Tokenizer};
 use serde_json::{Value, json};
@@ -202,9 +202,9 @@ fn of_all_scores_the_last_are_computed_and_kept() {
     let folder = TempDir::new().unwrap();
     made::gpt(folder.path(), 5);
     let reading = reading(folder.path(), &Input::Text(TEXT.to_owned(), String::new()));
-    let Model::Gpt(gpt) = reading.model() else { panic!("a GPT was written") };
     let ids: Vec<u32> = reading.source().iter().map(|token| token.id).collect();
-    let all = gpt.forward(&Context::inference(), &Ids::new(&ids, [1, ids.len()]).unwrap(), None).unwrap();
+    let inputs = Inputs::ids(&Ids::new(&ids, [1, ids.len()]).unwrap());
+    let all = reading.model().forward(&Context::inference(), &inputs).unwrap();
     let scores = reading.scores().unwrap().to_vec();
     let last = &all.to_vec()[(ids.len() - 1) * scores.len()..];
     for (kept, computed) in scores.iter().zip(last) {

@@ -1,0 +1,270 @@
+//! The layers of an encoder or a decoder, with what tells them positions.
+
+use super::form::{self, AttentionPositions, Form};
+use super::model::{AttentionSite, Part, Visibility};
+use super::sequence::Sequence;
+use crate::attention::Rules;
+use crate::block::{Block, BlockConfig, BlockDraws};
+use crate::context::Context;
+use crate::error::{Error, Result};
+use crate::layers::{Embedding, Norm};
+use crate::parameter::{Draw, Initial, Module, Parameter, join};
+use crate::position::{Rotary, alibi_slopes, relative_bias, sinusoidal};
+use regard_tensor::ops::Bias;
+use regard_tensor::{Ids, Tensor};
+
+/// A stack of layers.
+#[derive(Debug, Clone)]
+pub(super) struct Stack {
+    /// Learned positions, added to the embeddings.
+    table: Option<Embedding>,
+    /// Relative positions, added to the scores of every layer.
+    relative: Option<Parameter>,
+    /// One block a layer, or a single one that all layers share.
+    blocks: Vec<Block>,
+    norm: Option<Norm>,
+    /// The rotary frequencies of each form of layer.
+    rotary: Vec<Option<Rotary>>,
+    form: form::Stack,
+    causal: bool,
+    checkpointing: bool,
+}
+
+impl Stack {
+    pub fn new(initial: &Initial, whole: &Form, form: &form::Stack, causal: bool) -> Result<Self> {
+        let (d_model, deviations) = (whole.d_model, whole.deviations);
+        let draws =
+            BlockDraws { inner: Draw::Normal(deviations.inner), residual: Draw::Normal(deviations.residual) };
+        let blocks = if form.shared { form.n_layers.min(1) } else { form.n_layers };
+        let blocks = (0..blocks).map(|i| {
+            let config = block_config(whole, &form.layers[form.form_of(i)], i);
+            Block::new(&initial.part("layers").part(i), &config, draws)
+        });
+        let positions = initial.part("positions");
+        let learned = Draw::Normal(deviations.positions);
+        let table = match form.positions {
+            form::Positions::Learned { context, offset, .. } => {
+                Some(Embedding::new(&positions.part("table"), (context + offset, d_model), learned)?)
+            }
+            _ => None,
+        };
+        let relative = form.layers.iter().find_map(|layer| match layer.attention.positions {
+            Some(AttentionPositions::Relative { buckets, .. }) => Some([buckets, layer.attention.n_heads]),
+            _ => None,
+        });
+        let relative = relative.map(|shape| positions.parameter("relative", shape, learned)).transpose()?;
+        let rotary = form.layers.iter().map(|layer| match layer.attention.positions {
+            Some(AttentionPositions::Rotary(rotary)) => Some(rotary.rotary(layer.attention.d_head)),
+            _ => None,
+        });
+        Ok(Self {
+            table,
+            relative,
+            blocks: blocks.collect::<Result<_>>()?,
+            norm: form.norm.map(|norm| Norm::new(&initial.part("norm"), norm, d_model)).transpose()?,
+            rotary: rotary.collect(),
+            form: form.clone(),
+            causal,
+            checkpointing: whole.checkpointing,
+        })
+    }
+
+    /// The norm after the last layer.
+    pub fn norm(&self) -> Option<&Norm> {
+        self.norm.as_ref()
+    }
+
+    /// Each attention, under names that begin with `prefix`.
+    pub fn attentions(&self, prefix: &str, part: Part) -> Vec<AttentionSite<'_>> {
+        let mut all = Vec::new();
+        for i in 0..self.form.n_layers {
+            let (form, block) = (&self.form.layers[self.form.form_of(i)], self.block(i));
+            let name = |kind: &str| join(prefix, &format!("layers.{i}.{kind}"));
+            all.push(AttentionSite {
+                name: name("self"),
+                part,
+                visibility: Visibility { causal: self.causal, window: form.attention.window },
+                rotary: matches!(form.attention.positions, Some(AttentionPositions::Rotary(_))),
+                biased: is_biased(form.attention.positions),
+                attention: block.attention(),
+            });
+            all.extend(block.cross().map(|attention| AttentionSite {
+                name: name("cross"),
+                part: Part::Cross,
+                visibility: Visibility::default(),
+                rotary: false,
+                biased: false,
+                attention,
+            }));
+        }
+        all
+    }
+
+    fn block(&self, layer: usize) -> &Block {
+        &self.blocks[if self.form.shared { 0 } else { layer }]
+    }
+
+    /// Embeddings (batch, time, width) with what is added for their positions.
+    pub fn add_positions(
+        &self,
+        context: &Context,
+        x: Tensor,
+        ids: Option<&Ids>,
+        positions: &Ids,
+    ) -> Result<Tensor> {
+        match (self.form.positions, &self.table) {
+            (form::Positions::Learned { context: limit, offset, skips_padding }, Some(table)) => {
+                ensure_within(positions, limit)?;
+                let rows = match (ids, skips_padding, offset) {
+                    (Some(ids), true, _) => rows_after_padding(ids, offset as u32)?,
+                    (_, _, 0) => positions.clone(),
+                    _ => {
+                        let rows: Vec<u32> = positions.values().iter().map(|p| p + offset as u32).collect();
+                        Ids::new(&rows, positions.shape())?
+                    }
+                };
+                Ok(x.add(&table.forward(context, &rows)?)?)
+            }
+            (form::Positions::Sinusoidal { scale }, _) => {
+                Ok(x.add(&sinusoidal(positions, x.shape().last())?.scale(scale)?)?)
+            }
+            _ => Ok(x),
+        }
+    }
+
+    /// Who may attend to whom, one set of rules for each form of layer.
+    pub fn rules(&self, context: &Context, sequence: &Sequence) -> Result<Vec<Rules>> {
+        let (time, keys) = (sequence.time, sequence.keys);
+        let rules = |(layer, rotary): (&form::Layer, &Option<Rotary>)| {
+            let rotation = rotary.as_ref().map(|rotary| rotary.rotation(&sequence.positions, sequence.batch));
+            Ok(Rules::new(layer.attention.allowed(self.causal), time, keys)?
+                .padded(sequence.present.clone())
+                .biased(self.bias(context, &layer.attention, (time, keys))?)
+                .rotated(rotation.transpose()?))
+        };
+        self.form.layers.iter().zip(&self.rotary).map(rules).collect()
+    }
+
+    /// What is added to the scores of `queries` against `keys`.
+    fn bias(
+        &self,
+        context: &Context,
+        form: &form::Attention,
+        (queries, keys): (usize, usize),
+    ) -> Result<Bias> {
+        match (form.positions, &self.relative) {
+            (Some(AttentionPositions::Alibi), _) => {
+                let slopes = alibi_slopes(form.n_heads);
+                Ok(Bias::Slopes(Tensor::new(&slopes, [slopes.len()])?))
+            }
+            (Some(AttentionPositions::Relative { buckets, max_distance }), Some(table)) => {
+                let table = context.parameter(table);
+                relative_bias(&table, (queries, keys), (buckets, max_distance, !self.causal))
+            }
+            _ => Ok(Bias::None),
+        }
+    }
+
+    /// The residual stream after all layers and the last norm; `memory` is what cross-attention reads. With
+    /// checkpointing, training keeps only what passes between the layers.
+    pub fn forward(
+        &self,
+        context: &Context,
+        mut x: Tensor,
+        rules: &[Rules],
+        memory: Option<(&Tensor, &Rules)>,
+    ) -> Result<Tensor> {
+        for i in 0..self.form.n_layers {
+            let here = context.within("layers").within(i);
+            let (block, rules) = (self.block(i), &rules[self.form.form_of(i)]);
+            if !self.checkpointing {
+                x = block.forward(&here, &x, rules, memory)?;
+                continue;
+            }
+            let (block, rules, cross) =
+                (block.clone(), rules.clone(), memory.map(|(_, rules)| rules.clone()));
+            let inputs: Vec<&Tensor> = [&x].into_iter().chain(memory.map(|(memory, _)| memory)).collect();
+            x = here.checkpoint(&inputs, move |here, inputs| {
+                block.forward(here, &inputs[0], &rules, inputs.get(1).zip(cross.as_ref()))
+            })?;
+        }
+        match &self.norm {
+            Some(norm) => norm.forward(context, &x),
+            None => Ok(x),
+        }
+    }
+}
+
+impl Module for Stack {
+    fn visit<'a>(&'a self, path: &str, f: &mut dyn FnMut(String, &'a Parameter)) {
+        self.table.visit(&join(path, "positions.table"), f);
+        self.relative.visit(&join(path, "positions.relative"), f);
+        self.blocks.visit(&join(path, "layers"), f);
+        self.norm.visit(&join(path, "norm"), f);
+    }
+
+    fn visit_mut<'a>(&'a mut self, path: &str, f: &mut dyn FnMut(String, &'a mut Parameter)) {
+        self.table.visit_mut(&join(path, "positions.table"), f);
+        self.relative.visit_mut(&join(path, "positions.relative"), f);
+        self.blocks.visit_mut(&join(path, "layers"), f);
+        self.norm.visit_mut(&join(path, "norm"), f);
+    }
+}
+
+/// Whether positions add something to the scores.
+fn is_biased(positions: Option<AttentionPositions>) -> bool {
+    matches!(positions, Some(AttentionPositions::Alibi | AttentionPositions::Relative { .. }))
+}
+
+fn block_config(whole: &Form, layer: &form::Layer, number: usize) -> BlockConfig {
+    let dropout = whole.dropout;
+    BlockConfig {
+        attention: layer.attention.config(whole.d_model, number, dropout.attention),
+        cross: layer.cross.as_ref().map(|cross| cross.config(whole.d_model, number, dropout.attention)),
+        ffn: layer.feed_forward.config(whole.d_model),
+        norm: layer.norm,
+        placement: layer.placement,
+        residual_scale: layer.residual_scale,
+        dropout: dropout.residual,
+    }
+}
+
+/// Fails if a position lies beyond the table of learned ones.
+fn ensure_within(positions: &Ids, limit: usize) -> Result<()> {
+    match positions.values().iter().max() {
+        Some(&last) if last as usize >= limit => {
+            let problem = format!("{} tokens do not fit its context of {limit}", last as usize + 1);
+            Err(Error::input("transformer", problem))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Rows of the table as RoBERTa counts: tokens that are not padding take the rows from `offset` on, padding (the id
+/// before it) has its own.
+fn rows_after_padding(ids: &Ids, offset: u32) -> Result<Ids> {
+    let padding = offset.saturating_sub(1);
+    let time = ids.shape().last().max(1);
+    let mut rows = Vec::with_capacity(ids.values().len());
+    for text in ids.values().chunks(time) {
+        let mut row = padding;
+        rows.extend(text.iter().map(|&id| {
+            row += u32::from(id != padding);
+            if id == padding { padding } else { row }
+        }));
+    }
+    Ok(Ids::new(&rows, ids.shape())?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn padding_takes_no_position_wherever_it_stands() {
+        // transformers' create_position_ids_from_input_ids of these ids with a padding of 1.
+        let ids = Ids::new(&[0, 9, 1, 1, 8, 7, 2], [1, 7]).unwrap();
+        let rows = rows_after_padding(&ids, 2).unwrap();
+        assert_eq!(rows.values(), [2, 3, 1, 1, 4, 5, 6]);
+    }
+}
