@@ -20,28 +20,34 @@
 //! # Ok::<(), regard_tensor::Error>(())
 //! ```
 
+mod apart;
 mod array;
 mod blocks;
+mod copies;
 mod cpu;
 mod error;
 mod ids;
+mod kernels;
+mod mapped;
 pub mod ops;
 pub mod optimiser;
 pub mod pool;
 pub mod random;
 mod rows;
 mod shape;
+mod storage;
 mod tape;
 mod tensor;
+pub mod traffic;
 
-pub use array::{DataType, Device, External};
 pub use blocks::{BLOCK, BlockMask};
-pub use cpu::mapped::MappedFile;
 pub use cpu::simd::{Level, level};
 pub use cpu::threads::{set_threads, threads};
 pub use error::{Error, Result};
 pub use ids::{Ids, Mask};
+pub use mapped::MappedFile;
 pub use rows::RowGradient;
 pub use shape::Shape;
+pub use storage::{DataType, Device, External, Values};
 pub use tape::{Gradient, Gradients, Pass, checkpoint};
 pub use tensor::Tensor;

@@ -7,31 +7,21 @@ use super::simd::{self, dispatch};
 use super::softmax::LogSumExp;
 use super::threads::{self, ELEMENTS_PER_TASK, Shared};
 use crate::array::Array;
+use crate::kernels::loss::{ScoredLoss, Targets};
 use crate::pool::Buffer;
 use pulp::{Simd, WithSimd};
 
-/// Cross-entropy's settings: targets equal to `ignored` do not count, and `smoothing` of the target's probability
-/// is spread over all classes.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Targets<'a> {
-    pub ids: &'a [u32],
-    pub classes: usize,
-    pub ignored: Option<u32>,
-    pub smoothing: f32,
-}
-
-impl Targets<'_> {
-    fn of(&self, row: usize) -> Option<usize> {
-        let id = self.ids[row];
-        (self.ignored != Some(id)).then_some(id as usize)
-    }
+/// The target of a row, if it counts.
+fn target_of(targets: Targets, row: usize) -> Option<usize> {
+    let id = targets.ids.slice()[row];
+    (targets.ignored != Some(id)).then_some(id as usize)
 }
 
 /// For each row its loss, `lse − (1 − ε)·x[target] − ε·mean(x)`, and its log-sum-exp.
 pub(crate) fn cross_entropy(logits: &Array, targets: Targets) -> (Array, Array) {
     let logits = logits.slice();
     let classes = targets.classes;
-    let count = targets.ids.len();
+    let count = targets.ids.count();
     let mut losses = Array::zeros(count);
     let shared = Shared::new(losses.slice_mut());
     let lse = Array::build(count, |lse| {
@@ -41,7 +31,7 @@ pub(crate) fn cross_entropy(logits: &Array, targets: Targets) -> (Array, Array) 
             let losses = unsafe { shared.range(index * rows, lse.len()) };
             for (i, (loss, lse)) in losses.iter_mut().zip(lse).enumerate() {
                 let row = index * rows + i;
-                let Some(target) = targets.of(row) else {
+                let Some(target) = target_of(targets, row) else {
                     (*loss, *lse) = (0.0, 0.0);
                     continue;
                 };
@@ -72,7 +62,7 @@ pub(crate) fn cross_entropy_gradient(
         threads::chunks(out, rows * classes, |index, out| {
             for (i, out) in out.chunks_mut(classes.max(1)).enumerate() {
                 let row = index * rows + i;
-                let Some(target) = targets.of(row) else {
+                let Some(target) = target_of(targets, row) else {
                     out.fill(0.0);
                     continue;
                 };
@@ -85,13 +75,6 @@ pub(crate) fn cross_entropy_gradient(
     })
 }
 
-/// The mean loss of scored rows, and its gradients.
-pub(crate) struct ScoredLoss {
-    pub loss: f32,
-    /// Of the vectors, the weight and the bias, those that were wanted.
-    pub gradients: [Option<Array>; 3],
-}
-
 /// The mean cross-entropy of x (rows, inputs) scored by a weight (classes, inputs) and a bias, with its gradients, taking
 /// a few hundred rows at a time: their scores stay in the cache, and no more of them exist at once.
 pub(crate) fn scored_cross_entropy(
@@ -100,9 +83,9 @@ pub(crate) fn scored_cross_entropy(
     targets: Targets,
     wanted: [bool; 3],
 ) -> ScoredLoss {
-    let (rows, classes) = (targets.ids.len(), targets.classes);
+    let (rows, classes) = (targets.ids.count(), targets.classes);
     let (x, weight, bias) = (x.slice(), Matrix::rows(weight.slice(), inputs), bias.map(Array::slice));
-    let counted = (0..rows).filter(|&row| targets.of(row).is_some()).count().max(1);
+    let counted = (0..rows).filter(|&row| target_of(targets, row).is_some()).count().max(1);
     // Each block adds to the whole gradient of the weight, which costs as much as passing over `inputs` rows of scores.
     let block = ROWS_AT_ONCE.max(inputs).min(rows);
     let wants_any = wanted.contains(&true);
@@ -133,7 +116,7 @@ pub(crate) fn scored_cross_entropy(
                 let row = index * per_task + i;
                 // SAFETY: each task has its own rows.
                 let loss = unsafe { shared.range(row, 1) };
-                loss[0] = targets.turn_to_gradient(first + row, scores, 1.0 / counted as f32, wants_any);
+                loss[0] = turn_to_gradient(targets, first + row, scores, 1.0 / counted as f32, wants_any);
             }
         });
         let g = Matrix::rows(scores, classes);
@@ -154,37 +137,34 @@ pub(crate) fn scored_cross_entropy(
     let loss = losses.iter().map(|&loss| f64::from(loss)).sum::<f64>() / counted as f64;
     let [x, weight, bias] = wanted;
     ScoredLoss {
-        loss: loss as f32,
-        gradients: [
-            x.then(|| Array::from_buffer(of_x)),
-            weight.then(|| Array::from_buffer(of_weight)),
-            bias.then_some(of_bias),
-        ],
+        loss: Array::filled(1, loss as f32),
+        x: x.then(|| Array::from_buffer(of_x)),
+        weight: weight.then(|| Array::from_buffer(of_weight)),
+        bias: bias.then_some(of_bias),
     }
 }
 
 /// The fewest rows that are scored at a time.
 const ROWS_AT_ONCE: usize = 256;
 
-impl Targets<'_> {
-    /// A row's loss; if wanted, its scores become their own gradient, times `scale`.
-    fn turn_to_gradient(&self, row: usize, scores: &mut [f32], scale: f32, wanted: bool) -> f32 {
-        let Some(target) = self.of(row) else {
-            scores.fill(0.0);
-            return 0.0;
-        };
-        let lse = dispatch(LogSumExp(scores));
-        let mut expected = (1.0 - self.smoothing) * scores[target];
-        if self.smoothing > 0.0 {
-            expected += self.smoothing * (scores.iter().sum::<f32>() / self.classes as f32);
-        }
-        if wanted {
-            let spread = self.smoothing / self.classes as f32;
-            dispatch(Probabilities { x: scores, lse, spread, scale });
-            scores[target] -= (1.0 - self.smoothing) * scale;
-        }
-        lse - expected
+/// A row's loss; if wanted, its scores become their own gradient, times `scale`.
+fn turn_to_gradient(targets: Targets, row: usize, scores: &mut [f32], scale: f32, wanted: bool) -> f32 {
+    let Targets { classes, smoothing, .. } = targets;
+    let Some(target) = target_of(targets, row) else {
+        scores.fill(0.0);
+        return 0.0;
+    };
+    let lse = dispatch(LogSumExp(scores));
+    let mut expected = (1.0 - smoothing) * scores[target];
+    if smoothing > 0.0 {
+        expected += smoothing * (scores.iter().sum::<f32>() / classes as f32);
     }
+    if wanted {
+        let spread = smoothing / classes as f32;
+        dispatch(Probabilities { x: scores, lse, spread, scale });
+        scores[target] -= (1.0 - smoothing) * scale;
+    }
+    lse - expected
 }
 
 /// `(e^(x − lse) − spread) · scale` in the place of the scores x.

@@ -10,6 +10,7 @@ use super::broadcast::AddInto;
 use super::simd::dispatch;
 use super::threads;
 use crate::array::Array;
+use crate::kernels::matmul::Side;
 use crate::pool::Buffer;
 use pulp::{Simd, WithSimd};
 use task::in_tasks;
@@ -156,22 +157,10 @@ pub(crate) fn product(shape: (usize, usize, usize), a: Matrix, b: Matrix, out: &
     product_then(shape, a, b, out, output, &());
 }
 
-/// One side of a batch of products.
-#[derive(Clone, Copy)]
-pub(crate) struct Side<'a> {
-    pub array: &'a Array,
-    /// Whether each matrix lies with its rows and columns exchanged.
-    pub transposed: bool,
-    /// From one matrix to the next; 0 for one that all share.
-    pub stride: usize,
-}
-
-impl Side<'_> {
-    /// Matrix number `index`, of `rows × columns`.
-    fn matrix(&self, index: usize, rows: usize, columns: usize) -> Matrix<'_> {
-        let values = &self.array.slice()[index * self.stride..];
-        if self.transposed { Matrix::rows(values, rows).transposed() } else { Matrix::rows(values, columns) }
-    }
+/// Matrix number `index` of a side, of `rows × columns`.
+fn matrix<'a>(side: &Side<'a>, index: usize, rows: usize, columns: usize) -> Matrix<'a> {
+    let values = &side.array.slice()[index * side.stride..];
+    if side.transposed { Matrix::rows(values, rows).transposed() } else { Matrix::rows(values, columns) }
 }
 
 /// Products of a batch of matrices, one after another.
@@ -185,14 +174,14 @@ pub(crate) fn batched(batch: usize, (m, n, k): (usize, usize, usize), a: Side, b
         let together = if size * k < SMALL { (SMALL / (size * k).max(1)).min(batch).max(1) } else { 1 };
         if together == 1 {
             for (i, out) in out.chunks_mut(size).enumerate() {
-                product((m, n, k), a.matrix(i, m, k), b.matrix(i, k, n), out, Output::Replace);
+                product((m, n, k), matrix(&a, i, m, k), matrix(&b, i, k, n), out, Output::Replace);
             }
             return;
         }
         threads::chunks(out, together * size, |index, out| {
             for (j, out) in out.chunks_mut(size).enumerate() {
                 let i = index * together + j;
-                product((m, n, k), a.matrix(i, m, k), b.matrix(i, k, n), out, Output::Replace);
+                product((m, n, k), matrix(&a, i, m, k), matrix(&b, i, k, n), out, Output::Replace);
             }
         });
     })
