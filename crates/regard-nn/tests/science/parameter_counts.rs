@@ -5,7 +5,7 @@ use regard_nn::models::{
     Bert, BertConfig, BertHeads, Gpt, GptConfig, Llama, LlamaConfig, Sentiment, SentimentConfig,
 };
 use regard_nn::models::{Pooling, T5, T5Config, Vit, VitConfig};
-use regard_nn::tensor::Tensor;
+use regard_nn::tensor::{Tensor, Values};
 use regard_nn::{Initial, Module};
 use std::sync::{Arc, LazyLock};
 
@@ -15,8 +15,8 @@ static ZEROS: LazyLock<Vec<f32>> = LazyLock::new(|| vec![0.0; 1 << 28]);
 struct Zeros(usize);
 
 impl regard_nn::tensor::External for Zeros {
-    fn values(&self) -> &[f32] {
-        &ZEROS[..self.0]
+    fn values(&self) -> Values<'_> {
+        Values::F32(&ZEROS[..self.0])
     }
 }
 

@@ -139,11 +139,14 @@ impl Attended {
     }
 
     /// All weights of all heads: (batch, heads, queries, keys).
-    pub fn all_weights(&self) -> Result<Tensor> {
+    ///
+    /// # Panics
+    /// If another device than the CPU has no memory for them; [`Attended::weights`] returns an error.
+    pub fn all_weights(&self) -> Tensor {
         let Spec { batch, heads, queries, keys, .. } = self.spec;
         let all: Vec<_> = (0..batch * heads).map(|i| (i / heads, i % heads)).collect();
-        let value = attention::weights(&self.spec, &self.log_sum_exp.array, &all, 0..queries, 0..keys)?;
-        Ok(Tensor::from_array(value, [batch, heads, queries, keys]))
+        let value = attention::weights(&self.spec, &self.log_sum_exp.array, &all, 0..queries, 0..keys);
+        Tensor::from_array(value.expect("memory for all weights"), [batch, heads, queries, keys])
     }
 }
 

@@ -5,8 +5,8 @@ use crate::place;
 use crate::reference::{self, Array};
 use proptest::prelude::*;
 use proptest::sample::select;
-use regard_tensor::ops::Layout;
 use regard_tensor::Pass;
+use regard_tensor::ops::Layout;
 
 proptest! {
     #![proptest_config(cases(32))]
