@@ -1,5 +1,6 @@
 //! Gradients of a few rows of a large table.
 
+use crate::array::Array;
 use crate::error::Result;
 use crate::ids::Ids;
 use crate::kernels::{embedding, layout};
@@ -76,7 +77,7 @@ impl RowGradient {
         ensure_same_device("add", [&self.values, &other.values])?;
         let ids: Vec<u32> = self.rows().iter().chain(other.rows()).copied().collect();
         let arrays = [&self.values.array, &other.values.array];
-        let values = layout::concatenate(&arrays, &arrays.map(|array| array.len()), 1)?;
+        let values = layout::concatenate(&arrays, &arrays.map(Array::len), 1)?;
         let values = Tensor::from_array(values, [ids.len(), self.values.shape().last()]);
         Self::gather(&Ids::row(ids, self.table_rows), &values, self.table_rows)
     }

@@ -131,6 +131,7 @@ pub(crate) enum Memory {
 
 impl Memory {
     /// A copy of these bytes on a device.
+    #[expect(clippy::unnecessary_wraps, reason = "a device with memory of its own may have no room")]
     pub fn store(device: Device, bytes: &[u8]) -> Result<Self> {
         match device {
             Device::Cpu => unreachable!("main memory holds arrays, not bytes of a device"),

@@ -7,12 +7,16 @@
 //!
 //! Operations on untracked tensors record nothing: that is the whole of "no-gradient mode".
 
-use crate::array::Array;
+mod inputs;
+
+pub(crate) use inputs::{Backward, Inputs};
+
 use crate::error::{Error, Result};
 use crate::ops;
 use crate::rows::RowGradient;
 use crate::tensor::{Tensor, ensure_same_device};
-use std::collections::{BTreeMap, HashMap};
+use inputs::Pending;
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -46,74 +50,6 @@ impl Gradient {
 impl From<Tensor> for Gradient {
     fn from(tensor: Tensor) -> Self {
         Self::Dense(tensor)
-    }
-}
-
-/// How one operation sends the gradient of its output to its inputs.
-pub(crate) trait Backward: Send + Sync {
-    /// Sends a gradient to each input that wants one and depends on it.
-    fn backward(&self, upstream: Tensor, inputs: &mut Inputs) -> Result<()>;
-}
-
-impl<F> Backward for F
-where
-    F: Fn(Tensor, &mut Inputs) -> Result<()> + Send + Sync,
-{
-    fn backward(&self, upstream: Tensor, inputs: &mut Inputs) -> Result<()> {
-        self(upstream, inputs)
-    }
-}
-
-/// The inputs of an operation during a backward pass, by their number: where its rule sends gradients.
-pub(crate) struct Inputs {
-    nodes: Vec<Option<Arc<Node>>>,
-    pending: Pending,
-}
-
-impl Inputs {
-    /// Whether a gradient of this input is wanted. One that is sent anyway is dropped.
-    pub fn wants(&self, input: usize) -> bool {
-        self.nodes.get(input).is_some_and(Option::is_some)
-    }
-
-    /// Takes what this input has received so far, if it is dense and nobody else holds it. A rule whose kernel can add to a
-    /// gradient in place takes it, adds, and sends the sum; whoever takes it must send it.
-    pub fn take(&mut self, input: usize) -> Option<Array> {
-        let node = self.nodes.get(input)?.as_ref()?;
-        self.pending.take(node)
-    }
-
-    /// Adds a gradient to what the input has received so far.
-    pub fn send(&mut self, input: usize, gradient: impl Into<Gradient>) -> Result<()> {
-        match &self.nodes[input] {
-            Some(node) => self.pending.send(node.clone(), gradient.into()),
-            None => Ok(()),
-        }
-    }
-}
-
-/// Nodes with the gradients they have received so far, by serial number.
-#[derive(Default)]
-struct Pending(BTreeMap<u64, (Arc<Node>, Gradient)>);
-
-impl Pending {
-    fn send(&mut self, node: Arc<Node>, gradient: Gradient) -> Result<()> {
-        let total = match self.0.remove(&node.serial) {
-            Some((_, earlier)) => earlier.add(gradient)?,
-            None => gradient,
-        };
-        self.0.insert(node.serial, (node, total));
-        Ok(())
-    }
-
-    fn take(&mut self, node: &Node) -> Option<Array> {
-        let Some((_, Gradient::Dense(tensor))) = self.0.get_mut(&node.serial) else { return None };
-        if !tensor.array.is_unique() {
-            return None;
-        }
-        let array = tensor.array.clone();
-        self.0.remove(&node.serial);
-        Some(array)
     }
 }
 
@@ -277,7 +213,7 @@ impl<'a> Walk<'a> {
 
     fn run(mut self, root: Arc<Node>, start: Tensor) -> Result<Gradients> {
         self.pending.send(root, start.into())?;
-        while let Some((_, (node, gradient))) = self.pending.0.pop_last() {
+        while let Some((node, gradient)) = self.pending.pop() {
             self.visit(&node, gradient)?;
         }
         Ok(self.found)
@@ -315,10 +251,9 @@ impl<'a> Walk<'a> {
             Gradient::Dense(tensor) => tensor,
             Gradient::Rows(rows) => rows.to_dense()?,
         };
-        let pending = std::mem::take(&mut self.pending);
-        let mut inputs = Inputs { nodes: self.inputs(node), pending };
+        let mut inputs = Inputs::new(self.inputs(node), std::mem::take(&mut self.pending));
         let sent = rule.backward(upstream, &mut inputs);
-        self.pending = inputs.pending;
+        self.pending = inputs.into_pending();
         sent
     }
 }

@@ -115,7 +115,7 @@ mod tests {
         for ((widen, narrow), largest) in types {
             for bits in (0..largest).step_by(7) {
                 let (low, high) = (f64::from(widen(bits)), f64::from(widen(bits + 1)));
-                let middle = ((low + high) / 2.0) as f32;
+                let middle = f64::midpoint(low, high) as f32;
                 assert_eq!(narrow(middle), bits + (bits & 1), "{bits:#x}");
                 assert_eq!(narrow(middle.next_down()), bits, "{bits:#x}");
                 assert_eq!(narrow(middle.next_up()), bits + 1, "{bits:#x}");

@@ -1,8 +1,7 @@
 //! Attention in tiles: softmax(scale·Q·Kᵀ + bias)·V without the matrix of weights.
 
 use super::dropout::Draws;
-use super::fallback::moves;
-use super::{Moves, on_cpu};
+use super::{Moves, Operand, moves, on_cpu};
 use crate::array::Array;
 use crate::blocks::BlockMask;
 use crate::cpu;
@@ -79,57 +78,43 @@ pub(crate) struct Spec {
     pub dropout: Option<Draws>,
 }
 
-impl Spec {
-    /// Every array of it.
-    fn arrays(&self) -> impl Iterator<Item = &Array> {
-        let bias = match &self.bias {
-            BiasSpec::None => None,
-            BiasSpec::Dense { values, .. } | BiasSpec::Distance(values) => Some(values),
-        };
-        [&self.query.array, &self.key.array, &self.value.array].into_iter().chain(bias).chain(&self.sink)
-    }
-
-    /// The same with each array replaced.
-    fn with_arrays(&self, mut replace: impl FnMut(&Array) -> Result<Array>) -> Result<Self> {
-        let query = replace(&self.query.array)?;
-        // Parts of a fused projection stay one array.
-        let mut beside = |array: &Array| {
-            if array.is_same(&self.query.array) { Ok(query.clone()) } else { replace(array) }
-        };
-        let (key, value) = (beside(&self.key.array)?, beside(&self.value.array)?);
-        let bias = match &self.bias {
-            BiasSpec::None => BiasSpec::None,
-            &BiasSpec::Dense { ref values, batch, head } => {
-                BiasSpec::Dense { values: replace(values)?, batch, head }
-            }
-            BiasSpec::Distance(values) => BiasSpec::Distance(replace(values)?),
-        };
-        Ok(Self {
-            query: Place { array: query, strides: self.query.strides },
-            key: Place { array: key, strides: self.key.strides },
-            value: Place { array: value, strides: self.value.strides },
-            bias,
-            sink: self.sink.as_ref().map(replace).transpose()?,
-            ..self.clone()
-        })
-    }
-}
-
-impl Moves for Spec {
+impl Operand for Spec {
     fn device(&self) -> Device {
         self.query.array.device()
     }
 
     fn is_ready(&self) -> bool {
-        self.arrays().all(Array::is_ready)
+        let bias = match &self.bias {
+            BiasSpec::None => None,
+            BiasSpec::Dense { values, .. } | BiasSpec::Distance(values) => Some(values),
+        };
+        let places = [&self.query.array, &self.key.array, &self.value.array];
+        places.into_iter().chain(bias).chain(&self.sink).all(Array::is_ready)
     }
 
     fn to_host(&self) -> Self {
-        self.with_arrays(|array| Ok(array.to_host())).expect("reading to the host does not fail")
-    }
-
-    fn moved(self, device: Device) -> Result<Self> {
-        self.with_arrays(|array| array.to_device(device))
+        let query = self.query.array.to_host();
+        let place = |place: &Place| {
+            // Parts of a fused projection stay one array.
+            let fused = place.array.is_same(&self.query.array);
+            let array = if fused { query.clone() } else { place.array.to_host() };
+            Place { array, strides: place.strides }
+        };
+        let bias = match &self.bias {
+            BiasSpec::None => BiasSpec::None,
+            &BiasSpec::Dense { ref values, batch, head } => {
+                BiasSpec::Dense { values: values.to_host(), batch, head }
+            }
+            BiasSpec::Distance(values) => BiasSpec::Distance(values.to_host()),
+        };
+        Self {
+            query: place(&self.query),
+            key: place(&self.key),
+            value: place(&self.value),
+            bias,
+            sink: self.sink.as_ref().map(Array::to_host),
+            ..self.clone()
+        }
     }
 }
 
@@ -142,37 +127,12 @@ pub(crate) enum BiasGradient {
     Distance(Array),
 }
 
-impl BiasGradient {
-    fn array(&self) -> Option<&Array> {
-        match self {
-            Self::None => None,
-            Self::Dense(array) | Self::Distance(array) => Some(array),
-        }
-    }
-}
-
 impl Moves for BiasGradient {
-    fn device(&self) -> Device {
-        self.array().map_or(Device::Cpu, Array::device)
-    }
-
-    fn is_ready(&self) -> bool {
-        self.array().is_none_or(Array::is_ready)
-    }
-
-    fn to_host(&self) -> Self {
-        match self {
-            Self::None => Self::None,
-            Self::Dense(array) => Self::Dense(array.to_host()),
-            Self::Distance(array) => Self::Distance(array.to_host()),
-        }
-    }
-
     fn moved(self, device: Device) -> Result<Self> {
         Ok(match self {
             Self::None => Self::None,
-            Self::Dense(array) => Self::Dense(array.to_device(device)?),
-            Self::Distance(array) => Self::Distance(array.to_device(device)?),
+            Self::Dense(array) => Self::Dense(array.moved(device)?),
+            Self::Distance(array) => Self::Distance(array.moved(device)?),
         })
     }
 }

@@ -1,7 +1,6 @@
 //! Losses over rows of logits, without ever keeping probabilities.
 
-use super::fallback::moves;
-use super::on_cpu;
+use super::{moves, on_cpu};
 use crate::array::Array;
 use crate::cpu;
 use crate::error::Result;

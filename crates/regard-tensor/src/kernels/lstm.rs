@@ -4,8 +4,7 @@
 //! i, f, g, o = σ, σ, tanh, σ of (x·Wᵢ + h·Wₕ + b)      c ← f∘c + i∘g      h = o∘tanh(c)
 //! ```
 
-use super::fallback::moves;
-use super::{Moves, on_cpu};
+use super::{Moves, moves, on_cpu, operand};
 use crate::array::Array;
 use crate::cpu;
 use crate::error::Result;
@@ -33,6 +32,7 @@ pub(crate) struct Weights {
     pub bias: Array,
 }
 
+operand!(Weights { input, hidden, bias });
 moves!(Weights { input, hidden, bias });
 
 /// What the backward pass needs of the forward pass, as the device that ran it left it.
@@ -40,20 +40,8 @@ pub(crate) enum Saved {
     Cpu(cpu::lstm::Saved),
 }
 
-/// Stays where it was made: only the kernel that made it reads it.
+/// Stays where it was made: only the kernels that made it read it.
 impl Moves for Saved {
-    fn device(&self) -> Device {
-        Device::Cpu
-    }
-
-    fn is_ready(&self) -> bool {
-        true
-    }
-
-    fn to_host(&self) -> Self {
-        unreachable!("what a kernel saved is no operand of another")
-    }
-
     fn moved(self, _: Device) -> Result<Self> {
         Ok(self)
     }

@@ -20,10 +20,12 @@ pub(crate) mod lstm;
 pub(crate) mod matmul;
 pub(crate) mod memory;
 pub(crate) mod norm;
+mod operands;
 pub(crate) mod optimiser;
 pub(crate) mod pointwise;
 pub(crate) mod reduce;
 pub(crate) mod rotary;
 pub(crate) mod softmax;
 
-use fallback::{Moves, on_cpu, on_cpu_in_place};
+use fallback::{Moves, moves, on_cpu, on_cpu_in_place};
+use operands::{Operand, operand};

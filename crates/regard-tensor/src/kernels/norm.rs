@@ -1,7 +1,6 @@
 //! Layer norm and RMS norm over rows.
 
-use super::fallback::moves;
-use super::on_cpu;
+use super::{moves, on_cpu, operand};
 use crate::array::Array;
 use crate::cpu;
 use crate::error::Result;
@@ -21,6 +20,7 @@ pub(crate) struct Moments {
     pub inverse: Array,
 }
 
+operand!(Moments { mean, inverse });
 moves!(Moments { mean, inverse });
 
 /// Gradients of the input, the weight and the bias.

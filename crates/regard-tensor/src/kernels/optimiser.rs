@@ -76,9 +76,9 @@ fn update_on_cpu(update: Update, jobs: &mut [Job]) -> Result<()> {
     let mut copied: Vec<Job> = copies.iter_mut().map(Copy::job).collect();
     cpu::optimiser::update(Update { scale: &scale, ..update }, &mut copied);
     for (job, copy) in jobs.iter_mut().zip(copies) {
-        put_back(copy.parameter, job.parameter)?;
-        put_back(copy.first, job.first)?;
-        put_back(copy.second, job.second)?;
+        put_back(&copy.parameter, job.parameter)?;
+        put_back(&copy.first, job.first)?;
+        put_back(&copy.second, job.second)?;
     }
     Ok(())
 }
