@@ -32,7 +32,7 @@ impl Array {
         Self { storage: Arc::new(storage), start: 0, len }
     }
 
-    /// Values in main memory that the caller will all write before anyone reads them.
+    /// Values in main memory that `write` sets, every one of them.
     pub fn build(len: usize, write: impl FnOnce(&mut [f32])) -> Self {
         let mut buffer = Buffer::dirty(len);
         write(buffer.as_mut_slice());
@@ -123,7 +123,7 @@ impl Array {
         }
     }
 
-    /// The values, for the CPU's kernels. Whoever calls them has made them ready.
+    /// The values, for the CPU's kernels. The boundary makes arrays ready before it calls one.
     pub fn slice(&self) -> &[f32] {
         match self.view() {
             Some(Values::F32(values)) => values,
@@ -131,13 +131,13 @@ impl Array {
         }
     }
 
-    /// Whether nobody else holds these values and they are `F32`, so that they may be changed in place without a copy.
+    /// Whether these values are `F32` and not shared, so that they may be changed in place without a copy.
     pub fn is_unique(&mut self) -> bool {
         let storage = Arc::get_mut(&mut self.storage);
         matches!(storage, Some(Storage::Pooled(_) | Storage::Elsewhere(DataType::F32, _)))
     }
 
-    /// The values, for the CPU's kernels to change: in place if nobody else holds them, else in a copy made now.
+    /// The values, for the CPU's kernels to change: in place if they are not shared, else in a copy made now.
     pub fn slice_mut(&mut self) -> &mut [f32] {
         if !self.is_unique() {
             *self = Self::copy_of(self.slice());
@@ -191,5 +191,31 @@ impl Array {
 impl fmt::Debug for Array {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Array of {} {:?} values on {}", self.len, self.data_type(), self.device())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[should_panic(expected = "not Array of 2 F32 values on apart")]
+    fn values_on_another_device_cannot_be_read_in_place() {
+        Array::copy_of(&[1.0, 2.0]).to_device(Device::Apart).unwrap().slice();
+    }
+
+    #[test]
+    #[should_panic(expected = "not Array of 2 Bf16 values on cpu")]
+    fn values_of_16_bits_cannot_be_read_as_f32() {
+        Array::from_bits(vec![0, 0], DataType::Bf16).slice();
+    }
+
+    #[test]
+    fn parts_move_alone() {
+        let all = Array::copy_of(&[1.0, 2.0, 3.0, 4.0]).to_device(Device::Apart).unwrap();
+        let part = all.part(1, 2);
+        assert_eq!(part.to_host().slice(), [2.0, 3.0]);
+        let half = convert::convert(&part.to_host(), DataType::F16).to_device(Device::Apart).unwrap();
+        assert_eq!(half.part(1, 1).to_host().slice(), [3.0]);
     }
 }

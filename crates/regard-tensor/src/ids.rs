@@ -1,7 +1,7 @@
 //! Integer ids and boolean masks: not tensors, so that they cannot be multiplied or differentiated by mistake.
 //!
 //! Most are made in main memory; a kernel on another device gets a copy when it first needs one. Those that a kernel made,
-//! such as the result of `argmax`, stay on its device until someone reads their values.
+//! such as the result of `argmax`, stay on its device until their values are read.
 
 use crate::copies::Copies;
 use crate::error::{Error, Result, ensure_shape};
@@ -95,7 +95,7 @@ impl Ids {
         }
     }
 
-    /// The ids, for the CPU's kernels. Whoever calls them has made them ready.
+    /// The ids, for the CPU's kernels. The boundary makes them ready before it calls one.
     pub(crate) fn slice(&self) -> &[u32] {
         self.copies.here().expect("ids have been read to main memory")
     }

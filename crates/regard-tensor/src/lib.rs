@@ -1,8 +1,9 @@
 //! Arrays, gradients and CPU kernels: the engine of Regard.
 //!
-//! A [`Tensor`] is an n-dimensional array of values on a [`Device`]. What is computed from a [`tracked`](Tensor::tracked) tensor can be
-//! differentiated with respect to it; everything else costs nothing extra. Each kind of operation is one file under `ops`,
-//! with its meaning, its value and its gradient side by side, fused where the field fuses it.
+//! A [`Tensor`] is an n-dimensional array of values on a [`Device`]. What is computed from a
+//! [`tracked`](Tensor::tracked) tensor can be differentiated with respect to it; everything else costs nothing extra.
+//! Each kind of operation is one file under `ops`, with its meaning, its value and its gradient side by side, fused where
+//! the field fuses it.
 //!
 //! ```
 //! use regard_tensor::{Tensor, ops::Layout};

@@ -75,7 +75,7 @@ pub enum Values<'a> {
 }
 
 impl<'a> Values<'a> {
-    /// 16-bit values by their bit patterns; `None` if the type has not 16 bits.
+    /// Values of a 16-bit type by their bit patterns; `None` for other types.
     pub fn of_bits(bits: &'a [u16], data_type: DataType) -> Option<Self> {
         match data_type {
             DataType::F32 => None,

@@ -1,5 +1,5 @@
-//! The CPU's kernels, called by [`crate::kernels`] alone. All `unsafe` code is in device folders like this one, but for the one
-//! line that maps a file.
+//! The CPU's kernels, called by [`crate::kernels`] alone. All `unsafe` code is in device folders like this one, but for
+//! the line that maps a file.
 //!
 //! Kernels take and return [`Array`](crate::array::Array)s and plain numbers, and find their settings' meanings in
 //! [`crate::kernels`]; the operations above know nothing of slices, threads or instructions.

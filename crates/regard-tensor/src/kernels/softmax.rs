@@ -8,8 +8,8 @@ use crate::ids::Mask;
 use crate::shape::Shape;
 use crate::storage::Device;
 
-/// Rows of the last axis to weights that sum to 1 (or, with `log`, to their logarithms). A mask broadcasts to the shape; where it
-/// is false nothing is allowed.
+/// Rows of the last axis to weights that sum to 1 (or, with `log`, to their logarithms). The mask broadcasts to the
+/// shape and excludes places where it is false.
 ///
 /// A row with nothing allowed gives zeros (−∞ with `log`), not NaN.
 pub(crate) fn forward(x: &Array, shape: &Shape, mask: Option<&Mask>, log: bool) -> Result<Array> {

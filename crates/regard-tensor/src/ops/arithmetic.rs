@@ -41,7 +41,7 @@ fn reduce_to(x: &Tensor, shape: &Shape) -> Result<Tensor> {
     Ok(Tensor::from_array(broadcast::reduce_to(&x.array, x.shape(), shape)?, shape))
 }
 
-/// Adds a gradient to another, in place if nobody else holds it.
+/// Adds a gradient to another, in place if that is not shared.
 pub(crate) fn accumulate(mut total: Tensor, x: &Tensor) -> Result<Tensor> {
     debug_assert_eq!(total.shape(), x.shape());
     if total.array.is_unique() {

@@ -42,8 +42,8 @@ impl Inputs {
         self.nodes.get(input).is_some_and(Option::is_some)
     }
 
-    /// Takes what this input has received so far, if it is dense and nobody else holds it. A rule whose kernel can add to a
-    /// gradient in place takes it, adds, and sends the sum; whoever takes it must send it.
+    /// Takes the gradient that this input has received so far, if it is dense and not shared. A rule whose kernel can add
+    /// to a gradient in place takes it, adds, and sends the sum. A gradient that was taken must be sent.
     pub fn take(&mut self, input: usize) -> Option<Array> {
         let node = self.nodes.get(input)?.as_ref()?;
         self.pending.take(node)
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_adds_to_a_gradient_that_nobody_else_holds() {
+    fn a_rule_adds_to_a_gradient_that_is_not_shared() {
         let apart = |x: &Tensor, taken: &_| twice(x, taken).tanh()?.add(&twice(x, taken).exp()?);
         let plain = |x: &Tensor, _: &_| x.scale(2.0)?.tanh()?.add(&x.scale(2.0)?.exp()?);
         assert_eq!(slope(apart), (slope(plain).0, 1));
