@@ -86,17 +86,19 @@ pub(crate) fn concatenate(parts: &[&Array], widths: &[usize], outer: usize) -> A
     })
 }
 
-/// Calls `f(patch row start in the unfolded array, pixel row start in the image)` for each run of `size` pixels
-/// of image `image`.
-fn runs(patches: Patches, image: usize, mut f: impl FnMut(usize, usize)) {
-    let Patches { channels, height, width, size, .. } = patches;
-    for patch in 0..patches.count() {
-        let (top, left) = (patch / patches.across() * size, patch % patches.across() * size);
-        for channel in 0..channels {
-            for row in 0..size {
-                let to = (patch * channels + channel) * size * size + row * size;
-                let pixel = ((image * channels + channel) * height + top + row) * width + left;
-                f(to, pixel);
+impl Patches {
+    /// Calls `f(patch row start in the unfolded array, pixel row start in the image)` for each run of `size` pixels
+    /// of image `image`.
+    fn runs(self, image: usize, mut f: impl FnMut(usize, usize)) {
+        for patch in 0..self.count() {
+            let (top, left) = (patch / self.across() * self.size, patch % self.across() * self.size);
+            for channel in 0..self.channels {
+                for row in 0..self.size {
+                    let to = (patch * self.channels + channel) * self.size * self.size + row * self.size;
+                    let pixel =
+                        ((image * self.channels + channel) * self.height + top + row) * self.width + left;
+                    f(to, pixel);
+                }
             }
         }
     }
@@ -108,7 +110,7 @@ pub(crate) fn unfold(x: &Array, patches: Patches) -> Array {
     let per_image = patches.count() * patches.values();
     Array::build(patches.batch * per_image, |out| {
         threads::chunks(out, per_image.max(1), |image, out| {
-            runs(patches, image, |to, from| {
+            patches.runs(image, |to, from| {
                 out[to..to + patches.size].copy_from_slice(&x[from..from + patches.size]);
             });
         });
@@ -122,7 +124,7 @@ pub(crate) fn fold(gradient: &Array, patches: Patches) -> Array {
     let per_image = patches.count() * patches.values();
     let mut out = Array::zeros(patches.batch * pixels);
     threads::chunks(out.slice_mut(), pixels.max(1), |image, out| {
-        runs(patches, image, |from, to| {
+        patches.runs(image, |from, to| {
             let (from, to) = (image * per_image + from, to - image * pixels);
             out[to..to + patches.size].copy_from_slice(&gradient[from..from + patches.size]);
         });

@@ -11,11 +11,13 @@ use crate::kernels::pointwise::Function;
 use crate::pool::Buffer;
 use pulp::{Simd, WithSimd};
 
-/// The weight as an (inputs × outputs) matrix.
-fn matrix(sizes: Sizes, weight: &[f32]) -> Matrix<'_> {
-    match sizes.layout {
-        Layout::InOut => Matrix::rows(weight, sizes.outputs),
-        Layout::OutIn => Matrix::rows(weight, sizes.inputs).transposed(),
+impl Sizes {
+    /// The weight as an (inputs × outputs) matrix.
+    fn weight<'a>(&self, weight: &'a [f32]) -> Matrix<'a> {
+        match self.layout {
+            Layout::InOut => Matrix::rows(weight, self.outputs),
+            Layout::OutIn => Matrix::rows(weight, self.inputs).transposed(),
+        }
     }
 }
 
@@ -28,7 +30,7 @@ pub(crate) fn forward(
     function: Option<Function>,
 ) -> (Array, Option<Array>) {
     let Sizes { rows, inputs, outputs, .. } = sizes;
-    let (x, weight) = (Matrix::rows(x.slice(), inputs), matrix(sizes, weight.slice()));
+    let (x, weight) = (Matrix::rows(x.slice(), inputs), sizes.weight(weight.slice()));
     let bias = bias.map(Array::slice);
     let shape = (rows, outputs, inputs);
     let mut after = Buffer::dirty(if function.is_some() { rows * outputs } else { 0 });
@@ -119,7 +121,7 @@ pub(crate) fn before_function(
 /// g·Wᵀ.
 pub(crate) fn input_gradient(sizes: Sizes, weight: &Array, g: &Array) -> Array {
     let Sizes { rows, inputs, outputs, .. } = sizes;
-    let weight = matrix(sizes, weight.slice()).transposed();
+    let weight = sizes.weight(weight.slice()).transposed();
     Array::build(rows * inputs, |out| {
         let g = Matrix::rows(g.slice(), outputs);
         gemm::product((rows, inputs, outputs), g, weight, out, Output::Replace);

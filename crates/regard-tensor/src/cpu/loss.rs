@@ -11,10 +11,12 @@ use crate::kernels::loss::{ScoredLoss, Targets};
 use crate::pool::Buffer;
 use pulp::{Simd, WithSimd};
 
-/// The target of a row, if it counts.
-fn target_of(targets: Targets, row: usize) -> Option<usize> {
-    let id = targets.ids.slice()[row];
-    (targets.ignored != Some(id)).then_some(id as usize)
+impl Targets<'_> {
+    /// The target of a row, if it counts.
+    fn of(&self, row: usize) -> Option<usize> {
+        let id = self.ids.slice()[row];
+        (self.ignored != Some(id)).then_some(id as usize)
+    }
 }
 
 /// For each row its loss, `lse − (1 − ε)·x[target] − ε·mean(x)`, and its log-sum-exp.
@@ -31,7 +33,7 @@ pub(crate) fn cross_entropy(logits: &Array, targets: Targets) -> (Array, Array) 
             let losses = unsafe { shared.range(index * rows, lse.len()) };
             for (i, (loss, lse)) in losses.iter_mut().zip(lse).enumerate() {
                 let row = index * rows + i;
-                let Some(target) = target_of(targets, row) else {
+                let Some(target) = targets.of(row) else {
                     (*loss, *lse) = (0.0, 0.0);
                     continue;
                 };
@@ -62,7 +64,7 @@ pub(crate) fn cross_entropy_gradient(
         threads::chunks(out, rows * classes, |index, out| {
             for (i, out) in out.chunks_mut(classes.max(1)).enumerate() {
                 let row = index * rows + i;
-                let Some(target) = target_of(targets, row) else {
+                let Some(target) = targets.of(row) else {
                     out.fill(0.0);
                     continue;
                 };
@@ -85,7 +87,7 @@ pub(crate) fn scored_cross_entropy(
 ) -> ScoredLoss {
     let (rows, classes) = (targets.ids.count(), targets.classes);
     let (x, weight, bias) = (x.slice(), Matrix::rows(weight.slice(), inputs), bias.map(Array::slice));
-    let counted = (0..rows).filter(|&row| target_of(targets, row).is_some()).count().max(1);
+    let counted = (0..rows).filter(|&row| targets.of(row).is_some()).count().max(1);
     // Each block adds to the whole gradient of the weight, which costs as much as passing over `inputs` rows of scores.
     let block = ROWS_AT_ONCE.max(inputs).min(rows);
     let wants_any = wanted.contains(&true);
@@ -116,7 +118,7 @@ pub(crate) fn scored_cross_entropy(
                 let row = index * per_task + i;
                 // SAFETY: each task has its own rows.
                 let loss = unsafe { shared.range(row, 1) };
-                loss[0] = turn_to_gradient(targets, first + row, scores, 1.0 / counted as f32, wants_any);
+                loss[0] = targets.turn_to_gradient(first + row, scores, 1.0 / counted as f32, wants_any);
             }
         });
         let g = Matrix::rows(scores, classes);
@@ -147,24 +149,25 @@ pub(crate) fn scored_cross_entropy(
 /// The fewest rows that are scored at a time.
 const ROWS_AT_ONCE: usize = 256;
 
-/// A row's loss; if wanted, its scores become their own gradient, times `scale`.
-fn turn_to_gradient(targets: Targets, row: usize, scores: &mut [f32], scale: f32, wanted: bool) -> f32 {
-    let Targets { classes, smoothing, .. } = targets;
-    let Some(target) = target_of(targets, row) else {
-        scores.fill(0.0);
-        return 0.0;
-    };
-    let lse = dispatch(LogSumExp(scores));
-    let mut expected = (1.0 - smoothing) * scores[target];
-    if smoothing > 0.0 {
-        expected += smoothing * (scores.iter().sum::<f32>() / classes as f32);
+impl Targets<'_> {
+    /// A row's loss; if wanted, its scores become their own gradient, times `scale`.
+    fn turn_to_gradient(&self, row: usize, scores: &mut [f32], scale: f32, wanted: bool) -> f32 {
+        let Some(target) = self.of(row) else {
+            scores.fill(0.0);
+            return 0.0;
+        };
+        let lse = dispatch(LogSumExp(scores));
+        let mut expected = (1.0 - self.smoothing) * scores[target];
+        if self.smoothing > 0.0 {
+            expected += self.smoothing * (scores.iter().sum::<f32>() / self.classes as f32);
+        }
+        if wanted {
+            let spread = self.smoothing / self.classes as f32;
+            dispatch(Probabilities { x: scores, lse, spread, scale });
+            scores[target] -= (1.0 - self.smoothing) * scale;
+        }
+        lse - expected
     }
-    if wanted {
-        let spread = smoothing / classes as f32;
-        dispatch(Probabilities { x: scores, lse, spread, scale });
-        scores[target] -= (1.0 - smoothing) * scale;
-    }
-    lse - expected
 }
 
 /// `(e^(x − lse) − spread) · scale` in the place of the scores x.

@@ -7,12 +7,14 @@ use crate::array::Array;
 use crate::kernels::optimiser::{Decay, Job, Rule, Slope, Update};
 use pulp::{Simd, WithSimd};
 
-/// The same rule with a rate that is `pace` times this one's.
-fn at_pace(rule: Rule, pace: f32) -> Rule {
-    match rule {
-        Rule::Momentum { rate, momentum } => Rule::Momentum { rate: rate * pace, momentum },
-        Rule::Adam { rate, beta1, beta2, epsilon, step } => {
-            Rule::Adam { rate: rate * pace, beta1, beta2, epsilon, step }
+impl Rule {
+    /// The same with a rate that is `pace` times this one's.
+    fn at_pace(self, pace: f32) -> Self {
+        match self {
+            Rule::Momentum { rate, momentum } => Rule::Momentum { rate: rate * pace, momentum },
+            Rule::Adam { rate, beta1, beta2, epsilon, step } => {
+                Rule::Adam { rate: rate * pace, beta1, beta2, epsilon, step }
+            }
         }
     }
 }
@@ -51,8 +53,7 @@ enum Gradient<'a> {
 impl<'a> Places<'a> {
     fn new(update: Update, job: &'a mut Job) -> Self {
         let pace = update.relative.map_or(1.0, |smallest| size(job.parameter).max(smallest));
-        let step =
-            Step { rule: at_pace(update.rule, pace), scale: update.scale.slice()[0], decay: job.decay };
+        let step = Step { rule: update.rule.at_pace(pace), scale: update.scale.slice()[0], decay: job.decay };
         let slope = match job.slope {
             Slope::Dense(values) => Gradient::Dense(values.slice()),
             Slope::Rows { rows, values, width } => {

@@ -157,10 +157,12 @@ pub(crate) fn product(shape: (usize, usize, usize), a: Matrix, b: Matrix, out: &
     product_then(shape, a, b, out, output, &());
 }
 
-/// Matrix number `index` of a side, of `rows × columns`.
-fn matrix<'a>(side: &Side<'a>, index: usize, rows: usize, columns: usize) -> Matrix<'a> {
-    let values = &side.array.slice()[index * side.stride..];
-    if side.transposed { Matrix::rows(values, rows).transposed() } else { Matrix::rows(values, columns) }
+impl Side<'_> {
+    /// Matrix number `index`, of `rows × columns`.
+    fn matrix(&self, index: usize, rows: usize, columns: usize) -> Matrix<'_> {
+        let values = &self.array.slice()[index * self.stride..];
+        if self.transposed { Matrix::rows(values, rows).transposed() } else { Matrix::rows(values, columns) }
+    }
 }
 
 /// Products of a batch of matrices, one after another.
@@ -174,14 +176,14 @@ pub(crate) fn batched(batch: usize, (m, n, k): (usize, usize, usize), a: Side, b
         let together = if size * k < SMALL { (SMALL / (size * k).max(1)).min(batch).max(1) } else { 1 };
         if together == 1 {
             for (i, out) in out.chunks_mut(size).enumerate() {
-                product((m, n, k), matrix(&a, i, m, k), matrix(&b, i, k, n), out, Output::Replace);
+                product((m, n, k), a.matrix(i, m, k), b.matrix(i, k, n), out, Output::Replace);
             }
             return;
         }
         threads::chunks(out, together * size, |index, out| {
             for (j, out) in out.chunks_mut(size).enumerate() {
                 let i = index * together + j;
-                product((m, n, k), matrix(&a, i, m, k), matrix(&b, i, k, n), out, Output::Replace);
+                product((m, n, k), a.matrix(i, m, k), b.matrix(i, k, n), out, Output::Replace);
             }
         });
     })

@@ -1,6 +1,6 @@
 //! Backward: the steps in reverse, then the gradients of the weights as products over all steps.
 
-use super::{GATES, Padded, Saved, UNITS, interleaved, states};
+use super::{GATES, Saved, UNITS, interleaved, states};
 use crate::array::Array;
 use crate::cpu::gemm::{self, Matrix, Output};
 use crate::cpu::reduce;

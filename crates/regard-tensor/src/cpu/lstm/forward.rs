@@ -1,6 +1,6 @@
 //! Forward: all steps of a few sequences in one direction are one task.
 
-use super::{GATES, Packed, Padded, Saved, UNITS, states};
+use super::{GATES, Packed, Saved, UNITS, states};
 use crate::array::Array;
 use crate::cpu::gemm::{self, Matrix, Output};
 use crate::cpu::linear::BiasOnly;

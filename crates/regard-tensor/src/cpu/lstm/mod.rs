@@ -23,23 +23,13 @@ use crate::pool::Buffer;
 const UNITS: usize = 16;
 const GATES: usize = 4;
 
-/// The sizes of arrays inside the kernels.
-trait Padded: Copy {
+impl Sizes {
     /// Hidden units rounded up to whole groups.
-    fn padded(self) -> usize;
-    /// Gate values of one direction at one step.
-    fn gates(self) -> usize;
-    fn gate_row(self) -> usize;
-    fn output_row(self) -> usize;
-    /// Sequences that a task takes through time: by the batch alone, so that results do not depend on threads.
-    fn rows_per_task(self) -> usize;
-}
-
-impl Padded for Sizes {
     fn padded(self) -> usize {
         self.hidden.next_multiple_of(UNITS)
     }
 
+    /// Gate values of one direction at one step.
     fn gates(self) -> usize {
         GATES * self.padded()
     }
@@ -52,6 +42,7 @@ impl Padded for Sizes {
         self.directions * self.hidden
     }
 
+    /// Sequences that a task takes through time: by the batch alone, so that results do not depend on threads.
     fn rows_per_task(self) -> usize {
         self.batch.div_ceil(8).max(12.min(self.batch)).max(1)
     }
