@@ -302,31 +302,37 @@ fn update_once(
     let Some(gradients) = total else { return Ok(step) };
     observer.gradients(step.step, task.model(), &gradients)?;
     let mut updates = task.model_mut().updates(&gradients);
-    step.gradient_norm = global_norm(updates.iter().filter_map(|update| update.gradient));
+    let norm = global_norm(updates.iter().filter_map(|update| update.gradient))?;
+    step.gradient_norm = norm.item()?;
     if !step.gradient_norm.is_finite() {
         let loss = format!("{}, and its gradient {},", step.loss, step.gradient_norm);
         return Err(Error::Diverged { step: step.step, loss });
     }
-    let scale = if config.clip > 0.0 { clip_scale(step.gradient_norm, config.clip) } else { 1.0 };
-    progress.optimiser.step(&mut updates, rate, scale)?;
+    match config.clip > 0.0 {
+        true => progress.optimiser.step(&mut updates, rate, &clip_scale(&norm, config.clip)?)?,
+        false => progress.optimiser.step(&mut updates, rate, 1.0)?,
+    }
     progress.step += 1;
     progress.position = task.position();
     Ok(step)
 }
 
 /// One update of a model from a loss: gradients, clipping at a global norm if asked for, optimiser. Returns the norm of
-/// the gradients if it was needed.
+/// the gradients if it was needed, unread.
 pub fn update(
     model: &mut (impl Module + ?Sized),
     loss: &Tensor,
     optimiser: &mut Optimiser,
     learning_rate: f32,
     clip: Option<f32>,
-) -> Result<Option<f32>> {
+) -> Result<Option<Tensor>> {
     let gradients = loss.backward()?;
     let mut updates = model.updates(&gradients);
-    let norm = clip.map(|_| global_norm(updates.iter().filter_map(|update| update.gradient)));
-    let scale = clip.zip(norm).map_or(1.0, |(limit, norm)| clip_scale(norm, limit));
-    optimiser.step(&mut updates, learning_rate, scale)?;
-    Ok(norm)
+    let Some(limit) = clip else {
+        optimiser.step(&mut updates, learning_rate, 1.0)?;
+        return Ok(None);
+    };
+    let norm = global_norm(updates.iter().filter_map(|update| update.gradient))?;
+    optimiser.step(&mut updates, learning_rate, &clip_scale(&norm, limit)?)?;
+    Ok(Some(norm))
 }

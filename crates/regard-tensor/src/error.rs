@@ -1,5 +1,6 @@
 //! The one error type of the engine.
 
+use crate::storage::Device;
 use std::fmt::Display;
 
 /// What went wrong: what was expected, what came, and in which operation.
@@ -39,6 +40,16 @@ pub enum Error {
         expected: &'static str,
         /// What it was given.
         got: String,
+    },
+    /// Operands on different devices.
+    #[error("{operation}: expected values on {expected}, got values on {got}")]
+    Device {
+        /// The operation that was asked for.
+        operation: &'static str,
+        /// The device of the operands before.
+        expected: Device,
+        /// The device of the one that is elsewhere.
+        got: Device,
     },
     /// A backward pass from a value that nothing with a gradient led to.
     #[error("backward: this value does not depend on any tracked value")]

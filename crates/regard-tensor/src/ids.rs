@@ -1,7 +1,14 @@
 //! Integer ids and boolean masks: not tensors, so that they cannot be multiplied or differentiated by mistake.
+//!
+//! Most are made in main memory; a kernel on another device gets a copy when it first needs one. Those that a kernel made,
+//! such as the result of `argmax`, stay on its device until their values are read.
 
+use crate::copies::Copies;
 use crate::error::{Error, Result, ensure_shape};
 use crate::shape::Shape;
+use crate::storage::{Device, Memory};
+use crate::traffic;
+use std::fmt;
 use std::sync::Arc;
 
 /// Non-negative whole numbers in a shape: token ids, class labels, positions. Cheap to clone.
@@ -12,10 +19,12 @@ use std::sync::Arc;
 /// assert_eq!(ids.values(), [3, 1, 4, 1]);
 /// # Ok::<(), regard_tensor::Error>(())
 /// ```
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone)]
 pub struct Ids {
-    values: Arc<[u32]>,
+    copies: Arc<Copies<u32>>,
     shape: Shape,
+    /// All ids are below this, where that is known without reading them.
+    bound: Option<usize>,
 }
 
 impl Ids {
@@ -28,12 +37,26 @@ impl Ids {
             || format!("{} values for {shape}", shape.count()),
             || format!("{} values", values.len()),
         )?;
-        Ok(Self { values: values.into(), shape })
+        Ok(Self { copies: Arc::new(Copies::new(values.into())), shape, bound: None })
     }
 
-    /// The ids in row-major order.
+    /// Ids in one row, all below `bound`.
+    pub(crate) fn row(values: Vec<u32>, bound: usize) -> Self {
+        let shape = [values.len()].into();
+        Self { copies: Arc::new(Copies::new(values.into())), shape, bound: Some(bound) }
+    }
+
+    /// The ids in row-major order, read to the host if a kernel left them on another device.
     pub fn values(&self) -> &[u32] {
-        &self.values
+        if self.copies.here().is_none() {
+            traffic::count_host_read();
+        }
+        self.copies.read()
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.copies.count()
     }
 
     /// The lengths of the axes.
@@ -41,31 +64,79 @@ impl Ids {
         &self.shape
     }
 
+    /// The same ids with a copy on a device, made now rather than when a kernel there first needs it.
+    pub fn to(&self, device: Device) -> Result<Self> {
+        if device != Device::Cpu {
+            self.copies.on(device)?;
+        }
+        Ok(self.clone())
+    }
+
     /// The same ids in another shape of the same count.
     pub fn reshape(&self, shape: impl Into<Shape>) -> Result<Self> {
         let shape = shape.into();
         ensure_shape(
-            shape.count() == self.values.len(),
+            shape.count() == self.count(),
             "reshape",
-            || format!("a shape of {} ids", self.values.len()),
+            || format!("a shape of {} ids", self.count()),
             || shape.to_string(),
         )?;
-        Ok(Self { values: self.values.clone(), shape })
+        Ok(Self { shape, ..self.clone() })
     }
 
     /// Fails, naming the first offender, unless every id is below `limit`.
     pub(crate) fn ensure_below(&self, operation: &'static str, limit: usize) -> Result<()> {
-        match self.values.iter().find(|&&id| id as usize >= limit) {
+        if self.bound.is_some_and(|bound| bound <= limit) {
+            return Ok(());
+        }
+        match self.values().iter().find(|&&id| id as usize >= limit) {
             None => Ok(()),
             Some(&id) => Err(Error::OutOfRange { operation, what: "id", index: id as usize, limit }),
         }
     }
+
+    /// The ids, for the CPU's kernels. The boundary makes them ready before it calls one.
+    pub(crate) fn slice(&self) -> &[u32] {
+        self.copies.here().expect("ids have been read to main memory")
+    }
+
+    pub(crate) fn is_ready(&self) -> bool {
+        self.copies.here().is_some()
+    }
+
+    pub(crate) fn to_host(&self) -> Self {
+        self.copies.read();
+        self.clone()
+    }
+
+    /// Ids that a kernel made, on its device alone.
+    pub(crate) fn moved(self, device: Device) -> Result<Self> {
+        if device == Device::Cpu {
+            return Ok(self);
+        }
+        let memory = Memory::store(device, bytemuck::cast_slice(self.slice()))?;
+        Ok(Self { copies: Arc::new(Copies::born(memory, self.count())), ..self })
+    }
+}
+
+impl PartialEq for Ids {
+    fn eq(&self, other: &Self) -> bool {
+        self.shape == other.shape && self.values() == other.values()
+    }
+}
+
+impl Eq for Ids {}
+
+impl fmt::Debug for Ids {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Ids{} {:?}", self.shape, self.values())
+    }
 }
 
 /// Yes or no for each place of a shape. Cheap to clone. In attention, `true` means "may attend".
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone)]
 pub struct Mask {
-    values: Arc<[bool]>,
+    copies: Arc<Copies<bool>>,
     shape: Shape,
 }
 
@@ -79,7 +150,7 @@ impl Mask {
             || format!("{} values for {shape}", shape.count()),
             || format!("{} values", values.len()),
         )?;
-        Ok(Self { values: values.into(), shape })
+        Ok(Self { copies: Arc::new(Copies::new(values.into())), shape })
     }
 
     /// A mask computed from each place's index.
@@ -96,16 +167,38 @@ impl Mask {
                 allowed(&index)
             })
             .collect();
-        Self { values, shape }
+        Self { copies: Arc::new(Copies::new(values)), shape }
     }
 
     /// The values in row-major order.
     pub fn values(&self) -> &[bool] {
-        &self.values
+        self.copies.read()
     }
 
     /// The lengths of the axes.
     pub fn shape(&self) -> &Shape {
         &self.shape
+    }
+
+    /// The same mask with a copy on a device, made now rather than when a kernel there first needs it.
+    pub fn to(&self, device: Device) -> Result<Self> {
+        if device != Device::Cpu {
+            self.copies.on(device)?;
+        }
+        Ok(self.clone())
+    }
+}
+
+impl PartialEq for Mask {
+    fn eq(&self, other: &Self) -> bool {
+        self.shape == other.shape && self.values() == other.values()
+    }
+}
+
+impl Eq for Mask {}
+
+impl fmt::Debug for Mask {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Mask{} {:?}", self.shape, self.values())
     }
 }

@@ -1,8 +1,9 @@
 //! Arrays, gradients and CPU kernels: the engine of Regard.
 //!
-//! A [`Tensor`] is an n-dimensional array of `f32`. What is computed from a [`tracked`](Tensor::tracked) tensor can be
-//! differentiated with respect to it; everything else costs nothing extra. Each kind of operation is one file under `ops`,
-//! with its meaning, its value and its gradient side by side, fused where the field fuses it.
+//! A [`Tensor`] is an n-dimensional array of values on a [`Device`]. What is computed from a
+//! [`tracked`](Tensor::tracked) tensor can be differentiated with respect to it; everything else costs nothing extra.
+//! Each kind of operation is one file under `ops`, with its meaning, its value and its gradient side by side, fused where
+//! the field fuses it.
 //!
 //! ```
 //! use regard_tensor::{Tensor, ops::Layout};
@@ -20,28 +21,34 @@
 //! # Ok::<(), regard_tensor::Error>(())
 //! ```
 
+mod apart;
 mod array;
 mod blocks;
+mod copies;
 mod cpu;
 mod error;
 mod ids;
+mod kernels;
+mod mapped;
 pub mod ops;
 pub mod optimiser;
 pub mod pool;
 pub mod random;
 mod rows;
 mod shape;
+mod storage;
 mod tape;
 mod tensor;
+pub mod traffic;
 
-pub use array::{DataType, Device, External};
 pub use blocks::{BLOCK, BlockMask};
-pub use cpu::mapped::MappedFile;
 pub use cpu::simd::{Level, level};
 pub use cpu::threads::{set_threads, threads};
 pub use error::{Error, Result};
 pub use ids::{Ids, Mask};
+pub use mapped::MappedFile;
 pub use rows::RowGradient;
 pub use shape::Shape;
+pub use storage::{DataType, Device, External, Values};
 pub use tape::{Gradient, Gradients, Pass, checkpoint};
 pub use tensor::Tensor;

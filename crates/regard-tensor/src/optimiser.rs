@@ -4,11 +4,12 @@
 //! untouched rows decay too.
 
 use crate::array::Array;
-use crate::cpu::optimiser::{self as kernel, Decay, Job, Rule};
-use crate::cpu::reduce;
 use crate::error::{Result, ensure_shape};
+use crate::kernels::optimiser::{self as kernel, Decay, Job, Rule, Slope};
+use crate::kernels::{memory, reduce};
+use crate::storage::Device;
 use crate::tape::Gradient;
-use crate::tensor::Tensor;
+use crate::tensor::{Tensor, ensure_same_device};
 
 /// A parameter and its gradient, for an update.
 pub struct Update<'a> {
@@ -98,81 +99,76 @@ impl Optimiser {
         self.steps
     }
 
-    /// Updates all parameters, which come in the same order each time. `scale` multiplies every gradient, see
-    /// [`clip_scale`].
-    pub fn step(&mut self, updates: &mut [Update], learning_rate: f32, scale: f32) -> Result<()> {
+    /// Updates all parameters, which come in the same order each time. `scale` multiplies every gradient: a number, or a
+    /// tensor of one value as [`clip_scale`] returns it.
+    pub fn step<'a>(
+        &mut self,
+        updates: &mut [Update],
+        learning_rate: f32,
+        scale: impl Into<Scale<'a>>,
+    ) -> Result<()> {
+        let device = updates.first().map_or(Device::Cpu, |update| update.parameter.device());
+        let scale = match scale.into() {
+            Scale::Number(value) => Tensor::full_on(device, [], value)?,
+            Scale::Tensor(tensor) => tensor.detach(),
+        };
+        let fits = scale.count() == 1;
+        ensure_shape(fits, "optimiser", || "a scale of one value".into(), || scale.shape().to_string())?;
+        let parameters = updates.iter().map(|update| &*update.parameter);
+        ensure_same_device("optimiser", parameters.chain([&scale]))?;
+        self.prepare_moments(updates)?;
+        for update in updates.iter() {
+            update.check()?;
+        }
+        self.steps += 1;
+        let mut jobs: Vec<Job> = Vec::with_capacity(updates.len());
+        for (update, moments) in updates.iter_mut().zip(&mut self.moments) {
+            let Some(gradient) = update.gradient else { continue };
+            let decay = decay(self.method, if update.decays { self.weight_decay } else { 0.0 });
+            jobs.push(Job {
+                parameter: &mut update.parameter.array,
+                slope: slope(gradient),
+                first: &mut moments.first,
+                second: &mut moments.second,
+                decay,
+            });
+        }
+        let update = kernel::Update {
+            rule: rule(self.method, learning_rate, self.steps),
+            scale: &scale.array,
+            relative: self.relative.then_some(SMALLEST_SIZE),
+        };
+        kernel::update(update, &mut jobs)
+    }
+
+    /// Makes room for running means at the first step; fails later if the parameters are others than before.
+    fn prepare_moments(&mut self, updates: &[Update]) -> Result<()> {
         let keeps_squares = matches!(self.method, Method::Adam { .. });
+        let squares = |count: usize| if keeps_squares { count } else { 0 };
         if self.moments.is_empty() {
-            self.moments = updates
-                .iter()
-                .map(|update| {
-                    let count = update.parameter.count();
-                    Moments {
-                        first: Array::zeros(count),
-                        second: Array::zeros(if keeps_squares { count } else { 0 }),
-                    }
-                })
-                .collect();
+            for update in updates {
+                let (device, count) = (update.parameter.device(), update.parameter.count());
+                let first = memory::filled(device, count, 0.0)?;
+                let second = memory::filled(device, squares(count), 0.0)?;
+                self.moments.push(Moments { first, second });
+            }
         }
         ensure_shape(
             self.moments.len() == updates.len()
-                && self.moments.iter().zip(updates.iter()).all(|(moments, update)| {
+                && self.moments.iter().zip(updates).all(|(moments, update)| {
                     let count = update.parameter.count();
-                    let squares = if keeps_squares { count } else { 0 };
-                    moments.first.len() == count && moments.second.len() == squares
+                    moments.first.len() == count && moments.second.len() == squares(count)
                 }),
             "optimiser",
             || format!("the same {} parameters as before", self.moments.len()),
             || format!("{} parameters", updates.len()),
         )?;
-        for update in updates.iter() {
-            if let Some(gradient) = update.gradient {
-                let fits = match gradient {
-                    Gradient::Dense(tensor) => tensor.shape() == update.parameter.shape(),
-                    Gradient::Rows(rows) => {
-                        update.parameter.shape()[..] == [rows.table_rows(), rows.values().shape().last()]
-                    }
-                };
-                ensure_shape(
-                    fits,
-                    "optimiser",
-                    || format!("a gradient of {}", update.parameter.shape()),
-                    || gradient.to_dense().shape().to_string(),
-                )?;
-            }
+        // A state that was restored from a file is in main memory.
+        for (moments, update) in self.moments.iter_mut().zip(updates) {
+            let device = update.parameter.device();
+            moments.first = moments.first.to_device(device)?;
+            moments.second = moments.second.to_device(device)?;
         }
-        self.steps += 1;
-        let rule = match self.method {
-            Method::Sgd { momentum } => Rule::Momentum { rate: learning_rate, momentum },
-            Method::Adam { betas: (beta1, beta2), epsilon, .. } => {
-                Rule::Adam { rate: learning_rate, beta1, beta2, epsilon, step: self.steps.cast_signed() }
-            }
-        };
-        let decoupled = matches!(self.method, Method::Adam { decoupled: true, .. });
-        let mut jobs: Vec<Job> = Vec::with_capacity(updates.len());
-        for (update, moments) in updates.iter_mut().zip(&mut self.moments) {
-            let Some(gradient) = update.gradient else { continue };
-            let amount = if update.decays { self.weight_decay } else { 0.0 };
-            let decay = Decay {
-                coupled: if decoupled { 0.0 } else { amount },
-                decoupled: if decoupled { amount } else { 0.0 },
-            };
-            let slope = match gradient {
-                Gradient::Dense(tensor) => kernel::slope(&tensor.array, None, 0),
-                Gradient::Rows(rows) => {
-                    let values = rows.values();
-                    kernel::slope(&values.array, Some(rows.rows()), values.shape().last())
-                }
-            };
-            let pace = if self.relative { size(&update.parameter.array).max(SMALLEST_SIZE) } else { 1.0 };
-            jobs.push(kernel::job(
-                &mut update.parameter.array,
-                slope,
-                (&mut moments.first, &mut moments.second),
-                (decay, pace),
-            ));
-        }
-        kernel::update(rule, scale, &mut jobs);
         Ok(())
     }
 
@@ -195,21 +191,86 @@ impl Optimiser {
 /// The size that relative steps take a smaller parameter to have, so that one that starts from zeros moves at all.
 pub const SMALLEST_SIZE: f32 = 1e-3;
 
-/// The root mean square of a parameter's values.
-fn size(parameter: &Array) -> f32 {
-    (reduce::sum_of_squares(parameter) / parameter.len().max(1) as f64).sqrt() as f32
+/// What multiplies every gradient of an update.
+#[derive(Debug, Clone, Copy)]
+pub enum Scale<'a> {
+    /// A number.
+    Number(f32),
+    /// A tensor of one value, which need not be read.
+    Tensor(&'a Tensor),
 }
 
-/// The Euclidean norm of all gradients together, summed in their order.
-pub fn global_norm<'a>(gradients: impl IntoIterator<Item = &'a Gradient>) -> f32 {
-    let squares = gradients.into_iter().map(|gradient| match gradient {
-        Gradient::Dense(tensor) => reduce::sum_of_squares(&tensor.array),
-        Gradient::Rows(rows) => reduce::sum_of_squares(&rows.values().array),
+impl From<f32> for Scale<'_> {
+    fn from(value: f32) -> Self {
+        Self::Number(value)
+    }
+}
+
+impl<'a> From<&'a Tensor> for Scale<'a> {
+    fn from(value: &'a Tensor) -> Self {
+        Self::Tensor(value)
+    }
+}
+
+impl Update<'_> {
+    /// Fails unless the gradient fits the parameter.
+    fn check(&self) -> Result<()> {
+        let Some(gradient) = self.gradient else { return Ok(()) };
+        let (values, shape) = match gradient {
+            Gradient::Dense(tensor) => (tensor, tensor.shape().clone()),
+            Gradient::Rows(rows) => (rows.values(), [rows.table_rows(), rows.values().shape().last()].into()),
+        };
+        ensure_shape(
+            shape == *self.parameter.shape(),
+            "optimiser",
+            || format!("a gradient of {}", self.parameter.shape()),
+            || shape.to_string(),
+        )?;
+        ensure_same_device("optimiser", [&*self.parameter, values])
+    }
+}
+
+fn rule(method: Method, rate: f32, step: u32) -> Rule {
+    match method {
+        Method::Sgd { momentum } => Rule::Momentum { rate, momentum },
+        Method::Adam { betas: (beta1, beta2), epsilon, .. } => {
+            Rule::Adam { rate, beta1, beta2, epsilon, step: step.cast_signed() }
+        }
+    }
+}
+
+fn decay(method: Method, amount: f32) -> Decay {
+    match method {
+        Method::Adam { decoupled: true, .. } => Decay { coupled: 0.0, decoupled: amount },
+        _ => Decay { coupled: amount, decoupled: 0.0 },
+    }
+}
+
+fn slope(gradient: &Gradient) -> Slope<'_> {
+    match gradient {
+        Gradient::Dense(tensor) => Slope::Dense(&tensor.array),
+        Gradient::Rows(rows) => {
+            let values = rows.values();
+            Slope::Rows { rows: rows.row_ids(), values: &values.array, width: values.shape().last() }
+        }
+    }
+}
+
+/// The Euclidean norm of all gradients together, summed in their order: one value, on their device.
+pub fn global_norm<'a>(gradients: impl IntoIterator<Item = &'a Gradient>) -> Result<Tensor> {
+    let values = gradients.into_iter().map(|gradient| match gradient {
+        Gradient::Dense(tensor) => tensor,
+        Gradient::Rows(rows) => rows.values(),
     });
-    squares.sum::<f64>().sqrt() as f32
+    let values: Vec<&Tensor> = values.collect();
+    ensure_same_device("global_norm", values.iter().copied())?;
+    let arrays: Vec<&Array> = values.iter().map(|tensor| &tensor.array).collect();
+    Ok(Tensor::from_array(reduce::norm(&arrays)?, []))
 }
 
-/// What to multiply gradients with so that their norm is at most `limit`.
-pub fn clip_scale(norm: f32, limit: f32) -> f32 {
-    if norm > limit { limit / norm } else { 1.0 }
+/// What to multiply gradients with so that their norm (one value) is at most `limit`: one value, on the same device.
+pub fn clip_scale(norm: &Tensor, limit: f32) -> Result<Tensor> {
+    let fits = norm.count() == 1;
+    ensure_shape(fits, "clip_scale", || "a norm of one value".into(), || norm.shape().to_string())?;
+    Ok(Tensor::from_array(kernel::clip_scale(&norm.array, limit)?, []))
 }

@@ -1,9 +1,10 @@
 //! Gradients of a few rows of a large table.
 
-use crate::cpu;
+use crate::array::Array;
+use crate::error::Result;
 use crate::ids::Ids;
-use crate::tensor::Tensor;
-use std::sync::Arc;
+use crate::kernels::{embedding, layout};
+use crate::tensor::{Tensor, ensure_same_device};
 
 /// A gradient that is zero except in some rows of a two-dimensional table, as that of an embedding is.
 ///
@@ -11,33 +12,41 @@ use std::sync::Arc;
 #[derive(Debug, Clone)]
 pub struct RowGradient {
     table_rows: usize,
-    rows: Arc<[u32]>,
+    rows: Ids,
     values: Tensor,
 }
 
 impl RowGradient {
     /// Sums the rows of `gradients` (one for each id) that belong to the same id, in the order of the ids.
-    pub(crate) fn gather(ids: &Ids, gradients: &Tensor, table_rows: usize) -> Self {
+    pub(crate) fn gather(ids: &Ids, gradients: &Tensor, table_rows: usize) -> Result<Self> {
         let width = gradients.shape().last();
-        let mut order: Vec<u32> = (0..ids.values().len() as u32).collect();
-        order.sort_by_key(|&place| ids.values()[place as usize]);
+        let ids = ids.values();
+        let mut order: Vec<u32> = (0..ids.len() as u32).collect();
+        order.sort_by_key(|&place| ids[place as usize]);
         let mut rows: Vec<u32> = Vec::new();
         let mut starts: Vec<u32> = Vec::new();
         for (i, &place) in order.iter().enumerate() {
-            let row = ids.values()[place as usize];
+            let row = ids[place as usize];
             if rows.last() != Some(&row) {
                 rows.push(row);
                 starts.push(i as u32);
             }
         }
         starts.push(order.len() as u32);
-        let values = cpu::embedding::sum_rows(&gradients.array, width, &order, &starts);
+        let count = ids.len();
+        let (order, starts) = (Ids::row(order, count), Ids::row(starts, count + 1));
+        let values = embedding::sum_rows(&gradients.array, width, &order, &starts)?;
         let values = Tensor::from_array(values, [rows.len(), width]);
-        Self { table_rows, rows: rows.into(), values }
+        Ok(Self { table_rows, rows: Ids::row(rows, table_rows), values })
     }
 
     /// The rows that are not zero, ascending.
     pub fn rows(&self) -> &[u32] {
+        self.rows.values()
+    }
+
+    /// The same as ids.
+    pub(crate) fn row_ids(&self) -> &Ids {
         &self.rows
     }
 
@@ -51,25 +60,25 @@ impl RowGradient {
         self.table_rows
     }
 
-    pub(crate) fn to_dense(&self) -> Tensor {
-        self.add_to(Tensor::zeros([self.table_rows, self.values.shape().last()]))
+    pub(crate) fn to_dense(&self) -> Result<Tensor> {
+        let shape = [self.table_rows, self.values.shape().last()];
+        self.add_to(Tensor::full_on(self.values.device(), shape, 0.0)?)
     }
 
     /// Adds these rows to a dense gradient, in place where possible.
-    pub(crate) fn add_to(&self, mut dense: Tensor) -> Tensor {
-        cpu::embedding::add_rows(&mut dense.array, &self.rows, &self.values.array);
-        dense
+    pub(crate) fn add_to(&self, mut dense: Tensor) -> Result<Tensor> {
+        ensure_same_device("add", [&dense, &self.values])?;
+        embedding::add_rows(&mut dense.array, &self.rows, &self.values.array)?;
+        Ok(dense)
     }
 
-    pub(crate) fn merge(&self, other: &Self) -> Self {
-        let width = self.values.shape().last();
-        let ids: Vec<u32> = self.rows.iter().chain(other.rows.iter()).copied().collect();
-        let mut values = self.values.to_vec();
-        values.extend_from_slice(&other.values.values());
-        let count = ids.len();
-        // Sizes agree by construction.
-        let ids = Ids::new(&ids, [count]).expect("one id a row");
-        let values = Tensor::new(&values, [count, width]).expect("one row an id");
-        Self::gather(&ids, &values, self.table_rows)
+    /// The sum of two gradients of one table.
+    pub(crate) fn merge(&self, other: &Self) -> Result<Self> {
+        ensure_same_device("add", [&self.values, &other.values])?;
+        let ids: Vec<u32> = self.rows().iter().chain(other.rows()).copied().collect();
+        let arrays = [&self.values.array, &other.values.array];
+        let values = layout::concatenate(&arrays, &arrays.map(Array::len), 1)?;
+        let values = Tensor::from_array(values, [ids.len(), self.values.shape().last()]);
+        Self::gather(&Ids::row(ids, self.table_rows), &values, self.table_rows)
     }
 }

@@ -7,11 +7,16 @@
 //!
 //! Operations on untracked tensors record nothing: that is the whole of "no-gradient mode".
 
+mod inputs;
+
+pub(crate) use inputs::{Backward, Inputs};
+
 use crate::error::{Error, Result};
 use crate::ops;
 use crate::rows::RowGradient;
-use crate::tensor::Tensor;
-use std::collections::{BTreeMap, HashMap};
+use crate::tensor::{Tensor, ensure_same_device};
+use inputs::Pending;
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -26,9 +31,9 @@ pub enum Gradient {
 
 impl Gradient {
     /// All elements, zeros included.
-    pub fn to_dense(&self) -> Tensor {
+    pub fn to_dense(&self) -> Result<Tensor> {
         match self {
-            Self::Dense(tensor) => tensor.clone(),
+            Self::Dense(tensor) => Ok(tensor.clone()),
             Self::Rows(rows) => rows.to_dense(),
         }
     }
@@ -36,8 +41,8 @@ impl Gradient {
     fn add(self, other: Self) -> Result<Self> {
         Ok(match (self, other) {
             (Self::Dense(a), Self::Dense(b)) => Self::Dense(ops::arithmetic::accumulate(a, &b)?),
-            (Self::Dense(a), Self::Rows(b)) | (Self::Rows(b), Self::Dense(a)) => Self::Dense(b.add_to(a)),
-            (Self::Rows(a), Self::Rows(b)) => Self::Rows(a.merge(&b)),
+            (Self::Dense(a), Self::Rows(b)) | (Self::Rows(b), Self::Dense(a)) => Self::Dense(b.add_to(a)?),
+            (Self::Rows(a), Self::Rows(b)) => Self::Rows(a.merge(&b)?),
         })
     }
 }
@@ -45,21 +50,6 @@ impl Gradient {
 impl From<Tensor> for Gradient {
     fn from(tensor: Tensor) -> Self {
         Self::Dense(tensor)
-    }
-}
-
-/// How one operation sends the gradient of its output to its inputs.
-pub(crate) trait Backward: Send + Sync {
-    /// One entry an input, in their order; `None` where `wanted` is false (or where the gradient is zero).
-    fn backward(&self, upstream: Tensor, wanted: &[bool]) -> Result<Vec<Option<Gradient>>>;
-}
-
-impl<F> Backward for F
-where
-    F: Fn(Tensor, &[bool]) -> Result<Vec<Option<Gradient>>> + Send + Sync,
-{
-    fn backward(&self, upstream: Tensor, wanted: &[bool]) -> Result<Vec<Option<Gradient>>> {
-        self(upstream, wanted)
     }
 }
 
@@ -145,9 +135,10 @@ impl Tensor {
                     || format!("an upstream gradient of {}", self.shape()),
                     || upstream.shape().to_string(),
                 )?;
+                ensure_same_device("backward", [self, upstream])?;
                 upstream.detach()
             }
-            None if self.count() == 1 => Tensor::full(self.shape(), 1.0),
+            None if self.count() == 1 => Tensor::full_on(self.device(), self.shape(), 1.0)?,
             None => {
                 return Err(Error::shape(
                     "backward",
@@ -211,31 +202,21 @@ impl Pass {
 /// The walk over the graph: nodes with a pending gradient, newest first.
 struct Walk<'a> {
     pass: &'a Pass,
-    pending: BTreeMap<u64, (Arc<Node>, Gradient)>,
+    pending: Pending,
     found: Gradients,
 }
 
 impl<'a> Walk<'a> {
     fn new(pass: &'a Pass) -> Self {
-        Self { pass, pending: BTreeMap::new(), found: Gradients::default() }
+        Self { pass, pending: Pending::default(), found: Gradients::default() }
     }
 
     fn run(mut self, root: Arc<Node>, start: Tensor) -> Result<Gradients> {
-        self.send(root, start.into())?;
-        while let Some((_, (node, gradient))) = self.pending.pop_last() {
+        self.pending.send(root, start.into())?;
+        while let Some((node, gradient)) = self.pending.pop() {
             self.visit(&node, gradient)?;
         }
         Ok(self.found)
-    }
-
-    /// Adds a gradient to what a node has received so far.
-    fn send(&mut self, node: Arc<Node>, gradient: Gradient) -> Result<()> {
-        let total = match self.pending.remove(&node.serial) {
-            Some((_, earlier)) => earlier.add(gradient)?,
-            None => gradient,
-        };
-        self.pending.insert(node.serial, (node, total));
-        Ok(())
     }
 
     fn visit(&mut self, node: &Arc<Node>, gradient: Gradient) -> Result<()> {
@@ -254,7 +235,7 @@ impl<'a> Walk<'a> {
             Rule::Operation(rule) => self.expand(node, &*rule, gradient),
             Rule::Segment(recompute) => match recompute(&self.inputs(node))?.node {
                 // The recorded segment starts from the very nodes of the outer graph, so the walk just goes on.
-                Some(inner) => self.send(inner, gradient),
+                Some(inner) => self.pending.send(inner, gradient),
                 None => Ok(()),
             },
         }
@@ -266,20 +247,14 @@ impl<'a> Walk<'a> {
     }
 
     fn expand(&mut self, node: &Node, rule: &dyn Backward, gradient: Gradient) -> Result<()> {
-        let inputs = self.inputs(node);
-        let wanted: Vec<bool> = inputs.iter().map(Option::is_some).collect();
         let upstream = match gradient {
             Gradient::Dense(tensor) => tensor,
-            Gradient::Rows(rows) => rows.to_dense(),
+            Gradient::Rows(rows) => rows.to_dense()?,
         };
-        let sent = rule.backward(upstream, &wanted)?;
-        debug_assert_eq!(sent.len(), inputs.len());
-        for (input, gradient) in inputs.into_iter().zip(sent) {
-            if let (Some(input), Some(gradient)) = (input, gradient) {
-                self.send(input, gradient)?;
-            }
-        }
-        Ok(())
+        let mut inputs = Inputs::new(self.inputs(node), std::mem::take(&mut self.pending));
+        let sent = rule.backward(upstream, &mut inputs);
+        self.pending = inputs.into_pending();
+        sent
     }
 }
 
@@ -295,8 +270,11 @@ fn key(node: &Arc<Node>) -> usize {
 impl Gradients {
     /// The gradient with respect to a tracked tensor, or `None` if the loss does not depend on it (or it is
     /// neither a leaf nor was asked for).
+    ///
+    /// # Panics
+    /// If the gradient is sparse and its device has no memory for all of it; [`Gradients::find`] never does.
     pub fn get(&self, tensor: &Tensor) -> Option<Tensor> {
-        self.find(tensor).map(Gradient::to_dense)
+        self.find(tensor).map(|gradient| gradient.to_dense().expect("memory for a dense gradient"))
     }
 
     /// Like [`Gradients::get`], without making a sparse gradient dense.

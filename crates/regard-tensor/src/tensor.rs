@@ -1,14 +1,19 @@
 //! Tensors: an array, its shape, and (where gradients are wanted) its place in the graph.
 
-use crate::array::{Array, DataType, Device, External};
-use crate::error::{Result, ensure_shape};
+use crate::array::Array;
+use crate::error::{Error, Result, ensure_shape};
+use crate::kernels::memory;
 use crate::shape::Shape;
-use crate::tape::Node;
+use crate::storage::{DataType, Device, External, Values};
+use crate::tape::{Inputs, Node};
+use crate::traffic;
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-/// An n-dimensional array of `f32`, contiguous and row-major. Cloning copies a handle, not the values.
+/// An n-dimensional array, contiguous and row-major. Cloning copies a handle, not the values.
+///
+/// Values are `f32` unless they were stored or converted otherwise; what is computed from them is `f32`.
 ///
 /// ```
 /// use regard_tensor::Tensor;
@@ -49,6 +54,12 @@ impl Tensor {
         Self::from_array(Array::filled(shape.count(), value), shape)
     }
 
+    /// A tensor of one value throughout, on a device.
+    pub fn full_on(device: Device, shape: impl Into<Shape>, value: f32) -> Result<Self> {
+        let shape = shape.into();
+        Ok(Self::from_array(memory::filled(device, shape.count(), value)?, shape))
+    }
+
     /// A tensor with no axes.
     pub fn scalar(value: f32) -> Self {
         Self::full([], value)
@@ -57,7 +68,7 @@ impl Tensor {
     /// Values that live elsewhere, such as in a memory-mapped file. They are copied only if they are changed.
     pub fn external(values: Box<dyn External>, shape: impl Into<Shape>) -> Result<Self> {
         let shape = shape.into();
-        let count = values.values().len();
+        let count = values.values().count();
         ensure_shape(
             shape.count() == count,
             "tensor",
@@ -93,20 +104,49 @@ impl Tensor {
         self.array.data_type()
     }
 
-    /// Reads the values to the host, in row-major order. On the CPU this copies nothing.
+    /// The same values on another device, copied there. The gradient is copied back.
+    pub fn to(&self, device: Device) -> Result<Self> {
+        let here = self.device();
+        if device == here {
+            return Ok(self.clone());
+        }
+        match device {
+            Device::Cpu => traffic::count_host_read(),
+            _ => traffic::count_upload(),
+        }
+        Ok(Self::from_array(self.array.to_device(device)?, &self.shape)
+            .with_rule(&[self], || move |g: Tensor, inputs: &mut Inputs| inputs.send(0, g.to(here)?)))
+    }
+
+    /// The same values rounded to another type. The gradient is that of the rounded values.
+    pub fn to_type(&self, data_type: DataType) -> Result<Self> {
+        if data_type == self.data_type() {
+            return Ok(self.clone());
+        }
+        Ok(Self::from_array(memory::convert(&self.array, data_type)?, &self.shape)
+            .with_rule(&[self], || move |g: Tensor, inputs: &mut Inputs| inputs.send(0, g)))
+    }
+
+    /// Reads the values to the host, in row-major order. On the CPU this copies nothing, unless they have 16 bits.
     pub fn values(&self) -> Cow<'_, [f32]> {
-        Cow::Borrowed(self.array.slice())
+        if let Some(Values::F32(values)) = self.array.view() {
+            return Cow::Borrowed(values);
+        }
+        if self.device() != Device::Cpu {
+            traffic::count_host_read();
+        }
+        Cow::Owned(self.array.to_host().slice().to_vec())
     }
 
     /// Reads the values to the host as a vector.
     pub fn to_vec(&self) -> Vec<f32> {
-        self.array.slice().to_vec()
+        self.values().into_owned()
     }
 
     /// The only value of a tensor that has one.
     pub fn item(&self) -> Result<f32> {
         ensure_shape(self.count() == 1, "item", || "one value".into(), || self.shape.to_string())?;
-        Ok(self.array.slice()[0])
+        Ok(self.values()[0])
     }
 
     /// A leaf of the graph with these values: what is computed from it can be differentiated with respect to it.
@@ -126,7 +166,7 @@ impl Tensor {
         self.node.is_some()
     }
 
-    /// Replaces the values, keeping the place in the graph: how an optimiser or a loader changes a parameter.
+    /// Replaces the values, keeping the place in the graph, device and type: how a loader changes a parameter.
     pub fn set_values(&mut self, values: &[f32]) -> Result<()> {
         ensure_shape(
             values.len() == self.count(),
@@ -134,7 +174,8 @@ impl Tensor {
             || format!("{} values", self.count()),
             || format!("{} values", values.len()),
         )?;
-        self.array = Array::copy_of(values);
+        let array = memory::convert(&Array::copy_of(values), self.data_type())?;
+        self.array = Self::from_array(array, &self.shape).to(self.device())?.array;
         Ok(())
     }
 
@@ -149,14 +190,34 @@ impl Tensor {
 impl fmt::Debug for Tensor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const SHOWN: usize = 8;
-        let values = self.array.slice();
-        write!(f, "Tensor{} {:?}", self.shape, &values[..values.len().min(SHOWN)])?;
-        if values.len() > SHOWN {
+        let shown = self.count().min(SHOWN);
+        let first = Self::from_array(self.array.part(0, shown), [shown]);
+        write!(f, "Tensor{} {:?}", self.shape, first.values())?;
+        if self.count() > SHOWN {
             write!(f, " …")?;
+        }
+        if self.data_type() != DataType::F32 {
+            write!(f, " {:?}", self.data_type())?;
+        }
+        if self.device() != Device::Cpu {
+            write!(f, " on {}", self.device())?;
         }
         if self.is_tracked() {
             write!(f, " tracked")?;
         }
         Ok(())
+    }
+}
+
+/// Returns an error unless all operands are on one device.
+pub(crate) fn ensure_same_device<'a>(
+    operation: &'static str,
+    operands: impl IntoIterator<Item = &'a Tensor>,
+) -> Result<()> {
+    let mut operands = operands.into_iter();
+    let Some(expected) = operands.next().map(Tensor::device) else { return Ok(()) };
+    match operands.map(Tensor::device).find(|&device| device != expected) {
+        None => Ok(()),
+        Some(got) => Err(Error::Device { operation, expected, got }),
     }
 }

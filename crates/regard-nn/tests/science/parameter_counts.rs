@@ -6,7 +6,7 @@ use regard_nn::models::form::Form;
 use regard_nn::models::{
     BertConfig, GptConfig, LlamaConfig, Pooling, Sentiment, SentimentConfig, T5Config, Transformer, VitConfig,
 };
-use regard_nn::tensor::Tensor;
+use regard_nn::tensor::{Tensor, Values};
 use regard_nn::{Initial, Module};
 use std::sync::{Arc, LazyLock};
 
@@ -16,8 +16,8 @@ static ZEROS: LazyLock<Vec<f32>> = LazyLock::new(|| vec![0.0; 1 << 28]);
 struct Zeros(usize);
 
 impl regard_nn::tensor::External for Zeros {
-    fn values(&self) -> &[f32] {
-        &ZEROS[..self.0]
+    fn values(&self) -> Values<'_> {
+        Values::F32(&ZEROS[..self.0])
     }
 }
 

@@ -4,17 +4,9 @@ use super::reduce;
 use super::simd::{self, dispatch};
 use super::threads::{self, ELEMENTS_PER_TASK};
 use crate::array::Array;
+use crate::kernels::broadcast::Arithmetic;
 use crate::shape::Shape;
 use pulp::{Simd, WithSimd};
-
-/// Arithmetic on two values.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Arithmetic {
-    Add,
-    Subtract,
-    Multiply,
-    Divide,
-}
 
 /// Axes that both operands walk in the same way are joined, so that most shapes become one or two loops.
 struct Loops {
@@ -221,11 +213,14 @@ pub(crate) fn affine(x: &Array, scale: f32, shift: f32) -> Array {
     })
 }
 
+/// `x·factor` for each value: x itself if the factor (one value) is 1.
+pub(crate) fn scale_by(x: &Array, factor: &Array) -> Array {
+    let factor = factor.slice()[0];
+    if factor == 1.0 { x.clone() } else { affine(x, factor, 0.0) }
+}
+
 /// Sums an array of `shape` over the axes along which `target` was broadcast to it.
 pub(crate) fn reduce_to(x: &Array, shape: &Shape, target: &Shape) -> Array {
-    if shape.count() == target.count() {
-        return x.clone();
-    }
     let loops = Loops::new(shape, target, shape);
     // The two frequent cases: a bias over rows, and a value a row.
     match (&loops.lengths[..], &loops.a[..]) {

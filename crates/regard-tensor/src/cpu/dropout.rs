@@ -3,20 +3,9 @@
 use super::simd::dispatch;
 use super::threads::{self, ELEMENTS_PER_TASK};
 use crate::array::Array;
-use crate::random::{Key, PHILOX_MULTIPLIERS, PHILOX_WEYL};
+use crate::kernels::dropout::Draws;
+use crate::random::{PHILOX_MULTIPLIERS, PHILOX_WEYL};
 use pulp::{Simd, WithSimd};
-
-/// Where the draws of an array come from: its leading axis counts examples from `first_example` on.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Draws {
-    pub key: Key,
-    pub first_example: u64,
-    pub per_example: usize,
-    /// A word at or above this keeps its value.
-    pub threshold: u32,
-    /// What a kept value is multiplied with: 1 / (1 − p).
-    pub scale: f32,
-}
 
 /// Multiplies each value with 0 or `scale`, by its draw. The backward pass is the same, applied to the gradient.
 pub(crate) fn apply(x: &Array, draws: Draws) -> Array {
@@ -97,6 +86,7 @@ pub(crate) fn philox_wide(key: [u32; 2], example: u64, blocks: [u64; WIDE]) -> [
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::random::Key;
 
     #[test]
     fn wide_draws_equal_single_ones() {

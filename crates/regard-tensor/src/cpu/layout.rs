@@ -2,6 +2,8 @@
 
 use super::threads;
 use crate::array::Array;
+use crate::kernels::layout::Patches;
+use crate::kernels::reduce::Axis;
 use crate::shape::Shape;
 
 /// The array with its axes in another order. `axes[i]` is the old axis that becomes axis `i`.
@@ -36,15 +38,7 @@ pub(crate) fn permute(x: &Array, shape: &Shape, axes: &[usize]) -> Array {
 }
 
 /// `length` places of an axis from `start` on; `outer` blocks of `full × inner` values.
-pub(crate) fn slice(
-    x: &Array,
-    (outer, full, inner): (usize, usize, usize),
-    start: usize,
-    length: usize,
-) -> Array {
-    if outer == 1 {
-        return x.part(start * inner, length * inner);
-    }
+pub(crate) fn slice(x: &Array, (outer, full, inner): Axis, start: usize, length: usize) -> Array {
     let x = x.slice();
     Array::build(outer * length * inner, |out| {
         threads::chunks(out, (length * inner).max(1), |block, out| {
@@ -55,12 +49,7 @@ pub(crate) fn slice(
 }
 
 /// The opposite of [`slice`]: zeros with `x` in their place.
-pub(crate) fn unslice(
-    x: &Array,
-    (outer, full, inner): (usize, usize, usize),
-    start: usize,
-    length: usize,
-) -> Array {
+pub(crate) fn unslice(x: &Array, (outer, full, inner): Axis, start: usize, length: usize) -> Array {
     let x = x.slice();
     Array::build(outer * full * inner, |out| {
         threads::chunks(out, (full * inner).max(1), |block, out| {
@@ -73,12 +62,7 @@ pub(crate) fn unslice(
 }
 
 /// Writes a part over `start..` of an axis.
-pub(crate) fn overwrite(
-    x: &mut Array,
-    (outer, full, inner): (usize, usize, usize),
-    start: usize,
-    part: &Array,
-) {
+pub(crate) fn overwrite(x: &mut Array, (outer, full, inner): Axis, start: usize, part: &Array) {
     let width = part.len() / outer.max(1);
     let (x, part) = (x.slice_mut(), part.slice());
     for block in 0..if width == 0 { 0 } else { outer } {
@@ -88,12 +72,12 @@ pub(crate) fn overwrite(
 }
 
 /// Arrays joined along an axis: each has `outer` blocks of its own width.
-pub(crate) fn concatenate(parts: &[(&Array, usize)], outer: usize) -> Array {
-    let total: usize = parts.iter().map(|(_, width)| width).sum();
+pub(crate) fn concatenate(parts: &[&Array], widths: &[usize], outer: usize) -> Array {
+    let total: usize = widths.iter().sum();
     Array::build(outer * total, |out| {
         threads::chunks(out, total.max(1), |block, out| {
             let mut rest = out;
-            for (part, width) in parts {
+            for (part, width) in parts.iter().zip(widths) {
                 let (place, after) = rest.split_at_mut(*width);
                 place.copy_from_slice(&part.slice()[block * width..(block + 1) * width]);
                 rest = after;
@@ -102,29 +86,7 @@ pub(crate) fn concatenate(parts: &[(&Array, usize)], outer: usize) -> Array {
     })
 }
 
-/// Square patches of an image, and where they lie.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Patches {
-    pub batch: usize,
-    pub channels: usize,
-    pub height: usize,
-    pub width: usize,
-    pub size: usize,
-}
-
 impl Patches {
-    pub fn across(self) -> usize {
-        self.width / self.size
-    }
-
-    pub fn count(self) -> usize {
-        self.across() * (self.height / self.size)
-    }
-
-    pub fn values(self) -> usize {
-        self.channels * self.size * self.size
-    }
-
     /// Calls `f(patch row start in the unfolded array, pixel row start in the image)` for each run of `size` pixels
     /// of image `image`.
     fn runs(self, image: usize, mut f: impl FnMut(usize, usize)) {

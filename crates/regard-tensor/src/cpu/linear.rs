@@ -2,31 +2,14 @@
 
 use super::broadcast::AddInto;
 use super::gemm::{self, Finish, Matrix, Output};
-use super::pointwise::{self, Function, Lanes};
-use super::reduce;
+use super::pointwise::{self, Lanes};
 use super::simd::{self, dispatch};
 use super::threads::{self, Shared};
 use crate::array::Array;
+use crate::kernels::linear::{Layout, Sizes};
+use crate::kernels::pointwise::Function;
 use crate::pool::Buffer;
 use pulp::{Simd, WithSimd};
-
-/// How the weight lies in memory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Layout {
-    /// (inputs, outputs): GPT-2's `Conv1D`.
-    InOut,
-    /// (outputs, inputs): PyTorch's `Linear`.
-    OutIn,
-}
-
-/// The sizes of the problem.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Sizes {
-    pub rows: usize,
-    pub inputs: usize,
-    pub outputs: usize,
-    pub layout: Layout,
-}
 
 impl Sizes {
     /// The weight as an (inputs × outputs) matrix.
@@ -38,7 +21,7 @@ impl Sizes {
     }
 }
 
-/// The result, and what the function's derivative needs of it (see [`Function::saves_output`]).
+/// The result, and the values before the function if its derivative needs them rather than the result.
 pub(crate) fn forward(
     sizes: Sizes,
     x: &Array,
@@ -62,9 +45,7 @@ pub(crate) fn forward(
     match function {
         None => (product, None),
         Some(function) => {
-            let result = Array::from_buffer(after);
-            let saved = if function.saves_output() { result.clone() } else { product };
-            (result, Some(saved))
+            (Array::from_buffer(after), if function.saves_output() { None } else { Some(product) })
         }
     }
 }
@@ -103,16 +84,12 @@ impl<L: Lanes> Finish for BiasThen<'_, L> {
 
 /// The gradient before the function, from that after it, and the sums of its columns (the bias's gradient).
 pub(crate) fn before_function(
-    function: Option<Function>,
-    saved: Option<&Array>,
+    function: Function,
+    saved: &Array,
     upstream: &Array,
     (rows, columns): (usize, usize),
     wants_bias: bool,
 ) -> (Array, Option<Array>) {
-    let (Some(function), Some(saved)) = (function, saved) else {
-        let bias = wants_bias.then(|| reduce::column_sums(upstream, rows, columns));
-        return (upstream.clone(), bias);
-    };
     let (saved, g) = (saved.slice(), upstream.slice());
     let band = rows.div_ceil(16).max(threads::rows_per_task(columns)).max(1);
     let mut partial = Array::zeros(rows.div_ceil(band) * columns);

@@ -7,22 +7,14 @@ use super::simd::{self, dispatch};
 use super::softmax::LogSumExp;
 use super::threads::{self, ELEMENTS_PER_TASK, Shared};
 use crate::array::Array;
+use crate::kernels::loss::{ScoredLoss, Targets};
 use crate::pool::Buffer;
 use pulp::{Simd, WithSimd};
 
-/// Cross-entropy's settings: targets equal to `ignored` do not count, and `smoothing` of the target's probability
-/// is spread over all classes.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Targets<'a> {
-    pub ids: &'a [u32],
-    pub classes: usize,
-    pub ignored: Option<u32>,
-    pub smoothing: f32,
-}
-
 impl Targets<'_> {
+    /// The target of a row, if it counts.
     fn of(&self, row: usize) -> Option<usize> {
-        let id = self.ids[row];
+        let id = self.ids.slice()[row];
         (self.ignored != Some(id)).then_some(id as usize)
     }
 }
@@ -31,7 +23,7 @@ impl Targets<'_> {
 pub(crate) fn cross_entropy(logits: &Array, targets: Targets) -> (Array, Array) {
     let logits = logits.slice();
     let classes = targets.classes;
-    let count = targets.ids.len();
+    let count = targets.ids.count();
     let mut losses = Array::zeros(count);
     let shared = Shared::new(losses.slice_mut());
     let lse = Array::build(count, |lse| {
@@ -85,13 +77,6 @@ pub(crate) fn cross_entropy_gradient(
     })
 }
 
-/// The mean loss of scored rows, and its gradients.
-pub(crate) struct ScoredLoss {
-    pub loss: f32,
-    /// Of the vectors, the weight and the bias, those that were wanted.
-    pub gradients: [Option<Array>; 3],
-}
-
 /// The mean cross-entropy of x (rows, inputs) scored by a weight (classes, inputs) and a bias, with its gradients, taking
 /// a few hundred rows at a time: their scores stay in the cache, and no more of them exist at once.
 pub(crate) fn scored_cross_entropy(
@@ -100,7 +85,7 @@ pub(crate) fn scored_cross_entropy(
     targets: Targets,
     wanted: [bool; 3],
 ) -> ScoredLoss {
-    let (rows, classes) = (targets.ids.len(), targets.classes);
+    let (rows, classes) = (targets.ids.count(), targets.classes);
     let (x, weight, bias) = (x.slice(), Matrix::rows(weight.slice(), inputs), bias.map(Array::slice));
     let counted = (0..rows).filter(|&row| targets.of(row).is_some()).count().max(1);
     // Each block adds to the whole gradient of the weight, which costs as much as passing over `inputs` rows of scores.
@@ -154,12 +139,10 @@ pub(crate) fn scored_cross_entropy(
     let loss = losses.iter().map(|&loss| f64::from(loss)).sum::<f64>() / counted as f64;
     let [x, weight, bias] = wanted;
     ScoredLoss {
-        loss: loss as f32,
-        gradients: [
-            x.then(|| Array::from_buffer(of_x)),
-            weight.then(|| Array::from_buffer(of_weight)),
-            bias.then_some(of_bias),
-        ],
+        loss: Array::filled(1, loss as f32),
+        x: x.then(|| Array::from_buffer(of_x)),
+        weight: weight.then(|| Array::from_buffer(of_weight)),
+        bias: bias.then_some(of_bias),
     }
 }
 

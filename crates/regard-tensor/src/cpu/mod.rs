@@ -1,13 +1,15 @@
-//! The CPU's kernels. Every `unsafe` of the engine is in this folder.
+//! The CPU's kernels, called by [`crate::kernels`] alone. All `unsafe` code is in device folders like this one, but for
+//! the line that maps a file.
 //!
-//! Kernels take and return [`Array`](crate::array::Array)s and plain numbers; the operations above them know
-//! nothing of slices, threads or instructions. A second device adds a folder like this one.
+//! Kernels take and return [`Array`](crate::array::Array)s and plain numbers, and find their settings' meanings in
+//! [`crate::kernels`]; the operations above know nothing of slices, threads or instructions.
 
 // Vector instructions are only used where a kernel is inlined into the function that enables them.
 #![allow(clippy::inline_always)]
 
 pub(crate) mod attention;
 pub(crate) mod broadcast;
+pub(crate) mod convert;
 pub(crate) mod dropout;
 pub(crate) mod embedding;
 pub(crate) mod gemm;
@@ -15,7 +17,6 @@ pub(crate) mod layout;
 pub(crate) mod linear;
 pub(crate) mod loss;
 pub(crate) mod lstm;
-pub(crate) mod mapped;
 pub(crate) mod norm;
 pub(crate) mod optimiser;
 pub(crate) mod pointwise;

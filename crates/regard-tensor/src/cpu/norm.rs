@@ -4,21 +4,8 @@ use super::broadcast::AddInto;
 use super::simd::{self, dispatch};
 use super::threads::{self, Shared};
 use crate::array::Array;
+use crate::kernels::norm::{Kind, Moments, NormGradients};
 use pulp::{Simd, WithSimd};
-
-/// The kind of norm: whether the mean is taken away first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
-    Layer,
-    Rms,
-}
-
-/// What the backward pass needs of the forward pass: for each row its mean and 1 / deviation.
-#[derive(Clone)]
-pub(crate) struct Moments {
-    mean: Array,
-    inverse: Array,
-}
 
 /// `(x − mean)·inverse·weight + bias` for each row of `width` values.
 pub(crate) fn forward(
@@ -101,13 +88,6 @@ impl WithSimd for Forward<'_> {
             }
         }
     }
-}
-
-/// Gradients of the input, the weight and the bias.
-pub(crate) struct NormGradients {
-    pub x: Array,
-    pub weight: Array,
-    pub bias: Array,
 }
 
 /// With n the normalised row and h = g·weight:

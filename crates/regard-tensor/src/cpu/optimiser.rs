@@ -1,51 +1,11 @@
 //! Updates of all parameters in one pass over memory.
 
+use super::reduce;
 use super::simd::{self, dispatch};
 use super::threads::{self, ELEMENTS_PER_TASK, Shared};
 use crate::array::Array;
+use crate::kernels::optimiser::{Decay, Job, Rule, Slope, Update};
 use pulp::{Simd, WithSimd};
-
-/// The numbers of one update, the same for every value.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Rule {
-    /// `m = momentum·m + g; p −= rate·m`.
-    Momentum { rate: f32, momentum: f32 },
-    /// Adam: `m`, `v` are running means of g and g²; `p −= rate/(1−β₁ᵗ) · m / (√v/√(1−β₂ᵗ) + ε)`.
-    Adam { rate: f32, beta1: f32, beta2: f32, epsilon: f32, step: i32 },
-}
-
-/// Decay of the parameters themselves.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Decay {
-    /// Added to the gradient (L2 regularisation).
-    pub coupled: f32,
-    /// Multiplied with the rate and taken off the parameter directly (AdamW).
-    pub decoupled: f32,
-}
-
-/// Where the gradient of a parameter is.
-#[derive(Clone, Copy)]
-pub(crate) enum Slope<'a> {
-    Dense(&'a [f32]),
-    /// Sorted distinct rows of a table, their values, and the table's width.
-    Rows {
-        rows: &'a [u32],
-        values: &'a [f32],
-        width: usize,
-    },
-}
-
-/// One parameter with its gradient and running means.
-pub(crate) struct Job<'a> {
-    pub parameter: &'a mut [f32],
-    pub slope: Slope<'a>,
-    pub first: &'a mut [f32],
-    /// Empty for rules that keep one running mean.
-    pub second: &'a mut [f32],
-    pub decay: Decay,
-    /// What the rule's rate is multiplied with.
-    pub pace: f32,
-}
 
 impl Rule {
     /// The same with a rate that is `pace` times this one's.
@@ -59,43 +19,71 @@ impl Rule {
     }
 }
 
-impl Job<'_> {
-    /// How many values a task takes: whole rows where the gradient is in rows.
-    fn share(&self) -> usize {
-        match self.slope {
-            Slope::Dense(_) => ELEMENTS_PER_TASK,
-            Slope::Rows { width, .. } => threads::rows_per_task(width) * width.max(1),
+/// The root mean square of a parameter's values.
+fn size(parameter: &Array) -> f32 {
+    (reduce::sum_of_squares(parameter) / parameter.len().max(1) as f64).sqrt() as f32
+}
+
+/// How many values a task takes: whole rows where the gradient is in rows.
+fn share(slope: Slope) -> usize {
+    match slope {
+        Slope::Dense(_) => ELEMENTS_PER_TASK,
+        Slope::Rows { width, .. } => threads::rows_per_task(width) * width.max(1),
+    }
+}
+
+/// Where one parameter's values are while tasks change them.
+struct Places<'a> {
+    parameter: Shared<f32>,
+    first: Shared<f32>,
+    second: Shared<f32>,
+    len: usize,
+    share: usize,
+    slope: Gradient<'a>,
+    step: Step,
+}
+
+/// A gradient's values.
+#[derive(Clone, Copy)]
+enum Gradient<'a> {
+    Dense(&'a [f32]),
+    Rows { rows: &'a [u32], values: &'a [f32], width: usize },
+}
+
+impl<'a> Places<'a> {
+    fn new(update: Update, job: &'a mut Job) -> Self {
+        let pace = update.relative.map_or(1.0, |smallest| size(job.parameter).max(smallest));
+        let step = Step { rule: update.rule.at_pace(pace), scale: update.scale.slice()[0], decay: job.decay };
+        let slope = match job.slope {
+            Slope::Dense(values) => Gradient::Dense(values.slice()),
+            Slope::Rows { rows, values, width } => {
+                Gradient::Rows { rows: rows.slice(), values: values.slice(), width }
+            }
+        };
+        Self {
+            len: job.parameter.len(),
+            share: share(job.slope),
+            parameter: Shared::new(job.parameter.slice_mut()),
+            first: Shared::new(job.first.slice_mut()),
+            second: Shared::new(job.second.slice_mut()),
+            slope,
+            step,
         }
     }
 }
 
-/// Updates all parameters. `scale` multiplies every gradient (clipping).
-pub(crate) fn update(rule: Rule, scale: f32, jobs: &mut [Job]) {
+/// Updates all parameters.
+pub(crate) fn update(update: Update, jobs: &mut [Job]) {
+    let places: Vec<Places> = jobs.iter_mut().map(|job| Places::new(update, job)).collect();
     let mut tasks = Vec::new();
-    for (job, spec) in jobs.iter().enumerate() {
-        let share = spec.share();
-        tasks.extend((0..spec.parameter.len().div_ceil(share)).map(|piece| (job, piece * share)));
+    for (job, Places { len, share, .. }) in places.iter().enumerate() {
+        tasks.extend((0..len.div_ceil(*share)).map(|piece| (job, piece * share)));
     }
-    let shares: Vec<usize> = jobs.iter().map(Job::share).collect();
-    let places: Vec<_> = jobs
-        .iter_mut()
-        .map(|job| {
-            let len = job.parameter.len();
-            (
-                Shared::new(job.parameter),
-                Shared::new(job.first),
-                Shared::new(job.second),
-                len,
-                job.slope,
-                (job.decay, rule.at_pace(job.pace)),
-            )
-        })
-        .collect();
     threads::run(tasks.len(), |task| {
         let (job, start) = tasks[task];
-        let (parameter, first, second, len, slope, (decay, rule)) = &places[job];
-        let count = shares[job].min(len - start);
-        let has_second = matches!(rule, Rule::Adam { .. });
+        let Places { parameter, first, second, len, share, slope, step } = &places[job];
+        let count = (*share).min(len - start);
+        let has_second = matches!(step.rule, Rule::Adam { .. });
         // SAFETY: each task has its own range of one parameter.
         let (p, m, v) = unsafe {
             (
@@ -104,12 +92,17 @@ pub(crate) fn update(rule: Rule, scale: f32, jobs: &mut [Job]) {
                 second.range(if has_second { start } else { 0 }, if has_second { count } else { 0 }),
             )
         };
-        let step = Step { rule: *rule, scale, decay: *decay };
         match *slope {
-            Slope::Dense(g) => step.apply(p, Some(&g[start..start + count]), m, v),
-            Slope::Rows { rows, values, width } => step.apply_rows(p, (rows, values, width), start, m, v),
+            Gradient::Dense(g) => step.apply(p, Some(&g[start..start + count]), m, v),
+            Gradient::Rows { rows, values, width } => step.apply_rows(p, (rows, values, width), start, m, v),
         }
     });
+}
+
+/// What to multiply gradients with so that their norm is at most `limit`.
+pub(crate) fn clip_scale(norm: &Array, limit: f32) -> Array {
+    let norm = norm.slice()[0];
+    Array::filled(1, if norm > limit { limit / norm } else { 1.0 })
 }
 
 #[derive(Clone, Copy)]
@@ -215,30 +208,5 @@ fn scaled_gradient<S: Simd>(s: S, g: Option<&[f32]>, i: usize, scale: S::f32s, d
     match g {
         Some(g) => s.mul_add_e_f32s(simd::get(s, g, i), scale, decay),
         None => decay,
-    }
-}
-
-/// One parameter's part of an update.
-pub(crate) fn job<'a>(
-    parameter: &'a mut Array,
-    slope: Slope<'a>,
-    (first, second): (&'a mut Array, &'a mut Array),
-    (decay, pace): (Decay, f32),
-) -> Job<'a> {
-    Job {
-        parameter: parameter.slice_mut(),
-        slope,
-        first: first.slice_mut(),
-        second: second.slice_mut(),
-        decay,
-        pace,
-    }
-}
-
-/// A gradient, whole or in rows of a table.
-pub(crate) fn slope<'a>(gradient: &'a Array, rows: Option<&'a [u32]>, width: usize) -> Slope<'a> {
-    match rows {
-        None => Slope::Dense(gradient.slice()),
-        Some(rows) => Slope::Rows { rows, values: gradient.slice(), width },
     }
 }

@@ -3,48 +3,21 @@
 use super::simd::{self, dispatch};
 use super::threads::{self, ELEMENTS_PER_TASK};
 use crate::array::Array;
+use crate::kernels::pointwise::Function;
 use pulp::{Simd, WithSimd};
-
-/// A function of one value.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Function {
-    /// e^x.
-    Exp,
-    /// The natural logarithm.
-    Ln,
-    /// The square root.
-    Sqrt,
-    /// The hyperbolic tangent.
-    Tanh,
-    /// 1 / (1 + e^−x).
-    Sigmoid,
-    /// max(x, 0).
-    Relu,
-    /// x·Φ(x), with the error function.
-    Gelu,
-    /// GELU's approximation by a hyperbolic tangent, as GPT-2 uses it.
-    GeluTanh,
-    /// x·sigmoid(x).
-    Silu,
-    /// elu(x) + 1: x + 1 above 0, e^x below. Positive everywhere, as linear attention wants it.
-    EluPlusOne,
-}
 
 /// One function in lanes: its value, and its derivative times the gradient `g` that comes from above.
 pub(super) trait Lanes: Copy + Sync {
-    /// Whether the derivative is computed from the output (else from the input).
-    const FROM_OUTPUT: bool;
     fn value<S: Simd>(self, s: S, x: S::f32s) -> S::f32s;
-    /// `saved` is the output or the input, as `FROM_OUTPUT` says.
+    /// `saved` is the output or the input, as [`Function::saves_output`] says.
     fn gradient<S: Simd>(self, s: S, saved: S::f32s, g: S::f32s) -> S::f32s;
 }
 
 macro_rules! function {
-    ($name:ident, $from_output:literal, |$s:ident, $x:ident| $value:expr, |$saved:ident, $g:ident| $gradient:expr) => {
+    ($name:ident, |$s:ident, $x:ident| $value:expr, |$saved:ident, $g:ident| $gradient:expr) => {
         #[derive(Clone, Copy)]
         pub(super) struct $name;
         impl Lanes for $name {
-            const FROM_OUTPUT: bool = $from_output;
             #[inline(always)]
             fn value<S: Simd>(self, $s: S, $x: S::f32s) -> S::f32s {
                 $value
@@ -57,24 +30,23 @@ macro_rules! function {
     };
 }
 
-function!(Exp, true, |s, x| simd::exp(s, x), |y, g| s.mul_f32s(y, g));
-function!(Ln, false, |s, x| simd::ln(s, x), |x, g| s.div_f32s(g, x));
-function!(Sqrt, true, |s, x| s.sqrt_f32s(x), |y, g| s.div_f32s(s.mul_f32s(g, s.splat_f32s(0.5)), y));
-function!(Tanh, true, |s, x| simd::tanh(s, x), |y, g| {
+function!(Exp, |s, x| simd::exp(s, x), |y, g| s.mul_f32s(y, g));
+function!(Ln, |s, x| simd::ln(s, x), |x, g| s.div_f32s(g, x));
+function!(Sqrt, |s, x| s.sqrt_f32s(x), |y, g| s.div_f32s(s.mul_f32s(g, s.splat_f32s(0.5)), y));
+function!(Tanh, |s, x| simd::tanh(s, x), |y, g| {
     // g·(1 − y²)
     s.sub_f32s(g, s.mul_f32s(g, s.mul_f32s(y, y)))
 });
-function!(Sigmoid, true, |s, x| simd::sigmoid(s, x), |y, g| {
+function!(Sigmoid, |s, x| simd::sigmoid(s, x), |y, g| {
     s.mul_f32s(g, s.mul_f32s(y, s.sub_f32s(s.splat_f32s(1.0), y)))
 });
 // Not a maximum, which would lose NaN on some machines.
 function!(
     Relu,
-    true,
     |s, x| s.select_f32s(s.less_than_f32s(x, s.splat_f32s(0.0)), s.splat_f32s(0.0), x),
     |y, g| s.select_f32s(s.greater_than_f32s(y, s.splat_f32s(0.0)), g, s.splat_f32s(0.0))
 );
-function!(Gelu, false, |s, x| s.mul_f32s(x, simd::normal_cdf(s, x)), |x, g| {
+function!(Gelu, |s, x| s.mul_f32s(x, simd::normal_cdf(s, x)), |x, g| {
     // Φ(x) + x·φ(x), with φ(x) = e^(−x²/2) / √(2π)
     let density = simd::exp(s, s.mul_f32s(s.mul_f32s(x, x), s.splat_f32s(-0.5)));
     let density = s.mul_f32s(density, s.splat_f32s(0.398_942_28));
@@ -82,7 +54,6 @@ function!(Gelu, false, |s, x| s.mul_f32s(x, simd::normal_cdf(s, x)), |x, g| {
 });
 function!(
     GeluTanh,
-    false,
     |s, x| {
         // ½x(1 + tanh u) = x·sigmoid(2u)
         s.mul_f32s(x, simd::sigmoid(s, twice_gelu_argument(s, x)))
@@ -99,7 +70,7 @@ function!(
         s.mul_f32s(g, s.mul_add_e_f32s(s.mul_f32s(x, bend), slope, sigma))
     }
 );
-function!(Silu, false, |s, x| s.mul_f32s(x, simd::sigmoid(s, x)), |x, g| {
+function!(Silu, |s, x| s.mul_f32s(x, simd::sigmoid(s, x)), |x, g| {
     // σ(1 + x(1 − σ))
     let sigma = simd::sigmoid(s, x);
     let one = s.splat_f32s(1.0);
@@ -108,7 +79,6 @@ function!(Silu, false, |s, x| s.mul_f32s(x, simd::sigmoid(s, x)), |x, g| {
 
 function!(
     EluPlusOne,
-    true,
     |s, x| {
         let above = s.add_f32s(x, s.splat_f32s(1.0));
         s.select_f32s(s.greater_than_f32s(x, s.splat_f32s(0.0)), above, simd::exp(s, x))
@@ -137,7 +107,7 @@ macro_rules! with_lanes {
     };
     ($function:expr, $lanes:ident => $body:expr; $($name:ident)*) => {
         match $function {
-            $($crate::cpu::pointwise::Function::$name => {
+            $($crate::kernels::pointwise::Function::$name => {
                 let $lanes = $crate::cpu::pointwise::$name;
                 $body
             })*
@@ -146,16 +116,6 @@ macro_rules! with_lanes {
 }
 
 pub(super) use with_lanes;
-
-impl Function {
-    /// Whether the backward pass needs the output (else the input).
-    pub(crate) fn saves_output(self) -> bool {
-        fn of<L: Lanes>(_: L) -> bool {
-            L::FROM_OUTPUT
-        }
-        with_lanes!(self, lanes => of(lanes))
-    }
-}
 
 struct Forward<'a, L>(L, &'a [f32], &'a mut [f32]);
 

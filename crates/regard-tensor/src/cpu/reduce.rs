@@ -4,10 +4,8 @@ use super::broadcast::AddInto;
 use super::simd::{self, dispatch};
 use super::threads::{self, Shared};
 use crate::array::Array;
+use crate::kernels::reduce::Axis;
 use pulp::{Simd, WithSimd};
-
-/// An axis in the middle of an array: how many blocks before it, its length, how many values after it.
-pub(crate) type Axis = (usize, usize, usize);
 
 struct SumRow<'a>(&'a [f32]);
 
@@ -162,4 +160,10 @@ pub(crate) fn sum_of_squares(x: &Array) -> f64 {
         }
     });
     sums.iter().sum()
+}
+
+/// The Euclidean norm of all arrays together, summed in their order.
+pub(crate) fn norm(arrays: &[&Array]) -> Array {
+    let squares = arrays.iter().map(|array| sum_of_squares(array));
+    Array::filled(1, squares.sum::<f64>().sqrt() as f32)
 }

@@ -2,26 +2,7 @@
 
 use super::threads;
 use crate::array::Array;
-
-/// Which values form a pair.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Pairing {
-    /// (i, i + half): GPT-NeoX and Llama.
-    Halves,
-    /// (2i, 2i + 1): the RoFormer paper and GPT-J.
-    Interleaved,
-}
-
-/// The layout: (batch, time, heads, width), of which the first `rotated` values of each head turn.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Rotation {
-    pub pairing: Pairing,
-    pub heads: usize,
-    pub width: usize,
-    pub rotated: usize,
-    /// 1 to rotate, −1 to rotate back: the gradient.
-    pub direction: f32,
-}
+use crate::kernels::rotary::{Pairing, Rotation};
 
 /// `cos` and `sin` hold (positions, rotated / 2); `positions` one for each (batch, time).
 pub(crate) fn rotate(x: &Array, cos: &Array, sin: &Array, positions: &[u32], rotation: Rotation) -> Array {

@@ -3,11 +3,12 @@
 use super::simd::{self, dispatch};
 use super::threads;
 use crate::array::Array;
+use crate::ids::Mask;
 use crate::shape::Shape;
 use pulp::{Simd, WithSimd};
 
 /// Which places of a row count: all, or those that a mask (broadcast over the rows) allows.
-pub(crate) struct RowMask<'a> {
+struct RowMask<'a> {
     values: &'a [bool],
     /// For each axis but the last: its length and the mask's stride along it.
     outer: Vec<(usize, usize)>,
@@ -15,11 +16,11 @@ pub(crate) struct RowMask<'a> {
 }
 
 impl<'a> RowMask<'a> {
-    pub fn new(values: &'a [bool], mask: &Shape, shape: &Shape) -> Self {
-        let strides = mask.broadcast_strides(shape);
+    fn new(mask: &'a Mask, shape: &Shape) -> Self {
+        let strides = mask.shape().broadcast_strides(shape);
         let (&last_stride, outer) = strides.split_last().unwrap_or((&0, &[]));
         let outer = shape.iter().copied().zip(outer.iter().copied()).collect();
-        Self { values, outer, last_stride }
+        Self { values: mask.values(), outer, last_stride }
     }
 
     /// Sets the places of row `row` that the mask excludes to −∞.
@@ -38,18 +39,19 @@ impl<'a> RowMask<'a> {
     }
 }
 
-/// Rows of `width` values to weights that sum to 1 (or, with `log`, to their logarithms).
+/// Rows of the last axis to weights that sum to 1 (or, with `log`, to their logarithms).
 ///
 /// A row with nothing allowed gives zeros (−∞ with `log`), not NaN.
-pub(crate) fn forward(x: &Array, width: usize, mask: Option<&RowMask>, log: bool) -> Array {
-    let x = x.slice();
+pub(crate) fn forward(x: &Array, shape: &Shape, mask: Option<&Mask>, log: bool) -> Array {
+    let (x, width) = (x.slice(), shape.last());
+    let mask = mask.map(|mask| RowMask::new(mask, shape));
     Array::build(x.len(), |out| {
         let rows = threads::rows_per_task(width);
         threads::chunks(out, rows * width, |index, out| {
             for (i, out) in out.chunks_mut(width.max(1)).enumerate() {
                 let row = index * rows + i;
                 out.copy_from_slice(&x[row * width..(row + 1) * width]);
-                if let Some(mask) = mask {
+                if let Some(mask) = &mask {
                     mask.exclude(row, out);
                 }
                 if log { log_row(out) } else { dispatch(WeighRow(out)) }

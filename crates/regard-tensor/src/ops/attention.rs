@@ -3,11 +3,11 @@
 use super::dropout::Dropout;
 use crate::array::Array;
 use crate::blocks::BlockMask;
-use crate::cpu::attention::{self, AttentionGradients, BiasGradient, BiasSpec, Place, Spec, Strides};
 use crate::error::{Error, Result, ensure_below, ensure_shape};
 use crate::ids::{Ids, Mask};
-use crate::tape::Gradient;
-use crate::tensor::Tensor;
+use crate::kernels::attention::{self, AttentionGradients, BiasGradient, BiasSpec, Place, Spec, Strides};
+use crate::tape::Inputs;
+use crate::tensor::{Tensor, ensure_same_device};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -133,16 +133,20 @@ impl Attended {
         ensure_below("weights", "query", queries.end, self.spec.queries + 1)?;
         ensure_below("weights", "key", keys.end, self.spec.keys + 1)?;
         let shape = [queries.len(), keys.len()];
-        let value = self.spec.weights(&self.log_sum_exp.array, &[(example, head)], queries, keys);
+        let lse = &self.log_sum_exp.array;
+        let value = attention::weights(&self.spec, lse, &[(example, head)], queries, keys)?;
         Ok(Tensor::from_array(value, shape))
     }
 
     /// All weights of all heads: (batch, heads, queries, keys).
+    ///
+    /// # Panics
+    /// If another device than the CPU has no memory for them; [`Attended::weights`] returns an error.
     pub fn all_weights(&self) -> Tensor {
         let Spec { batch, heads, queries, keys, .. } = self.spec;
         let all: Vec<_> = (0..batch * heads).map(|i| (i / heads, i % heads)).collect();
-        let value = self.spec.weights(&self.log_sum_exp.array, &all, 0..queries, 0..keys);
-        Tensor::from_array(value, [batch, heads, queries, keys])
+        let value = attention::weights(&self.spec, &self.log_sum_exp.array, &all, 0..queries, 0..keys);
+        Tensor::from_array(value.expect("memory for all weights"), [batch, heads, queries, keys])
     }
 }
 
@@ -164,39 +168,45 @@ impl Attended {
 /// # Ok::<(), regard_tensor::Error>(())
 /// ```
 pub fn attend(projections: Projections, attention: &Attention) -> Result<Attended> {
-    let spec = specify(projections, attention)?;
-    let (output, lse) = spec.forward();
-    let shape = [spec.batch, spec.queries, spec.heads, spec.value_width];
-    let log_sum_exp = Tensor::from_array(lse.clone(), [spec.batch, spec.heads, spec.queries]);
     let (fused, mut parents) = match projections {
         Projections::Separate { query, key, value } | Projections::Cached { query, key, value, .. } => {
             (false, vec![query, key, value])
         }
         Projections::Fused { packed, .. } => (true, vec![packed]),
     };
-    let biased = match &attention.bias {
-        Bias::None => None,
-        Bias::Dense(tensor) | Bias::Slopes(tensor) | Bias::Buckets { table: tensor, .. } => Some(tensor),
-    };
-    parents.extend(biased);
+    parents.extend(attention.bias.tensor());
     parents.extend(&attention.sink);
+    ensure_same_device("attention", parents.iter().copied())?;
+    let spec = specify(projections, attention)?;
+    let (output, lse) = attention::forward(&spec)?;
+    let shape = [spec.batch, spec.queries, spec.heads, spec.value_width];
+    let log_sum_exp = Tensor::from_array(lse.clone(), [spec.batch, spec.heads, spec.queries]);
     let shapes: Vec<_> = parents.iter().map(|parent| parent.shape().clone()).collect();
     let (saved, kept, bias) = (spec.clone(), output.clone(), attention.bias.clone().detached());
     let output = Tensor::from_array(output, shape).with_rule(&parents, || {
-        move |g: Tensor, _: &[bool]| {
+        move |g: Tensor, inputs: &mut Inputs| {
             let AttentionGradients { mut projections, bias: slopes, sink } =
-                saved.backward(&kept, &lse, &g.array, fused);
-            projections.extend(bias_gradient(&saved, &bias, slopes));
+                attention::backward(&saved, &kept, &lse, &g.array, fused)?;
+            projections.extend(bias_gradient(&saved, &bias, slopes)?);
             projections.extend(sink);
-            let with_shape =
-                |(array, shape): (Array, _)| Some(Gradient::Dense(Tensor::from_array(array, shape)));
-            Ok(projections.into_iter().zip(&shapes).map(with_shape).collect())
+            for (input, (array, shape)) in projections.into_iter().zip(&shapes).enumerate() {
+                inputs.send(input, Tensor::from_array(array, shape))?;
+            }
+            Ok(())
         }
     });
     Ok(Attended { output, log_sum_exp, spec })
 }
 
 impl Bias {
+    /// The tensor it is computed from.
+    fn tensor(&self) -> Option<&Tensor> {
+        match self {
+            Self::None => None,
+            Self::Dense(tensor) | Self::Slopes(tensor) | Self::Buckets { table: tensor, .. } => Some(tensor),
+        }
+    }
+
     fn detached(self) -> Self {
         match self {
             Self::None => Self::None,
@@ -208,18 +218,18 @@ impl Bias {
 }
 
 /// From the gradient of the scores, by pair or distance, to that of the bias's own parameters.
-fn bias_gradient(spec: &Spec, bias: &Bias, slopes: BiasGradient) -> Option<Array> {
-    match (bias, slopes) {
+fn bias_gradient(spec: &Spec, bias: &Bias, slopes: BiasGradient) -> Result<Option<Array>> {
+    Ok(match (bias, slopes) {
         (Bias::Dense(_), BiasGradient::Dense(gradient)) => Some(gradient),
         (Bias::Slopes(_), BiasGradient::Distance(gradient)) => {
-            Some(attention::distances_to_slopes(&gradient, spec.heads, spec.queries))
+            Some(attention::distances_to_slopes(&gradient, spec.heads, spec.queries)?)
         }
         (Bias::Buckets { table, buckets }, BiasGradient::Distance(gradient)) => {
             let rows = table.shape()[0];
-            Some(attention::distances_to_buckets(&gradient, spec.heads, buckets.values(), rows))
+            Some(attention::distances_to_buckets(&gradient, spec.heads, buckets, rows)?)
         }
         _ => None,
-    }
+    })
 }
 
 /// Checks all shapes once and gathers everything the kernels need.
@@ -307,7 +317,7 @@ fn specify_bias(spec: &Spec, bias: &Bias) -> Result<BiasSpec> {
         Bias::Slopes(slopes) => {
             let fits = slopes.shape()[..] == [heads];
             ensure_shape(fits, "attention", || format!("{heads} slopes"), || slopes.shape().to_string())?;
-            BiasSpec::Distance(attention::slopes_to_distances(&slopes.array, queries, keys))
+            BiasSpec::Distance(attention::slopes_to_distances(&slopes.array, queries, keys)?)
         }
         Bias::Buckets { table, buckets } => {
             let fits = table.shape().rank() == 2 && table.shape()[1] == heads;
@@ -318,10 +328,10 @@ fn specify_bias(spec: &Spec, bias: &Bias) -> Result<BiasSpec> {
                 || table.shape().to_string(),
             )?;
             let span = queries + keys - 1;
-            let fits = buckets.values().len() == span;
+            let fits = buckets.count() == span;
             ensure_shape(fits, "attention", || format!("{span} buckets"), || buckets.shape().to_string())?;
             buckets.ensure_below("attention", table.shape()[0])?;
-            BiasSpec::Distance(attention::buckets_to_distances(&table.array, heads, buckets.values()))
+            BiasSpec::Distance(attention::buckets_to_distances(&table.array, heads, buckets)?)
         }
     })
 }

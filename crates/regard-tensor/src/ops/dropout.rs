@@ -1,9 +1,9 @@
 //! Dropout (Srivastava et al., 2014): some values become 0, the others grow to keep the mean.
 
-use crate::cpu::dropout::{self, Draws};
 use crate::error::{Error, Result};
+use crate::kernels::dropout::{self, Draws};
 use crate::random::Key;
-use crate::tape::Gradient;
+use crate::tape::Inputs;
 use crate::tensor::Tensor;
 
 /// Which values to drop: a share of them, drawn by place (see [`crate::random`]).
@@ -43,11 +43,10 @@ impl Tensor {
         let Some(draws) = dropout.draws("dropout", self.count() / examples)? else {
             return Ok(self.clone());
         };
-        let value = dropout::apply(&self.array, draws);
+        let value = dropout::apply(&self.array, draws)?;
         Ok(Tensor::from_array(value, self.shape()).with_rule(&[self], || {
-            move |g: Tensor, _: &[bool]| {
-                let gradient = dropout::apply(&g.array, draws);
-                Ok(vec![Some(Gradient::Dense(Tensor::from_array(gradient, g.shape())))])
+            move |g: Tensor, inputs: &mut Inputs| {
+                inputs.send(0, Tensor::from_array(dropout::apply(&g.array, draws)?, g.shape()))
             }
         }))
     }

@@ -1,10 +1,10 @@
 //! Rows of a table by their ids.
 
-use crate::cpu::embedding;
 use crate::error::{Result, ensure_shape};
 use crate::ids::Ids;
+use crate::kernels::embedding;
 use crate::rows::RowGradient;
-use crate::tape::Gradient;
+use crate::tape::{Gradient, Inputs};
 use crate::tensor::Tensor;
 
 impl Tensor {
@@ -20,14 +20,14 @@ impl Tensor {
         )?;
         let (rows, width) = (self.shape()[0], self.shape()[1]);
         ids.ensure_below("embedding", rows)?;
-        let value = embedding::lookup(&self.array, width, ids.values());
+        let value = embedding::lookup(&self.array, width, ids)?;
         let mut shape = ids.shape().to_vec();
         shape.push(width);
         let ids = ids.clone();
         Ok(Tensor::from_array(value, shape).with_rule(&[self], || {
-            move |g: Tensor, _: &[bool]| {
-                let g = g.with_shape([ids.values().len(), width]);
-                Ok(vec![Some(Gradient::Rows(RowGradient::gather(&ids, &g, rows)))])
+            move |g: Tensor, inputs: &mut Inputs| {
+                let g = g.with_shape([ids.count(), width]);
+                inputs.send(0, Gradient::Rows(RowGradient::gather(&ids, &g, rows)?))
             }
         }))
     }

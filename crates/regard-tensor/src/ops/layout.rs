@@ -1,10 +1,10 @@
 //! The same values in another shape or order: reshape, permute, transpose, slice, select, concatenate.
 
-use crate::cpu::layout;
 use crate::error::{Error, Result, ensure_shape};
+use crate::kernels::layout;
 use crate::shape::Shape;
-use crate::tape::Gradient;
-use crate::tensor::Tensor;
+use crate::tape::Inputs;
+use crate::tensor::{Tensor, ensure_same_device};
 
 /// The shape with an axis taken out.
 pub(super) fn without(shape: &Shape, axis: usize) -> Shape {
@@ -31,9 +31,10 @@ impl Tensor {
             || shape.to_string(),
         )?;
         let old = self.shape().clone();
-        Ok(self.detach().with_shape(shape).with_rule(&[self], || {
-            move |g: Tensor, _: &[bool]| Ok(vec![Some(Gradient::Dense(g.with_shape(&old)))])
-        }))
+        Ok(self
+            .detach()
+            .with_shape(shape)
+            .with_rule(&[self], || move |g: Tensor, inputs: &mut Inputs| inputs.send(0, g.with_shape(&old))))
     }
 
     /// The axes in another order: `axes[i]` is the old axis that becomes axis `i`.
@@ -46,15 +47,14 @@ impl Tensor {
             || format!("each of {} axes once", self.shape().rank()),
             || format!("{axes:?}"),
         )?;
-        let value = layout::permute(&self.array, self.shape(), axes);
+        let value = layout::permute(&self.array, self.shape(), axes)?;
         let shape: Vec<usize> = axes.iter().map(|&axis| self.shape()[axis]).collect();
         let mut back = vec![0; axes.len()];
         for (to, &from) in axes.iter().enumerate() {
             back[from] = to;
         }
-        Ok(Tensor::from_array(value, shape).with_rule(&[self], || {
-            move |g: Tensor, _: &[bool]| Ok(vec![Some(Gradient::Dense(g.permute(&back)?))])
-        }))
+        Ok(Tensor::from_array(value, shape)
+            .with_rule(&[self], || move |g: Tensor, inputs: &mut Inputs| inputs.send(0, g.permute(&back)?)))
     }
 
     /// Two axes exchanged (counted from the end if negative).
@@ -75,12 +75,12 @@ impl Tensor {
             || format!("a range within 0..{}", around.1),
             || format!("{start}..{}", start.saturating_add(length)),
         )?;
-        let value = layout::slice(&self.array, around, start, length);
+        let value = layout::slice(&self.array, around, start, length)?;
         let full = self.shape().clone();
         Ok(Tensor::from_array(value, with_length(&full, axis, length)).with_rule(&[self], || {
-            move |g: Tensor, _: &[bool]| {
-                let gradient = layout::unslice(&g.array, around, start, length);
-                Ok(vec![Some(Gradient::Dense(Tensor::from_array(gradient, &full)))])
+            move |g: Tensor, inputs: &mut Inputs| {
+                let gradient = layout::unslice(&g.array, around, start, length)?;
+                inputs.send(0, Tensor::from_array(gradient, &full))
             }
         }))
     }
@@ -107,8 +107,8 @@ impl Tensor {
             || format!("an untracked part like {} within 0..{} of axis {axis}", self.shape(), around.1),
             || format!("{} at {start}", part.shape()),
         )?;
-        layout::overwrite(&mut self.array, around, start, &part.array);
-        Ok(())
+        ensure_same_device("overwrite", [&*self, part])?;
+        layout::overwrite(&mut self.array, around, start, &part.array)
     }
 }
 
@@ -134,21 +134,22 @@ pub fn concatenate(parts: &[&Tensor], axis: isize) -> Result<Tensor> {
         )?;
         shape[axis] += length;
     }
+    ensure_same_device("concatenate", parts.iter().copied())?;
     let (outer, _, inner) = first.shape().around(axis);
     let lengths: Vec<usize> = parts.iter().map(|part| part.shape()[axis]).collect();
-    let arrays: Vec<_> =
-        parts.iter().zip(&lengths).map(|(part, length)| (&part.array, length * inner)).collect();
-    let value = layout::concatenate(&arrays, outer);
+    let arrays: Vec<_> = parts.iter().map(|part| &part.array).collect();
+    let widths: Vec<usize> = lengths.iter().map(|length| length * inner).collect();
+    let value = layout::concatenate(&arrays, &widths, outer)?;
     Ok(Tensor::from_array(value, shape).with_rule(parts, || {
-        move |g: Tensor, wanted: &[bool]| {
+        move |g: Tensor, inputs: &mut Inputs| {
             let mut start = 0;
-            let mut gradients = Vec::with_capacity(lengths.len());
-            for (&length, &wanted) in lengths.iter().zip(wanted) {
-                let part = if wanted { Some(g.slice(axis as isize, start, length)?.into()) } else { None };
-                gradients.push(part);
+            for (input, &length) in lengths.iter().enumerate() {
+                if inputs.wants(input) {
+                    inputs.send(input, g.slice(axis as isize, start, length)?)?;
+                }
                 start += length;
             }
-            Ok(gradients)
+            Ok(())
         }
     }))
 }

@@ -1,10 +1,10 @@
 //! y = f(x·W + b), the layer that most of a transformer's time goes to.
 
-use crate::cpu::linear::{self, Layout, Sizes};
-use crate::cpu::pointwise::Function;
 use crate::error::{Result, ensure_shape};
-use crate::tape::Gradient;
-use crate::tensor::Tensor;
+use crate::kernels::linear::{self, Layout, Sizes};
+use crate::kernels::pointwise::Function;
+use crate::tape::Inputs;
+use crate::tensor::{Tensor, ensure_same_device};
 
 impl Tensor {
     /// x·W + b over the last axis, with an optional function of the result.
@@ -42,32 +42,34 @@ impl Tensor {
             let fits = bias.shape().rank() == 1 && bias.count() == outputs;
             ensure_shape(fits, "linear", || format!("a bias of [{outputs}]"), || bias.shape().to_string())?;
         }
+        let parents: Vec<&Tensor> = [self, weight].into_iter().chain(bias).collect();
+        ensure_same_device("linear", parents.iter().copied())?;
         let sizes = Sizes { rows: self.shape().rows(), inputs, outputs, layout };
         let (value, saved) =
-            linear::forward(sizes, &self.array, &weight.array, bias.map(|bias| &bias.array), function);
+            linear::forward(sizes, &self.array, &weight.array, bias.map(|bias| &bias.array), function)?;
         let mut shape = self.shape().to_vec();
         if let Some(last) = shape.last_mut() {
             *last = outputs;
         }
         let (x, w) = (self.detach(), weight.detach());
-        let parents: Vec<&Tensor> = [self, weight].into_iter().chain(bias).collect();
         Ok(Tensor::from_array(value, shape).with_rule(&parents, || {
-            move |g: Tensor, wanted: &[bool]| {
-                let wants_bias = wanted.get(2) == Some(&true);
-                let rows_columns = (sizes.rows, sizes.outputs);
+            move |g: Tensor, inputs: &mut Inputs| {
                 let (dz, db) =
-                    linear::before_function(function, saved.as_ref(), &g.array, rows_columns, wants_bias);
-                let dx = wanted[0].then(|| {
-                    Tensor::from_array(linear::input_gradient(sizes, &w.array, &dz), x.shape()).into()
-                });
-                let dw = wanted[1].then(|| {
-                    Tensor::from_array(linear::weight_gradient(sizes, &x.array, &dz), w.shape()).into()
-                });
-                let mut gradients = vec![dx, dw];
-                if wanted.len() == 3 {
-                    gradients.push(db.map(|db| Gradient::Dense(Tensor::from_array(db, [sizes.outputs]))));
+                    linear::before_function(sizes, function, saved.as_ref(), &g.array, inputs.wants(2))?;
+                if inputs.wants(0) {
+                    let total = inputs.take(0);
+                    let dx = linear::input_gradient(sizes, &w.array, &dz, total)?;
+                    inputs.send(0, Tensor::from_array(dx, x.shape()))?;
                 }
-                Ok(gradients)
+                if inputs.wants(1) {
+                    let total = inputs.take(1);
+                    let dw = linear::weight_gradient(sizes, &x.array, &dz, total)?;
+                    inputs.send(1, Tensor::from_array(dw, w.shape()))?;
+                }
+                match db {
+                    Some(db) => inputs.send(2, Tensor::from_array(db, [sizes.outputs])),
+                    None => Ok(()),
+                }
             }
         }))
     }

@@ -1,11 +1,11 @@
 //! Losses: cross-entropy over classes, and binary cross-entropy on logits.
 
-use crate::array::Array;
-use crate::cpu::loss::{self, Targets};
 use crate::error::{Error, Result, ensure_shape};
 use crate::ids::Ids;
-use crate::tape::Gradient;
-use crate::tensor::Tensor;
+use crate::kernels::broadcast;
+use crate::kernels::loss::{self, ScoredLoss, Targets};
+use crate::tape::Inputs;
+use crate::tensor::{Tensor, ensure_same_device};
 
 /// Settings of the cross-entropy.
 #[derive(Debug, Clone, Copy, Default)]
@@ -59,20 +59,20 @@ impl Tensor {
         let CrossEntropy { ignored, smoothing } = settings;
         let classes = self.shape().last();
         ensure_shape(
-            self.shape().rank() >= 1 && self.shape().rows() == targets.values().len(),
+            self.shape().rank() >= 1 && self.shape().rows() == targets.count(),
             "cross_entropy",
             || format!("a target for each of {} rows", self.shape().rows()),
             || targets.shape().to_string(),
         )?;
         settings.check(targets, classes)?;
         let (losses, lse) =
-            loss::cross_entropy(&self.array, Targets { ids: targets.values(), classes, ignored, smoothing });
+            loss::cross_entropy(&self.array, Targets { ids: targets, classes, ignored, smoothing })?;
         let (logits, ids) = (self.detach(), targets.clone());
         Ok(Tensor::from_array(losses, targets.shape()).with_rule(&[self], || {
-            move |g: Tensor, _: &[bool]| {
-                let targets = Targets { ids: ids.values(), classes, ignored, smoothing };
-                let gradient = loss::cross_entropy_gradient(&logits.array, &lse, targets, &g.array);
-                Ok(vec![Some(Gradient::Dense(Tensor::from_array(gradient, logits.shape())))])
+            move |g: Tensor, inputs: &mut Inputs| {
+                let targets = Targets { ids: &ids, classes, ignored, smoothing };
+                let gradient = loss::cross_entropy_gradient(&logits.array, &lse, targets, &g.array)?;
+                inputs.send(0, Tensor::from_array(gradient, logits.shape()))
             }
         }))
     }
@@ -94,7 +94,7 @@ impl Tensor {
             && weight.shape().rank() == 2
             && weight.shape()[1] == inputs
             && bias.is_none_or(|bias| bias.shape()[..] == weight.shape()[..1])
-            && self.shape().rows() == targets.values().len();
+            && self.shape().rows() == targets.count();
         ensure_shape(
             fits,
             "scored_cross_entropy",
@@ -120,28 +120,26 @@ impl Tensor {
             );
         }
         let parents: Vec<&Tensor> = [self, weight].into_iter().chain(bias).collect();
+        ensure_same_device("scored_cross_entropy", parents.iter().copied())?;
         let mut wanted = [false; 3];
         for (wanted, parent) in wanted.iter_mut().zip(&parents) {
             *wanted = parent.is_tracked();
         }
         let sides = (&self.array, &weight.array, bias.map(|bias| &bias.array));
-        let targets = Targets { ids: targets.values(), classes, ignored, smoothing };
-        let loss::ScoredLoss { loss, gradients } = loss::scored_cross_entropy(sides, inputs, targets, wanted);
+        let targets = Targets { ids: targets, classes, ignored, smoothing };
+        let scored = loss::scored_cross_entropy(sides, inputs, targets, wanted)?;
+        let ScoredLoss { loss, x, weight, bias } = scored;
         let shapes: Vec<_> = parents.iter().map(|parent| parent.shape().clone()).collect();
-        Ok(Tensor::scalar(loss).with_rule(&parents, || {
-            let gradients: Vec<Option<Tensor>> = gradients
-                .into_iter()
-                .zip(&shapes)
-                .map(|(array, shape)| array.map(|array| Tensor::from_array(array, shape)))
-                .collect();
-            move |g: Tensor, _: &[bool]| {
-                let factor = g.item()?;
-                let scaled = |gradient: &Option<Tensor>| -> Result<Option<Gradient>> {
-                    let Some(gradient) = gradient else { return Ok(None) };
-                    let scaled = if factor == 1.0 { gradient.clone() } else { gradient.scale(factor)? };
-                    Ok(Some(Gradient::Dense(scaled)))
-                };
-                gradients.iter().map(scaled).collect()
+        Ok(Tensor::from_array(loss, []).with_rule(&parents, || {
+            let gradients = [x, weight, bias];
+            move |g: Tensor, inputs: &mut Inputs| {
+                for (input, (gradient, shape)) in gradients.iter().zip(&shapes).enumerate() {
+                    if let Some(gradient) = gradient {
+                        let scaled = broadcast::scale_by(gradient, &g.array)?;
+                        inputs.send(input, Tensor::from_array(scaled, shape))?;
+                    }
+                }
+                Ok(())
             }
         }))
     }
@@ -156,12 +154,14 @@ impl Tensor {
             || format!("targets of {}", self.shape()),
             || targets.shape().to_string(),
         )?;
-        let value: Array = loss::binary_cross_entropy(&self.array, &targets.array);
+        ensure_same_device("binary_cross_entropy", [self, targets])?;
+        let value = loss::binary_cross_entropy(&self.array, &targets.array)?;
         let (logits, targets) = (self.detach(), targets.detach());
         Ok(Tensor::from_array(value, self.shape()).with_rule(&[self], || {
-            move |g: Tensor, _: &[bool]| {
-                let gradient = loss::binary_cross_entropy_gradient(&logits.array, &targets.array, &g.array);
-                Ok(vec![Some(Gradient::Dense(Tensor::from_array(gradient, logits.shape())))])
+            move |g: Tensor, inputs: &mut Inputs| {
+                let (x, targets) = (&logits.array, &targets.array);
+                let gradient = loss::binary_cross_entropy_gradient(x, targets, &g.array)?;
+                inputs.send(0, Tensor::from_array(gradient, logits.shape()))
             }
         }))
     }

@@ -1,9 +1,9 @@
 //! An LSTM over whole sequences, in one or both directions, with padded lengths.
 
-use crate::cpu::lstm::{self, Sizes, Weights};
 use crate::error::{Result, ensure_below, ensure_shape};
-use crate::tape::Gradient;
-use crate::tensor::Tensor;
+use crate::kernels::lstm::{self, Sizes, Weights};
+use crate::tape::Inputs;
+use crate::tensor::{Tensor, ensure_same_device};
 
 /// The parameters of one direction, in PyTorch's layout (gates input, forget, cell, output one after another).
 #[derive(Debug, Clone)]
@@ -66,29 +66,32 @@ pub fn lstm(x: &Tensor, weights: &[LstmWeights], lengths: Option<&[usize]>) -> R
         .collect();
     let parents: Vec<&Tensor> =
         [x].into_iter().chain(weights.iter().flat_map(|w| [&w.input, &w.hidden, &w.bias])).collect();
+    ensure_same_device("lstm", parents.iter().copied())?;
     let output_shape = [sizes.batch, sizes.time, sizes.directions * hidden];
     if output_shape.contains(&0) {
         // Nothing to read, or nothing to remember it in: every gradient is zero.
+        let device = x.device();
         let shapes: Vec<_> = parents.iter().map(|parent| parent.shape().clone()).collect();
-        let zeros = move |_: Tensor, _: &[bool]| {
-            Ok(shapes.iter().map(|shape| Some(Tensor::zeros(shape).into())).collect())
+        let zeros = move |_: Tensor, inputs: &mut Inputs| {
+            let mut shapes = shapes.iter().enumerate();
+            shapes.try_for_each(|(input, shape)| inputs.send(input, Tensor::full_on(device, shape, 0.0)?))
         };
-        return Ok(Tensor::zeros(output_shape).with_rule(&parents, || zeros));
+        return Ok(Tensor::full_on(device, output_shape, 0.0)?.with_rule(&parents, || zeros));
     }
-    let (value, saved) = lstm::forward(sizes, &x.array, &arrays, lengths);
+    let (value, saved) = lstm::forward(sizes, &x.array, &arrays, lengths)?;
     let (x, output) = (x.detach(), value.clone());
     let lengths = lengths.map(<[usize]>::to_vec);
     Ok(Tensor::from_array(value, output_shape).with_rule(&parents, || {
-        move |g: Tensor, _: &[bool]| {
-            let gradients = lstm::backward(sizes, &x.array, &output, &saved, lengths.as_deref(), &g.array);
-            let dense = |array, shape: &[usize]| Some(Gradient::Dense(Tensor::from_array(array, shape)));
-            let mut all = vec![dense(gradients.x, x.shape())];
-            for w in gradients.weights {
-                all.push(dense(w.input, &[4 * hidden, sizes.inputs]));
-                all.push(dense(w.hidden, &[4 * hidden, hidden]));
-                all.push(dense(w.bias, &[4 * hidden]));
+        move |g: Tensor, inputs: &mut Inputs| {
+            let gradients = lstm::backward(sizes, &x.array, &output, &saved, lengths.as_deref(), &g.array)?;
+            inputs.send(0, Tensor::from_array(gradients.x, x.shape()))?;
+            for (direction, w) in gradients.weights.into_iter().enumerate() {
+                let first = 1 + 3 * direction;
+                inputs.send(first, Tensor::from_array(w.input, [4 * hidden, sizes.inputs]))?;
+                inputs.send(first + 1, Tensor::from_array(w.hidden, [4 * hidden, hidden]))?;
+                inputs.send(first + 2, Tensor::from_array(w.bias, [4 * hidden]))?;
             }
-            Ok(all)
+            Ok(())
         }
     }))
 }

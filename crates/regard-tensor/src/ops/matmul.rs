@@ -1,10 +1,10 @@
 //! Matrix products, single and batched, any side transposed.
 
-use crate::cpu::gemm;
 use crate::error::{Error, Result, ensure_shape};
+use crate::kernels::matmul::{self, Side};
 use crate::shape::Shape;
-use crate::tape::Gradient;
-use crate::tensor::Tensor;
+use crate::tape::Inputs;
+use crate::tensor::{Tensor, ensure_same_device};
 
 /// A side of a product: its last two axes, possibly exchanged, and how many matrices there are.
 #[derive(Clone, Copy)]
@@ -26,9 +26,9 @@ impl Axes {
         Ok(Self { rows, columns, matrices: shape[..shape.rank() - 2].iter().product(), transposed })
     }
 
-    fn side(self, x: &Tensor) -> gemm::Side<'_> {
+    fn side(self, x: &Tensor) -> Side<'_> {
         let stride = if self.matrices == 1 { 0 } else { self.rows * self.columns };
-        gemm::Side { array: &x.array, transposed: self.transposed, stride }
+        Side { array: &x.array, transposed: self.transposed, stride }
     }
 }
 
@@ -58,30 +58,28 @@ impl Tensor {
         let batch: usize = shape.iter().product();
         shape.extend([a.rows, b.columns]);
         let sizes = (a.rows, b.columns, a.columns);
-        let value = gemm::batched(batch, sizes, a.side(self), b.side(other));
+        ensure_same_device("matmul", [self, other])?;
+        let value = matmul::batched(batch, sizes, a.side(self), b.side(other))?;
         let (x, y) = (self.detach(), other.detach());
         Ok(Tensor::from_array(value, shape).with_rule(&[self, other], || {
-            move |g: Tensor, wanted: &[bool]| {
-                let to_a = || -> Result<Gradient> {
+            move |g: Tensor, inputs: &mut Inputs| {
+                if inputs.wants(0) {
                     let full = if transpose_a {
                         y.matmul_transposed(&g, transpose_b, true)?
                     } else {
                         g.matmul_transposed(&y, false, !transpose_b)?
                     };
-                    Ok(sum_outer(&full, x.shape())?.into())
-                };
-                let to_b = || -> Result<Gradient> {
+                    inputs.send(0, sum_outer(&full, x.shape())?)?;
+                }
+                if inputs.wants(1) {
                     let full = if transpose_b {
                         g.matmul_transposed(&x, true, transpose_a)?
                     } else {
                         x.matmul_transposed(&g, !transpose_a, false)?
                     };
-                    Ok(sum_outer(&full, y.shape())?.into())
-                };
-                Ok(vec![
-                    if wanted[0] { Some(to_a()?) } else { None },
-                    if wanted[1] { Some(to_b()?) } else { None },
-                ])
+                    inputs.send(1, sum_outer(&full, y.shape())?)?;
+                }
+                Ok(())
             }
         }))
     }

@@ -16,9 +16,9 @@ mod reduce;
 mod rotary;
 mod softmax;
 
-pub use crate::cpu::linear::Layout;
-pub use crate::cpu::pointwise::Function;
-pub use crate::cpu::rotary::Pairing;
+pub use crate::kernels::linear::Layout;
+pub use crate::kernels::pointwise::Function;
+pub use crate::kernels::rotary::Pairing;
 pub use attention::{Allowed, Attended, Attention, Bias, Projections, attend};
 pub use dropout::Dropout;
 pub use layout::concatenate;

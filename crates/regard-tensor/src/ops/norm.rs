@@ -1,9 +1,9 @@
 //! Layer norm (Ba et al., 2016) and RMS norm (Zhang & Sennrich, 2019) over the last axis.
 
-use crate::cpu::norm::{self, Kind};
 use crate::error::{Result, ensure_shape};
-use crate::tape::Gradient;
-use crate::tensor::Tensor;
+use crate::kernels::norm::{self, Kind};
+use crate::tape::Inputs;
+use crate::tensor::{Tensor, ensure_same_device};
 
 impl Tensor {
     /// (x − mean) / √(variance + ε) · weight + bias for each row.
@@ -26,19 +26,20 @@ impl Tensor {
                 || parameter.shape().to_string(),
             )?;
         }
-        let bias_array = bias.map(|bias| &bias.array);
-        let (value, moments) = norm::forward(kind, &self.array, &weight.array, bias_array, width, epsilon);
-        let (x, w) = (self.detach(), weight.detach());
         let parents: Vec<&Tensor> = [self, weight].into_iter().chain(bias).collect();
+        ensure_same_device("norm", parents.iter().copied())?;
+        let bias_array = bias.map(|bias| &bias.array);
+        let (value, moments) = norm::forward(kind, &self.array, &weight.array, bias_array, width, epsilon)?;
+        let (x, w, has_bias) = (self.detach(), weight.detach(), bias.is_some());
         Ok(Tensor::from_array(value, self.shape()).with_rule(&parents, || {
-            move |g: Tensor, wanted: &[bool]| {
-                let gradients = norm::backward(kind, &x.array, &w.array, &moments, &g.array);
-                let dense = |array, shape| Some(Gradient::Dense(Tensor::from_array(array, shape)));
-                let mut all = vec![dense(gradients.x, x.shape()), dense(gradients.weight, w.shape())];
-                if wanted.len() == 3 {
-                    all.push(dense(gradients.bias, w.shape()));
+            move |g: Tensor, inputs: &mut Inputs| {
+                let gradients = norm::backward(kind, &x.array, &w.array, &moments, &g.array)?;
+                inputs.send(0, Tensor::from_array(gradients.x, x.shape()))?;
+                inputs.send(1, Tensor::from_array(gradients.weight, w.shape()))?;
+                if has_bias {
+                    inputs.send(2, Tensor::from_array(gradients.bias, w.shape()))?;
                 }
-                Ok(all)
+                Ok(())
             }
         }))
     }

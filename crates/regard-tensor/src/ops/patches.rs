@@ -1,8 +1,8 @@
 //! Square patches of images, as a vision transformer reads them (Dosovitskiy et al., 2020).
 
-use crate::cpu::layout::{self, Patches};
 use crate::error::{Result, ensure_shape};
-use crate::tape::Gradient;
+use crate::kernels::layout::{self, Patches};
+use crate::tape::Inputs;
 use crate::tensor::Tensor;
 
 impl Tensor {
@@ -19,16 +19,13 @@ impl Tensor {
         )?;
         let patches =
             Patches { batch: shape[0], channels: shape[1], height: shape[2], width: shape[3], size };
-        let value = layout::unfold(&self.array, patches);
+        let value = layout::unfold(&self.array, patches)?;
+        let unfolded = [patches.batch, patches.count(), patches.values()];
         let full = shape.clone();
-        Ok(Tensor::from_array(value, [patches.batch, patches.count(), patches.values()]).with_rule(
-            &[self],
-            || {
-                move |g: Tensor, _: &[bool]| {
-                    let gradient = layout::fold(&g.array, patches);
-                    Ok(vec![Some(Gradient::Dense(Tensor::from_array(gradient, &full)))])
-                }
-            },
-        ))
+        Ok(Tensor::from_array(value, unfolded).with_rule(&[self], || {
+            move |g: Tensor, inputs: &mut Inputs| {
+                inputs.send(0, Tensor::from_array(layout::fold(&g.array, patches)?, &full))
+            }
+        }))
     }
 }

@@ -1,19 +1,19 @@
 //! Functions of one value: exp, ln, √, tanh, sigmoid, ReLU, GELU (both forms), SiLU.
 
-use crate::cpu::pointwise::{self, Function};
 use crate::error::Result;
-use crate::tape::Gradient;
+use crate::kernels::pointwise::{self, Function};
+use crate::tape::Inputs;
 use crate::tensor::Tensor;
 
 impl Tensor {
     /// f(x) for each value; its gradient is f′(x)·g.
     pub fn apply(&self, function: Function) -> Result<Tensor> {
-        let value = pointwise::forward(function, &self.array);
+        let value = pointwise::forward(function, &self.array)?;
         let saved = if function.saves_output() { value.clone() } else { self.array.clone() };
         Ok(Tensor::from_array(value, self.shape()).with_rule(&[self], || {
-            move |g: Tensor, _: &[bool]| {
-                let gradient = pointwise::backward(function, &saved, &g.array);
-                Ok(vec![Some(Gradient::Dense(Tensor::from_array(gradient, g.shape())))])
+            move |g: Tensor, inputs: &mut Inputs| {
+                let gradient = pointwise::backward(function, &saved, &g.array)?;
+                inputs.send(0, Tensor::from_array(gradient, g.shape()))
             }
         }))
     }
@@ -62,6 +62,7 @@ impl Tensor {
     pub fn silu(&self) -> Result<Tensor> {
         self.apply(Function::Silu)
     }
+
     /// elu(x) + 1, the feature map of linear attention (Katharopoulos et al., 2020).
     pub fn elu_plus_one(&self) -> Result<Tensor> {
         self.apply(Function::EluPlusOne)

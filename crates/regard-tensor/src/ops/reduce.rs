@@ -1,10 +1,10 @@
 //! Sum, mean, maximum and where it is, over one axis or over everything.
 
 use super::layout::{with_length, without};
-use crate::cpu::{broadcast, reduce};
 use crate::error::{Result, ensure_shape};
 use crate::ids::Ids;
-use crate::tape::Gradient;
+use crate::kernels::{broadcast, reduce};
+use crate::tape::Inputs;
 use crate::tensor::Tensor;
 
 impl Tensor {
@@ -12,14 +12,11 @@ impl Tensor {
     pub fn sum(&self, axis: isize) -> Result<Tensor> {
         let axis = self.shape().axis("sum", axis)?;
         let shape = self.shape().clone();
-        let value = reduce::sum(&self.array, shape.around(axis));
+        let value = reduce::sum(&self.array, shape.around(axis))?;
         Ok(Tensor::from_array(value, without(&shape, axis)).with_rule(&[self], || {
-            move |g: Tensor, _: &[bool]| {
-                let g = g.with_shape(with_length(&shape, axis, 1));
-                Ok(vec![Some(Gradient::Dense(Tensor::from_array(
-                    broadcast::expand(&g.array, g.shape(), &shape),
-                    &shape,
-                )))])
+            move |g: Tensor, inputs: &mut Inputs| {
+                let gradient = broadcast::expand(&g.array, &with_length(&shape, axis, 1), &shape)?;
+                inputs.send(0, Tensor::from_array(gradient, &shape))
             }
         }))
     }
@@ -47,14 +44,14 @@ impl Tensor {
         let axis = self.shape().axis("max", axis)?;
         let around = self.shape().around(axis);
         ensure_shape(around.1 > 0, "max", || "at least one value".into(), || self.shape().to_string())?;
-        let (value, places) = reduce::max(&self.array, around);
+        let (value, places) = reduce::max(&self.array, around)?;
         let shape = without(self.shape(), axis);
-        let places = Ids::new(&places, &shape)?;
+        let places = places.reshape(&shape)?;
         let (saved, full) = (places.clone(), self.shape().clone());
         let value = Tensor::from_array(value, shape).with_rule(&[self], || {
-            move |g: Tensor, _: &[bool]| {
-                let gradient = reduce::scatter(&g.array, saved.values(), around);
-                Ok(vec![Some(Gradient::Dense(Tensor::from_array(gradient, &full)))])
+            move |g: Tensor, inputs: &mut Inputs| {
+                let gradient = reduce::scatter(&g.array, &saved, around)?;
+                inputs.send(0, Tensor::from_array(gradient, &full))
             }
         });
         Ok((value, places))

@@ -1,11 +1,11 @@
 //! Rotary positions (Su et al., *RoFormer*, 2021): pairs of features turn by an angle that grows with position, so that
 //! a dot product of two rotated vectors depends only on the distance between them.
 
-use crate::cpu::rotary::{self, Pairing, Rotation};
 use crate::error::{Result, ensure_shape};
 use crate::ids::Ids;
-use crate::tape::Gradient;
-use crate::tensor::Tensor;
+use crate::kernels::rotary::{self, Pairing, Rotation};
+use crate::tape::Inputs;
+use crate::tensor::{Tensor, ensure_same_device};
 
 impl Tensor {
     /// Rotates the first `2 · cos.width` features of each head of (batch, time, heads, width).
@@ -34,13 +34,14 @@ impl Tensor {
         )?;
         positions.ensure_below("rotary", cos.shape()[0])?;
         let rotation = Rotation { pairing, heads: shape[2], width, rotated, direction: 1.0 };
-        let value = rotary::rotate(&self.array, &cos.array, &sin.array, positions.values(), rotation);
+        ensure_same_device("rotary", [self, cos, sin])?;
+        let value = rotary::rotate(&self.array, &cos.array, &sin.array, positions, rotation)?;
         let (cos, sin, positions) = (cos.detach(), sin.detach(), positions.clone());
         Ok(Tensor::from_array(value, shape).with_rule(&[self], || {
-            move |g: Tensor, _: &[bool]| {
+            move |g: Tensor, inputs: &mut Inputs| {
                 let back = Rotation { direction: -1.0, ..rotation };
-                let gradient = rotary::rotate(&g.array, &cos.array, &sin.array, positions.values(), back);
-                Ok(vec![Some(Gradient::Dense(Tensor::from_array(gradient, g.shape())))])
+                let gradient = rotary::rotate(&g.array, &cos.array, &sin.array, &positions, back)?;
+                inputs.send(0, Tensor::from_array(gradient, g.shape()))
             }
         }))
     }

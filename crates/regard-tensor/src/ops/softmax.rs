@@ -1,9 +1,9 @@
 //! Softmax and log-softmax over the last axis, with or without a mask.
 
-use crate::cpu::softmax::{self, RowMask};
 use crate::error::{Error, Result};
 use crate::ids::Mask;
-use crate::tape::Gradient;
+use crate::kernels::softmax;
+use crate::tape::Inputs;
 use crate::tensor::Tensor;
 
 impl Tensor {
@@ -37,13 +37,12 @@ impl Tensor {
         {
             return Err(Error::shape("softmax", format!("a mask for {}", self.shape()), mask.shape()));
         }
-        let rows = mask.map(|mask| RowMask::new(mask.values(), mask.shape(), self.shape()));
-        let value = softmax::forward(&self.array, width, rows.as_ref(), log);
+        let value = softmax::forward(&self.array, self.shape(), mask, log)?;
         let saved = value.clone();
         Ok(Tensor::from_array(value, self.shape()).with_rule(&[self], || {
-            move |g: Tensor, _: &[bool]| {
-                let gradient = softmax::backward(&saved, &g.array, width, log);
-                Ok(vec![Some(Gradient::Dense(Tensor::from_array(gradient, g.shape())))])
+            move |g: Tensor, inputs: &mut Inputs| {
+                let gradient = softmax::backward(&saved, &g.array, width, log)?;
+                inputs.send(0, Tensor::from_array(gradient, g.shape()))
             }
         }))
     }

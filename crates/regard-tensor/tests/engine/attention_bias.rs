@@ -2,6 +2,7 @@
 
 use crate::attention::{Sizes, compare_extras, is_visible, separate};
 use crate::gradcheck::{Draw, cases, check, close};
+use crate::place;
 use crate::reference::Array;
 use crate::reference::attention::{self as reference, attend as reference_attend};
 use proptest::prelude::*;
@@ -182,7 +183,7 @@ fn a_bias_of_minus_infinity_masks_a_pair() {
     let masked = |q: usize, k: usize| q == 0 || (q + k).is_multiple_of(3);
     let values: Vec<f32> =
         (0..30).map(|i| if masked(i / 6, i % 6) { f32::NEG_INFINITY } else { 0.1 * i as f32 }).collect();
-    let bias = Tensor::new(&values, [1, 1, 5, 6]).unwrap().tracked();
+    let bias = place::new(&values, [1, 1, 5, 6]).unwrap().tracked();
     let attention = Attention { bias: Bias::Dense(bias.clone()), ..Attention::scaled(0.5) };
     let attended = separate(&inputs, &attention).unwrap();
     let exact: Vec<Array> = inputs.iter().map(Array::of).collect();

@@ -2,6 +2,7 @@
 
 use crate::attention::{Sizes, separate};
 use crate::gradcheck::{Draw, check_within, close};
+use crate::place;
 use crate::reference::Array;
 use crate::reference::attention::{self as reference, attend as reference_attend};
 use regard_tensor::ops::{Attention, Bias, Dropout, Projections, attend};
@@ -67,7 +68,7 @@ fn a_sink_of_minus_infinity_is_no_sink() {
     for causal in [false, true] {
         let mut plain = Attention::scaled(0.3);
         plain.allowed.causal = causal;
-        let sunk = Attention { sink: Some(Tensor::full([2], f32::NEG_INFINITY).tracked()), ..plain.clone() };
+        let sunk = Attention { sink: Some(place::full([2], f32::NEG_INFINITY).tracked()), ..plain.clone() };
         let (a, b) = (separate(&x, &plain).unwrap(), separate(&x, &sunk).unwrap());
         assert_eq!(a.output.to_vec(), b.output.to_vec(), "causal: {causal}");
         assert_eq!(a.log_sum_exp.to_vec(), b.log_sum_exp.to_vec(), "causal: {causal}");
@@ -109,7 +110,7 @@ fn large_scores_are_as_exact_as_f32_allows() {
 fn scores_far_below_zero_still_share_the_weight() {
     // All scores near −30000: only differences matter.
     let x = Sizes::small(4, 5).projections(&mut Draw(9));
-    let bias = Tensor::full([1, 1, 4, 5], -3e4);
+    let bias = place::full([1, 1, 4, 5], -3e4);
     let (plain, _) = slopes(&x, &Attention::scaled(0.3));
     let (shifted, _) = slopes(&x, &Attention { bias: Bias::Dense(bias), ..Attention::scaled(0.3) });
     // An f32 near 4e4 (in units of log₂) is 4e-3 apart.
@@ -138,10 +139,10 @@ fn empty_batches_heads_and_widths_do_not_panic() {
     for sizes in [Sizes { batch: 0, ..full }, Sizes { heads: 0, ..full }] {
         for attention in [
             Attention::scaled(0.5).causal(),
-            Attention { sink: Some(Tensor::zeros([sizes.heads])), ..Attention::scaled(0.5) },
-            Attention { bias: Bias::Slopes(Tensor::zeros([sizes.heads])), ..Attention::scaled(0.5) },
+            Attention { sink: Some(place::zeros([sizes.heads])), ..Attention::scaled(0.5) },
+            Attention { bias: Bias::Slopes(place::zeros([sizes.heads])), ..Attention::scaled(0.5) },
             Attention {
-                bias: Bias::Dense(Tensor::zeros([1, sizes.heads, 3, 4]).tracked()),
+                bias: Bias::Dense(place::zeros([1, sizes.heads, 3, 4]).tracked()),
                 ..Attention::scaled(0.5)
             },
         ] {
@@ -175,7 +176,7 @@ fn values_without_features_give_an_empty_output() {
 
 #[test]
 fn a_fused_projection_without_features_does_not_panic() {
-    let packed = Tensor::zeros([2, 3, 0]).tracked();
+    let packed = place::zeros([2, 3, 0]).tracked();
     let Ok(attended) =
         attend(Projections::Fused { packed: &packed, heads: 2, kv_heads: 1 }, &Attention::scaled(1.0))
     else {

@@ -69,7 +69,7 @@ fn adam() -> Vec<u32> {
     let mut norms = Vec::new();
     for step in 0..3 {
         let gradients: Vec<_> = parameters.iter().map(|p| Draw(10 + step).tensor(p.shape()).into()).collect();
-        norms.push(global_norm(&gradients).to_bits());
+        norms.push(global_norm(&gradients).unwrap().item().unwrap().to_bits());
         let updates = parameters.iter_mut().zip(&gradients);
         let mut updates: Vec<Update> =
             updates.map(|(parameter, g)| Update { parameter, gradient: Some(g), decays: true }).collect();

@@ -1,11 +1,12 @@
 //! Rows of a table, and their sparse gradients.
 
 use crate::gradcheck::{Draw, LENGTHS, cases, check};
+use crate::place;
 use crate::reference::{self, layers};
 use proptest::prelude::*;
 use proptest::sample::select;
 use regard_tensor::ops::{Layout, concatenate};
-use regard_tensor::{Gradient, Ids, Tensor};
+use regard_tensor::{Gradient, Ids};
 
 proptest! {
     #![proptest_config(cases(24))]
@@ -83,6 +84,6 @@ fn empty_ids_and_empty_rows() {
     let none = Ids::new(&[], [0]).unwrap();
     check(&[Draw(5).tensor([3, 4])], |x| x[0].embedding(&none), |x| layers::embedding(&x[0], &[], &[0]));
     let some = Ids::new(&[1, 2], [2]).unwrap();
-    check(&[Tensor::zeros([3, 0])], |x| x[0].embedding(&some), |x| layers::embedding(&x[0], &[1, 2], &[2]));
-    check(&[Tensor::zeros([0, 4])], |x| x[0].embedding(&none), |x| layers::embedding(&x[0], &[], &[0]));
+    check(&[place::zeros([3, 0])], |x| x[0].embedding(&some), |x| layers::embedding(&x[0], &[1, 2], &[2]));
+    check(&[place::zeros([0, 4])], |x| x[0].embedding(&none), |x| layers::embedding(&x[0], &[], &[0]));
 }

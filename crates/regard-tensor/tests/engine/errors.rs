@@ -1,5 +1,6 @@
 //! Wrong inputs are refused with a message that names what was expected and what came.
 
+use crate::place;
 use regard_tensor::ops::{
     Allowed, Attention, Bias, CrossEntropy, Function, Layout, LstmWeights, Pairing, Projections, attend,
     concatenate, lstm,
@@ -8,7 +9,7 @@ use regard_tensor::{BlockMask, Error, Ids, Mask, Result, Tensor};
 use std::sync::Arc;
 
 fn zeros(shape: &[usize]) -> Tensor {
-    Tensor::zeros(shape)
+    place::zeros(shape)
 }
 
 fn ids(values: &[u32]) -> Ids {
@@ -25,7 +26,7 @@ fn refused<T>(result: Result<T>, parts: &[&str]) {
 
 #[test]
 fn tensors_ids_and_masks_need_as_many_values_as_their_shape() {
-    refused(Tensor::new(&[1.0, 2.0], [3]), &["tensor", "expected 3", "got 2"]);
+    refused(place::new(&[1.0, 2.0], [3]), &["tensor", "expected 3", "got 2"]);
     refused(Ids::new(&[1, 2], [3]), &["ids", "expected 3", "got 2"]);
     refused(Mask::new(&[true], [2, 2]), &["mask", "expected 4", "got 1"]);
     refused(zeros(&[2]).item(), &["item", "one value", "[2]"]);
@@ -97,7 +98,7 @@ fn products_must_fit() {
         &["linear", "bias of [5]", "got [3]"],
     );
     refused(
-        Tensor::scalar(1.0).linear(&zeros(&[1, 1]), None, Layout::InOut, Some(Function::Relu)),
+        place::scalar(1.0).linear(&zeros(&[1, 1]), None, Layout::InOut, Some(Function::Relu)),
         &["linear"],
     );
     refused(x.layer_norm(&zeros(&[2]), None, 1e-5), &["norm", "[3]", "got [2]"]);
@@ -120,7 +121,7 @@ fn ids_and_targets_must_be_in_range() {
     let plain = CrossEntropy::default();
     refused(logits.cross_entropy(&ids(&[0, 3]), plain), &["cross_entropy", "target 3"]);
     refused(logits.cross_entropy(&ids(&[0]), plain), &["cross_entropy", "2 rows", "got [1]"]);
-    refused(Tensor::scalar(1.0).cross_entropy(&ids(&[0]), plain), &["cross_entropy"]);
+    refused(place::scalar(1.0).cross_entropy(&ids(&[0]), plain), &["cross_entropy"]);
     for smoothing in [-0.1, 1.0, f32::NAN] {
         let settings = CrossEntropy { ignored: None, smoothing };
         refused(logits.cross_entropy(&ids(&[0, 1]), settings), &["smoothing", &smoothing.to_string()]);
@@ -156,7 +157,7 @@ fn lstm_weights_and_lengths_must_fit() {
     refused(lstm(&x, &[good.clone(), good.clone(), good.clone()], None), &["lstm", "got 3"]);
     refused(lstm(&x, &[weights(3, 5)], None), &["lstm", "[20, 4]", "got [20×3]"]);
     refused(lstm(&x, &[good.clone(), weights(4, 6)], None), &["lstm", "got [24×4]"]);
-    let scalar = LstmWeights { hidden: Tensor::scalar(0.0), ..good.clone() };
+    let scalar = LstmWeights { hidden: place::scalar(0.0), ..good.clone() };
     refused(lstm(&x, &[scalar], None), &["lstm", "expected", "got"]);
     refused(lstm(&x, std::slice::from_ref(&good), Some(&[1])), &["lstm", "2 lengths", "got 1"]);
     refused(lstm(&x, &[good], Some(&[1, 4])), &["lstm", "length 4"]);
@@ -237,7 +238,7 @@ fn absurd_numbers_of_heads_are_refused_not_wrapped() {
 #[test]
 fn shapes_with_a_zero_and_huge_lengths_are_empty_everywhere() {
     // No values at all, but products of the other lengths that overflow.
-    let x = Tensor::new(&[], [usize::MAX, 3, 0]).unwrap();
+    let x = place::new(&[], [usize::MAX, 3, 0]).unwrap();
     assert_eq!((x.count(), x.exp().unwrap().count()), (0, 0));
     assert!(x.softmax().is_ok());
     assert!(x.layer_norm(&zeros(&[0]), None, 1e-5).is_ok());

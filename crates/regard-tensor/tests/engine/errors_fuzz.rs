@@ -1,6 +1,7 @@
 //! Random shapes through every operation: an error or a result, never a panic.
 
 use crate::gradcheck::{Draw, cases};
+use crate::place;
 use proptest::prelude::*;
 use proptest::sample::select;
 use regard_tensor::ops::{
@@ -20,7 +21,7 @@ fn go(result: Result<Tensor>) {
     if let Ok(output) = result
         && output.is_tracked()
     {
-        let upstream = Pass::new().from_upstream(Tensor::full(output.shape(), 1.0));
+        let upstream = Pass::new().from_upstream(place::full(output.shape(), 1.0));
         output.gradients(&upstream).expect("a result can be differentiated");
     }
 }

@@ -1,6 +1,7 @@
 //! Values that are not numbers, or hardly: what goes wrong must stay visible.
 
 use crate::gradcheck::Draw;
+use crate::place;
 use crate::pointwise::FUNCTIONS;
 use regard_tensor::ops::{Attention, CrossEntropy, LstmWeights, Projections, attend, lstm};
 use regard_tensor::{Ids, Tensor};
@@ -10,7 +11,7 @@ fn spoilt(shape: &[usize], place: usize) -> Tensor {
     let x = Draw(1).tensor(shape);
     let mut values = x.to_vec();
     values[place] = f32::NAN;
-    Tensor::new(&values, shape).unwrap()
+    place::new(&values, shape).unwrap()
 }
 
 fn has_nan(x: &Tensor) -> bool {
@@ -41,7 +42,7 @@ fn losses_keep_nan() {
         let targets = Ids::new(&[0], [1]).unwrap();
         let loss = spoilt(&[1, 19], place).cross_entropy(&targets, CrossEntropy::default()).unwrap();
         assert!(has_nan(&loss), "the cross-entropy with a NaN among the logits is {loss:?}");
-        let loss = spoilt(&[19], place).binary_cross_entropy(&Tensor::zeros([19])).unwrap();
+        let loss = spoilt(&[19], place).binary_cross_entropy(&place::zeros([19])).unwrap();
         assert!(has_nan(&loss), "the binary cross-entropy with a NaN among the logits is {loss:?}");
     }
 }
@@ -49,7 +50,7 @@ fn losses_keep_nan() {
 #[test]
 fn norms_keep_nan() {
     for place in [3, 18] {
-        let weight = Tensor::full([19], 1.0);
+        let weight = place::full([19], 1.0);
         assert!(has_nan(&spoilt(&[1, 19], place).layer_norm(&weight, None, 1e-5).unwrap()));
         assert!(has_nan(&spoilt(&[1, 19], place).rms_norm(&weight, 1e-5).unwrap()));
     }
@@ -80,9 +81,9 @@ fn the_lstm_keeps_nan() {
 #[test]
 fn values_too_small_to_matter_vanish_the_same_everywhere() {
     // Denormal numbers are treated as zero; the place in a vector must not matter.
-    let x = Tensor::full([19], 1e-39);
+    let x = place::full([19], 1e-39);
     let y = x.exp().unwrap().to_vec();
     assert!(y.iter().all(|&y| y == 1.0));
-    let z = (&x * &Tensor::full([19], 1.0)).unwrap().to_vec();
+    let z = (&x * &place::full([19], 1.0)).unwrap().to_vec();
     assert!(z.iter().all(|&x| x == z[0]), "{z:?}");
 }

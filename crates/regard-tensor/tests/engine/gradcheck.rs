@@ -1,5 +1,6 @@
 //! Values and gradients of the engine against an f64 reference and its finite differences.
 
+use crate::place;
 use crate::reference::Array;
 use proptest::prelude::ProptestConfig;
 use proptest::test_runner::RngSeed;
@@ -70,7 +71,7 @@ impl Draw {
     pub fn tensor(&mut self, shape: impl Into<Shape>) -> Tensor {
         let shape = shape.into();
         let values: Vec<f32> = (0..shape.count()).map(|_| self.normal()).collect();
-        Tensor::new(&values, shape).expect("as many values as the shape has")
+        place::new(&values, shape).expect("as many values as the shape has")
     }
 
     /// Values in [low, high).
@@ -78,7 +79,7 @@ impl Draw {
         let shape = shape.into();
         let values: Vec<f32> =
             (0..shape.count()).map(|_| (low + (high - low) * self.unit()) as f32).collect();
-        Tensor::new(&values, shape).expect("as many values as the shape has")
+        place::new(&values, shape).expect("as many values as the shape has")
     }
 
     pub fn ids(&mut self, limit: usize, shape: impl Into<Shape>) -> Ids {
@@ -142,14 +143,14 @@ pub fn check_within(
     for (weight, want) in weights.iter_mut().zip(&want.values) {
         *weight = if want.is_finite() { *weight } else { 0.0 };
     }
-    let upstream = Tensor::new(&weights, output.shape()).expect("the output's shape");
+    let upstream = place::new(&weights, output.shape()).expect("the output's shape");
     let gradients = output.gradients(&Pass::new().from_upstream(upstream)).expect("a backward pass");
     let loss = |inputs: &[Array]| -> f64 {
         let output = reference(inputs).values;
         output.iter().zip(&weights).filter(|(_, w)| **w != 0.0).map(|(x, &w)| x * f64::from(w)).sum()
     };
     for (i, input) in tracked.iter().enumerate() {
-        let got = gradients.get(input).unwrap_or_else(|| Tensor::zeros(input.shape()));
+        let got = gradients.get(input).unwrap_or_else(|| place::zeros(input.shape()));
         assert_eq!(got.shape(), input.shape(), "shape of gradient {i}");
         let slope = |direction: &[f64]| slope_along(&loss, &exact, i, direction);
         compare_gradient(i, &got.values(), slope, gradient, &mut draw);

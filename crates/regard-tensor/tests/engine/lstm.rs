@@ -1,6 +1,7 @@
 //! The LSTM against one step at a time.
 
 use crate::gradcheck::{Draw, cases, check};
+use crate::place;
 use crate::reference::Array;
 use crate::reference::lstm::{Direction, lstm as reference};
 use proptest::prelude::*;
@@ -84,7 +85,7 @@ fn long_sequences_carry_their_gradient_through() {
 fn nothing_to_do_is_no_trouble() {
     let full = Sizes { batch: 2, time: 3, inputs: 4, hidden: 5, directions: 2 };
     // Leave something behind in the memory that the gradients will be given.
-    drop((Tensor::full([4, 2 * 4 * 16], 7.0), Tensor::full([5, 4 * 16], 7.0)));
+    drop((place::full([4, 2 * 4 * 16], 7.0), place::full([5, 4 * 16], 7.0)));
     check_lstm(4, &Sizes { batch: 0, ..full }, true);
     check_lstm(5, &Sizes { time: 0, ..full }, true);
     check_lstm(6, &Sizes { inputs: 0, ..full }, false);
@@ -112,7 +113,7 @@ fn padding_may_hold_anything_finite() {
     let run = |x: &Tensor| lstm(x, &weights(&all[1..]), Some(&[3, 1])).unwrap().to_vec();
     let mut values = all[0].to_vec();
     values[8..].fill(1e30);
-    assert_eq!(run(&all[0]), run(&Tensor::new(&values, [2, 3, 2]).unwrap()));
+    assert_eq!(run(&all[0]), run(&place::new(&values, [2, 3, 2]).unwrap()));
 }
 
 #[test]

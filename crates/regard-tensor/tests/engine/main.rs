@@ -20,6 +20,7 @@ mod networks;
 mod norm;
 mod optimiser;
 mod patches;
+mod place;
 mod pointwise;
 mod random;
 mod reduce;

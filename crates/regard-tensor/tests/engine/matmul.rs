@@ -1,10 +1,10 @@
 //! Matrix products, single and batched.
 
 use crate::gradcheck::{Draw, LENGTHS, cases, check};
+use crate::place;
 use crate::reference;
 use proptest::prelude::*;
 use proptest::sample::select;
-use regard_tensor::Tensor;
 
 /// Both sides with their outer axes, in the layout that the transposes ask for.
 fn check_product(
@@ -65,9 +65,9 @@ fn products_cut_into_several_tasks_agree() {
 fn an_empty_sum_is_zero_whatever_the_memory_held_before() {
     for (m, n) in [(3, 4), (17, 33), (1, 1)] {
         // Leave something behind for the product to find.
-        drop(Tensor::full([m, n], 7.0));
+        drop(place::full([m, n], 7.0));
         check_product(2, (&[], &[]), (m, n, 0), (false, false));
-        drop(Tensor::full([5, m, n], 7.0));
+        drop(place::full([5, m, n], 7.0));
         check_product(3, (&[5], &[5]), (m, n, 0), (true, false));
         check_product(4, (&[5], &[]), (m, n, 0), (false, true));
     }

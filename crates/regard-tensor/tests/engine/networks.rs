@@ -1,6 +1,7 @@
 //! Small networks that learn ten examples by heart.
 
 use crate::gradcheck::Draw;
+use crate::place;
 use regard_tensor::ops::{Attention, CrossEntropy, Function, Layout, Projections, attend};
 use regard_tensor::optimiser::{Method, Optimiser, Update, clip_scale, global_norm};
 use regard_tensor::{Ids, Result, Tensor};
@@ -19,11 +20,11 @@ fn train(
         losses.push(loss.item().unwrap());
         let gradients = loss.backward().unwrap();
         let slopes: Vec<_> = parameters.iter().map(|p| gradients.find(p).unwrap().clone()).collect();
-        let scale = clip_scale(global_norm(&slopes), 1.0);
+        let scale = clip_scale(&global_norm(&slopes).unwrap(), 1.0).unwrap();
         let updates = parameters.iter_mut().zip(&slopes);
         let mut updates: Vec<Update> =
             updates.map(|(parameter, g)| Update { parameter, gradient: Some(g), decays: false }).collect();
-        optimiser.step(&mut updates, rate, scale).unwrap();
+        optimiser.step(&mut updates, rate, &scale).unwrap();
     }
     (losses[0], *losses.last().unwrap())
 }
@@ -39,9 +40,9 @@ fn two_layers_learn_ten_examples() {
     let targets = Ids::new(&[0, 1, 2, 0, 1, 2, 0, 1, 2, 0], [10]).unwrap();
     let mut parameters = [
         leaf(&mut draw, &[6, 32], 0.4),
-        Tensor::zeros([32]).tracked(),
+        place::zeros([32]).tracked(),
         leaf(&mut draw, &[3, 32], 0.2),
-        Tensor::zeros([3]).tracked(),
+        place::zeros([3]).tracked(),
     ];
     let (first, last) = train(&mut parameters, 200, 0.02, |p| {
         let hidden = x.linear(&p[0], Some(&p[1]), Layout::InOut, Some(Function::Gelu))?;
@@ -73,7 +74,7 @@ fn a_transformer_block_learns_ten_sequences() {
     for shape in [[WIDTH, 3 * WIDTH], [WIDTH, WIDTH], [WIDTH, 4 * WIDTH], [4 * WIDTH, WIDTH]] {
         parameters.push(leaf(&mut draw, &shape, 1.0 / (shape[0] as f32).sqrt()));
     }
-    parameters.extend([(); 3].map(|()| Tensor::full([WIDTH], 1.0).tracked()));
+    parameters.extend([(); 3].map(|()| place::full([WIDTH], 1.0).tracked()));
     let (first, last) = train(&mut parameters, 300, 0.01, |p| {
         let x = p[0].embedding(&inputs)?.add(&p[1].embedding(&places)?)?;
         let normal = x.layer_norm(&p[6], None, 1e-5)?;

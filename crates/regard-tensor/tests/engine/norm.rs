@@ -1,6 +1,7 @@
 //! Layer norm and RMS norm.
 
 use crate::gradcheck::{Draw, LENGTHS, cases, check, check_within};
+use crate::place;
 use crate::reference::layers;
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -45,10 +46,10 @@ proptest! {
 fn rows_of_one_and_two_values() {
     // One value: exactly the bias, and no gradient.
     let x = Draw(1).tensor([4, 1]).tracked();
-    let y = x.layer_norm(&Tensor::full([1], 2.0), Some(&Tensor::full([1], 3.0)), EPSILON).unwrap();
+    let y = x.layer_norm(&place::full([1], 2.0), Some(&place::full([1], 3.0)), EPSILON).unwrap();
     assert_eq!(y.to_vec(), [3.0; 4]);
     assert_eq!(y.sum_all().unwrap().backward().unwrap().get(&x).unwrap().to_vec(), [0.0; 4]);
-    let x = [Tensor::new(&[1.0, 2.0, -3.0, 0.5], [2, 2]).unwrap(), Tensor::full([2], 1.0)];
+    let x = [place::new(&[1.0, 2.0, -3.0, 0.5], [2, 2]).unwrap(), place::full([2], 1.0)];
     check(
         &x,
         |x| x[0].layer_norm(&x[1], None, 0.1),
@@ -80,8 +81,8 @@ fn a_large_mean_does_not_swallow_the_deviation() {
 #[test]
 fn rows_of_zeros_and_of_equal_values_give_the_bias() {
     for value in [0.0, 5.0] {
-        let x = Tensor::full([2, 17], value).tracked();
-        let (weight, bias) = (Tensor::full([17], 2.0), Tensor::full([17], 3.0));
+        let x = place::full([2, 17], value).tracked();
+        let (weight, bias) = (place::full([17], 2.0), place::full([17], 3.0));
         let y = x.layer_norm(&weight, Some(&bias), EPSILON).unwrap();
         assert!(y.values().iter().all(|&y| (y - 3.0).abs() < 1e-3));
         let slopes = y.sum_all().unwrap().backward().unwrap().get(&x).unwrap();
@@ -91,6 +92,6 @@ fn rows_of_zeros_and_of_equal_values_give_the_bias() {
 
 #[test]
 fn empty_batches_and_empty_rows() {
-    check_norms(&[Tensor::zeros([0, 5]), Draw(4).tensor([5]), Draw(5).tensor([5])]);
-    check_norms(&[Tensor::zeros([3, 0]), Tensor::zeros([0]), Tensor::zeros([0])]);
+    check_norms(&[place::zeros([0, 5]), Draw(4).tensor([5]), Draw(5).tensor([5])]);
+    check_norms(&[place::zeros([3, 0]), place::zeros([0]), place::zeros([0])]);
 }

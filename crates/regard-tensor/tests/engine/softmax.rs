@@ -1,10 +1,11 @@
 //! Softmax and log-softmax, with and without masks.
 
 use crate::gradcheck::{Draw, LENGTHS, cases, check, close, mask_array};
+use crate::place;
 use crate::reference::{Array, layers};
 use proptest::prelude::*;
 use proptest::sample::select;
-use regard_tensor::{Mask, Pass, Tensor};
+use regard_tensor::{Mask, Pass};
 
 proptest! {
     #![proptest_config(cases(24))]
@@ -41,7 +42,7 @@ proptest! {
 
 #[test]
 fn large_logits_neither_overflow_nor_vanish() {
-    let x = Tensor::new(&[1e4, 1e4 - 1.0, -1e4, 3e38, 3e38, -3e38], [2, 3]).unwrap().tracked();
+    let x = place::new(&[1e4, 1e4 - 1.0, -1e4, 3e38, 3e38, -3e38], [2, 3]).unwrap().tracked();
     let e = std::f64::consts::E;
     let want = [e / (1.0 + e), 1.0 / (1.0 + e), 0.0, 0.5, 0.5, 0.0];
     close("softmax", &x.softmax().unwrap().values(), &want, 1e-6);
@@ -67,10 +68,10 @@ fn a_row_with_nothing_allowed_is_zero_and_sends_nothing_back() {
 #[test]
 fn masked_places_of_log_softmax_send_nothing_back() {
     // A masked place is −∞ whatever x is there, so no gradient may reach x through it, even if one comes from above.
-    let x = Tensor::new(&[0.5, -0.3, 0.2], [3]).unwrap().tracked();
+    let x = place::new(&[0.5, -0.3, 0.2], [3]).unwrap().tracked();
     let mask = Mask::new(&[true, false, true], [3]).unwrap();
     let slopes = |upstream: [f32; 3]| {
-        let pass = Pass::new().from_upstream(Tensor::new(&upstream, [3]).unwrap());
+        let pass = Pass::new().from_upstream(place::new(&upstream, [3]).unwrap());
         x.log_softmax_masked(&mask).unwrap().gradients(&pass).unwrap().get(&x).unwrap().to_vec()
     };
     assert_eq!(slopes([1.0, 5.0, 2.0]), slopes([1.0, 0.0, 2.0]));
@@ -80,9 +81,9 @@ fn masked_places_of_log_softmax_send_nothing_back() {
 #[test]
 fn empty_shapes_and_scalars() {
     for shape in [vec![0, 4], vec![3, 0], vec![0]] {
-        let x = [Tensor::zeros(shape)];
+        let x = [place::zeros(shape)];
         check(&x, |x| x[0].softmax(), |x| x[0].clone());
         check(&x, |x| x[0].log_softmax(), |x| x[0].clone());
     }
-    assert_eq!(Tensor::scalar(7.0).softmax().unwrap().item().unwrap(), 1.0);
+    assert_eq!(place::scalar(7.0).softmax().unwrap().item().unwrap(), 1.0);
 }

@@ -1,6 +1,7 @@
 //! The graph: what is recorded, what is freed, what is computed again.
 
 use crate::gradcheck::{Draw, check};
+use crate::place;
 use regard_tensor::ops::{Attention, Dropout, Layout, Projections, attend};
 use regard_tensor::random::Key;
 use regard_tensor::{Error, Gradient, Ids, Pass, Result, Tensor, checkpoint};
@@ -29,7 +30,7 @@ fn a_value_used_many_times_gets_the_sum() {
 
 #[test]
 fn a_value_in_the_middle_has_a_gradient_if_asked_for() {
-    let x = Tensor::scalar(2.0).tracked();
+    let x = place::scalar(2.0).tracked();
     let middle = (&x * &x).unwrap();
     let loss = (&middle * &middle).unwrap();
     let gradients = loss.gradients(&Pass::new().keep_graph().with_respect_to(&middle)).unwrap();
@@ -41,14 +42,14 @@ fn a_value_in_the_middle_has_a_gradient_if_asked_for() {
 
 #[test]
 fn the_loss_itself_has_a_gradient_if_asked_for() {
-    let loss = Tensor::scalar(2.0).tracked().exp().unwrap();
+    let loss = place::scalar(2.0).tracked().exp().unwrap();
     let gradients = loss.gradients(&Pass::new().with_respect_to(&loss)).unwrap();
     assert_eq!(gradients.get(&loss).unwrap().item(), Ok(1.0));
 }
 
 #[test]
 fn a_detached_value_passes_nothing_on() {
-    let x = Tensor::scalar(3.0).tracked();
+    let x = place::scalar(3.0).tracked();
     let y = (&x * &x.detach()).unwrap();
     assert_eq!(y.backward().unwrap().get(&x).unwrap().item(), Ok(3.0));
     assert!(!x.detach().is_tracked());
@@ -70,12 +71,12 @@ fn only_tracked_inputs_get_gradients() {
     let gradients = x.matmul(&w).unwrap().sum_all().unwrap().backward().unwrap();
     assert_eq!(gradients.len(), 1);
     assert!(gradients.get(&x).is_none() && gradients.get(&w).is_some());
-    assert!(gradients.get(&Tensor::scalar(0.0).tracked()).is_none());
+    assert!(gradients.get(&place::scalar(0.0).tracked()).is_none());
 }
 
 #[test]
 fn a_second_pass_needs_the_graph_to_be_kept() {
-    let x = Tensor::scalar(0.5).tracked();
+    let x = place::scalar(0.5).tracked();
     let loss = x.exp().unwrap().tanh().unwrap();
     let first = loss.gradients(&Pass::new().keep_graph()).unwrap().get(&x).unwrap();
     let second = loss.gradients(&Pass::new().keep_graph()).unwrap().get(&x).unwrap();
@@ -87,7 +88,7 @@ fn a_second_pass_needs_the_graph_to_be_kept() {
 
 #[test]
 fn a_graph_freed_through_one_loss_is_freed_for_the_other() {
-    let x = Tensor::scalar(0.5).tracked();
+    let x = place::scalar(0.5).tracked();
     let shared = x.exp().unwrap();
     let (a, b) = (shared.tanh().unwrap(), shared.sqrt().unwrap());
     assert!(a.backward().is_ok());
@@ -101,16 +102,16 @@ fn the_upstream_gradient_must_fit() {
     let x = Draw(6).tensor([2, 3]).tracked();
     let y = x.exp().unwrap();
     assert!(matches!(y.backward(), Err(Error::Shape { .. })));
-    let wrong = y.gradients(&Pass::new().from_upstream(Tensor::zeros([3, 2])));
+    let wrong = y.gradients(&Pass::new().from_upstream(place::zeros([3, 2])));
     let message = wrong.err().unwrap().to_string();
     assert!(message.contains("[2×3]") && message.contains("[3×2]"), "{message}");
-    let right = y.gradients(&Pass::new().from_upstream(Tensor::full([2, 3], 2.0))).unwrap();
+    let right = y.gradients(&Pass::new().from_upstream(place::full([2, 3], 2.0))).unwrap();
     assert_eq!(bits(&right.get(&x).unwrap()), bits(&y.scale(2.0).unwrap()));
 }
 
 #[test]
 fn a_single_value_of_any_rank_is_a_loss() {
-    let x = Tensor::full([1, 1, 1], 3.0).tracked();
+    let x = place::full([1, 1, 1], 3.0).tracked();
     assert_eq!((&x * &x).unwrap().backward().unwrap().get(&x).unwrap().shape()[..], [1, 1, 1]);
     assert_eq!(x.backward().unwrap().get(&x).unwrap().to_vec(), [1.0]);
 }
@@ -118,7 +119,7 @@ fn a_single_value_of_any_rank_is_a_loss() {
 #[test]
 fn an_upstream_gradient_is_not_changed_by_the_pass() {
     let x = Draw(7).tensor([4]).tracked();
-    let upstream = Tensor::full([4], 1.0);
+    let upstream = place::full([4], 1.0);
     // Both sides of the sum are the leaf: its gradient is accumulated in place where possible.
     let y = (&(&x + &x).unwrap() + &x).unwrap();
     let gradients = y.gradients(&Pass::new().keep_graph().from_upstream(upstream.clone())).unwrap();
@@ -129,7 +130,7 @@ fn an_upstream_gradient_is_not_changed_by_the_pass() {
 
 #[test]
 fn changing_a_leaf_after_use_does_not_change_its_gradient() {
-    let mut x = Tensor::new(&[2.0, 3.0], [2]).unwrap().tracked();
+    let mut x = place::new(&[2.0, 3.0], [2]).unwrap().tracked();
     let loss = (&x * &x).unwrap().sum_all().unwrap();
     x.set_values(&[100.0, 100.0]).unwrap();
     assert_eq!(loss.backward().unwrap().get(&x).unwrap().to_vec(), [4.0, 6.0]);
@@ -148,7 +149,7 @@ fn gradients_of_several_passes_add_up() {
     total.add(pass(3)).unwrap();
     assert_eq!(total.get(&x).unwrap().to_vec(), [2.0; 3]);
     assert_eq!(total.get(&table).unwrap().to_vec(), [0.0, 0.0, 1.0, 1.0, 0.0, 0.0, 1.0, 1.0]);
-    total.set(&x, Gradient::Dense(Tensor::zeros([3])));
+    total.set(&x, Gradient::Dense(place::zeros([3])));
     assert_eq!(total.get(&x).unwrap().to_vec(), [0.0; 3]);
 }
 
@@ -210,7 +211,7 @@ fn checkpoints_may_be_nested_kept_and_capture_parameters() {
 
 #[test]
 fn a_checkpoint_that_does_nothing_passes_the_gradient_on() {
-    let x = Tensor::scalar(2.0).tracked();
+    let x = place::scalar(2.0).tracked();
     let same = checkpoint(&[&x], |x| Ok(x[0].clone())).unwrap();
     assert_eq!((&same * &x).unwrap().backward().unwrap().get(&x).unwrap().item(), Ok(4.0));
 }
@@ -218,5 +219,5 @@ fn a_checkpoint_that_does_nothing_passes_the_gradient_on() {
 #[test]
 fn an_error_inside_a_checkpoint_is_returned() {
     let x = Draw(14).tensor([3]).tracked();
-    assert!(checkpoint(&[&x], |x| x[0].add(&Tensor::zeros([4]))).is_err());
+    assert!(checkpoint(&[&x], |x| x[0].add(&place::zeros([4]))).is_err());
 }

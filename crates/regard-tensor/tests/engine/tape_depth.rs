@@ -1,5 +1,6 @@
 //! Graphs far deeper than a stack is.
 
+use crate::place;
 use regard_tensor::{Result, Tensor, checkpoint};
 use std::process::Command;
 
@@ -12,7 +13,7 @@ fn chain(x: &Tensor, depth: usize) -> Result<Tensor> {
         y = match i % 4 {
             0 => y.scale(1.0)?,
             1 => y.add(x)?.subtract(x)?,
-            2 => y.multiply(&Tensor::scalar(1.0))?,
+            2 => y.multiply(&place::scalar(1.0))?,
             _ => y.reshape([1])?.reshape([])?,
         };
     }
@@ -21,19 +22,19 @@ fn chain(x: &Tensor, depth: usize) -> Result<Tensor> {
 
 #[test]
 fn a_long_chain_differentiates() {
-    let x = Tensor::scalar(1.0).tracked();
+    let x = place::scalar(1.0).tracked();
     let slope = chain(&x, DEPTH).unwrap().backward().unwrap().get(&x).unwrap();
     assert!((slope.item().unwrap() - 1.0).abs() < 1e-3);
 }
 
 #[test]
 fn a_long_chain_is_dropped_without_a_backward_pass() {
-    drop(chain(&Tensor::scalar(1.0).tracked(), DEPTH).unwrap());
+    drop(chain(&place::scalar(1.0).tracked(), DEPTH).unwrap());
 }
 
 #[test]
 fn a_long_chain_is_dropped_after_a_pass_that_keeps_it() {
-    let x = Tensor::scalar(1.0).tracked();
+    let x = place::scalar(1.0).tracked();
     let y = chain(&x, DEPTH).unwrap();
     assert!(y.gradients(&regard_tensor::Pass::new().keep_graph()).is_ok());
 }
@@ -41,7 +42,7 @@ fn a_long_chain_is_dropped_after_a_pass_that_keeps_it() {
 #[test]
 fn a_value_that_doubles_itself_two_hundred_times() {
     // 2²⁰⁰ paths lead from the end to the start, but only 200 nodes.
-    let x = Tensor::scalar(1.0).tracked();
+    let x = place::scalar(1.0).tracked();
     let mut y = x.clone();
     for _ in 0..100 {
         y = (&y + &y).unwrap();
@@ -53,7 +54,7 @@ fn a_value_that_doubles_itself_two_hundred_times() {
 #[test]
 #[ignore = "overflows the stack of its process if it fails: run by `long_chains_of_checkpoints_do_not_overflow`"]
 fn inner_chain_of_checkpoints() {
-    let x = Tensor::scalar(1.0).tracked();
+    let x = place::scalar(1.0).tracked();
     let long = || (0..DEPTH).fold(x.clone(), |y, _| checkpoint(&[&y], |y| y[0].scale(1.0)).unwrap());
     assert_eq!(long().backward().unwrap().get(&x).unwrap().item(), Ok(1.0));
     drop(long());

@@ -1,15 +1,15 @@
 //! Tensors themselves: values that live elsewhere, sharing, memory that comes back.
 
 use regard_tensor::optimiser::{Method, Optimiser, Update};
-use regard_tensor::{DataType, Device, External, Gradient, Tensor, pool};
+use regard_tensor::{DataType, Device, External, Gradient, Tensor, Values, pool};
 use std::sync::Arc;
 
 /// Values that someone else owns.
 struct Owned(Arc<Vec<f32>>);
 
 impl External for Owned {
-    fn values(&self) -> &[f32] {
-        &self.0
+    fn values(&self) -> Values<'_> {
+        Values::F32(&self.0)
     }
 }
 

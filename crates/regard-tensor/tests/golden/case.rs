@@ -1,5 +1,6 @@
 //! Reading golden files and comparing with them.
 
+use crate::place;
 use regard_tensor::{Ids, Mask, Pass, Result, Tensor};
 use safetensors::{Dtype, SafeTensors};
 use std::cell::RefCell;
@@ -61,7 +62,7 @@ impl Golden {
         assert_eq!(*data_type, Dtype::F32, "{name}");
         let (words, _) = bytes.as_chunks::<4>();
         let values: Vec<f32> = words.iter().map(|&word| f32::from_le_bytes(word)).collect();
-        Tensor::new(&values, shape.clone()).expect("the file knows its shapes")
+        place::new(&values, shape.clone()).expect("the file knows its shapes")
     }
 
     /// Ids by their full name.

@@ -60,7 +60,7 @@ impl Gpt {
     }
 
     fn update(&mut self, optimiser: &mut Optimiser, gradients: &Gradients) -> Result<()> {
-        let norm = global_norm(self.0.values().filter_map(|parameter| gradients.find(parameter)));
+        let norm = global_norm(self.0.values().filter_map(|parameter| gradients.find(parameter)))?;
         let mut updates: Vec<Update> = self
             .0
             .values_mut()
@@ -70,7 +70,7 @@ impl Gpt {
                 parameter,
             })
             .collect();
-        optimiser.step(&mut updates, LEARNING_RATE, clip_scale(norm, 1.0))
+        optimiser.step(&mut updates, LEARNING_RATE, &clip_scale(&norm, 1.0)?)
     }
 }
 

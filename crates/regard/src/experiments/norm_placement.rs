@@ -201,9 +201,9 @@ impl Observer for Watch {
             let of_layer = all.iter().filter(|(name, _)| layer(name) == Some(wanted));
             let found: Vec<_> =
                 of_layer.filter_map(|(_, parameter)| gradients.find(parameter.tensor())).collect();
-            f64::from(global_norm(found))
+            Ok(f64::from(global_norm(found)?.item()?))
         };
-        self.gradients = (0..count).map(norm).collect();
+        self.gradients = (0..count).map(norm).collect::<regard_nn::Result<_>>()?;
         Ok(())
     }
 

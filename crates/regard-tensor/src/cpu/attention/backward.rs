@@ -1,13 +1,14 @@
 //! Attention's backward pass: one task a key-value head (or a stretch of queries of one, if heads are few).
 
-use super::bias_gradient::{BiasGradient, BiasSums, BiasTile};
-use super::{Close, Group, Heads, Problem, Rows, Strides, TileAt, pack, write_rows};
+use super::bias_gradient::{BiasSums, BiasTile};
+use super::{Close, Group, Heads, Problem, Rows, TileAt, pack, write_rows};
 use crate::array::Array;
 use crate::blocks::BLOCK;
 use crate::cpu::broadcast::AddInto;
 use crate::cpu::simd::{dispatch, exp2_to_one};
 use crate::cpu::threads::{self, Shared};
 use crate::cpu::tile::{self, Operand, Start, load, store};
+use crate::kernels::attention::{BiasGradient, Strides};
 use crate::pool::Buffer;
 use pulp::{Simd, WithSimd};
 use std::f32::consts::LOG2_E;

@@ -6,16 +6,8 @@ use crate::blocks::BLOCK;
 use crate::cpu::broadcast::AddInto;
 use crate::cpu::simd::dispatch;
 use crate::cpu::threads::Shared;
+use crate::kernels::attention::BiasGradient;
 use crate::pool::Buffer;
-
-/// Gradients of the scores themselves, in the form of the bias.
-pub(crate) enum BiasGradient {
-    None,
-    /// For each (example, head) whose values were not shared, else for the planes of the bias.
-    Dense(Array),
-    /// (heads, queries + keys − 1).
-    Distance(Array),
-}
 
 /// The bias gradient a query tile collects.
 pub(super) enum BiasTile {

@@ -6,6 +6,7 @@ use crate::blocks::BLOCK;
 use crate::cpu::simd::{dispatch, exp2};
 use crate::cpu::threads::{self, Shared};
 use crate::cpu::tile::{self, Operand, Start, load, store};
+use crate::kernels::attention::Strides;
 use crate::pool::Buffer;
 use pulp::{Simd, WithSimd};
 use std::f32::consts::{LN_2, LOG2_E};
@@ -21,7 +22,7 @@ pub(super) fn forward<'a>(
     let tiles = problem.query_tiles();
     let mut output = Buffer::dirty(batch * queries * heads * value_width);
     let mut lse = Buffer::dirty(batch * heads * queries);
-    let strides = super::Strides {
+    let strides = Strides {
         start: 0,
         batch: queries * heads * value_width,
         head: value_width,

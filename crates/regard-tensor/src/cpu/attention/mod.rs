@@ -14,42 +14,23 @@
 
 mod backward;
 mod bias_gradient;
+mod distances;
 mod forward;
 mod spec;
 mod weights;
 
-pub(crate) use bias_gradient::BiasGradient;
-pub(crate) use spec::{
-    AttentionGradients, BiasSpec, Place, Spec, buckets_to_distances, distances_to_buckets,
-    distances_to_slopes, slopes_to_distances,
+pub(crate) use distances::{
+    buckets_to_distances, distances_to_buckets, distances_to_slopes, slopes_to_distances,
 };
+pub(crate) use spec::{backward, forward, weights};
 
-use super::dropout::{Draws, WIDE, philox_wide};
+use super::dropout::{WIDE, philox_wide};
 use super::threads::Shared;
 use crate::blocks::{BLOCK, BlockMask};
+use crate::kernels::attention::Strides;
+use crate::kernels::dropout::Draws;
 use crate::pool::Buffer;
 use std::f32::consts::LOG2_E;
-
-/// Where heads lie in an array: value (example, head, time, feature) is at
-/// `start + example·batch + head·head + time·row + feature`.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Strides {
-    pub start: usize,
-    pub batch: usize,
-    pub head: usize,
-    pub row: usize,
-}
-
-impl Strides {
-    fn at(self, example: usize, head: usize, time: usize) -> usize {
-        self.start + example * self.batch + head * self.head + time * self.row
-    }
-
-    /// The last place any of these heads touches, plus one.
-    pub fn end(self, [batch, heads, times, width]: [usize; 4]) -> usize {
-        if batch * heads * times * width == 0 { 0 } else { self.at(batch - 1, heads - 1, times - 1) + width }
-    }
-}
 
 /// Values with heads in them.
 #[derive(Clone, Copy)]

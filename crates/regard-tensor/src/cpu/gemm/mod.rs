@@ -10,6 +10,7 @@ use super::broadcast::AddInto;
 use super::simd::dispatch;
 use super::threads;
 use crate::array::Array;
+use crate::kernels::matmul::Side;
 use crate::pool::Buffer;
 use pulp::{Simd, WithSimd};
 use task::in_tasks;
@@ -154,16 +155,6 @@ impl<F: Finish> WithSimd for FinishRows<'_, F> {
 /// `out (m×n, row-major) = a (m×k) · b (k×n)`, or added to it.
 pub(crate) fn product(shape: (usize, usize, usize), a: Matrix, b: Matrix, out: &mut [f32], output: Output) {
     product_then(shape, a, b, out, output, &());
-}
-
-/// One side of a batch of products.
-#[derive(Clone, Copy)]
-pub(crate) struct Side<'a> {
-    pub array: &'a Array,
-    /// Whether each matrix lies with its rows and columns exchanged.
-    pub transposed: bool,
-    /// From one matrix to the next; 0 for one that all share.
-    pub stride: usize,
 }
 
 impl Side<'_> {

@@ -1,20 +1,15 @@
 //! Backward: the steps in reverse, then the gradients of the weights as products over all steps.
 
-use super::{GATES, Lengths, Saved, Sizes, UNITS, Weights, interleaved, states};
+use super::{GATES, Saved, UNITS, interleaved, states};
 use crate::array::Array;
 use crate::cpu::gemm::{self, Matrix, Output};
 use crate::cpu::reduce;
 use crate::cpu::simd::{self, dispatch, tanh};
 use crate::cpu::threads::{self, Shared};
 use crate::cpu::tile::{self, Operand, Start};
+use crate::kernels::lstm::{Lengths, LstmGradients, Sizes, Weights};
 use crate::pool::Buffer;
 use pulp::{Simd, WithSimd};
-
-/// Gradients of the input and of each direction's weights.
-pub(crate) struct LstmGradients {
-    pub x: Array,
-    pub weights: Vec<Weights>,
-}
 
 pub(crate) fn backward(
     sizes: Sizes,

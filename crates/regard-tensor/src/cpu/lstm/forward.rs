@@ -1,12 +1,13 @@
 //! Forward: all steps of a few sequences in one direction are one task.
 
-use super::{GATES, Lengths, Packed, Saved, Sizes, UNITS, Weights, states};
+use super::{GATES, Packed, Saved, UNITS, states};
 use crate::array::Array;
 use crate::cpu::gemm::{self, Matrix, Output};
 use crate::cpu::linear::BiasOnly;
 use crate::cpu::simd::{self, dispatch, sigmoid, tanh};
 use crate::cpu::threads::{self, Shared};
 use crate::cpu::tile::{Operand, accumulate, load, store};
+use crate::kernels::lstm::{Lengths, Sizes, Weights};
 use crate::pool::Buffer;
 use pulp::{Simd, WithSimd};
 

@@ -16,22 +16,12 @@ pub(crate) use backward::backward;
 pub(crate) use forward::forward;
 
 use crate::array::Array;
+use crate::kernels::lstm::{Lengths, Sizes, Weights};
 use crate::pool::Buffer;
 
 /// Gates of this many units lie together: i of 16 units, then f, g and o of the same units.
 const UNITS: usize = 16;
 const GATES: usize = 4;
-
-/// The sizes of the problem.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Sizes {
-    pub batch: usize,
-    pub time: usize,
-    pub inputs: usize,
-    pub hidden: usize,
-    /// 1, or 2 for a bidirectional LSTM.
-    pub directions: usize,
-}
 
 impl Sizes {
     /// Hidden units rounded up to whole groups.
@@ -61,17 +51,6 @@ impl Sizes {
 /// Where PyTorch's row `gate·hidden + unit` lies among the interleaved gates.
 fn interleaved(gate: usize, unit: usize) -> usize {
     unit / UNITS * UNITS * GATES + gate * UNITS + unit % UNITS
-}
-
-/// The parameters of one direction, in PyTorch's layout: gates i, f, g, o one after another.
-#[derive(Clone)]
-pub(crate) struct Weights {
-    /// (4·hidden, inputs).
-    pub input: Array,
-    /// (4·hidden, hidden).
-    pub hidden: Array,
-    /// (4·hidden), the sum of both biases.
-    pub bias: Array,
 }
 
 /// The weights of all directions, rearranged for the kernels.
@@ -135,9 +114,6 @@ pub(crate) struct Saved {
     /// Cell states, (batch, time, directions, padded).
     cells: Array,
 }
-
-/// Steps of one sequence that are not padding, for each sequence; all steps without.
-type Lengths<'a> = Option<&'a [usize]>;
 
 /// Memory for all steps: zeros where there is padding, which is never written; else every value will be.
 fn states(lengths: Lengths, len: usize) -> Buffer {

@@ -1,0 +1,27 @@
+//! Dropout: which values to keep, drawn by place.
+
+use super::on_cpu;
+use crate::array::Array;
+use crate::cpu;
+use crate::error::Result;
+use crate::random::Key;
+use crate::storage::Device;
+
+/// Where the draws of an array come from: its leading axis counts examples from `first_example` on.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Draws {
+    pub key: Key,
+    pub first_example: u64,
+    pub per_example: usize,
+    /// A word at or above this keeps its value.
+    pub threshold: u32,
+    /// What a kept value is multiplied with: 1 / (1 − p).
+    pub scale: f32,
+}
+
+/// Multiplies each value with 0 or `scale`, by its draw. The backward pass is the same, applied to the gradient.
+pub(crate) fn apply(x: &Array, draws: Draws) -> Result<Array> {
+    match x.device() {
+        Device::Cpu | Device::Apart => on_cpu("dropout", x, |x| cpu::dropout::apply(x, draws)),
+    }
+}

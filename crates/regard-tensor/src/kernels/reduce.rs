@@ -1,0 +1,55 @@
+//! Sums, maxima and where they are, along one axis; the norm of many arrays.
+
+use super::on_cpu;
+use crate::array::Array;
+use crate::cpu;
+use crate::error::Result;
+use crate::ids::Ids;
+use crate::storage::Device;
+
+/// An axis in the middle of an array: how many blocks before it, its length, how many values after it.
+pub(crate) type Axis = (usize, usize, usize);
+
+/// The sum along an axis.
+pub(crate) fn sum(x: &Array, axis: Axis) -> Result<Array> {
+    match x.device() {
+        Device::Cpu | Device::Apart => on_cpu("sum", x, |x| cpu::reduce::sum(x, axis)),
+    }
+}
+
+/// The sum of each column of a matrix: the gradient of a bias.
+pub(crate) fn column_sums(x: &Array, rows: usize, columns: usize) -> Result<Array> {
+    match x.device() {
+        Device::Cpu | Device::Apart => {
+            on_cpu("column_sums", x, |x| cpu::reduce::column_sums(x, rows, columns))
+        }
+    }
+}
+
+/// The largest value along an axis and its place (the first of equals); NaN wins over everything.
+pub(crate) fn max(x: &Array, axis: Axis) -> Result<(Array, Ids)> {
+    match x.device() {
+        Device::Cpu | Device::Apart => on_cpu("max", x, |x| {
+            let (values, places) = cpu::reduce::max(x, axis);
+            (values, Ids::row(places, axis.1))
+        }),
+    }
+}
+
+/// Puts each value at its place along an axis that is zero elsewhere: the gradient of a maximum.
+pub(crate) fn scatter(values: &Array, places: &Ids, axis: Axis) -> Result<Array> {
+    match values.device() {
+        Device::Cpu | Device::Apart => on_cpu("scatter", (values, places), |(values, places)| {
+            cpu::reduce::scatter(values, places.slice(), axis)
+        }),
+    }
+}
+
+/// The Euclidean norm of all arrays together, summed in their order: one value.
+pub(crate) fn norm(arrays: &[&Array]) -> Result<Array> {
+    match arrays.first().map_or(Device::Cpu, |array| array.device()) {
+        Device::Cpu | Device::Apart => {
+            on_cpu("global_norm", arrays.to_vec(), |arrays| cpu::reduce::norm(&arrays))
+        }
+    }
+}

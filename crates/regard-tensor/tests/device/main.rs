@@ -1,0 +1,41 @@
+//! Devices and data types: the boundary that kernels stand behind.
+//!
+//! [`Device::Apart`](regard_tensor::Device::Apart) has memory of its own and no kernels. What runs on it gives the bits of
+//! the CPU, reads nothing past the boundary, and is counted. The suites `engine` and `golden` run on it too, with
+//! `REGARD_DEVICE=apart`.
+
+mod mismatch;
+mod operations;
+mod reads;
+mod training;
+mod types;
+
+use regard_tensor::random::Key;
+use regard_tensor::traffic::{self, Traffic};
+use regard_tensor::{Ids, Tensor};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// The counters belong to the whole process: tests that read them or add to them run one at a time.
+fn alone() -> MutexGuard<'static, ()> {
+    static ONE: Mutex<()> = Mutex::new(());
+    ONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The result of some work, and the traffic it caused.
+fn counted<T>(work: impl FnOnce() -> T) -> (T, Traffic) {
+    let before = traffic::snapshot();
+    let result = work();
+    (result, traffic::snapshot().since(&before))
+}
+
+fn draw(name: &str, shape: &[usize]) -> Tensor {
+    Tensor::new(&Key::new(7).site(name).normal(shape.iter().product(), 1.0), shape).unwrap()
+}
+
+fn ids(values: &[u32]) -> Ids {
+    Ids::new(values, [values.len()]).unwrap()
+}
+
+fn bits(x: &Tensor) -> Vec<u32> {
+    x.values().iter().map(|x| x.to_bits()).collect()
+}
