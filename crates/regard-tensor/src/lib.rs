@@ -23,6 +23,8 @@
 mod array;
 mod blocks;
 mod cpu;
+#[doc(hidden)]
+pub mod cuda;
 mod error;
 mod ids;
 pub mod ops;

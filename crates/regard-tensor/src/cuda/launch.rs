@@ -1,0 +1,144 @@
+//! Launching kernels.
+
+use super::device::Device;
+use super::error::{Check, Result, ensure};
+use super::memory::{Buffer, View, ViewMut};
+use super::program::{Kernel, Source};
+use cudarc::driver::sys;
+
+/// How many blocks run a kernel, how many threads each has, and its shared memory.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Grid {
+    pub blocks: (usize, usize),
+    pub threads: usize,
+    /// Shared memory requested at launch, in bytes.
+    pub shared: usize,
+}
+
+impl Grid {
+    /// `blocks` blocks in a row.
+    pub fn new(blocks: usize, threads: usize) -> Self {
+        Self { blocks: (blocks, 1), threads, shared: 0 }
+    }
+
+    /// Enough blocks of 256 threads for `items` items, `each` to a thread.
+    pub fn over(items: usize, each: usize) -> Self {
+        Self::new(items.div_ceil(256 * each), 256)
+    }
+}
+
+/// One argument of a kernel, as the bits of its value: the driver reads as many as the argument has.
+#[derive(Clone, Copy)]
+pub(super) struct Argument(u64);
+
+impl From<View<'_>> for Argument {
+    fn from(view: View) -> Self {
+        Self(view.pointer())
+    }
+}
+
+impl From<Option<View<'_>>> for Argument {
+    fn from(view: Option<View>) -> Self {
+        Self(view.map_or(0, |view| view.pointer()))
+    }
+}
+
+impl From<&Buffer> for Argument {
+    fn from(buffer: &Buffer) -> Self {
+        buffer.view().into()
+    }
+}
+
+impl From<&mut Buffer> for Argument {
+    fn from(buffer: &mut Buffer) -> Self {
+        buffer.view().into()
+    }
+}
+
+impl From<&mut ViewMut<'_>> for Argument {
+    fn from(view: &mut ViewMut) -> Self {
+        view.as_view().into()
+    }
+}
+
+impl From<f32> for Argument {
+    fn from(value: f32) -> Self {
+        Self(value.to_bits().into())
+    }
+}
+
+impl From<u32> for Argument {
+    fn from(value: u32) -> Self {
+        Self(value.into())
+    }
+}
+
+/// Sizes are 64 bits wide in kernels.
+impl From<usize> for Argument {
+    fn from(value: usize) -> Self {
+        Self(value as u64)
+    }
+}
+
+impl From<bool> for Argument {
+    fn from(value: bool) -> Self {
+        Self(value.into())
+    }
+}
+
+/// A list of arguments, each converted.
+macro_rules! arguments {
+    ($($value:expr),* $(,)?) => {
+        &mut [$($crate::cuda::launch::Argument::from($value)),*]
+    };
+}
+
+pub(super) use arguments;
+
+impl Device {
+    /// Queues a kernel. A grid without blocks is no work, and no error.
+    pub(super) fn launch(
+        &self,
+        source: &'static Source,
+        name: &str,
+        grid: Grid,
+        arguments: &mut [Argument],
+    ) -> Result<()> {
+        let Grid { blocks: (x, y), threads, shared } = grid;
+        if x == 0 || y == 0 {
+            return Ok(());
+        }
+        let fits = x <= i32::MAX as usize && y <= 65_535 && shared <= self.shared_limit();
+        ensure(fits, "launch", "a grid that the device can run", format_args!("{grid:?}"))?;
+        self.bind()?;
+        let Kernel { function, arguments: expected } = self.programs.kernel(source, name)?;
+        let given = arguments.len();
+        ensure(expected.is_none_or(|expected| expected == given), "launch", expected.unwrap_or(0), given)?;
+        if shared > 48 << 10 {
+            let attribute = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+            // SAFETY: the function is loaded.
+            unsafe { sys::cuFuncSetAttribute(function, attribute, shared as i32) }
+                .check("cuFuncSetAttribute")?;
+        }
+        let mut pointers: Vec<_> =
+            arguments.iter_mut().map(|argument| (&raw mut argument.0).cast::<std::ffi::c_void>()).collect();
+        // SAFETY: there are as many arguments as the kernel takes, each at least as wide as its parameter; the callers in
+        // this folder check that the views are as long as the kernel expects.
+        unsafe {
+            sys::cuLaunchKernel(
+                function,
+                x as u32,
+                y as u32,
+                1,
+                threads as u32,
+                1,
+                1,
+                shared as u32,
+                self.stream(),
+                pointers.as_mut_ptr(),
+                std::ptr::null_mut(),
+            )
+        }
+        .check(name)
+    }
+}
