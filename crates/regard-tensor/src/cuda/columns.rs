@@ -61,7 +61,12 @@ fn write_sums(x: View, rows: usize, columns: usize, mut out: ViewMut, add: bool)
         return device.launch(&PROGRAM, &kernel, bands.grid(), arguments);
     }
     let partial = device.allocate(bands.count * columns, Element::F32)?;
-    device.launch(&PROGRAM, &kernel, bands.grid(), arguments![x, &partial, rows, columns, bands.rows, false])?;
+    device.launch(
+        &PROGRAM,
+        &kernel,
+        bands.grid(),
+        arguments![x, &partial, rows, columns, bands.rows, false],
+    )?;
     join(&partial, bands.count, columns, &mut out, add)
 }
 

@@ -86,7 +86,8 @@ impl Device {
         if capability < (8, 0) {
             return Err(Error::TooOld { name, capability });
         }
-        let (mut context, mut compute, mut copy) = (std::ptr::null_mut(), std::ptr::null_mut(), std::ptr::null_mut());
+        let (mut context, mut compute, mut copy) =
+            (std::ptr::null_mut(), std::ptr::null_mut(), std::ptr::null_mut());
         let mut total_memory = 0;
         let no_implicit_order = sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
         // SAFETY: the handle is that of a device, and all results are written to live variables.
@@ -102,7 +103,8 @@ impl Device {
             name,
             capability,
             multiprocessors: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)? as usize,
-            shared_limit: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)? as usize,
+            shared_limit: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?
+                as usize,
             total_memory,
             context,
             compute,

@@ -40,7 +40,12 @@ pub fn gradient(g: View, width: usize, ids: View, mut table: ViewMut, add: bool)
     let vectors = width.div_ceil(g.element().per_vector());
     let grid = Grid { blocks: (pieces, vectors.div_ceil(128)), threads: 128, shared: 0 };
     let kernel = format!("sum_by_id_{}", g.element().name());
-    device.launch(&PROGRAM, &kernel, grid, arguments![g, &order, &sorted, &mut table, &edges, rows, width, add])?;
+    device.launch(
+        &PROGRAM,
+        &kernel,
+        grid,
+        arguments![g, &order, &sorted, &mut table, &edges, rows, width, add],
+    )?;
     let grid = Grid { blocks: (pieces, width.div_ceil(128)), threads: 128, shared: 0 };
     device.launch(&PROGRAM, "join", grid, arguments![&sorted, &edges, &mut table, rows, width, add])
 }
@@ -53,5 +58,10 @@ pub fn add_rows(mut table: ViewMut, rows: View, values: View) -> Result<()> {
     let width = values.len() / rows.len();
     ensure(values.len() == rows.len() * width, "add_rows", rows.len() * width, values.len())?;
     let grid = Grid::over(values.len(), 1);
-    values.device().launch(&PROGRAM, "add_rows_f32", grid, arguments![&mut table, rows, values, rows.len(), width])
+    values.device().launch(
+        &PROGRAM,
+        "add_rows_f32",
+        grid,
+        arguments![&mut table, rows, values, rows.len(), width],
+    )
 }

@@ -108,7 +108,7 @@ impl Device {
         if x == 0 || y == 0 {
             return Ok(());
         }
-        let fits = x <= i32::MAX as usize && y <= 65_535 && shared <= self.shared_limit();
+        let fits = i32::try_from(x).is_ok() && y <= 65_535 && shared <= self.shared_limit();
         ensure(fits, "launch", "a grid that the device can run", format_args!("{grid:?}"))?;
         self.bind()?;
         let Kernel { function, arguments: expected } = self.programs.kernel(source, name)?;

@@ -121,7 +121,10 @@ fn children(folder: &Path) -> Vec<PathBuf> {
 }
 
 fn searched() -> String {
-    let folders: Vec<String> =
-        folders_of(FOLDERS).into_iter().chain(usual_folders()).map(|path| path.display().to_string()).collect();
+    let folders: Vec<String> = folders_of(FOLDERS)
+        .into_iter()
+        .chain(usual_folders())
+        .map(|path| path.display().to_string())
+        .collect();
     folders.join(", ")
 }

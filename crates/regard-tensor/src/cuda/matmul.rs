@@ -174,7 +174,8 @@ pub fn product(
         output,
         finish: finish_key,
     };
-    let call = Call { a: a.values.pointer(), b: b.values.pointer(), out: out.as_view().pointer(), pointers, scale };
+    let call =
+        Call { a: a.values.pointer(), b: b.values.pointer(), out: out.as_view().pointer(), pointers, scale };
     a.values.device().product(&key, &call)
 }
 
@@ -251,11 +252,20 @@ impl Device {
         plan.run(handle, self, call, &plan.algorithm)
     }
 
-    fn plan(self: &Arc<Self>, handle: sys::cublasLtHandle_t, key: &Key, call: &Call, tune: bool) -> Result<Plan> {
+    fn plan(
+        self: &Arc<Self>,
+        handle: sys::cublasLtHandle_t,
+        key: &Key,
+        call: &Call,
+        tune: bool,
+    ) -> Result<Plan> {
         let mut plan = Plan::new(key)?;
         let candidates = plan.candidates(handle, key)?;
         let Some(first) = candidates.first() else {
-            return Err(Error::Call { call: "cublasLtMatmul".into(), reason: "no algorithm for this shape".into() });
+            return Err(Error::Call {
+                call: "cublasLtMatmul".into(),
+                reason: "no algorithm for this shape".into(),
+            });
         };
         plan.algorithm = *first;
         if tune && candidates.len() > 1 {
@@ -371,12 +381,15 @@ impl Plan {
         plan.set(Descriptor::CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue)?;
         if key.finish == FinishKey::BiasGelu {
             plan.set(Descriptor::CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, key.out.row_stride as i64)?;
-            plan.set(Descriptor::CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_BATCH_STRIDE, key.out.batch_stride as i64)?;
+            plan.set(
+                Descriptor::CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_BATCH_STRIDE,
+                key.out.batch_stride as i64,
+            )?;
         }
         Ok(plan)
     }
 
-    fn set<V>(&self, attribute: Descriptor, value: V) -> Result<()> {
+    fn set<V: Copy>(&self, attribute: Descriptor, value: V) -> Result<()> {
         // SAFETY: the descriptor was created, and the size is that of the value.
         unsafe {
             sys::cublasLtMatmulDescSetAttribute(
@@ -446,9 +459,7 @@ impl Plan {
         result?;
         let usable = found.iter().take(count as usize);
         let usable = usable.filter(|found| found.state == sys::cublasStatus_t::CUBLAS_STATUS_SUCCESS);
-        Ok(usable
-            .map(|found| Algorithm { algorithm: found.algo, workspace: found.workspaceSize })
-            .collect())
+        Ok(usable.map(|found| Algorithm { algorithm: found.algo, workspace: found.workspaceSize }).collect())
     }
 
     fn set_pointers(&self, pointers: FinishPointers) -> Result<()> {

@@ -244,7 +244,10 @@ impl Buffer {
 
     /// All values, to write.
     pub fn view_mut(&mut self) -> ViewMut<'_> {
-        ViewMut { view: View { device: &self.device, pointer: self.pointer, len: self.len, element: self.element }, exclusive: PhantomData }
+        ViewMut {
+            view: View { device: &self.device, pointer: self.pointer, len: self.len, element: self.element },
+            exclusive: PhantomData,
+        }
     }
 }
 

@@ -46,7 +46,8 @@ fn variant(width: usize, views: &[View]) -> Result<(&'static str, usize)> {
         "rows of f32 or bf16, all of one type",
         element.name(),
     )?;
-    let even = width.is_multiple_of(element.per_vector()) && views.iter().all(|view| view.pointer().is_multiple_of(16));
+    let even = width.is_multiple_of(element.per_vector())
+        && views.iter().all(|view| view.pointer().is_multiple_of(16));
     let chunks = width.div_ceil(32 * element.per_vector());
     Ok(match chunks {
         _ if !even => ("wide", 0),
@@ -83,11 +84,7 @@ pub fn add_forward(x: View, residual: View, norm: &Norm) -> Result<(Buffer, Buff
     Ok((sum.expect("there is a residual"), y, moments))
 }
 
-fn launch_forward(
-    x: View,
-    residual: Option<View>,
-    norm: &Norm,
-) -> Result<(Option<Buffer>, Buffer, Moments)> {
+fn launch_forward(x: View, residual: Option<View>, norm: &Norm) -> Result<(Option<Buffer>, Buffer, Moments)> {
     let width = check_parameters(norm)?;
     let rows = x.len() / width;
     ensure(rows * width == x.len(), "norm", format_args!("rows of {width}"), x.len())?;

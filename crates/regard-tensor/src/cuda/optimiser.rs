@@ -135,7 +135,8 @@ impl Table {
             blocks += entry.count.div_ceil(CHUNK as u64);
         }
         if entries != self.entries {
-            self.copy = self.copy.device().upload(bytemuck::cast_slice::<Entry, u8>(&entries), Element::U8)?;
+            self.copy =
+                self.copy.device().upload(bytemuck::cast_slice::<Entry, u8>(&entries), Element::U8)?;
             (self.entries, self.blocks) = (entries, blocks as usize);
         }
         Ok(())

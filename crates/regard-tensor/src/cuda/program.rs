@@ -84,18 +84,20 @@ fn find(module: driver::CUmodule, name: &str) -> Result<Kernel> {
     // SAFETY: the module is loaded, and the name ends in a zero.
     unsafe { driver::cuModuleGetFunction(&raw mut function, module, symbol.as_ptr()) }
         .check(&format!("finding kernel {name}"))?;
-    let arguments = library::driver_has("cuFuncGetParamInfo").then(|| {
-        let (mut offset, mut size) = (0, 0);
-        // SAFETY: the function was found above; an index beyond the last argument is an error code.
-        (0..)
-            .take_while(|&index| {
-                unsafe { driver::cuFuncGetParamInfo(function, index, &raw mut offset, &raw mut size) }
-                    .result()
-                    .is_ok()
-            })
-            .count()
-    });
+    let arguments = library::driver_has("cuFuncGetParamInfo").then(|| count_arguments(function));
     Ok(Kernel { function, arguments })
+}
+
+fn count_arguments(function: driver::CUfunction) -> usize {
+    let (mut count, mut offset, mut size) = (0, 0, 0);
+    // SAFETY: the function is loaded; an index beyond the last argument gives an error code.
+    while unsafe { driver::cuFuncGetParamInfo(function, count, &raw mut offset, &raw mut size) }
+        .result()
+        .is_ok()
+    {
+        count += 1;
+    }
+    count
 }
 
 /// The machine code of a program: from the cache, else compiled and put there.
@@ -104,15 +106,13 @@ fn machine_code(source: &Source, architecture: &str) -> Result<Vec<u8>> {
     let (mut major, mut minor) = (0, 0);
     // SAFETY: the library is loaded.
     unsafe { nvrtc::nvrtcVersion(&raw mut major, &raw mut minor) }.check("nvrtcVersion")?;
-    let options = [
-        format!("--gpu-architecture={architecture}"),
-        "--std=c++17".into(),
-    ];
+    let options = [format!("--gpu-architecture={architecture}"), "--std=c++17".into()];
     let compiler = format!("{major}.{minor}");
     let mut text: Vec<&str> = vec![&compiler];
     text.extend(options.iter().map(String::as_str));
     text.extend(HEADERS.iter().chain([source]).map(|source| source.text));
-    let file = cache_folder().map(|folder| folder.join(format!("{}-{:016x}.cubin", source.name, hash(&text))));
+    let file =
+        cache_folder().map(|folder| folder.join(format!("{}-{:016x}.cubin", source.name, hash(&text))));
     if let Some(code) = file.as_ref().and_then(|file| std::fs::read(file).ok()).filter(|code| is_elf(code)) {
         return Ok(code);
     }
@@ -180,13 +180,16 @@ fn compile(source: &Source, options: &[String]) -> Result<Vec<u8>> {
         let compiled =
             nvrtc::nvrtcCompileProgram(program, option_pointers.len() as i32, option_pointers.as_ptr());
         let code = match compiled.check("nvrtcCompileProgram") {
-            Ok(()) => fetch(|size| nvrtc::nvrtcGetCUBINSize(program, size), |to| nvrtc::nvrtcGetCUBIN(program, to)),
+            Ok(()) => {
+                fetch(|size| nvrtc::nvrtcGetCUBINSize(program, size), |to| nvrtc::nvrtcGetCUBIN(program, to))
+            }
             Err(error) => {
                 let log = fetch(
                     |size| nvrtc::nvrtcGetProgramLogSize(program, size),
                     |to| nvrtc::nvrtcGetProgramLog(program, to),
                 );
-                let log = log.map_or_else(|_| error.to_string(), |log| String::from_utf8_lossy(&log).into_owned());
+                let log =
+                    log.map_or_else(|_| error.to_string(), |log| String::from_utf8_lossy(&log).into_owned());
                 Err(Error::Compile { program: source.name, log })
             }
         };
