@@ -3,6 +3,7 @@
 use crate::inputs::Inputs;
 use regard_tensor::cuda::{Buffer, Device, Element, Result, Timer};
 use std::sync::Arc;
+use std::time::Instant;
 
 /// What a result should be.
 pub enum Expected {
@@ -28,6 +29,7 @@ pub struct Check {
     quick: bool,
     failures: usize,
     checks: usize,
+    started: Instant,
 }
 
 /// A kernel, the type it runs on, and the size.
@@ -40,7 +42,7 @@ pub struct Case<'a> {
 impl Check {
     pub fn new(device: Arc<Device>, filters: Vec<String>, seed: u64, quick: bool) -> Self {
         let inputs = Inputs::new(device.clone(), seed);
-        Self { device, inputs, filters, quick, failures: 0, checks: 0 }
+        Self { device, inputs, filters, quick, failures: 0, checks: 0, started: Instant::now() }
     }
 
     /// Runs a group; an error in it is one failure.
@@ -70,6 +72,7 @@ impl Check {
     ) -> Result<()> {
         if let Err(error) = self.compare(case, run, expected, timed) {
             self.failures += 1;
+            self.checks += 1;
             println!("FAIL  {:<28} {:?} {}: {error}", case.name, case.element, case.shape);
             self.device.set_poison(false);
         }
@@ -94,7 +97,7 @@ impl Check {
         for ((a, b), expected) in first.iter().zip(&second).zip(&expected) {
             let (a_bits, b_bits) = (bits(a)?, bits(b)?);
             same &= a_bits == b_bits;
-            let error = error(&decode(&a_bits, a.element()), expected);
+            let error = error(&a_bits, a.element(), expected);
             fits &= error < tolerance(a.element());
             worst = if error.is_nan() || error > worst { error } else { worst };
         }
@@ -120,9 +123,10 @@ impl Check {
     pub fn finish(self) -> usize {
         let usage = self.device.usage();
         println!(
-            "{} checks, {} failed; memory: {} MiB at most, {} calls of the driver",
+            "{} checks, {} failed in {:.0} s; memory: {} MiB at most, {} calls of the driver",
             self.checks,
             self.failures,
+            self.started.elapsed().as_secs_f64(),
             usage.peak >> 20,
             usage.driver_calls
         );
@@ -140,14 +144,13 @@ fn bits(buffer: &Buffer) -> Result<Vec<u32>> {
     })
 }
 
-fn decode(bits: &[u32], element: Element) -> Vec<f64> {
-    let value = |&bits: &u32| match element {
+fn decode(bits: u32, element: Element) -> f64 {
+    match element {
         Element::F32 | Element::F64 => f64::from(f32::from_bits(bits)),
         Element::Bf16 => f64::from(f32::from_bits(bits << 16)),
         Element::F16 => half(bits),
         Element::U32 | Element::U8 => f64::from(bits),
-    };
-    bits.iter().map(value).collect()
+    }
 }
 
 /// The value of a half-precision number.
@@ -172,14 +175,15 @@ fn tolerance(element: Element) -> f64 {
 }
 
 /// ‖got − expected‖ / ‖expected‖.
-fn error(got: &[f64], expected: &Expected) -> f64 {
+fn error(got: &[u32], element: Element, expected: &Expected) -> f64 {
     let (mut away, mut size) = (0.0, 0.0);
-    let mut compare = |got: &[f64], expected: &[f64]| {
+    let mut compare = |got: &[u32], expected: &[f64]| {
         if got.len() != expected.len() {
             away = f64::NAN;
         }
-        for (g, e) in got.iter().zip(expected) {
-            if g != e {
+        for (&bits, e) in got.iter().zip(expected) {
+            let g = decode(bits, element);
+            if g != *e {
                 away += (g - e).powi(2);
             }
             if e.is_finite() {
@@ -195,7 +199,7 @@ fn error(got: &[f64], expected: &Expected) -> f64 {
             }
         }
     }
-    if away == 0.0 { 0.0 } else { (away / size.max(1e-300)).sqrt() }
+    if away == 0.0 { 0.0 } else { (away / f64::max(size, 1e-300)).sqrt() }
 }
 
 /// The median of some runs, in milliseconds.

@@ -33,10 +33,14 @@ impl Inputs {
     }
 
     /// Normal values, changed by `f`.
-    pub fn map(&mut self, count: usize, element: Element, f: impl Fn(f32) -> f32) -> Result<Input> {
+    pub fn map(&mut self, count: usize, element: Element, f: impl Fn(f32) -> f32 + Sync) -> Result<Input> {
         let start = self.next(DRAWS);
-        let host: Vec<f32> =
-            (0..count).map(|i| rounded(f(self.normal[(start + i) % DRAWS]), element)).collect();
+        let mut host = vec![0.0; count];
+        in_parts(&mut host, |first, part| {
+            for (i, value) in part.iter_mut().enumerate() {
+                *value = rounded(f(self.normal[(start + first + i) % DRAWS]), element);
+            }
+        });
         self.input(host, element)
     }
 
@@ -79,20 +83,44 @@ pub fn rounded(x: f32, element: Element) -> f32 {
     }
 }
 
-/// Fills rows in parallel.
+/// Calls `f(start, part)` for parts of the values, in parallel.
+pub fn in_parts<V: Send>(values: &mut [V], f: impl Fn(usize, &mut [V]) + Sync) {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let together = values.len().div_ceil(threads).max(4096);
+    std::thread::scope(|scope| {
+        for (index, part) in values.chunks_mut(together).enumerate() {
+            let f = &f;
+            scope.spawn(move || f(index * together, part));
+        }
+    });
+}
+
+/// Values by their index, in parallel.
+pub fn by_index(count: usize, f: impl Fn(usize) -> f64 + Sync) -> Vec<f64> {
+    let mut out = vec![0.0; count];
+    in_parts(&mut out, |start, part| {
+        for (i, value) in part.iter_mut().enumerate() {
+            *value = f(start + i);
+        }
+    });
+    out
+}
+
+/// Rows by their index, in parallel.
 pub fn by_rows(rows: usize, width: usize, f: impl Fn(usize, &mut [f64]) + Sync) -> Vec<f64> {
-    let mut out = vec![0.0; rows * width];
+    let mut all: Vec<Vec<f64>> = vec![Vec::new(); rows];
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let together = rows.div_ceil(threads).max(1);
     std::thread::scope(|scope| {
-        for (index, part) in out.chunks_mut((together * width).max(1)).enumerate() {
+        for (index, part) in all.chunks_mut(together).enumerate() {
             let f = &f;
             scope.spawn(move || {
-                for (i, row) in part.chunks_mut(width.max(1)).enumerate() {
+                for (i, row) in part.iter_mut().enumerate() {
+                    row.resize(width, 0.0);
                     f(index * together + i, row);
                 }
             });
         }
     });
-    out
+    all.concat()
 }

@@ -14,11 +14,11 @@ pub fn check(check: &mut Check) -> Result<()> {
         (77, 1001, 1008),
         (9, 70_001, 70_001),
         (130, 50_257, 50_304),
-        (16_384, 50_257, 50_304),
+        (8192, 50_257, 50_304),
     ];
     for &size in check.sizes(&sizes) {
         for element in [Element::F32, Element::Bf16] {
-            if check.wants("loss.cross_entropy") && (size.0 < 10_000 || element == Element::Bf16) {
+            if check.wants("loss.cross_entropy") && (size.0 < 8192 || element == Element::Bf16) {
                 cross_entropy(check, size, element)?;
             }
         }
@@ -32,7 +32,7 @@ pub fn check(check: &mut Check) -> Result<()> {
 }
 
 fn cross_entropy(check: &mut Check, (rows, classes, stride): Size, element: Element) -> Result<()> {
-    let large = rows > 10_000;
+    let large = rows >= 8192;
     let logits = check.inputs.map(rows * stride, element, |x| 3.0 * x)?;
     let mut ids = check.inputs.ids(rows, classes);
     let ignored = 1;

@@ -10,15 +10,18 @@
 
 #![allow(clippy::print_stdout)]
 
+mod arithmetic;
 mod embedding;
 mod harness;
 mod inputs;
+mod layout;
 mod loss;
 mod matmul;
 mod norm;
 mod optimiser;
 mod pointwise;
 mod reduce;
+mod softmax;
 
 use harness::Check;
 use regard_tensor::cuda::{Device, Result};
@@ -69,5 +72,8 @@ fn run() -> Result<usize> {
     check.group(loss::check);
     check.group(reduce::check);
     check.group(optimiser::check);
+    check.group(arithmetic::check);
+    check.group(layout::check);
+    check.group(softmax::check);
     Ok(check.finish())
 }

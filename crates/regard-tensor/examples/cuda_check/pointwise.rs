@@ -1,7 +1,7 @@
 //! Functions of one value, column sums, and both together.
 
 use crate::harness::{Case, Check, Expected, Work};
-use crate::inputs::{Input, rounded};
+use crate::inputs::{Input, by_index, rounded};
 use regard_tensor::cuda::{Element, Result, columns, pointwise};
 use regard_tensor::ops::Function;
 
@@ -188,7 +188,7 @@ fn sums(check: &mut Check) -> Result<()> {
                 },
                 || {
                     let slope = |i: usize| derivative(function, x.host[i].into()) * f64::from(g.host[i]);
-                    let dx: Vec<f64> = (0..count).map(slope).collect();
+                    let dx = by_index(count, slope);
                     // The sums are those of the gradient as it is stored.
                     let sums = total(&|i| rounded(dx[i] as f32, element).into());
                     vec![Expected::All(dx), sums]

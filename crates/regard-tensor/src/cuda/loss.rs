@@ -72,7 +72,7 @@ fn launch(logits: View, gradient: Option<Argument>, targets: Targets, scale: f32
         &PROGRAM,
         &format!("cross_entropy_{}", logits.element().name()),
         grid,
-        &mut [
+        &[
             logits.into(),
             gradient.unwrap_or(Argument::from(None)),
             (&losses).into(),

@@ -345,9 +345,11 @@ unsafe impl Sync for Plan {}
 
 impl Drop for Plan {
     fn drop(&mut self) {
-        // SAFETY: each was created by `Plan::new` or is null, which the library accepts.
+        // SAFETY: each was created by `Plan::new` and is destroyed once.
         unsafe {
-            let _ = sys::cublasLtMatmulDescDestroy(self.operation);
+            if !self.operation.is_null() {
+                let _ = sys::cublasLtMatmulDescDestroy(self.operation);
+            }
             for layout in [self.first, self.second, self.out] {
                 let _ = sys::cublasLtMatrixLayoutDestroy(layout);
             }

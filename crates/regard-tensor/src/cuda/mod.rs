@@ -8,11 +8,15 @@
 //! stream, so that calls take effect in the order in which they are made, and memory can be reused as soon as the host
 //! drops it. Sums are taken in an order fixed by the shapes, without atomics: the same inputs give the same bits.
 
+pub mod arithmetic;
+mod axes;
 pub mod columns;
 mod device;
+pub mod dropout;
 pub mod embedding;
 mod error;
 mod launch;
+pub mod layout;
 mod library;
 pub mod loss;
 pub mod matmul;
@@ -22,6 +26,8 @@ pub mod optimiser;
 pub mod pointwise;
 mod program;
 pub mod reduce;
+pub mod rotary;
+pub mod softmax;
 mod sort;
 mod timer;
 

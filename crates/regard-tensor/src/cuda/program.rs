@@ -7,7 +7,7 @@ use cudarc::nvrtc::sys as nvrtc;
 use std::collections::HashMap;
 use std::ffi::{CString, c_char};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// A source file and its name.
 pub(super) struct Source {
@@ -25,14 +25,15 @@ macro_rules! source {
 pub(super) use source;
 
 /// Files that programs include.
-const HEADERS: [Source; 3] = [source!("values.cuh"), source!("block.cuh"), source!("functions.cuh")];
+const HEADERS: [Source; 4] =
+    [source!("values.cuh"), source!("block.cuh"), source!("functions.cuh"), source!("axes.cuh")];
 
 /// A kernel, ready to launch.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(super) struct Kernel {
     pub function: driver::CUfunction,
-    /// How many arguments it takes, where the driver can say it.
-    pub arguments: Option<usize>,
+    /// The bytes of each of its parameters, where the driver reports them.
+    pub parameters: Option<Arc<[usize]>>,
 }
 
 struct Program {
@@ -62,10 +63,10 @@ impl Programs {
         }
         let program = loaded.get_mut(source.name).expect("the program was inserted above");
         if let Some(kernel) = program.kernels.get(name) {
-            return Ok(*kernel);
+            return Ok(kernel.clone());
         }
         let kernel = find(program.module, name)?;
-        program.kernels.insert(name.to_owned(), kernel);
+        program.kernels.insert(name.to_owned(), kernel.clone());
         Ok(kernel)
     }
 }
@@ -84,20 +85,20 @@ fn find(module: driver::CUmodule, name: &str) -> Result<Kernel> {
     // SAFETY: the module is loaded, and the name ends in a zero.
     unsafe { driver::cuModuleGetFunction(&raw mut function, module, symbol.as_ptr()) }
         .check(&format!("finding kernel {name}"))?;
-    let arguments = library::driver_has("cuFuncGetParamInfo").then(|| count_arguments(function));
-    Ok(Kernel { function, arguments })
+    let parameters = library::driver_has("cuFuncGetParamInfo").then(|| parameter_sizes(function));
+    Ok(Kernel { function, parameters })
 }
 
-fn count_arguments(function: driver::CUfunction) -> usize {
-    let (mut count, mut offset, mut size) = (0, 0, 0);
-    // SAFETY: the function is loaded; an index beyond the last argument gives an error code.
-    while unsafe { driver::cuFuncGetParamInfo(function, count, &raw mut offset, &raw mut size) }
+fn parameter_sizes(function: driver::CUfunction) -> Arc<[usize]> {
+    let (mut sizes, mut offset, mut size) = (Vec::new(), 0, 0);
+    // SAFETY: the function is loaded; an index beyond the last parameter gives an error code.
+    while unsafe { driver::cuFuncGetParamInfo(function, sizes.len(), &raw mut offset, &raw mut size) }
         .result()
         .is_ok()
     {
-        count += 1;
+        sizes.push(size);
     }
-    count
+    sizes.into()
 }
 
 /// The machine code of a program: from the cache, else compiled and put there.

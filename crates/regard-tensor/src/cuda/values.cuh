@@ -105,3 +105,35 @@ template <int N> __device__ void store_floats(float* to, const Floats<N>& v) {
     for (int i = 0; i < N / 4; i++)
         *reinterpret_cast<float4*>(to + 4 * i) = *reinterpret_cast<const float4*>(v.at + 4 * i);
 }
+
+// An integer type of some bytes, to move several values at once.
+template <int BYTES> struct Wide;
+template <> struct Wide<2> {
+    using T = unsigned short;
+};
+template <> struct Wide<4> {
+    using T = u32;
+};
+template <> struct Wide<8> {
+    using T = uint2;
+};
+template <> struct Wide<16> {
+    using T = uint4;
+};
+
+// N values of one type, moved at once where types of different widths meet.
+template <typename T, int N> struct alignas(sizeof(T) * N) Some {
+    T at[N];
+};
+
+template <int N, typename T> __device__ Some<T, N> load_n(const T* from) {
+    using W = typename Wide<sizeof(T) * N>::T;
+    Some<T, N> v;
+    *reinterpret_cast<W*>(&v) = *reinterpret_cast<const W*>(from);
+    return v;
+}
+
+template <int N, typename T> __device__ void store_n(T* to, const Some<T, N>& v) {
+    using W = typename Wide<sizeof(T) * N>::T;
+    *reinterpret_cast<W*>(to) = *reinterpret_cast<const W*>(&v);
+}
