@@ -218,11 +218,20 @@ fn c_string(text: &str) -> CString {
 
 #[cfg(test)]
 mod tests {
-    use super::hash;
+    use super::{hash, is_elf, library, machine_code};
 
     #[test]
     fn the_hash_depends_on_where_a_part_ends() {
         assert_ne!(hash(&["ab", "c"]), hash(&["a", "bc"]));
         assert_eq!(hash(&["ab", "c"]), hash(&["ab", "c"]));
+    }
+
+    /// Needs NVRTC but no device.
+    #[test]
+    fn a_program_with_headers_compiles_where_nvrtc_is_installed() {
+        if library::nvrtc().is_ok() {
+            let code = machine_code(&source!("softmax.cu"), "sm_80").expect("the program compiles");
+            assert!(is_elf(&code));
+        }
     }
 }
