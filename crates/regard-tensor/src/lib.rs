@@ -26,6 +26,8 @@ mod array;
 mod blocks;
 mod copies;
 mod cpu;
+#[doc(hidden)]
+pub mod cuda;
 mod error;
 mod ids;
 mod kernels;

@@ -1,0 +1,397 @@
+//! Memory of a device: a caching allocator, buffers and views of them.
+//!
+//! Buffers are dropped while kernels that use them may still be queued. That is safe because memory goes back to a list
+//! of its own device and is handed out again for work on the same stream, which runs later.
+
+use super::device::Device;
+use super::error::{Check, Error, Result, ensure};
+use bytemuck::Pod;
+use cudarc::driver::sys;
+use std::collections::BTreeMap;
+use std::marker::PhantomData;
+use std::sync::{Arc, MutexGuard, PoisonError};
+
+/// The type of the values in a buffer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Element {
+    /// IEEE single precision.
+    F32,
+    /// The upper half of single precision.
+    Bf16,
+    /// IEEE half precision.
+    F16,
+    /// Ids and places.
+    U32,
+    /// Masks.
+    U8,
+    /// IEEE double precision, for partial sums.
+    F64,
+}
+
+impl Element {
+    /// Bytes of one value.
+    pub fn size(self) -> usize {
+        match self {
+            Self::F64 => 8,
+            Self::F32 | Self::U32 => 4,
+            Self::Bf16 | Self::F16 => 2,
+            Self::U8 => 1,
+        }
+    }
+
+    /// How kernels of this type are named.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::F32 => "f32",
+            Self::Bf16 => "bf16",
+            Self::F16 => "f16",
+            Self::U32 => "u32",
+            Self::U8 => "u8",
+            Self::F64 => "f64",
+        }
+    }
+
+    /// How many values lie in 16 bytes, the widest access of a thread.
+    pub(super) fn per_vector(self) -> usize {
+        16 / self.size()
+    }
+}
+
+/// Types of the host that a buffer can hold. Halves travel as their bits.
+pub trait Value: Pod {
+    /// Whether a buffer of these elements holds values of this type.
+    fn fits(element: Element) -> bool;
+}
+
+macro_rules! value {
+    ($($type:ty: $pattern:pat),*) => {
+        $(impl Value for $type {
+            fn fits(element: Element) -> bool {
+                matches!(element, $pattern)
+            }
+        })*
+    };
+}
+
+value!(f32: Element::F32, u16: Element::Bf16 | Element::F16, u32: Element::U32, u8: Element::U8, f64: Element::F64);
+
+/// What the allocator holds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Bytes in buffers that are alive.
+    pub live: usize,
+    /// The most bytes that were ever alive together.
+    pub peak: usize,
+    /// Bytes kept for later buffers.
+    pub cached: usize,
+    /// Calls of the driver's allocator.
+    pub driver_calls: usize,
+}
+
+/// Free memory by size class.
+#[derive(Default)]
+pub(super) struct Pool {
+    free: BTreeMap<usize, Vec<sys::CUdeviceptr>>,
+    usage: Usage,
+    poison: bool,
+}
+
+/// Sizes are rounded up to eighths of a power of two, so that a free block fits most later requests of about its size
+/// and at most an eighth is wasted.
+fn size_class(bytes: usize) -> usize {
+    let bytes = bytes.max(512);
+    bytes.next_multiple_of((bytes.next_power_of_two() / 16).max(512))
+}
+
+impl Device {
+    /// Room for `len` values, which hold anything until they are written.
+    pub fn allocate(self: &Arc<Self>, len: usize, element: Element) -> Result<Buffer> {
+        let class = size_class(len * element.size());
+        self.bind()?;
+        let (pointer, poison) = {
+            let mut pool = self.pool();
+            let pointer = match pool.free.get_mut(&class).and_then(Vec::pop) {
+                Some(pointer) => {
+                    pool.usage.cached -= class;
+                    pointer
+                }
+                None => pool.driver_allocate(self, class)?,
+            };
+            pool.usage.live += class;
+            pool.usage.peak = pool.usage.peak.max(pool.usage.live);
+            (pointer, pool.poison)
+        };
+        let mut buffer = Buffer { device: self.clone(), pointer, len, element, class };
+        if poison {
+            buffer.view_mut().fill_bytes(0xff)?;
+        }
+        Ok(buffer)
+    }
+
+    /// Room for `len` values that are all zero.
+    pub fn zeros(self: &Arc<Self>, len: usize, element: Element) -> Result<Buffer> {
+        let mut buffer = self.allocate(len, element)?;
+        buffer.view_mut().fill_bytes(0)?;
+        Ok(buffer)
+    }
+
+    /// A copy of values of the host.
+    pub fn upload<V: Value>(self: &Arc<Self>, values: &[V], element: Element) -> Result<Buffer> {
+        let mut buffer = self.allocate(values.len(), element)?;
+        buffer.view_mut().write(values)?;
+        Ok(buffer)
+    }
+
+    /// What the allocator holds at present.
+    pub fn usage(&self) -> Usage {
+        self.pool().usage
+    }
+
+    /// With `poison`, memory is filled with NaN before it is handed out, so that tests find values nothing wrote.
+    pub fn set_poison(&self, poison: bool) {
+        self.pool().poison = poison;
+    }
+
+    /// Gives cached memory back to the driver.
+    pub fn trim(&self) -> Result<()> {
+        self.synchronise()?;
+        self.pool().trim()
+    }
+
+    fn pool(&self) -> MutexGuard<'_, Pool> {
+        self.pool.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Pool {
+    fn driver_allocate(&mut self, device: &Device, bytes: usize) -> Result<sys::CUdeviceptr> {
+        self.usage.driver_calls += 1;
+        let mut pointer = 0;
+        // SAFETY: the caller made the context current.
+        let mut allocate = || unsafe { sys::cuMemAlloc_v2(&raw mut pointer, bytes) };
+        let mut result = allocate();
+        if result == sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY {
+            device.synchronise()?;
+            self.trim()?;
+            result = allocate();
+        }
+        if result == sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY {
+            let (mut free, mut total) = (0, 0);
+            // SAFETY: the context is current, and the results are written to live variables.
+            unsafe { sys::cuMemGetInfo_v2(&raw mut free, &raw mut total) }.check("cuMemGetInfo")?;
+            return Err(Error::OutOfMemory { requested: bytes, free, total });
+        }
+        result.check("cuMemAlloc")?;
+        Ok(pointer)
+    }
+
+    /// The stream must be idle: queued kernels may use memory that the host has dropped.
+    fn trim(&mut self) -> Result<()> {
+        for (_, pointers) in std::mem::take(&mut self.free) {
+            for pointer in pointers {
+                // SAFETY: the pointer came from the driver's allocator and no buffer holds it.
+                unsafe { sys::cuMemFree_v2(pointer) }.check("cuMemFree")?;
+            }
+        }
+        self.usage.cached = 0;
+        Ok(())
+    }
+}
+
+/// A run of values on a device, owned.
+pub struct Buffer {
+    device: Arc<Device>,
+    pointer: sys::CUdeviceptr,
+    len: usize,
+    element: Element,
+    class: usize,
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        let mut pool = self.device.pool();
+        pool.usage.live -= self.class;
+        pool.usage.cached += self.class;
+        pool.free.entry(self.class).or_default().push(self.pointer);
+    }
+}
+
+impl Buffer {
+    /// How many values it holds.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether it holds none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The type of its values.
+    pub fn element(&self) -> Element {
+        self.element
+    }
+
+    /// The device it is on.
+    pub fn device(&self) -> &Arc<Device> {
+        &self.device
+    }
+
+    /// All values, to read.
+    pub fn view(&self) -> View<'_> {
+        View { device: &self.device, pointer: self.pointer, len: self.len, element: self.element }
+    }
+
+    /// All values, to write.
+    pub fn view_mut(&mut self) -> ViewMut<'_> {
+        ViewMut {
+            view: View { device: &self.device, pointer: self.pointer, len: self.len, element: self.element },
+            exclusive: PhantomData,
+        }
+    }
+}
+
+/// Values of a buffer or a part of one, to read.
+#[derive(Clone, Copy)]
+pub struct View<'a> {
+    device: &'a Arc<Device>,
+    pointer: sys::CUdeviceptr,
+    len: usize,
+    element: Element,
+}
+
+impl<'a> View<'a> {
+    /// How many values there are.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Their type.
+    pub fn element(&self) -> Element {
+        self.element
+    }
+
+    /// The device they are on.
+    pub fn device(&self) -> &'a Arc<Device> {
+        self.device
+    }
+
+    /// `len` of the values from `start` on.
+    pub fn part(&self, start: usize, len: usize) -> Result<Self> {
+        let fits = start.checked_add(len).is_some_and(|end| end <= self.len);
+        ensure(fits, "part", format_args!("a part of {} values", self.len), format_args!("{start}+{len}"))?;
+        let pointer = self.pointer + (start * self.element.size()) as u64;
+        Ok(Self { pointer, len, ..*self })
+    }
+
+    /// The values, copied to the host. Waits for the kernels that write them.
+    pub fn read<V: Value>(&self) -> Result<Vec<V>> {
+        ensure(V::fits(self.element), "read", std::any::type_name::<V>(), self.element.name())?;
+        let mut values = vec![V::zeroed(); self.len];
+        if self.len == 0 {
+            return Ok(values);
+        }
+        self.device.bind()?;
+        let bytes = self.len * self.element.size();
+        // SAFETY: both sides have `bytes` bytes, and the host's outlive the synchronisation below.
+        unsafe {
+            sys::cuMemcpyDtoHAsync_v2(values.as_mut_ptr().cast(), self.pointer, bytes, self.device.stream())
+                .check("cuMemcpyDtoH")?;
+            sys::cuStreamSynchronize(self.device.stream()).check("cuStreamSynchronize")?;
+        }
+        Ok(values)
+    }
+
+    /// A copy on the device.
+    pub fn copy(&self) -> Result<Buffer> {
+        let mut copy = self.device.allocate(self.len, self.element)?;
+        copy.view_mut().copy_from(*self)?;
+        Ok(copy)
+    }
+
+    pub(super) fn pointer(&self) -> sys::CUdeviceptr {
+        self.pointer
+    }
+}
+
+/// Values of a buffer or a part of one, to write.
+pub struct ViewMut<'a> {
+    view: View<'a>,
+    exclusive: PhantomData<&'a mut ()>,
+}
+
+impl<'a> ViewMut<'a> {
+    /// The same values, to read.
+    pub fn as_view(&self) -> View<'_> {
+        self.view
+    }
+
+    /// `len` of the values from `start` on.
+    pub fn part(self, start: usize, len: usize) -> Result<ViewMut<'a>> {
+        Ok(Self { view: self.view.part(start, len)?, exclusive: PhantomData })
+    }
+
+    /// Lends the values for a shorter time.
+    pub fn reborrow(&mut self) -> ViewMut<'_> {
+        ViewMut { view: self.view, exclusive: PhantomData }
+    }
+
+    /// Overwrites them with values of the host.
+    pub fn write<V: Value>(&mut self, values: &[V]) -> Result<()> {
+        let View { device, pointer, len, element } = self.view;
+        ensure(V::fits(element), "write", element.name(), std::any::type_name::<V>())?;
+        ensure(values.len() == len, "write", len, values.len())?;
+        if len == 0 {
+            return Ok(());
+        }
+        device.bind()?;
+        let bytes = std::mem::size_of_val(values);
+        // SAFETY: both sides have `bytes` bytes. The driver copies from pageable memory before it returns.
+        unsafe { sys::cuMemcpyHtoDAsync_v2(pointer, values.as_ptr().cast(), bytes, device.stream()) }
+            .check("cuMemcpyHtoD")
+    }
+
+    /// Overwrites them with values of the same device.
+    pub fn copy_from(&mut self, from: View) -> Result<()> {
+        let View { device, pointer, len, element } = self.view;
+        ensure(from.len == len && from.element == element, "copy", len, from.len)?;
+        if len == 0 {
+            return Ok(());
+        }
+        device.bind()?;
+        // SAFETY: both sides have as many bytes, and the stream orders the copy among kernels.
+        unsafe { sys::cuMemcpyDtoDAsync_v2(pointer, from.pointer, len * element.size(), device.stream()) }
+            .check("cuMemcpyDtoD")
+    }
+
+    /// Sets every byte.
+    pub fn fill_bytes(&mut self, byte: u8) -> Result<()> {
+        let View { device, pointer, len, element } = self.view;
+        if len == 0 {
+            return Ok(());
+        }
+        device.bind()?;
+        // SAFETY: the view has as many bytes.
+        unsafe { sys::cuMemsetD8Async(pointer, byte, len * element.size(), device.stream()) }
+            .check("cuMemsetD8")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::size_class;
+
+    #[test]
+    fn size_classes_waste_at_most_an_eighth() {
+        for bytes in [1, 512, 513, 5000, 65_537, 1_000_000, (1 << 30) + 1] {
+            let class = size_class(bytes);
+            assert!(class >= bytes && class - bytes <= (bytes / 8).max(512), "{bytes} in {class}");
+            assert_eq!(size_class(class), class);
+        }
+    }
+}

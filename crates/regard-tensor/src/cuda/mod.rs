@@ -1,0 +1,37 @@
+//! The CUDA device: memory, programs, matrix products and kernels.
+//!
+//! Building needs no CUDA. The driver, NVRTC and cuBLASLt are loaded when a device is opened; a missing one is an
+//! [`Error`] that says how to install it. Kernels are the `.cu` files of this folder. NVRTC compiles them for the device
+//! at hand when they are first needed, and the machine code is cached on disk.
+//!
+//! A kernel's file in Rust checks sizes and types, allocates the results and launches. All work of a device goes to one
+//! stream, so that calls take effect in the order in which they are made, and memory can be reused as soon as the host
+//! drops it. Sums are taken in an order fixed by the shapes, without atomics: the same inputs give the same bits.
+
+pub mod arithmetic;
+mod axes;
+pub mod columns;
+mod device;
+pub mod dropout;
+pub mod embedding;
+mod error;
+mod launch;
+pub mod layout;
+mod library;
+pub mod loss;
+pub mod matmul;
+mod memory;
+pub mod norm;
+pub mod optimiser;
+pub mod pointwise;
+mod program;
+pub mod reduce;
+pub mod rotary;
+pub mod softmax;
+mod sort;
+mod timer;
+
+pub use device::{Device, count};
+pub use error::{Error, Result};
+pub use memory::{Buffer, Element, Usage, Value, View, ViewMut};
+pub use timer::Timer;
