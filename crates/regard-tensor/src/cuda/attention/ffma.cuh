@@ -17,13 +17,14 @@ typedef float Part[4][4];
 __device__ inline int part_row(int i) { return threadIdx.x / 16 * 4 + i; }
 __device__ inline int part_column(int j) { return threadIdx.x % 16 + 16 * j; }
 
+/// For the host, with each kernel: threads, bytes of shared memory, and rows of a thread block.
+#define LAUNCH(kernel) extern "C" __device__ int kernel##_launch[3] = {THREADS, 3 * SIDE * TILE_ROW * 4, SIDE}
+
 /// Tile number `index` of the kernel's shared memory.
 __device__ inline Tile shared_tile(int index) {
     extern __shared__ float4 shared_memory[];
     return (Tile)((float*)shared_memory + index * SIDE * TILE_ROW);
 }
-/// The floats behind the first `tiles` tiles.
-__device__ inline float* shared_floats(int tiles) { return (float*)shared_tile(tiles); }
 
 /// Reads rows `start..start + 64` of one head, features `64·chunk…`, with zeros past the last row and feature.
 __device__ inline void load(Tile tile, const Heads& heads, int example, int head, int start, int rows, int chunk, int features) {
@@ -108,6 +109,20 @@ __device__ inline void product(Part& c, int example, Rows a, Rows b, int feature
         load(shared_tile(1), b.heads, example, b.head, b.start, b.count, chunk, features);
         __syncthreads();
         multiply_transposed(c, shared_tile(0), shared_tile(1));
+        __syncthreads();
+    }
+}
+
+/// sum += tile·rows: weights times values and their like. The tile goes to shared memory; rows of a head are read chunk by chunk.
+template <int chunks>
+__device__ inline void accumulate(Part (&sum)[chunks], const Part& tile, int example, Rows rows, int features) {
+    const Tile kept = shared_tile(2), loaded = shared_tile(1);
+    store(kept, tile);
+#pragma unroll
+    for (int chunk = 0; chunk < chunks; chunk++) {
+        load(loaded, rows.heads, example, rows.head, rows.start, rows.count, chunk, features);
+        __syncthreads();
+        multiply(sum[chunk], kept, loaded);
         __syncthreads();
     }
 }

@@ -36,6 +36,7 @@ __device__ inline void add_slopes(const Problem& p, Part& sum, int example, int 
 #endif
 
 #if BIAS == 1
+LAUNCH(attention_bias_gradient);
 extern "C" __global__ void __launch_bounds__(THREADS) attention_bias_gradient(const __grid_constant__ Problem p) {
     // Planes are numbered as they lie: heads of their own vary fastest.
     const bool own_heads = p.bias_head_stride != 0, own_batch = p.bias_batch_stride != 0;
@@ -59,6 +60,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) attention_bias_gradient(co
 #if BIAS == 2
 constexpr int FOLDED = 128;
 
+LAUNCH(attention_bias_gradient);
 extern "C" __global__ void __launch_bounds__(THREADS) attention_bias_gradient(const __grid_constant__ Problem p) {
     const int query_tiles = ceil_div(p.queries, SIDE), key_tiles = ceil_div(p.keys, SIDE), head = blockIdx.y;
     const int diagonal = int(blockIdx.x) - (key_tiles - 1);

@@ -60,10 +60,10 @@ __device__ inline void finish(const Problem& p, Online& online, Part (&output)[V
     }
 }
 
+LAUNCH(attention_forward);
 extern "C" __global__ void __launch_bounds__(THREADS) attention_forward(const __grid_constant__ Problem p) {
     // The last tiles of causal attention have the most keys: they go first.
     const int start = (gridDim.x - 1 - blockIdx.x) * SIDE, head = blockIdx.y, example = blockIdx.z, kv_head = p.kv_head(head);
-    const Tile values = shared_tile(1), weights = shared_tile(2);
     Online online;
     Part output[VALUE_CHUNKS] = {};
     for (int i = 0; i < 4; i++) online.max[i] = negative_infinity(), online.sum[i] = 0.0f;
@@ -90,14 +90,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) attention_forward(const __
                 for (int j = 0; j < 4; j++)
                     scores[i][j] *= dropout_factor(p, at, start + part_row(i), at.key_start + part_column(j));
         }
-        store(weights, scores);
-#pragma unroll
-        for (int chunk = 0; chunk < VALUE_CHUNKS; chunk++) {
-            load(values, p.value, example, kv_head, at.key_start, p.keys, chunk, value_width);
-            __syncthreads();
-            multiply(output[chunk], weights, values);
-            __syncthreads();
-        }
+        accumulate(output, scores, example, {p.value, kv_head, at.key_start, p.keys}, value_width);
     }
     finish(p, online, output, example, head, start);
 #pragma unroll

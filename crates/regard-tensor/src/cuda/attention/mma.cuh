@@ -29,8 +29,9 @@ template <int rows, int features>
 __device__ inline void copy_rows(Matrix<features> to, const Element* from, i64 row_stride, int inside) {
     constexpr int PIECES = Matrix<features>::PIECES;
 #pragma unroll
-    for (int i = threadIdx.x; i < rows * PIECES; i += THREADS) {
-        const int row = i / PIECES, piece = i % PIECES;
+    for (int i = 0; i < rows * PIECES; i += THREADS) {
+        const int row = (i + threadIdx.x) / PIECES, piece = (i + threadIdx.x) % PIECES;
+        if (rows * PIECES % THREADS != 0 && row >= rows) break;
         const bool valid = row < inside && piece * 8 < features;
         copy_async(to.at(row, piece), valid ? from + row * row_stride + piece * 8 : from, valid);
     }
@@ -97,8 +98,12 @@ __device__ inline void multiply_transposed(Sums<row_tiles, columns>& c, Reader<f
     }
 }
 
-/// c += A·B: A in registers (packed to bf16 here), rows `row…` of B in shared memory.
-template <int row_tiles, int inner, int columns, int features>
+/// Keeps an element as it is, or takes a negative one, a weight that dropout removed, as 0.
+template <bool weights>
+__device__ inline float kept(float x) { return weights && has_dropout ? fmaxf(x, 0.0f) : x; }
+
+/// c += A·B: A in registers (packed to bf16 here), rows `row…` of B in shared memory. `weights`: A may have been through `mark_dropped`.
+template <bool weights, int row_tiles, int inner, int columns, int features>
 __device__ inline void multiply(Sums<row_tiles, columns>& c, const Sums<row_tiles, inner>& a, Reader<features> b, int row) {
 #pragma unroll
     for (int k = 0; k < inner / 16; k++) {
@@ -108,8 +113,8 @@ __device__ inline void multiply(Sums<row_tiles, columns>& c, const Sums<row_tile
 #pragma unroll
             for (int half = 0; half < 2; half++) {
                 const float(&x)[4] = a.at[r][2 * k + half];
-                left[r][2 * half] = pack(x[0], x[1]);
-                left[r][2 * half + 1] = pack(x[2], x[3]);
+                left[r][2 * half] = pack(kept<weights>(x[0]), kept<weights>(x[1]));
+                left[r][2 * half + 1] = pack(kept<weights>(x[2]), kept<weights>(x[3]));
             }
 #pragma unroll
         for (int n = 0; n < columns / 16; n++) {

@@ -10,11 +10,10 @@
 // Registers at width 128, 32 rows: output 128, scores 64, operands 16, maxima and sums 8.
 //
 // Grid: (query tiles, heads, batch).
-#include "mma.cuh"
 #include "online.cuh"
 
 constexpr int ROW_TILES = has_pattern || width > 128 || value_width > 128 ? 1 : 2;
-constexpr int QUERY_TILE = WARPS * ROW_TILES * 16, KEY_TILE = 64, STAGES = 2;
+constexpr int QUERY_TILE = WARPS * ROW_TILES * 16, STAGES = 2, KEY_TILE = ROW_TILES == 2 && !few_registers ? 32 : 64;
 typedef Matrix<width> Wide;
 typedef Matrix<value_width> Valued;
 typedef Sums<ROW_TILES, KEY_TILE> Scores;
@@ -35,13 +34,11 @@ extern "C" __global__ void __launch_bounds__(THREADS) attention_forward(const __
     const int start = (gridDim.x - 1 - blockIdx.x) * QUERY_TILE, head = blockIdx.y, example = blockIdx.z, kv_head = p.kv_head(head);
     const int row = threadIdx.x / WARP * ROW_TILES * 16;
     const Tiles tiles = key_tiles(p, example, head, start, QUERY_TILE, KEY_TILE);
-    const Element* keys = p.key.at(example, kv_head, 0);
-    const Element* values = p.value.at(example, kv_head, 0);
     const auto copy_tile = [&](int t) {
         const int first = tiles[t].index * KEY_TILE;
         const u32 stage = stages + t % STAGES * STAGE_BYTES;
-        copy_rows<KEY_TILE>(Wide{stage}, keys + first * p.key.row_stride, p.key.row_stride, p.keys - first);
-        copy_rows<KEY_TILE>(Valued{stage + KEY_BYTES}, values + first * p.value.row_stride, p.value.row_stride, p.keys - first);
+        copy_rows<KEY_TILE>(Wide{stage}, p.key.at(example, kv_head, first), p.key.row_stride, p.keys - first);
+        copy_rows<KEY_TILE>(Valued{stage + KEY_BYTES}, p.value.at(example, kv_head, first), p.value.row_stride, p.keys - first);
         copy_commit();
     };
     copy_rows<QUERY_TILE>(Wide{base}, p.query.at(example, head, start), p.query.row_stride, p.queries - start);
@@ -62,10 +59,11 @@ extern "C" __global__ void __launch_bounds__(THREADS) attention_forward(const __
         Scores scores;
         scores.clear();
         multiply_transposed(scores, Reader<width>::across({base}), row, Reader<width>::along({stage}), 0);
-        finish_scores(p, at, scores);
+        Derivatives<ROW_TILES, KEY_TILE> unused;
+        finish_scores<false>(p, at, scores, unused);
         online.weigh(scores, output);
-        if (has_dropout) drop(p, at, scores);
-        multiply(output, scores, Reader<value_width>::across({stage + KEY_BYTES}), 0);
+        if (has_dropout) mark_dropped<false>(p, at, scores);
+        multiply<true>(output, scores, Reader<value_width>::across({stage + KEY_BYTES}), 0);
     }
     online.finish(p, example, head, start + row, output);
     copy_wait<0>();

@@ -1,65 +1,6 @@
-// From products to weights in a warp's registers: scale, soft cap, bias, masks, online softmax, dropout.
-//
-// Scores are in units of log₂, so that a weight is one exp2. Without bias and soft cap, products stay as they are and the scale becomes part
-// of the exponent, weight = 2^(product·factor − maximum·factor): one multiply-add an element.
+// The online softmax of the bf16 forward pass, in a warp's registers.
 #pragma once
-#include "mma.cuh"
-
-constexpr bool plain_scores = !has_bias && !has_soft_cap;
-
-/// What scores are multiplied with to be in units of log₂. Never 0, so that −∞ stays −∞. The sign of the scale is taken care of by `finish_scores`.
-__device__ inline float score_factor(const Problem& p) { return plain_scores ? fmaxf(fabsf(p.scale) * LOG2_E, 1e-30f) : 1.0f; }
-
-/// Applies `change(element, query, key)` to each score of a warp's tile.
-template <int row_tiles, int columns, typename Change>
-__device__ inline void for_each_pair(const TileAt& at, Sums<row_tiles, columns>& scores, Change change) {
-#pragma unroll
-    for (int r = 0; r < row_tiles; r++)
-#pragma unroll
-        for (int c = 0; c < columns / 8; c++)
-#pragma unroll
-            for (int e = 0; e < 4; e++)
-                change(scores.at[r][c][e], at.query_start + sums_row(r, e), at.key_start + sums_column(c, e));
-}
-
-/// Products become scores (up to `score_factor`), −∞ where a pair may not attend.
-template <int row_tiles, int columns>
-__device__ inline void finish_scores(const Problem& p, const TileAt& at, Sums<row_tiles, columns>& scores) {
-    if constexpr (!plain_scores) {
-        for_each_pair(at, scores, [&](float& score, int query, int key) {
-            float derivative;
-            score = pair_score(p, at, query, key, score, derivative);
-        });
-    } else if (p.scale < 0.0f) {
-        for_each_pair(at, scores, [](float& score, int, int) { score = -score; });
-    }
-    if (!all_allowed(p, at, columns)) {
-        for_each_pair(at, scores, [&](float& score, int query, int key) {
-            if (!allowed(p, at, query, key)) score = negative_infinity();
-        });
-    }
-}
-
-/// Multiplies each weight with its dropout factor. A Philox block has four neighbouring keys of a query, which belong to two neighbouring lanes;
-/// these also share the query eight rows below. So each of the two draws one block and gives half of it to the other.
-template <int row_tiles, int columns>
-__device__ inline void drop(const Problem& p, const TileAt& at, Sums<row_tiles, columns>& weights) {
-    const bool odd = threadIdx.x & 1;
-#pragma unroll
-    for (int r = 0; r < row_tiles; r++)
-#pragma unroll
-        for (int c = 0; c < columns / 8; c++) {
-            const int query = at.query_start + sums_row(r, odd ? 2 : 0), key = at.key_start + sums_column(c, 0);
-            const uint4 own = dropout_words(p, at, query, key / 4);
-            const u32 given0 = __shfl_xor_sync(0xffffffff, odd ? own.x : own.z, 1);
-            const u32 given1 = __shfl_xor_sync(0xffffffff, odd ? own.y : own.w, 1);
-            float(&w)[4] = weights.at[r][c];
-            w[0] *= dropout_factor(p, odd ? given0 : own.x);
-            w[1] *= dropout_factor(p, odd ? given1 : own.y);
-            w[2] *= dropout_factor(p, odd ? own.z : given0);
-            w[3] *= dropout_factor(p, odd ? own.w : given1);
-        }
-}
+#include "scores.cuh"
 
 /// A maximum may be this much (in log₂) behind before all that was summed under it is rescaled: weights of up to 2⁸ harm nothing, and most tiles
 /// raise the maximum of some query a little.
@@ -157,6 +98,7 @@ struct Online {
                 const int row = query + sums_row(r, 2 * half);
                 if (threadIdx.x % 4 == 0 && row < p.queries)
                     p.log_sum_exp[p.row(example, head, row)] = total > 0.0f ? (most + log2f(total)) * LN_2 : negative_infinity();
+                if (has_dropout) rescale *= p.dropout.scale;
                 scale_row(r, half, total > 0.0f ? rescale / total : 0.0f, output);
             }
     }

@@ -88,14 +88,20 @@ struct Dropout {
     float scale;
 };
 
+/// The log-sum-exp of a query in units of log₂, and delta = Σ output·upstream. A query without weights, or past the last, has +∞ and 0: its
+/// weights 2^(score − ∞) and slopes are then 0 without a check.
+struct __align__(8) SavedRow {
+    float lse, delta;
+};
+
 struct Problem {
     Heads query, key, value, output;
     /// ln Σ e^score, (batch, heads, queries).
     float* log_sum_exp;
     /// The gradient of the output, and the gradients to compute.
     Heads upstream, query_gradient, key_gradient, value_gradient;
-    /// Σ output·upstream of each row, (batch, heads, queries): written and read by the backward pass.
-    float* delta;
+    /// What the backward pass needs of a query, (batch, heads, padded queries): written by `attention_delta`, read by the rest.
+    SavedRow* saved_rows;
     const unsigned char* key_mask;
     /// Dense: (queries, keys) in each plane, with strides between planes, 0 where they are shared.
     /// By distance: (heads, queries + keys − 1), at query − key + keys − 1.
@@ -112,22 +118,25 @@ struct Problem {
     /// Query i stands at the position of key i + offset.
     __device__ int offset() const { return keys - queries; }
     __device__ int kv_head(int head) const { return head / (heads / kv_heads); }
-    /// The row of `log_sum_exp` and `delta` for a query.
-    __device__ i64 row(int example, int head, int query) const {
-        return (i64(example) * heads + head) * queries + query;
+    /// The place of a query in `log_sum_exp` and in `saved_rows`, which is padded for tiles of up to 128 queries.
+    __device__ i64 row(int example, int head, int query) const { return (i64(example) * heads + head) * queries + query; }
+    __device__ int padded_queries() const { return (queries + 127) / 128 * 128; }
+    __device__ SavedRow* saved_row(int example, int head, int query) const {
+        return saved_rows + (i64(example) * heads + head) * padded_queries() + query;
     }
 };
 
 __device__ inline int ceil_div(int a, int b) { return (a + b - 1) / b; }
 
-/// The tiles to visit, in ascending order: a range, or a part of a pattern's list.
+/// The tiles to visit, in ascending order: a range, or the parts of the blocks in a pattern's list.
 struct Tiles {
-    int first, count;
+    int first, count, per_block;
     const Block* blocks;
 
     __device__ Block operator[](int i) const {
-        if constexpr (has_pattern) return blocks[first + i];
-        return {first + i, -1};
+        if constexpr (!has_pattern) return {first + i, -1};
+        const Block block = blocks[first + i / per_block];
+        return {block.index * per_block + i % per_block, block.bits};
     }
 };
 
@@ -135,17 +144,16 @@ __device__ inline int pattern_plane(const Pattern& pattern, int example, int hea
     return (pattern.batch == 1 ? 0 : example) * pattern.heads + (pattern.heads == 1 ? 0 : head);
 }
 
-/// The tiles of `tile` keys that queries `start..start + count` may attend to. With a pattern, the queries lie in one block and
-/// tiles are blocks.
+/// The tiles of `tile` keys that queries `start..start + count` may attend to. With a pattern, the queries lie in one block, and so does each tile.
 __device__ inline Tiles key_tiles(const Problem& p, int example, int head, int start, int count, int tile) {
     const int last = min(start + count, p.queries) - 1;
     const int end = causal ? max(0, min(last + p.offset() + 1, p.keys)) : p.keys;
-    if constexpr (!has_pattern) return {0, ceil_div(end, tile), nullptr};
+    if constexpr (!has_pattern) return {0, ceil_div(end, tile), 1, nullptr};
     const int rows = ceil_div(p.queries, BLOCK);
     const int* starts = p.pattern.row_starts + i64(pattern_plane(p.pattern, example, head)) * (rows + 1) + start / BLOCK;
     int n = starts[1] - starts[0];
     while (causal && n > 0 && p.pattern.row_blocks[starts[0] + n - 1].index * BLOCK >= end) n--;
-    return {starts[0], n, p.pattern.row_blocks};
+    return {starts[0], n * (BLOCK / tile), BLOCK / tile, p.pattern.row_blocks};
 }
 
 /// The tiles of `tile` queries that may attend to keys from `start` on.
@@ -153,11 +161,11 @@ __device__ inline Tiles query_tiles(const Problem& p, int example, int head, int
     const int first_query = causal ? max(0, start - p.offset()) : 0;
     if constexpr (!has_pattern) {
         const int first = first_query / tile;
-        return {first, max(0, ceil_div(p.queries, tile) - first), nullptr};
+        return {first, max(0, ceil_div(p.queries, tile) - first), 1, nullptr};
     }
     const int columns = ceil_div(p.keys, BLOCK);
     const int* starts = p.pattern.column_starts + i64(pattern_plane(p.pattern, example, head)) * (columns + 1) + start / BLOCK;
     int first = starts[0];
     while (causal && first < starts[1] && (p.pattern.column_blocks[first].index + 1) * BLOCK <= first_query) first++;
-    return {first, starts[1] - first, p.pattern.column_blocks};
+    return {first, (starts[1] - first) * (BLOCK / tile), BLOCK / tile, p.pattern.column_blocks};
 }

@@ -9,6 +9,7 @@ struct WeightsBlock {
     int first_plane, query_start, queries, key_start, keys;
 };
 
+LAUNCH(attention_weights);
 extern "C" __global__ void __launch_bounds__(THREADS) attention_weights(const __grid_constant__ Problem p, const __grid_constant__ WeightsBlock b) {
     const int plane = b.first_plane + blockIdx.z, example = plane / p.heads, head = plane % p.heads;
     const int first_query = blockIdx.y * SIDE, first_key = blockIdx.x * SIDE;
