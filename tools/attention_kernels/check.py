@@ -47,11 +47,18 @@ def features():
     yield Case(heads=4, queries=150, keys=210, width=128, value_width=64, **{**everything, "bias": "denseh"})
 
 
-def cases(engines):
+def large():
+    """Cases that fill a device: many thread blocks, many tiles."""
+    yield Case(batch=3, heads=12, kv_heads=12, queries=1000, keys=1000, causal=True, layout="fused")
+    yield Case(batch=1, heads=8, kv_heads=2, queries=1500, keys=2000, width=128, value_width=128, causal=True)
+    yield Case(batch=2, heads=4, kv_heads=4, queries=1030, keys=1030, pattern="window", bias="distance", width=128, value_width=128)
+
+
+def cases(engines, device):
     """The features on each engine: f32, and bf16 on ordinary units and on tensor cores."""
     for engine in engines:
         name, kind = engine.split("-")
-        for case in features():
+        for case in [*features(), *(large() if device == "cuda" else ())]:
             yield replace(case, engine=name, bf16=kind == "bf16")
 
 
@@ -110,7 +117,7 @@ def check(backend, case, passes=PASSES):
 
 def main(backend, engines, wanted, passes):
     """Prints a line for each case; returns how many failed."""
-    chosen = [case for case in cases(engines) if all(word in case.differences() for word in wanted)]
+    chosen = [case for case in cases(engines, backend.device) if all(word in case.differences() for word in wanted)]
     backend.prepare([(KERNELS / file, case, HEADERS) for case in chosen for file in files(case, passes)])
     failures = 0
     for case in chosen:

@@ -28,17 +28,17 @@ class Driver:
         for key, code in zip(keyed, codes):
             self.modules[key] = Module(self, code)
 
-    def module(self, path, case, headers):
-        key = self._key(path, case)
+    def module(self, path, case, headers, edits=()):
+        key = self._key(path, case, edits)
         if key not in self.modules:
-            self.modules[key] = Module(self, self._compile(path, case, headers))
+            self.modules[key] = Module(self, self._compile(path, case, headers, edits))
         return self.modules[key]
 
-    def _key(self, path, case):
-        return path.name, tuple(case.options(self.architecture))
+    def _key(self, path, case, edits=()):
+        return path.name, tuple(case.options(self.architecture)), edits
 
-    def _compile(self, path, case, headers):
-        return nvrtc.compile(path, case.options(self.architecture), headers)[0]
+    def _compile(self, path, case, headers, edits=()):
+        return nvrtc.compile(path, case.options(self.architecture), headers, edits)[0]
 
     def check(self, status):
         if status != 0:

@@ -25,17 +25,20 @@ def library():
 _nvrtc = None
 
 
-def compile(path, options, headers=()):
-    """The machine code of a source file, and the compiler's log. `options` name the architecture; `headers` are what it includes."""
+def compile(path, options, headers=(), edits=()):
+    """The machine code of a source file, and the compiler's log.
+
+    `options` name the architecture, `headers` are what it includes, `edits` are (file name, old, new) to try before compiling.
+    """
     global _nvrtc
     _nvrtc = _nvrtc or library()
     program = ctypes.c_void_p()
-    texts = [header.read_bytes() for header in headers]
+    texts = [_edited(header, edits) for header in headers]
     names = [header.name.encode() for header in headers]
     strings = ctypes.c_char_p * max(len(texts), 1)
     _check(
         _nvrtc.nvrtcCreateProgram(
-            ctypes.byref(program), path.read_bytes(), path.name.encode(), len(texts), strings(*texts), strings(*names)
+            ctypes.byref(program), _edited(path, edits), path.name.encode(), len(texts), strings(*texts), strings(*names)
         )
     )
     arguments = [option.encode() for option in options]
@@ -46,6 +49,15 @@ def compile(path, options, headers=()):
     code = _text(program, _nvrtc.nvrtcGetCUBINSize, _nvrtc.nvrtcGetCUBIN)
     _check(_nvrtc.nvrtcDestroyProgram(ctypes.byref(program)))
     return code, log
+
+
+def _edited(path, edits):
+    text = path.read_text()
+    for name, old, new in edits:
+        if name == path.name:
+            assert old in text, f"{name} has no {old!r}"
+            text = text.replace(old, new)
+    return text.encode()
 
 
 def _text(program, size_of, get):

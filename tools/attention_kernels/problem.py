@@ -110,11 +110,11 @@ class Case:
 class Runner:
     """Launches the kernels of a case on a backend (driver.py)."""
 
-    def __init__(self, backend, case):
-        self.backend, self.case = backend, case
+    def __init__(self, backend, case, edits=()):
+        self.backend, self.case, self.edits = backend, case, edits
 
     def module(self, file):
-        return self.backend.module(KERNELS / file, self.case, HEADERS)
+        return self.backend.module(KERNELS / file, self.case, HEADERS, self.edits)
 
     def tiled(self, file, kernel, rows, heads, problem, *rest):
         """A kernel with a thread block for each tile of rows of each head of each example."""
