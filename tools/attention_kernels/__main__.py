@@ -29,6 +29,7 @@ def main():
     parser.add_argument("words", nargs="*")
     parser.add_argument("--engines", default="mma-bf16,ffma-f32,ffma-bf16")
     parser.add_argument("--forward", action="store_true", help="check the forward pass alone")
+    parser.add_argument("--seed", type=int, help="repeat the inputs of an earlier check")
     parser.add_argument("--edit", action="append", default=[])
     arguments = parser.parse_args()
     if arguments.command == "registers":
@@ -45,7 +46,7 @@ def main():
         import check
 
         passes = ("forward",) if arguments.forward else check.PASSES
-        sys.exit(check.main(Driver(), arguments.engines.split(","), arguments.words, passes) > 0)
+        sys.exit(check.main(Driver(), arguments.engines.split(","), arguments.words, passes, arguments.seed) > 0)
 
 
 if __name__ == "__main__":

@@ -5,10 +5,14 @@ from dataclasses import replace
 import torch
 from inputs import Inputs
 from problem import HEADERS, KERNELS, Case, Runner, WeightsBlock
-from reference import attention
+from reference import attention, sink_gradient
 
 PASSES = ("forward", "backward")
 TOLERANCE = {False: 1e-5, True: 1e-2}
+
+
+def tolerance(case, name):
+    return TOLERANCE[case.bf16 and name != "dsink"]
 
 
 def features():
@@ -102,27 +106,33 @@ def run(backend, case, inputs, passes):
     return outputs
 
 
-def check(backend, case, passes=PASSES):
-    """The worst distance by name, and whether two runs had the same bits."""
+def check(backend, case, seed, passes=PASSES):
+    """The distance of each result, and whether two runs had the same bits."""
+    torch.manual_seed(seed)
     inputs = Inputs(case, backend.device)
     first, second = (run(backend, case, inputs, passes) for _ in range(2))
     output, lse, weights, gradients = attention(case, inputs.given, inputs.upstream, inputs.problem.scale, inputs.dropout)
     expected = {"output": output, "lse": lse, **{f"d{name}": gradient for name, gradient in gradients.items()}}
     expected["weights"] = weights[-1, :, case.queries // 3 :, case.keys // 5 :]
+    if case.bf16 and "dsink" in first:
+        # A sum of both signs over all queries: the rounding of the stored output grows by 2 to 11 times here, more than a fixed tolerance allows for. The
+        # kernel is held to what that output says instead, to f32; the f32 cases compare the same sum with autograd.
+        expected["dsink"] = sink_gradient(first["output"], first["lse"], inputs.upstream, inputs.given["sink"])
     distances = {name: distance(tensor, expected[name]) for name, tensor in first.items()}
     bits = lambda tensor: tensor.contiguous().view(torch.int16 if tensor.element_size() == 2 else torch.int32)
     same = all(torch.equal(bits(first[name]), bits(second[name])) for name in first)
     return distances, same
 
 
-def main(backend, engines, wanted, passes):
-    """Prints a line for each case; returns how many failed."""
+def main(backend, engines, wanted, passes, seed=None):
+    """Prints a line for each case; returns how many failed. Inputs are fresh unless a seed is given; the seed is printed."""
+    seed = torch.seed() % 2**31 if seed is None else seed
     chosen = [case for case in cases(engines, backend.device) if all(word in case.differences() for word in wanted)]
     backend.prepare([(KERNELS / file, case, HEADERS) for case in chosen for file in files(case, passes)])
     failures = 0
     for case in chosen:
         try:
-            distances, same = check(backend, case, passes)
+            distances, same = check(backend, case, seed, passes)
         except RuntimeError as error:
             failures += 1
             print(f"FAIL {case.differences()}: {error}")
@@ -130,10 +140,9 @@ def main(backend, engines, wanted, passes):
                 print("stopped: the context is lost")
                 break
             continue
-        # The log-sum-exp and the weights are f32 in any case, but of rounded scores with bf16.
-        right = same and all(value < TOLERANCE[case.bf16] for value in distances.values())
+        right = same and all(value < tolerance(case, name) for name, value in distances.items())
         failures += not right
         values = " ".join(f"{name} {value:.1e}" for name, value in distances.items())
         print(f"{'ok  ' if right else 'FAIL'} {case.differences():<75} {values}{'' if same else '  BITS DIFFER'}")
-    print(f"{len(chosen)} cases, {failures} failed")
+    print(f"{len(chosen)} cases, {failures} failed, seed {seed}")
     return failures

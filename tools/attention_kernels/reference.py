@@ -73,3 +73,11 @@ def attention(case, inputs, upstream, scale, dropout=None):
     output = (kept @ value).transpose(1, 2)
     gradients = torch.autograd.grad(output, list(given.values()), upstream.double())
     return output.detach(), lse[..., 0].detach(), weights.detach(), dict(zip(given, gradients))
+
+
+def sink_gradient(output, lse, upstream, sink):
+    """−Σ P_sink·delta from a given output (batch, queries, heads, width) and log-sum-exp, and nothing else."""
+    output, lse, upstream, sink = (tensor.double() for tensor in (output, lse, upstream, sink))
+    delta = (output * upstream).sum(3).transpose(1, 2)
+    share = torch.where(lse > -torch.inf, torch.exp(sink[:, None] - lse), 0.0)
+    return -(share * delta).sum((0, 2))
