@@ -19,6 +19,8 @@ mod parameter;
 pub mod position;
 mod probe;
 pub mod recurrent;
+#[doc(hidden)]
+pub mod source;
 pub mod tokens;
 pub mod train;
 

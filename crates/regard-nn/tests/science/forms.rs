@@ -7,7 +7,7 @@ use crate::zoo::{self, stack};
 use regard_nn::attention::{AttentionKind, Pattern, Scale};
 use regard_nn::layers::{Activation, NormConfig};
 use regard_nn::models::form::{Form, Input, Positions, TokenScores, Tokens, Window};
-use regard_nn::models::{GptConfig, Inputs, LlamaConfig, Model, Recipe, Transformer};
+use regard_nn::models::{GptConfig, Inputs, LlamaConfig, Model, Reads, Recipe, T5Config, Transformer};
 use regard_nn::position::Position;
 use regard_nn::tensor::ops::Layout;
 use regard_nn::tensor::{Ids, Mask, Tensor};
@@ -317,6 +317,17 @@ fn a_recipe_builds_the_model_it_was_taken_from() {
     assert!(small.abilities().unwrap().continues());
     let wrong: Recipe = serde_json::from_value(json!({"kind": "gpt", "n_heads": 5, "d_model": 16})).unwrap();
     assert!(wrong.abilities().is_err(), "found out before anything is read");
+}
+
+/// What a model can do is found on one with few tokens: its start token must not be beyond them.
+#[test]
+fn abilities_are_known_whatever_token_answers_start_with() {
+    for start in [0, 7, 12] {
+        let recipe = Recipe::T5(T5Config { start, ..zoo::t5_config() });
+        let abilities = recipe.abilities().unwrap_or_else(|error| panic!("{start}: {error}"));
+        assert!(abilities.predicts_tokens() && abilities.reads == Reads::Source);
+        assert_eq!(recipe.model(1).unwrap().abilities().start, Some(start));
+    }
 }
 
 #[test]

@@ -2,16 +2,24 @@
 
 use anyhow::{Context as _, Result};
 
-macro_rules! sources {
-    ($($name:ident $path:literal)*) => {
+/// A file of the program's own: its path in the repository and its text.
+pub const STATISTICS: Source =
+    Source { path: "crates/regard/src/statistics.rs", text: include_str!("../statistics.rs") };
+
+macro_rules! library {
+    ($($name:ident)*) => {
         $(
-            /// A source file: its path in the repository and its text.
-            pub const $name: Source = Source { path: $path, text: include_str!(concat!("../../../../", $path)) };
+            /// A file of the library.
+            pub const $name: Source = Source::of(regard_nn::source::$name);
         )*
         /// All of them.
         #[cfg(test)]
-        pub const ALL: &[Source] = &[$($name),*];
+        pub const ALL: &[Source] = &[STATISTICS, $($name),*];
     };
+}
+
+library! {
+    ATTENTION HEADS PATTERN POSITION BLOCK LAYERS SENTIMENT TRANSFORMER TRAIN INFLUENCE TOKENS LINEAR
 }
 
 /// A file of the repository.
@@ -22,20 +30,10 @@ pub struct Source {
     text: &'static str,
 }
 
-sources! {
-    ATTENTION "crates/regard-nn/src/attention.rs"
-    HEADS "crates/regard-nn/src/attention/heads.rs"
-    PATTERN "crates/regard-nn/src/attention/pattern.rs"
-    POSITION "crates/regard-nn/src/position.rs"
-    BLOCK "crates/regard-nn/src/block.rs"
-    LAYERS "crates/regard-nn/src/layers.rs"
-    SENTIMENT "crates/regard-nn/src/models/sentiment.rs"
-    TRANSFORMER "crates/regard-nn/src/models/transformer.rs"
-    TRAIN "crates/regard-nn/src/train.rs"
-    INFLUENCE "crates/regard-nn/src/analysis/influence.rs"
-    TOKENS "crates/regard-nn/src/tokens.rs"
-    LINEAR "crates/regard-nn/src/attention/linear.rs"
-    STATISTICS "crates/regard/src/statistics.rs"
+impl Source {
+    const fn of((path, text): (&'static str, &'static str)) -> Self {
+        Self { path, text }
+    }
 }
 
 /// An item, up to its closing brace: the number of its first line, and its lines without their indentation. It is found by the

@@ -11,21 +11,15 @@ use regard_nn::train::TrainConfig;
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
+macro_rules! presets {
+    ($($name:literal)+) => { &[$(($name, include_str!(concat!("../../presets/", $name, ".toml"))),)+] };
+}
+
 /// The configurations that come with the program, by name.
-pub const PRESETS: &[(&str, &str)] = &[
-    ("shakespeare-char", include_str!("../../../../presets/shakespeare-char.toml")),
-    ("words-gpt", include_str!("../../../../presets/words-gpt.toml")),
-    ("words-llama", include_str!("../../../../presets/words-llama.toml")),
-    ("masked-words", include_str!("../../../../presets/masked-words.toml")),
-    ("classify", include_str!("../../../../presets/classify.toml")),
-    ("translate", include_str!("../../../../presets/translate.toml")),
-    ("digits", include_str!("../../../../presets/digits.toml")),
-    ("sentiment-max", include_str!("../../../../presets/sentiment-max.toml")),
-    ("sentiment-additive", include_str!("../../../../presets/sentiment-additive.toml")),
-    ("sentiment-heads", include_str!("../../../../presets/sentiment-heads.toml")),
-    ("bag", include_str!("../../../../presets/bag.toml")),
-    ("tagger", include_str!("../../../../presets/tagger.toml")),
-];
+pub const PRESETS: &[(&str, &str)] = presets! {
+    "shakespeare-char" "words-gpt" "words-llama" "masked-words" "classify" "translate" "digits"
+    "sentiment-max" "sentiment-additive" "sentiment-heads" "bag" "tagger"
+};
 
 /// Everything that decides what a run computes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

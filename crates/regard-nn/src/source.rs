@@ -1,0 +1,25 @@
+//! The source text of some of this library's files, which the report of the program `regard` shows beside what they do.
+
+macro_rules! sources {
+    ($($name:ident $path:literal)*) => {
+        $(
+            #[allow(missing_docs)] // its path in the repository, and its text
+            pub const $name: (&str, &str) = (concat!("crates/regard-nn/src/", $path), include_str!($path));
+        )*
+    };
+}
+
+sources! {
+    ATTENTION "attention.rs"
+    HEADS "attention/heads.rs"
+    PATTERN "attention/pattern.rs"
+    POSITION "position.rs"
+    BLOCK "block.rs"
+    LAYERS "layers.rs"
+    SENTIMENT "models/sentiment.rs"
+    TRANSFORMER "models/transformer.rs"
+    TRAIN "train.rs"
+    INFLUENCE "analysis/influence.rs"
+    TOKENS "tokens.rs"
+    LINEAR "attention/linear.rs"
+}
