@@ -30,6 +30,10 @@ use regard_tensor::random::Key;
 use regard_tensor::{Gradients, Ids, Tensor};
 use serde::{Deserialize, Serialize};
 
+/// Raised whenever the same configuration would train another model, for a reason other than the engine's
+/// [`NUMERICS`](regard_tensor::NUMERICS): other data from the same seed, another order, another loop.
+pub const REVISION: u32 = 1;
+
 /// How to train.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]

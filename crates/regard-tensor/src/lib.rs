@@ -22,6 +22,10 @@
 //! ```
 
 mod apart;
+/// Raised whenever the same operation on the same values would give other bits on the CPU: results that were computed with
+/// another number are not those that this engine computes.
+pub const NUMERICS: u32 = 1;
+
 mod array;
 mod blocks;
 mod copies;

@@ -1,17 +1,23 @@
 //! Every single measurement of an experiment, in a tidy table, and its summary over seeds.
 
 use crate::statistics::{self, Interval, Sample};
-use anyhow::Result;
+use anyhow::{Result, bail};
 use regard_nn::data::file::write_whole;
+use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::io::Write;
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 
 /// A table with one value a row: under which conditions, with which seed, what was measured.
-#[derive(Debug, Clone, Default)]
+///
+/// Asking it for something that was never measured is a mistake in the experiment, not a finding. The question is noted,
+/// and [`Measurements::ensure_measured`] fails before anything is judged by an empty sample.
+#[derive(Debug, Default)]
 pub struct Measurements {
     conditions: Vec<&'static str>,
     rows: Vec<Row>,
+    mistakes: Mutex<BTreeSet<String>>,
 }
 
 #[derive(Debug, Clone)]
@@ -38,23 +44,54 @@ pub struct Summary {
 impl Measurements {
     /// An empty table with these conditions, such as `["d_k", "scaled"]`.
     pub fn new(conditions: &[&'static str]) -> Self {
-        Self { conditions: conditions.to_vec(), rows: Vec::new() }
+        Self { conditions: conditions.to_vec(), ..Self::default() }
     }
 
-    /// Adds a value. There are as many conditions as the table has; more are cut off, missing ones stay empty.
+    /// Adds a value, under as many conditions as the table has.
     pub fn add(&mut self, conditions: &[&dyn Display], seed: u64, measure: impl Into<String>, value: f64) {
-        let mut conditions: Vec<String> = conditions.iter().map(ToString::to_string).collect();
-        conditions.resize(self.conditions.len(), String::new());
-        self.rows.push(Row { conditions, seed, measure: measure.into(), value });
+        let measure = measure.into();
+        let conditions = self.checked(conditions, &measure);
+        self.rows.push(Row { conditions, seed, measure, value });
     }
 
-    /// The values of a measure under conditions, one a seed.
+    /// The values of a measure under conditions, one a seed. Nothing measured is a mistake.
     pub fn values(&self, conditions: &[&dyn Display], measure: &str) -> Sample {
-        let conditions: Vec<String> = conditions.iter().map(ToString::to_string).collect();
-        let same = |row: &&Row| {
-            row.measure == measure && row.conditions.iter().zip(&conditions).all(|(a, b)| a == b)
-        };
+        let found = self.find(conditions, measure);
+        if found.is_empty() {
+            let conditions: Vec<String> = conditions.iter().map(ToString::to_string).collect();
+            self.mistake(format!("nothing was measured as {measure:?} under ({})", conditions.join(", ")));
+        }
+        found
+    }
+
+    /// The same where nothing may have been measured.
+    pub fn find(&self, conditions: &[&dyn Display], measure: &str) -> Sample {
+        let conditions = self.checked(conditions, measure);
+        let same = |row: &&Row| row.measure == measure && row.conditions == conditions;
         self.rows.iter().filter(same).map(|row| (row.seed, row.value)).collect()
+    }
+
+    /// Conditions as text. Fewer or more than the table has are a mistake: values under different conditions would be pooled.
+    fn checked(&self, conditions: &[&dyn Display], measure: &str) -> Vec<String> {
+        if conditions.len() != self.conditions.len() {
+            let (got, expected) = (conditions.len(), self.conditions.join(", "));
+            self.mistake(format!("{measure:?} was given {got} conditions, expected ({expected})"));
+        }
+        conditions.iter().map(ToString::to_string).collect()
+    }
+
+    fn mistake(&self, mistake: String) {
+        self.mistakes.lock().unwrap_or_else(PoisonError::into_inner).insert(mistake);
+    }
+
+    /// Fails if the table was asked for something that was never measured.
+    pub fn ensure_measured(&self) -> Result<()> {
+        let mistakes = self.mistakes.lock().unwrap_or_else(PoisonError::into_inner);
+        match mistakes.first() {
+            Some(first) if mistakes.len() == 1 => bail!("{first}"),
+            Some(first) => bail!("{first}; and {} more such mistakes", mistakes.len() - 1),
+            None => Ok(()),
+        }
     }
 
     /// Mean and interval of a measure under conditions.
@@ -160,13 +197,29 @@ mod tests {
             }
         }
         assert_eq!(table.values(&[&16, &true], "entropy").values(), [16.0, 17.0, 18.0]);
-        assert!(table.values(&[&16, &false], "entropy").is_empty());
+        assert!(table.find(&[&16, &false], "entropy").is_empty());
+        table.ensure_measured().unwrap();
         let summary = table.summary();
         assert_eq!(summary.len(), 2);
         assert_eq!(
             (summary[0].interval.mean, summary[0].deviation, summary[0].interval.count),
             (5.0, 1.0, 3)
         );
+    }
+
+    #[test]
+    fn asking_for_what_was_not_measured_is_a_mistake() {
+        let mut table = Measurements::new(&["d_k", "scaled"]);
+        table.add(&[&4, &true], 0, "entropy", 1.0);
+        assert_eq!(table.mean(&[&4, &true], "entropy").mean, 1.0);
+        table.ensure_measured().unwrap();
+        assert!(table.values(&[&4, &true], "entropie").is_empty());
+        let problem = table.ensure_measured().unwrap_err().to_string();
+        assert_eq!(problem, "nothing was measured as \"entropie\" under (4, true)");
+        let mut pooled = Measurements::new(&["d_k", "scaled"]);
+        pooled.add(&[&4, &true], 0, "entropy", 1.0);
+        assert!(pooled.values(&[&4], "entropy").is_empty(), "conditions are never pooled");
+        assert!(pooled.ensure_measured().is_err());
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! Where finished parts and trained models are kept, so that nothing is computed twice.
 //!
-//! A result is found again by what it was computed from: the part's input, the data, and the program itself. A program
-//! that was built anew shares nothing with the one before, so an old result is never taken for a new one.
+//! A part's result is found again by what it was computed from: the part's input, the data, and the program itself, since
+//! any line of an experiment may change what it measures. A trained model depends on less: its configuration, its data, the
+//! device, and the versions of the engine and of training. A program that was built anew keeps the models of the one before.
 
 use crate::run::RunConfig;
 use anyhow::{Context as _, Result};
@@ -86,7 +87,8 @@ impl Store {
 
     /// The file of a part.
     pub fn part(&self, experiment: &str, stage: &str, key: &str) -> PathBuf {
-        self.folder.join(experiment).join("parts").join(format!("{stage}-{}.json", self.name(key)))
+        let program = format!("{}\n{:?}\n", self.program, regard_tensor::level());
+        self.folder.join(experiment).join("parts").join(format!("{stage}-{}.json", name(&program, key)))
     }
 
     /// The folder of a model.
@@ -95,13 +97,10 @@ impl Store {
         for path in [&config.data.path, &config.data.vectors].into_iter().flatten() {
             key = format!("{key}\n{}", self.identity(Path::new(path))?);
         }
-        Ok(self.folder.join("models").join(self.name(&key)))
-    }
-
-    fn name(&self, key: &str) -> String {
         // Other vector instructions round differently.
-        let program = format!("{}\n{:?}\n", self.program, regard_tensor::level());
-        hex(&Sha256::new().chain_update(program).chain_update(key).finalize())[..20].to_owned()
+        let (numerics, revision) = (regard_tensor::NUMERICS, regard_nn::train::REVISION);
+        let versions = format!("cpu {:?}\n{numerics} {revision}\n", regard_tensor::level());
+        Ok(self.folder.join("models").join(name(&versions, &key)))
     }
 
     /// A result, if it is there and whole.
@@ -125,6 +124,11 @@ impl Store {
         let text = serde_json::to_vec(result)?;
         Ok(write_whole(path, |file| file.write_all(&text))?)
     }
+}
+
+/// A short name for a key under some versions.
+fn name(versions: &str, key: &str) -> String {
+    hex(&Sha256::new().chain_update(versions).chain_update(key).finalize())[..20].to_owned()
 }
 
 /// The size of a file and the time when it was changed.

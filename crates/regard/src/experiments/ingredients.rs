@@ -89,9 +89,8 @@ fn run(lab: &Lab) -> Result<Findings> {
 /// What an ingredient adds to the accuracy; nothing if it was not measured.
 fn gain(table: &Measurements, name: &str) -> Option<crate::statistics::Interval> {
     let without = if name == VECTORS { SAME_WIDTH } else { BASE };
-    let of = |name: &str| table.values(&[&name], "accuracy");
-    let with = of(name);
-    (!with.is_empty()).then(|| paired(&with, &of(without)))
+    let with = table.find(&[&name], "accuracy");
+    (!with.is_empty()).then(|| paired(&with, &table.values(&[&without], "accuracy")))
 }
 
 fn draw(findings: &mut Findings) {

@@ -108,9 +108,10 @@ fn run(lab: &Lab) -> Result<Findings> {
     findings.verdicts = vec![judge(&findings.measurements)];
     for model in MODELS {
         for task in TASKS {
-            let value = findings.measurements.mean(&[&model, &task], "right");
-            if value.mean.is_finite() {
-                findings.fact(format!("{model}, {task}"), value.mean);
+            // Not every model was trained for every task.
+            let values = findings.measurements.find(&[&model, &task], "right");
+            if !values.is_empty() {
+                findings.fact(format!("{model}, {task}"), values.mean().mean);
             }
         }
     }
@@ -244,7 +245,7 @@ fn draw(findings: &mut Findings, example: Option<&Crossed>) {
         ),
         |bars, model| {
             let bar = |task: &str| {
-                let interval = findings.measurements.mean(&[&model, &task], "right");
+                let interval = findings.measurements.find(&[&model, &task], "right").mean();
                 match interval.mean.is_finite() {
                     true => Bar::new(interval.mean).interval(interval.low.max(0.0), interval.high.min(1.0)),
                     false => Bar::new(f64::NAN),

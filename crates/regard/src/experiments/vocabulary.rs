@@ -199,7 +199,7 @@ fn example(tokenizer: &Tokenizer, texts: &[String]) -> Result<(String, String, S
 fn draw(findings: &mut Findings, run: &Run) {
     let ranks = run.ranks.iter().map(|(rank, count)| vec![rank.to_string(), count.to_string()]);
     findings.table("ranks", &["rank", "count"], ranks.collect());
-    let sizes = SIZES.iter().filter(|size| !findings.measurements.values(&[*size], "known").is_empty());
+    let sizes = SIZES.iter().filter(|size| !findings.measurements.find(&[*size], "known").is_empty());
     let points: Vec<_> = sizes
         .map(|size| {
             let interval = findings.measurements.mean(&[size], "known");

@@ -238,7 +238,7 @@ fn judge(table: &Measurements, offsets: &Offsets) -> Verdict {
         ));
     }
     let ours = |relation: &str| {
-        let values = of(1, &relation_measure(relation));
+        let values = table.find(&[&STAGES[1], &ROWS[0]], &relation_measure(relation));
         (!values.is_empty()).then(|| values.mean().mean)
     };
     let offset = |relation: &str| offsets.relations.get(relation).map(|best| best.1);
