@@ -59,7 +59,7 @@ impl Model for Kernel {
         Abilities::new(Predicts::Class, 2)
     }
 
-    /// The heads that the library's analysis reads. This attention has a site of its own instead.
+    /// The heads that the library's analysis reads (`AttentionSite::named`), if there are weights (batch, heads, queries, keys).
     fn attentions(&self) -> Vec<AttentionSite<'_>> {
         Vec::new()
     }

@@ -142,9 +142,7 @@ pub struct Head {
 /// All heads of a model, or of a part of it, in order.
 pub fn all_heads<'a>(subject: impl Into<Subject<'a>>) -> Result<Vec<Head>> {
     let layers = attentions(subject)?;
-    let of = |(layer, site): (usize, &AttentionSite)| {
-        (0..site.attention.config().n_heads).map(move |head| Head { layer, head })
-    };
+    let of = |(layer, site): (usize, &AttentionSite)| (0..site.n_heads).map(move |head| Head { layer, head });
     Ok(layers.iter().enumerate().flat_map(of).collect())
 }
 

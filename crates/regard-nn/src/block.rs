@@ -93,6 +93,7 @@ pub struct Block {
     attention_output_norm: Option<Norm>,
     cross_norm: Option<Norm>,
     cross: Option<MultiHead>,
+    cross_output_norm: Option<Norm>,
     ffn_norm: Option<Norm>,
     ffn: FeedForward,
     ffn_output_norm: Option<Norm>,
@@ -105,6 +106,7 @@ module!(Block {
     attention_output_norm,
     cross_norm,
     cross,
+    cross_output_norm,
     ffn_norm,
     ffn,
     ffn_output_norm,
@@ -134,7 +136,8 @@ impl Block {
             attention_norm: norm("attention_norm", before)?,
             attention: MultiHead::new(&initial.part("attention"), config.attention, pair)?,
             attention_output_norm: norm("attention_output_norm", placement.norms_output())?,
-            cross_norm: norm("cross_norm", cross.is_some())?,
+            cross_norm: norm("cross_norm", before && cross.is_some())?,
+            cross_output_norm: norm("cross_output_norm", placement.norms_output() && cross.is_some())?,
             cross,
             ffn_norm: norm("ffn_norm", before && placement != Placement::ParallelShared)?,
             ffn: FeedForward::new(&initial.part("ffn"), config.ffn, pair)?,
@@ -168,7 +171,8 @@ impl Block {
         let mut middle =
             self.add(context, &attention, (&x, &x), |here, x| self.attention.forward(here, x, None, rules))?;
         if let (Some(cross), Some((memory, rules))) = (&self.cross, memory) {
-            let around = Around { name: "cross", norm: self.cross_norm.as_ref(), output_norm: None };
+            let (norm, output_norm) = (self.cross_norm.as_ref(), self.cross_output_norm.as_ref());
+            let around = Around { name: "cross", norm, output_norm };
             let attend = |here: &Context, x: &Tensor| cross.forward(here, x, Some(memory), rules);
             middle = self.add(context, &around, (&middle, &middle), attend)?;
         }

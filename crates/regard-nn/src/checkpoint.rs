@@ -129,8 +129,11 @@ fn own_recipe(kind: &str, config: &Map<String, Value>) -> Result<Recipe> {
     };
     let mut settings = settings.clone();
     settings.insert("kind".to_owned(), Value::from(kind));
-    serde_json::from_value(Value::Object(settings))
-        .map_err(|error| Error::checkpoint(format!("config.json: {error}")))
+    serde_json::from_value(Value::Object(settings)).map_err(|error| {
+        let problem =
+            format!("config.json describes a {OWN}{kind}, which cannot be built from its settings: {error}");
+        Error::checkpoint(problem)
+    })
 }
 
 /// Fails if a configuration names heads that are not implemented: their tensors may look like those of one that is.

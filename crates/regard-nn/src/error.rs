@@ -62,15 +62,18 @@ pub enum Error {
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
-    pub(crate) fn configuration(model: &'static str, problem: impl Into<String>) -> Self {
+    /// A configuration of which no model can be built.
+    pub fn configuration(model: &'static str, problem: impl Into<String>) -> Self {
         Self::Configuration { model, problem: problem.into() }
     }
 
-    pub(crate) fn checkpoint(problem: impl Into<String>) -> Self {
+    /// A checkpoint that cannot be opened or written.
+    pub fn checkpoint(problem: impl Into<String>) -> Self {
         Self::Checkpoint(problem.into())
     }
 
-    pub(crate) fn input(model: &'static str, problem: impl Into<String>) -> Self {
+    /// Inputs that a model or a function cannot take.
+    pub fn input(model: &'static str, problem: impl Into<String>) -> Self {
         Self::Input { model, problem: problem.into() }
     }
 

@@ -245,7 +245,10 @@ impl Probe {
 
     /// The recorded weights of an attention such as `layers.0.self`, any block of which can be computed.
     pub fn weights(&self, attention: &str) -> Option<Weights> {
-        self.seen().weights.get(attention).cloned()
+        let seen = self.seen();
+        // An attention that is not the library's own shows its weights as any value.
+        let shown = || seen.values.get(&join(attention, "weights")).filter(|value| value.shape().rank() == 4);
+        seen.weights.get(attention).cloned().or_else(|| shown().map(|value| Weights::dense(value.detach())))
     }
 
     /// The names of all sites the pass went through, whether or not they were recorded.

@@ -294,9 +294,8 @@ pub fn mean_outputs<'a>(
         return Err(Error::input("ablation", "there are no texts"));
     }
     let mean = |(site, sums): (&AttentionSite, Vec<f64>)| {
-        let config = site.attention.config();
         let means: Vec<f32> = sums.iter().map(|sum| (sum / tokens as f64) as f32).collect();
-        Ok(Tensor::new(&means, [config.n_heads, config.d_head])?)
+        Ok(Tensor::new(&means, [site.n_heads, site.d_head])?)
     };
     sites.iter().zip(sums).map(mean).collect()
 }

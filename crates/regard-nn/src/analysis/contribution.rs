@@ -90,7 +90,7 @@ pub fn contributions(model: &dyn Model, tokens: &Tokens, target: Target) -> Resu
         logit,
     };
     for (layer, site) in layers.iter().enumerate() {
-        let attention = site.attention;
+        let attention = site.projections()?;
         let heads = here(&format!("{}.heads", site.name))?; // (1, H, D)
         let of_head = |head: usize| along(&heads.select(1, head)?.matmul(&attention.head_output(head)?)?);
         found.heads.push((0..attention.config().n_heads).map(of_head).collect::<Result<_>>()?);

@@ -176,9 +176,10 @@ pub fn look<'a, X>(
             let [_, heads, queries, keys] = weights.sizes();
             let all = match values.get(layer) {
                 None => weights.all(),
-                Some(values) => {
-                    normalise_rows(&weigh(&weights.all(), &transformed(layers[layer].attention, values)?)?)?
-                }
+                Some(values) => normalise_rows(&weigh(
+                    &weights.all(),
+                    &transformed(layers[layer].projections()?, values)?,
+                )?)?,
             };
             let values = all.values();
             let by_text = values.chunks_exact(heads * queries * keys).zip(&read).zip(&about).enumerate();
@@ -230,7 +231,7 @@ fn measure_by<X>(
     settings: Settings,
     plan: impl Fn(&X, usize) -> &Plan,
 ) -> Result<Table> {
-    let of_layer = |site: &AttentionSite| vec![Default::default(); site.attention.config().n_heads];
+    let of_layer = |site: &AttentionSite| vec![Default::default(); site.n_heads];
     let mut estimates: Vec<Vec<[Estimate; Measure::ALL.len()]>> =
         subject.attentions()?.iter().map(of_layer).collect();
     let mut count = 0;

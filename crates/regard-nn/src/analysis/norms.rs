@@ -94,5 +94,6 @@ pub fn weights_and_vectors<'a>(
     let (layers, weights, values) =
         (subject.attentions()?, watch(subject, texts)?, watch_values(subject, texts)?);
     let each = layers.iter().zip(weights).zip(values);
-    each.map(|((site, weights), values)| Ok((weights.all(), transformed(site.attention, &values)?))).collect()
+    each.map(|((site, weights), values)| Ok((weights.all(), transformed(site.projections()?, &values)?)))
+        .collect()
 }

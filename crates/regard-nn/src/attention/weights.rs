@@ -27,7 +27,7 @@ impl Weights {
         Self(Kind::Tiled(Box::new(attended), sizes))
     }
 
-    pub(super) fn dense(weights: Tensor) -> Self {
+    pub(crate) fn dense(weights: Tensor) -> Self {
         Self(Kind::Dense(weights))
     }
 

@@ -110,7 +110,7 @@ impl Patches {
 
     /// The number of patches.
     pub fn count(&self) -> usize {
-        self.grid().0 * self.grid().1
+        self.grid().0.saturating_mul(self.grid().1)
     }
 }
 
@@ -308,10 +308,7 @@ impl Attention {
     pub fn config(&self, d_model: usize, layer: usize, dropout: f32) -> AttentionConfig {
         let scale = match self.scale_by_layer {
             false => self.scale,
-            true => {
-                let width = if self.scale == Scale::None { 1.0 } else { self.d_head as f32 };
-                Scale::Factor(1.0 / (width.sqrt() * (layer + 1) as f32))
-            }
+            true => Scale::Factor(self.scale.factor(self.d_head) / (layer + 1) as f32),
         };
         AttentionConfig {
             d_model,
@@ -350,10 +347,14 @@ impl Attention {
             let problem = "linear attention has no scores that alibi or relative positions could be added to";
             return Err(Error::configuration("attention", problem));
         }
-        if self.soft_cap.is_some_and(|cap| !(cap > 0.0 && cap.is_finite())) {
-            return Err(Error::configuration("attention", "a soft cap must be a number above 0"));
-        }
-        Ok(())
+        let problem = match (self.soft_cap, self.scale, &self.pattern) {
+            (Some(cap), ..) if !(cap > 0.0 && cap.is_finite()) => "a soft cap must be a number above 0",
+            (Some(_), ..) if self.kind == AttentionKind::Linear => "linear attention has no scores to cap",
+            (_, Scale::Factor(factor), _) if !factor.is_finite() => "the scale must be a number",
+            (.., Some(Pattern::Strided(0))) => "a stride must be at least 1",
+            _ => return Ok(()),
+        };
+        Err(Error::configuration("attention", problem))
     }
 }
 
@@ -488,6 +489,14 @@ impl Form {
         }
     }
 
+    /// The width of the embeddings before they are projected.
+    pub fn d_embedding(&self) -> usize {
+        match &self.input {
+            Input::Tokens(tokens) => tokens.d_embedding.unwrap_or(self.d_model),
+            Input::Patches(_) => self.d_model,
+        }
+    }
+
     /// Whether an encoder reads and a decoder answers.
     pub fn has_both(&self) -> bool {
         self.encoder.is_some() && self.decoder.is_some()
@@ -538,6 +547,9 @@ impl Form {
                     ("types", tokens.types.max(1)),
                 ];
                 ensure_sizes("transformer", &sizes)?;
+                if !tokens.scale.is_finite() {
+                    return wrong(format!("the scale of embeddings must be a number, got {}", tokens.scale));
+                }
                 if let Some(norm) = tokens.norm {
                     ensure_epsilon("transformer", norm.epsilon)?;
                 }
@@ -570,6 +582,29 @@ impl Form {
         }
         for stack in stacks {
             self.check_stack(stack)?;
+        }
+        let crosses = |stack: &Option<Stack>| {
+            stack.iter().flat_map(|stack| &stack.layers).any(|layer| layer.cross.is_some())
+        };
+        let all_cross =
+            self.decoder.iter().flat_map(|stack| &stack.layers).all(|layer| layer.cross.is_some());
+        if crosses(&self.encoder)
+            || !self.has_both() && crosses(&self.decoder)
+            || self.has_both() && !all_cross
+        {
+            let problem =
+                "the layers of a decoder have cross-attention if there is an encoder, and no others have it";
+            return wrong(problem.to_owned());
+        }
+        if self.output.tokens.is_some_and(|scores| scores.tied && scores.transform.is_none())
+            && self.d_embedding() != self.d_model
+        {
+            let problem = "a table of narrower embeddings scores tokens only after a transform to its width";
+            return wrong(problem.to_owned());
+        }
+        if let Some(Stack { positions: Positions::Learned { skips_padding: true, .. }, .. }) = self.decoder {
+            let problem = "positions that skip padding are for encoders, which read everything at once";
+            return wrong(problem.to_owned());
         }
         let Dropouts { embeddings, attention, residual, last, pooled } = self.dropout;
         for dropout in [embeddings, attention, residual, last, pooled] {
@@ -618,8 +653,19 @@ impl Form {
         if let Some(norm) = stack.norm {
             ensure_epsilon("transformer", norm.epsilon)?;
         }
+        if stack.shared && stack.layers.len() > 1 {
+            return wrong("layers that share their weights have one form".to_owned());
+        }
         for layer in &stack.layers {
             ensure_epsilon("transformer", layer.norm.epsilon)?;
+            if !layer.residual_scale.is_finite() {
+                return wrong(format!("residual_scale must be a number, got {}", layer.residual_scale));
+            }
+            if layer.cross.as_ref().is_some_and(|cross| cross.fused) {
+                return wrong(
+                    "cross-attention reads two kinds of vectors: its projections cannot be fused".to_owned(),
+                );
+            }
             ensure_sizes("transformer", &[("d_hidden", layer.feed_forward.d_hidden)])?;
             for attention in [&layer.attention].into_iter().chain(&layer.cross) {
                 attention.check()?;

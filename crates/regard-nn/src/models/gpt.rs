@@ -116,7 +116,7 @@ impl GptConfig {
             },
             cross: None,
             feed_forward: FeedForward {
-                d_hidden: self.d_hidden.unwrap_or(4 * self.d_model),
+                d_hidden: self.d_hidden.unwrap_or(self.d_model.saturating_mul(4)),
                 activation: self.activation,
                 gated: false,
                 bias: true,

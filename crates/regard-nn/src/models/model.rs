@@ -240,22 +240,44 @@ pub struct AttentionSite<'a> {
     pub rotary: bool,
     /// Whether something is added to its scores.
     pub biased: bool,
-    /// Its heads.
-    pub attention: &'a MultiHead,
+    /// The number of its heads.
+    pub n_heads: usize,
+    /// The width of a head.
+    pub d_head: usize,
+    /// Its projections, if it is one of the library's own: what weighs values by their norms or reads what a head writes.
+    pub attention: Option<&'a MultiHead>,
 }
 
 impl<'a> AttentionSite<'a> {
-    /// The only attention of a small model: everyone sees everyone.
-    pub fn only(attention: &'a MultiHead) -> Self {
-        let name = "layers.0.self".to_owned();
+    /// An attention by its place, in which everyone sees everyone.
+    pub fn named(name: impl Into<String>, n_heads: usize, d_head: usize) -> Self {
         Self {
-            name,
+            name: name.into(),
             part: Part::Reader,
             visibility: Visibility::default(),
             rotary: false,
             biased: false,
-            attention,
+            n_heads,
+            d_head,
+            attention: None,
         }
+    }
+
+    /// One of the library's own.
+    pub fn of(name: impl Into<String>, attention: &'a MultiHead) -> Self {
+        let config = attention.config();
+        Self { attention: Some(attention), ..Self::named(name, config.n_heads, config.d_head) }
+    }
+
+    /// The only attention of a small model.
+    pub fn only(attention: &'a MultiHead) -> Self {
+        Self::of("layers.0.self", attention)
+    }
+
+    /// Its projections, or an error if it has none that the library knows.
+    pub fn projections(&self) -> Result<&'a MultiHead> {
+        let missing = || Error::input("analysis", format!("the projections of {} are not known", self.name));
+        self.attention.ok_or_else(missing)
     }
 }
 

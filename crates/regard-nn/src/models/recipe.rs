@@ -1,6 +1,6 @@
 //! Models by their settings: what a configuration file or a program asks for, before anything is built.
 
-use super::form::Form;
+use super::form::{Form, Input};
 use super::model::{Abilities, Model};
 use super::{
     Bag, BagConfig, BertConfig, GptConfig, LlamaConfig, Sentiment, SentimentConfig, T5Config, Tagger,
@@ -111,7 +111,11 @@ impl Recipe {
         match self {
             Self::Sentiment(_) | Self::Bag(_) | Self::Tagger(_) => Ok(small().model(0)?.abilities()),
             _ => {
-                let form = small().form()?;
+                let mut form = small().form()?;
+                // Answers may start with a token that so few do not have.
+                if let Input::Tokens(tokens) = &mut form.input {
+                    tokens.start = tokens.start.map(|start| start.min(FEW as u32 - 1));
+                }
                 form.check()?;
                 Ok(form.abilities())
             }

@@ -43,9 +43,11 @@ impl Stack {
         let positions = initial.part("positions");
         let learned = Draw::Normal(deviations.positions);
         let table = match form.positions {
-            form::Positions::Learned { context, offset, .. } => {
-                Some(Embedding::new(&positions.part("table"), (context + offset, d_model), learned)?)
-            }
+            form::Positions::Learned { context, offset, .. } => Some(Embedding::new(
+                &positions.part("table"),
+                (context + offset, whole.d_embedding()),
+                learned,
+            )?),
             _ => None,
         };
         let relative = form.layers.iter().find_map(|layer| match layer.attention.positions {
@@ -81,21 +83,17 @@ impl Stack {
             let (form, block) = (&self.form.layers[self.form.form_of(i)], self.block(i));
             let name = |kind: &str| join(prefix, &format!("layers.{i}.{kind}"));
             all.push(AttentionSite {
-                name: name("self"),
                 part,
                 visibility: Visibility { causal: self.causal, window: form.attention.window },
                 rotary: matches!(form.attention.positions, Some(AttentionPositions::Rotary(_))),
                 biased: is_biased(form.attention.positions),
-                attention: block.attention(),
+                ..AttentionSite::of(name("self"), block.attention())
             });
-            all.extend(block.cross().map(|attention| AttentionSite {
-                name: name("cross"),
+            let cross = |attention| AttentionSite {
                 part: Part::Cross,
-                visibility: Visibility::default(),
-                rotary: false,
-                biased: false,
-                attention,
-            }));
+                ..AttentionSite::of(name("cross"), attention)
+            };
+            all.extend(block.cross().map(cross));
         }
         all
     }

@@ -114,9 +114,10 @@ impl Transformer {
         if let Some(scores) = form.output.tokens {
             let part = initial.part("token_head");
             if let Some((_, norm)) = scores.transform {
+                let width = if scores.tied { form.d_embedding() } else { d_model };
                 token_head.transform =
-                    Some(Linear::new(&part.part("transform"), LinearConfig::new(d_model, d_model), inner)?);
-                token_head.norm = Some(Norm::new(&part.part("norm"), norm, d_model)?);
+                    Some(Linear::new(&part.part("transform"), LinearConfig::new(d_model, width), inner)?);
+                token_head.norm = Some(Norm::new(&part.part("norm"), norm, width)?);
             }
             if scores.bias {
                 token_head.bias = Some(part.parameter("bias", [form.vocabulary()], Draw::Constant(0.0))?);
@@ -305,15 +306,18 @@ impl Transformer {
         }
     }
 
+    /// One vector for each input, (batch, width): that of the first token, through the pooler if there is one.
+    pub fn pool(&self, context: &Context, hidden: &Tensor) -> Result<Tensor> {
+        let first = hidden.select(1, 0)?;
+        match (&self.pooler, self.form.output.pooler) {
+            (Some(pooler), Some(form)) => pooler.forward_then(context, &first, Some(form.activation.into())),
+            _ => Ok(first),
+        }
+    }
+
     /// Scores of the classes of each input, (batch, 1, classes).
     fn classify(&self, context: &Context, classifier: &Linear, hidden: &Tensor) -> Result<Tensor> {
-        let first = hidden.select(1, 0)?;
-        let pooled = match (&self.pooler, self.form.output.pooler) {
-            (Some(pooler), Some(form)) => {
-                pooler.forward_then(context, &first, Some(form.activation.into()))?
-            }
-            _ => first,
-        };
+        let pooled = self.pool(context, hidden)?;
         let pooled = context.drop_out("pooled", self.form.dropout.pooled, pooled)?;
         let scores = context.see("logits", classifier.forward(context, &pooled)?)?;
         Ok(scores.reshape([scores.shape()[0], 1, scores.shape().last()])?)

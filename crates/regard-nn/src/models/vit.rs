@@ -99,7 +99,7 @@ impl VitConfig {
             input: Input::Patches(patches),
             encoder: Some(Stack {
                 positions: Positions::Learned {
-                    context: 1 + patches.count(),
+                    context: patches.count().saturating_add(1),
                     offset: 0,
                     skips_padding: false,
                 },

@@ -212,7 +212,11 @@ impl Learn for Translation {
 /// Rejects a model that predicts something else than examples ask for.
 fn ensure_learns<E: Learn>(model: &dyn Model) -> Result<()> {
     let (predicts, reads) = E::FIT;
-    ensure_fit(model, (predicts, reads.unwrap_or(model.abilities().reads)))
+    match (reads, model.abilities().pictures()) {
+        (Some(reads), _) => ensure_fit(model, (predicts, reads)),
+        (None, Some(patches)) => ensure_fit(model, (predicts, Reads::Pictures(patches))),
+        (None, None) => Err(Error::input("training", format!("a {} cannot classify pictures", model.kind()))),
+    }
 }
 
 fn ensure_fit(model: &dyn Model, (predicts, reads): (Predicts, Reads)) -> Result<()> {

@@ -27,7 +27,7 @@ fn norms_are_those_of_the_definition() {
         let inputs = Inputs::padded(&ids, &lengths).unwrap();
         model.forward(&Context::inference().with_probe(&probe), &inputs).unwrap();
         for (layer, site) in attentions(&model).unwrap().into_iter().enumerate() {
-            let attention = site.attention;
+            let attention = site.projections().unwrap();
             let alpha = watch(&model, std::slice::from_ref(&tokens)).unwrap()[layer].all().to_vec();
             let config = attention.config();
             let (heads, groups, width) = (config.n_heads, config.n_kv_heads, config.d_head);

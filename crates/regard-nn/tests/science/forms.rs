@@ -231,8 +231,11 @@ fn scores_are_divided_by_the_number_of_the_layer() {
     let attention = &mut stack(&mut form).layers[0].attention;
     (attention.scale, attention.scale_by_layer) = (Scale::Factor(0.3), true);
     let factors = Transformer::new(form, 1).unwrap();
-    let factors: Vec<f32> =
-        factors.attentions().iter().map(|site| site.attention.config().scale.factor(4)).collect();
+    let factors: Vec<f32> = factors
+        .attentions()
+        .iter()
+        .map(|site| site.projections().unwrap().config().scale.factor(4))
+        .collect();
     assert!((factors[0] - 0.3).abs() < 1e-6 && (factors[1] - 0.15).abs() < 1e-6, "{factors:?}");
 }
 

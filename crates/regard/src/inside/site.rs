@@ -69,7 +69,11 @@ impl Site {
         let both = model.abilities().reads == Reads::Source;
         let mut counts = [0; 4];
         let site = |site: AttentionSite| {
-            let AttentionConfig { n_heads, n_kv_heads, d_head, scale, kind, .. } = *site.attention.config();
+            let (n_heads, d_head) = (site.n_heads, site.d_head);
+            let config = site
+                .attention
+                .map_or_else(|| AttentionConfig::new(n_heads * d_head, n_heads), |own| *own.config());
+            let AttentionConfig { n_kv_heads, scale, kind, .. } = config;
             let group = match site.part {
                 Part::Cross => Group::Cross,
                 Part::Decoder => Group::Decoder,

@@ -59,7 +59,8 @@ impl Reading {
         let scores = probe.get(&path("scores"))?;
         let attentions = self.model().attentions();
         let attention = attentions.iter().find(|other| other.name == site.name);
-        let attention = attention.with_context(|| format!("the model has no {}", site.name))?.attention;
+        let attention =
+            attention.with_context(|| format!("the model has no {}", site.name))?.projections()?;
         let outputs =
             (0..site.heads).map(|head| attention.head_output(head)).collect::<regard_nn::Result<_>>()?;
         let norms = (0..site.heads).map(|_| OnceLock::new()).collect();
