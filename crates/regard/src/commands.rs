@@ -24,7 +24,7 @@ pub mod view;
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 
-/// A laboratory for attention: build it, train it, test what is said about it, look inside.
+/// A laboratory for attention: build it, train it, test common claims about it, look inside.
 #[derive(Parser)]
 #[command(version, about, arg_required_else_help = true)]
 pub struct Arguments {
@@ -58,7 +58,7 @@ enum Command {
 }
 
 impl Arguments {
-    /// Does what was asked for.
+    /// Runs the command.
     pub fn run(self) -> Result<()> {
         match self.command {
             Command::Ablate(ablate) => ablate.run(),

@@ -12,12 +12,12 @@ use clap::Args;
 use regard_nn::analysis::{Subject, all_heads};
 use std::path::PathBuf;
 
-/// Take each head of a model away and see what the loss becomes.
+/// Remove each head of a model and measure how the loss changes.
 ///
-/// Every head is zeroed, and set to what it says on average; the gradient is asked what it thinks of each; then heads are
-/// removed one after the other. Language models are asked for the next token, BERT for hidden ones, T5 for its answer,
-/// classifiers for the class. Beside it stands the same architecture untrained. Writes ablation.csv, pruning.csv (intervals from resampled
-/// texts) and figures.
+/// Every head's output is set to zero, and to its mean; gradient importance is computed per head; then heads are removed one
+/// after the other. The loss is that of the next token (causal models), of masked tokens (BERT), of the answer (T5) or of the class
+/// (classifiers). The same architecture with random weights is the baseline. Writes ablation.csv, pruning.csv (intervals from
+/// resampled texts) and figures.
 #[derive(Args)]
 #[command(after_help = "Examples:
   regard ablate runs/words-gpt

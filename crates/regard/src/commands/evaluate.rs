@@ -23,8 +23,8 @@ use regard_nn::train::evaluate;
 /// Measure a trained model on data.
 ///
 /// Language models: loss and perplexity. Classifiers: accuracy, precision, recall, F1, ROC-AUC, confusion matrix.
-/// Translation: BLEU. What it was measured on is the first line: of data that the model has learned from, the part for tests,
-/// or else what was held out.
+/// Translation: BLEU. The first line of the output names the data. Of data that the model was trained on, only the test
+/// part (or else the held-out part) is used.
 #[derive(Args)]
 #[command(after_help = "Examples:
   regard eval runs/bag

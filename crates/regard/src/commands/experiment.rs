@@ -12,8 +12,8 @@ use std::path::PathBuf;
 
 /// Put a claim about attention to the test; without a name, list the experiments.
 ///
-/// Finished parts and trained models are kept in the folder: the same command goes on where it stopped, and other
-/// experiments share the models.
+/// Finished parts and trained models are kept in the folder: the same command continues where it stopped, and other
+/// experiments reuse the models.
 #[derive(Args)]
 #[command(after_help = "Examples:
   regard experiment                           lists them with their claims

@@ -11,16 +11,16 @@ use regard_nn::models::{Inputs, Predicts};
 use regard_nn::tensor::Ids;
 use regard_nn::tokens::Special;
 
-/// Guess the words behind a mask, written `[MASK]`.
+/// Predict the words behind a mask, written `[MASK]`.
 #[derive(Args)]
 #[command(after_help = "Examples:
   regard fill runs/masked-words \"The acting was [MASK] and the plot [MASK].\"")]
 pub struct Fill {
-    /// A run or another model that guesses words
+    /// A run or another model that predicts masked words
     model: String,
     /// A text with [MASK] in it
     text: String,
-    /// How many guesses to show
+    /// How many predictions to show
     #[arg(long, default_value_t = 5)]
     top: usize,
 }

@@ -15,10 +15,10 @@ use regard_nn::tokens::{Decoder, Special, Tokenizer};
 use serde_json::{Map, Value};
 use std::io::{ErrorKind, Read as _, Write, stderr, stdin, stdout};
 
-/// Let a model continue a text, or answer one (T5).
+/// Continue a text, or answer one (encoder–decoder models).
 ///
-/// The text appears as it is made. GPT and Llama draw the next word at temperature 0.8 unless told otherwise; T5, which
-/// is made for tasks with one answer, takes the best. The same seed says the same.
+/// The text is printed as it is generated. Causal models sample at temperature 0.8 by default; encoder–decoder models, which
+/// are made for tasks with one answer, are greedy. The same seed gives the same text.
 #[derive(Args)]
 #[command(
     after_help = "Examples:\n  regard generate runs/stories \"Once upon a time\"\n  regard generate runs/stories \"The cat\" --greedy --max-tokens 40\n  regard generate gpt2 $'Q: 2 + 2?\\nA:' --top-p 0.9 --stop Q:\n  regard generate t5-small \"translate English to German: Good morning.\" --beams 4\n  echo Hello | regard generate gpt2 -"
@@ -28,10 +28,10 @@ pub struct Generate {
     model: String,
     /// The text to continue or to answer; `-` reads it from standard input
     prompt: String,
-    /// The most tokens to say
+    /// The most tokens to generate
     #[arg(long, short = 'n', value_name = "N", default_value_t = 200)]
     max_tokens: usize,
-    /// What scores are divided by: below 1 more certain, above 1 more varied [default: 0.8]
+    /// Sampling temperature: logits are divided by it. Below 1 is more certain, above 1 more varied [default: 0.8]
     #[arg(long, value_name = "T", value_parser = positive)]
     temperature: Option<f32>,
     /// Consider only the K best tokens
@@ -40,20 +40,20 @@ pub struct Generate {
     /// Consider only the best tokens that together have this probability
     #[arg(long, value_name = "P", value_parser = probability)]
     top_p: Option<f32>,
-    /// Make what was said before less likely: 1 changes nothing, 1.2 is usual [default: what the model's folder says, or 1]
+    /// Repetition penalty: 1 for none, 1.2 is usual [default: the model folder's setting, or 1]
     #[arg(long, value_name = "R", value_parser = positive)]
     repetition_penalty: Option<f32>,
     /// Stop before this string; may be given more than once
     #[arg(long, value_name = "TEXT", value_parser = NonEmptyStringValueParser::new())]
     stop: Vec<String>,
-    /// Keep the B best beginnings at every step instead of drawing
+    /// Beam search with B beams instead of sampling
     #[arg(long, value_name = "B", value_parser = clap::value_parser!(u16).range(1..=256),
           conflicts_with_all = ["temperature", "top_k", "top_p", "greedy", "repetition_penalty"])]
     beams: Option<u16>,
-    /// What the draws depend on
+    /// The seed of the samples
     #[arg(long, value_name = "S", default_value_t = 0)]
     seed: u64,
-    /// Always take the best token
+    /// Greedy decoding: always take the most likely token
     #[arg(long, conflicts_with_all = ["temperature", "top_k", "top_p"])]
     greedy: bool,
     /// Leave out the prompt, which is otherwise shown before its continuation

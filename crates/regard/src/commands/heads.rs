@@ -34,7 +34,7 @@ pub struct Heads {
     /// Sentences with their trees, in CoNLL-U, for the match of heads with syntax
     #[arg(long, value_name = "FILE")]
     treebank: Option<PathBuf>,
-    /// Measure also with weights times the norms of what they read (takes three times as long)
+    /// Also measure attention weighted by the norms of the transformed values (takes three times as long)
     #[arg(long)]
     norms: bool,
     /// Measure every snapshot of a run instead

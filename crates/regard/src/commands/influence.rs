@@ -16,12 +16,12 @@ use regard_nn::models::Reads;
 use regard_nn::models::form::Patches;
 use std::path::PathBuf;
 
-/// Show which words an answer rests on, by several methods, and how far each can be trusted.
+/// Attribute a prediction to the input tokens by several methods, and measure how faithful each method is.
 ///
-/// Raw attention, rollout, norm-weighted rollout, flow and gradient × attention, each against blank-out: take a word away and
-/// look at the answer. Without --text, over a corpus: the rank correlation of each method with blank-out on this model.
-/// With --text, of one prompt: the words, what each head adds to the answer directly and what each layer would answer; with
-/// --other also which heads and places carry the difference between two prompts.
+/// Raw attention, rollout, norm-weighted rollout, attention flow and gradient × attention, each compared with blank-out (remove a
+/// token, predict again). Without --text, over a corpus: the rank correlation of each method with blank-out on this model.
+/// With --text, for one prompt: token attributions, each head's direct contribution to the logit, and the logit lens; with --other
+/// also activation patching between two prompts.
 #[derive(Args)]
 #[command(after_help = "Examples:
   regard influence runs/classify
@@ -33,25 +33,25 @@ use std::path::PathBuf;
 pub struct Influence {
     /// A run or checkpoint folder, or a name in the Hugging Face cache
     model: String,
-    /// A text to ask about, instead of a corpus; [MASK] where a word is to be guessed
+    /// A text, instead of a corpus; write [MASK] where a word is to be predicted
     #[arg(long, conflicts_with = "corpus")]
     text: Option<String>,
-    /// A picture to ask about, instead of a corpus
+    /// A picture, instead of a corpus
     #[arg(long, value_name = "FILE", conflicts_with_all = ["corpus", "text"])]
     image: Option<PathBuf>,
-    /// The token of an encoder–decoder model's answer to look at, from 0
+    /// The position in an encoder–decoder model's answer to explain, from 0
     #[arg(long, value_name = "N", default_value_t = 0, requires = "text")]
     place: usize,
-    /// The answer to look at: a token or class [default: the model's own]
+    /// The prediction to explain: a token or class [default: the model's own]
     #[arg(long)]
     answer: Option<String>,
-    /// Another prompt of as many tokens, into which values of the first are put
+    /// A second prompt with the same number of tokens, into which activations of the first are patched
     #[arg(long, requires = "text", value_name = "TEXT")]
     other: Option<String>,
-    /// What the other prompt's answer is, against which the first one's is measured [default: the model's own]
+    /// The second prompt's answer, whose logit is subtracted [default: the model's own]
     #[arg(long, requires = "other", value_name = "ANSWER")]
     other_answer: Option<String>,
-    /// The most tokens of a text through which flow is computed; it takes long
+    /// The longest text for which attention flow is computed, in tokens; it is slow
     #[arg(long, value_name = "N", default_value_t = FLOW_LIMIT)]
     flow_limit: usize,
     #[command(flatten)]

@@ -7,10 +7,10 @@ use anyhow::Result;
 use clap::Args;
 use std::path::PathBuf;
 
-/// From raw text to a trained transformer, every claim put to the test: one page, made while you watch.
+/// Run all experiments and write the report: from raw text to a trained transformer, with every claim put to the test.
 ///
-/// Runs all experiments and writes `index.html`, which needs nothing else, with tables and figures beside it. Finished parts and
-/// trained models are kept in the folder: the same command goes on where it stopped.
+/// Writes `index.html`, a self-contained page, with tables and figures beside it. Finished parts and trained models are kept in the
+/// folder: the same command continues where it stopped.
 #[derive(Args)]
 #[command(after_help = "Examples:
   regard report --open

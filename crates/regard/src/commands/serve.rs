@@ -14,8 +14,8 @@ use std::time::Duration;
 
 /// Look inside models in the browser, on this machine.
 ///
-/// Models are those given, those in ./runs and those in the Hugging Face cache. With none at hand a small
-/// demonstration model is trained first, in less than a minute.
+/// Offers the models given, those in ./runs and those in the Hugging Face cache. If there are none, a small demonstration
+/// model is trained first, in less than a minute.
 #[derive(Args)]
 #[command(after_help = "Examples:
   regard serve --open

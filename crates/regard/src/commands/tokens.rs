@@ -6,7 +6,7 @@ use clap::Args;
 use regard_nn::tokens::{Special, Tokenizer};
 use std::path::Path;
 
-/// Show the pieces of a text, their ids, and where they stand in it.
+/// Tokenize a text: its tokens, their ids and their positions in the text.
 #[derive(Args)]
 #[command(after_help = "Examples:
   regard tokens runs/bag \"not a good film\"

@@ -25,7 +25,7 @@ pub struct Train {
     /// A file or folder to learn from, or the name of a set that was fetched (default: the built-in corpus)
     #[arg(long)]
     data: Option<String>,
-    /// A model to start from, instead of random weights: it says how large everything is, the preset how it is trained
+    /// A model to start from, instead of random weights: its form is kept, the preset says how it is trained
     #[arg(long)]
     from: Option<String>,
     /// Change a setting, such as train.steps=500
@@ -34,7 +34,7 @@ pub struct Train {
     /// The folder to write (default: runs/PRESET)
     #[arg(long, short)]
     out: Option<PathBuf>,
-    /// Go on with the run in --out
+    /// Continue the run in --out
     #[arg(long)]
     resume: bool,
 }

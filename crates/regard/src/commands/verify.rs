@@ -15,8 +15,7 @@ use std::path::PathBuf;
 ///
 /// A reference is a .safetensors with `inputs/…` and the values at some sites, as `tools/reference.py` makes it with
 /// Hugging Face's transformers, or `regard trace`. The model runs on the same inputs; the largest difference of each
-/// tensor is printed. Values at padding mean nothing and are left out. Exits with 1 if a difference is above the
-/// tolerance.
+/// tensor is printed. Values at padding are ignored. Exits with 1 if a difference exceeds the tolerance.
 #[derive(Args)]
 #[command(
     after_help = "Examples:\n  python3 tools/reference.py gpt2 --text \"The cat sat\" -o reference.safetensors\n  regard verify gpt2 reference.safetensors\n  regard verify runs/mine reference.safetensors --tolerance 1e-5 --json"
