@@ -1,6 +1,6 @@
 //! Models, behind one interface.
 //!
-//! [`Model`] is what everyone else sees of a model. [`Transformer`] runs any [`Form`](form::Form): GPT, BERT, T5, Llama
+//! [`Model`] is what everyone else sees of a model. [`Transformer`] runs any [`Form`]: GPT, BERT, T5, Llama
 //! and ViT are settings from which a form is made. The BiLSTM classifiers, the bag of vectors and the tagger are models of
 //! their own.
 
