@@ -6,7 +6,7 @@
 use crate::cpu::convert;
 use crate::error::Result;
 use crate::pool::Buffer;
-use crate::storage::{DataType, Device, External, Memory, Values};
+use crate::storage::{DataType, Device, External, Kernels, Memory, Values};
 use std::fmt;
 use std::sync::Arc;
 
@@ -95,6 +95,27 @@ impl Array {
             Storage::Pooled(_) => DataType::F32,
             Storage::Bits(data_type, _) | Storage::Elsewhere(data_type, _) => *data_type,
             Storage::External(values) => values.values().data_type(),
+        }
+    }
+
+    /// Whose kernels compute with the values.
+    pub fn kernels(&self) -> Kernels {
+        Kernels::of(self.device(), self.data_type())
+    }
+
+    /// The memory of another device that holds the values, and at which value of it they start.
+    pub fn memory(&self) -> Option<(&Memory, usize)> {
+        match &*self.storage {
+            Storage::Elsewhere(_, memory) => Some((memory, self.start)),
+            Storage::Pooled(_) | Storage::Bits(..) | Storage::External(_) => None,
+        }
+    }
+
+    /// The same, to change; `None` also if the memory is shared.
+    pub fn memory_mut(&mut self) -> Option<(&mut Memory, usize)> {
+        match Arc::get_mut(&mut self.storage)? {
+            Storage::Elsewhere(_, memory) => Some((memory, self.start)),
+            Storage::Pooled(_) | Storage::Bits(..) | Storage::External(_) => None,
         }
     }
 
