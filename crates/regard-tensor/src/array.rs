@@ -152,10 +152,10 @@ impl Array {
         }
     }
 
-    /// Whether these values are `F32` and not shared, so that they may be changed in place without a copy.
+    /// Whether these values are not shared and kernels can change them in place, without a copy.
     pub fn is_unique(&mut self) -> bool {
         let storage = Arc::get_mut(&mut self.storage);
-        matches!(storage, Some(Storage::Pooled(_) | Storage::Elsewhere(DataType::F32, _)))
+        matches!(storage, Some(Storage::Pooled(_) | Storage::Elsewhere(..)))
     }
 
     /// The values, for the CPU's kernels to change: in place if they are not shared, else in a copy made now.

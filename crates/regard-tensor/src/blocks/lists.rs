@@ -75,7 +75,7 @@ mod tests {
     fn rows_and_columns_list_the_same_blocks() {
         // Two planes of 2 × 3 blocks: the second key block is full for the second query block, the third is empty.
         let mask = Mask::from_fn([1, 2, 70, 130], |at| {
-            at[3] < 64 && at[2] == at[3] || at[3] / 64 == 1 && at[2] >= 64
+            at[3] < 64 && at[2] % 64 == at[3] || at[3] / 64 == 1 && at[2] >= 64
         });
         let mask = BlockMask::from_mask(&mask).unwrap();
         let lists = Lists::new(&mask);

@@ -411,3 +411,51 @@ impl DevicePattern {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cuda::{library, program};
+
+    /// Needs NVRTC but no device.
+    #[test]
+    fn the_kernels_compile_where_nvrtc_is_installed() {
+        if library::nvrtc().is_err() {
+            return;
+        }
+        let place =
+            Place { array: Array::zeros(1), strides: Strides { start: 0, batch: 0, head: 0, row: 0 } };
+        let mut spec = Spec {
+            batch: 1,
+            heads: 1,
+            kv_heads: 1,
+            queries: 1,
+            keys: 1,
+            width: 16,
+            value_width: 16,
+            scale: 1.0,
+            causal: true,
+            query: place.clone(),
+            key: place.clone(),
+            value: place,
+            key_mask: None,
+            blocks: None,
+            bias: BiasSpec::None,
+            sink: None,
+            dropout: None,
+        };
+        let compiles = |source: &'static Source, spec: &Spec, data_type| {
+            let defines = defines(spec, data_type);
+            program::machine_code(Variant { source, defines: &defines }, "sm_80").expect("it compiles");
+        };
+        for (engine, data_type) in [(&FFMA, DataType::F32), (&MMA, DataType::Bf16)] {
+            for source in
+                [&engine.forward, &engine.query_gradient, &engine.key_value_gradient, &DELTA, &WEIGHTS]
+            {
+                compiles(source, &spec, data_type);
+            }
+        }
+        spec.bias = BiasSpec::Distance(Array::zeros(1));
+        compiles(&BIAS_GRADIENT, &spec, DataType::F32);
+    }
+}

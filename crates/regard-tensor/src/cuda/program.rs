@@ -173,7 +173,7 @@ fn parameter_sizes(function: driver::CUfunction) -> Arc<[usize]> {
 }
 
 /// The machine code of a program: from the cache, else compiled and put there.
-fn machine_code(variant: Variant, architecture: &str) -> Result<Vec<u8>> {
+pub(super) fn machine_code(variant: Variant, architecture: &str) -> Result<Vec<u8>> {
     let Source { file: (name, text), headers } = variant.source;
     library::nvrtc()?;
     let (mut major, mut minor) = (0, 0);
