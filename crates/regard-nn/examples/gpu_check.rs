@@ -4,6 +4,8 @@
 //! gpu_check check            forward pass, loss and gradients of small models beside the CPU
 //! gpu_check time [seconds]   training steps of two GPTs, in f32 and bf16
 //! ```
+//!
+//! `REGARD_DEVICE` names another device than the first CUDA device for the check.
 
 #![allow(clippy::print_stdout)] // an example is there to print
 
@@ -19,7 +21,10 @@ use regard_nn::tensor::{DataType, Device, Ids, Tensor, cuda, cuda_devices};
 use regard_nn::{Context, Module, Result, train};
 use std::time::Instant;
 
-const GPU: Device = Device::Cuda(0);
+/// The device to check.
+fn device() -> Result<Device> {
+    Ok(std::env::var("REGARD_DEVICE").map_or(Ok(Device::Cuda(0)), |name| name.parse())?)
+}
 
 /// A model with a question and its answers.
 struct Case {
@@ -156,7 +161,7 @@ fn check() -> Result<usize> {
     for case in cases()? {
         let expected = outcome(&case, Device::Cpu, DataType::F32)?;
         for (precision, tolerance) in [(DataType::F32, 1e-4), (DataType::Bf16, 0.06)] {
-            let got = match outcome(&case, GPU, precision) {
+            let got = match outcome(&case, device()?, precision) {
                 Ok(got) => got,
                 Err(error) => {
                     println!("FAIL  {:<16} {precision:?}: {error}", case.name);
@@ -222,7 +227,7 @@ fn time(seconds: f64) -> Result<()> {
 fn time_one(run: &Run, seconds: f64) -> Result<()> {
     let Run { batch, time, precision, .. } = *run;
     let mut model = Transformer::new(run.config.form(), 1)?;
-    model.to(GPU)?;
+    model.to(Device::Cuda(0))?;
     let mut optimiser = Optimiser::new(Method::adamw(), 0.1);
     let device = cuda::Device::open(0).map_err(regard_nn::tensor::Error::from)?;
     let wait = || device.synchronise().map_err(regard_nn::tensor::Error::from);
@@ -276,8 +281,10 @@ fn time_one(run: &Run, seconds: f64) -> Result<()> {
 }
 
 fn main() -> Result<()> {
-    for device in cuda_devices()? {
-        println!("{}: {}, {} GiB", device.ordinal, device.name, device.memory >> 30);
+    if let Device::Cuda(_) = device()? {
+        for device in cuda_devices()? {
+            println!("{}: {}, {} GiB", device.ordinal, device.name, device.memory >> 30);
+        }
     }
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let named = |name: &str| arguments.is_empty() || arguments.iter().any(|argument| argument == name);
