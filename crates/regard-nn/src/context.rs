@@ -4,9 +4,9 @@ use crate::attention::Cache;
 use crate::error::{Error, Result};
 use crate::parameter::{Parameter, join};
 use crate::probe::Probe;
-use regard_tensor::Tensor;
 use regard_tensor::ops::Dropout;
 use regard_tensor::random::Key;
+use regard_tensor::{DataType, Tensor};
 use std::fmt::Display;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -21,13 +21,22 @@ pub struct Context<'a> {
     probe: Option<&'a Probe>,
     cache: Option<&'a Cache>,
     cancel: Option<&'a AtomicBool>,
+    precision: DataType,
     path: String,
 }
 
 impl<'a> Context<'a> {
     /// A pass that only looks: no gradients, no dropout.
     pub fn inference() -> Self {
-        Self { gradients: false, draws: None, probe: None, cache: None, cancel: None, path: String::new() }
+        Self {
+            gradients: false,
+            draws: None,
+            probe: None,
+            cache: None,
+            cancel: None,
+            precision: DataType::F32,
+            path: String::new(),
+        }
     }
 
     /// Gradients without dropout.
@@ -66,6 +75,19 @@ impl<'a> Context<'a> {
         'a: 'b,
     {
         Context { cancel: Some(cancel), ..self }
+    }
+
+    /// The same pass with activations of this type. Parameters stay f32, and so do their gradients and the loss.
+    ///
+    /// Devices other than the CPU compute in the type of the activations; the CPU computes in f32.
+    #[must_use]
+    pub fn with_precision(self, precision: DataType) -> Self {
+        Self { precision, ..self }
+    }
+
+    /// A value that enters the model, in the type of the activations.
+    pub fn activations(&self, x: &Tensor) -> Result<Tensor> {
+        Ok(x.to_type(self.precision)?)
     }
 
     /// The context of a part of the model.
@@ -168,7 +190,12 @@ impl<'a> Context<'a> {
             let inputs: Vec<Tensor> = inputs.iter().map(|&input| input.clone()).collect();
             return segment(self, &inputs);
         }
-        let context = Context { path: self.path.clone(), draws: self.draws, ..Context::differentiated() };
+        let context = Context {
+            path: self.path.clone(),
+            draws: self.draws,
+            precision: self.precision,
+            ..Context::differentiated()
+        };
         let run = move |inputs: &[Tensor]| {
             segment(&context, inputs).map_err(|error| match error {
                 Error::Tensor(error) => error,

@@ -91,7 +91,7 @@ impl Embedding {
 
     /// The vectors of some ids.
     pub fn forward(&self, context: &Context, ids: &Ids) -> Result<Tensor> {
-        Ok(context.parameter(&self.weight).embedding(ids)?)
+        context.activations(&context.parameter(&self.weight).embedding(ids)?)
     }
 
     /// Scores of each row against x: the table used backwards, as models with tied weights do.

@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use regard_tensor::optimiser::Update;
 use regard_tensor::random::Key;
-use regard_tensor::{Gradients, Shape, Tensor};
+use regard_tensor::{Device, Gradients, Shape, Tensor};
 use std::sync::Arc;
 
 /// A learned tensor: a leaf of every graph it is used in.
@@ -165,6 +165,27 @@ pub trait Module {
         let mut copy = self.clone();
         copy.visit_mut("", &mut |_, parameter| *parameter = Parameter::new(parameter.tensor()));
         copy
+    }
+
+    /// The device that holds its parameters; the CPU without any.
+    fn device(&self) -> Device {
+        let mut device = None;
+        self.visit("", &mut |_, parameter| {
+            device.get_or_insert_with(|| parameter.tensor().device());
+        });
+        device.unwrap_or(Device::Cpu)
+    }
+
+    /// Moves all parameters to a device. They are new leaves there: gradients from before do not belong to them.
+    fn to(&mut self, device: Device) -> Result<()> {
+        let mut moved = Ok(());
+        self.visit_mut("", &mut |_, parameter| {
+            if moved.is_ok() {
+                moved =
+                    parameter.tensor().detach().to(device).map(|tensor| *parameter = Parameter::new(&tensor));
+            }
+        });
+        Ok(moved?)
     }
 
     /// Parameters with their gradients, ready for an optimiser. Matrices decay, vectors do not.

@@ -14,7 +14,7 @@ use crate::layers::Embedding;
 use crate::models::AttentionSite;
 use crate::parameter::{Draw, Initial, Parameter, module};
 use regard_tensor::ops::{Bias, Pairing};
-use regard_tensor::{Ids, Tensor};
+use regard_tensor::{Device, Ids, Tensor};
 use serde::{Deserialize, Serialize};
 
 /// A way to tell positions.
@@ -255,9 +255,15 @@ pub struct Rotation {
 }
 
 impl Rotation {
+    /// The same on a device.
+    pub(crate) fn on(self, device: Device) -> Result<Self> {
+        Ok(Self { cos: self.cos.to(device)?, sin: self.sin.to(device)?, ..self })
+    }
+
     /// Turns (batch, time, heads, width).
     pub fn apply(&self, x: &Tensor) -> Result<Tensor> {
-        Ok(x.rotary(&self.cos, &self.sin, &self.rows, self.pairing)?)
+        let device = x.device();
+        Ok(x.rotary(&self.cos.to(device)?, &self.sin.to(device)?, &self.rows, self.pairing)?)
     }
 }
 
@@ -338,7 +344,7 @@ impl Positions {
         match (&self.table, self.kind) {
             (Some(table), _) => Ok(x.add(&table.forward(context, positions)?)?),
             (None, Position::Sinusoidal) => {
-                Ok(x.add(&sinusoidal(positions, x.shape().last())?.scale(self.size)?)?)
+                Ok(x.add(&sinusoidal(positions, x.shape().last())?.to(x.device())?.scale(self.size)?)?)
             }
             _ => Ok(x.clone()),
         }

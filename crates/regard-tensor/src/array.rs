@@ -6,7 +6,7 @@
 use crate::cpu::convert;
 use crate::error::Result;
 use crate::pool::Buffer;
-use crate::storage::{DataType, Device, External, Memory, Values};
+use crate::storage::{DataType, Device, External, Kernels, Memory, Values};
 use std::fmt;
 use std::sync::Arc;
 
@@ -98,6 +98,27 @@ impl Array {
         }
     }
 
+    /// Whose kernels compute with the values.
+    pub fn kernels(&self) -> Kernels {
+        Kernels::of(self.device(), self.data_type())
+    }
+
+    /// The memory of another device that holds the values, and at which value of it they start.
+    pub fn memory(&self) -> Option<(&Memory, usize)> {
+        match &*self.storage {
+            Storage::Elsewhere(_, memory) => Some((memory, self.start)),
+            Storage::Pooled(_) | Storage::Bits(..) | Storage::External(_) => None,
+        }
+    }
+
+    /// The same, to change; `None` also if the memory is shared.
+    pub fn memory_mut(&mut self) -> Option<(&mut Memory, usize)> {
+        match Arc::get_mut(&mut self.storage)? {
+            Storage::Elsewhere(_, memory) => Some((memory, self.start)),
+            Storage::Pooled(_) | Storage::Bits(..) | Storage::External(_) => None,
+        }
+    }
+
     /// Whether both are the same part of the same storage.
     pub fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.storage, &other.storage) && self.start == other.start && self.len == other.len
@@ -131,10 +152,10 @@ impl Array {
         }
     }
 
-    /// Whether these values are `F32` and not shared, so that they may be changed in place without a copy.
+    /// Whether these values are not shared and kernels can change them in place, without a copy.
     pub fn is_unique(&mut self) -> bool {
         let storage = Arc::get_mut(&mut self.storage);
-        matches!(storage, Some(Storage::Pooled(_) | Storage::Elsewhere(DataType::F32, _)))
+        matches!(storage, Some(Storage::Pooled(_) | Storage::Elsewhere(..)))
     }
 
     /// The values, for the CPU's kernels to change: in place if they are not shared, else in a copy made now.

@@ -1,7 +1,11 @@
 //! Which queries may attend to which keys, in blocks: what lets sparse attention skip work.
 
+mod lists;
+
 use crate::error::{Result, ensure_shape};
 use crate::ids::Mask;
+pub(crate) use lists::Lists;
+use std::sync::{Arc, OnceLock};
 
 /// Queries and keys are grouped in blocks of this many.
 pub const BLOCK: usize = 64;
@@ -30,6 +34,8 @@ pub struct BlockMask {
     /// For each plane (batch × heads) and query block: its key blocks, ascending.
     rows: Vec<Vec<Block>>,
     bits: Vec<Bits>,
+    /// Made when a device first needs them; clones share them.
+    lists: Arc<OnceLock<Lists>>,
 }
 
 /// For each key of a block, a bit for each query.
@@ -71,7 +77,7 @@ impl BlockMask {
         candidates: impl Fn(usize) -> Vec<usize>,
         allowed: impl Fn(usize, usize) -> u64,
     ) -> Self {
-        let mut mask = Self { queries, keys, batch: 1, heads: 1, rows: Vec::new(), bits: Vec::new() };
+        let mut mask = Self::empty((queries, keys), (1, 1));
         for query_block in 0..queries.div_ceil(BLOCK) {
             let mut key_blocks = candidates(query_block);
             key_blocks.sort_unstable();
@@ -93,7 +99,7 @@ impl BlockMask {
         )?;
         let (queries, keys) = (shape.nth_last(1), shape.nth_last(0));
         let (batch, heads) = (shape.nth_last(3), shape.nth_last(2));
-        let mut blocks = Self { queries, keys, batch, heads, rows: Vec::new(), bits: Vec::new() };
+        let mut blocks = Self::empty((queries, keys), (batch, heads));
         let all: Vec<usize> = (0..keys.div_ceil(BLOCK)).collect();
         for plane in mask.values().chunks((queries * keys).max(1)) {
             for query_block in 0..queries.div_ceil(BLOCK) {
@@ -101,6 +107,10 @@ impl BlockMask {
             }
         }
         Ok(blocks)
+    }
+
+    fn empty((queries, keys): (usize, usize), (batch, heads): (usize, usize)) -> Self {
+        Self { queries, keys, batch, heads, rows: Vec::new(), bits: Vec::new(), lists: Arc::default() }
     }
 
     fn push_row(&mut self, query_block: usize, key_blocks: &[usize], allowed: &impl Fn(usize, usize) -> u64) {
@@ -123,6 +133,11 @@ impl BlockMask {
             }
         }
         self.rows.push(row);
+    }
+
+    /// The pattern as kernels of other devices read it.
+    pub(crate) fn lists(&self) -> &Lists {
+        self.lists.get_or_init(|| Lists::new(self))
     }
 
     /// How many blocks are not empty, over all planes.

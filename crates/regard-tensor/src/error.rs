@@ -51,6 +51,9 @@ pub enum Error {
         /// The device of the one that is elsewhere.
         got: Device,
     },
+    /// What went wrong on the way to a CUDA device or on it.
+    #[error(transparent)]
+    Cuda(#[from] crate::cuda::Error),
     /// A backward pass from a value that nothing with a gradient led to.
     #[error("backward: this value does not depend on any tracked value")]
     Untracked,

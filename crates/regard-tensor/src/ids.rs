@@ -109,6 +109,17 @@ impl Ids {
         self.clone()
     }
 
+    /// The ids on a device, copied there if they are not there yet.
+    pub(crate) fn on(&self, device: Device) -> Result<Arc<Memory>> {
+        self.copies.on(device)
+    }
+
+    /// Ids in one row that a kernel left on its device, all below `bound`.
+    pub(crate) fn born(memory: Memory, count: usize, bound: usize) -> Self {
+        let shape = [count].into();
+        Self { copies: Arc::new(Copies::born(memory, count)), shape, bound: Some(bound) }
+    }
+
     /// Ids that a kernel made, on its device alone.
     pub(crate) fn moved(self, device: Device) -> Result<Self> {
         if device == Device::Cpu {
@@ -168,6 +179,11 @@ impl Mask {
             })
             .collect();
         Self { copies: Arc::new(Copies::new(values)), shape }
+    }
+
+    /// The mask on a device, copied there if it is not there yet.
+    pub(crate) fn on(&self, device: Device) -> Result<Arc<Memory>> {
+        self.copies.on(device)
     }
 
     /// The values in row-major order.

@@ -50,6 +50,7 @@ pub mod traffic;
 pub use blocks::{BLOCK, BlockMask};
 pub use cpu::simd::{Level, level};
 pub use cpu::threads::{set_threads, threads};
+pub use cuda::{Description as CudaDevice, Error as CudaError};
 pub use error::{Error, Result};
 pub use ids::{Ids, Mask};
 pub use mapped::MappedFile;
@@ -58,3 +59,15 @@ pub use shape::Shape;
 pub use storage::{DataType, Device, External, Values};
 pub use tape::{Gradient, Gradients, Pass, checkpoint};
 pub use tensor::Tensor;
+
+/// The CUDA devices of this machine. Fails, naming what is missing, where there is no driver.
+///
+/// ```
+/// match regard_tensor::cuda_devices() {
+///     Ok(devices) => println!("{} devices", devices.len()),
+///     Err(error) => println!("{error}"), // CUDA: cannot load libcuda.so.1 …
+/// }
+/// ```
+pub fn cuda_devices() -> Result<Vec<CudaDevice>> {
+    Ok(cuda::devices()?)
+}

@@ -1,7 +1,7 @@
 //! Where values live, and of which type they are.
 
-use crate::apart;
 use crate::error::{Error, Result};
+use crate::{apart, cuda};
 use std::fmt;
 use std::ops::Range;
 use std::str::FromStr;
@@ -12,6 +12,8 @@ use std::str::FromStr;
 pub enum Device {
     /// Main memory.
     Cpu,
+    /// The memory of a CUDA device, by its number: see [`crate::cuda_devices`].
+    Cuda(usize),
     /// A device for tests: memory that only copies reach, and no kernels.
     ///
     /// Every operation on it runs on the CPU, on copies, and is counted as a fallback (see [`crate::traffic`]). Values
@@ -21,10 +23,12 @@ pub enum Device {
 
 impl fmt::Display for Device {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Cpu => "cpu",
-            Self::Apart => "apart",
-        })
+        match self {
+            Self::Cpu => f.write_str("cpu"),
+            Self::Cuda(0) => f.write_str("cuda"),
+            Self::Cuda(ordinal) => write!(f, "cuda:{ordinal}"),
+            Self::Apart => f.write_str("apart"),
+        }
     }
 }
 
@@ -32,10 +36,15 @@ impl FromStr for Device {
     type Err = Error;
 
     fn from_str(name: &str) -> Result<Self> {
+        let unknown = || Error::setting("device", "name", "cpu, cuda, cuda:1 (and so on) or apart", name);
         match name {
             "cpu" => Ok(Self::Cpu),
+            "cuda" => Ok(Self::Cuda(0)),
             "apart" => Ok(Self::Apart),
-            _ => Err(Error::setting("device", "name", "cpu or apart", name)),
+            _ => {
+                let ordinal = name.strip_prefix("cuda:").and_then(|number| number.parse().ok());
+                ordinal.map(Self::Cuda).ok_or_else(unknown)
+            }
         }
     }
 }
@@ -124,30 +133,56 @@ pub trait External: Send + Sync {
     fn values(&self) -> Values<'_>;
 }
 
+/// Whose kernels compute with some values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kernels {
+    /// The CPU's, on the values as they are or on copies.
+    Cpu,
+    Cuda,
+}
+
+impl Kernels {
+    /// CUDA's kernels take `F32` and `Bf16`.
+    pub fn of(device: Device, data_type: DataType) -> Self {
+        match (device, data_type) {
+            (Device::Cuda(_), DataType::F32 | DataType::Bf16) => Self::Cuda,
+            (Device::Cpu | Device::Apart, _) | (Device::Cuda(_), DataType::F16) => Self::Cpu,
+        }
+    }
+}
+
 /// Memory of a device other than the CPU, in bytes.
 pub(crate) enum Memory {
+    Cuda(cuda::Stored),
     Apart(apart::Memory),
 }
 
 impl Memory {
     /// A copy of these bytes on a device.
-    #[expect(clippy::unnecessary_wraps, reason = "a device with memory of its own may have no room")]
     pub fn store(device: Device, bytes: &[u8]) -> Result<Self> {
         match device {
             Device::Cpu => unreachable!("main memory holds arrays, not bytes of a device"),
+            Device::Cuda(ordinal) => Ok(Self::Cuda(cuda::Stored::upload(ordinal, bytes)?)),
             Device::Apart => Ok(Self::Apart(apart::Memory::store(bytes))),
         }
     }
 
     /// Copies the bytes from `start` on to main memory, as many as there is room for.
+    ///
+    /// # Panics
+    /// If the device cannot be read, as after a kernel that failed: nothing on it can be used any more.
     pub fn read(&self, start: usize, out: &mut [u8]) {
         match self {
+            Self::Cuda(memory) => {
+                memory.read(start, out).unwrap_or_else(|error| panic!("reading values: {error}"));
+            }
             Self::Apart(memory) => memory.read(start, out),
         }
     }
 
     pub fn device(&self) -> Device {
         match self {
+            Self::Cuda(memory) => Device::Cuda(memory.ordinal()),
             Self::Apart(_) => Device::Apart,
         }
     }

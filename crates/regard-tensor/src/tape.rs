@@ -14,6 +14,7 @@ pub(crate) use inputs::{Backward, Inputs};
 use crate::error::{Error, Result};
 use crate::ops;
 use crate::rows::RowGradient;
+use crate::storage::{DataType, Kernels};
 use crate::tensor::{Tensor, ensure_same_device};
 use inputs::Pending;
 use std::collections::HashMap;
@@ -70,6 +71,8 @@ pub(crate) struct Node {
     serial: u64,
     inputs: Mutex<Vec<Option<Arc<Node>>>>,
     rule: Mutex<Rule>,
+    /// The type of the value: kernels of other devices than the CPU take gradients in it.
+    data_type: DataType,
 }
 
 /// Serial numbers only order nodes in time; no result depends on their values.
@@ -81,12 +84,12 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 
 impl Node {
     pub fn leaf() -> Self {
-        Self::new(Vec::new(), Rule::Leaf)
+        Self::new(Vec::new(), Rule::Leaf, DataType::F32)
     }
 
-    fn new(inputs: Vec<Option<Arc<Node>>>, rule: Rule) -> Self {
+    fn new(inputs: Vec<Option<Arc<Node>>>, rule: Rule, data_type: DataType) -> Self {
         let serial = NEXT_SERIAL.fetch_add(1, Ordering::Relaxed);
-        Self { serial, inputs: Mutex::new(inputs), rule: Mutex::new(rule) }
+        Self { serial, inputs: Mutex::new(inputs), rule: Mutex::new(rule), data_type }
     }
 }
 
@@ -113,7 +116,8 @@ impl Tensor {
     ) -> Self {
         if inputs.iter().any(|input| input.is_tracked()) {
             let links = inputs.iter().map(|input| input.node.clone()).collect();
-            self.node = Some(Arc::new(Node::new(links, Rule::Operation(Arc::new(rule())))));
+            let rule = Rule::Operation(Arc::new(rule()));
+            self.node = Some(Arc::new(Node::new(links, rule, self.data_type())));
         }
         self
     }
@@ -251,6 +255,10 @@ impl<'a> Walk<'a> {
             Gradient::Dense(tensor) => tensor,
             Gradient::Rows(rows) => rows.to_dense()?,
         };
+        let upstream = match upstream.array.kernels() {
+            Kernels::Cuda => upstream.to_type(node.data_type)?,
+            Kernels::Cpu => upstream,
+        };
         let mut inputs = Inputs::new(self.inputs(node), std::mem::take(&mut self.pending));
         let sent = rule.backward(upstream, &mut inputs);
         self.pending = inputs.into_pending();
@@ -342,7 +350,8 @@ pub fn checkpoint(
                 |(value, link): (&Tensor, &Option<Arc<Node>>)| Tensor { node: link.clone(), ..value.clone() };
             segment(&values.iter().zip(links).map(attach).collect::<Vec<_>>())
         };
-        output.node = Some(Arc::new(Node::new(links, Rule::Segment(Arc::new(recompute)))));
+        let rule = Rule::Segment(Arc::new(recompute));
+        output.node = Some(Arc::new(Node::new(links, rule, output.data_type())));
     }
     Ok(output)
 }

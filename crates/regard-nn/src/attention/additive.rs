@@ -60,7 +60,7 @@ impl Additive {
         let hidden = hidden.reshape([batch, 1, n_keys, width])?;
         let asked = match &self.query {
             Some(query) => query.forward(context, queries)?.reshape([batch, n_queries, 1, width])?,
-            None => Tensor::zeros([batch, n_queries, 1, width]),
+            None => Tensor::full_on(hidden.device(), [batch, n_queries, 1, width], 0.0)?,
         };
         let hidden = asked.add(&hidden)?.tanh()?; // (B, Tq, Tk, hidden)
         Ok(self.score.forward(context, &hidden)?.reshape([batch, n_queries, n_keys])?)

@@ -179,7 +179,8 @@ fn with_room(tensor: Tensor, length: usize, more: usize) -> Result<Tensor> {
         return Ok(tensor);
     }
     let room = (length + more).max(2 * shape[1]).max(ROOM);
-    let mut larger = Tensor::zeros([shape[0], room, shape[2], shape[3]]);
+    let larger = Tensor::full_on(tensor.device(), [shape[0], room, shape[2], shape[3]], 0.0)?;
+    let mut larger = larger.to_type(tensor.data_type())?;
     larger.overwrite(1, 0, &tensor.slice(1, 0, length)?)?;
     Ok(larger)
 }

@@ -43,7 +43,8 @@ fn drop_out(context: &Context, how: &How, weights: &Tensor) -> Result<Tensor> {
         return context.drop_out("weights", how.dropout, weights.clone());
     };
     let [batch, heads, queries, _] = sizes(weights)?;
-    let room = Tensor::zeros([batch, heads, queries, keys.next_multiple_of(4) - keys]);
+    let missing = keys.next_multiple_of(4) - keys;
+    let room = Tensor::full_on(weights.device(), [batch, heads, queries, missing], 0.0)?;
     Ok(concatenate(&[weights, &room], -1)?.dropout(&dropout)?.slice(-1, 0, keys)?)
 }
 
@@ -122,7 +123,7 @@ fn bias(bias: &Bias, queries: usize, keys: usize) -> Result<Option<Tensor>> {
         Bias::Slopes(slopes) => {
             let far: Vec<f32> = (0..queries * keys).map(|i| -(distance(i).unsigned_abs() as f32)).collect();
             let slopes = slopes.reshape([1, slopes.count(), 1, 1])?;
-            Some(Tensor::new(&far, [1, 1, queries, keys])?.multiply(&slopes)?)
+            Some(Tensor::new(&far, [1, 1, queries, keys])?.to(slopes.device())?.multiply(&slopes)?)
         }
         Bias::Buckets { table, buckets } => {
             let entry = |i: usize| buckets.values()[(distance(i) + queries as isize - 1) as usize];
@@ -221,9 +222,9 @@ fn weigh(scores: &Tensor, mask: Option<&Mask>, weigh: &Weigh) -> Result<Tensor> 
             // One more key that may always be seen, and is cut off again.
             let sink = match sink {
                 Some(sink) => sink.reshape([1, heads, 1, 1])?,
-                None => Tensor::zeros([1, heads, 1, 1]),
+                None => Tensor::full_on(scores.device(), [1, heads, 1, 1], 0.0)?,
             };
-            let column = Tensor::zeros([batch, heads, queries, 1]).add(&sink)?;
+            let column = Tensor::full_on(scores.device(), [batch, heads, queries, 1], 0.0)?.add(&sink)?;
             let wider = mask.map(|mask| {
                 let shape = mask.shape();
                 Mask::from_fn([shape[0], shape[1], queries, keys + 1], |at| {
@@ -240,7 +241,7 @@ fn weigh(scores: &Tensor, mask: Option<&Mask>, weigh: &Weigh) -> Result<Tensor> 
         Weigh::Sigmoid { shift: None } => {
             let shifted = match mask {
                 None => scores.shift(-(keys as f32).ln())?,
-                Some(mask) => scores.add(&minus_log_counts(mask)?)?,
+                Some(mask) => scores.add(&minus_log_counts(mask)?.to(scores.device())?)?,
             };
             Ok(times(&shifted.sigmoid()?, mask)?)
         }
@@ -248,7 +249,8 @@ fn weigh(scores: &Tensor, mask: Option<&Mask>, weigh: &Weigh) -> Result<Tensor> 
             let kept = times(scores, mask)?;
             let total = kept.sum(-1)?.reshape([batch, heads, queries, 1])?;
             let empty: Vec<f32> = total.values().iter().map(|&total| f32::from(total == 0.0)).collect();
-            Ok(kept.divide(&total.add(&Tensor::new(&empty, total.shape())?)?)?)
+            let empty = Tensor::new(&empty, total.shape())?.to(total.device())?;
+            Ok(kept.divide(&total.add(&empty)?)?)
         }
     }
 }
@@ -269,5 +271,5 @@ fn minus_log_counts(mask: &Mask) -> Result<Tensor> {
 fn times(x: &Tensor, mask: Option<&Mask>) -> Result<Tensor> {
     let Some(mask) = mask else { return Ok(x.clone()) };
     let values: Vec<f32> = mask.values().iter().map(|&open| f32::from(open)).collect();
-    Ok(x.multiply(&Tensor::new(&values, mask.shape())?)?)
+    Ok(x.multiply(&Tensor::new(&values, mask.shape())?.to(x.device())?)?)
 }

@@ -10,7 +10,7 @@
 
 use crate::error::Result;
 use regard_tensor::ops::concatenate;
-use regard_tensor::{Mask, Tensor};
+use regard_tensor::{Device, Mask, Tensor};
 
 /// Queries in a block of the causal form.
 const BLOCK: usize = 64;
@@ -28,8 +28,10 @@ pub(super) fn attend(query: &Tensor, key: &Tensor, value: &Tensor, causal: bool)
             let length = BLOCK.min(rows - start);
             let part = |x: &Tensor| x.slice(1, start, length);
             let (q, k, v) = (part(query)?, part(key)?, part(&value)?);
-            let within =
-                q.matmul_transposed(&k, false, true)?.multiply(&lower_triangle(length)?)?.matmul(&v)?;
+            let within = q
+                .matmul_transposed(&k, false, true)?
+                .multiply(&lower_triangle(length, q.device())?)?
+                .matmul(&v)?;
             outputs.push(match &state {
                 Some(state) => within.add(&q.matmul(state)?)?,
                 None => within,
@@ -59,23 +61,24 @@ pub(super) fn features(x: &Tensor, present: Option<&Mask>) -> Result<Tensor> {
         Some(present) => {
             let values: Vec<f32> = present.values().iter().map(|&here| f32::from(here)).collect();
             let shape = present.shape();
-            Ok(features.multiply(&Tensor::new(&values, [shape[0], shape[1], 1, 1])?)?)
+            let present = Tensor::new(&values, [shape[0], shape[1], 1, 1])?.to(x.device())?;
+            Ok(features.multiply(&present)?)
         }
     }
 }
 
 fn with_ones(value: &Tensor) -> Result<Tensor> {
     let shape = value.shape();
-    Ok(concatenate(&[value, &Tensor::full([shape[0], shape[1], 1], 1.0)], -1)?)
+    Ok(concatenate(&[value, &Tensor::full_on(value.device(), [shape[0], shape[1], 1], 1.0)?], -1)?)
 }
 
-fn lower_triangle(length: usize) -> Result<Tensor> {
+fn lower_triangle(length: usize, device: Device) -> Result<Tensor> {
     let values: Vec<f32> = (0..length * length).map(|i| f32::from(i % length <= i / length)).collect();
-    Ok(Tensor::new(&values, [length, length])?)
+    Ok(Tensor::new(&values, [length, length])?.to(device)?)
 }
 
 /// 1 where a total is exactly 0, else 0.
 fn nothing(total: &Tensor) -> Result<Tensor> {
     let values: Vec<f32> = total.values().iter().map(|&total| f32::from(total == 0.0)).collect();
-    Ok(Tensor::new(&values, total.shape())?)
+    Ok(Tensor::new(&values, total.shape())?.to(total.device())?)
 }

@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::position::Rotation;
 use crate::probe::Probe;
 use regard_tensor::ops::{Allowed, Attention, Bias, Projections, attend as attend_in_tiles};
-use regard_tensor::{Mask, Tensor};
+use regard_tensor::{Device, Mask, Tensor};
 
 /// Who may attend to whom and where everyone stands: what all layers of one pass share.
 #[derive(Debug, Clone)]
@@ -39,6 +39,13 @@ impl Rules {
     pub fn biased(mut self, bias: Bias) -> Self {
         self.bias = bias;
         self
+    }
+
+    /// The same rules with the tensors in them on a device, copied once for all layers.
+    pub(crate) fn on(mut self, device: Device) -> Result<Self> {
+        self.bias = bias_on(&self.bias, device)?;
+        self.rotation = self.rotation.map(|rotation| rotation.on(device)).transpose()?;
+        Ok(self)
     }
 
     /// Turns queries and keys by their place.
@@ -143,15 +150,19 @@ fn in_tiles(
     rules: &Rules,
 ) -> Result<Tensor> {
     let (heads, width, keys) = sizes(projections);
+    let device = match projections {
+        Projections::Separate { query, .. } | Projections::Cached { query, .. } => query.device(),
+        Projections::Fused { packed, .. } => packed.device(),
+    };
     let sink = match &how.weigh {
         Weigh::Sink(Some(sink)) => Some(sink.clone()),
-        Weigh::Sink(None) => Some(Tensor::zeros([heads])),
+        Weigh::Sink(None) => Some(Tensor::full_on(device, [heads], 0.0)?),
         _ => None,
     };
     let attention = Attention {
         scale: scale.factor(width),
         allowed: rules.allowed.clone(),
-        bias: rules.bias.clone(),
+        bias: bias_on(&rules.bias, device)?,
         sink,
         dropout: context.dropout("weights", how.dropout),
     };
@@ -167,6 +178,18 @@ fn in_tiles(
         probe.keep_weights(context.path(), Weights::tiled(&attended, keys));
     }
     Ok(attended.output)
+}
+
+/// A bias on the device of the scores that it is added to.
+pub(super) fn bias_on(bias: &Bias, device: Device) -> Result<Bias> {
+    Ok(match bias {
+        Bias::None => Bias::None,
+        Bias::Dense(values) => Bias::Dense(values.to(device)?),
+        Bias::Slopes(slopes) => Bias::Slopes(slopes.to(device)?),
+        Bias::Buckets { table, buckets } => {
+            Bias::Buckets { table: table.to(device)?, buckets: buckets.clone() }
+        }
+    })
 }
 
 /// The number of heads, their width, and the number of keys.
@@ -287,7 +310,7 @@ fn with_copies(x: &Tensor, heads: usize) -> Result<Tensor> {
     if kv_heads == heads {
         return Ok(x.clone());
     }
-    let copies = Tensor::zeros([1, 1, 1, heads / kv_heads, 1]);
+    let copies = Tensor::full_on(x.device(), [1, 1, 1, heads / kv_heads, 1], 0.0)?;
     Ok(x.reshape([batch, time, kv_heads, 1, width])?.add(&copies)?.reshape([batch, time, heads, width])?)
 }
 

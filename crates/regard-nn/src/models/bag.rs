@@ -185,6 +185,6 @@ fn mean_pool(x: &Tensor, present: Option<&Mask>) -> Result<Tensor> {
         let count = row.iter().filter(|&&here| here).count();
         shares.extend(row.iter().map(|&here| if here { 1.0 / count as f32 } else { 0.0 }));
     }
-    let shares = Tensor::new(&shares, [present.shape()[0], 1, time])?;
+    let shares = Tensor::new(&shares, [present.shape()[0], 1, time])?.to(x.device())?;
     Ok(shares.matmul(x)?.reshape([x.shape()[0], x.shape().last()])?)
 }

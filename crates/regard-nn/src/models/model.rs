@@ -320,7 +320,8 @@ pub(super) fn two_classes(context: &Context, classifier: &Linear, hidden: &Tenso
     let batch = hidden.shape()[0];
     let pooled = hidden.reshape([batch, hidden.shape().last()])?;
     let logit = context.see("logits", classifier.forward(context, &pooled)?.reshape([batch])?)?;
-    let scores = concatenate(&[&Tensor::zeros([batch, 1]), &logit.reshape([batch, 1])?], 1)?;
+    let first = Tensor::full_on(logit.device(), [batch, 1], 0.0)?;
+    let scores = concatenate(&[&first, &logit.reshape([batch, 1])?], 1)?;
     Ok(scores.reshape([batch, 1, 2])?)
 }
 

@@ -185,7 +185,7 @@ impl Model for Sentiment {
 fn max_pool(context: &Context, states: &Tensor, present: Option<&Mask>) -> Result<Tensor> {
     let states = match present {
         // Padding must never win the maximum.
-        Some(present) => states.add(&penalty(present)?)?,
+        Some(present) => states.add(&penalty(present)?.to(states.device())?)?,
         None => states.clone(),
     };
     let (pooled, winners) = states.max(1)?;

@@ -11,7 +11,7 @@ use crate::layers::{Embedding, Norm};
 use crate::parameter::{Draw, Initial, Module, Parameter, join};
 use crate::position::{Rotary, alibi_slopes, relative_bias, sinusoidal};
 use regard_tensor::ops::Bias;
-use regard_tensor::{Ids, Tensor};
+use regard_tensor::{Device, Ids, Tensor};
 
 /// A stack of layers.
 #[derive(Debug, Clone)]
@@ -124,7 +124,7 @@ impl Stack {
                 Ok(x.add(&table.forward(context, &rows)?)?)
             }
             (form::Positions::Sinusoidal { scale }, _) => {
-                Ok(x.add(&sinusoidal(positions, x.shape().last())?.scale(scale)?)?)
+                Ok(x.add(&sinusoidal(positions, x.shape().last())?.to(x.device())?.scale(scale)?)?)
             }
             _ => Ok(x),
         }
@@ -133,12 +133,14 @@ impl Stack {
     /// Who may attend to whom, one set of rules for each form of layer.
     pub fn rules(&self, context: &Context, sequence: &Sequence) -> Result<Vec<Rules>> {
         let (time, keys) = (sequence.time, sequence.keys);
+        let device = self.blocks.first().map_or(Device::Cpu, Module::device);
         let rules = |(layer, rotary): (&form::Layer, &Option<Rotary>)| {
             let rotation = rotary.as_ref().map(|rotary| rotary.rotation(&sequence.positions, sequence.batch));
             Ok(Rules::new(layer.attention.allowed(self.causal), time, keys)?
                 .padded(sequence.present.clone())
                 .biased(self.bias(context, &layer.attention, (time, keys))?)
-                .rotated(rotation.transpose()?))
+                .rotated(rotation.transpose()?)
+                .on(device)?)
         };
         self.form.layers.iter().zip(&self.rotary).map(rules).collect()
     }

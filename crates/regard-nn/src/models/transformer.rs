@@ -257,11 +257,13 @@ impl Transformer {
         }
         let weight = context.parameter(&patches.weight).reshape([d_model, channels * size * size])?;
         let bias = context.parameter(&patches.bias);
+        let pictures = context.activations(&pictures.to(weight.device())?)?;
         let x = pictures.patches(size)?.linear(&weight, Some(&bias), Layout::OutIn, None)?; // (B, N, C)
         let x = match &self.class {
             Some(class) => {
-                let class = Tensor::zeros([shape[0], 1, d_model]).add(&context.parameter(class))?;
-                concatenate(&[&class, &x], 1)? // (B, 1 + N, C)
+                let zeros = Tensor::full_on(x.device(), [shape[0], 1, d_model], 0.0)?;
+                let class = zeros.add(&context.parameter(class))?;
+                concatenate(&[&context.activations(&class)?, &x], 1)? // (B, 1 + N, C)
             }
             None => x,
         };

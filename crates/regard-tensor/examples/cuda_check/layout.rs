@@ -107,7 +107,7 @@ fn parts(check: &mut Check, element: Element) -> Result<()> {
             &Case { name: "layout.concatenate", element, shape },
             || {
                 let parts = [x.buffer.view(), part.buffer.view(), x.buffer.view()];
-                Ok(layout::concatenate(&parts, outer)?.into_iter().collect())
+                Ok(vec![layout::concatenate(&parts, outer)?])
             },
             || {
                 let (a, b) = (wide(&x.host), wide(&part.host));
@@ -205,7 +205,8 @@ fn rotate(check: &mut Check, element: Element) -> Result<()> {
         let device_positions = check.device.upload(&positions, Element::U32)?;
         for pairing in [Pairing::Halves, Pairing::Interleaved] {
             for back in [false, true] {
-                let rotation = Rotation { pairing, heads, width, rotated, back };
+                let direction = if back { -1.0 } else { 1.0 };
+                let rotation = Rotation { pairing, heads, width, rotated, direction };
                 let run = || {
                     let (cos, sin) = (cos.buffer.view(), sin.buffer.view());
                     rotary::rotate(x.buffer.view(), cos, sin, device_positions.view(), rotation)

@@ -116,7 +116,8 @@ fn backward(check: &mut Check, rows: usize, width: usize, element: Element, cent
     let large = rows > 10_000;
     for (rest, beside) in [("backward", None), ("add_backward", Some(&through))] {
         let view: Option<View> = beside.map(|input| input.buffer.view());
-        let run = || norm::backward(x.buffer.view(), &norm, &saved, g.buffer.view(), view);
+        let saved = (saved.mean.view(), saved.inverse.view());
+        let run = || norm::backward(x.buffer.view(), &norm, saved, g.buffer.view(), view);
         let mut again = || run().map(drop);
         let transfers = if beside.is_some() { 4 } else { 3 };
         check.case(

@@ -81,7 +81,7 @@ fn one(check: &mut Check, lengths: &[usize]) -> Result<()> {
     )?;
     let device_scale = optimiser.norm(&gradients, limit as f32)?;
     let scale = if norm > limit { scale } else { 1.0 };
-    let adam = Rule::Adam { rate: 0.01, betas: (0.9, 0.99), epsilon: 1e-8, step: 3 };
+    let adam = Rule::Adam { rate: 0.01, beta1: 0.9, beta2: 0.99, epsilon: 1e-8, step: 3 };
     let momentum = Rule::Momentum { rate: 0.01, momentum: 0.9 };
     for (name, rule, bytes) in [("optimiser.adamw", adam, 30), ("optimiser.sgd", momentum, 22)] {
         let device = check.device.clone();
@@ -139,7 +139,7 @@ fn reference(rule: Rule, parameter: &Parameter, scale: f64) -> [Expected; 4] {
                 m = f64::from(momentum) * m + g;
                 (f64::from(rate), m)
             }
-            Rule::Adam { rate, betas: (b1, b2), epsilon, step } => {
+            Rule::Adam { rate, beta1: b1, beta2: b2, epsilon, step } => {
                 let (b1, b2) = (f64::from(b1), f64::from(b2));
                 m = b1 * m + (1.0 - b1) * g;
                 v = b2 * v + (1.0 - b2) * g * g;

@@ -9,20 +9,9 @@ use super::program::{Source, source};
 use super::reduce;
 use crate::shape::Shape;
 
-static PROGRAM: Source = source!("arithmetic.cu");
+pub use crate::kernels::broadcast::Arithmetic;
 
-/// Arithmetic on two values.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Arithmetic {
-    /// a + b.
-    Add,
-    /// a − b.
-    Subtract,
-    /// a · b.
-    Multiply,
-    /// a / b.
-    Divide,
-}
+static PROGRAM: Source = source!("arithmetic.cu");
 
 impl Arithmetic {
     fn name(self) -> &'static str {

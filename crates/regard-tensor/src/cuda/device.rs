@@ -18,6 +18,54 @@ pub fn count() -> Result<usize> {
     Ok(usize::try_from(count).unwrap_or(0))
 }
 
+/// A CUDA device of this machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Description {
+    /// Its number, as in `Device::Cuda(number)`.
+    pub ordinal: usize,
+    /// Its product name, such as "NVIDIA H200".
+    pub name: String,
+    /// Its memory in bytes.
+    pub memory: usize,
+    /// Its compute capability, such as (9, 0).
+    pub capability: (u32, u32),
+}
+
+/// The CUDA devices of this machine, in the order of their numbers. Opens none.
+pub fn devices() -> Result<Vec<Description>> {
+    (0..count()?).map(describe).collect()
+}
+
+fn describe(ordinal: usize) -> Result<Description> {
+    let handle = handle(ordinal)?;
+    let mut memory = 0;
+    // SAFETY: the handle is that of a device.
+    unsafe { sys::cuDeviceTotalMem_v2(&raw mut memory, handle) }.check("cuDeviceTotalMem")?;
+    Ok(Description { ordinal, name: name_of(handle)?, memory, capability: capability_of(handle)? })
+}
+
+/// The driver's handle of a device, whose number must be below the count.
+fn handle(ordinal: usize) -> Result<sys::CUdevice> {
+    let mut handle = 0;
+    // SAFETY: the driver is initialised; a number beyond the last gives an error code.
+    unsafe { sys::cuDeviceGet(&raw mut handle, ordinal as i32) }.check("cuDeviceGet")?;
+    Ok(handle)
+}
+
+fn attribute(handle: sys::CUdevice, which: Attribute) -> Result<u32> {
+    let mut value = 0;
+    // SAFETY: the handle is that of a device.
+    unsafe { sys::cuDeviceGetAttribute(&raw mut value, which, handle) }.check("cuDeviceGetAttribute")?;
+    Ok(value.cast_unsigned())
+}
+
+fn capability_of(handle: sys::CUdevice) -> Result<(u32, u32)> {
+    Ok((
+        attribute(handle, Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
+        attribute(handle, Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
+    ))
+}
+
 fn initialise() -> Result<()> {
     library::driver()?;
     // SAFETY: the driver is loaded; initialising it again does nothing.
@@ -68,21 +116,10 @@ impl Device {
         if ordinal >= count {
             return Err(Error::NoDevice { ordinal, count });
         }
-        let mut handle = 0;
-        // SAFETY: the driver is initialised and the number is below the count.
-        unsafe { sys::cuDeviceGet(&raw mut handle, ordinal as i32) }.check("cuDeviceGet")?;
-        let attribute = |which| {
-            let mut value = 0;
-            // SAFETY: the handle is that of a device.
-            unsafe { sys::cuDeviceGetAttribute(&raw mut value, which, handle) }
-                .check("cuDeviceGetAttribute")?;
-            Ok(value.cast_unsigned())
-        };
+        let handle = handle(ordinal)?;
+        let attribute = |which| attribute(handle, which);
         let name = name_of(handle)?;
-        let capability = (
-            attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
-            attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
-        );
+        let capability = capability_of(handle)?;
         if capability < (8, 0) {
             return Err(Error::TooOld { name, capability });
         }

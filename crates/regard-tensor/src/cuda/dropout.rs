@@ -4,24 +4,10 @@ use super::error::{Result, ensure};
 use super::launch::{Grid, arguments};
 use super::memory::{Buffer, View};
 use super::program::{Source, source};
-use crate::random::Key;
+
+pub use crate::kernels::dropout::Draws;
 
 static PROGRAM: Source = source!("dropout.cu");
-
-/// Where the draws of an array come from: its leading axis counts examples from `first_example` on.
-#[derive(Debug, Clone, Copy)]
-pub struct Draws {
-    /// The source.
-    pub key: Key,
-    /// The number of the first example.
-    pub first_example: u64,
-    /// Values of one example.
-    pub per_example: usize,
-    /// A word at or above this keeps its value.
-    pub threshold: u32,
-    /// What a kept value is multiplied with: 1 / (1 − p).
-    pub scale: f32,
-}
 
 /// Multiplies each value with 0 or `scale`, by its draw. The backward pass is the same, applied to the gradient.
 pub fn apply(x: View, draws: Draws) -> Result<Buffer> {
@@ -30,7 +16,7 @@ pub fn apply(x: View, draws: Draws) -> Result<Buffer> {
     ensure(examples * per_example == x.len(), "dropout", format_args!("examples of {per_example}"), x.len())?;
     let out = x.device().allocate(x.len(), x.element())?;
     let vectors = per_example.div_ceil(x.element().per_vector());
-    let grid = Grid { blocks: (vectors.div_ceil(256), examples.min(65_535)), threads: 256, shared: 0 };
+    let grid = Grid { blocks: (vectors.div_ceil(256), examples.min(65_535), 1), threads: 256, shared: 0 };
     let [low, high] = key.halves();
     x.device().launch(
         &PROGRAM,

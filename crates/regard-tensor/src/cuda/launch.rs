@@ -4,14 +4,14 @@ use super::axes::Axes;
 use super::device::Device;
 use super::error::{Check, Result, ensure};
 use super::memory::{Buffer, View, ViewMut};
-use super::program::{Kernel, Source};
+use super::program::{Kernel, Source, Variant};
 use cudarc::driver::sys;
 use std::ffi::c_void;
 
 /// How many blocks run a kernel, how many threads each has, and its shared memory.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Grid {
-    pub blocks: (usize, usize),
+    pub blocks: (usize, usize, usize),
     pub threads: usize,
     /// Shared memory requested at launch, in bytes.
     pub shared: usize,
@@ -20,7 +20,7 @@ pub(super) struct Grid {
 impl Grid {
     /// `blocks` blocks in a row.
     pub fn new(blocks: usize, threads: usize) -> Self {
-        Self { blocks: (blocks, 1), threads, shared: 0 }
+        Self { blocks: (blocks, 1, 1), threads, shared: 0 }
     }
 
     /// Enough blocks of 256 threads for `items` items, `each` to a thread.
@@ -127,14 +127,31 @@ impl Device {
         grid: Grid,
         arguments: &[Argument],
     ) -> Result<()> {
-        let Grid { blocks: (x, y), threads, shared } = grid;
-        if x == 0 || y == 0 {
+        self.launch_variant(Variant { source, defines: "" }, name, grid, arguments)
+    }
+
+    /// Three integers that a program exports for the host.
+    pub(super) fn constants(&self, variant: Variant, name: &str) -> Result<[usize; 3]> {
+        self.bind()?;
+        self.programs.constants(variant, name)
+    }
+
+    /// Queues a kernel of a program compiled with macros of its own.
+    pub(super) fn launch_variant(
+        &self,
+        variant: Variant,
+        name: &str,
+        grid: Grid,
+        arguments: &[Argument],
+    ) -> Result<()> {
+        let Grid { blocks: (x, y, z), threads, shared } = grid;
+        if x == 0 || y == 0 || z == 0 {
             return Ok(());
         }
-        let fits = i32::try_from(x).is_ok() && y <= 65_535 && shared <= self.shared_limit();
+        let fits = i32::try_from(x).is_ok() && y.max(z) <= 65_535 && shared <= self.shared_limit();
         ensure(fits, "launch", "a grid that the device can run", format_args!("{grid:?}"))?;
         self.bind()?;
-        let Kernel { function, parameters } = self.programs.kernel(source, name)?;
+        let Kernel { function, parameters } = self.programs.kernel(variant, name)?;
         if let Some(sizes) = parameters {
             let fits = sizes.len() == arguments.len()
                 && arguments.iter().zip(&*sizes).all(|(a, &size)| a.fits(size));
@@ -166,7 +183,7 @@ impl Device {
                 function,
                 x as u32,
                 y as u32,
-                1,
+                z as u32,
                 threads as u32,
                 1,
                 1,

@@ -7,6 +7,8 @@ use super::memory::{Buffer, View, ViewMut};
 use super::program::{Source, source};
 use crate::shape::Shape;
 
+pub use crate::kernels::layout::Patches;
+
 static PROGRAM: Source = source!("layout.cu");
 
 /// Moves values along axes on which `first` is the stride in `from` and `second` that in `to`.
@@ -83,7 +85,7 @@ pub fn permute(x: View, shape: &Shape, axes: &[usize]) -> Result<Buffer> {
         let size = x.element().size();
         let tiles = rows.div_ceil(32) * columns.div_ceil(32);
         if (size == 2 || size == 4) && matrices <= 65_535 {
-            let grid = Grid { blocks: (tiles, matrices), threads: 256, shared: 0 };
+            let grid = Grid { blocks: (tiles, matrices, 1), threads: 256, shared: 0 };
             let arguments = arguments![x, &out, rows as u32, columns as u32];
             x.device().launch(&PROGRAM, &format!("transpose_{size}"), grid, arguments)?;
             return Ok(out);
@@ -105,6 +107,21 @@ fn as_transpose(walk: &[Axis]) -> Option<(usize, usize, usize)> {
         && rows.first == columns.length
         && batch.is_none_or(|batch| batch.first == apart && batch.second == apart);
     fits.then(|| (batch.map_or(1, |batch| batch.length), rows.length, columns.length))
+}
+
+/// The same values under a larger shape that theirs broadcasts to.
+pub fn expand(x: View, from: &Shape, to: &Shape) -> Result<Buffer> {
+    ensure(x.len() == from.count(), "expand", from.count(), x.len())?;
+    let mut out = x.device().allocate(to.count(), x.element())?;
+    if out.is_empty() {
+        return Ok(out);
+    }
+    let (read, written) = (from.broadcast_strides(to), to.strides());
+    let strides = read.iter().zip(&written);
+    let walk: Vec<Axis> =
+        to.iter().zip(strides).map(|(&length, (&first, &second))| Axis { length, first, second }).collect();
+    transfer(x, out.view_mut(), &walk)?;
+    Ok(out)
 }
 
 /// Rows of `width` values between two arrays: `outer` of them, `strides` apart in the first and in the second.
@@ -155,8 +172,9 @@ pub fn overwrite(
 }
 
 /// Arrays joined along an axis: each has `outer` blocks of its own width.
-pub fn concatenate(parts: &[View], outer: usize) -> Result<Option<Buffer>> {
-    let Some(first) = parts.first() else { return Ok(None) };
+pub fn concatenate(parts: &[View], outer: usize) -> Result<Buffer> {
+    ensure(!parts.is_empty(), "concatenate", "at least one array", 0)?;
+    let first = parts[0];
     let total: usize = parts.iter().map(View::len).sum();
     let mut out = first.device().allocate(total, first.element())?;
     let mut start = 0;
@@ -164,22 +182,7 @@ pub fn concatenate(parts: &[View], outer: usize) -> Result<Option<Buffer>> {
         overwrite(out.view_mut(), (outer, total / outer.max(1), 1), start, *part)?;
         start += part.len() / outer.max(1);
     }
-    Ok(Some(out))
-}
-
-/// Square patches of images, and where they lie.
-#[derive(Debug, Clone, Copy)]
-pub struct Patches {
-    /// Images.
-    pub batch: usize,
-    /// Colours.
-    pub channels: usize,
-    /// Rows of pixels.
-    pub height: usize,
-    /// Pixels of a row.
-    pub width: usize,
-    /// Rows and columns of a patch.
-    pub size: usize,
+    Ok(out)
 }
 
 impl Patches {
@@ -202,23 +205,24 @@ impl Patches {
     fn pixels(self) -> usize {
         self.batch * self.channels * self.height * self.width
     }
-
-    fn values(self) -> usize {
-        self.walk().iter().map(|axis| axis.length).product()
-    }
 }
 
 /// Images (batch, channels, height, width) to patches (batch, patches, channels · size · size).
 pub fn unfold(x: View, patches: Patches) -> Result<Buffer> {
     ensure(x.len() == patches.pixels(), "unfold", patches.pixels(), x.len())?;
-    let mut out = x.device().allocate(patches.values(), x.element())?;
+    let mut out = x.device().allocate(patches.batch * patches.count() * patches.values(), x.element())?;
     transfer(x, out.view_mut(), &patches.walk())?;
     Ok(out)
 }
 
 /// The gradient of [`unfold`]: patches back into their images. Pixels outside every patch get 0.
 pub fn fold(gradient: View, patches: Patches) -> Result<Buffer> {
-    ensure(gradient.len() == patches.values(), "fold", patches.values(), gradient.len())?;
+    ensure(
+        gradient.len() == patches.batch * patches.count() * patches.values(),
+        "fold",
+        patches.batch * patches.count() * patches.values(),
+        gradient.len(),
+    )?;
     let mut out = gradient.device().zeros(patches.pixels(), gradient.element())?;
     let walk =
         patches.walk().map(|axis| Axis { length: axis.length, first: axis.second, second: axis.first });

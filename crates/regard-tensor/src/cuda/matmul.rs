@@ -42,6 +42,11 @@ impl<'a> Matrix<'a> {
         Self { transposed: !self.transposed, ..self }
     }
 
+    /// The device it is on.
+    pub(super) fn device(&self) -> &'a Arc<Device> {
+        self.values.device()
+    }
+
     /// Rows and columns, after transposition.
     fn shape(&self) -> (usize, usize) {
         if self.transposed { (self.columns, self.rows) } else { (self.rows, self.columns) }

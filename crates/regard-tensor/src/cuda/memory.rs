@@ -307,6 +307,28 @@ impl<'a> View<'a> {
         Ok(values)
     }
 
+    /// The bytes from the first value on, copied to the host, as many as there is room for. Waits for the kernels that
+    /// write them.
+    pub(crate) fn read_bytes(&self, out: &mut [u8]) -> Result<()> {
+        let bytes = self.len * self.element.size();
+        ensure(out.len() <= bytes, "read", format_args!("at most {bytes} bytes"), out.len())?;
+        if out.is_empty() {
+            return Ok(());
+        }
+        self.device.bind()?;
+        // SAFETY: both sides have as many bytes, and the host's outlive the synchronisation below.
+        unsafe {
+            sys::cuMemcpyDtoHAsync_v2(out.as_mut_ptr().cast(), self.pointer, out.len(), self.device.stream())
+                .check("cuMemcpyDtoH")?;
+            sys::cuStreamSynchronize(self.device.stream()).check("cuStreamSynchronize")
+        }
+    }
+
+    /// The same bytes as values of another type.
+    pub(crate) fn reinterpret(&self, element: Element) -> Self {
+        Self { len: self.len * self.element.size() / element.size(), element, ..*self }
+    }
+
     /// A copy on the device.
     pub fn copy(&self) -> Result<Buffer> {
         let mut copy = self.device.allocate(self.len, self.element)?;
@@ -334,6 +356,11 @@ impl<'a> ViewMut<'a> {
     /// `len` of the values from `start` on.
     pub fn part(self, start: usize, len: usize) -> Result<ViewMut<'a>> {
         Ok(Self { view: self.view.part(start, len)?, exclusive: PhantomData })
+    }
+
+    /// The same bytes as values of another type.
+    pub(crate) fn reinterpret(self, element: Element) -> Self {
+        Self { view: self.view.reinterpret(element), exclusive: PhantomData }
     }
 
     /// Lends the values for a shorter time.

@@ -9,15 +9,19 @@
 //! drops it. Sums are taken in an order fixed by the shapes, without atomics: the same inputs give the same bits.
 
 pub mod arithmetic;
+mod arrays;
+pub(crate) mod attention;
 mod axes;
 pub mod columns;
 mod device;
+pub(crate) mod distances;
 pub mod dropout;
 pub mod embedding;
 mod error;
 mod launch;
 pub mod layout;
 mod library;
+pub(crate) mod linear;
 pub mod loss;
 pub mod matmul;
 mod memory;
@@ -27,11 +31,14 @@ pub mod pointwise;
 mod program;
 pub mod reduce;
 pub mod rotary;
+pub(crate) mod scored;
 pub mod softmax;
 mod sort;
 mod timer;
+pub(crate) mod update;
 
-pub use device::{Device, count};
+pub(crate) use arrays::Stored;
+pub use device::{Description, Device, count, devices};
 pub use error::{Error, Result};
 pub use memory::{Buffer, Element, Usage, Value, View, ViewMut};
 pub use timer::Timer;

@@ -124,13 +124,13 @@ fn launch_forward(x: View, residual: Option<View>, norm: &Norm) -> Result<(Optio
 pub fn backward(
     x: View,
     norm: &Norm,
-    moments: &Moments,
+    (mean, inverse): (View, View),
     g: View,
     through: Option<View>,
 ) -> Result<Gradients> {
     let width = check_parameters(norm)?;
     let rows = x.len() / width;
-    for (len, expected) in [(g.len(), x.len()), (moments.mean.len(), rows), (moments.inverse.len(), rows)] {
+    for (len, expected) in [(g.len(), x.len()), (mean.len(), rows), (inverse.len(), rows)] {
         ensure(len == expected, "norm backward", expected, len)?;
     }
     ensure(through.is_none_or(|t| t.len() == x.len()), "norm backward", x.len(), "another length")?;
@@ -153,8 +153,8 @@ pub fn backward(
             through,
             &dx,
             norm.weight,
-            &moments.mean,
-            &moments.inverse,
+            mean,
+            inverse,
             &partial,
             rows,
             width as u32,

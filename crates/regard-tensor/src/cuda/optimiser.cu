@@ -149,3 +149,13 @@ extern "C" __global__ void __launch_bounds__(1024)
         out[1] = norm > limit ? limit / norm : 1.0f;
     }
 }
+
+// What to multiply gradients of a norm with so that it is at most `limit`. One thread.
+extern "C" __global__ void clip_scale(const float* norm, float limit, float* out) {
+    *out = *norm > limit ? limit / *norm : 1.0f;
+}
+
+// The root mean square of a parameter, from the sum of its squares, but at least `smallest`. One thread.
+extern "C" __global__ void pace(const float* sum, u64 count, float smallest, float* out) {
+    *out = fmaxf(float(sqrt(double(*sum) / double(count))), smallest);
+}

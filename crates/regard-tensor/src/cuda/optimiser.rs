@@ -5,36 +5,16 @@ use super::error::{Result, ensure};
 use super::launch::{Grid, arguments};
 use super::memory::{Buffer, Element, View, ViewMut};
 use super::program::{Source, source};
+use super::reduce;
 use bytemuck::{Pod, Zeroable};
 use std::sync::Arc;
+
+pub use crate::kernels::optimiser::Rule;
 
 static PROGRAM: Source = source!("optimiser.cu");
 
 /// Values that a block takes: see `optimiser.cu`.
 const CHUNK: usize = 4096;
-
-/// The rule of an update, the same for every value.
-#[derive(Debug, Clone, Copy)]
-pub enum Rule {
-    /// `m = momentum·m + g; p −= rate·m`.
-    Momentum {
-        /// The learning rate.
-        rate: f32,
-        /// The share of the last step that is kept.
-        momentum: f32,
-    },
-    /// Adam: `p −= rate/(1−β₁ᵗ) · m / (√v/√(1−β₂ᵗ) + ε)`.
-    Adam {
-        /// The learning rate.
-        rate: f32,
-        /// Decay of the running means of gradients and of their squares.
-        betas: (f32, f32),
-        /// Added to the root of the running mean of squares.
-        epsilon: f32,
-        /// The number of this update, from 1.
-        step: i32,
-    },
-}
 
 /// One parameter with its gradient and running means, all f32 and of one length.
 pub struct Job<'a> {
@@ -95,7 +75,7 @@ impl Rule {
                 correction1: 1.0,
                 root_correction2: 1.0,
             },
-            Rule::Adam { rate, betas: (beta1, beta2), epsilon, step } => Settings {
+            Rule::Adam { rate, beta1, beta2, epsilon, step } => Settings {
                 rate,
                 beta1,
                 beta2,
@@ -172,6 +152,11 @@ impl Optimiser {
         self.device.launch(&PROGRAM, rule.kernel(), Grid::new(*blocks, 256), arguments)
     }
 
+    /// The device of its parameters.
+    pub fn device(&self) -> &Arc<Device> {
+        &self.device
+    }
+
     /// The Euclidean norm of all gradients together, and what to multiply them with so that it is at most `limit`: two f32
     /// values.
     pub fn norm(&mut self, gradients: &[View], limit: f32) -> Result<Buffer> {
@@ -189,6 +174,24 @@ impl Optimiser {
         self.device.launch(&PROGRAM, "gradient_norm", Grid::new(1, 1024), arguments)?;
         Ok(out)
     }
+}
+
+/// What to multiply gradients of this norm (one f32) with so that it is at most `limit`: one f32.
+pub fn clip_scale(norm: View, limit: f32) -> Result<Buffer> {
+    let fits = norm.len() == 1 && norm.element() == Element::F32;
+    ensure(fits, "clip_scale", "one f32 norm", norm.len())?;
+    let out = norm.device().allocate(1, Element::F32)?;
+    norm.device().launch(&PROGRAM, "clip_scale", Grid::new(1, 1), arguments![norm, limit, &out])?;
+    Ok(out)
+}
+
+/// The root of the mean of the squares of `values`, or `smallest` if that is larger: one f32.
+pub fn pace(values: View, smallest: f32) -> Result<Buffer> {
+    let sum = reduce::sum_of_squares(values)?;
+    let out = values.device().allocate(1, Element::F32)?;
+    let arguments = arguments![&sum, values.len().max(1), smallest, &out];
+    values.device().launch(&PROGRAM, "pace", Grid::new(1, 1), arguments)?;
+    Ok(out)
 }
 
 fn entry(rule: Rule, job: &mut Job) -> Result<Entry> {

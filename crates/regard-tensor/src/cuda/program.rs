@@ -1,6 +1,6 @@
 //! Programs: `.cu` files compiled for the device at hand, with their machine code cached on disk.
 
-use super::error::{Check, Error, Result};
+use super::error::{Check, Error, Result, ensure};
 use super::library;
 use cudarc::driver::sys as driver;
 use cudarc::nvrtc::sys as nvrtc;
@@ -9,24 +9,42 @@ use std::ffi::{CString, c_char};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// A source file and its name.
+/// A source file: its name and its text.
+pub(super) type File = (&'static str, &'static str);
+
+/// A program: a source file and the files that it may include.
 pub(super) struct Source {
-    pub name: &'static str,
-    pub text: &'static str,
+    pub file: File,
+    pub headers: &'static [File],
 }
 
-/// A source file of this folder.
+/// A source file of this folder and the headers beside it.
 macro_rules! source {
     ($name:literal) => {
-        $crate::cuda::program::Source { name: $name, text: include_str!($name) }
+        $crate::cuda::program::Source {
+            file: ($name, include_str!($name)),
+            headers: &$crate::cuda::program::HEADERS,
+        }
     };
 }
 
 pub(super) use source;
 
 /// Files that programs include.
-const HEADERS: [Source; 4] =
-    [source!("values.cuh"), source!("block.cuh"), source!("functions.cuh"), source!("axes.cuh")];
+pub(super) const HEADERS: [File; 4] = [
+    ("values.cuh", include_str!("values.cuh")),
+    ("block.cuh", include_str!("block.cuh")),
+    ("functions.cuh", include_str!("functions.cuh")),
+    ("axes.cuh", include_str!("axes.cuh")),
+];
+
+/// A program compiled with macros of its own.
+#[derive(Clone, Copy)]
+pub(super) struct Variant<'a> {
+    pub source: &'static Source,
+    /// Compiler options such as `-DCAUSAL=1`, separated by spaces.
+    pub defines: &'a str,
+}
 
 /// A kernel, ready to launch.
 #[derive(Clone)]
@@ -36,15 +54,41 @@ pub(super) struct Kernel {
     pub parameters: Option<Arc<[usize]>>,
 }
 
+// SAFETY: a function may be launched from any thread that has made its context current.
+unsafe impl Send for Kernel {}
+
+/// A program on the device, with those of its kernels and constants that were used.
+#[derive(Default)]
 struct Program {
-    module: driver::CUmodule,
+    module: Option<Module>,
     kernels: HashMap<String, Kernel>,
+    constants: HashMap<String, [usize; 3]>,
 }
+
+#[derive(Clone, Copy)]
+struct Module(driver::CUmodule);
+
+// SAFETY: a module may be used from any thread that has made its context current.
+unsafe impl Send for Module {}
+
+impl Program {
+    fn module(&mut self, variant: Variant, architecture: &str) -> Result<Module> {
+        if let Some(module) = self.module {
+            return Ok(module);
+        }
+        let module = Module(load(&machine_code(variant, architecture)?, variant.source.file.0)?);
+        Ok(*self.module.insert(module))
+    }
+}
+
+/// A file's name and its macros.
+type ProgramKey = (&'static str, String);
 
 /// The programs of one device, each compiled when a kernel of it is first used.
 pub(super) struct Programs {
     architecture: String,
-    loaded: Mutex<HashMap<&'static str, Program>>,
+    /// Each has a lock of its own, so that threads can compile different ones at a time.
+    loaded: Mutex<HashMap<ProgramKey, Arc<Mutex<Program>>>>,
 }
 
 impl Programs {
@@ -54,21 +98,48 @@ impl Programs {
         Self { architecture: format!("sm_{major}{minor}{suffix}"), loaded: Mutex::default() }
     }
 
-    /// A kernel of a program. The device's context must be current.
-    pub fn kernel(&self, source: &'static Source, name: &str) -> Result<Kernel> {
+    fn program(&self, variant: Variant) -> Arc<Mutex<Program>> {
         let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
-        if !loaded.contains_key(source.name) {
-            let module = load(&machine_code(source, &self.architecture)?, source.name)?;
-            loaded.insert(source.name, Program { module, kernels: HashMap::new() });
-        }
-        let program = loaded.get_mut(source.name).expect("the program was inserted above");
+        let key = (variant.source.file.0, variant.defines.to_owned());
+        loaded.entry(key).or_default().clone()
+    }
+
+    /// A kernel of a program. The device's context must be current.
+    pub fn kernel(&self, variant: Variant, name: &str) -> Result<Kernel> {
+        let program = self.program(variant);
+        let mut program = program.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(kernel) = program.kernels.get(name) {
             return Ok(kernel.clone());
         }
-        let kernel = find(program.module, name)?;
+        let kernel = find(program.module(variant, &self.architecture)?.0, name)?;
         program.kernels.insert(name.to_owned(), kernel.clone());
         Ok(kernel)
     }
+
+    /// Three integers that a program exports for the host. The device's context must be current.
+    pub fn constants(&self, variant: Variant, name: &str) -> Result<[usize; 3]> {
+        let program = self.program(variant);
+        let mut program = program.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(&values) = program.constants.get(name) {
+            return Ok(values);
+        }
+        let values = read_constants(program.module(variant, &self.architecture)?.0, name)?;
+        program.constants.insert(name.to_owned(), values);
+        Ok(values)
+    }
+}
+
+fn read_constants(module: driver::CUmodule, name: &str) -> Result<[usize; 3]> {
+    let (mut address, mut size, mut values) = (0, 0, [0_i32; 3]);
+    let symbol = c_string(name);
+    // SAFETY: the module is loaded, and the name ends in a zero.
+    unsafe { driver::cuModuleGetGlobal_v2(&raw mut address, &raw mut size, module, symbol.as_ptr()) }
+        .check(&format!("finding {name}"))?;
+    ensure(size == size_of_val(&values), "constants", "three integers", format_args!("{size} bytes"))?;
+    // SAFETY: both sides have as many bytes, and the call returns when they are copied.
+    unsafe { driver::cuMemcpyDtoH_v2(values.as_mut_ptr().cast(), address, size) }
+        .check(&format!("reading {name}"))?;
+    Ok(values.map(|value| usize::try_from(value).unwrap_or(0)))
 }
 
 fn load(code: &[u8], name: &str) -> Result<driver::CUmodule> {
@@ -102,22 +173,23 @@ fn parameter_sizes(function: driver::CUfunction) -> Arc<[usize]> {
 }
 
 /// The machine code of a program: from the cache, else compiled and put there.
-fn machine_code(source: &Source, architecture: &str) -> Result<Vec<u8>> {
+pub(super) fn machine_code(variant: Variant, architecture: &str) -> Result<Vec<u8>> {
+    let Source { file: (name, text), headers } = variant.source;
     library::nvrtc()?;
     let (mut major, mut minor) = (0, 0);
     // SAFETY: the library is loaded.
     unsafe { nvrtc::nvrtcVersion(&raw mut major, &raw mut minor) }.check("nvrtcVersion")?;
-    let options = [format!("--gpu-architecture={architecture}"), "--std=c++17".into()];
+    let mut options = vec![format!("--gpu-architecture={architecture}"), "--std=c++17".into()];
+    options.extend(variant.defines.split_whitespace().map(str::to_owned));
     let compiler = format!("{major}.{minor}");
-    let mut text: Vec<&str> = vec![&compiler];
-    text.extend(options.iter().map(String::as_str));
-    text.extend(HEADERS.iter().chain([source]).map(|source| source.text));
-    let file =
-        cache_folder().map(|folder| folder.join(format!("{}-{:016x}.cubin", source.name, hash(&text))));
+    let mut parts: Vec<&str> = vec![&compiler];
+    parts.extend(options.iter().map(String::as_str));
+    parts.extend(headers.iter().map(|header| header.1).chain([*text]));
+    let file = cache_folder().map(|folder| folder.join(format!("{name}-{:016x}.cubin", hash(&parts))));
     if let Some(code) = file.as_ref().and_then(|file| std::fs::read(file).ok()).filter(|code| is_elf(code)) {
         return Ok(code);
     }
-    let code = compile(source, &options)?;
+    let code = compile(variant.source, &options)?;
     if let Some(file) = file {
         // A cache that cannot be written costs time, not correctness.
         let _ = write_aside(&file, &code);
@@ -151,15 +223,17 @@ fn write_aside(file: &Path, content: &[u8]) -> std::io::Result<()> {
     if let Some(folder) = file.parent() {
         std::fs::create_dir_all(folder)?;
     }
-    let aside = file.with_extension(format!("{}.part", std::process::id()));
+    let thread = format!("{:?}", std::thread::current().id());
+    let digits: String = thread.chars().filter(char::is_ascii_digit).collect();
+    let aside = file.with_extension(format!("{}-{digits}.part", std::process::id()));
     std::fs::write(&aside, content)?;
     std::fs::rename(&aside, file)
 }
 
 fn compile(source: &Source, options: &[String]) -> Result<Vec<u8>> {
-    let (text, name) = (c_string(source.text), c_string(source.name));
-    let headers = HEADERS.map(|header| c_string(header.text));
-    let names = HEADERS.map(|header| c_string(header.name));
+    let (name, text) = (c_string(source.file.0), c_string(source.file.1));
+    let headers: Vec<CString> = source.headers.iter().map(|header| c_string(header.1)).collect();
+    let names: Vec<CString> = source.headers.iter().map(|header| c_string(header.0)).collect();
     let options: Vec<CString> = options.iter().map(|option| c_string(option)).collect();
     let pointers = |strings: &[CString]| -> Vec<*const c_char> {
         strings.iter().map(|string| string.as_ptr()).collect()
@@ -191,7 +265,7 @@ fn compile(source: &Source, options: &[String]) -> Result<Vec<u8>> {
                 );
                 let log =
                     log.map_or_else(|_| error.to_string(), |log| String::from_utf8_lossy(&log).into_owned());
-                Err(Error::Compile { program: source.name, log })
+                Err(Error::Compile { program: source.file.0, log })
             }
         };
         nvrtc::nvrtcDestroyProgram(&raw mut program).check("nvrtcDestroyProgram")?;
@@ -218,7 +292,7 @@ fn c_string(text: &str) -> CString {
 
 #[cfg(test)]
 mod tests {
-    use super::{hash, is_elf, library, machine_code};
+    use super::{Source, Variant, hash, is_elf, library, machine_code};
 
     #[test]
     fn the_hash_depends_on_where_a_part_ends() {
@@ -230,7 +304,9 @@ mod tests {
     #[test]
     fn a_program_with_headers_compiles_where_nvrtc_is_installed() {
         if library::nvrtc().is_ok() {
-            let code = machine_code(&source!("softmax.cu"), "sm_80").expect("the program compiles");
+            static SOFTMAX: Source = source!("softmax.cu");
+            let variant = Variant { source: &SOFTMAX, defines: "" };
+            let code = machine_code(variant, "sm_80").expect("the program compiles");
             assert!(is_elf(&code));
         }
     }

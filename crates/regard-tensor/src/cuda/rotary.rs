@@ -6,26 +6,13 @@ use super::memory::{Buffer, Element, View};
 use super::program::{Source, source};
 use crate::ops::Pairing;
 
-static PROGRAM: Source = source!("rotary.cu");
+pub use crate::kernels::rotary::Rotation;
 
-/// The layout: (batch · time, heads, width), of which the first `rotated` values of each head turn.
-#[derive(Debug, Clone, Copy)]
-pub struct Rotation {
-    /// Which values form a pair.
-    pub pairing: Pairing,
-    /// Heads of a row.
-    pub heads: usize,
-    /// Values of a head.
-    pub width: usize,
-    /// How many of them turn.
-    pub rotated: usize,
-    /// Whether to rotate back: the gradient.
-    pub back: bool,
-}
+static PROGRAM: Source = source!("rotary.cu");
 
 /// `cos` and `sin` hold (positions, rotated / 2) f32 values; `positions` one for each row, below their number.
 pub fn rotate(x: View, cos: View, sin: View, positions: View, rotation: Rotation) -> Result<Buffer> {
-    let Rotation { pairing, heads, width, rotated, back } = rotation;
+    let Rotation { pairing, heads, width, rotated, direction } = rotation;
     let rows = positions.len();
     ensure(x.len() == rows * heads * width, "rotary", rows * heads * width, x.len())?;
     ensure(
@@ -58,18 +45,7 @@ pub fn rotate(x: View, cos: View, sin: View, positions: View, rotation: Rotation
         &PROGRAM,
         &format!("rotate_{name}_{}_{together}", x.element().name()),
         Grid::over(rows * heads * groups, 1),
-        arguments![
-            x,
-            &out,
-            cos,
-            sin,
-            positions,
-            rows,
-            heads as u32,
-            width as u32,
-            rotated as u32,
-            if back { -1.0_f32 } else { 1.0 }
-        ],
+        arguments![x, &out, cos, sin, positions, rows, heads as u32, width as u32, rotated as u32, direction],
     )?;
     Ok(out)
 }

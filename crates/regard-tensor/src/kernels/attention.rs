@@ -4,10 +4,10 @@ use super::dropout::Draws;
 use super::{Moves, Operand, moves, on_cpu};
 use crate::array::Array;
 use crate::blocks::BlockMask;
-use crate::cpu;
 use crate::error::Result;
 use crate::ids::{Ids, Mask};
-use crate::storage::Device;
+use crate::storage::{Device, Kernels};
+use crate::{cpu, cuda};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -149,8 +149,9 @@ moves!(AttentionGradients { projections, bias, sink });
 
 /// The output (batch, queries, heads, value width) and each row's log-sum-exp (batch, heads, queries).
 pub(crate) fn forward(spec: &Spec) -> Result<(Array, Array)> {
-    match spec.device() {
-        Device::Cpu | Device::Apart => on_cpu("attention", spec, cpu::attention::forward),
+    match spec.query.array.kernels() {
+        Kernels::Cuda if cuda::attention::takes(spec) => cuda::attention::forward(spec),
+        Kernels::Cpu | Kernels::Cuda => on_cpu("attention", spec, cpu::attention::forward),
     }
 }
 
@@ -162,8 +163,11 @@ pub(crate) fn backward(
     upstream: &Array,
     fused: bool,
 ) -> Result<AttentionGradients> {
-    match spec.device() {
-        Device::Cpu | Device::Apart => {
+    match spec.query.array.kernels() {
+        Kernels::Cuda if cuda::attention::takes(spec) => {
+            cuda::attention::backward(spec, output, lse, upstream, fused)
+        }
+        Kernels::Cpu | Kernels::Cuda => {
             let operands = (spec, output, lse, upstream);
             on_cpu("attention_gradient", operands, |(spec, output, lse, upstream)| {
                 cpu::attention::backward(spec, output, lse, upstream, fused)
@@ -180,8 +184,11 @@ pub(crate) fn weights(
     queries: Range<usize>,
     keys: Range<usize>,
 ) -> Result<Array> {
-    match spec.device() {
-        Device::Cpu | Device::Apart => on_cpu("attention_weights", (spec, lse), |(spec, lse)| {
+    match spec.query.array.kernels() {
+        Kernels::Cuda if cuda::attention::takes(spec) => {
+            cuda::attention::weights(spec, lse, heads, queries, keys)
+        }
+        Kernels::Cpu | Kernels::Cuda => on_cpu("attention_weights", (spec, lse), |(spec, lse)| {
             cpu::attention::weights(spec, lse, heads, queries, keys)
         }),
     }
@@ -189,8 +196,9 @@ pub(crate) fn weights(
 
 /// One value for each distance from one slope a head: −slope·|distance| (ALiBi).
 pub(crate) fn slopes_to_distances(slopes: &Array, queries: usize, keys: usize) -> Result<Array> {
-    match slopes.device() {
-        Device::Cpu | Device::Apart => on_cpu("slopes_to_distances", slopes, |slopes| {
+    match slopes.kernels() {
+        Kernels::Cuda => cuda::distances::from_slopes(slopes, queries, keys),
+        Kernels::Cpu => on_cpu("slopes_to_distances", slopes, |slopes| {
             cpu::attention::slopes_to_distances(slopes, queries, keys)
         }),
     }
@@ -198,8 +206,9 @@ pub(crate) fn slopes_to_distances(slopes: &Array, queries: usize, keys: usize) -
 
 /// The gradient of [`slopes_to_distances`].
 pub(crate) fn distances_to_slopes(gradient: &Array, heads: usize, queries: usize) -> Result<Array> {
-    match gradient.device() {
-        Device::Cpu | Device::Apart => on_cpu("distances_to_slopes", gradient, |gradient| {
+    match gradient.kernels() {
+        Kernels::Cuda => cuda::distances::to_slopes(gradient, heads, queries),
+        Kernels::Cpu => on_cpu("distances_to_slopes", gradient, |gradient| {
             cpu::attention::distances_to_slopes(gradient, heads, queries)
         }),
     }
@@ -207,12 +216,11 @@ pub(crate) fn distances_to_slopes(gradient: &Array, heads: usize, queries: usize
 
 /// One value for each distance from a table (buckets, heads) and each distance's bucket (T5).
 pub(crate) fn buckets_to_distances(table: &Array, heads: usize, buckets: &Ids) -> Result<Array> {
-    match table.device() {
-        Device::Cpu | Device::Apart => {
-            on_cpu("buckets_to_distances", (table, buckets), |(table, buckets)| {
-                cpu::attention::buckets_to_distances(table, heads, buckets.slice())
-            })
-        }
+    match table.kernels() {
+        Kernels::Cuda => cuda::distances::from_buckets(table, heads, buckets),
+        Kernels::Cpu => on_cpu("buckets_to_distances", (table, buckets), |(table, buckets)| {
+            cpu::attention::buckets_to_distances(table, heads, buckets.slice())
+        }),
     }
 }
 
@@ -223,11 +231,10 @@ pub(crate) fn distances_to_buckets(
     buckets: &Ids,
     rows: usize,
 ) -> Result<Array> {
-    match gradient.device() {
-        Device::Cpu | Device::Apart => {
-            on_cpu("distances_to_buckets", (gradient, buckets), |(gradient, buckets)| {
-                cpu::attention::distances_to_buckets(gradient, heads, buckets.slice(), rows)
-            })
-        }
+    match gradient.kernels() {
+        Kernels::Cuda => cuda::distances::to_buckets(gradient, heads, buckets, rows),
+        Kernels::Cpu => on_cpu("distances_to_buckets", (gradient, buckets), |(gradient, buckets)| {
+            cpu::attention::distances_to_buckets(gradient, heads, buckets.slice(), rows)
+        }),
     }
 }

@@ -3,9 +3,9 @@
 use super::pointwise::Function;
 use super::{broadcast, on_cpu, reduce};
 use crate::array::Array;
-use crate::cpu;
 use crate::error::Result;
-use crate::storage::Device;
+use crate::storage::Kernels;
+use crate::{cpu, cuda};
 
 /// How the weight lies in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -33,10 +33,11 @@ pub(crate) fn forward(
     bias: Option<&Array>,
     function: Option<Function>,
 ) -> Result<(Array, Option<Array>)> {
-    let (value, before) = match x.device() {
+    let (value, before) = match x.kernels() {
+        Kernels::Cuda => cuda::linear::forward(sizes, x, weight, bias, function),
         // A weight of 16-bit values is widened here, whole. A kernel that widens panels as it packs them can take it as it
         // is, through `Array::view`: the weight then is no operand of `on_cpu`.
-        Device::Cpu | Device::Apart => on_cpu("linear", (x, weight, bias), |(x, weight, bias)| {
+        Kernels::Cpu => on_cpu("linear", (x, weight, bias), |(x, weight, bias)| {
             cpu::linear::forward(sizes, x, weight, bias, function)
         }),
     }?;
@@ -57,8 +58,11 @@ pub(crate) fn before_function(
         let bias = if wants_bias { Some(reduce::column_sums(upstream, rows, outputs)?) } else { None };
         return Ok((upstream.clone(), bias));
     };
-    match upstream.device() {
-        Device::Cpu | Device::Apart => on_cpu("before_function", (saved, upstream), |(saved, upstream)| {
+    match upstream.kernels() {
+        Kernels::Cuda => {
+            cuda::linear::before_function(function, saved, upstream, (rows, outputs), wants_bias)
+        }
+        Kernels::Cpu => on_cpu("before_function", (saved, upstream), |(saved, upstream)| {
             cpu::linear::before_function(function, saved, upstream, (rows, outputs), wants_bias)
         }),
     }
@@ -66,8 +70,9 @@ pub(crate) fn before_function(
 
 /// g·Wᵀ, added to a gradient if one is given.
 pub(crate) fn input_gradient(sizes: Sizes, weight: &Array, g: &Array, total: Option<Array>) -> Result<Array> {
-    match g.device() {
-        Device::Cpu | Device::Apart => {
+    match g.kernels() {
+        Kernels::Cuda => cuda::linear::input_gradient(sizes, weight, g, total),
+        Kernels::Cpu => {
             let product = on_cpu("input_gradient", (weight, g), |(weight, g)| {
                 cpu::linear::input_gradient(sizes, weight, g)
             })?;
@@ -78,8 +83,9 @@ pub(crate) fn input_gradient(sizes: Sizes, weight: &Array, g: &Array, total: Opt
 
 /// xᵀ·g in the layout of the weight, added to a gradient if one is given.
 pub(crate) fn weight_gradient(sizes: Sizes, x: &Array, g: &Array, total: Option<Array>) -> Result<Array> {
-    match g.device() {
-        Device::Cpu | Device::Apart => {
+    match g.kernels() {
+        Kernels::Cuda => cuda::linear::weight_gradient(sizes, x, g, total),
+        Kernels::Cpu => {
             let product =
                 on_cpu("weight_gradient", (x, g), |(x, g)| cpu::linear::weight_gradient(sizes, x, g))?;
             broadcast::added(total, product)

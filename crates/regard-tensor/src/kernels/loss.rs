@@ -1,11 +1,12 @@
 //! Losses over rows of logits, without ever keeping probabilities.
 
+use super::memory::convert;
 use super::{moves, on_cpu};
 use crate::array::Array;
-use crate::cpu;
 use crate::error::Result;
 use crate::ids::Ids;
-use crate::storage::Device;
+use crate::storage::{DataType, Kernels};
+use crate::{cpu, cuda};
 
 /// Cross-entropy's settings: targets equal to `ignored` do not count, and `smoothing` of the target's probability
 /// is spread over all classes.
@@ -31,8 +32,13 @@ moves!(ScoredLoss { loss, x, weight, bias });
 
 /// For each row its loss, `lse − (1 − ε)·x[target] − ε·mean(x)`, and its log-sum-exp.
 pub(crate) fn cross_entropy(logits: &Array, targets: Targets) -> Result<(Array, Array)> {
-    match logits.device() {
-        Device::Cpu | Device::Apart => on_cpu("cross_entropy", (logits, targets.ids), |(logits, ids)| {
+    match logits.kernels() {
+        Kernels::Cuda => {
+            let ids = targets.ids.cuda(logits.device())?;
+            let out = cuda::loss::cross_entropy(logits.cuda()?, targets.on_cuda(ids.view()?))?;
+            Ok((out.losses.into(), out.lse.into()))
+        }
+        Kernels::Cpu => on_cpu("cross_entropy", (logits, targets.ids), |(logits, ids)| {
             cpu::loss::cross_entropy(logits, Targets { ids, ..targets })
         }),
     }
@@ -45,8 +51,15 @@ pub(crate) fn cross_entropy_gradient(
     targets: Targets,
     upstream: &Array,
 ) -> Result<Array> {
-    match logits.device() {
-        Device::Cpu | Device::Apart => {
+    match logits.kernels() {
+        Kernels::Cuda => {
+            let ids = targets.ids.cuda(logits.device())?;
+            let upstream = convert(upstream, DataType::F32)?;
+            let (lse, upstream) = (lse.cuda()?, upstream.cuda()?);
+            let targets = targets.on_cuda(ids.view()?);
+            Ok(cuda::loss::cross_entropy_gradient(logits.cuda()?, lse, upstream, targets)?.into())
+        }
+        Kernels::Cpu => {
             let operands = (logits, lse, targets.ids, upstream);
             on_cpu("cross_entropy_gradient", operands, |(logits, lse, ids, upstream)| {
                 cpu::loss::cross_entropy_gradient(logits, lse, Targets { ids, ..targets }, upstream)
@@ -63,8 +76,9 @@ pub(crate) fn scored_cross_entropy(
     targets: Targets,
     wanted: [bool; 3],
 ) -> Result<ScoredLoss> {
-    match x.device() {
-        Device::Cpu | Device::Apart => {
+    match x.kernels() {
+        Kernels::Cuda => cuda::scored::scored_cross_entropy((x, weight, bias), inputs, targets, wanted),
+        Kernels::Cpu => {
             on_cpu("scored_cross_entropy", (x, weight, bias, targets.ids), |(x, weight, bias, ids)| {
                 let targets = Targets { ids, ..targets };
                 cpu::loss::scored_cross_entropy((x, weight, bias), inputs, targets, wanted)
@@ -75,12 +89,14 @@ pub(crate) fn scored_cross_entropy(
 
 /// `max(x, 0) − x·t + ln(1 + e^−|x|)` for each logit x and target t in [0, 1].
 pub(crate) fn binary_cross_entropy(logits: &Array, targets: &Array) -> Result<Array> {
-    match logits.device() {
-        Device::Cpu | Device::Apart => {
-            on_cpu("binary_cross_entropy", (logits, targets), |(logits, targets)| {
-                cpu::loss::binary_cross_entropy(logits, targets)
-            })
+    match logits.kernels() {
+        Kernels::Cuda => {
+            let targets = convert(targets, DataType::F32)?;
+            Ok(cuda::loss::binary_cross_entropy(logits.cuda()?, targets.cuda()?)?.into())
         }
+        Kernels::Cpu => on_cpu("binary_cross_entropy", (logits, targets), |(logits, targets)| {
+            cpu::loss::binary_cross_entropy(logits, targets)
+        }),
     }
 }
 
@@ -90,8 +106,13 @@ pub(crate) fn binary_cross_entropy_gradient(
     targets: &Array,
     upstream: &Array,
 ) -> Result<Array> {
-    match logits.device() {
-        Device::Cpu | Device::Apart => {
+    match logits.kernels() {
+        Kernels::Cuda => {
+            let (targets, g) = (convert(targets, DataType::F32)?, convert(upstream, DataType::F32)?);
+            let logits = logits.cuda()?;
+            Ok(cuda::loss::binary_cross_entropy_gradient(logits, targets.cuda()?, g.cuda()?)?.into())
+        }
+        Kernels::Cpu => {
             let operands = (logits, targets, upstream);
             on_cpu("binary_cross_entropy_gradient", operands, |(logits, targets, upstream)| {
                 cpu::loss::binary_cross_entropy_gradient(logits, targets, upstream)

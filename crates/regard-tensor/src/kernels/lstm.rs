@@ -66,7 +66,7 @@ pub(crate) fn forward(
     lengths: Lengths,
 ) -> Result<(Array, Saved)> {
     match x.device() {
-        Device::Cpu | Device::Apart => on_cpu("lstm", (x, weights), |(x, weights)| {
+        Device::Cpu | Device::Cuda(_) | Device::Apart => on_cpu("lstm", (x, weights), |(x, weights)| {
             let (value, saved) = cpu::lstm::forward(sizes, x, weights, lengths);
             (value, Saved::Cpu(saved))
         }),

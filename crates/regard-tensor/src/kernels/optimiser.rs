@@ -3,18 +3,34 @@
 use super::fallback::{count, put_back};
 use super::on_cpu;
 use crate::array::Array;
-use crate::cpu;
 use crate::error::Result;
 use crate::ids::Ids;
-use crate::storage::Device;
+use crate::storage::{DataType, Kernels};
+use crate::{cpu, cuda};
 
 /// The numbers of one update, the same for every value.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Rule {
+pub enum Rule {
     /// `m = momentum·m + g; p −= rate·m`.
-    Momentum { rate: f32, momentum: f32 },
+    Momentum {
+        /// The learning rate.
+        rate: f32,
+        /// The share of the last step that is kept.
+        momentum: f32,
+    },
     /// Adam: `m`, `v` are running means of g and g²; `p −= rate/(1−β₁ᵗ) · m / (√v/√(1−β₂ᵗ) + ε)`.
-    Adam { rate: f32, beta1: f32, beta2: f32, epsilon: f32, step: i32 },
+    Adam {
+        /// The learning rate.
+        rate: f32,
+        /// Decay of the running mean of gradients.
+        beta1: f32,
+        /// Decay of the running mean of their squares.
+        beta2: f32,
+        /// Added to the root of the running mean of squares.
+        epsilon: f32,
+        /// The number of this update, from 1.
+        step: i32,
+    },
 }
 
 /// Decay of the parameters themselves.
@@ -60,9 +76,14 @@ pub(crate) struct Update<'a> {
 
 /// Updates all parameters.
 pub(crate) fn update(update: Update, jobs: &mut [Job]) -> Result<()> {
-    match jobs.first().map_or(Device::Cpu, |job| job.parameter.device()) {
-        Device::Cpu | Device::Apart => update_on_cpu(update, jobs),
-    }
+    let kernels = |job: &Job| {
+        let arrays = [&*job.parameter, &*job.first, &*job.second];
+        // Parameters and running means that have 16 bits are widened for the CPU.
+        let all_f32 = arrays.iter().all(|array| array.data_type() == DataType::F32);
+        if all_f32 { job.parameter.kernels() } else { Kernels::Cpu }
+    };
+    let on_cuda = !jobs.is_empty() && jobs.iter().all(|job| kernels(job) == Kernels::Cuda);
+    if on_cuda { cuda::update::update(update, jobs) } else { update_on_cpu(update, jobs) }
 }
 
 fn update_on_cpu(update: Update, jobs: &mut [Job]) -> Result<()> {
@@ -136,9 +157,8 @@ impl Copy {
 
 /// What to multiply gradients with so that their norm (one value) is at most `limit`: one value.
 pub(crate) fn clip_scale(norm: &Array, limit: f32) -> Result<Array> {
-    match norm.device() {
-        Device::Cpu | Device::Apart => {
-            on_cpu("clip_scale", norm, |norm| cpu::optimiser::clip_scale(norm, limit))
-        }
+    match norm.kernels() {
+        Kernels::Cuda => cuda::update::clip_scale(norm, limit),
+        Kernels::Cpu => on_cpu("clip_scale", norm, |norm| cpu::optimiser::clip_scale(norm, limit)),
     }
 }

@@ -1,10 +1,11 @@
 //! Functions of one value, applied to each.
 
+use super::memory::convert;
 use super::on_cpu;
 use crate::array::Array;
-use crate::cpu;
 use crate::error::Result;
-use crate::storage::Device;
+use crate::storage::Kernels;
+use crate::{cpu, cuda};
 
 /// A function of one value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -43,18 +44,21 @@ impl Function {
 
 /// f(x) for each value.
 pub(crate) fn forward(function: Function, x: &Array) -> Result<Array> {
-    match x.device() {
-        Device::Cpu | Device::Apart => on_cpu("pointwise", x, |x| cpu::pointwise::forward(function, x)),
+    match x.kernels() {
+        Kernels::Cuda => Ok(cuda::pointwise::forward(function, x.cuda()?)?.into()),
+        Kernels::Cpu => on_cpu("pointwise", x, |x| cpu::pointwise::forward(function, x)),
     }
 }
 
 /// f′·upstream, from the output or the input (see [`Function::saves_output`]).
 pub(crate) fn backward(function: Function, saved: &Array, upstream: &Array) -> Result<Array> {
-    match upstream.device() {
-        Device::Cpu | Device::Apart => {
-            on_cpu("pointwise_gradient", (saved, upstream), |(saved, upstream)| {
-                cpu::pointwise::backward(function, saved, upstream)
-            })
+    match upstream.kernels() {
+        Kernels::Cuda => {
+            let upstream = convert(upstream, saved.data_type())?;
+            Ok(cuda::pointwise::backward(function, saved.cuda()?, upstream.cuda()?)?.into())
         }
+        Kernels::Cpu => on_cpu("pointwise_gradient", (saved, upstream), |(saved, upstream)| {
+            cpu::pointwise::backward(function, saved, upstream)
+        }),
     }
 }

@@ -10,7 +10,7 @@ use crate::tensor::Tensor;
 impl Tensor {
     /// The rows of this table (rows, width) that `ids` name: a tensor of the ids' shape with `width` behind it.
     ///
-    /// The gradient touches only those rows and stays sparse.
+    /// The gradient touches only those rows. On the CPU it stays sparse.
     pub fn embedding(&self, ids: &Ids) -> Result<Tensor> {
         ensure_shape(
             self.shape().rank() == 2,
@@ -26,6 +26,11 @@ impl Tensor {
         let ids = ids.clone();
         Ok(Tensor::from_array(value, shape).with_rule(&[self], || {
             move |g: Tensor, inputs: &mut Inputs| {
+                if embedding::gradient_is_dense(&g.array) {
+                    let total = inputs.take(0);
+                    let gradient = embedding::dense_gradient(&g.array, width, &ids, rows, total)?;
+                    return inputs.send(0, Tensor::from_array(gradient, [rows, width]));
+                }
                 let g = g.with_shape([ids.count(), width]);
                 inputs.send(0, Gradient::Rows(RowGradient::gather(&ids, &g, rows)?))
             }

@@ -2,8 +2,9 @@
 //!
 //! [`Device::Apart`](regard_tensor::Device::Apart) has memory of its own and no kernels. What runs on it gives the bits of
 //! the CPU, reads nothing past the boundary, and is counted. The suites `engine` and `golden` run on it too, with
-//! `REGARD_DEVICE=apart`.
+//! `REGARD_DEVICE=apart` or `REGARD_DEVICE=cuda`.
 
+mod cuda;
 mod mismatch;
 mod operations;
 mod reads;

@@ -8,7 +8,7 @@ use regard_tensor::traffic::Traffic;
 use regard_tensor::{Device, Ids, Result, Tensor};
 
 /// The parameters of a small GPT: token and position tables, fused projection, output, two norms.
-fn parameters(device: Device) -> Vec<Tensor> {
+pub fn parameters(device: Device) -> Vec<Tensor> {
     let shapes: [&[usize]; 8] = [&[11, 16], &[7, 16], &[16, 48], &[16, 16], &[16], &[16], &[16], &[11]];
     let scaled = |(i, shape): (usize, &&[usize])| draw(&format!("parameter {i}"), shape).scale(0.3).unwrap();
     shapes.iter().enumerate().map(scaled).map(|p| p.to(device).unwrap().tracked()).collect()
@@ -32,7 +32,7 @@ fn loss(p: &[Tensor], inputs: &Ids, targets: &Ids) -> Result<Tensor> {
 }
 
 /// Four steps of AdamW with clipping: the losses, and the parameters at the end.
-fn train(device: Device) -> (Vec<Vec<u32>>, Traffic) {
+pub fn train(device: Device) -> (Vec<Vec<u32>>, Traffic) {
     let (inputs, targets) = (
         Ids::new(&[1, 4, 2, 8, 5, 7, 1, 3, 3, 9, 10, 0, 0, 2], [2, 7]).unwrap(),
         Ids::new(&[4, 2, 8, 5, 7, 1, 3, 3, 9, 10, 0, 0, 2, 6], [2, 7]).unwrap(),

@@ -1,9 +1,21 @@
 //! Tensors on the device that the suite runs on: the CPU, or what the environment variable `REGARD_DEVICE` names.
 
-use regard_tensor::{Device, Result, Shape, Tensor};
+use regard_tensor::{Device, Result, Shape, Tensor, cuda_devices};
+use std::io::Write;
+use std::sync::OnceLock;
 
 pub fn device() -> Device {
-    std::env::var("REGARD_DEVICE").map_or(Device::Cpu, |name| name.parse().expect("the name of a device"))
+    static DEVICE: OnceLock<Device> = OnceLock::new();
+    *DEVICE.get_or_init(|| {
+        let named = std::env::var("REGARD_DEVICE");
+        let device = named.map_or(Device::Cpu, |name| name.parse().expect("the name of a device"));
+        if let (Device::Cuda(_), Err(error)) = (device, cuda_devices()) {
+            // Printed past the harness, which would keep it for the end of the test.
+            let _ = writeln!(std::io::stderr(), "skipped: {error}");
+            std::process::exit(0);
+        }
+        device
+    })
 }
 
 pub fn new(values: &[f32], shape: impl Into<Shape>) -> Result<Tensor> {

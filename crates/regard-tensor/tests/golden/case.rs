@@ -23,7 +23,9 @@ struct Stored {
 impl Golden {
     /// Reads `tests/golden/<family>.safetensors`.
     pub fn open(family: &str) -> Self {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
+        // Where the crate is now, which need not be where it was built.
+        let crate_folder = std::env::var("CARGO_MANIFEST_DIR").unwrap_or(env!("CARGO_MANIFEST_DIR").into());
+        let folder = Path::new(&crate_folder).join("tests/golden");
         let bytes =
             std::fs::read(folder.join(format!("{family}.safetensors"))).expect("the golden file is there");
         let tensors = SafeTensors::deserialize(&bytes).expect("the golden file is well formed");
