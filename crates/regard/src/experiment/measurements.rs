@@ -71,6 +71,11 @@ impl Measurements {
         self.rows.iter().filter(same).map(|row| (row.seed, row.value)).collect()
     }
 
+    /// Mean and interval of a measure under conditions, where nothing may have been measured: pictures leave it out.
+    pub fn mean_if_measured(&self, conditions: &[&dyn Display], measure: &str) -> Interval {
+        self.find(conditions, measure).mean()
+    }
+
     /// Conditions as text. Fewer or more than the table has are a mistake: values under different conditions would be pooled.
     fn checked(&self, conditions: &[&dyn Display], measure: &str) -> Vec<String> {
         if conditions.len() != self.conditions.len() {

@@ -100,7 +100,8 @@ fn run(lab: &Lab) -> Result<Findings> {
     findings.verdicts = vec![judge(&findings.measurements)];
     for variant in Variant::THREE {
         for kind in ["plain", "negated"] {
-            let value = findings.measurements.mean(&[&variant.name()], &format!("accuracy, {kind}")).mean;
+            let value =
+                findings.measurements.mean_if_measured(&[&variant.name()], &format!("accuracy, {kind}")).mean;
             findings.fact(format!("{kind}: {}", variant.name()), value);
         }
     }
@@ -264,7 +265,7 @@ fn draw(findings: &mut Findings, example: Option<&Example>) {
         Bars::upright(vec!["plain".into(), "negated".into()], Axis::linear("accuracy").range(0.0, 1.0)),
         |bars, variant| {
             let bar = |kind: &str| {
-                let interval = table.mean(&[&variant.name()], &format!("accuracy, {kind}"));
+                let interval = table.mean_if_measured(&[&variant.name()], &format!("accuracy, {kind}"));
                 Bar::new(interval.mean).interval(interval.low.max(0.0), interval.high.min(1.0))
             };
             bars.series(variant.name(), vec![bar("plain"), bar("negated")])
@@ -280,7 +281,8 @@ fn draw(findings: &mut Findings, example: Option<&Example>) {
             .iter()
             .enumerate()
             .map(|(i, (distance, _))| {
-                let interval = table.mean(&[&variant.name()], &format!("accuracy, negator at {distance}"));
+                let interval =
+                    table.mean_if_measured(&[&variant.name()], &format!("accuracy, negator at {distance}"));
                 (i as f64 + 1.0, interval.mean, interval.low.max(0.0), interval.high.min(1.0))
             })
             .filter(|point| point.1.is_finite())
@@ -318,7 +320,9 @@ fn judge(table: &Measurements) -> Verdict {
     let of = |variant: Variant, measure: &str| table.values(&[&variant.name()], measure);
     let negated = |variant| of(variant, "accuracy, negated");
     let heads = table.mean(&[&Variant::Heads.name()], "accuracy, negated");
-    let looking = table.mean(&[&Variant::Heads.name()], "weight on the negator ÷ equal share, chosen head");
+    // Few texts may have no negator that a head could be chosen by.
+    let looking =
+        table.mean_if_measured(&[&Variant::Heads.name()], "weight on the negator ÷ equal share, chosen head");
     let gain = paired(&negated(Variant::Heads), &negated(Variant::Max));
     let finding = format!(
         "On negated sentences the max pool is right in {:.1} % of cases, additive attention in {:.1} %, self-attention in \

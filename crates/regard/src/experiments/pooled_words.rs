@@ -97,8 +97,10 @@ fn run(lab: &Lab) -> Result<Findings> {
     ];
     for kind in KINDS {
         for variant in VARIANTS {
-            let value =
-                findings.measurements.mean(&[&variant.name()], &format!("excess weight on {kind}")).mean;
+            let value = findings
+                .measurements
+                .mean_if_measured(&[&variant.name()], &format!("excess weight on {kind}"))
+                .mean;
             findings.fact(format!("excess on {kind}: {}", variant.name()), value);
         }
     }
@@ -225,8 +227,9 @@ fn draw(findings: &mut Findings, examples: &[Example]) {
         ),
         |bars, variant| {
             let bar = |kind: &str| {
-                let interval =
-                    findings.measurements.mean(&[&variant.name()], &format!("excess weight on {kind}"));
+                let interval = findings
+                    .measurements
+                    .mean_if_measured(&[&variant.name()], &format!("excess weight on {kind}"));
                 Bar::new(interval.mean).interval(interval.low, interval.high)
             };
             bars.series(variant.name(), KINDS.into_iter().map(bar).collect())

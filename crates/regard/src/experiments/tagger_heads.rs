@@ -71,7 +71,7 @@ fn run(lab: &Lab) -> Result<Findings> {
     for heads in HEADS {
         for stage in STAGES {
             for measure in ["specialisation", "accuracy"] {
-                let value = findings.measurements.mean(&[&heads, &stage], measure).mean;
+                let value = findings.measurements.mean_if_measured(&[&heads, &stage], measure).mean;
                 findings.fact(format!("{measure}, {heads} heads: {stage}"), value);
             }
         }
@@ -133,7 +133,7 @@ fn draw(findings: &mut Findings, [before, after]: [Option<&Run>; 2], sentence: &
         let points: Vec<_> = heads
             .iter()
             .map(|&heads| {
-                let interval = findings.measurements.mean(&[&heads, &stage], measure);
+                let interval = findings.measurements.mean_if_measured(&[&heads, &stage], measure);
                 (heads as f64, interval.mean, interval.low.max(0.0), interval.high)
             })
             .collect();

@@ -89,7 +89,7 @@ fn run(lab: &Lab) -> Result<Findings> {
 /// The rank correlation of a measure with the step, for each seed, and their mean. A measure that never changes does not
 /// grow: it counts as 0. Seeds that lack a step are left out.
 fn growth(table: &Measurements, steps: &[u64], measure: &str) -> Interval {
-    let by_step: Vec<Sample> = steps.iter().map(|step| table.values(&[step], measure)).collect();
+    let by_step: Vec<Sample> = steps.iter().map(|step| table.find(&[step], measure)).collect();
     let order: Vec<f64> = steps.iter().map(|&step| step as f64).collect();
     let of_seed = |seed: u64| {
         let values: Option<Vec<f64>> = by_step.iter().map(|values| values.of(seed)).collect();
@@ -107,7 +107,7 @@ fn draw(findings: &mut Findings, steps: &[u64]) {
         let points: Vec<_> = steps
             .iter()
             .map(|step| {
-                let interval = findings.measurements.mean(&[step], measure);
+                let interval = findings.measurements.mean_if_measured(&[step], measure);
                 (*step as f64 + 1.0, interval.mean, interval.low, interval.high)
             })
             .collect();
@@ -134,7 +134,9 @@ fn judge(table: &Measurements, steps: &[u64]) -> Verdict {
     let parts: Vec<String> = MEASURES
         .iter()
         .map(|(measure, ..)| {
-            let at = |step: Option<&u64>| step.map_or(f64::NAN, |step| table.mean(&[step], measure).mean);
+            let at = |step: Option<&u64>| {
+                step.map_or(f64::NAN, |step| table.mean_if_measured(&[step], measure).mean)
+            };
             format!("{measure} from {:.3} to {:.3}", at(steps.first()), at(steps.last()))
         })
         .collect();

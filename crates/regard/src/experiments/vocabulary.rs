@@ -85,7 +85,7 @@ fn run(lab: &Lab) -> Result<Findings> {
         findings.fact(measure, value);
     }
     for size in [100, 1_000] {
-        let value = findings.measurements.mean(&[&size], "known").mean;
+        let value = findings.measurements.mean_if_measured(&[&size], "known").mean;
         findings.fact(format!("known by {size} words"), value);
     }
     let unknown = 1.0 - findings.measurements.mean(&[&MOST], "known").mean;
@@ -237,7 +237,7 @@ fn judge(table: &Measurements, real: bool) -> Verdict {
         fixed(of("different words").mean, 0),
         fixed(of("size").mean, 0),
         100.0 * of("known").mean,
-        100.0 * table.mean(&[&100], "known").mean,
+        100.0 * table.mean_if_measured(&[&100], "known").mean,
         100.0 * of("padding").mean,
         match real {
             true => "",

@@ -80,8 +80,9 @@ fn run(lab: &Lab) -> Result<Findings> {
     draw(&mut findings, &runs, &sentences[chosen], &offsets, &relations);
     findings.verdicts = vec![judge(&findings.measurements, &offsets)];
     let rows = relations.iter().map(|relation| {
-        let at =
-            |stage: &str| findings.measurements.mean(&[&stage, &ROWS[0]], &relation_measure(relation)).mean;
+        let at = |stage: &str| {
+            findings.measurements.mean_if_measured(&[&stage, &ROWS[0]], &relation_measure(relation)).mean
+        };
         let (offset, right) = offsets.relations.get(relation).copied().unwrap_or((1, 0.0));
         let numbers = [at(STAGES[0]), at(STAGES[1]), right].map(|value| value.to_string());
         std::iter::once(relation.clone()).chain(numbers).chain([offset.to_string()]).collect()
@@ -94,7 +95,7 @@ fn run(lab: &Lab) -> Result<Findings> {
     );
     for stage in STAGES {
         for measure in ["weight on linked words", "largest weight on a linked word"] {
-            let value = findings.measurements.mean(&[&stage, &ROWS[0]], measure).mean;
+            let value = findings.measurements.mean_if_measured(&[&stage, &ROWS[0]], measure).mean;
             findings.fact(format!("{measure}: {stage}"), value);
         }
     }
@@ -164,7 +165,8 @@ fn draw(findings: &mut Findings, runs: &[Run], sentence: &Sentence, offsets: &Of
         picture,
     );
     let bar = |stage: &str, relation: &String| {
-        let interval = findings.measurements.mean(&[&stage, &ROWS[0]], &relation_measure(relation));
+        let interval =
+            findings.measurements.mean_if_measured(&[&stage, &ROWS[0]], &relation_measure(relation));
         Bar::new(interval.mean).interval(interval.low.max(0.0), interval.high.min(1.0))
     };
     let names = relations.iter().map(|relation| plain_name(relation)).collect();
@@ -194,7 +196,8 @@ fn judge(table: &Measurements, offsets: &Offsets) -> Verdict {
         "weight between judging words ÷ equal share",
     );
     let (offset, right) = offsets.linked;
-    let alike = match of(1, related).is_empty() {
+    let pairs = table.find(&[&STAGES[1], &ROWS[0]], related);
+    let alike = match pairs.is_empty() {
         true => "no sentence has two words that judge.".to_owned(),
         false => format!(
             "words that judge give each other {:.2} times an equal share before and {:.2} times after.",
@@ -229,7 +232,7 @@ fn judge(table: &Measurements, offsets: &Offsets) -> Verdict {
             Bound::Above(0.0),
         ),
     ];
-    if !of(1, related).is_empty() {
+    if !pairs.is_empty() {
         let change = paired(&of(1, related), &of(0, related));
         checks.push(Check::new(
             "weight between judging words ÷ equal share: after − before",
