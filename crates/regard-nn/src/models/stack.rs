@@ -136,11 +136,11 @@ impl Stack {
         let device = self.blocks.first().map_or(Device::Cpu, Module::device);
         let rules = |(layer, rotary): (&form::Layer, &Option<Rotary>)| {
             let rotation = rotary.as_ref().map(|rotary| rotary.rotation(&sequence.positions, sequence.batch));
-            Ok(Rules::new(layer.attention.allowed(self.causal), time, keys)?
+            Rules::new(layer.attention.allowed(self.causal), time, keys)?
                 .padded(sequence.present.clone())
                 .biased(self.bias(context, &layer.attention, (time, keys))?)
                 .rotated(rotation.transpose()?)
-                .on(device)?)
+                .on(device)
         };
         self.form.layers.iter().zip(&self.rotary).map(rules).collect()
     }
