@@ -3,9 +3,9 @@
 //! Texts are read as a stream, as often as they are asked for: lines of a file are never all in memory. A text is a line of a
 //! plain file, a sentence of a treebank, a row of a table, a review of IMDb's test part or of the built-in corpus.
 
+use crate::error::usage_error;
 use crate::fetch::data::named;
 use crate::run::{DataConfig, nearest, sources};
-use crate::usage::Usage;
 use anyhow::{Result, bail};
 use clap::Args;
 use regard_nn::analysis::dependencies::Parsed;
@@ -69,7 +69,7 @@ impl Corpus {
         let path = Path::new(argument);
         if !path.exists() {
             if nearest(argument, &[BUILT_IN]).is_some() {
-                return Err(Usage::error(format!("there is no file {argument}; did you mean {BUILT_IN}?")));
+                return Err(usage_error(format!("there is no file {argument}; did you mean {BUILT_IN}?")));
             }
             bail!("there is no file {argument}; for the corpus of this program write --corpus {BUILT_IN}");
         }
@@ -188,8 +188,8 @@ impl Iterator for TextLines {
     }
 }
 
-/// A corpus as a model reads it: which texts, with which tokenizer, how much of each.
-pub struct Reading<'a> {
+/// A corpus as a model reads it: tokenized, and cut to a length.
+pub struct TokenizedCorpus<'a> {
     /// Where the texts come from.
     pub corpus: &'a Corpus,
     /// How they become tokens.
@@ -200,9 +200,9 @@ pub struct Reading<'a> {
     pub length: usize,
 }
 
-/// What a corpus turned out to be.
+/// The size of a tokenized corpus.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Survey {
+pub struct CorpusSize {
     /// Texts that are read.
     pub texts: u64,
     /// Their tokens.
@@ -213,7 +213,7 @@ pub struct Survey {
     pub short: u64,
 }
 
-impl<'a> Reading<'a> {
+impl<'a> TokenizedCorpus<'a> {
     /// What the arguments ask for, within what a model can read.
     pub fn new(
         corpus: &'a Corpus,
@@ -224,9 +224,7 @@ impl<'a> Reading<'a> {
         let most = model.abilities().context.unwrap_or(usize::MAX);
         let length = match arguments.length {
             Some(length) if length as usize > most => {
-                return Err(Usage::error(format!(
-                    "--length {length}: the model reads {most} tokens at most"
-                )));
+                return Err(usage_error(format!("--length {length}: the model reads {most} tokens at most")));
             }
             Some(length) => length as usize,
             None => most.min(LENGTH),
@@ -249,27 +247,27 @@ impl<'a> Reading<'a> {
         Ok(encoding)
     }
 
-    /// Reads everything once, without a model: what there is, or what is wrong with it, is known before the long part.
-    pub fn survey(&self) -> Result<Survey> {
-        let mut found = Survey::default();
+    /// Reads everything once without running the model, so that sizes and problems are known before the long part.
+    pub fn measure_size(&self) -> Result<CorpusSize> {
+        let mut size = CorpusSize::default();
         for text in self.corpus.texts(self.limit)? {
             let encoding = self.tokenizer.encode(&text?, Special::Keep)?;
             if encoding.len() < 2 {
-                found.short += 1;
+                size.short += 1;
                 continue;
             }
-            found.texts += 1;
-            found.cut += u64::from(encoding.len() > self.length);
-            found.tokens += encoding.len().min(self.length) as u64;
+            size.texts += 1;
+            size.cut += u64::from(encoding.len() > self.length);
+            size.tokens += encoding.len().min(self.length) as u64;
         }
-        if found.texts == 0 {
+        if size.texts == 0 {
             bail!("the corpus has no text of two tokens or more");
         }
-        Ok(found)
+        Ok(size)
     }
 }
 
-impl std::fmt::Display for Survey {
+impl std::fmt::Display for CorpusSize {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         use crate::terminal::thousands;
         write!(f, "{} texts, {} tokens", thousands(self.texts), thousands(self.tokens))?;

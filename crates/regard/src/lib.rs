@@ -1,32 +1,35 @@
-//! The instruments of the laboratory: what the program `regard` is made of.
+//! The parts of the program `regard`.
 //!
-//! [`commands`] has one file a subcommand, [`figure`] every picture that they draw, [`model`] finds the models they take and
-//! [`inputs`] what those read, [`corpus`] what is read to them; [`inspect`] is what the commands of analysis measure and
-//! draw; all code that asks other machines is in [`fetch`]. [`experiments`] has one file for each question that the laboratory puts to the
-//! test, by the rules of [`experiment`]; [`report`] tells them as one article.
+//! - [`commands`]: one file for each subcommand. [`error`], [`progress`] and [`terminal`] report to the user.
+//! - [`model`] finds the model that an argument names, [`corpus`] the texts; [`run`] is a training run and its folder.
+//! - [`trace_file`] and [`input_tensors`]: files with the tensors of one forward pass.
+//! - [`inspect`] measures heads, words and layers over a corpus; [`inside`] computes what the page shows of one forward pass.
+//! - [`figure`] draws every picture; [`server`] is the page, [`standalone`] the page as one file.
+//! - [`fetch`] has all code that uses the network, [`cache`] finds what it downloaded.
+//! - [`experiments`] has one file for each question, tested by the rules of [`experiment`]; [`report`] presents the results.
 
 pub mod browser;
 pub mod cache;
 pub mod classes;
 pub mod commands;
 pub mod corpus;
+pub mod data_summary;
+pub mod error;
 pub mod experiment;
 pub mod experiments;
 pub mod fetch;
 pub mod figure;
 pub mod image;
-pub mod inputs;
+pub mod input_tensors;
 pub mod inside;
 pub mod inspect;
 pub mod machine;
 pub mod model;
+pub mod progress;
 pub mod report;
 pub mod run;
 pub mod server;
 pub mod standalone;
 pub mod statistics;
-pub mod survey;
-pub mod tensors;
 pub mod terminal;
-pub mod usage;
-pub mod work;
+pub mod trace_file;

@@ -2,7 +2,7 @@
 
 use clap::Parser;
 use regard::commands::Arguments;
-use regard::usage::{Stopped, Usage};
+use regard::error::{Interrupted, UsageError};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -10,15 +10,15 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             // The user knows what was interrupted, and that it is no failure; 130 is what shells expect of Ctrl-C.
-            let stopped = error.downcast_ref::<Stopped>();
-            let said = stopped.map_or_else(|| format!("error: {error:#}"), Stopped::to_string);
+            let interrupted = error.downcast_ref::<Interrupted>();
+            let message = interrupted.map_or_else(|| format!("error: {error:#}"), Interrupted::to_string);
             #[allow(clippy::print_stderr)] // the one place where the program reports failure
             {
-                eprintln!("{said}");
+                eprintln!("{message}");
             }
-            ExitCode::from(if stopped.is_some() {
+            ExitCode::from(if interrupted.is_some() {
                 130
-            } else if error.is::<Usage>() {
+            } else if error.is::<UsageError>() {
                 2
             } else {
                 1

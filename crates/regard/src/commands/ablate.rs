@@ -1,6 +1,6 @@
 //! `regard ablate`: whether each head of a model matters.
 
-use crate::corpus::{Corpus, CorpusArguments, Reading};
+use crate::corpus::{Corpus, CorpusArguments, TokenizedCorpus};
 use crate::inspect::Output;
 use crate::inspect::ablation::study;
 use crate::inspect::questions::Questions;
@@ -43,9 +43,10 @@ impl Ablate {
             Some(patches) => Questions::of_pictures(&opened, patches, &self.corpus)?,
             _ => {
                 let corpus = Corpus::open(&self.corpus.corpus)?;
-                let reading = Reading::new(&corpus, opened.tokenizer()?, &*opened.model, &self.corpus)?;
-                reading.survey()?;
-                Questions::ask(&opened, &corpus, &reading, &self.corpus)?
+                let tokenized =
+                    TokenizedCorpus::new(&corpus, opened.tokenizer()?, &*opened.model, &self.corpus)?;
+                tokenized.measure_size()?;
+                Questions::ask(&opened, &corpus, &tokenized, &self.corpus)?
             }
         };
         let counts = [questions.texts(), questions.answers()].map(|count| thousands(count as u64));

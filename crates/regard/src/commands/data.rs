@@ -1,10 +1,10 @@
 //! `regard data`: look at the data a model learns from, and download published sets.
 
+use crate::data_summary::print_summary;
 use crate::fetch::data::{self, Set};
+use crate::progress::DownloadProgress;
 use crate::run::DataConfig;
-use crate::survey::survey;
 use crate::terminal::{line, remark, thousands};
-use crate::work::Downloads;
 use anyhow::Result;
 use clap::{Args, Subcommand};
 use regard_nn::data::builtin::{Corpus, Settings, Split, Statistics};
@@ -89,7 +89,7 @@ impl Data {
                     [text_column, label_column, source, target].map(String::clone);
                 let config =
                     DataConfig { text_column, label_column, source, target, ..DataConfig::default() };
-                survey(Path::new(&data::named(path)?), &config)
+                print_summary(Path::new(&data::named(path)?), &config)
             }
             What::Stats { path: None, texts, seed, .. } => builtin(*texts, *seed),
             What::Show { count, seed, conllu } => show(*count, *seed, *conllu),
@@ -101,7 +101,7 @@ impl Data {
 fn fetch(set: Set, out: Option<&Path>) -> Result<()> {
     let folder = out.map_or_else(|| data::folder(set), |folder| Ok(folder.to_owned()))?;
     let here = set.is_in(&folder);
-    let mut downloads = Downloads::new();
+    let mut downloads = DownloadProgress::new();
     data::fetch(set, &folder, &mut |file, done, total| downloads.show(file, done, total))?;
     drop(downloads);
     if here {

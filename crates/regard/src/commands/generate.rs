@@ -1,7 +1,7 @@
 //! `regard generate`: what a model says after a prompt, or in answer to a text.
 
+use crate::error::usage_error;
 use crate::model::{self, Opened};
-use crate::usage::Usage;
 use anyhow::{Context as _, Result, anyhow, bail};
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
@@ -96,7 +96,7 @@ impl Generate {
             (Predicts::NextToken, Reads::Source) => {
                 let ids = tokenizer.encode(&prompt, Special::Keep)?.ids;
                 if ids.is_empty() {
-                    return Err(Usage::error("the prompt is empty"));
+                    return Err(usage_error("the prompt is empty"));
                 }
                 let source = Ids::new(&ids, [1, ids.len()])?;
                 let copies = self.beams.map_or(1, usize::from);
@@ -142,9 +142,7 @@ impl Generate {
             match begin.or(special.bos).or(special.eos) {
                 Some(begin) => ids.push(begin),
                 None => {
-                    return Err(Usage::error(
-                        "the prompt is empty, and the model has no token to begin with",
-                    ));
+                    return Err(usage_error("the prompt is empty, and the model has no token to begin with"));
                 }
             }
         }

@@ -1,7 +1,7 @@
 //! `regard heads`: what each head of a model does.
 
 use crate::bad_usage;
-use crate::corpus::{Corpus, CorpusArguments, Reading};
+use crate::corpus::{Corpus, CorpusArguments, TokenizedCorpus};
 use crate::inspect::Output;
 use crate::inspect::heads::{Manner, study};
 use crate::inspect::snapshots::History;
@@ -69,11 +69,11 @@ impl Heads {
         }
         let corpus = Corpus::open(&self.corpus.corpus)?;
         let treebank = self.trees()?;
-        let reading = Reading::new(&corpus, opened.tokenizer()?, &*opened.model, &self.corpus)?;
-        let survey = reading.survey()?;
+        let tokenized = TokenizedCorpus::new(&corpus, opened.tokenizer()?, &*opened.model, &self.corpus)?;
+        let size = tokenized.measure_size()?;
         let trees = Some(treebank.as_ref().unwrap_or(&corpus));
         if abilities.reads == Reads::Source {
-            let answered = answers(&opened, &reading, &self.corpus)?;
+            let answered = answers(&opened, &tokenized, &self.corpus)?;
             remark(format!("a {}; {} texts and their answers", opened.model.kind(), answered.len()));
             let inputs: Vec<Tokens> = answered.into_iter().map(|answered| answered.input).collect();
             for part in opened.model.parts() {
@@ -84,13 +84,13 @@ impl Heads {
                 };
                 line(format!("\n{}", part.name()));
                 let subject = Subject { model: &*opened.model, part };
-                self.part(subject, &Texts::Held(texts), (Some(&reading), trees), manner)?;
+                self.part(subject, &Texts::Held(texts), (Some(&tokenized), trees), manner)?;
             }
             return Ok(());
         }
-        remark(format!("a {}; {survey}", opened.model.kind()));
-        let texts = Texts::Corpus(&reading, survey);
-        self.part((&*opened.model).into(), &texts, (Some(&reading), trees), manner)
+        remark(format!("a {}; {size}", opened.model.kind()));
+        let texts = Texts::Corpus(&tokenized, size);
+        self.part((&*opened.model).into(), &texts, (Some(&tokenized), trees), manner)
     }
 
     /// Looks at one part of a model; those of an encoder–decoder model have a folder each.
@@ -98,11 +98,11 @@ impl Heads {
         &self,
         subject: Subject,
         texts: &Texts,
-        (reading, trees): (Option<&Reading>, Option<&Corpus>),
+        (tokenized, trees): (Option<&TokenizedCorpus>, Option<&Corpus>),
         manner: Manner,
     ) -> Result<()> {
         let output = Output::of_part(&self.out, subject)?;
-        let findings = study(subject, texts, reading, trees, manner)?;
+        let findings = study(subject, texts, tokenized, trees, manner)?;
         findings.write(&output)?;
         findings.show();
         Ok(())

@@ -1,7 +1,7 @@
 //! `regard influence`: what an answer rests on.
 
 use crate::bad_usage;
-use crate::corpus::{Corpus, CorpusArguments, Reading};
+use crate::corpus::{Corpus, CorpusArguments, TokenizedCorpus};
 use crate::inspect::influence::{Questions, Said, Trust, asked, ensure_answers};
 use crate::inspect::target::{Asked, ask, ask_picture, blank};
 use crate::inspect::texts::pictures;
@@ -104,22 +104,22 @@ impl Influence {
             bad_usage!("--image is for models that look at pictures, and this is a {}", opened.model.kind());
         }
         let corpus = Corpus::open(&self.corpus.corpus)?;
-        let mut reading = Reading::new(&corpus, opened.tokenizer()?, &*opened.model, &self.corpus)?;
+        let mut tokenized = TokenizedCorpus::new(&corpus, opened.tokenizer()?, &*opened.model, &self.corpus)?;
         if let Some(text) = &self.text {
-            return self.one(opened, &reading, text);
+            return self.one(opened, &tokenized, text);
         }
         // Flow takes long for more. A length that was given is kept: flow is then left out of longer texts.
-        if self.corpus.length.is_none() && reading.length > self.flow_limit.max(2) {
-            reading.length = self.flow_limit.max(2);
+        if self.corpus.length.is_none() && tokenized.length > self.flow_limit.max(2) {
+            tokenized.length = self.flow_limit.max(2);
             remark(format!(
                 "texts are read up to {} tokens (--flow-limit); --length reads more",
-                reading.length
+                tokenized.length
             ));
         }
-        let survey = reading.survey()?;
+        let size = tokenized.measure_size()?;
         let output = Output::create(&self.out)?;
-        remark(format!("a {}; {survey}", opened.model.kind()));
-        self.trust(opened, &|| asked(opened, &reading, self.corpus.seed), survey.texts, &output)
+        remark(format!("a {}; {size}", opened.model.kind()));
+        self.trust(opened, &|| asked(opened, &tokenized, self.corpus.seed), size.texts, &output)
     }
 
     fn trust<'a>(
@@ -135,8 +135,8 @@ impl Influence {
         Ok(())
     }
 
-    fn one(&self, opened: &Opened, reading: &Reading, text: &str) -> Result<()> {
-        let asked = |text: &str, answer: Option<&str>| ask(opened, reading, text, (answer, self.place));
+    fn one(&self, opened: &Opened, tokenized: &TokenizedCorpus, text: &str) -> Result<()> {
+        let asked = |text: &str, answer: Option<&str>| ask(opened, tokenized, text, (answer, self.place));
         let clean = asked(text, self.answer.as_deref())?;
         let other = match &self.other {
             Some(other) => Some(asked(other, self.other_answer.as_deref())?),

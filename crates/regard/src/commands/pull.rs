@@ -2,7 +2,7 @@
 
 use crate::cache::{Cache, Name};
 use crate::fetch::{Hub, offline};
-use crate::work::Downloads;
+use crate::progress::DownloadProgress;
 use anyhow::Result;
 use clap::Args;
 
@@ -33,7 +33,7 @@ impl Pull {
             return Ok(());
         }
         let hub = Hub::from_environment()?;
-        let mut downloads = Downloads::new();
+        let mut downloads = DownloadProgress::new();
         let folder =
             hub.pull(&cache, &self.name, &mut |file, done, total| downloads.show(file, done, total))?;
         drop(downloads);

@@ -1,10 +1,10 @@
 //! `regard trace`: what happens inside a model, in a file.
 
+use crate::error::usage_error;
 use crate::image::{self, Preprocessing};
-use crate::inputs;
+use crate::input_tensors;
 use crate::model::{self, Opened};
-use crate::tensors::{self, Held};
-use crate::usage::Usage;
+use crate::trace_file::{self, StoredTensor};
 use anyhow::{Context as _, Result, bail};
 use clap::{ArgGroup, Args};
 use regard_nn::models::Inputs;
@@ -80,31 +80,31 @@ impl Trace {
             false => self.site.iter().map(String::as_str).collect(),
         };
         let probe = sites.iter().fold(Probe::new(), |probe, &site| probe.record(site));
-        inputs::run(&*opened.model, &inputs, &Context::inference().with_probe(&probe))?;
+        input_tensors::run(&*opened.model, &inputs, &Context::inference().with_probe(&probe))?;
         if !self.site.is_empty() {
             ensure_matched(&probe)?;
         }
-        let mut held = inputs::held(&inputs);
+        let mut tensors = input_tensors::to_tensors(&inputs);
         for site in probe.recorded() {
             if let Some(value) = probe.get(&site)? {
-                held.insert(site, Held::Reals(value));
+                tensors.insert(site, StoredTensor::Floats(value));
             }
         }
-        tensors::write(&self.out, &held, &notes)
+        trace_file::write(&self.out, &tensors, &notes)
     }
 
     fn inputs(&self, opened: &Opened, notes: &mut BTreeMap<String, String>) -> Result<Inputs> {
         let abilities = opened.model.abilities();
         if let Some(path) = &self.image {
             let Some(patches) = abilities.pictures() else {
-                return Err(Usage::error(format!("{} reads text, not images", self.model)));
+                return Err(usage_error(format!("{} reads text, not images", self.model)));
             };
             let preprocessing = Preprocessing::of(&opened.folder)?;
             let pixels = image::read(path, &preprocessing, patches)?;
             return Ok(Inputs::pictures(&pixels));
         }
         if abilities.pictures().is_some() {
-            return Err(Usage::error(format!("{} reads images: give --image", self.model)));
+            return Err(usage_error(format!("{} reads images: give --image", self.model)));
         }
         let mut inputs = Inputs::default();
         let ids = if let Some(text) = &self.text {
@@ -120,7 +120,7 @@ impl Trace {
             self.ids.clone()
         };
         if ids.is_empty() {
-            return Err(Usage::error("there is nothing to read: the text has no tokens"));
+            return Err(usage_error("there is nothing to read: the text has no tokens"));
         }
         inputs.ids = Some(row(&ids)?);
         self.read_target(opened, notes, &mut inputs)?;
@@ -136,7 +136,7 @@ impl Trace {
     ) -> Result<()> {
         let Some(start) = opened.model.abilities().start else {
             if self.decoder_text.is_some() || !self.decoder_ids.is_empty() {
-                return Err(Usage::error(format!("{} has no decoder", self.model)));
+                return Err(usage_error(format!("{} has no decoder", self.model)));
             }
             return Ok(());
         };

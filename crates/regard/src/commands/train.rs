@@ -1,9 +1,9 @@
 //! `regard train`: from data to a trained model.
 
 use crate::bad_usage;
+use crate::error::Interrupted;
 use crate::run::{Given, PRESETS, RunFolder, Session, Voice, ensure_length, preset};
 use crate::terminal;
-use crate::usage::Stopped;
 use anyhow::Result;
 use clap::Args;
 use regard_nn::train::End;
@@ -88,7 +88,7 @@ fn learn(out: &Path, session: Session) -> Result<()> {
         End::Stopped => {
             let place = terminal::quoted(out);
             let next = format!("stopped at step {step}; go on with: regard train --resume --out {place}");
-            return Err(Stopped(next).into());
+            return Err(Interrupted(next).into());
         }
         End::Finished => terminal::remark(format!("finished after {step} steps{best}")),
         End::Patience => terminal::remark(format!(

@@ -1,9 +1,9 @@
 //! `regard verify`: a model's values against those of a reference.
 
 use super::trace::ensure_matched;
-use crate::inputs;
+use crate::error::usage_error;
+use crate::input_tensors;
 use crate::model;
-use crate::usage::Usage;
 use anyhow::{Result, bail, ensure};
 use clap::Args;
 use regard_nn::checkpoint::StoredWeights;
@@ -46,10 +46,10 @@ impl Verify {
     /// Runs the command.
     pub fn run(&self) -> Result<()> {
         if self.tolerance.is_nan() || self.tolerance < 0.0 {
-            return Err(Usage::error("the tolerance must be at least 0"));
+            return Err(usage_error("the tolerance must be at least 0"));
         }
         let file = StoredWeights::from_files(&[&self.reference])?;
-        let inputs = inputs::read(&file)?;
+        let inputs = input_tensors::read(&file)?;
         ensure!(
             inputs.ids.is_some() || inputs.pictures.is_some(),
             "{} is no reference: it has neither inputs/ids nor inputs/pixels",
@@ -59,14 +59,14 @@ impl Verify {
         ensure!(!sites.is_empty(), "{} has nothing to compare", self.reference.display());
         let opened = model::open(&self.model)?;
         let probe = sites.iter().fold(Probe::new(), |probe, &site| probe.record(site));
-        inputs::run(&*opened.model, &inputs, &Context::inference().with_probe(&probe))?;
+        input_tensors::run(&*opened.model, &inputs, &Context::inference().with_probe(&probe))?;
         ensure_matched(&probe)?;
         let mut differences = Vec::with_capacity(sites.len());
         for site in sites {
             let (Some(want), Some(got)) = (file.read(site)?, probe.get(site)?) else {
                 bail!("{site} has no value here");
             };
-            differences.push(compare(site, &want, &got, inputs::queries(&inputs, site))?);
+            differences.push(compare(site, &want, &got, input_tensors::queries(&inputs, site))?);
         }
         self.report(&differences)
     }

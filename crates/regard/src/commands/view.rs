@@ -1,10 +1,10 @@
 //! `regard view`: what is inside a model, as a page or a picture of its own.
 
+use crate::error::usage_error;
 use crate::figure::{ColourScale, Gallery, HeatMap, Matrix, Picture};
 use crate::inside::{Grid, Group, Input, Reading, Scale, Shown, Top, Which};
 use crate::model;
 use crate::standalone::{self, Held, Wanted};
-use crate::usage::Usage;
 use anyhow::{Context as _, Result};
 use clap::{ArgGroup, Args, ValueEnum};
 use std::fs::File;
@@ -102,10 +102,7 @@ impl View {
         let suffix =
             self.out.extension().and_then(|suffix| suffix.to_str()).unwrap_or("").to_ascii_lowercase();
         if !["html", "svg", "png"].contains(&suffix.as_str()) {
-            return Err(Usage::error(format!(
-                "{}: the file ends in .html, .svg or .png",
-                self.out.display()
-            )));
+            return Err(usage_error(format!("{}: the file ends in .html, .svg or .png", self.out.display())));
         }
         let opened = Arc::new(model::open(&self.model)?);
         let input = match (&self.image, &self.text) {
@@ -152,7 +149,7 @@ impl View {
     /// One head large, or several small.
     fn draw(&self, reading: &Reading, mut wanted: Wanted) -> Result<Picture> {
         let first =
-            reading.sites().first().ok_or_else(|| Usage::error("this model has no attention heads"))?;
+            reading.sites().first().ok_or_else(|| usage_error("this model has no attention heads"))?;
         let group = *wanted.group.get_or_insert(first.group);
         let heads = wanted.heads(reading)?;
         let shown = Shown { merge: self.words, hide: self.hide_special };
@@ -165,7 +162,7 @@ impl View {
                     "{count} heads of {sizes} are too many cells for a picture: choose some with --layer and --head"
                 ),
             };
-            return Err(Usage::error(problem));
+            return Err(usage_error(problem));
         }
         let (asks, looked) = reading.sides(group);
         let (asks, looked) = (rows.labels(asks), columns.labels(looked));

@@ -8,8 +8,8 @@ use super::progress::Progress;
 use super::store::Store;
 use super::trainings::{Training, Trainings};
 use super::{Conditions, Experiment, Size};
+use crate::error::Interrupted;
 use crate::run::interrupted;
-use crate::usage::Stopped;
 use anyhow::{Context as _, Result, anyhow, bail};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -163,7 +163,7 @@ impl<'a> Lab<'a> {
             return Ok(result);
         }
         if interrupted().load(Ordering::Relaxed) {
-            bail!(Stopped::repeat());
+            bail!(Interrupted::repeat());
         }
         let result = work().with_context(|| format!("{name}, {stage} {input}"))?;
         let kept = Kept { result, trainings: self.trainings.of_this_part() };

@@ -2,9 +2,9 @@
 //! stays. Both show how far they are, and stop if Ctrl-C was pressed.
 
 use super::lab::Lab;
+use crate::error::Interrupted;
 use crate::model::{self, Opened};
 use crate::run::{RunConfig, RunFolder, Voice, interrupted, train_in};
-use crate::usage::Stopped;
 use anyhow::{Context as _, Result, bail};
 use regard_nn::Module;
 use regard_nn::tensor::Gradients;
@@ -26,7 +26,7 @@ impl Lab<'_> {
         let config = &config.train;
         let mut attended = Attended { lab: self, steps: config.steps, observer };
         match train(task, config, &mut train::Progress::new(config), &mut attended)? {
-            End::Stopped => bail!(Stopped::repeat()),
+            End::Stopped => bail!(Interrupted::repeat()),
             End::Finished | End::Patience => Ok(()),
         }
     }
@@ -41,7 +41,7 @@ impl Lab<'_> {
         // Whoever wants the same model at the same time waits for it.
         let _held = lock.lock().unwrap_or_else(PoisonError::into_inner);
         if !train_in(&folder, config, Voice::Share(&|share| self.progress.partly(share)))? {
-            bail!(Stopped::repeat());
+            bail!(Interrupted::repeat());
         }
         // Of a model that was there already nothing was heard.
         self.progress.partly(1.0);

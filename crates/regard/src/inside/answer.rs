@@ -2,8 +2,8 @@
 
 use super::reading::Reading;
 use super::token::{spell, visible};
+use crate::error::usage_error;
 use crate::model::Opened;
-use crate::usage::Usage;
 use anyhow::Result;
 use regard_nn::generate::Sampling;
 use regard_nn::models::{Inputs, Model, Predicts};
@@ -127,7 +127,7 @@ pub fn spoken(reading: &Reading) -> Result<Option<Said>> {
 /// The next token, drawn as the settings say, for a given step.
 pub fn draw(reading: &Reading, sampling: &Sampling, step: u64) -> Result<u32> {
     let scores = reading.scores().filter(|_| Kind::of(reading.model()) == Kind::Next);
-    let scores = scores.ok_or_else(|| Usage::error("this model does not say what comes next"))?;
+    let scores = scores.ok_or_else(|| usage_error("this model does not say what comes next"))?;
     sampling.check()?;
     Ok(sampling.choose(&scores.values(), &said(reading), (0, step)))
 }
@@ -150,7 +150,7 @@ pub struct Classes {
 /// What a classifier says.
 pub fn classes(reading: &Reading) -> Result<Classes> {
     let scores = reading.scores().filter(|_| Kind::of(reading.model()) == Kind::Class);
-    let scores = scores.ok_or_else(|| Usage::error("this model does not tell classes apart"))?;
+    let scores = scores.ok_or_else(|| usage_error("this model does not tell classes apart"))?;
     let probabilities = scores.softmax()?.to_vec();
     let labels = (0..probabilities.len()).map(|class| label(reading.opened(), class)).collect();
     let (what, signed, weights) = match (reading.pool(), &reading.inputs().ids) {

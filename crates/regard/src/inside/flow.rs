@@ -2,7 +2,7 @@
 
 use super::reading::Reading;
 use super::site::Group;
-use crate::usage::Usage;
+use crate::error::usage_error;
 use anyhow::Result;
 use regard_nn::Error;
 use regard_nn::analysis::influence::rollout;
@@ -41,21 +41,21 @@ fn means(reading: &Reading, group: Group, cancel: &AtomicBool) -> Result<Vec<Ten
 /// Follows a position through the layers of a group.
 pub fn flow(reading: &Reading, group: Group, position: usize, cancel: &AtomicBool) -> Result<Flow> {
     let mut flows = flows(reading, group, &[position], cancel)?;
-    flows.pop().ok_or_else(|| Usage::error("no position"))
+    flows.pop().ok_or_else(|| usage_error("no position"))
 }
 
 /// Follows several positions.
 pub fn flows(reading: &Reading, group: Group, positions: &[usize], cancel: &AtomicBool) -> Result<Vec<Flow>> {
     if group == Group::Cross {
-        return Err(Usage::error("flow follows a text through its own layers: choose self-attention"));
+        return Err(usage_error("flow follows a text through its own layers: choose self-attention"));
     }
     let tokens = reading.sides(group).0.len();
     if let Some(position) = positions.iter().find(|&&position| position >= tokens) {
-        return Err(Usage::error(format!("there is no token {position}: there are {tokens}")));
+        return Err(usage_error(format!("there is no token {position}: there are {tokens}")));
     }
     if tokens > MOST_TOKENS {
         let problem = format!("flow is computed for up to {MOST_TOKENS} tokens; the text has {tokens}");
-        return Err(Usage::error(problem));
+        return Err(usage_error(problem));
     }
     let means = means(reading, group, cancel)?;
     let rolled = rollout(&means)?;

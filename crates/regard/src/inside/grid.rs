@@ -3,7 +3,7 @@
 use super::axis::{Axis, Shown};
 use super::reading::Reading;
 use super::top::{SIDE, Small, Top};
-use crate::usage::Usage;
+use crate::error::{UsageError, usage_error};
 use anyhow::{Result, bail};
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
@@ -54,11 +54,11 @@ impl<'a> Grid<'a> {
     /// The map of a head.
     pub fn new(reading: &'a Reading, which: Which, cancel: &AtomicBool) -> Result<Self> {
         let Some(site) = reading.sites().get(which.site) else {
-            bail!(Usage(format!("there is no attention {}", which.site)))
+            bail!(UsageError(format!("there is no attention {}", which.site)))
         };
         if which.head >= site.heads {
             let problem = format!("{} has {} heads: there is no head {}", site.name, site.heads, which.head);
-            bail!(Usage(problem));
+            bail!(UsageError(problem));
         }
         let (rows, columns) = reading.axes(site.group, which.shown);
         let norms = match which.scale {
@@ -124,7 +124,7 @@ impl<'a> Grid<'a> {
         let (height, width) = self.size();
         if rows.start > rows.end || rows.end > height || columns.start > columns.end || columns.end > width {
             let problem = format!("rows {rows:?} and columns {columns:?} are not within {height} × {width}");
-            return Err(Usage::error(problem));
+            return Err(usage_error(problem));
         }
         let mut block = Vec::with_capacity(rows.len() * columns.len());
         for start in rows.clone().step_by(self.step()) {

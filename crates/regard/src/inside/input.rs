@@ -2,9 +2,9 @@
 
 use super::answer::Kind;
 use super::token::Token;
+use crate::error::usage_error;
 use crate::image::{self, Preprocessing};
 use crate::model::Opened;
-use crate::usage::Usage;
 use anyhow::Result;
 use regard_nn::models::{Inputs, Predicts, Reads};
 use regard_nn::tensor::Ids;
@@ -33,7 +33,7 @@ impl Spelt {
             return Ok(());
         }
         if Kind::of(&*opened.model) != Kind::Next {
-            return Err(Usage::error("this model does not say what comes next"));
+            return Err(usage_error("this model does not say what comes next"));
         }
         let known = opened.model.token_embeddings().map_or(0, |table| table.tensor().shape()[0]);
         let most = opened.model.abilities().context.map_or(most, |limit| limit.min(most));
@@ -41,10 +41,10 @@ impl Spelt {
         let grows = if decodes { &mut self.target } else { &mut self.source };
         for &id in ids {
             if id as usize >= known {
-                return Err(Usage::error(format!("there is no token {id}: the model has {known}")));
+                return Err(usage_error(format!("there is no token {id}: the model has {known}")));
             }
             if grows.len() >= most {
-                return Err(Usage::error(format!("the text is as long as it can be: {most} tokens")));
+                return Err(usage_error(format!("the text is as long as it can be: {most} tokens")));
             }
             grows.push(Token::after(grows, id, opened.tokenizer.as_ref())?);
         }
@@ -63,7 +63,7 @@ impl Input {
         match (self, opened.model.abilities().pictures()) {
             (Self::Picture(bytes), Some(patches)) => {
                 let preprocessing = Preprocessing::of(&opened.folder)?;
-                let wrong = |error: anyhow::Error| Usage::error(format!("{error:#}"));
+                let wrong = |error: anyhow::Error| usage_error(format!("{error:#}"));
                 let pixels = image::decode(bytes, &preprocessing, patches).map_err(wrong)?;
                 let (rows, columns) = patches.grid();
                 let class = Token { id: 0, text: "[class]".to_owned(), special: true, word: 0 };
@@ -77,8 +77,8 @@ impl Input {
                 let inputs = Inputs::pictures(&pixels);
                 Ok(Spelt { inputs, source, target: Vec::new() })
             }
-            (Self::Picture(_), None) => Err(Usage::error("this model reads text, not pictures")),
-            (Self::Text(..), Some(_)) => Err(Usage::error("this model reads pictures: choose a PNG")),
+            (Self::Picture(_), None) => Err(usage_error("this model reads text, not pictures")),
+            (Self::Text(..), Some(_)) => Err(usage_error("this model reads pictures: choose a PNG")),
             (Self::Text(first, second), None) => spell_text(opened, first, second, most),
         }
     }
@@ -97,7 +97,7 @@ fn spell_text(opened: &Opened, first: &str, second: &str, most: usize) -> Result
         false => tokenizer.encode(first, Special::Keep)?,
     };
     if first.trim().is_empty() || encoding.is_empty() {
-        return Err(Usage::error("there is nothing to read: the text is empty"));
+        return Err(usage_error("there is nothing to read: the text is empty"));
     }
     let most = opened.model.abilities().context.map_or(most, |limit| limit.min(most));
     ensure_room(encoding.len(), most, "text")?;
@@ -125,7 +125,7 @@ fn spell_text(opened: &Opened, first: &str, second: &str, most: usize) -> Result
 
 fn ensure_room(count: usize, most: usize, what: &str) -> Result<()> {
     if count > most {
-        return Err(Usage::error(format!(
+        return Err(usage_error(format!(
             "the {what} is too long: it has {count} tokens, and the most that can be read is {most}"
         )));
     }

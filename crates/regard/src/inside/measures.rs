@@ -3,7 +3,7 @@
 use super::grid::{Grid, Scale, Which};
 use super::reading::Reading;
 use super::{Group, Shown};
-use crate::usage::Usage;
+use crate::error::usage_error;
 use anyhow::Result;
 use regard_nn::analysis::{Measure, Plan};
 use serde::Serialize;
@@ -25,7 +25,7 @@ const MOST_QUERIES: usize = 1024;
 
 /// Measures the heads of an attention.
 pub fn measure(reading: &Reading, site: usize, cancel: &AtomicBool) -> Result<HeadMeasures> {
-    let about = reading.sites().get(site).ok_or_else(|| Usage::error(format!("no attention {site}")))?;
+    let about = reading.sites().get(site).ok_or_else(|| usage_error(format!("no attention {site}")))?;
     let (queries, _) = reading.sides(about.group);
     let count = queries.len();
     let square = about.group != Group::Cross;

@@ -8,7 +8,7 @@ use super::axis::Shown;
 use super::grid::{Grid, Scale, Which};
 use super::reading::Reading;
 use super::top::{SIDE, Small, Top};
-use crate::usage::Usage;
+use crate::error::{UsageError, usage_error};
 use anyhow::{Result, ensure};
 use std::sync::atomic::AtomicBool;
 
@@ -86,12 +86,12 @@ pub fn thumbnails(
 
 /// One tile of a map: at zoom z a pixel stands for 2^z × 2^z values.
 pub fn tile(grid: &Grid, zoom: u32, (x, y): (usize, usize), cancel: &AtomicBool) -> Result<Tile> {
-    ensure!(zoom <= DEEPEST, Usage(format!("the deepest zoom is {DEEPEST}, not {zoom}")));
+    ensure!(zoom <= DEEPEST, UsageError(format!("the deepest zoom is {DEEPEST}, not {zoom}")));
     let (rows, columns) = grid.size();
     let span = TILE << zoom;
     let inside = |place: usize, length: usize| place.checked_mul(span).filter(|&start| start < length);
     let (Some(top), Some(left)) = (inside(y, rows), inside(x, columns)) else {
-        return Err(Usage::error(format!("there is no tile {x}, {y} at zoom {zoom}")));
+        return Err(usage_error(format!("there is no tile {x}, {y} at zoom {zoom}")));
     };
     let (bottom, right) = ((top + span).min(rows), (left + span).min(columns));
     let ends = grid.top(cancel)?;

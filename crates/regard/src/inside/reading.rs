@@ -7,9 +7,9 @@ use super::site::{Group, Site};
 use super::token::Token;
 use super::top::Top;
 use super::vectors::Vectors;
-use crate::inputs;
+use crate::error::usage_error;
+use crate::input_tensors;
 use crate::model::Opened;
-use crate::usage::Usage;
 use anyhow::{Context as _, Result};
 use regard_nn::analysis::{Tokens, delimits};
 use regard_nn::attention::Weights;
@@ -148,12 +148,12 @@ impl Reading {
     /// The number of an attention.
     pub fn find(&self, name: &str) -> Result<usize> {
         let found = self.sites.iter().position(|site| site.name == name);
-        found.ok_or_else(|| Usage::error(format!("there is no attention {name}")))
+        found.ok_or_else(|| usage_error(format!("there is no attention {name}")))
     }
 
     /// The weights of an attention, by its number.
     pub fn weights(&self, site: usize) -> Result<&Weights> {
-        self.weights.get(site).ok_or_else(|| Usage::error(format!("there is no attention {site}")))
+        self.weights.get(site).ok_or_else(|| usage_error(format!("there is no attention {site}")))
     }
 
     /// Scores of the next token or of the classes, if the model gives any.
@@ -216,7 +216,7 @@ impl Reading {
 pub(super) fn pass(inputs: &Inputs, model: &dyn Model, context: &Context) -> Result<()> {
     match model.abilities().continues() {
         true => model.forward_last(context, inputs).map(drop)?,
-        false => inputs::run(model, inputs, context)?,
+        false => input_tensors::run(model, inputs, context)?,
     }
     Ok(())
 }

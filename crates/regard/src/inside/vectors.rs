@@ -2,7 +2,7 @@
 
 use super::reading::{Reading, pass};
 use super::site::Site;
-use crate::usage::Usage;
+use crate::error::usage_error;
 use anyhow::{Context as _, Result};
 use regard_nn::analysis::norms::transformed;
 use regard_nn::tensor::Tensor;
@@ -40,7 +40,7 @@ impl Reading {
     }
 
     fn compute_vectors(&self, number: usize, cancel: &AtomicBool) -> Result<Vectors> {
-        let missing = || Usage::error(format!("there is no attention {number}"));
+        let missing = || usage_error(format!("there is no attention {number}"));
         let site = self.sites().get(number).ok_or_else(missing)?.clone();
         let (queries, keys) = self.sides(site.group);
         let path = |name: &str| format!("{}.{name}", site.name);
@@ -104,13 +104,13 @@ impl Vectors {
 
     /// The vectors of one head at some positions, one after the other.
     pub fn rows(&self, name: &str, head: usize, positions: &[usize]) -> Result<Vec<f32>> {
-        let missing = || Usage::error(format!("{} has no {name}", self.site.name));
+        let missing = || usage_error(format!("{} has no {name}", self.site.name));
         let tensor = self.tensor(name).ok_or_else(missing)?;
         let [_, time, heads, width] = tensor.shape()[..] else { return Err(missing()) };
         // Several query heads may share one key-value head.
         let head = head * heads / self.site.heads.max(1);
         if head >= heads || positions.iter().any(|&position| position >= time) {
-            return Err(Usage::error(format!("there is no such head or position among {heads} and {time}")));
+            return Err(usage_error(format!("there is no such head or position among {heads} and {time}")));
         }
         let values = tensor.values();
         let row = |&position: &usize| &values[(position * heads + head) * width..][..width];
@@ -123,7 +123,7 @@ impl Vectors {
         if let Some(scores) = &self.scores {
             let [_, heads, queries, keys] = scores.shape()[..] else { return Ok(None) };
             if head >= heads || query >= queries {
-                return Err(Usage::error(format!("there is no query {query} of head {head}")));
+                return Err(usage_error(format!("there is no query {query} of head {head}")));
             }
             return Ok(Some(scores.values()[(head * queries + query) * keys..][..keys].to_vec()));
         }
@@ -141,7 +141,7 @@ impl Vectors {
 
     /// ‖f(xⱼ)‖ of each key: how much there is to say about it, by this head.
     pub fn norms(&self, head: usize) -> Result<Arc<Vec<f32>>> {
-        let cell = self.norms.get(head).ok_or_else(|| Usage::error(format!("there is no head {head}")))?;
+        let cell = self.norms.get(head).ok_or_else(|| usage_error(format!("there is no head {head}")))?;
         if let Some(norms) = cell.get() {
             return Ok(Arc::clone(norms));
         }

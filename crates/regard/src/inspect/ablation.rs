@@ -3,8 +3,8 @@
 use super::questions::Questions;
 use super::{Output, columns, interval, name, numbers};
 use crate::figure::{Axis, Chart, ColourScale, HeatMap, Matrix, Picture, Point, Scatter, Series, fixed};
+use crate::progress::StepProgress;
 use crate::terminal::line;
-use crate::work::Work;
 use anyhow::Result;
 use regard_nn::analysis::ablation::{Ablation, Effect, ablate_watched, pruning_curve};
 use regard_nn::analysis::statistics::{Interval, Resampling, spearman};
@@ -32,7 +32,7 @@ pub fn study(subject: Subject, questions: &Questions, seed: u64) -> Result<Findi
     let batches = questions.batches.len();
     // A head costs two passes for a batch and model, a point of the curve one.
     let steps = (2 * heads * batches + counts.len() * batches) as u64;
-    let work = Work::new(format!("{heads} heads"), steps);
+    let work = StepProgress::new(format!("{heads} heads"), steps);
     let resampling = Resampling::new(seed);
     let ablate = |subject: Subject| {
         questions.with_kinds(|kinds| {

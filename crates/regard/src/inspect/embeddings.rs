@@ -2,10 +2,10 @@
 
 use super::target::spelt;
 use super::{Output, columns};
+use crate::error::usage_error;
 use crate::figure::{Axis, Picture, Point, Scatter};
 use crate::model::Opened;
 use crate::terminal::line;
-use crate::usage::Usage;
 use anyhow::{Context as _, Result};
 use regard_nn::analysis::projection::{Pca, neighbours, pca};
 use regard_nn::data::file::Lines;
@@ -84,7 +84,7 @@ impl<'a> Embeddings<'a> {
         let (tokenizer, ids) = match &self.rows {
             Rows::Tokens(tokenizer, ids) => (tokenizer, ids),
             Rows::Names(rows) => {
-                let missing = || Usage::error(format!("the file has no vector of {word:?}"));
+                let missing = || usage_error(format!("the file has no vector of {word:?}"));
                 return rows.get(word).copied().ok_or_else(missing);
             }
         };
@@ -98,7 +98,7 @@ impl<'a> Embeddings<'a> {
                 return Ok(row);
             }
         }
-        Err(Usage::error(format!("{word:?} is no single token of this model")))
+        Err(usage_error(format!("{word:?} is no single token of this model")))
     }
 
     /// Prints the nearest neighbours of words.

@@ -3,10 +3,10 @@
 use super::map::NO_LABEL;
 use super::texts::Texts;
 use super::{Output, columns, interval, map, name, numbers, syntax};
-use crate::corpus::{Corpus, Reading};
+use crate::corpus::{Corpus, TokenizedCorpus};
 use crate::figure::{ColourScale, HeatMap, Matrix, Picture};
+use crate::progress::StepProgress;
 use crate::terminal::line;
-use crate::work::Work;
 use anyhow::Result;
 use regard_nn::analysis::statistics::{Interval, Resampling};
 use regard_nn::analysis::{
@@ -42,30 +42,30 @@ pub type Tables = Vec<(Weighing, Table)>;
 pub fn measure(
     subject: Subject,
     texts: &Texts,
-    reading: Option<&Reading>,
+    tokenized: Option<&TokenizedCorpus>,
     manner: Manner,
-    work: &Work,
+    work: &StepProgress,
 ) -> Result<Tables> {
     let kinds = [Weighing::Attention, Weighing::Norms];
     let wanted = kinds.into_iter().filter(|&weighing| manner.norms || weighing == Weighing::Attention);
     wanted
-        .map(|weighing| Ok((weighing, measure_by(subject, (texts, reading), manner, weighing, work)?)))
+        .map(|weighing| Ok((weighing, measure_by(subject, (texts, tokenized), manner, weighing, work)?)))
         .collect()
 }
 
 /// Every measure of every head by one kind of weight.
 fn measure_by(
     subject: Subject,
-    (texts, reading): (&Texts, Option<&Reading>),
+    (texts, tokenized): (&Texts, Option<&TokenizedCorpus>),
     manner: Manner,
     weighing: Weighing,
-    work: &Work,
+    work: &StepProgress,
 ) -> Result<Table> {
     let resampling = Resampling::new(manner.seed);
     let settings = Settings { batch: manner.batch, weighing, resampling };
     let mut table = measure_heads(subject, texts.stream()?.inspect(|_| work.step()), settings)?;
-    if let (Part::Reader, Some(reading)) = (subject.part, reading)
-        && let Some(repeated) = repeated(reading, subject.model, manner.seed)?
+    if let (Part::Reader, Some(tokenized)) = (subject.part, tokenized)
+        && let Some(repeated) = repeated(tokenized, subject.model, manner.seed)?
     {
         table.extend(prefix_matching(subject, repeated.into_iter(), settings)?);
     }
@@ -74,11 +74,11 @@ fn measure_by(
 
 /// Random tokens said twice, between the special tokens that every text of this tokenizer is between; none if they do not
 /// fit.
-fn repeated(reading: &Reading, model: &dyn Model, seed: u64) -> Result<Option<Vec<Tokens>>> {
+fn repeated(tokenized: &TokenizedCorpus, model: &dyn Model, seed: u64) -> Result<Option<Vec<Tokens>>> {
     let rows = model.token_embeddings().map_or(0, |table| table.tensor().shape()[0]);
-    let ids = ordinary(reading.tokenizer, rows.min(reading.tokenizer.vocabulary_size()));
-    let (before, after) = surroundings(reading.tokenizer)?;
-    let room = reading.length.saturating_sub(before.len() + after.len()) / 2;
+    let ids = ordinary(tokenized.tokenizer, rows.min(tokenized.tokenizer.vocabulary_size()));
+    let (before, after) = surroundings(tokenized.tokenizer)?;
+    let room = tokenized.length.saturating_sub(before.len() + after.len()) / 2;
     let (count, length) = (REPEATED.0, REPEATED.1.min(room));
     if length < 2 || ids.len() < 2 {
         return Ok(None);
@@ -136,7 +136,7 @@ pub struct Findings {
 pub fn study(
     subject: Subject,
     texts: &Texts,
-    reading: Option<&Reading>,
+    tokenized: Option<&TokenizedCorpus>,
     trees: Option<&Corpus>,
     manner: Manner,
 ) -> Result<Findings> {
@@ -144,23 +144,23 @@ pub fn study(
     let untrained = Subject { model: &*fresh, ..subject };
     let heads = all_heads(subject)?.len();
     let passes = if manner.norms { 4 } else { 2 };
-    let parsed = match (subject.part, reading, trees) {
-        (Part::Reader, Some(reading), Some(trees)) => {
-            trees.parsed(reading.limit).map(|parsed| (reading, trees, parsed.count() as u64))
+    let parsed = match (subject.part, tokenized, trees) {
+        (Part::Reader, Some(tokenized), Some(trees)) => {
+            trees.parsed(tokenized.limit).map(|parsed| (tokenized, trees, parsed.count() as u64))
         }
         _ => None,
     };
     let mapped = map::texts_for(heads).min(texts.count());
     let sentences = parsed.map_or(0, |(_, _, sentences)| sentences);
-    let work = Work::new(format!("{heads} heads"), passes * texts.count() + 2 * sentences + mapped);
+    let work = StepProgress::new(format!("{heads} heads"), passes * texts.count() + 2 * sentences + mapped);
     let syntax = match parsed {
-        Some((reading, trees, _)) => {
-            Some(syntax::Syntax::count(subject.model, &*fresh, reading, trees, manner, &work)?)
+        Some((tokenized, trees, _)) => {
+            Some(syntax::Syntax::count(subject.model, &*fresh, tokenized, trees, manner, &work)?)
         }
         None => None,
     };
-    let trained = measure(subject, texts, reading, manner, &work)?;
-    let untrained = measure(untrained, texts, reading, manner, &work)?;
+    let trained = measure(subject, texts, tokenized, manner, &work)?;
+    let untrained = measure(untrained, texts, tokenized, manner, &work)?;
     let labels = label_heads(&trained[0].1, &untrained[0].1, SIGNIFICANCE);
     let map = map::Map::draw(subject, texts, &work)?;
     Ok(Findings { trained, untrained, labels, syntax, map })

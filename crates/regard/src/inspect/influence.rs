@@ -2,13 +2,13 @@
 
 use super::target::{Asked, ask_any, blank};
 use super::{Output, columns, interval, numbers};
-use crate::corpus::Reading;
+use crate::corpus::TokenizedCorpus;
 use crate::figure::{
     Axis, ColourScale, HeatMap, Interval, Intervals, Matrix, Passage, Picture, Words, fixed,
 };
 use crate::model::Opened;
+use crate::progress::StepProgress;
 use crate::terminal::line;
-use crate::work::Work;
 use anyhow::{Result, bail};
 use regard_nn::analysis::influence::{Method, influence};
 use regard_nn::analysis::occlusion::{Agreement, Blank, Quantity, faithfulness, occlusion};
@@ -177,7 +177,7 @@ impl Trust {
         (seed, flow_limit): (u64, usize),
     ) -> Result<Self> {
         let (blank, how) = blank(opened);
-        let work = Work::new("faithfulness", 2 * texts);
+        let work = StepProgress::new("faithfulness", 2 * texts);
         let agreements = |model: &dyn Model| -> Result<Vec<Agreement>> {
             let targets = asked()?.map(|asked| {
                 let Asked { tokens, target, .. } =
@@ -271,16 +271,16 @@ impl Trust {
 pub type Questions<'a> = Box<dyn Iterator<Item = Result<Asked>> + 'a>;
 
 /// The texts of a corpus, each with an answer. Longer texts than flow can take were cut when they were read.
-pub fn asked<'a>(opened: &'a Opened, reading: &'a Reading, seed: u64) -> Result<Questions<'a>> {
+pub fn asked<'a>(opened: &'a Opened, tokenized: &'a TokenizedCorpus, seed: u64) -> Result<Questions<'a>> {
     let key = Key::new(seed).site("asked");
-    let texts = reading.corpus.texts(reading.limit)?.enumerate();
+    let texts = tokenized.corpus.texts(tokenized.limit)?.enumerate();
     Ok(Box::new(texts.filter_map(move |(number, text)| {
         let one = || -> Result<Option<Asked>> {
             let text = text?;
-            let encoding = reading.encode(&text)?;
+            let encoding = tokenized.encode(&text)?;
             match encoding.len() {
                 0 | 1 => Ok(None),
-                _ => ask_any(opened, reading, (text, encoding), key, number as u64),
+                _ => ask_any(opened, tokenized, (text, encoding), key, number as u64),
             }
         };
         one().transpose()

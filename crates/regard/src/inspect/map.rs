@@ -3,7 +3,7 @@
 use super::texts::Texts;
 use super::{Output, name};
 use crate::figure::{Axis, Picture, Point, Scatter};
-use crate::work::Work;
+use crate::progress::StepProgress;
 use anyhow::Result;
 use regard_nn::analysis::distance::{Distances, head_divergences, map, root};
 use regard_nn::analysis::{Head, Label, Subject, all_heads};
@@ -27,7 +27,7 @@ pub const NO_LABEL: &str = "no label";
 
 impl Map {
     /// Reads the first texts of a corpus.
-    pub fn draw(subject: Subject, texts: &Texts, work: &Work) -> Result<Self> {
+    pub fn draw(subject: Subject, texts: &Texts, work: &StepProgress) -> Result<Self> {
         let count = texts_for(all_heads(subject)?.len()) as usize;
         let mut read = 0;
         let texts = texts.stream()?.take(count).inspect(|_| {

@@ -2,7 +2,7 @@
 
 use super::texts::{answers, pictures};
 use crate::classes::matched;
-use crate::corpus::{Corpus, CorpusArguments, Reading, evenly};
+use crate::corpus::{Corpus, CorpusArguments, TokenizedCorpus, evenly};
 use crate::inside::answer::{class_names, label};
 use crate::model::Opened;
 use crate::run::{DataConfig, sources};
@@ -49,18 +49,18 @@ impl Questions {
     pub fn ask(
         opened: &Opened,
         corpus: &Corpus,
-        reading: &Reading,
+        tokenized: &TokenizedCorpus,
         arguments: &CorpusArguments,
     ) -> Result<Self> {
         let abilities = opened.model.abilities();
         match abilities.predicts {
             Predicts::NextToken if abilities.reads == Reads::Source => {
-                answer_tokens(opened, reading, arguments)
+                answer_tokens(opened, tokenized, arguments)
             }
-            Predicts::NextToken => next_tokens(reading, arguments),
-            Predicts::MaskedToken => hidden_tokens(reading, arguments),
-            Predicts::Class => classes(opened, corpus, reading, arguments),
-            Predicts::TokenClass => word_classes(reading, corpus, arguments),
+            Predicts::NextToken => next_tokens(tokenized, arguments),
+            Predicts::MaskedToken => hidden_tokens(tokenized, arguments),
+            Predicts::Class => classes(opened, corpus, tokenized, arguments),
+            Predicts::TokenClass => word_classes(tokenized, corpus, arguments),
             _ => bail!("a {} without a head that answers has no loss to look at", opened.model.kind()),
         }
     }
@@ -132,34 +132,34 @@ impl Questions {
     }
 }
 
-fn novelty(reading: &Reading, causal: bool) -> Kind {
-    let tokenizer = reading.tokenizer;
+fn novelty(tokenized: &TokenizedCorpus, causal: bool) -> Kind {
+    let tokenizer = tokenized.tokenizer;
     let delimiter = |id: u32| tokenizer.piece(id).is_some_and(|piece| delimits(&piece));
     Kind::Novelty { causal, delimiters: (0..tokenizer.vocabulary_size() as u32).map(delimiter).collect() }
 }
 
-fn next_tokens(reading: &Reading, arguments: &CorpusArguments) -> Result<Questions> {
-    let texts = reading.encodings()?.map(|encoding| Ok(Tokens::from_encoding(&encoding?)));
+fn next_tokens(tokenized: &TokenizedCorpus, arguments: &CorpusArguments) -> Result<Questions> {
+    let texts = tokenized.encodings()?.map(|encoding| Ok(Tokens::from_encoding(&encoding?)));
     let texts: Vec<Tokens> = texts.collect::<Result<_>>()?;
     let batches = texts.chunks(arguments.batch as usize).map(Batch::next_tokens);
     Ok(Questions {
         about: "the next token",
         batches: batches.collect::<regard_nn::Result<_>>()?,
         kinds: NOVELTY.map(str::to_owned).to_vec(),
-        kind: novelty(reading, true),
+        kind: novelty(tokenized, true),
     })
 }
 
-fn hidden_tokens(reading: &Reading, arguments: &CorpusArguments) -> Result<Questions> {
-    let masking = Masking::new(reading.tokenizer)?;
+fn hidden_tokens(tokenized: &TokenizedCorpus, arguments: &CorpusArguments) -> Result<Questions> {
+    let masking = Masking::new(tokenized.tokenizer)?;
     let key = Key::new(arguments.seed).site("hidden tokens");
     let (mut texts, mut targets) = (Vec::new(), Vec::new());
-    for (number, encoding) in reading.encodings()?.enumerate() {
+    for (number, encoding) in tokenized.encodings()?.enumerate() {
         let mut ids = encoding?.ids;
         targets.push(masking.apply(&mut ids, key, number as u64));
         texts.push(Tokens::new(ids));
     }
-    about_tokens("hidden tokens", (&texts, &targets), arguments, novelty(reading, false))
+    about_tokens("hidden tokens", (&texts, &targets), arguments, novelty(tokenized, false))
 }
 
 /// Texts with an answer for each of their tokens, told apart by whether they were there before.
@@ -194,7 +194,7 @@ fn padded(texts: &[Tokens], targets: &[Vec<u32>]) -> Result<Batch> {
 fn classes(
     opened: &Opened,
     corpus: &Corpus,
-    reading: &Reading,
+    tokenized: &TokenizedCorpus,
     arguments: &CorpusArguments,
 ) -> Result<Questions> {
     let Some(labelled) = corpus.labelled(arguments.limit) else {
@@ -211,7 +211,7 @@ fn classes(
     }
     let mut examples = Vec::new();
     for example in &labelled.examples {
-        let encoding = reading.encode(&example.text)?;
+        let encoding = tokenized.encode(&example.text)?;
         if encoding.len() > 1 {
             examples.push((Tokens::from_encoding(&encoding), classes[example.label] as u32));
         }
@@ -234,14 +234,22 @@ fn labelled_batches(examples: &[(Tokens, u32)], arguments: &CorpusArguments) -> 
 }
 
 /// What an encoder–decoder model should answer, token by token.
-fn answer_tokens(opened: &Opened, reading: &Reading, arguments: &CorpusArguments) -> Result<Questions> {
-    let answered = answers(opened, reading, arguments)?;
+fn answer_tokens(
+    opened: &Opened,
+    tokenized: &TokenizedCorpus,
+    arguments: &CorpusArguments,
+) -> Result<Questions> {
+    let answered = answers(opened, tokenized, arguments)?;
     let (texts, targets): (Vec<Tokens>, Vec<Vec<u32>>) =
         answered.into_iter().map(|answered| (answered.input, answered.said)).unzip();
-    about_tokens("its answer", (&texts, &targets), arguments, novelty(reading, true))
+    about_tokens("its answer", (&texts, &targets), arguments, novelty(tokenized, true))
 }
 
-fn word_classes(reading: &Reading, corpus: &Corpus, arguments: &CorpusArguments) -> Result<Questions> {
+fn word_classes(
+    tokenized: &TokenizedCorpus,
+    corpus: &Corpus,
+    arguments: &CorpusArguments,
+) -> Result<Questions> {
     let path = match corpus {
         Corpus::BuiltIn(_) => None,
         Corpus::Treebank(_, path) => Some(path.display().to_string()),
@@ -252,7 +260,7 @@ fn word_classes(reading: &Reading, corpus: &Corpus, arguments: &CorpusArguments)
     let sentences = sources::test_tagged(&DataConfig { path, ..DataConfig::default() })?;
     let sentences: Vec<sources::Tagged> = evenly(&sentences, arguments.limit).cloned().collect();
     let key = Key::new(arguments.seed).site("hidden words");
-    let tagging = sources::tagging(reading.tokenizer, &sentences, reading.length, key)?;
+    let tagging = sources::tagging(tokenized.tokenizer, &sentences, tokenized.length, key)?;
     let batches = Batches::new(tagging, arguments.batch as usize, key)?;
     let batches = batches.once().map(|batch| {
         let batch = batch?;

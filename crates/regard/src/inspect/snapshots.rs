@@ -4,12 +4,12 @@ use super::heads::{Manner, Tables, fields, measure, weights_name};
 use super::syntax::{self, FEWEST};
 use super::texts::Texts;
 use super::{Output, columns, name};
-use crate::corpus::{Corpus, CorpusArguments, Reading};
+use crate::corpus::{Corpus, CorpusArguments, TokenizedCorpus};
 use crate::figure::{Axis, Chart, Picture, Series};
 use crate::model;
+use crate::progress::StepProgress;
 use crate::run::RunFolder;
 use crate::terminal::remark;
-use crate::work::Work;
 use anyhow::{Context as _, Result, bail};
 use regard_nn::analysis::dependencies::Matches;
 use regard_nn::analysis::{Head, Measure, Table, all_heads};
@@ -74,25 +74,25 @@ impl History {
         for &step in &steps {
             let folder = RunFolder::snapshot(run, step);
             let opened = model::open(&folder.display().to_string())?;
-            let reading = Reading::new(corpus, opened.tokenizer()?, &*opened.model, arguments)?;
-            let survey = reading.survey()?;
+            let tokenized = TokenizedCorpus::new(corpus, opened.tokenizer()?, &*opened.model, arguments)?;
+            let size = tokenized.measure_size()?;
             let work = match &mut work {
                 Some(work) => work,
                 None => {
                     let heads = all_heads(&*opened.model)?.len();
-                    remark(format!("{} snapshots, {heads} heads; {survey}", steps.len()));
+                    remark(format!("{} snapshots, {heads} heads; {size}", steps.len()));
                     let passes = if manner.norms { 2 } else { 1 };
-                    let sentences = trees.parsed(reading.limit).map_or(0, |trees| trees.count() as u64);
-                    work.insert(Work::new(
+                    let sentences = trees.parsed(tokenized.limit).map_or(0, |trees| trees.count() as u64);
+                    work.insert(StepProgress::new(
                         format!("{} snapshots", steps.len()),
-                        (passes * survey.texts + sentences) * steps.len() as u64,
+                        (passes * size.texts + sentences) * steps.len() as u64,
                     ))
                 }
             };
-            let texts = Texts::Corpus(&reading, survey);
-            let tables = measure((&*opened.model).into(), &texts, Some(&reading), manner, work)?;
-            let syntax = match trees.parsed(reading.limit) {
-                Some(_) => Some(syntax::matches(&*opened.model, &reading, trees, manner, work)?),
+            let texts = Texts::Corpus(&tokenized, size);
+            let tables = measure((&*opened.model).into(), &texts, Some(&tokenized), manner, work)?;
+            let syntax = match trees.parsed(tokenized.limit) {
+                Some(_) => Some(syntax::matches(&*opened.model, &tokenized, trees, manner, work)?),
                 None => None,
             };
             found.push(Moment { step, tables, syntax });

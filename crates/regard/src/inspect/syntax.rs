@@ -2,10 +2,10 @@
 
 use super::heads::Manner;
 use super::{Output, columns, name, numbers};
-use crate::corpus::{Corpus, Reading};
+use crate::corpus::{Corpus, TokenizedCorpus};
 use crate::figure::{Axis, Bar, Bars, Picture, fixed};
+use crate::progress::StepProgress;
 use crate::terminal::{line, thousands};
-use crate::work::Work;
 use anyhow::Result;
 use regard_nn::analysis::dependencies::{Direction, Guess, Matches, Parsed, match_heads};
 use regard_nn::analysis::statistics::{Interval, Resampling, holm};
@@ -49,12 +49,12 @@ impl Syntax {
     pub fn count(
         model: &dyn Model,
         untrained: &dyn Model,
-        reading: &Reading,
+        tokenized: &TokenizedCorpus,
         trees: &Corpus,
         manner: Manner,
-        work: &Work,
+        work: &StepProgress,
     ) -> Result<Self> {
-        let count = |model: &dyn Model| matches(model, reading, trees, manner, work);
+        let count = |model: &dyn Model| matches(model, tokenized, trees, manner, work);
         Ok(Self {
             trained: count(model)?,
             untrained: count(untrained)?,
@@ -182,13 +182,13 @@ fn signed(offset: isize) -> String {
 /// Matches of every head with every relation over the sentences of a corpus whose trees are known.
 pub fn matches(
     model: &dyn Model,
-    reading: &Reading,
+    tokenized: &TokenizedCorpus,
     trees: &Corpus,
     manner: Manner,
-    work: &Work,
+    work: &StepProgress,
 ) -> Result<Matches> {
-    let trees = trees.parsed(reading.limit).into_iter().flatten();
-    let aligned = trees.map(|tree: Parsed| Ok(tree.align(&reading.encode(&tree.text)?)));
+    let trees = trees.parsed(tokenized.limit).into_iter().flatten();
+    let aligned = trees.map(|tree: Parsed| Ok(tree.align(&tokenized.encode(&tree.text)?)));
     let seen = aligned.inspect(|_| work.step());
     let usable = seen.filter(|text| text.as_ref().map_or(true, |(tokens, _)| tokens.len() > 1));
     let resampling = Resampling { resamples: RESAMPLES, ..Resampling::new(manner.seed) };

@@ -1,11 +1,11 @@
 //! The answer that is looked at: of a text, what the model says, where it says it.
 
 use super::texts::own_answer;
-use crate::corpus::Reading;
+use crate::corpus::TokenizedCorpus;
+use crate::error::usage_error;
 use crate::inside::answer::label;
 use crate::inside::meet;
 use crate::model::Opened;
-use crate::usage::Usage;
 use anyhow::{Result, bail};
 use regard_nn::Context;
 use regard_nn::analysis::occlusion::{Blank, Patches};
@@ -39,27 +39,32 @@ pub struct Asked {
 /// token of its answer at a place. The answer is the model's own unless one is named.
 pub fn ask(
     opened: &Opened,
-    reading: &Reading,
+    tokenized: &TokenizedCorpus,
     text: &str,
     (answer, place): (Option<&str>, usize),
 ) -> Result<Asked> {
     if opened.model.abilities().reads == Reads::Source {
-        return ask_decoder(opened, reading, (text.to_owned(), reading.encode(text)?), (answer, |_| place));
+        return ask_decoder(
+            opened,
+            tokenized,
+            (text.to_owned(), tokenized.encode(text)?),
+            (answer, |_| place),
+        );
     }
-    let mask = reading.tokenizer.special().mask;
-    let name = mask.and_then(|mask| reading.tokenizer.piece(mask));
+    let mask = tokenized.tokenizer.special().mask;
+    let name = mask.and_then(|mask| tokenized.tokenizer.piece(mask));
     // Whatever the model calls its mask, people write [MASK].
     let text = name.map_or_else(|| text.to_owned(), |name| text.replace("[MASK]", &name));
-    let encoding = reading.encode(&text)?;
+    let encoding = tokenized.encode(&text)?;
     if encoding.len() < 2 {
-        return Err(Usage::error("the text needs at least two tokens"));
+        return Err(usage_error("the text needs at least two tokens"));
     }
     let place = match (opened.model.abilities().predicts, mask) {
         (Predicts::NextToken, _) => Some(encoding.len() - 1),
         (Predicts::Class, _) => class_position(opened),
         (_, Some(mask)) => match encoding.ids.iter().position(|&id| id == mask) {
             Some(place) => Some(place),
-            None => return Err(Usage::error("this model guesses words: write [MASK] in the place of one")),
+            None => return Err(usage_error("this model guesses words: write [MASK] in the place of one")),
         },
         (_, None) => bail!("a {} without a mask has no answer to look at", opened.model.kind()),
     };
@@ -69,25 +74,22 @@ pub fn ask(
 /// Asks an encoder–decoder model for the token of its own answer at a place, which is chosen by how long the answer is.
 fn ask_decoder(
     opened: &Opened,
-    reading: &Reading,
+    tokenized: &TokenizedCorpus,
     (text, encoding): (String, Encoding),
     (answer, place): (Option<&str>, impl Fn(usize) -> usize),
 ) -> Result<Asked> {
     let source = Tokens::from_encoding(&encoding);
     if source.len() < 2 {
-        return Err(Usage::error("the text needs at least two tokens"));
+        return Err(usage_error("the text needs at least two tokens"));
     }
     let abilities = opened.model.abilities();
     let own = own_answer(opened, &source)?;
     let place = place(own.len());
     if place >= own.len() {
-        return Err(Usage::error(format!(
-            "the model's answer has {} tokens, and none at {place}",
-            own.len()
-        )));
+        return Err(usage_error(format!("the model's answer has {} tokens, and none at {place}", own.len())));
     }
     let before: Vec<u32> = abilities.start.into_iter().chain(own[..place].iter().copied()).collect();
-    let pieces = before.iter().map(|&id| reading.tokenizer.piece(id).unwrap_or_else(|| id.to_string()));
+    let pieces = before.iter().map(|&id| tokenized.tokenizer.piece(id).unwrap_or_else(|| id.to_string()));
     let said = pieces.collect();
     let tokens = Tokens::new(before).answering(source);
     let class = match answer {
@@ -133,15 +135,15 @@ pub fn ask_picture(
 /// number.
 pub fn ask_any(
     opened: &Opened,
-    reading: &Reading,
+    tokenized: &TokenizedCorpus,
     text: (String, Encoding),
     key: Key,
     number: u64,
 ) -> Result<Option<Asked>> {
-    let mask = reading.tokenizer.special().mask;
+    let mask = tokenized.tokenizer.special().mask;
     if opened.model.abilities().reads == Reads::Source {
         let drawn = |count: usize| key.below(number, 0, count.max(1));
-        return ask_decoder(opened, reading, text, (None, drawn)).map(Some);
+        return ask_decoder(opened, tokenized, text, (None, drawn)).map(Some);
     }
     let (text, mut encoding) = text;
     let place = match (opened.model.abilities().predicts, mask) {
@@ -221,12 +223,12 @@ fn class_of(opened: &Opened, answer: &str, classes: usize) -> Result<usize> {
                 return Ok(id as usize);
             }
         }
-        return Err(Usage::error(format!("--answer {answer}: it is no single token of this model")));
+        return Err(usage_error(format!("--answer {answer}: it is no single token of this model")));
     }
     let names: Vec<String> = (0..classes).map(|class| label(opened, class)).collect();
     match names.iter().position(|name| name == answer) {
         Some(class) => Ok(class),
-        None => Err(Usage::error(format!("--answer {answer}: the classes are {}", names.join(", ")))),
+        None => Err(usage_error(format!("--answer {answer}: the classes are {}", names.join(", ")))),
     }
 }
 

@@ -1,6 +1,6 @@
 //! What a part of a model is shown: texts of a corpus, answers to texts (T5), pictures (ViT).
 
-use crate::corpus::{BUILT_IN, Corpus, CorpusArguments, Reading, Survey, evenly};
+use crate::corpus::{BUILT_IN, Corpus, CorpusArguments, CorpusSize, TokenizedCorpus, evenly};
 use crate::fetch::data::named;
 use crate::image::{self, Preprocessing};
 use crate::model::{self, Opened};
@@ -25,7 +25,7 @@ const LONGEST_ANSWER: usize = 48;
 /// Texts, as often as they are asked for.
 pub enum Texts<'a> {
     /// Those of a corpus, never all in memory.
-    Corpus(&'a Reading<'a>, Survey),
+    Corpus(&'a TokenizedCorpus<'a>, CorpusSize),
     /// Answers or pictures: few enough to be held.
     Held(Vec<Tokens>),
 }
@@ -34,7 +34,7 @@ impl Texts<'_> {
     /// How many there are.
     pub fn count(&self) -> u64 {
         match self {
-            Self::Corpus(_, survey) => survey.texts,
+            Self::Corpus(_, size) => size.texts,
             Self::Held(texts) => texts.len() as u64,
         }
     }
@@ -42,8 +42,8 @@ impl Texts<'_> {
     /// One after the other.
     pub fn stream(&self) -> Result<Box<dyn Iterator<Item = regard_nn::Result<Tokens>> + '_>> {
         Ok(match self {
-            Self::Corpus(reading, _) => {
-                Box::new(reading.encodings()?.map(|encoding| Ok(Tokens::from_encoding(&encoding?))))
+            Self::Corpus(tokenized, _) => {
+                Box::new(tokenized.encodings()?.map(|encoding| Ok(Tokens::from_encoding(&encoding?))))
             }
             Self::Held(texts) => Box::new(texts.iter().cloned().map(Ok)),
         })
@@ -59,34 +59,38 @@ pub struct Answered {
 }
 
 /// Texts and what an encoder–decoder model should answer: built-in pairs, two files line by line, or else what it does answer.
-pub fn answers(opened: &Opened, reading: &Reading, arguments: &CorpusArguments) -> Result<Vec<Answered>> {
+pub fn answers(
+    opened: &Opened,
+    tokenized: &TokenizedCorpus,
+    arguments: &CorpusArguments,
+) -> Result<Vec<Answered>> {
     let mut all = Vec::new();
     let start = opened.model.abilities().start.unwrap_or(0);
     let mut add = |source: &str, answer: Option<&str>| -> Result<()> {
-        let source = Tokens::from_encoding(&reading.encode(source)?);
+        let source = Tokens::from_encoding(&tokenized.encode(source)?);
         let mut said = match answer {
             Some(answer) => {
-                let mut encoding = reading.tokenizer.encode(answer, Special::Keep)?;
-                encoding.truncate(reading.length, Keep::First)?;
+                let mut encoding = tokenized.tokenizer.encode(answer, Special::Keep)?;
+                encoding.truncate(tokenized.length, Keep::First)?;
                 encoding.ids
             }
             None => own_answer(opened, &source)?,
         };
-        said.truncate(reading.length);
+        said.truncate(tokenized.length);
         if source.len() > 1 && said.len() > 1 {
             let ids: Vec<u32> = [start].into_iter().chain(said.iter().copied()).collect();
             let delimits = |&id: &u32| {
-                reading.tokenizer.piece(id).is_some_and(|piece| regard_nn::analysis::delimits(&piece))
+                tokenized.tokenizer.piece(id).is_some_and(|piece| regard_nn::analysis::delimits(&piece))
             };
             let mut input = Tokens::new(ids[..said.len()].to_vec());
-            input.special = input.ids.iter().map(|&id| reading.tokenizer.is_special(id)).collect();
+            input.special = input.ids.iter().map(|&id| tokenized.tokenizer.is_special(id)).collect();
             input.special[0] = true;
             input.delimiter = input.ids.iter().map(delimits).collect();
             all.push(Answered { input: input.answering(source), said });
         }
         Ok(())
     };
-    match (&arguments.answers, reading.corpus) {
+    match (&arguments.answers, tokenized.corpus) {
         (None, Corpus::BuiltIn(_)) => {
             let count = if arguments.limit == 0 { 2_000 } else { arguments.limit };
             for pair in Pairs::new(0).split(Split::Test).pairs().take(count) {
@@ -94,13 +98,13 @@ pub fn answers(opened: &Opened, reading: &Reading, arguments: &CorpusArguments) 
             }
         }
         (None, _) => {
-            for text in reading.corpus.texts(reading.limit)? {
+            for text in tokenized.corpus.texts(tokenized.limit)? {
                 add(&text?, None)?;
             }
         }
         (Some(path), Corpus::Lines(_)) => {
             let mut lines = Lines::open(path)?;
-            for text in reading.corpus.texts(reading.limit)? {
+            for text in tokenized.corpus.texts(tokenized.limit)? {
                 let Some(answer) = lines.next()? else {
                     bail!("{} has fewer lines than {}", path.display(), arguments.corpus);
                 };

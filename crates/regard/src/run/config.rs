@@ -2,7 +2,7 @@
 
 use super::settings::{self, nearest};
 use crate::bad_usage;
-use crate::usage::Usage;
+use crate::error::UsageError;
 use anyhow::{Context as _, Result, anyhow};
 use regard_nn::data::builtin::Settings;
 use regard_nn::models::{Model, Recipe};
@@ -248,7 +248,7 @@ pub fn preset(name: &str, settings: &[String]) -> Result<RunConfig> {
             settings::set(&mut table, setting).ok()?;
             Some(settings::explained(Some(setting), &read(table).err()?))
         });
-        Usage(alone.unwrap_or_else(|| settings::explained(None, &problem)))
+        UsageError(alone.unwrap_or_else(|| settings::explained(None, &problem)))
     })?;
     settings::ensure_effective(&config, settings)?;
     Ok(config)

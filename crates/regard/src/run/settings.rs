@@ -2,7 +2,7 @@
 
 use super::config::{DataConfig, KeepConfig, RunConfig, TokensConfig, TokensKind};
 use crate::bad_usage;
-use crate::usage::Usage;
+use crate::error::usage_error;
 use anyhow::Result;
 use regard_nn::models::{Abilities, Reads, Recipe};
 use regard_nn::train::TrainConfig;
@@ -117,7 +117,7 @@ pub(super) fn ensure_effective(config: &RunConfig, settings: &[String]) -> Resul
 
 /// What a model reads and predicts; invalid settings are rejected before any data is read.
 pub fn possible(model: &Recipe) -> Result<Abilities> {
-    let wrong = |problem| Usage::error(format!("the model's settings (--set model.…): {problem}"));
+    let wrong = |problem| usage_error(format!("the model's settings (--set model.…): {problem}"));
     model.abilities().map_err(wrong)
 }
 

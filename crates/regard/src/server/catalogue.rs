@@ -1,8 +1,8 @@
 //! The models that the page offers: those named at the start, those of runs, those in the cache.
 
 use crate::cache::Cache;
+use crate::error::UsageError;
 use crate::model::{self, Opened};
-use crate::usage::Usage;
 use anyhow::{Result, bail};
 use serde::Serialize;
 use serde_json::Value;
@@ -77,7 +77,7 @@ impl Catalogue {
             return Ok(found.1);
         }
         if !self.list().iter().any(|offer| offer.name == name) {
-            bail!(Usage(format!("there is no model {name} here")));
+            bail!(UsageError(format!("there is no model {name} here")));
         }
         let model = Arc::new(model::open(name)?);
         if opened.len() >= MOST_OPEN {

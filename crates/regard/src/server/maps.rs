@@ -5,11 +5,11 @@ use super::packed::Packed;
 use super::problem::Problem;
 use super::routes::reading;
 use super::work::Weight;
+use crate::error::{UsageError, usage_error};
 use crate::inside::flow::flow as follow;
 use crate::inside::{
     Grid, Group, Scale, Shown, Which, measure, thumbnails as draw_thumbnails, tile as draw_tile,
 };
-use crate::usage::Usage;
 use anyhow::ensure;
 use axum::Json;
 use axum::extract::rejection::QueryRejection;
@@ -146,7 +146,7 @@ pub async fn block(
         let count = bottom.saturating_sub(top).saturating_mul(right.saturating_sub(left));
         ensure!(
             count <= MOST_VALUES,
-            Usage(format!("{count} values are too many at once: {MOST_VALUES} are sent"))
+            UsageError(format!("{count} values are too many at once: {MOST_VALUES} are sent"))
         );
         Grid::new(&reading, which, cancel)?.block(top..bottom, left..right)
     };
@@ -174,17 +174,20 @@ pub async fn vectors(
     let (_, reading) = reading(&app, &id)?;
     let site = reading.find(&site)?;
     let work = move |cancel: &_| {
-        let wrong = || Usage::error("keys are positions with commas between them");
+        let wrong = || usage_error("keys are positions with commas between them");
         let keys: Vec<usize> = match keys.is_empty() {
             true => Vec::new(),
             false => keys.split(',').map(|key| key.parse().map_err(|_| wrong())).collect::<Result<_, _>>()?,
         };
-        ensure!(keys.len() <= MOST_KEYS, Usage(format!("at most {MOST_KEYS} keys are looked at together")));
+        ensure!(
+            keys.len() <= MOST_KEYS,
+            UsageError(format!("at most {MOST_KEYS} keys are looked at together"))
+        );
         let vectors = reading.vectors(site, cancel)?;
         let which = Which { site, head, scale: Scale::Raw, shown: Shown::default() };
         let grid = Grid::new(&reading, which, cancel)?;
         let (rows, columns) = grid.size();
-        ensure!(query < rows, Usage(format!("there is no query {query}: there are {rows}")));
+        ensure!(query < rows, UsageError(format!("there is no query {query}: there are {rows}")));
         let mut parts = Vec::new();
         let mut values = Vec::new();
         let mut add = |name: &str, part: Vec<f32>| {

@@ -1,6 +1,6 @@
 //! What a request is told when it cannot be answered.
 
-use crate::usage::Usage;
+use crate::error::UsageError;
 use axum::Json;
 use axum::extract::rejection::{JsonRejection, QueryRejection};
 use axum::http::{StatusCode, header};
@@ -42,7 +42,7 @@ impl From<anyhow::Error> for Problem {
         let status = match error.downcast_ref::<regard_nn::Error>() {
             Some(regard_nn::Error::Cancelled) => StatusCode::REQUEST_TIMEOUT,
             Some(_) => StatusCode::BAD_REQUEST,
-            None if error.is::<Usage>() => StatusCode::BAD_REQUEST,
+            None if error.is::<UsageError>() => StatusCode::BAD_REQUEST,
             None => StatusCode::INTERNAL_SERVER_ERROR,
         };
         Self::new(status, format!("{error:#}"))

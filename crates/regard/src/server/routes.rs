@@ -4,8 +4,8 @@ use super::packed::Packed;
 use super::problem::Problem;
 use super::work::Weight;
 use super::{App, describe, guard, maps, web};
+use crate::error::{UsageError, usage_error};
 use crate::inside::{Input, Reading, answer};
-use crate::usage::Usage;
 use axum::extract::rejection::JsonRejection;
 use axum::extract::{DefaultBodyLimit, Path, State};
 use axum::http::StatusCode;
@@ -87,7 +87,7 @@ impl ToRead {
             return Ok((self.model, Input::Text(self.text, self.second)));
         }
         let bytes = base64::engine::general_purpose::STANDARD.decode(&self.picture);
-        let bytes = bytes.map_err(|_| Usage::error("the picture is not base64"))?;
+        let bytes = bytes.map_err(|_| usage_error("the picture is not base64"))?;
         Ok((self.model, Input::Picture(bytes)))
     }
 }
@@ -154,7 +154,7 @@ async fn step(
         let token = token.unwrap_or(drawn);
         anyhow::ensure!(
             (token as usize) < known,
-            Usage(format!("there is no token {token}: the model has {known}"))
+            UsageError(format!("there is no token {token}: the model has {known}"))
         );
         before.extended(token, most, cancel)
     };

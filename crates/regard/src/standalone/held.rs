@@ -1,10 +1,10 @@
 //! The numbers that a file of its own holds.
 
+use crate::error::UsageError;
 use crate::inside::answer::{Candidate, Classes, Kind, candidates, classes};
 use crate::inside::flow::{MOST_TOKENS, flows};
 use crate::inside::{Grid, Group, HeadMeasures, Input, Reading, Scale, Shown, Which, measure};
 use crate::server::{Description, describe};
-use crate::usage::Usage;
 use anyhow::{Result, bail};
 use base64::Engine as _;
 use serde::Serialize;
@@ -89,7 +89,7 @@ impl Wanted {
         };
         let heads: Vec<(usize, usize)> = sites.flat_map(of_site).collect();
         if heads.is_empty() && !reading.sites().is_empty() {
-            bail!(Usage(format!("there is no such head in this model: it has {}", listed(reading))));
+            bail!(UsageError(format!("there is no such head in this model: it has {}", listed(reading))));
         }
         Ok(heads)
     }
@@ -201,7 +201,7 @@ fn ensure_small(reading: &Reading, heads: &[(usize, usize)]) -> Result<()> {
                 )
             }
         };
-        bail!(Usage(problem));
+        bail!(UsageError(problem));
     }
     Ok(())
 }

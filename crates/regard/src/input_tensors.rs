@@ -1,7 +1,7 @@
-//! What a model reads, in files of tensors.
+//! Model inputs in trace files: reading them, writing them, and running a model on them.
 
-use crate::tensors::Held;
-use crate::usage::Usage;
+use crate::error::usage_error;
+use crate::trace_file::StoredTensor;
 use anyhow::{Result, anyhow, bail};
 use regard_nn::Context;
 use regard_nn::checkpoint::StoredWeights;
@@ -9,10 +9,10 @@ use regard_nn::models::{Inputs, Model, Predicts, Reads};
 use regard_nn::tensor::{Ids, Mask};
 use std::collections::BTreeMap;
 
-/// The inputs that a file may have.
+/// The names of inputs that a file may have.
 const KNOWN: [&str; 6] = ["ids", "mask", "types", "decoder_ids", "decoder_mask", "pixels"];
 
-/// The inputs in a file of tensors.
+/// Reads the inputs of a trace file.
 pub fn read(file: &StoredWeights) -> Result<Inputs> {
     let ids = |name: &str| file.read_ids(&format!("inputs/{name}"));
     let mask = |name: &str| -> Result<Option<Mask>> {
@@ -35,22 +35,22 @@ pub fn read(file: &StoredWeights) -> Result<Inputs> {
     })
 }
 
-/// The inputs as a file has them.
-pub fn held(inputs: &Inputs) -> BTreeMap<String, Held> {
-    let whole = |mask: &Mask| {
+/// The inputs as tensors of a trace file.
+pub fn to_tensors(inputs: &Inputs) -> BTreeMap<String, StoredTensor> {
+    let integers = |mask: &Mask| {
         let ones: Vec<u32> = mask.values().iter().map(|&present| u32::from(present)).collect();
         Ids::new(&ones, mask.shape()).ok()
     };
-    let wholes = [
+    let tensors = [
         ("ids", inputs.ids.clone()),
-        ("mask", inputs.present.as_ref().and_then(whole)),
+        ("mask", inputs.present.as_ref().and_then(integers)),
         ("types", inputs.types.clone()),
         ("decoder_ids", inputs.answer.clone()),
-        ("decoder_mask", inputs.answer_present.as_ref().and_then(whole)),
+        ("decoder_mask", inputs.answer_present.as_ref().and_then(integers)),
     ];
-    let wholes = wholes.into_iter().filter_map(|(name, ids)| Some((name, Held::Whole(ids?))));
-    let pixels = inputs.pictures.clone().map(|pixels| ("pixels", Held::Reals(pixels)));
-    wholes.chain(pixels).map(|(name, held)| (format!("inputs/{name}"), held)).collect()
+    let tensors = tensors.into_iter().filter_map(|(name, ids)| Some((name, StoredTensor::Integers(ids?))));
+    let pixels = inputs.pictures.clone().map(|pixels| ("pixels", StoredTensor::Floats(pixels)));
+    tensors.chain(pixels).map(|(name, tensor)| (format!("inputs/{name}"), tensor)).collect()
 }
 
 /// Which queries of a site are not padding.
@@ -61,7 +61,7 @@ pub fn queries<'a>(inputs: &'a Inputs, site: &str) -> Option<&'a Mask> {
     }
 }
 
-/// Runs a model with its head, for what a probe records.
+/// Runs a model with its output head, so that a probe records all sites.
 pub fn run(model: &dyn Model, inputs: &Inputs, context: &Context) -> Result<()> {
     check(model, inputs)?;
     let hidden = model.hidden(context, inputs)?;
@@ -75,9 +75,9 @@ pub fn run(model: &dyn Model, inputs: &Inputs, context: &Context) -> Result<()> 
 fn check(model: &dyn Model, inputs: &Inputs) -> Result<()> {
     let abilities = model.abilities();
     match (abilities.reads, &inputs.ids, &inputs.pictures) {
-        (Reads::Pictures(_), _, None) => return Err(Usage::error("this model reads images")),
+        (Reads::Pictures(_), _, None) => return Err(usage_error("this model reads images")),
         (Reads::Pictures(_), ..) => return Ok(()),
-        (_, None, _) => return Err(Usage::error("this model reads text, not images")),
+        (_, None, _) => return Err(usage_error("this model reads text, not images")),
         (Reads::Source, ..) if inputs.answer.is_none() => {
             bail!("an encoder–decoder model also needs what its decoder reads")
         }

@@ -1,6 +1,6 @@
-//! What is in a data set, counted: whatever the readers of this program read.
+//! Summaries of data sets for `regard data stats`: sizes, lengths, classes, duplicates.
 //!
-//! A word is what stands between white space here; what a model takes for a word is for its tokenizer to say.
+//! Words are split at white space here; the tokens of a model are its tokenizer's.
 
 use crate::run::DataConfig;
 use crate::run::sources::{self, TABLES, TREEBANKS};
@@ -15,10 +15,10 @@ use regard_nn::data::{Labelled, treebank};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
-/// Counts what is in a file or folder, whichever kind of data it is.
-pub fn survey(path: &Path, config: &DataConfig) -> Result<()> {
+/// Prints a summary of a file or folder, for every kind of data that the program reads.
+pub fn print_summary(path: &Path, config: &DataConfig) -> Result<()> {
     if !path.is_dir() {
-        return survey_file(path, config);
+        return print_file_summary(path, config);
     }
     let mut files: Vec<PathBuf> = std::fs::read_dir(path)
         .with_context(|| format!("cannot read {}", path.display()))?
@@ -49,15 +49,15 @@ pub fn survey(path: &Path, config: &DataConfig) -> Result<()> {
     let known: Vec<&PathBuf> =
         files.iter().filter(|file| ends(file, &TABLES) || ends(file, &TREEBANKS)).collect();
     if !known.is_empty() {
-        return known.iter().try_for_each(|file| survey_file(file, config));
+        return known.iter().try_for_each(|file| print_file_summary(file, config));
     }
     if files.is_empty() {
         bail!("{} has no files", path.display());
     }
-    files.iter().try_for_each(|file| survey_file(file, config))
+    files.iter().try_for_each(|file| print_file_summary(file, config))
 }
 
-fn survey_file(path: &Path, config: &DataConfig) -> Result<()> {
+fn print_file_summary(path: &Path, config: &DataConfig) -> Result<()> {
     let name = path.display().to_string();
     if sources::is_imdb(path)? {
         imdb(path)
@@ -76,7 +76,7 @@ fn ends(path: &Path, kinds: &[&str]) -> bool {
     kinds.iter().any(|end| path.to_string_lossy().ends_with(end))
 }
 
-/// What stands before an end in the name of a file, plain or gzipped.
+/// The name of a file without an ending, plain or gzipped.
 fn part_of(file: &Path, end: &str) -> Option<String> {
     let name = file.file_name()?.to_str()?;
     Some(name.strip_suffix(".gz").unwrap_or(name).strip_suffix(end)?.to_owned())
@@ -84,7 +84,7 @@ fn part_of(file: &Path, end: &str) -> Option<String> {
 
 /// Counts of texts and their words.
 #[derive(Default)]
-struct Words {
+struct WordCounts {
     /// How many texts have so many words.
     lengths: BTreeMap<u64, u64>,
     counts: HashMap<String, u64>,
@@ -93,7 +93,7 @@ struct Words {
     duplicates: u64,
 }
 
-impl Words {
+impl WordCounts {
     fn add<'t>(&mut self, text: &str, words: impl Iterator<Item = &'t str>) {
         let mut length = 0;
         for word in words {
@@ -124,8 +124,8 @@ impl Words {
         at.map_or(0, |(&length, _)| length)
     }
 
-    /// A line about all of it, and one about each thing that can be counted. A text may be called something else.
-    fn tell(&self, name: &str, one: &str, many: &str) {
+    /// Prints a line about all texts and a row for each count. `one` and `many` say what a text is called.
+    fn print(&self, name: &str, one: &str, many: &str) {
         let words: u64 = self.counts.values().sum();
         line(format!(
             "{name}: {} {many}, {} words, {} distinct",
@@ -134,7 +134,7 @@ impl Words {
             thousands(self.counts.len() as u64)
         ));
         let mean = words as f64 / self.texts().max(1) as f64;
-        tell(
+        print_row(
             &format!("words a {one}"),
             &format!(
                 "mean {mean:.1}, median {}, nine of ten at most {}",
@@ -142,16 +142,19 @@ impl Words {
                 self.quantile(0.9)
             ),
         );
-        tell("duplicates", &format!("{} {many} that an earlier one is equal to", thousands(self.duplicates)));
+        print_row(
+            "duplicates",
+            &format!("{} {many} that an earlier one is equal to", thousands(self.duplicates)),
+        );
         let mut order: Vec<(&String, &u64)> = self.counts.iter().collect();
         order.sort_by(|a, b| b.1.cmp(a.1).then(a.0.cmp(b.0)));
         let most: Vec<String> =
             order.iter().take(12).map(|(word, _)| word.chars().take(30).collect()).collect();
-        tell("most frequent", &most.join(" "));
+        print_row("most frequent", &most.join(" "));
     }
 }
 
-fn tell(what: &str, found: &str) {
+fn print_row(what: &str, found: &str) {
     line(format!("  {what:<17} {found}"));
 }
 
@@ -167,7 +170,7 @@ fn counted<'n>(names: impl Iterator<Item = (&'n str, u64)>) -> String {
 }
 
 fn text(name: &str, path: &Path) -> Result<()> {
-    let (mut words, mut lines, mut characters, mut empty) = (Words::default(), Lines::open(path)?, 0, 0);
+    let (mut words, mut lines, mut characters, mut empty) = (WordCounts::default(), Lines::open(path)?, 0, 0);
     while let Some(line) = lines.next()? {
         characters += line.chars().count() as u64 + 1;
         match line.trim().is_empty() {
@@ -178,19 +181,19 @@ fn text(name: &str, path: &Path) -> Result<()> {
     if words.texts() == 0 {
         bail!("{name}: there is no text in it");
     }
-    words.tell(name, "line", "lines");
-    tell("characters", &format!("{}; {} lines are empty", thousands(characters), thousands(empty)));
+    words.print(name, "line", "lines");
+    print_row("characters", &format!("{}; {} lines are empty", thousands(characters), thousands(empty)));
     Ok(())
 }
 
 fn labelled(name: &str, labelled: &Labelled) {
-    let mut words = Words::default();
+    let mut words = WordCounts::default();
     for example in &labelled.examples {
         words.add(&example.text, example.text.split_whitespace());
     }
-    words.tell(name, "text", "texts");
+    words.print(name, "text", "texts");
     let counts = labelled.class_counts();
-    tell(
+    print_row(
         "classes",
         &counted(labelled.classes.iter().map(String::as_str).zip(counts.iter().map(|&count| count as u64))),
     );
@@ -205,19 +208,19 @@ fn imdb(path: &Path) -> Result<()> {
 }
 
 fn sentences(name: &str, sentences: &[treebank::Sentence]) {
-    let (mut words, mut parts) = (Words::default(), vec![0_u64; treebank::PARTS_OF_SPEECH.len()]);
+    let (mut words, mut parts) = (WordCounts::default(), vec![0_u64; treebank::PARTS_OF_SPEECH.len()]);
     for sentence in sentences {
         words.add(&sentence.text, sentence.words.iter().map(|word| word.form.as_str()));
         sentence.words.iter().for_each(|word| parts[word.part_of_speech] += 1);
     }
-    words.tell(name, "sentence", "sentences");
+    words.print(name, "sentence", "sentences");
     let mut order: Vec<(&str, u64)> = treebank::PARTS_OF_SPEECH.into_iter().zip(parts).collect();
     order.sort_by_key(|&(name, count)| (std::cmp::Reverse(count), name));
-    tell("parts of speech", &counted(order.into_iter().filter(|(_, count)| *count > 0)));
+    print_row("parts of speech", &counted(order.into_iter().filter(|(_, count)| *count > 0)));
 }
 
 fn pairs(part: &str, parallel: &Parallel, config: &DataConfig) {
-    let mut sides = [Words::default(), Words::default()];
+    let mut sides = [WordCounts::default(), WordCounts::default()];
     let mut both = HashSet::new();
     for pair in &parallel.pairs {
         for (words, text) in sides.iter_mut().zip([&pair.source, &pair.target]) {
@@ -233,7 +236,7 @@ fn pairs(part: &str, parallel: &Parallel, config: &DataConfig) {
         thousands(parallel.empty as u64)
     ));
     for (words, language) in sides.iter().zip([&config.source, &config.target]) {
-        words.tell(&format!("{part}.{language}"), "line", "lines");
+        words.print(&format!("{part}.{language}"), "line", "lines");
     }
 }
 
@@ -246,8 +249,8 @@ fn images(part: &str, images: &Images) {
     }
     line(format!("{part}: {} images of {}×{}", thousands(images.len() as u64), images.rows, images.columns));
     let names: Vec<String> = classes.keys().map(ToString::to_string).collect();
-    tell("classes", &counted(names.iter().map(String::as_str).zip(classes.values().copied())));
+    print_row("classes", &counted(names.iter().map(String::as_str).zip(classes.values().copied())));
     let sum: f64 = images.pixels.iter().map(|&pixel| f64::from(pixel)).sum();
-    tell("brightness", &format!("mean {:.3} of 1", sum / images.pixels.len().max(1) as f64 / 255.0));
-    tell("duplicates", &format!("{} images that an earlier one is equal to", thousands(duplicates)));
+    print_row("brightness", &format!("mean {:.3} of 1", sum / images.pixels.len().max(1) as f64 / 255.0));
+    print_row("duplicates", &format!("{} images that an earlier one is equal to", thousands(duplicates)));
 }

@@ -1,7 +1,7 @@
-//! Files of tensors beside a model: traces and references.
+//! Trace files: the tensors of one forward pass.
 //!
-//! Both have one form: what the model read as `inputs/…` (ids, mask, types, pixels, `decoder_ids`, `decoder_mask`), and
-//! what happened inside under the names of the probe's sites. A trace can be a reference for another run.
+//! Traces and references have one format: the model's inputs as `inputs/…` (ids, mask, types, pixels, `decoder_ids`,
+//! `decoder_mask`), and the recorded tensors under the names of the probe's sites. A trace can be a reference for another run.
 
 use anyhow::Result;
 use regard_nn::data::file::write_whole;
@@ -11,42 +11,42 @@ use std::collections::BTreeMap;
 use std::io::{BufWriter, Write};
 use std::path::Path;
 
-/// What a file holds under a name.
-pub enum Held {
-    /// Real numbers, as f32.
-    Reals(Tensor),
-    /// Whole numbers, as i64: what NumPy and PyTorch have for them.
-    Whole(Ids),
+/// A tensor of a trace file.
+pub enum StoredTensor {
+    /// Real numbers, stored as f32.
+    Floats(Tensor),
+    /// Integers numbers, as i64: what NumPy and PyTorch have for them.
+    Integers(Ids),
 }
 
-impl Held {
+impl StoredTensor {
     fn kind(&self) -> &'static str {
         match self {
-            Self::Reals(_) => "F32",
-            Self::Whole(_) => "I64",
+            Self::Floats(_) => "F32",
+            Self::Integers(_) => "I64",
         }
     }
 
     fn shape(&self) -> &[usize] {
         match self {
-            Self::Reals(tensor) => tensor.shape(),
-            Self::Whole(ids) => ids.shape(),
+            Self::Floats(tensor) => tensor.shape(),
+            Self::Integers(ids) => ids.shape(),
         }
     }
 
     fn bytes(&self) -> usize {
         match self {
-            Self::Reals(tensor) => tensor.count() * 4,
-            Self::Whole(ids) => ids.values().len() * 8,
+            Self::Floats(tensor) => tensor.count() * 4,
+            Self::Integers(ids) => ids.values().len() * 8,
         }
     }
 
     fn write(&self, file: &mut impl Write) -> std::io::Result<()> {
         match self {
-            Self::Reals(tensor) => {
+            Self::Floats(tensor) => {
                 tensor.values().iter().try_for_each(|value| file.write_all(&value.to_le_bytes()))
             }
-            Self::Whole(ids) => {
+            Self::Integers(ids) => {
                 ids.values().iter().try_for_each(|&id| file.write_all(&i64::from(id).to_le_bytes()))
             }
         }
@@ -55,10 +55,14 @@ impl Held {
 
 /// Writes a `safetensors` file of tensors and notes, whole or not at all, and the same bytes each time: the format's own
 /// library leaves the order of notes to chance.
-pub fn write(path: &Path, held: &BTreeMap<String, Held>, notes: &BTreeMap<String, String>) -> Result<()> {
+pub fn write(
+    path: &Path,
+    held: &BTreeMap<String, StoredTensor>,
+    notes: &BTreeMap<String, String>,
+) -> Result<()> {
     // The widest numbers first, so that all are aligned.
-    let mut order: Vec<(&String, &Held)> = held.iter().collect();
-    order.sort_by_key(|(name, held)| (matches!(held, Held::Reals(_)), *name));
+    let mut order: Vec<(&String, &StoredTensor)> = held.iter().collect();
+    order.sort_by_key(|(name, held)| (matches!(held, StoredTensor::Floats(_)), *name));
     let mut header = Map::new();
     header.insert("__metadata__".to_owned(), json!(notes));
     let mut end = 0_usize;

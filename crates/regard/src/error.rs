@@ -1,0 +1,48 @@
+//! Ends that are the caller's doing: bad usage, for which the program exits with 2 as for a misspelt option, and Ctrl-C, for
+//! which it exits with 130. Every other error ends it with 1.
+
+use std::fmt;
+
+/// A problem with the arguments, settings or files that the caller gave.
+#[derive(Debug)]
+pub struct UsageError(pub String);
+
+/// A [`UsageError`] as functions of the program return it.
+pub fn usage_error(problem: impl Into<String>) -> anyhow::Error {
+    anyhow::Error::new(UsageError(problem.into()))
+}
+
+impl fmt::Display for UsageError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for UsageError {}
+
+/// Returns a [`UsageError`] from a function that returns `anyhow::Result`.
+#[macro_export]
+macro_rules! bad_usage {
+    ($($text:tt)*) => {
+        return Err($crate::error::UsageError(format!($($text)*)).into())
+    };
+}
+
+/// Ctrl-C was pressed; finished work is kept. Holds a line that says how to continue.
+#[derive(Debug)]
+pub struct Interrupted(pub String);
+
+impl Interrupted {
+    /// For a command that continues when it is repeated.
+    pub fn repeat() -> Self {
+        Self("stopped; the same command goes on from here".to_owned())
+    }
+}
+
+impl fmt::Display for Interrupted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Interrupted {}
