@@ -203,7 +203,7 @@ fn imdb(path: &Path) -> Result<()> {
     let imdb = Imdb::open(path)?;
     labelled("train", &imdb.train);
     labelled("test", &imdb.test);
-    line(sources::duplicates_told(imdb.duplicates));
+    line(sources::describe_duplicates(imdb.duplicates));
     Ok(())
 }
 

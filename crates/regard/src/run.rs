@@ -1,26 +1,30 @@
-//! A training run: what it is configured as, what it learns from, and the folder it leaves.
+//! A training run: its configuration, its data and its folder.
+//!
+//! [`prepare`] turns a configuration into a task, from random weights or an [`InitialModel`]; a [`Session`] trains it, watched by
+//! an observer that writes metrics and states; [`EvaluationData`] is what the trained model is tested on. [`sources`] and
+//! [`text_files`] read data as it is published.
 
 mod config;
+mod config_fields;
+mod encode;
+mod evaluation_data;
 mod folder;
-mod given;
-mod material;
-mod measured;
-mod notes;
-pub mod plain;
-mod reading;
+mod initial_model;
+mod observer;
+mod prepare;
 mod session;
 mod settings;
 pub mod sources;
+pub mod text_files;
 mod tokenizer;
-mod vectors;
-mod watch;
+mod word_vectors;
 
 pub use config::{DataConfig, PRESETS, RunConfig, TokensConfig, TokensKind, preset};
+pub use encode::encode_as_trained;
+pub use evaluation_data::EvaluationData;
 pub use folder::RunFolder;
-pub use given::Given;
-pub use material::{Material, prepare};
-pub use measured::Measured;
-pub use reading::encode_as_trained;
+pub use initial_model::InitialModel;
+pub use observer::{Reporting, interrupt_flag};
+pub use prepare::{PreparedRun, prepare};
 pub use session::{Session, train_in};
 pub use settings::{ensure_length, nearest};
-pub use watch::{Voice, interrupted};

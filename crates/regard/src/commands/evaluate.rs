@@ -5,7 +5,7 @@ use crate::corpus::evenly;
 use crate::inside::answer::class_names;
 use crate::inspect::texts::normalised;
 use crate::model::{self, Opened};
-use crate::run::{Measured, RunFolder, sources};
+use crate::run::{EvaluationData, RunFolder, sources};
 use crate::terminal::{self, line};
 use anyhow::{Result, bail};
 use clap::Args;
@@ -56,7 +56,7 @@ impl Evaluate {
         let opened = model::open(&self.model)?;
         let learned = RunFolder::config_in(&opened.folder)?;
         let path = self.data.as_deref().map(crate::fetch::data::named).transpose()?;
-        let data = Measured::new(path, learned);
+        let data = EvaluationData::new(path, learned);
         let abilities = opened.model.abilities();
         match (abilities.predicts, abilities.reads) {
             (Predicts::NextToken, Reads::Source) => self.translation(&opened, &data),
@@ -74,7 +74,7 @@ impl Evaluate {
         evenly(all, self.limit).cloned().collect()
     }
 
-    fn language(&self, opened: &Opened, data: &Measured) -> Result<()> {
+    fn language(&self, opened: &Opened, data: &EvaluationData) -> Result<()> {
         let tokenizer = opened.tokenizer()?;
         let (stream, about) = data.language(tokenizer)?;
         // Positions beyond those it was trained on mean nothing to some models.
@@ -98,7 +98,7 @@ impl Evaluate {
         Ok(())
     }
 
-    fn masked(&self, opened: &Opened, data: &Measured) -> Result<()> {
+    fn masked(&self, opened: &Opened, data: &EvaluationData) -> Result<()> {
         let tokenizer = opened.tokenizer()?;
         let (texts, about) = data.texts(self.limit)?;
         measured_on(&about);
@@ -109,7 +109,7 @@ impl Evaluate {
         simple(opened, &batches, texts.len())
     }
 
-    fn classes(&self, opened: &Opened, data: &Measured) -> Result<()> {
+    fn classes(&self, opened: &Opened, data: &EvaluationData) -> Result<()> {
         let tokenizer = opened.tokenizer()?;
         let (labelled, about) = data.labelled()?;
         let names = class_names(opened);
@@ -139,7 +139,7 @@ impl Evaluate {
         report_classes(&names, &truth, &predicted, &scores)
     }
 
-    fn pictures(&self, opened: &Opened, data: &Measured) -> Result<()> {
+    fn pictures(&self, opened: &Opened, data: &EvaluationData) -> Result<()> {
         let (images, about) = data.images()?;
         let images = sources::some_images(images, self.limit);
         measured_on(&about);
@@ -148,7 +148,7 @@ impl Evaluate {
         simple(opened, &Batches::new(pictures, self.batch_size as usize, Key::new(0))?, count)
     }
 
-    fn tags(&self, opened: &Opened, data: &Measured) -> Result<()> {
+    fn tags(&self, opened: &Opened, data: &EvaluationData) -> Result<()> {
         let tokenizer = opened.tokenizer()?;
         let (sentences, about) = data.tagged()?;
         let sentences = self.limited(&sentences);
@@ -158,7 +158,7 @@ impl Evaluate {
         simple(opened, &Batches::new(tagging, self.batch_size as usize, Key::new(0))?, sentences.len())
     }
 
-    fn translation(&self, opened: &Opened, data: &Measured) -> Result<()> {
+    fn translation(&self, opened: &Opened, data: &EvaluationData) -> Result<()> {
         let (tokenizer, model) = (opened.tokenizer()?, &*opened.model);
         let (pairs, about) = data.pairs(&self.part)?;
         let pairs = self.limited(&pairs);

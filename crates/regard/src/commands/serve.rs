@@ -1,7 +1,7 @@
 //! `regard serve`: look inside models in the browser.
 
 use crate::browser;
-use crate::run::interrupted;
+use crate::run::interrupt_flag;
 use crate::server::{Limits, Server, Settings};
 use crate::terminal;
 use anyhow::Result;
@@ -78,7 +78,7 @@ impl Serve {
                 browser::open(&address);
             }
             // Without training there is nothing to lose, and Ctrl-C ends the program as it does any other.
-            let stop = server.trains().then(interrupted);
+            let stop = server.trains().then(interrupt_flag);
             tokio::select! {
                 ended = server.run(std::future::pending()) => ended,
                 () = stopped(stop) => Ok(()),

@@ -2,7 +2,7 @@
 
 use crate::bad_usage;
 use crate::error::Interrupted;
-use crate::run::{Given, PRESETS, RunFolder, Session, Voice, ensure_length, preset};
+use crate::run::{InitialModel, PRESETS, Reporting, RunFolder, Session, ensure_length, preset};
 use crate::terminal;
 use anyhow::Result;
 use clap::Args;
@@ -57,13 +57,13 @@ impl Train {
         }
         let out = self.out.clone().unwrap_or_else(|| Path::new("runs").join(name));
         RunFolder::ensure_free(&out)?;
-        let given = self.from.as_deref().map(Given::open).transpose()?;
+        let given = self.from.as_deref().map(InitialModel::open).transpose()?;
         match &given {
             Some(given) => given.ensure_agrees(name, &config, &self.settings)?,
             None => ensure_length(&config, &config.model, &self.settings)?,
         }
         terminal::remark("reading the data");
-        learn(&out, Session::begin(&out, &config, given, Voice::Aloud)?)
+        learn(&out, Session::begin(&out, &config, given, Reporting::Terminal)?)
     }
 
     fn go_on(self) -> Result<()> {
@@ -74,7 +74,7 @@ impl Train {
             bad_usage!("a run goes on as it was configured: leave out --data, --from and --set");
         }
         terminal::remark("reading the data");
-        let session = Session::resume(&out, Voice::Aloud)?;
+        let session = Session::resume(&out, Reporting::Terminal)?;
         learn(&out, session)
     }
 }

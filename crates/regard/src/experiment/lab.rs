@@ -9,7 +9,7 @@ use super::store::Store;
 use super::trainings::{Training, Trainings};
 use super::{Conditions, Experiment, Size};
 use crate::error::Interrupted;
-use crate::run::interrupted;
+use crate::run::interrupt_flag;
 use anyhow::{Context as _, Result, anyhow, bail};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -162,7 +162,7 @@ impl<'a> Lab<'a> {
             self.trainings.read_back(&trainings);
             return Ok(result);
         }
-        if interrupted().load(Ordering::Relaxed) {
+        if interrupt_flag().load(Ordering::Relaxed) {
             bail!(Interrupted::repeat());
         }
         let result = work().with_context(|| format!("{name}, {stage} {input}"))?;

@@ -4,7 +4,7 @@
 use super::lab::Lab;
 use crate::error::Interrupted;
 use crate::model::{self, Opened};
-use crate::run::{RunConfig, RunFolder, Voice, interrupted, train_in};
+use crate::run::{Reporting, RunConfig, RunFolder, interrupt_flag, train_in};
 use anyhow::{Context as _, Result, bail};
 use regard_nn::Module;
 use regard_nn::tensor::Gradients;
@@ -40,7 +40,7 @@ impl Lab<'_> {
         };
         // Whoever wants the same model at the same time waits for it.
         let _held = lock.lock().unwrap_or_else(PoisonError::into_inner);
-        if !train_in(&folder, config, Voice::Share(&|share| self.progress.partly(share)))? {
+        if !train_in(&folder, config, Reporting::Fraction(&|share| self.progress.partly(share)))? {
             bail!(Interrupted::repeat());
         }
         // Of a model that was there already nothing was heard.
@@ -72,7 +72,7 @@ impl Observer for Attended<'_> {
         self.lab.progress.partly(step.step as f64 / self.steps as f64);
         // First of all the observer: a last step is one, whether or not it was interrupted.
         let flow = self.observer.stepped(step, task, progress)?;
-        Ok(if interrupted().load(Ordering::Relaxed) { Flow::Stop } else { flow })
+        Ok(if interrupt_flag().load(Ordering::Relaxed) { Flow::Stop } else { flow })
     }
 
     fn evaluated(
@@ -222,7 +222,7 @@ mod tests {
             let first = lab.train(&tiny()).unwrap();
             assert!(!RunFolder::state_of(&first.folder).exists());
             first.open().unwrap();
-            let resumed = Session::resume(&first.folder, Voice::Silent);
+            let resumed = Session::resume(&first.folder, Reporting::Silent);
             assert!(resumed.is_err_and(|error| error.to_string().contains("is done")));
             let written = |name: &str| first.folder.join(name).metadata().unwrap().modified().unwrap();
             let before = written("model.safetensors");

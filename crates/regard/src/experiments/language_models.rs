@@ -2,7 +2,7 @@
 
 use crate::experiment::{Lab, Trained};
 use crate::model::Opened;
-use crate::run::{RunConfig, plain, preset, sources};
+use crate::run::{RunConfig, preset, sources, text_files};
 use crate::statistics::mean;
 use anyhow::{Result, bail};
 use regard_nn::Context;
@@ -109,7 +109,7 @@ pub fn base_on_text(lab: &Lab, seed: u64) -> Result<RunConfig> {
 /// The words of the files to learn from, as white space separates them, and the ends of their lines.
 fn count_words(path: &Path) -> Result<u64> {
     let mut count = 0;
-    for file in plain::text_files(path)?.0 {
+    for file in text_files::train_and_validation(path)?.0 {
         let mut lines = regard_nn::data::file::Lines::open(&file)?;
         while let Some(line) = lines.next()? {
             count += line.split_whitespace().count() as u64 + 1;

@@ -116,8 +116,8 @@ impl RunFolder {
     }
 
     /// Writes the model as the best so far.
-    pub fn write_model(&self, model: &dyn Model, notes: &Map<String, Value>) -> Result<()> {
-        Ok(checkpoint::save(model, &self.path, notes)?)
+    pub fn write_model(&self, model: &dyn Model, config_fields: &Map<String, Value>) -> Result<()> {
+        Ok(checkpoint::save(model, &self.path, config_fields)?)
     }
 
     /// The folder of the model that a run had at a step.
@@ -130,11 +130,11 @@ impl RunFolder {
         &self,
         step: u64,
         model: &dyn Model,
-        notes: &Map<String, Value>,
+        config_fields: &Map<String, Value>,
         tokenizer: Option<&Tokenizer>,
     ) -> Result<()> {
         let folder = Self::snapshot(&self.path, step);
-        checkpoint::save(model, &folder, notes)?;
+        checkpoint::save(model, &folder, config_fields)?;
         for name in ["train.toml", "preprocessor_config.json"] {
             if let Ok(text) = std::fs::read(self.path.join(name)) {
                 write_whole(&folder.join(name), |file| file.write_all(&text))?;

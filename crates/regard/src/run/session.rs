@@ -2,9 +2,9 @@
 
 use super::config::RunConfig;
 use super::folder::RunFolder;
-use super::given::Given;
-use super::material::{Material, prepare_in};
-use super::watch::{Note, Voice, Watch};
+use super::initial_model::InitialModel;
+use super::observer::{Reporting, RunObserver, RunningTotals};
+use super::prepare::{PreparedRun, prepare_in};
 use crate::terminal;
 use anyhow::{Context as _, Result, bail};
 use regard_nn::tokens::Tokenizer;
@@ -15,86 +15,105 @@ use std::path::Path;
 pub struct Session<'a> {
     config: RunConfig,
     folder: RunFolder,
-    material: Material,
+    prepared: PreparedRun,
     progress: Progress,
-    note: Note,
-    voice: Voice<'a>,
+    note: RunningTotals,
+    reporting: Reporting<'a>,
 }
 
 impl<'a> Session<'a> {
     /// A new run in a folder that holds none, from random weights or a given model.
-    pub fn begin(path: &Path, config: &RunConfig, given: Option<Given>, voice: Voice<'a>) -> Result<Self> {
+    pub fn begin(
+        path: &Path,
+        config: &RunConfig,
+        given: Option<InitialModel>,
+        reporting: Reporting<'a>,
+    ) -> Result<Self> {
         let mut config = RunConfig { data: config.data.clone().located()?, ..config.clone() };
         config.from = given.as_ref().map(|given| given.folder.display().to_string());
         let (tokenizer, model) = given.map_or((None, None), |given| (given.tokenizer, Some(given.model)));
-        let material = prepare_in(Some(path), &config, tokenizer, model)?;
-        config.model = config.resolved(material.task.model())?;
+        let prepared = prepare_in(Some(path), &config, tokenizer, model)?;
+        config.model = config.resolved(prepared.task.model())?;
         // From here on there is something to lose.
-        super::interrupted();
+        super::interrupt_flag();
         let folder = RunFolder::create(path, &config)?;
-        Self::at_first(config, folder, material, voice)
+        Self::at_first(config, folder, prepared, reporting)
     }
 
     /// A run before its first step, with all written down that its folder needs.
-    fn at_first(config: RunConfig, folder: RunFolder, material: Material, voice: Voice<'a>) -> Result<Self> {
-        write_readers(&folder, &material)?;
+    fn at_first(
+        config: RunConfig,
+        folder: RunFolder,
+        prepared: PreparedRun,
+        reporting: Reporting<'a>,
+    ) -> Result<Self> {
+        write_readers(&folder, &prepared)?;
         let progress = Progress::new(&config.train);
-        let note =
-            Note { data: material.summary.clone(), checksum: Some(material.checksum), ..Note::default() };
+        let note = RunningTotals {
+            data: prepared.summary.clone(),
+            checksum: Some(prepared.checksum),
+            ..RunningTotals::default()
+        };
         if config.from.is_some() {
             // Where it began cannot be drawn again, and may not be there any more when it goes on.
-            let (task, text) = (material.task.as_ref(), serde_json::to_string(&note)?);
+            let (task, text) = (prepared.task.as_ref(), serde_json::to_string(&note)?);
             save_state(&folder.state(), task, &progress, &toml::to_string(&config)?, &text)?;
         }
-        Ok(Self { config, folder, material, progress, note, voice })
+        Ok(Self { config, folder, prepared, progress, note, reporting })
     }
 
     /// The run in a folder, from its last state.
-    pub fn resume(path: &Path, voice: Voice<'a>) -> Result<Self> {
+    pub fn resume(path: &Path, reporting: Reporting<'a>) -> Result<Self> {
         let (folder, config) = RunFolder::open_to_train(path)?;
         if !folder.state().exists() {
             if path.join(DONE).exists() {
                 bail!("{} is done, and was kept without what it would go on from", path.display());
             }
-            voice.remark("nothing was saved before it stopped; beginning anew");
-            let given = config.from.as_deref().map(Given::open).transpose()?;
+            reporting.remark("nothing was saved before it stopped; beginning anew");
+            let given = config.from.as_deref().map(InitialModel::open).transpose()?;
             let (tokenizer, model) = given.map_or((None, None), |given| (given.tokenizer, Some(given.model)));
-            let material = prepare_in(Some(path), &config, own_tokenizer(path)?.or(tokenizer), model)?;
-            return Self::at_first(config, folder, material, voice);
+            let prepared = prepare_in(Some(path), &config, own_tokenizer(path)?.or(tokenizer), model)?;
+            return Self::at_first(config, folder, prepared, reporting);
         }
         // The state has all parameters: what they began with is not needed any more.
         let mut without = config.clone();
         without.data.vectors = None;
-        let mut material = prepare_in(Some(path), &without, own_tokenizer(path)?, None)?;
+        let mut prepared = prepare_in(Some(path), &without, own_tokenizer(path)?, None)?;
         let configuration = toml::to_string(&config)?;
         let (progress, note) =
-            load_state(&folder.state(), material.task.as_mut(), &config.train, &configuration)?;
-        let note: Note = serde_json::from_str(&note).context("the state's note cannot be understood")?;
-        if note.data != material.summary {
-            bail!("the data has changed: it was {}, it is {}", note.data, material.summary);
+            load_state(&folder.state(), prepared.task.as_mut(), &config.train, &configuration)?;
+        let note: RunningTotals =
+            serde_json::from_str(&note).context("the state's note cannot be understood")?;
+        if note.data != prepared.summary {
+            bail!("the data has changed: it was {}, it is {}", note.data, prepared.summary);
         }
-        if note.checksum.is_some_and(|checksum| checksum != material.checksum) {
+        if note.checksum.is_some_and(|checksum| checksum != prepared.checksum) {
             bail!("the data has changed: as much as before ({}), but not the same", note.data);
         }
-        voice.remark(format!("going on from step {}", progress.step));
-        Ok(Self { config, folder, material, progress, note, voice })
+        reporting.remark(format!("going on from step {}", progress.step));
+        Ok(Self { config, folder, prepared, progress, note, reporting })
     }
 
     /// What it learns from and what learns.
     pub fn introduce(&self) {
-        let model = self.material.task.model();
+        let model = self.prepared.task.model();
         let count = terminal::thousands(model.parameter_count() as u64);
-        self.voice.remark(format!("{}\na {} with {count} parameters", self.material.summary, model.kind()));
-        for remark in &self.material.remarks {
-            self.voice.remark(remark);
+        self.reporting.remark(format!(
+            "{}\na {} with {count} parameters",
+            self.prepared.summary,
+            model.kind()
+        ));
+        for remark in &self.prepared.remarks {
+            self.reporting.remark(remark);
         }
     }
 
     /// Trains to the end, unless it is stopped.
     pub fn learn(mut self) -> Result<(End, Progress)> {
         let step = self.progress.step;
-        let mut watch = Watch::new(&self.config, &self.folder, &self.material, self.note, step, self.voice)?;
-        let end = train(self.material.task.as_mut(), &self.config.train, &mut self.progress, &mut watch)?;
+        let mut observer =
+            RunObserver::new(&self.config, &self.folder, &self.prepared, self.note, step, self.reporting)?;
+        let end = train(self.prepared.task.as_mut(), &self.config.train, &mut self.progress, &mut observer)?;
         Ok((end, self.progress))
     }
 }
@@ -108,11 +127,11 @@ fn own_tokenizer(path: &Path) -> Result<Option<Tokenizer>> {
 }
 
 /// Writes how the model reads: its tokenizer, or what becomes of pixels.
-fn write_readers(folder: &RunFolder, material: &Material) -> Result<()> {
-    if let Some(tokenizer) = &material.tokenizer {
+fn write_readers(folder: &RunFolder, prepared: &PreparedRun) -> Result<()> {
+    if let Some(tokenizer) = &prepared.tokenizer {
         folder.write_tokenizer(tokenizer)?;
     }
-    if let Some(pixels) = &material.pixels {
+    if let Some(pixels) = &prepared.pixels {
         folder.write_pixels(pixels)?;
     }
     Ok(())
@@ -123,14 +142,14 @@ const DONE: &str = "done";
 
 /// Trains as configured in a folder, wherever an earlier attempt there has come to. Whether it was finished: not if Ctrl-C
 /// was pressed. A run that is done does not go on, so that the state it would go on from is not kept.
-pub fn train_in(path: &Path, config: &RunConfig, voice: Voice<'_>) -> Result<bool> {
+pub fn train_in(path: &Path, config: &RunConfig, reporting: Reporting<'_>) -> Result<bool> {
     let done = path.join(DONE);
     if done.exists() {
         return Ok(true);
     }
     let session = match path.join("train.toml").exists() {
-        true => Session::resume(path, voice)?,
-        false => Session::begin(path, config, None, voice)?,
+        true => Session::resume(path, reporting)?,
+        false => Session::begin(path, config, None, reporting)?,
     };
     let (end, _) = session.learn()?;
     if end == End::Stopped {

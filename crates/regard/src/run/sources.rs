@@ -1,7 +1,7 @@
-//! Where data comes from: files as they are published, or the built-in corpus.
+//! Data sources: files as they are published, or the built-in corpus.
 
 use super::config::DataConfig;
-use super::plain::{lines, test_text, text_files};
+use super::text_files::{lines, test_text, train_and_validation};
 use crate::bad_usage;
 use anyhow::{Context as _, Result, bail};
 use regard_nn::data::batches::{IGNORED, Tagging};
@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 /// Words with their class.
 pub type Tagged = Vec<(String, u32)>;
 
-/// Sentences in which some words are hidden, to be told content or function word.
+/// Sentences in which some words are masked, to be classified as content or function words.
 pub fn tagging(tokenizer: &Tokenizer, sentences: &[Tagged], length: usize, key: Key) -> Result<Tagging> {
     let Some(mask) = tokenizer.special().mask else { bail!("the tokenizer has no mask") };
     let (mut texts, mut classes) = (Vec::new(), Vec::new());
@@ -81,7 +81,7 @@ pub fn test_stream(config: &DataConfig, tokenizer: &Tokenizer, texts: usize) -> 
         return Ok(TokenStream::new(&ids)?);
     };
     let path = Path::new(path);
-    let (train, held) = text_files(path)?;
+    let (train, held) = train_and_validation(path)?;
     match test_text(path, &train)?.or(held) {
         Some(held) => Ok(TokenStream::read(&[held], tokenizer)?),
         None => Ok(TokenStream::read(&train, tokenizer)?.hold_out(config.held_out)?.1),
@@ -263,21 +263,24 @@ fn tagged_file(path: &Path) -> Result<Vec<Tagged>> {
 
 /// Labelled texts of a file: IMDb's archive or folder, or a table.
 pub fn labelled_file(path: &Path, config: &DataConfig) -> Result<Labelled> {
-    Ok(labelled_file_told(path, config)?.0)
+    Ok(labelled_file_and_duplicates(path, config)?.0)
 }
 
 /// The same, with a line about texts that are there more than once, if it has some.
-pub(super) fn labelled_file_told(path: &Path, config: &DataConfig) -> Result<(Labelled, Option<String>)> {
+pub(super) fn labelled_file_and_duplicates(
+    path: &Path,
+    config: &DataConfig,
+) -> Result<(Labelled, Option<String>)> {
     if !is_imdb(path)? {
         return Ok((labelled_table(&training_file(path, &TABLES)?, config)?, None));
     }
     let Imdb { train, duplicates, .. } = Imdb::open(path)?;
-    let told = (duplicates != Duplicates::default()).then(|| duplicates_told(duplicates));
-    Ok((train, told))
+    let duplicates = (duplicates != Duplicates::default()).then(|| describe_duplicates(duplicates));
+    Ok((train, duplicates))
 }
 
 /// How many reviews are there more than once.
-pub fn duplicates_told(duplicates: Duplicates) -> String {
+pub fn describe_duplicates(duplicates: Duplicates) -> String {
     let Duplicates { train, test, across } = duplicates;
     format!("duplicates as published: {train} within train, {test} within test, {across} texts in both")
 }

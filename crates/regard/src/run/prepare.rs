@@ -1,16 +1,16 @@
-//! What a run learns from: files or the built-in corpus, turned into a task.
+//! Preparing a run: data from files or the built-in corpus, tokenizer and model become a task.
 
 mod language;
 
 use super::config::{DataConfig, RunConfig};
-use super::given;
-use super::notes::{class_notes, special_notes};
+use super::config_fields::{class_name_fields, special_token_fields};
+use super::initial_model;
 use super::sources::{
-    Tagged, builtin_labelled, held_out_part, images, labelled_file_told, length, limited, parallel,
+    Tagged, builtin_labelled, held_out_part, images, labelled_file_and_duplicates, length, limited, parallel,
     some_images, tagged_parts, tagging, thinned,
 };
 use super::tokenizer::make_tokenizer;
-use super::vectors::begin_with_vectors;
+use super::word_vectors::load_word_vectors;
 use crate::bad_usage;
 use anyhow::{Result, bail};
 use regard_nn::Checksum;
@@ -25,21 +25,21 @@ use regard_nn::train::{Supervised, Task};
 use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
 
-/// A task ready to be trained, and what its folder needs besides.
-pub struct Material {
+/// A task that is ready to be trained, and what else its folder holds.
+pub struct PreparedRun {
     /// The model with its data.
     pub task: Box<dyn Task>,
     /// How text becomes ids, where there is text.
     pub tokenizer: Option<Tokenizer>,
     /// How images become what the model reads, as `preprocessor_config.json` says it.
     pub pixels: Option<Value>,
-    /// What `config.json` says beyond the model's form: special ids, names of classes.
-    pub notes: Map<String, Value>,
+    /// Fields of `config.json` beyond the model's form: special ids, names of classes.
+    pub config_fields: Map<String, Value>,
     /// A line about the data.
     pub summary: String,
-    /// A checksum of the data, which tells whether it has changed.
+    /// A checksum of the data, to notice changes.
     pub checksum: u64,
-    /// What else there is to say before it begins.
+    /// Remarks to print before training begins.
     pub remarks: Vec<String>,
 }
 
@@ -48,7 +48,7 @@ pub fn prepare(
     config: &RunConfig,
     tokenizer: Option<Tokenizer>,
     model: Option<Box<dyn Model>>,
-) -> Result<Material> {
+) -> Result<PreparedRun> {
     prepare_in(None, config, tokenizer, model)
 }
 
@@ -58,27 +58,28 @@ pub fn prepare_in(
     config: &RunConfig,
     tokenizer: Option<Tokenizer>,
     model: Option<Box<dyn Model>>,
-) -> Result<Material> {
+) -> Result<PreparedRun> {
     let key = data_key(config);
-    let plan = Plan { config, folder, tokenizer, model, key, remarks: Vec::new(), sum: Checksum::default() };
+    let preparation =
+        Preparation { config, folder, tokenizer, model, key, remarks: Vec::new(), sum: Checksum::default() };
     let abilities = config.model.abilities()?;
     let prepared = match (abilities.predicts, abilities.reads) {
-        (Predicts::NextToken, Reads::Source) => plan.translate(),
-        (Predicts::NextToken, _) => plan.next_word(),
-        (Predicts::MaskedToken, _) => plan.masked_words(),
-        (Predicts::Class, Reads::Pictures(_)) => plan.pictures(),
-        (Predicts::Class, _) => plan.classify(),
-        (Predicts::TokenClass, _) => plan.tag(),
+        (Predicts::NextToken, Reads::Source) => preparation.translate(),
+        (Predicts::NextToken, _) => preparation.next_word(),
+        (Predicts::MaskedToken, _) => preparation.masked_words(),
+        (Predicts::Class, Reads::Pictures(_)) => preparation.pictures(),
+        (Predicts::Class, _) => preparation.classify(),
+        (Predicts::TokenClass, _) => preparation.tag(),
         _ => bail!("this model predicts nothing that it could be trained on"),
     };
-    // What is wrong with the data is said of the file, whoever found it.
+    // Problems of the data name the file, wherever they were found.
     prepared.map_err(|error| match &config.data.path {
         Some(path) if !format!("{error:#}").contains(path.as_str()) => error.context(path.clone()),
         _ => error,
     })
 }
 
-/// What the order of the data and the choice of what is held out are drawn by.
+/// The random key for the order of the data and for what is held out.
 pub(super) fn data_key(config: &RunConfig) -> Key {
     Key::new(config.train.seed).site("data")
 }
@@ -86,7 +87,8 @@ pub(super) fn data_key(config: &RunConfig) -> Key {
 /// Content words are class 1, function words class 0.
 const WORD_CLASSES: [&str; 2] = ["function", "content"];
 
-struct Plan<'a> {
+/// A run in preparation: one method for each kind of task.
+struct Preparation<'a> {
     config: &'a RunConfig,
     folder: Option<&'a Path>,
     tokenizer: Option<Tokenizer>,
@@ -96,7 +98,7 @@ struct Plan<'a> {
     sum: Checksum,
 }
 
-impl Plan<'_> {
+impl Preparation<'_> {
     fn data(&self) -> &DataConfig {
         &self.config.data
     }
@@ -132,7 +134,7 @@ impl Plan<'_> {
     fn model(&mut self, vocabulary: usize, classes: usize) -> Result<Box<dyn Model>> {
         let (form, seed) = (&self.config.model, self.config.train.seed);
         if let Some(given) = self.model.take() {
-            let (model, remark) = given::fit(form, &*given, classes, seed)?;
+            let (model, remark) = initial_model::fit(form, &*given, classes, seed)?;
             self.remarks.extend(remark);
             return Ok(model);
         }
@@ -152,18 +154,18 @@ impl Plan<'_> {
     }
 
     /// All of it together.
-    fn material(
+    fn finish(
         self,
         task: Box<dyn Task>,
         tokenizer: Option<Tokenizer>,
-        notes: Map<String, Value>,
+        config_fields: Map<String, Value>,
         summary: String,
-    ) -> Material {
+    ) -> PreparedRun {
         let checksum = self.sum.value();
-        Material { task, tokenizer, pixels: None, notes, summary, checksum, remarks: self.remarks }
+        PreparedRun { task, tokenizer, pixels: None, config_fields, summary, checksum, remarks: self.remarks }
     }
 
-    fn classify(mut self) -> Result<Material> {
+    fn classify(mut self) -> Result<PreparedRun> {
         let (train, held, about) = self.labelled()?;
         let train = thinned(train, self.data().limit);
         for example in train.examples.iter().chain(&held.examples) {
@@ -175,7 +177,7 @@ impl Plan<'_> {
         let classes = train.classes.clone();
         let mut model = self.model(tokenizer.vocabulary_size(), classes.len())?;
         if let Some(file) = &self.config.data.vectors {
-            let remark = begin_with_vectors(&mut *model, &tokenizer, Path::new(file))?;
+            let remark = load_word_vectors(&mut *model, &tokenizer, Path::new(file))?;
             self.remarks.push(remark);
         }
         let abilities = model.abilities();
@@ -196,10 +198,10 @@ impl Plan<'_> {
             train.examples.len(),
             held.examples.len()
         );
-        let mut notes = special_notes(&tokenizer);
-        class_notes(&mut notes, &classes);
+        let mut config_fields = special_token_fields(&tokenizer);
+        class_name_fields(&mut config_fields, &classes);
         let task = Box::new(Supervised::new(model, batches(&train)?, batches(&held)?)?);
-        Ok(self.material(task, Some(tokenizer), notes, summary))
+        Ok(self.finish(task, Some(tokenizer), config_fields, summary))
     }
 
     /// Labelled texts to learn from and to measure on, and where they are from.
@@ -209,13 +211,13 @@ impl Plan<'_> {
             let train = builtin_labelled(&self.builtin_texts(Split::Train)?);
             return Ok((train, held, "the built-in corpus".to_owned()));
         };
-        let (all, duplicates) = labelled_file_told(&path, self.data())?;
+        let (all, duplicates) = labelled_file_and_duplicates(&path, self.data())?;
         self.remarks.extend(duplicates);
         let (train, held) = all.hold_out(self.data().held_out, self.key)?;
         Ok((train, held, path.display().to_string()))
     }
 
-    fn translate(mut self) -> Result<Material> {
+    fn translate(mut self) -> Result<PreparedRun> {
         let (train, held, about) = match self.path().map(Path::to_owned) {
             Some(folder) => {
                 let part = |name: &str| parallel(&folder, name, self.data());
@@ -255,13 +257,13 @@ impl Plan<'_> {
         let summary = format!("{about}: {} pairs to learn from, {} held out", train.len(), held.len());
         let batches = Batches::new(encode(&train)?, size, self.key)?;
         let held_out = Batches::new(encode(&held)?, size, self.key)?;
-        let mut notes = special_notes(&tokenizer);
-        notes.insert("decoder_start_token_id".to_owned(), json!(start));
+        let mut config_fields = special_token_fields(&tokenizer);
+        config_fields.insert("decoder_start_token_id".to_owned(), json!(start));
         let task = Box::new(Supervised::new(model, batches, held_out)?);
-        Ok(self.material(task, Some(tokenizer), notes, summary))
+        Ok(self.finish(task, Some(tokenizer), config_fields, summary))
     }
 
-    fn pictures(mut self) -> Result<Material> {
+    fn pictures(mut self) -> Result<PreparedRun> {
         let (train, held, about) = match self.path() {
             Some(folder) => {
                 let (train, held) = images(folder, "train")?.hold_out(self.data().held_out, self.key)?;
@@ -305,9 +307,9 @@ impl Plan<'_> {
         let deviation =
             (train.pixels.iter().map(square).sum::<f64>() / train.pixels.len() as f64).sqrt().max(1e-3);
         let summary = format!("{about}: {} images to learn from, {} held out", train.len(), held.len());
-        let mut notes = Map::new();
+        let mut config_fields = Map::new();
         let names: Vec<String> = (0..classes).map(|class| class.to_string()).collect();
-        class_notes(&mut notes, &names);
+        class_name_fields(&mut config_fields, &names);
         let pixels = json!({
             "do_resize": true,
             "size": {"height": train.rows, "width": train.columns},
@@ -324,10 +326,10 @@ impl Plan<'_> {
         let batches = Batches::new(Pictures::new(train, scale), size, self.key)?;
         let held_out = Batches::new(Pictures::new(held, scale), 4 * size, self.key)?;
         let task = Box::new(Supervised::new(model, batches, held_out)?);
-        Ok(Material { pixels: Some(pixels), ..self.material(task, None, notes, summary) })
+        Ok(PreparedRun { pixels: Some(pixels), ..self.finish(task, None, config_fields, summary) })
     }
 
-    fn tag(mut self) -> Result<Material> {
+    fn tag(mut self) -> Result<PreparedRun> {
         let (train, held, about) = tagged_parts(self.data(), self.config.train.seed)?;
         for (word, class) in train.iter().chain(&held).flatten() {
             self.sum.bytes(word.as_bytes());
@@ -344,9 +346,9 @@ impl Plan<'_> {
         let summary = format!("{about}: {} sentences to learn from, {} held out", train.len(), held.len());
         let batches = Batches::new(encode(&train, self.key.site("mask"))?, size, self.key)?;
         let held_out = Batches::new(encode(&held, self.key.site("held out mask"))?, size, self.key)?;
-        let mut notes = special_notes(&tokenizer);
-        class_notes(&mut notes, &WORD_CLASSES.map(str::to_owned));
+        let mut config_fields = special_token_fields(&tokenizer);
+        class_name_fields(&mut config_fields, &WORD_CLASSES.map(str::to_owned));
         let task = Box::new(Supervised::new(model, batches, held_out)?);
-        Ok(self.material(task, Some(tokenizer), notes, summary))
+        Ok(self.finish(task, Some(tokenizer), config_fields, summary))
     }
 }

@@ -1,9 +1,9 @@
-//! What a trained model is measured on: the part of data that it did not learn from, and which part that is.
+//! Evaluation data: the part of a data set that a model was not trained on, and which part that is.
 
 use super::config::{DataConfig, RunConfig};
-use super::material::data_key;
-use super::plain::{count_lines, some_lines, test_text, text_files};
+use super::prepare::data_key;
 use super::sources::{self, TEST_TEXTS, Tagged, split_point};
+use super::text_files::{count_lines, some_lines, test_text, train_and_validation};
 use crate::corpus::evenly;
 use anyhow::{Context as _, Result, bail};
 use regard_nn::data::Labelled;
@@ -13,17 +13,17 @@ use regard_nn::tokens::Tokenizer;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-/// Data to measure on, beside what the model has learned from, if that is known.
-pub struct Measured {
+/// Data to evaluate on, with the configuration of the run that trained the model, if known.
+pub struct EvaluationData {
     config: DataConfig,
     learned: Option<RunConfig>,
 }
 
-/// Something to measure on, and what it is.
-pub type Part<T> = (T, String);
+/// Data with a description of it.
+pub type Described<T> = (T, String);
 
-impl Measured {
-    /// Data for a model of a run: what was asked for, else what the run learned from.
+impl EvaluationData {
+    /// Data for a model of a run: the given path, else the run's own data.
     pub fn new(path: Option<String>, learned: Option<RunConfig>) -> Self {
         let data = learned.as_ref().map(|run| run.data.clone()).unwrap_or_default();
         let path = path.or_else(|| data.path.clone());
@@ -39,7 +39,7 @@ impl Measured {
         self.config.path.as_deref().map(Path::new)
     }
 
-    /// The run that learned from this very file: what is measured on is then what was held out of it.
+    /// The run that was trained on this very file: evaluation then uses what it held out.
     fn learner(&self, file: &Path, kinds: &[&str]) -> Option<&RunConfig> {
         let learned = self.learned.as_ref()?;
         let from = sources::training_file(Path::new(learned.data.path.as_deref()?), kinds).ok()?;
@@ -47,67 +47,67 @@ impl Measured {
     }
 
     /// A running text for a language model. Ids that do not fit memory are kept in a file until it is dropped.
-    pub fn language(&self, tokenizer: &Tokenizer) -> Result<Part<TokenStream>> {
+    pub fn language(&self, tokenizer: &Tokenizer) -> Result<Described<TokenStream>> {
         let Some(path) = self.path() else {
             return Ok((sources::test_stream(&self.config, tokenizer, TEST_TEXTS)?, built_in("corpus")));
         };
-        let (files, known) = self.text_parts(path)?;
+        let (files, overlap) = self.text_parts(path)?;
         let folder = TemporaryFolder::new()?;
         let most = self.config.in_memory.unwrap_or(IN_MEMORY);
         let stream = TokenStream::read_within(&files, tokenizer, most, &folder.0.join("ids"))?;
-        let about = known.told(&files);
-        match known {
-            Known::HeldOut(share) => Ok((stream.hold_out(share)?.1, about)),
-            Known::Nothing | Known::Learned => Ok((stream, about)),
+        let about = overlap.describe(&files);
+        match overlap {
+            Overlap::HeldOut(share) => Ok((stream.hold_out(share)?.1, about)),
+            Overlap::None | Overlap::Trained => Ok((stream, about)),
         }
     }
 
     /// Texts, one a line, at most so many (0: all), spread over them.
-    pub fn texts(&self, limit: usize) -> Result<Part<Vec<String>>> {
+    pub fn texts(&self, limit: usize) -> Result<Described<Vec<String>>> {
         let Some(path) = self.path() else {
             let texts = sources::test_texts(&self.config)?;
             return Ok((evenly(&texts, limit).cloned().collect(), built_in("corpus")));
         };
-        let (files, known) = self.text_parts(path)?;
+        let (files, overlap) = self.text_parts(path)?;
         let count = count_lines(&files)?;
-        let from = match known {
-            Known::HeldOut(share) => split_point(count, share)?,
-            Known::Nothing | Known::Learned => 0,
+        let from = match overlap {
+            Overlap::HeldOut(share) => split_point(count, share)?,
+            Overlap::None | Overlap::Trained => 0,
         };
-        Ok((some_lines(&files, from..count, limit)?, known.told(&files)))
+        Ok((some_lines(&files, from..count, limit)?, overlap.describe(&files)))
     }
 
-    /// The files of a text to read, and what the model knows of them.
-    fn text_parts(&self, path: &Path) -> Result<(Vec<PathBuf>, Known)> {
-        let (train, held) = text_files(path)?;
+    /// The files of a text to read, and how they overlap with the training data.
+    fn text_parts(&self, path: &Path) -> Result<(Vec<PathBuf>, Overlap)> {
+        let (train, held) = train_and_validation(path)?;
         let files = match test_text(path, &train)?.or(held) {
             Some(test) => vec![test],
             None => train,
         };
-        let known = self.known(&files);
-        Ok((files, known))
+        let overlap = self.overlap(&files);
+        Ok((files, overlap))
     }
 
-    /// What the model knows of the files of a text.
-    fn known(&self, files: &[PathBuf]) -> Known {
+    /// How the files of a text overlap with the training data.
+    fn overlap(&self, files: &[PathBuf]) -> Overlap {
         let Some((run, path)) = self.learned.as_ref().and_then(|run| Some((run, run.data.path.as_deref()?)))
         else {
-            return Known::Nothing;
+            return Overlap::None;
         };
-        let Ok((train, held)) = text_files(Path::new(path)) else { return Known::Nothing };
+        let Ok((train, held)) = train_and_validation(Path::new(path)) else { return Overlap::None };
         let learned = |file: &PathBuf| train.iter().any(|known| is_same(known, file));
         match files.iter().filter(|file| learned(file)).count() {
-            0 => Known::Nothing,
+            0 => Overlap::None,
             // The end of them all together was held out, unless another file was.
             count if count == files.len() && count == train.len() && held.is_none() => {
-                Known::HeldOut(run.data.held_out)
+                Overlap::HeldOut(run.data.held_out)
             }
-            _ => Known::Learned,
+            _ => Overlap::Trained,
         }
     }
 
     /// Texts with their classes.
-    pub fn labelled(&self) -> Result<Part<Labelled>> {
+    pub fn labelled(&self) -> Result<Described<Labelled>> {
         let Some(path) = self.path() else {
             return Ok((sources::test_labelled(&self.config)?, built_in("corpus")));
         };
@@ -129,7 +129,7 @@ impl Measured {
     }
 
     /// Sentences with the classes of their words.
-    pub fn tagged(&self) -> Result<Part<Vec<Tagged>>> {
+    pub fn tagged(&self) -> Result<Described<Vec<Tagged>>> {
         let Some(path) = self.path() else {
             return Ok((sources::test_tagged(&self.config)?, built_in("corpus")));
         };
@@ -139,19 +139,19 @@ impl Measured {
             None => Ok((all, file.display().to_string())),
             Some(run) => {
                 let held = all.split_off(split_point(all.len(), run.data.held_out)?);
-                Ok((held, Known::HeldOut(run.data.held_out).told(&[file])))
+                Ok((held, Overlap::HeldOut(run.data.held_out).describe(&[file])))
             }
         }
     }
 
     /// Images with their classes.
-    pub fn images(&self) -> Result<Part<Images>> {
+    pub fn images(&self) -> Result<Described<Images>> {
         let about = self.path().map(|path| format!("{}, its test part (t10k)", path.display()));
         Ok((sources::test_images(&self.config)?, about.unwrap_or_else(|| built_in("digits"))))
     }
 
     /// Sentences with their translations.
-    pub fn pairs(&self, part: &str) -> Result<Part<Vec<(String, String)>>> {
+    pub fn pairs(&self, part: &str) -> Result<Described<Vec<(String, String)>>> {
         let about = self.path().map(|path| format!("{}, its part {part}", path.display()));
         Ok((sources::test_pairs(&self.config, part)?, about.unwrap_or_else(|| built_in("pairs"))))
     }
@@ -171,24 +171,24 @@ fn names(files: &[PathBuf]) -> String {
     }
 }
 
-/// What a model knows of files that it is measured on.
+/// How files to evaluate on overlap with the training data.
 #[derive(Clone, Copy, PartialEq)]
-enum Known {
-    /// Nothing that is known of.
-    Nothing,
-    /// All but this share at their end.
+enum Overlap {
+    /// Not at all, as far as is known.
+    None,
+    /// They are the training data, of which this share at the end was held out.
     HeldOut(f64),
-    /// All or most of them.
-    Learned,
+    /// All or most of them were trained on.
+    Trained,
 }
 
-impl Known {
-    /// What is measured on.
-    fn told(self, files: &[PathBuf]) -> String {
+impl Overlap {
+    /// Describes the part of the files that is evaluated.
+    fn describe(self, files: &[PathBuf]) -> String {
         match self {
-            Self::Nothing => names(files),
+            Self::None => names(files),
             Self::HeldOut(held) => format!("{}, the last {}, which was held out", names(files), share(held)),
-            Self::Learned => format!("{}, which the model has learned from", names(files)),
+            Self::Trained => format!("{}, which the model has learned from", names(files)),
         }
     }
 }
@@ -202,7 +202,7 @@ fn share(share: f64) -> String {
     format!("{} %", (share * 10_000.0).round() / 100.0)
 }
 
-/// A folder for a file of ids, for as long as it is being read; who has the file open keeps it.
+/// A folder for a file of ids while it is being read; an open file stays readable after the folder is gone.
 struct TemporaryFolder(PathBuf);
 
 impl TemporaryFolder {

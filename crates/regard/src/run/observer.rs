@@ -1,8 +1,8 @@
-//! Watching a run: progress, metrics, states, snapshots, and Ctrl-C.
+//! The observer of a run: progress, metrics, states, snapshots, and Ctrl-C.
 
 use super::config::RunConfig;
 use super::folder::RunFolder;
-use super::material::Material;
+use super::prepare::PreparedRun;
 use crate::terminal;
 use anyhow::Result;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -16,10 +16,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-/// What a run remembers beside its parameters, so that its metrics go on where they stopped.
+/// Totals that a run saves beside its parameters, so that its metrics continue when it is resumed.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Note {
-    /// What was learned from; another data set cannot continue the run.
+pub struct RunningTotals {
+    /// The summary of the training data; another data set cannot continue the run.
     pub data: String,
     /// Its checksum; runs of earlier versions have none.
     #[serde(default)]
@@ -32,60 +32,60 @@ pub struct Note {
     pub read: (u64, u64),
 }
 
-/// Whether a run tells how it is going.
+/// Where a run reports its progress.
 #[derive(Clone, Copy)]
-pub enum Voice<'a> {
-    /// It does: a bar on a terminal, lines elsewhere.
-    Aloud,
-    /// It only tells the share of its steps that is done, to someone who shows it.
-    Share(&'a dyn Fn(f64)),
-    /// It does not.
+pub enum Reporting<'a> {
+    /// To the terminal: a bar, or lines where there is no terminal.
+    Terminal,
+    /// The fraction of finished steps, to a callback.
+    Fraction(&'a dyn Fn(f64)),
+    /// Nowhere.
     Silent,
 }
 
-impl Voice<'_> {
-    /// A remark, if they are to be heard.
+impl Reporting<'_> {
+    /// Prints a remark, if the run reports to the terminal.
     pub fn remark(self, text: impl std::fmt::Display) {
-        if self.is_aloud() {
+        if self.is_terminal() {
             terminal::remark(text);
         }
     }
 
-    fn is_aloud(self) -> bool {
-        matches!(self, Voice::Aloud)
+    fn is_terminal(self) -> bool {
+        matches!(self, Reporting::Terminal)
     }
 }
 
-/// The observer of a run at the command line.
-pub struct Watch<'a> {
+/// Writes metrics, states and snapshots of a run, and reports its progress.
+pub struct RunObserver<'a> {
     config: &'a RunConfig,
     configuration: String,
     folder: &'a RunFolder,
-    notes: Map<String, Value>,
+    config_fields: Map<String, Value>,
     tokenizer: Option<Tokenizer>,
     metrics: File,
-    note: Note,
+    note: RunningTotals,
     started: Instant,
     bar: Option<ProgressBar>,
-    spoken: Instant,
+    last_line: Instant,
     evaluation: Option<Evaluation>,
     stop: Arc<AtomicBool>,
-    voice: Voice<'a>,
-    /// What a model reads many of.
+    reporting: Reporting<'a>,
+    /// What the speed counts: tokens or images.
     unit: &'static str,
 }
 
-impl<'a> Watch<'a> {
-    /// Watches a run from a step on.
+impl<'a> RunObserver<'a> {
+    /// Observes a run from a step on.
     pub fn new(
         config: &'a RunConfig,
         folder: &'a RunFolder,
-        material: &Material,
-        note: Note,
+        prepared: &PreparedRun,
+        note: RunningTotals,
         step: u64,
-        voice: Voice<'a>,
+        reporting: Reporting<'a>,
     ) -> Result<Self> {
-        let bar = (voice.is_aloud() && terminal::watched()).then(|| {
+        let bar = (reporting.is_terminal() && terminal::watched()).then(|| {
             let style = "{bar:30} {pos}/{len}  {msg}  {elapsed_precise} left {eta_precise}";
             let bar = ProgressBar::new(config.train.steps);
             bar.set_style(
@@ -96,23 +96,28 @@ impl<'a> Watch<'a> {
             bar
         });
         if step == 0 && config.run.snapshots.contains(&0) {
-            folder.write_snapshot(0, material.task.model(), &material.notes, material.tokenizer.as_ref())?;
+            folder.write_snapshot(
+                0,
+                prepared.task.model(),
+                &prepared.config_fields,
+                prepared.tokenizer.as_ref(),
+            )?;
         }
         Ok(Self {
             config,
             configuration: toml::to_string(config)?,
             folder,
-            notes: material.notes.clone(),
-            tokenizer: material.tokenizer.clone(),
+            config_fields: prepared.config_fields.clone(),
+            tokenizer: prepared.tokenizer.clone(),
             metrics: folder.metrics_up_to(step)?,
             note,
             started: Instant::now(),
             bar,
-            spoken: Instant::now(),
+            last_line: Instant::now(),
             evaluation: None,
-            stop: interrupted(),
-            voice,
-            unit: match material.task.model().abilities().pictures() {
+            stop: interrupt_flag(),
+            reporting,
+            unit: match prepared.task.model().abilities().pictures() {
                 Some(_) => "images",
                 None => "tokens",
             },
@@ -123,15 +128,15 @@ impl<'a> Watch<'a> {
         self.note.seconds + self.started.elapsed().as_secs_f64()
     }
 
-    fn say(&self, text: &str) {
+    fn print(&self, text: &str) {
         match &self.bar {
             Some(bar) => bar.suspend(|| terminal::remark(text)),
-            None => self.voice.remark(text),
+            None => self.reporting.remark(text),
         }
     }
 
     fn save(&mut self, task: &dyn Task, progress: &Progress) -> regard_nn::Result<()> {
-        let note = Note { seconds: self.seconds(), ..self.note.clone() };
+        let note = RunningTotals { seconds: self.seconds(), ..self.note.clone() };
         let note = serde_json::to_string(&note).unwrap_or_default();
         save_state(&self.folder.state(), task, progress, &self.configuration, &note)
     }
@@ -164,8 +169,8 @@ impl<'a> Watch<'a> {
     }
 
     fn show(&mut self, step: &Step) {
-        if let Voice::Share(tell) = self.voice {
-            tell(step.step as f64 / self.config.train.steps.max(1) as f64);
+        if let Reporting::Fraction(callback) = self.reporting {
+            callback(step.step as f64 / self.config.train.steps.max(1) as f64);
         }
         let speed = self.note.read.1 as f64 / self.seconds().max(1e-9);
         let loss = self.note.loss.0 / self.note.loss.1.max(1) as f64;
@@ -174,14 +179,14 @@ impl<'a> Watch<'a> {
         if let Some(bar) = &self.bar {
             bar.set_position(step.step);
             bar.set_message(text);
-        } else if self.voice.is_aloud() && self.spoken.elapsed() > Duration::from_secs(5) {
-            self.spoken = Instant::now();
+        } else if self.reporting.is_terminal() && self.last_line.elapsed() > Duration::from_secs(5) {
+            self.last_line = Instant::now();
             terminal::remark(format!("step {}/{}  {text}", step.step, self.config.train.steps));
         }
     }
 }
 
-impl Observer for Watch<'_> {
+impl Observer for RunObserver<'_> {
     fn stepped(&mut self, step: &Step, task: &dyn Task, progress: &Progress) -> regard_nn::Result<Flow> {
         let last = step.step == self.config.train.steps;
         let stop = self.stop.load(Ordering::Relaxed);
@@ -202,8 +207,12 @@ impl Observer for Watch<'_> {
             })?;
         }
         if snapshot {
-            let written =
-                self.folder.write_snapshot(step.step, task.model(), &self.notes, self.tokenizer.as_ref());
+            let written = self.folder.write_snapshot(
+                step.step,
+                task.model(),
+                &self.config_fields,
+                self.tokenizer.as_ref(),
+            );
             written.map_err(|error| regard_nn::Error::Checkpoint(format!("{error:#}")))?;
         }
         if saves {
@@ -226,14 +235,14 @@ impl Observer for Watch<'_> {
         progress: &Progress,
     ) -> regard_nn::Result<()> {
         if best {
-            let written = self.folder.write_model(task.model(), &self.notes);
+            let written = self.folder.write_model(task.model(), &self.config_fields);
             written.map_err(|error| regard_nn::Error::Checkpoint(format!("{error:#}")))?;
         }
         let measures: Vec<String> =
             evaluation.measures.iter().map(|(name, value)| format!("{name} {value:.4}")).collect();
         let mark = if best { "  (best so far)" } else { "" };
         let step = progress.step;
-        self.say(&format!(
+        self.print(&format!(
             "step {step}  held-out loss {:.4}  {}{mark}",
             evaluation.loss,
             measures.join("  ")
@@ -244,7 +253,7 @@ impl Observer for Watch<'_> {
 }
 
 /// A flag that Ctrl-C sets; pressed twice, it ends the program at once.
-pub fn interrupted() -> Arc<AtomicBool> {
+pub fn interrupt_flag() -> Arc<AtomicBool> {
     static FLAG: OnceLock<Arc<AtomicBool>> = OnceLock::new();
     let flag = FLAG.get_or_init(|| {
         let flag = Arc::new(AtomicBool::new(false));

@@ -1,4 +1,4 @@
-//! A model that a run begins from: it says what is computed, the preset how it is trained and what for.
+//! The model that fine-tuning starts from (`--from`): it decides the architecture, the preset how and for what it is trained.
 
 use super::config::{RunConfig, preset};
 use super::settings::ensure_length;
@@ -11,14 +11,14 @@ use serde_json::Value;
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 
-/// A model with its tokenizer, and where they are from.
-pub struct Given {
+/// A trained model to start from, with its tokenizer and folder.
+pub struct InitialModel {
     pub(super) model: Box<dyn Model>,
     pub(super) tokenizer: Option<Tokenizer>,
     pub(super) folder: PathBuf,
 }
 
-impl Given {
+impl InitialModel {
     /// Opens a folder, or a name in the Hugging Face cache.
     pub fn open(argument: &str) -> Result<Self> {
         let opened = model::open(argument)?;
@@ -26,7 +26,7 @@ impl Given {
         Ok(Self { model: opened.model, tokenizer: opened.tokenizer, folder })
     }
 
-    /// Fails if a preset, or a setting such as `model.d_model=64`, asks for something else than this model.
+    /// Fails if a preset, or a setting such as `model.d_model=64`, contradicts this model.
     pub fn ensure_agrees(&self, name: &str, config: &RunConfig, settings: &[String]) -> Result<()> {
         let fitted = fitted(&config.model, &*self.model)?;
         ensure_length(config, &fitted, settings)?;
@@ -69,7 +69,7 @@ impl Given {
     }
 }
 
-/// A model of the form that a run needs with the weights of the one given, and a line about what that one did not have.
+/// A model of the form that a run needs with the weights of the given one, and a line about weights that it lacks.
 pub fn fit(
     wanted: &Recipe,
     given: &dyn Model,

@@ -1,4 +1,4 @@
-//! A text as a model of a run reads it: cut as the texts were that it learned from.
+//! Encoding a text as in training: truncated like the texts that the model was trained on.
 
 use super::folder::RunFolder;
 use super::sources::length;
@@ -7,7 +7,7 @@ use crate::terminal;
 use anyhow::Result;
 use regard_nn::tokens::{Encoding, Keep, Special};
 
-/// The tokens of a text, as many as the model reads; what is left out is said.
+/// The tokens of a text, truncated as in training; prints a remark if some are left out.
 pub fn encode_as_trained(opened: &Opened, text: &str) -> Result<Encoding> {
     let mut encoding = opened.tokenizer()?.encode(text, Special::Keep)?;
     let data = RunFolder::config_in(&opened.folder)?.map(|config| config.data).unwrap_or_default();

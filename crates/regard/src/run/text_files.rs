@@ -1,12 +1,12 @@
-//! Plain text: which files of a path are learned from and which are measured on, and their lines.
+//! Plain text: which files of a path are for training, validation and testing, and their lines.
 
 use super::sources::spread;
 use anyhow::{Context as _, Result, bail};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-/// The files of a text to learn from, and the one to measure on if the folder has it.
-pub fn text_files(path: &Path) -> Result<(Vec<PathBuf>, Option<PathBuf>)> {
+/// The files of a text to train on, and the one to validate on if the folder has it.
+pub fn train_and_validation(path: &Path) -> Result<(Vec<PathBuf>, Option<PathBuf>)> {
     if !path.is_dir() {
         return Ok((vec![path.to_owned()], None));
     }
@@ -15,7 +15,7 @@ pub fn text_files(path: &Path) -> Result<(Vec<PathBuf>, Option<PathBuf>)> {
     match (train.is_empty(), files.iter().find(|file| is_for(file, &VALIDATION)).cloned()) {
         (false, held) => Ok((train, held)),
         (true, _) if files.is_empty() => bail!("{} has no files", path.display()),
-        // What is for tests by its name is not learned from.
+        // Files that are for tests by their names are not trained on.
         (true, held) => {
             let train: Vec<PathBuf> = files
                 .iter()
@@ -30,7 +30,7 @@ pub fn text_files(path: &Path) -> Result<(Vec<PathBuf>, Option<PathBuf>)> {
     }
 }
 
-/// What files to measure on while learning, and to test on, are called.
+/// Words in the names of validation files and test files.
 const VALIDATION: [&str; 5] = ["val", "valid", "validation", "dev", "eval"];
 const TEST: [&str; 2] = ["test", "tests"];
 
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn files_are_told_by_whole_words_of_their_names() {
+    fn whole_words_in_file_names_decide_their_part() {
         let folder = tempfile::tempdir().unwrap();
         let names = |files: &[PathBuf]| -> Vec<String> {
             files.iter().map(|file| file.file_name().unwrap().to_string_lossy().into_owned()).collect()
@@ -155,7 +155,7 @@ mod tests {
         for name in [".hidden", "alice.txt", "carnival.txt", "greatest.txt", "notes.test.txt"] {
             std::fs::write(folder.path().join(name), "text").unwrap();
         }
-        let (train, held) = text_files(folder.path()).unwrap();
+        let (train, held) = train_and_validation(folder.path()).unwrap();
         assert_eq!(
             (names(&train), held),
             (vec!["alice.txt".into(), "carnival.txt".into(), "greatest.txt".into()], None)
@@ -165,7 +165,7 @@ mod tests {
         for name in ["wiki.train.tokens", "wiki.valid.tokens"] {
             std::fs::write(folder.path().join(name), "text").unwrap();
         }
-        let (train, held) = text_files(folder.path()).unwrap();
+        let (train, held) = train_and_validation(folder.path()).unwrap();
         assert_eq!(names(&train), ["wiki.train.tokens"]);
         assert_eq!(names(&[held.unwrap()]), ["wiki.valid.tokens"]);
     }

@@ -1,11 +1,11 @@
 //! What language models learn from: a running text of which the next word is to be said, or texts with hidden words.
 
 use super::super::config::TokensKind;
-use super::super::notes::special_notes;
-use super::super::plain::{count_lines, lines, some_lines, text_files};
+use super::super::config_fields::special_token_fields;
 use super::super::sources::{self, length, split_point};
+use super::super::text_files::{count_lines, lines, some_lines, train_and_validation};
 use super::super::tokenizer::make_tokenizer;
-use super::{Material, Plan};
+use super::{Preparation, PreparedRun};
 use anyhow::Result;
 use regard_nn::data::batches::{Batches, Masked, Masking, PackedWindows, RandomWindows};
 use regard_nn::data::builtin::{self, Split};
@@ -14,10 +14,10 @@ use regard_nn::tokens::Special;
 use regard_nn::train::{NextWord, Supervised};
 use std::path::Path;
 
-impl Plan<'_> {
-    pub(super) fn next_word(mut self) -> Result<Material> {
+impl Preparation<'_> {
+    pub(super) fn next_word(mut self) -> Result<PreparedRun> {
         let (tokenizer, stream, held_out, about) = if let Some(path) = self.path().map(Path::to_owned) {
-            let (train, test) = text_files(&path)?;
+            let (train, test) = train_and_validation(&path)?;
             let tokenizer = match self.tokenizer.take() {
                 Some(tokenizer) => tokenizer,
                 None => {
@@ -72,16 +72,16 @@ impl Plan<'_> {
         let length = length(self.data(), context);
         let windows = RandomWindows::new(stream, length, train.batch_size, self.key)?;
         let held_out = PackedWindows::new(held_out, length, 4 * train.batch_size)?;
-        let notes = special_notes(&tokenizer);
+        let config_fields = special_token_fields(&tokenizer);
         let task = Box::new(NextWord::new(model, windows, held_out)?);
-        Ok(self.material(task, Some(tokenizer), notes, summary))
+        Ok(self.finish(task, Some(tokenizer), config_fields, summary))
     }
 
-    pub(super) fn masked_words(mut self) -> Result<Material> {
+    pub(super) fn masked_words(mut self) -> Result<PreparedRun> {
         let (train, held) = match self.path().map(Path::to_owned) {
             Some(path) => {
                 // Only what is wanted is kept: the file may be larger than memory.
-                let (train, test) = text_files(&path)?;
+                let (train, test) = train_and_validation(&path)?;
                 let (limit, count) = (self.data().limit, count_lines(&train)?);
                 let end = match test {
                     Some(_) => count,
@@ -113,9 +113,9 @@ impl Plan<'_> {
         let batches = Batches::new(Masked::new(encode(&train)?, masking.clone(), self.key), size, self.key)?;
         let held_out =
             Batches::new(Masked::new(encode(&held)?, masking, self.key.site("held out")), size, self.key)?;
-        let notes = special_notes(&tokenizer);
+        let config_fields = special_token_fields(&tokenizer);
         let task = Box::new(Supervised::new(model, batches, held_out)?);
-        Ok(self.material(task, Some(tokenizer), notes, summary))
+        Ok(self.finish(task, Some(tokenizer), config_fields, summary))
     }
 }
 

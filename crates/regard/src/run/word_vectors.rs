@@ -1,4 +1,4 @@
-//! Word vectors that a model begins with.
+//! Pretrained word vectors as initial embeddings.
 
 use anyhow::{Result, bail};
 use regard_nn::data::vectors::WordVectors;
@@ -7,8 +7,8 @@ use regard_nn::tensor::Tensor;
 use regard_nn::tokens::Tokenizer;
 use std::path::Path;
 
-/// Gives the words of a model the vectors that a file has for them; the others keep theirs. A line about how many were found.
-pub fn begin_with_vectors(model: &mut dyn Model, tokenizer: &Tokenizer, file: &Path) -> Result<String> {
+/// Sets the embeddings of the words that a file has vectors for; the others stay random. Returns a line about how many were found.
+pub fn load_word_vectors(model: &mut dyn Model, tokenizer: &Tokenizer, file: &Path) -> Result<String> {
     let Some(table) = model.token_embeddings_mut() else { bail!("the model has no word vectors") };
     let table = table.tensor_mut();
     let words: Vec<String> =
