@@ -1,34 +1,34 @@
-//! The page's server: models, readings and what is asked of them, over HTTP on this machine.
+//! The page's server: models and their forward passes, over HTTP on this machine.
 //!
-//! [`catalogue`] knows the models and [`web`] the files of the page. `store` keeps readings within a limit of memory, `work`
-//! runs what takes time within limits of number and time, `guard` refuses requests that other sites make, `routes` and
-//! `maps` have one function a request.
+//! [`catalogue`] lists the models and [`web`] the files of the page. `pass_cache` keeps forward passes within a limit of memory,
+//! `job_queue` runs requests within limits of number and time, `guard` rejects requests that other sites make, `routes` and
+//! `maps` have one function for each request.
 
 pub mod catalogue;
 mod demonstration;
+mod description;
 mod guard;
+mod job_queue;
 mod maps;
 mod packed;
+mod pass_cache;
 mod problem;
-mod readings;
 mod routes;
-mod store;
 pub mod web;
-mod work;
 
-pub use readings::{Description, describe};
+pub use description::{Description, describe};
 pub use routes::router;
 
 use anyhow::{Context as _, Result};
 use catalogue::Catalogue;
 use demonstration::Demonstration;
+use job_queue::JobQueue;
+use pass_cache::PassCache;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
-use store::Store;
 use tokio::net::TcpListener;
-use work::Work;
 
 /// What a server may do, and for how long.
 #[derive(Debug, Clone)]
@@ -39,13 +39,13 @@ pub struct Limits {
     pub text_bytes: usize,
     /// The most bytes of a request with a picture.
     pub picture_bytes: usize,
-    /// The most bytes that readings hold together.
+    /// The most bytes of cached forward passes.
     pub memory: usize,
     /// How many passes through a model run at once.
     pub passes: usize,
     /// How many other requests are computed at once.
-    pub looks: usize,
-    /// How long a request waits for its turn before it is told that the server is busy.
+    pub lookups: usize,
+    /// How long a request waits for its turn before the server answers that it is busy.
     pub patience: Duration,
     /// How long a request may take.
     pub time: Duration,
@@ -59,7 +59,7 @@ impl Default for Limits {
             picture_bytes: 12 << 20,
             memory: 1 << 30,
             passes: 1,
-            looks: 2,
+            lookups: 2,
             patience: Duration::from_secs(3),
             time: Duration::from_secs(120),
         }
@@ -73,7 +73,7 @@ pub struct Settings {
     pub address: IpAddr,
     /// The port; any free one if 0.
     pub port: u16,
-    /// Models named by whoever started it.
+    /// Models named at the start.
     pub models: Vec<String>,
     /// Where runs are looked for, and where the demonstration model is trained if there is nothing else.
     pub runs: PathBuf,
@@ -89,8 +89,8 @@ pub struct Settings {
 pub struct App {
     pub(crate) catalogue: Catalogue,
     pub(crate) demonstration: Demonstration,
-    pub(crate) store: Store,
-    pub(crate) work: Work,
+    pub(crate) passes: PassCache,
+    pub(crate) jobs: JobQueue,
     pub(crate) limits: Limits,
     pub(crate) web: Option<PathBuf>,
     pub(crate) address: SocketAddr,
@@ -117,8 +117,8 @@ impl Server {
         let app = App {
             catalogue,
             demonstration,
-            store: Store::new(limits.memory),
-            work: Work::new(&limits),
+            passes: PassCache::new(limits.memory),
+            jobs: JobQueue::new(&limits),
             limits,
             web,
             address: listener.local_addr()?,

@@ -1,8 +1,8 @@
-//! The page as one file that opens offline: its style, its scripts, and the numbers of one reading.
+//! The page as one file that opens offline: its style, its scripts, and the numbers of one forward pass.
 
-mod held;
+mod contents;
 
-pub use held::{Held, Wanted};
+pub use contents::{HeadFilter, PageContents};
 
 use crate::figure::stylesheet;
 use crate::server::web::FILES;
@@ -14,8 +14,8 @@ use std::fmt::Write as _;
 const POLICY: &str =
     "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:";
 
-/// The page with a reading in it.
-pub fn page(held: &Held) -> Result<String> {
+/// The page with a forward pass in it.
+pub fn page(held: &PageContents) -> Result<String> {
     let file = |name: &str| FILES.iter().find(|(known, _)| *known == name).map(|(_, text)| *text);
     let [html, style, icon] = ["index.html", "style.css", "icon.svg"].map(file);
     let (html, style, icon) =
@@ -50,7 +50,7 @@ pub fn page(held: &Held) -> Result<String> {
     Ok(page)
 }
 
-/// All scripts as one: without imports and exports, which a file of its own has nobody to make to. Their names are all
+/// All scripts as one: without imports and exports, which a single file does not need. Their names are all
 /// different, and scripts come after those that they import.
 fn scripts() -> String {
     let mut all = String::new();

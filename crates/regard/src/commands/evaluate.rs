@@ -2,7 +2,7 @@
 
 use crate::classes::matched;
 use crate::corpus::evenly;
-use crate::inside::answer::class_names;
+use crate::forward_pass::prediction::class_names;
 use crate::inspect::texts::normalised;
 use crate::model::{self, Opened};
 use crate::run::{EvaluationData, RunFolder, sources};

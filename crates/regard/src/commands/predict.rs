@@ -1,7 +1,7 @@
 //! `regard predict`: what a classifier says of a text, and which words it looked at.
 
 use crate::bad_usage;
-use crate::inside::answer::{gradient_times_input, label};
+use crate::forward_pass::prediction::{gradient_times_input, label};
 use crate::model::{self, Opened};
 use crate::run::encode_as_trained;
 use crate::terminal::line;

@@ -63,7 +63,7 @@ impl Serve {
         // Few threads: each keeps memory of its own, and no more work than this is let through at once anyway.
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
-            .max_blocking_threads(limits.passes + limits.looks + 1)
+            .max_blocking_threads(limits.passes + limits.lookups + 1)
             .enable_all()
             .build()?;
         runtime.block_on(async move {

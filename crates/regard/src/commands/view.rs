@@ -2,9 +2,11 @@
 
 use crate::error::usage_error;
 use crate::figure::{ColourScale, Gallery, HeatMap, Matrix, Picture};
-use crate::inside::{Grid, Group, Input, Reading, Scale, Shown, Top, Which};
+use crate::forward_pass::{
+    AttentionMap, ColourLimit, ForwardPass, Group, Input, MapKey, MapScale, TokenDisplay,
+};
 use crate::model;
-use crate::standalone::{self, Held, Wanted};
+use crate::standalone::{self, HeadFilter, PageContents};
 use anyhow::{Context as _, Result};
 use clap::{ArgGroup, Args, ValueEnum};
 use std::fs::File;
@@ -39,7 +41,7 @@ pub struct View {
     image: Option<PathBuf>,
     /// Which attention, in models that have several kinds
     #[arg(long, value_name = "KIND")]
-    attention: Option<Kind>,
+    attention: Option<AttentionArgument>,
     /// One layer
     #[arg(long, value_name = "L")]
     layer: Option<usize>,
@@ -48,7 +50,7 @@ pub struct View {
     head: Option<usize>,
     /// What is drawn in pictures
     #[arg(long, value_name = "SCALE", default_value = "raw")]
-    scale: Drawn,
+    scale: ScaleArgument,
     /// Whole words instead of pieces, in pictures
     #[arg(long)]
     words: bool,
@@ -62,7 +64,7 @@ pub struct View {
 
 /// Who looks at whom.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Kind {
+enum AttentionArgument {
     /// Everything in models that read one text
     #[value(name = "self")]
     Itself,
@@ -76,7 +78,7 @@ enum Kind {
 
 /// What a picture draws.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Drawn {
+enum ScaleArgument {
     /// The weights
     Raw,
     /// The weights, coloured by their logarithm
@@ -109,51 +111,50 @@ impl View {
             (Some(path), _) => Input::Picture(picture(path)?),
             (None, text) => Input::Text(text.clone().unwrap_or_default(), self.second.clone()),
         };
-        let reading = Reading::new(&opened, &input, MOST_TOKENS, &AtomicBool::new(false))?;
+        let pass = ForwardPass::new(&opened, &input, MOST_TOKENS, &AtomicBool::new(false))?;
         let group = self.attention.map(|kind| match kind {
-            Kind::Itself => Group::Itself,
-            Kind::Encoder => Group::Encoder,
-            Kind::Decoder => Group::Decoder,
-            Kind::Cross => Group::Cross,
+            AttentionArgument::Itself => Group::Itself,
+            AttentionArgument::Encoder => Group::Encoder,
+            AttentionArgument::Decoder => Group::Decoder,
+            AttentionArgument::Cross => Group::Cross,
         });
-        let wanted = Wanted { group, layer: self.layer, head: self.head };
+        let filter = HeadFilter { group, layer: self.layer, head: self.head };
         if suffix == "html" {
-            let page = standalone::page(&Held::new(&self.model, &reading, &input, wanted)?)?;
+            let page = standalone::page(&PageContents::new(&self.model, &pass, &input, filter)?)?;
             return write(&self.out, page.as_bytes());
         }
-        let picture = self.draw(&reading, wanted)?;
+        let picture = self.draw(&pass, filter)?;
         picture.write(&self.out)
     }
 
-    fn which(&self, (site, head): (usize, usize)) -> Which {
+    fn which(&self, (site, head): (usize, usize)) -> MapKey {
         let scale = match self.scale {
-            Drawn::Raw => Scale::Raw,
-            Drawn::Log => Scale::Log,
-            Drawn::Rest => Scale::Rest,
-            Drawn::Norms => Scale::Norms,
+            ScaleArgument::Raw => MapScale::Raw,
+            ScaleArgument::Log => MapScale::Log,
+            ScaleArgument::Rest => MapScale::Rest,
+            ScaleArgument::Norms => MapScale::Norms,
         };
-        Which { site, head, scale, shown: Shown { merge: self.words, hide: self.hide_special } }
+        MapKey { site, head, scale, shown: TokenDisplay { merge: self.words, hide: self.hide_special } }
     }
 
     /// Colours that end where those of the page end.
-    fn colours(&self, scale: ColourScale, tops: &[Top]) -> ColourScale {
-        let most = |of: fn(&Top) -> f32| f64::from(tops.iter().map(of).fold(0.0, f32::max));
+    fn colours(&self, scale: ColourScale, tops: &[ColourLimit]) -> ColourScale {
+        let most = |of: fn(&ColourLimit) -> f32| f64::from(tops.iter().map(of).fold(0.0, f32::max));
         let (top, largest) = (most(|top| top.top), most(|top| top.largest));
         match self.scale {
-            Drawn::Log if top > 0.0 => scale.range(top.log10() - DECADES, top.log10()),
+            ScaleArgument::Log if top > 0.0 => scale.range(top.log10() - DECADES, top.log10()),
             _ if top < largest => scale.range(0.0, top),
             _ => scale,
         }
     }
 
     /// One head large, or several small.
-    fn draw(&self, reading: &Reading, mut wanted: Wanted) -> Result<Picture> {
-        let first =
-            reading.sites().first().ok_or_else(|| usage_error("this model has no attention heads"))?;
-        let group = *wanted.group.get_or_insert(first.group);
-        let heads = wanted.heads(reading)?;
-        let shown = Shown { merge: self.words, hide: self.hide_special };
-        let (rows, columns) = reading.axes(group, shown);
+    fn draw(&self, pass: &ForwardPass, mut filter: HeadFilter) -> Result<Picture> {
+        let first = pass.sites().first().ok_or_else(|| usage_error("this model has no attention heads"))?;
+        let group = *filter.group.get_or_insert(first.group);
+        let heads = filter.heads(pass)?;
+        let shown = TokenDisplay { merge: self.words, hide: self.hide_special };
+        let (rows, columns) = pass.axes(group, shown);
         if heads.len() * rows.len() * columns.len() > MOST_CELLS {
             let sizes = format!("{} × {}", rows.len(), columns.len());
             let problem = match heads.len() {
@@ -164,27 +165,27 @@ impl View {
             };
             return Err(usage_error(problem));
         }
-        let (asks, looked) = reading.sides(group);
+        let (asks, looked) = pass.sides(group);
         let (asks, looked) = (rows.labels(asks), columns.labels(looked));
         let label = match self.scale {
-            Drawn::Raw => "weight",
-            Drawn::Log => "log₁₀ of weight",
-            Drawn::Rest => "weight without the first token's",
-            Drawn::Norms => "weight by value norms",
+            ScaleArgument::Raw => "weight",
+            ScaleArgument::Log => "log₁₀ of weight",
+            ScaleArgument::Rest => "weight without the first token's",
+            ScaleArgument::Norms => "weight by value norms",
         };
         let going = AtomicBool::new(false);
-        let top = |&at: &(usize, usize)| Grid::new(reading, self.which(at), &going)?.top(&going);
-        let tops = heads.iter().map(top).collect::<Result<Vec<Top>>>()?;
+        let top = |&at: &(usize, usize)| AttentionMap::new(pass, self.which(at), &going)?.top(&going);
+        let tops = heads.iter().map(top).collect::<Result<Vec<ColourLimit>>>()?;
         let scale = self.colours(ColourScale::sequential(label), &tops);
         let plain = rows.is_plain() && columns.is_plain();
         let hidden = |site: usize| {
-            let causal = plain && reading.sites()[site].causal && group != Group::Cross;
+            let causal = plain && pass.sites()[site].causal && group != Group::Cross;
             move |row: usize, column: usize| causal && column > row
         };
         let matrix = |at: (usize, usize)| -> Result<Matrix> {
-            let grid = Grid::new(reading, self.which(at), &going)?;
+            let grid = AttentionMap::new(pass, self.which(at), &going)?;
             let mut values = grid.block(0..rows.len(), 0..columns.len())?;
-            if self.scale == Drawn::Log {
+            if self.scale == ScaleArgument::Log {
                 // Nothing is drawn as what is least.
                 for value in &mut values {
                     *value = value.max(f32::MIN_POSITIVE).log10();
@@ -193,14 +194,14 @@ impl View {
             Matrix::new(rows.len(), columns.len(), values)
         };
         if let [(site, head)] = heads[..] {
-            let about = &reading.sites()[site];
+            let about = &pass.sites()[site];
             let map = HeatMap::new(matrix((site, head))?, scale)
                 .words(asks, looked)
                 .names("asks", "is looked at")
                 .mask(hidden(site));
             return Ok(Picture::new(format!("{}: layer {}, head {head}", self.model, about.layer)).panel(map));
         }
-        let widest = reading.sites().iter().map(|site| site.heads).max().unwrap_or(1);
+        let widest = pass.sites().iter().map(|site| site.heads).max().unwrap_or(1);
         let in_a_row = if self.layer.is_some() { widest.min(6) } else { widest };
         let mut gallery = Gallery::new(in_a_row, scale);
         for &(site, head) in &heads {
@@ -216,7 +217,7 @@ impl View {
                 format!("{}: the heads of layer {layer}", self.model)
             }
             None => {
-                let layers = reading.sites().iter().filter(|site| site.group == group);
+                let layers = pass.sites().iter().filter(|site| site.group == group);
                 gallery = gallery
                     .row_titles(layers.map(|site| format!("layer {}", site.layer)).collect())
                     .column_titles((0..widest).map(|head| format!("head {head}")).collect());

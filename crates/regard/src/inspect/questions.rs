@@ -3,7 +3,7 @@
 use super::texts::{answers, pictures};
 use crate::classes::matched;
 use crate::corpus::{Corpus, CorpusArguments, TokenizedCorpus, evenly};
-use crate::inside::answer::{class_names, label};
+use crate::forward_pass::prediction::{class_names, label};
 use crate::model::Opened;
 use crate::run::{DataConfig, sources};
 use crate::terminal;

@@ -3,8 +3,8 @@
 use super::texts::own_answer;
 use crate::corpus::TokenizedCorpus;
 use crate::error::usage_error;
-use crate::inside::answer::label;
-use crate::inside::meet;
+use crate::forward_pass::meet;
+use crate::forward_pass::prediction::label;
 use crate::model::Opened;
 use anyhow::{Result, bail};
 use regard_nn::Context;

@@ -12,7 +12,7 @@ pub const NAME: &str = "demonstration";
 
 /// How far the training is.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Progress {
+pub struct TrainingProgress {
     /// Steps that are done.
     pub step: u64,
     /// Steps in all.
@@ -26,9 +26,9 @@ pub struct Progress {
 }
 
 /// A training in the background, or none.
-pub struct Demonstration(Option<Training>);
+pub struct Demonstration(Option<BackgroundTraining>);
 
-struct Training {
+struct BackgroundTraining {
     folder: PathBuf,
     steps: u64,
     began: Instant,
@@ -62,7 +62,7 @@ impl Demonstration {
     pub fn begin(folder: &Path) -> Result<Self> {
         let config = config()?;
         let end = Arc::new(Mutex::new(None));
-        let training = Training {
+        let training = BackgroundTraining {
             folder: folder.to_owned(),
             steps: config.train.steps,
             began: Instant::now(),
@@ -81,15 +81,15 @@ impl Demonstration {
     }
 
     /// How far it is; none if there is no training, or it has ended well.
-    pub fn progress(&self) -> Option<Progress> {
-        let Training { folder, steps, began, end } = self.0.as_ref()?;
+    pub fn progress(&self) -> Option<TrainingProgress> {
+        let BackgroundTraining { folder, steps, began, end } = self.0.as_ref()?;
         let ended = end.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if ended == Some(Ok(())) {
             return None;
         }
         let (step, loss) = last_metrics(&folder.join("metrics.csv")).unwrap_or((0, None));
         let seconds = began.elapsed().as_secs_f64();
-        Some(Progress { step, steps: *steps, loss, seconds, problem: ended.and_then(Result::err) })
+        Some(TrainingProgress { step, steps: *steps, loss, seconds, problem: ended.and_then(Result::err) })
     }
 }
 

@@ -1,14 +1,15 @@
-//! Requests that look at the maps of a reading: nothing is sent that is not looked at.
+//! Requests for the attention maps of a forward pass: only the parts on the screen are sent.
 
 use super::App;
+use super::job_queue::JobKind;
 use super::packed::Packed;
 use super::problem::Problem;
-use super::routes::reading;
-use super::work::Weight;
+use super::routes::find_pass;
 use crate::error::{UsageError, usage_error};
-use crate::inside::flow::flow as follow;
-use crate::inside::{
-    Grid, Group, Scale, Shown, Which, measure, thumbnails as draw_thumbnails, tile as draw_tile,
+use crate::forward_pass::flow::flow as follow;
+use crate::forward_pass::{
+    AttentionMap, Group, MapKey, MapScale, TokenDisplay, measure, thumbnails as draw_thumbnails,
+    tile as draw_tile,
 };
 use anyhow::ensure;
 use axum::Json;
@@ -19,7 +20,7 @@ use serde::Deserialize;
 use serde_json::json;
 use std::sync::Arc;
 
-type Asked<T> = Result<Query<T>, QueryRejection>;
+type Parameters<T> = Result<Query<T>, QueryRejection>;
 
 /// The most exact values in one answer.
 const MOST_VALUES: usize = 1 << 18;
@@ -27,12 +28,12 @@ const MOST_VALUES: usize = 1 << 18;
 const MOST_KEYS: usize = 64;
 
 #[derive(Deserialize)]
-pub struct Heads {
+pub struct ThumbnailQuery {
     site: String,
     #[serde(default = "usual_side")]
     side: usize,
     #[serde(default)]
-    scale: Scale,
+    scale: MapScale,
     #[serde(default)]
     merge: bool,
     #[serde(default)]
@@ -47,21 +48,21 @@ fn usual_side() -> usize {
 pub async fn thumbnails(
     State(app): State<Arc<App>>,
     Path(id): Path<String>,
-    asked: Asked<Heads>,
+    parameters: Parameters<ThumbnailQuery>,
 ) -> Result<Response, Problem> {
-    let Query(Heads { site, side, scale, merge, hide }) = asked?;
-    let (_, reading) = reading(&app, &id)?;
-    let site = reading.find(&site)?;
+    let Query(ThumbnailQuery { site, side, scale, merge, hide }) = parameters?;
+    let (_, pass) = find_pass(&app, &id)?;
+    let site = pass.find(&site)?;
     let work =
-        move |cancel: &_| draw_thumbnails(&reading, site, (side, scale, Shown { merge, hide }), cancel);
-    let drawn = app.work.run(Weight::Look, work).await?;
+        move |cancel: &_| draw_thumbnails(&pass, site, (side, scale, TokenDisplay { merge, hide }), cancel);
+    let drawn = app.jobs.run(JobKind::Lookup, work).await?;
     let tops: Vec<f32> = drawn.tops.iter().map(|top| top.top).collect();
     let about = json!({ "width": drawn.width, "height": drawn.height, "tops": tops });
     Ok(Packed::bytes(&about, &drawn.levels).into_response())
 }
 
 #[derive(Deserialize)]
-pub struct SiteOnly {
+pub struct MeasuresQuery {
     site: String,
 }
 
@@ -69,21 +70,21 @@ pub struct SiteOnly {
 pub async fn measures(
     State(app): State<Arc<App>>,
     Path(id): Path<String>,
-    asked: Asked<SiteOnly>,
+    parameters: Parameters<MeasuresQuery>,
 ) -> Result<Response, Problem> {
-    let Query(SiteOnly { site }) = asked?;
-    let (_, reading) = reading(&app, &id)?;
-    let site = reading.find(&site)?;
-    let measured = app.work.run(Weight::Look, move |cancel| measure(&reading, site, cancel)).await?;
+    let Query(MeasuresQuery { site }) = parameters?;
+    let (_, pass) = find_pass(&app, &id)?;
+    let site = pass.find(&site)?;
+    let measured = app.jobs.run(JobKind::Lookup, move |cancel| measure(&pass, site, cancel)).await?;
     Ok(Json(measured).into_response())
 }
 
 #[derive(Deserialize)]
-pub struct Piece {
+pub struct TileQuery {
     site: String,
     head: usize,
     #[serde(default)]
-    scale: Scale,
+    scale: MapScale,
     #[serde(default)]
     merge: bool,
     #[serde(default)]
@@ -100,16 +101,16 @@ pub struct Piece {
 pub async fn tile(
     State(app): State<Arc<App>>,
     Path(id): Path<String>,
-    asked: Asked<Piece>,
+    parameters: Parameters<TileQuery>,
 ) -> Result<Response, Problem> {
-    let Query(Piece { site, head, scale, merge, hide, zoom, x, y }) = asked?;
-    let (_, reading) = reading(&app, &id)?;
-    let which = Which { site: reading.find(&site)?, head, scale, shown: Shown { merge, hide } };
+    let Query(TileQuery { site, head, scale, merge, hide, zoom, x, y }) = parameters?;
+    let (_, pass) = find_pass(&app, &id)?;
+    let which = MapKey { site: pass.find(&site)?, head, scale, shown: TokenDisplay { merge, hide } };
     let work = move |cancel: &_| {
-        let grid = Grid::new(&reading, which, cancel)?;
+        let grid = AttentionMap::new(&pass, which, cancel)?;
         Ok((grid.size(), draw_tile(&grid, zoom, (x, y), cancel)?))
     };
-    let ((rows, columns), tile) = app.work.run(Weight::Look, work).await?;
+    let ((rows, columns), tile) = app.jobs.run(JobKind::Lookup, work).await?;
     let about = json!({
         "width": tile.width, "height": tile.height, "top": tile.top.top, "largest": tile.top.largest,
         "rows": rows, "columns": columns,
@@ -122,7 +123,7 @@ pub struct Block {
     site: String,
     head: usize,
     #[serde(default)]
-    scale: Scale,
+    scale: MapScale,
     #[serde(default)]
     merge: bool,
     #[serde(default)]
@@ -137,25 +138,25 @@ pub struct Block {
 pub async fn block(
     State(app): State<Arc<App>>,
     Path(id): Path<String>,
-    asked: Asked<Block>,
+    parameters: Parameters<Block>,
 ) -> Result<Response, Problem> {
-    let Query(Block { site, head, scale, merge, hide, top, bottom, left, right }) = asked?;
-    let (_, reading) = reading(&app, &id)?;
-    let which = Which { site: reading.find(&site)?, head, scale, shown: Shown { merge, hide } };
+    let Query(Block { site, head, scale, merge, hide, top, bottom, left, right }) = parameters?;
+    let (_, pass) = find_pass(&app, &id)?;
+    let which = MapKey { site: pass.find(&site)?, head, scale, shown: TokenDisplay { merge, hide } };
     let work = move |cancel: &_| {
         let count = bottom.saturating_sub(top).saturating_mul(right.saturating_sub(left));
         ensure!(
             count <= MOST_VALUES,
             UsageError(format!("{count} values are too many at once: {MOST_VALUES} are sent"))
         );
-        Grid::new(&reading, which, cancel)?.block(top..bottom, left..right)
+        AttentionMap::new(&pass, which, cancel)?.block(top..bottom, left..right)
     };
-    let values = app.work.run(Weight::Look, work).await?;
+    let values = app.jobs.run(JobKind::Lookup, work).await?;
     Ok(Packed::reals(&json!({ "rows": bottom - top, "columns": right - left }), &values).into_response())
 }
 
 #[derive(Deserialize)]
-pub struct Why {
+pub struct VectorsQuery {
     site: String,
     head: usize,
     query: usize,
@@ -164,15 +165,15 @@ pub struct Why {
     keys: String,
 }
 
-/// Why a query looks where it looks: its vectors, those of some keys, all its scores and weights.
+/// Why a query attends where it does: its vectors, those of some keys, all its scores and weights.
 pub async fn vectors(
     State(app): State<Arc<App>>,
     Path(id): Path<String>,
-    asked: Asked<Why>,
+    parameters: Parameters<VectorsQuery>,
 ) -> Result<Response, Problem> {
-    let Query(Why { site, head, query, keys }) = asked?;
-    let (_, reading) = reading(&app, &id)?;
-    let site = reading.find(&site)?;
+    let Query(VectorsQuery { site, head, query, keys }) = parameters?;
+    let (_, pass) = find_pass(&app, &id)?;
+    let site = pass.find(&site)?;
     let work = move |cancel: &_| {
         let wrong = || usage_error("keys are positions with commas between them");
         let keys: Vec<usize> = match keys.is_empty() {
@@ -183,9 +184,9 @@ pub async fn vectors(
             keys.len() <= MOST_KEYS,
             UsageError(format!("at most {MOST_KEYS} keys are looked at together"))
         );
-        let vectors = reading.vectors(site, cancel)?;
-        let which = Which { site, head, scale: Scale::Raw, shown: Shown::default() };
-        let grid = Grid::new(&reading, which, cancel)?;
+        let vectors = pass.vectors(site, cancel)?;
+        let which = MapKey { site, head, scale: MapScale::Raw, shown: TokenDisplay::default() };
+        let grid = AttentionMap::new(&pass, which, cancel)?;
         let (rows, columns) = grid.size();
         ensure!(query < rows, UsageError(format!("there is no query {query}: there are {rows}")));
         let mut parts = Vec::new();
@@ -207,12 +208,12 @@ pub async fn vectors(
         Ok((json!({ "width": vectors.width(), "parts": parts }), values))
     };
     // The vectors of another attention need a pass.
-    let (about, values) = app.work.run(Weight::Pass, work).await?;
+    let (about, values) = app.jobs.run(JobKind::ForwardPass, work).await?;
     Ok(Packed::reals(&about, &values).into_response())
 }
 
 #[derive(Deserialize)]
-pub struct Position {
+pub struct FlowQuery {
     group: Group,
     position: usize,
 }
@@ -221,11 +222,12 @@ pub struct Position {
 pub async fn flow(
     State(app): State<Arc<App>>,
     Path(id): Path<String>,
-    asked: Asked<Position>,
+    parameters: Parameters<FlowQuery>,
 ) -> Result<Response, Problem> {
-    let Query(Position { group, position }) = asked?;
-    let (_, reading) = reading(&app, &id)?;
-    let flow = app.work.run(Weight::Pass, move |cancel| follow(&reading, group, position, cancel)).await?;
+    let Query(FlowQuery { group, position }) = parameters?;
+    let (_, pass) = find_pass(&app, &id)?;
+    let flow =
+        app.jobs.run(JobKind::ForwardPass, move |cancel| follow(&pass, group, position, cancel)).await?;
     let about = json!({ "layers": flow.layers, "tokens": flow.tokens });
     Ok(Packed::reals(&about, &[flow.raw, flow.rollout].concat()).into_response())
 }

@@ -1,4 +1,4 @@
-//! What a request is told when it cannot be answered.
+//! Error responses.
 
 use crate::error::UsageError;
 use axum::Json;

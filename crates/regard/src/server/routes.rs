@@ -1,11 +1,11 @@
-//! One function a request.
+//! One function for each request.
 
+use super::job_queue::JobKind;
 use super::packed::Packed;
 use super::problem::Problem;
-use super::work::Weight;
 use super::{App, describe, guard, maps, web};
 use crate::error::{UsageError, usage_error};
-use crate::inside::{Input, Reading, answer};
+use crate::forward_pass::{ForwardPass, Input, prediction};
 use axum::extract::rejection::JsonRejection;
 use axum::extract::{DefaultBodyLimit, Path, State};
 use axum::http::StatusCode;
@@ -43,9 +43,9 @@ pub fn router(app: Arc<App>) -> Router {
         .with_state(app)
 }
 
-/// A reading by its name.
-pub fn reading(app: &App, id: &str) -> Result<(String, Arc<Reading>), Problem> {
-    app.store.find(id).ok_or_else(|| {
+/// A cached forward pass by its name.
+pub fn find_pass(app: &App, id: &str) -> Result<(String, Arc<ForwardPass>), Problem> {
+    app.passes.find(id).ok_or_else(|| {
         Problem::new(StatusCode::GONE, "this reading was let go to make room for others; read the text again")
     })
 }
@@ -55,7 +55,7 @@ async fn state(State(app): State<Arc<App>>) -> Result<Response, Problem> {
     let training = app.demonstration.progress();
     let shared = Arc::clone(&app);
     // Folders may be slow.
-    let models = app.work.run(Weight::Look, move |_| Ok(shared.catalogue.list())).await?;
+    let models = app.jobs.run(JobKind::Lookup, move |_| Ok(shared.catalogue.list())).await?;
     let models = if training.is_some() { Vec::new() } else { models };
     let limits = json!({ "tokens": app.limits.tokens, "bytes": app.limits.text_bytes });
     Ok(Json(json!({ "models": models, "training": training, "limits": limits })).into_response())
@@ -63,7 +63,7 @@ async fn state(State(app): State<Arc<App>>) -> Result<Response, Problem> {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct ToRead {
+struct ReadRequest {
     model: String,
     #[serde(default)]
     text: String,
@@ -77,7 +77,7 @@ struct ToRead {
     drawn: Vec<u32>,
 }
 
-impl ToRead {
+impl ReadRequest {
     fn input(self, app: &App) -> Result<(String, Input), Problem> {
         if self.text.len() + self.second.len() > app.limits.text_bytes {
             let problem = format!("the text is too long: at most {} bytes are read", app.limits.text_bytes);
@@ -95,42 +95,43 @@ impl ToRead {
 /// The tokens of a text.
 async fn tokens(
     State(app): State<Arc<App>>,
-    asked: Result<Json<ToRead>, JsonRejection>,
+    request: Result<Json<ReadRequest>, JsonRejection>,
 ) -> Result<Response, Problem> {
-    let (name, input) = asked?.0.input(&app)?;
+    let (name, input) = request?.0.input(&app)?;
     let (shared, most) = (Arc::clone(&app), app.limits.tokens);
-    let work = move |_: &_| Reading::tokens(&*shared.catalogue.open(&name)?, &input, most);
-    let (source, target) = app.work.run(Weight::Look, work).await?;
+    let work = move |_: &_| ForwardPass::tokens(&*shared.catalogue.open(&name)?, &input, most);
+    let (source, target) = app.jobs.run(JobKind::Lookup, work).await?;
     Ok(Json(json!({ "source": source, "target": target })).into_response())
 }
 
 /// Reads a text or picture with a model.
 async fn read(
     State(app): State<Arc<App>>,
-    asked: Result<Json<ToRead>, JsonRejection>,
+    request: Result<Json<ReadRequest>, JsonRejection>,
 ) -> Result<Response, Problem> {
-    let mut asked = asked?.0;
-    let drawn = std::mem::take(&mut asked.drawn);
-    let (name, input) = asked.input(&app)?;
+    let mut request = request?.0;
+    let drawn = std::mem::take(&mut request.drawn);
+    let (name, input) = request.input(&app)?;
     let (shared, most, model) = (Arc::clone(&app), app.limits.tokens, name.clone());
-    let work =
-        move |cancel: &_| Reading::going_on(&shared.catalogue.open(&model)?, &input, &drawn, most, cancel);
-    let reading = app.work.run(Weight::Pass, work).await?;
-    let (id, reading) = app.store.keep(name.clone(), reading);
-    Ok(Json(describe(&id, &name, &reading)).into_response())
+    let work = move |cancel: &_| {
+        ForwardPass::continued(&shared.catalogue.open(&model)?, &input, &drawn, most, cancel)
+    };
+    let pass = app.jobs.run(JobKind::ForwardPass, work).await?;
+    let (id, pass) = app.passes.insert(name.clone(), pass);
+    Ok(Json(describe(&id, &name, &pass)).into_response())
 }
 
-/// What is known of a reading.
+/// The description of a cached forward pass.
 #[allow(clippy::unused_async)] // the router wants it so
 async fn again(State(app): State<Arc<App>>, Path(id): Path<String>) -> Result<Response, Problem> {
-    let (model, reading) = reading(&app, &id)?;
-    Ok(Json(describe(&id, &model, &reading)).into_response())
+    let (model, pass) = find_pass(&app, &id)?;
+    Ok(Json(describe(&id, &model, &pass)).into_response())
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct OneMore {
-    /// A token to go on with; if none is given, one is drawn.
+struct StepRequest {
+    /// The token to append; if none is given, one is sampled.
     token: Option<u32>,
     #[serde(default)]
     sampling: Sampling,
@@ -139,17 +140,17 @@ struct OneMore {
     step: u64,
 }
 
-/// Goes on by a token and reads again.
+/// Appends a token and runs the model again.
 async fn step(
     State(app): State<Arc<App>>,
     Path(id): Path<String>,
-    asked: Result<Json<OneMore>, JsonRejection>,
+    request: Result<Json<StepRequest>, JsonRejection>,
 ) -> Result<Response, Problem> {
-    let OneMore { token, sampling, step } = asked?.0;
-    let (name, before) = reading(&app, &id)?;
+    let StepRequest { token, sampling, step } = request?.0;
+    let (name, before) = find_pass(&app, &id)?;
     let most = app.limits.tokens;
     let work = move |cancel: &_| {
-        let drawn = answer::draw(&before, &sampling, step)?;
+        let drawn = prediction::draw(&before, &sampling, step)?;
         let known = before.scores().map_or(0, regard_nn::tensor::Tensor::count);
         let token = token.unwrap_or(drawn);
         anyhow::ensure!(
@@ -158,9 +159,9 @@ async fn step(
         );
         before.extended(token, most, cancel)
     };
-    let reading = app.work.run(Weight::Pass, work).await?;
-    let (id, reading) = app.store.keep(name.clone(), reading);
-    Ok(Json(describe(&id, &name, &reading)).into_response())
+    let pass = app.jobs.run(JobKind::ForwardPass, work).await?;
+    let (id, pass) = app.passes.insert(name.clone(), pass);
+    Ok(Json(describe(&id, &name, &pass)).into_response())
 }
 
 /// So many of the best next tokens are spelt.
@@ -168,18 +169,18 @@ const SPELT: usize = 200;
 
 /// The scores of all next tokens, with the best ones spelt.
 async fn next(State(app): State<Arc<App>>, Path(id): Path<String>) -> Result<Response, Problem> {
-    let (_, reading) = reading(&app, &id)?;
+    let (_, pass) = find_pass(&app, &id)?;
     let work = move |_: &_| {
-        let scores = reading.scores().map(regard_nn::tensor::Tensor::to_vec).unwrap_or_default();
-        Ok((answer::candidates(&reading, SPELT)?, scores))
+        let scores = pass.scores().map(regard_nn::tensor::Tensor::to_vec).unwrap_or_default();
+        Ok((prediction::candidates(&pass, SPELT)?, scores))
     };
-    let (best, scores) = app.work.run(Weight::Look, work).await?;
+    let (best, scores) = app.jobs.run(JobKind::Lookup, work).await?;
     Ok(Packed::reals(&json!({ "best": best }), &scores).into_response())
 }
 
-/// Which class, and what each word had to do with it.
+/// The predicted class, and the contribution of each word.
 async fn classes(State(app): State<Arc<App>>, Path(id): Path<String>) -> Result<Response, Problem> {
-    let (_, reading) = reading(&app, &id)?;
-    let classes = app.work.run(Weight::Pass, move |_| answer::classes(&reading)).await?;
+    let (_, pass) = find_pass(&app, &id)?;
+    let classes = app.jobs.run(JobKind::ForwardPass, move |_| prediction::classes(&pass)).await?;
     Ok(Json(classes).into_response())
 }

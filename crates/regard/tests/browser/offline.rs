@@ -3,7 +3,7 @@
 use crate::chrome::Chrome;
 use crate::made;
 use crate::program::regard;
-use regard::inside::{Input, Reading};
+use regard::forward_pass::{ForwardPass, Input};
 use serde_json::json;
 use std::path::Path;
 use std::sync::Arc;
@@ -42,8 +42,8 @@ fn the_file_opens_without_a_network_and_has_the_same_numbers() {
     chrome.until("document.querySelector('#readout')?.textContent.includes('(3) →') && document.querySelector('#at-head')?.textContent === 'head 2'");
     let opened = regard::model::open(folder.path().join("model").to_str().unwrap()).unwrap();
     let input = Input::Text("The cat sat </script> on the mat".to_owned(), String::new());
-    let reading = Reading::new(&Arc::new(opened), &input, 100, &AtomicBool::new(false)).unwrap();
-    let weight = reading.weights(1).unwrap().block(0, 2, 3..4, 1..2).unwrap().to_vec()[0];
+    let pass = ForwardPass::new(&Arc::new(opened), &input, 100, &AtomicBool::new(false)).unwrap();
+    let weight = pass.weights(1).unwrap().block(0, 2, 3..4, 1..2).unwrap().to_vec()[0];
     assert_eq!(chrome.text("#exact").parse::<f32>().unwrap(), weight);
     let asked = chrome
         .value("performance.getEntriesByType('resource').filter(r => !r.name.startsWith('data:')).length");
@@ -94,11 +94,11 @@ fn one_head_of_a_long_text_fits_in_a_file() {
     chrome.shown("head");
     let opened = regard::model::open(folder.path().join("model").to_str().unwrap()).unwrap();
     let input = Input::Text(words.to_owned(), String::new());
-    let reading = Reading::new(&Arc::new(opened), &input, 5000, &AtomicBool::new(false)).unwrap();
-    assert_eq!(reading.source().len(), 4095);
+    let pass = ForwardPass::new(&Arc::new(opened), &input, 5000, &AtomicBool::new(false)).unwrap();
+    assert_eq!(pass.source().len(), 4095);
     chrome.value("location.hash = '#view=head&layer=1&head=2&query=4001&key=17'");
     chrome.until("document.querySelector('#readout')?.textContent.includes('(4001) →')");
-    let weight = reading.weights(1).unwrap().block(0, 2, 4001..4002, 17..18).unwrap().to_vec()[0];
+    let weight = pass.weights(1).unwrap().block(0, 2, 4001..4002, 17..18).unwrap().to_vec()[0];
     assert_eq!(chrome.text("#exact").parse::<f32>().unwrap(), weight);
     // Scores are not held, but computed again.
     chrome.view("why");

@@ -3,9 +3,9 @@
 use crate::chrome::Chrome;
 use crate::made;
 use crate::program::Serve;
-use regard::inside::answer::{classes, draw};
-use regard::inside::flow::flow;
-use regard::inside::{Group, Input, Reading};
+use regard::forward_pass::flow::flow;
+use regard::forward_pass::prediction::{classes, draw};
+use regard::forward_pass::{ForwardPass, Group, Input};
 use regard_nn::checkpoint;
 use regard_nn::generate::{Continue, Sampling, Settings, distribution, generate};
 use regard_nn::models::Inputs;
@@ -48,14 +48,14 @@ impl Stage {
         // Its tokens are seen while it is typed.
         self.chrome.until("document.querySelectorAll('#tokens .chip').length > 2");
         self.chrome.press("Enter");
-        let count = self.reading(&Input::Text(text.to_owned(), String::new())).source().len();
+        let count = self.pass(&Input::Text(text.to_owned(), String::new())).source().len();
         self.chrome.until(&format!("document.querySelectorAll('#tokens [data-token]').length === {count}"));
         self.chrome.shown("heads");
     }
 
-    fn reading(&self, input: &Input) -> Reading {
+    fn pass(&self, input: &Input) -> ForwardPass {
         let opened = regard::model::open(self.folder.path().join("model").to_str().unwrap()).unwrap();
-        Reading::new(&Arc::new(opened), input, 1000, &AtomicBool::new(false)).unwrap()
+        ForwardPass::new(&Arc::new(opened), input, 1000, &AtomicBool::new(false)).unwrap()
     }
 }
 
@@ -113,14 +113,14 @@ fn the_exact_weights_of_a_gpt_are_drawn_and_told() {
 fn lines_why_and_flow_show_the_numbers_of_the_library() {
     let mut stage = stage(made::llama);
     stage.read(TEXT);
-    let reading = stage.reading(&text(TEXT));
+    let pass = stage.pass(&text(TEXT));
     let chrome = &mut stage.chrome;
     chrome.view("lines");
     chrome.until("document.querySelectorAll('#view svg path').length > 5");
     chrome.screenshot("lines");
     chrome.view("why");
-    let last = reading.source().len() - 1;
-    let weights = reading.weights(0).unwrap().block(0, 0, last..last + 1, 0..last + 1).unwrap().to_vec();
+    let last = pass.source().len() - 1;
+    let weights = pass.weights(0).unwrap().block(0, 0, last..last + 1, 0..last + 1).unwrap().to_vec();
     let most = weights.iter().copied().fold(0.0, f32::max);
     let formula = chrome.text("#formula");
     let told = formula.split("as the model has it").nth(1).unwrap().split(' ').next().unwrap().to_owned();
@@ -132,7 +132,7 @@ fn lines_why_and_flow_show_the_numbers_of_the_library() {
     chrome.until("document.querySelector('#formula')?.textContent.includes('before rotation')");
     assert_ne!(chrome.text("#view svg"), after);
     chrome.view("flow");
-    let expected = flow(&reading, Group::Itself, last, &AtomicBool::new(false)).unwrap();
+    let expected = flow(&pass, Group::Itself, last, &AtomicBool::new(false)).unwrap();
     let tips = chrome.value("[...document.querySelectorAll('#view svg')[1].querySelectorAll('rect title')].map(t => t.textContent.split(': ').at(-1))");
     for (shown, &expected) in tips.as_array().unwrap().iter().zip(&expected.rollout) {
         same(shown, expected);
@@ -146,10 +146,10 @@ fn lines_why_and_flow_show_the_numbers_of_the_library() {
 fn the_next_word_is_drawn_as_the_library_draws_it() {
     let mut stage = stage(made::gpt);
     stage.read(TEXT);
-    let reading = stage.reading(&text(TEXT));
+    let pass = stage.pass(&text(TEXT));
     let chrome = &mut stage.chrome;
     chrome.view("next");
-    let scores = reading.scores().unwrap().to_vec();
+    let scores = pass.scores().unwrap().to_vec();
     let check = |chrome: &mut Chrome, sampling: &Sampling| {
         let expected = distribution(&scores, &[], sampling);
         let bars = chrome.value("[...document.querySelectorAll('#view rect[data-token]')].map(r => [Number(r.dataset.token), Number(r.dataset.probability)])");
@@ -173,8 +173,8 @@ fn the_next_word_is_drawn_as_the_library_draws_it() {
     let sampling = Sampling { greedy: false, temperature: 0.5, top_k: 7, top_p: 0.9, ..Sampling::default() };
     check(chrome, &sampling);
     // Three tokens, as `regard generate` would draw them.
-    let prompt: Vec<u32> = reading.source().iter().map(|token| token.id).collect();
-    let gpt = Continue::new(reading.model()).unwrap();
+    let prompt: Vec<u32> = pass.source().iter().map(|token| token.id).collect();
+    let gpt = Continue::new(pass.model()).unwrap();
     let settings = Settings { max_tokens: 3, sampling, ..Settings::default() };
     let said =
         generate(&gpt, &Context::inference(), std::slice::from_ref(&prompt), &settings, &mut |_, _| true)
@@ -205,8 +205,9 @@ fn the_next_word_is_drawn_as_the_library_draws_it() {
     count(chrome, whole.len() - 1);
     chrome.value("for (let i = 0; i < 3; i++) document.querySelector('#generate').click()");
     count(chrome, whole.len());
-    let opened = Arc::clone(reading.opened());
-    let two = Reading::going_on(&opened, &text(TEXT), &said[0].tokens[..2], 1000, &AtomicBool::new(false));
+    let opened = Arc::clone(pass.opened());
+    let two =
+        ForwardPass::continued(&opened, &text(TEXT), &said[0].tokens[..2], 1000, &AtomicBool::new(false));
     let third = draw(&two.unwrap(), &Sampling { seed: 1, ..settings.sampling }, 2).unwrap();
     let ids = "[...document.querySelectorAll('#tokens [data-token]')].slice(-3).map(t => Number(t.title.split('id ')[1]))";
     let drawn = json!([said[0].tokens[0], said[0].tokens[1], third]);
@@ -231,7 +232,7 @@ fn a_sentiment_model_shows_its_words() {
     chrome.shown("classes"); // it has no heads to show
     chrome.fill("#text", TEXT);
     chrome.press("Enter");
-    let expected = classes(&stage.reading(&text(TEXT))).unwrap();
+    let expected = classes(&stage.pass(&text(TEXT))).unwrap();
     let chrome = &mut stage.chrome;
     chrome.until(&format!("document.querySelectorAll('.words span').length === {}", expected.weights.len()));
     let shown =
@@ -253,10 +254,10 @@ fn a_t5_shows_encoder_decoder_and_cross_attention() {
     chrome.open(&format!("{address}/#text=The+cat+sat&second=the+dog&view=head&group=cross"));
     chrome.shown("head");
     let input = Input::Text("The cat sat".to_owned(), "the dog".to_owned());
-    let reading = stage.reading(&input);
-    let site = reading.find("decoder.layers.0.cross").unwrap();
-    let [_, _, queries, keys] = reading.weights(site).unwrap().sizes();
-    let row = reading.weights(site).unwrap().block(0, 0, queries - 1..queries, 0..keys).unwrap().to_vec();
+    let pass = stage.pass(&input);
+    let site = pass.find("decoder.layers.0.cross").unwrap();
+    let [_, _, queries, keys] = pass.weights(site).unwrap().sizes();
+    let row = pass.weights(site).unwrap().block(0, 0, queries - 1..queries, 0..keys).unwrap().to_vec();
     let chrome = &mut stage.chrome;
     chrome.until("document.querySelector('#exact')");
     same(&json!(chrome.text("#exact")), row.into_iter().fold(0.0, f32::max));
@@ -289,8 +290,8 @@ fn a_t5_shows_encoder_decoder_and_cross_attention() {
 fn pieces_are_merged_and_special_tokens_hidden() {
     let mut stage = stage(made::bert);
     stage.read("tattooed the cat sat");
-    let reading = stage.reading(&text("tattooed the cat sat"));
-    let pieces: Vec<&str> = reading.source().iter().map(|token| token.text.as_str()).collect();
+    let pass = stage.pass(&text("tattooed the cat sat"));
+    let pieces: Vec<&str> = pass.source().iter().map(|token| token.text.as_str()).collect();
     assert!(pieces.len() > 6, "{pieces:?}");
     let chrome = &mut stage.chrome;
     chrome.view("head");

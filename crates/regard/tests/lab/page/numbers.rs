@@ -2,7 +2,7 @@
 
 use super::asked::{get, post, serve};
 use crate::checkpoints::made;
-use regard::inside::{Grid, Input, Reading, Scale, Shown, Which};
+use regard::forward_pass::{AttentionMap, ForwardPass, Input, MapKey, MapScale, TokenDisplay};
 use regard::server::Limits;
 use regard_nn::Context;
 use regard_nn::models::Inputs;
@@ -17,9 +17,9 @@ use tempfile::TempDir;
 
 const TEXT: &str = "The cat sat on the mat by the dög.";
 
-fn reading(folder: &Path, input: &Input) -> Reading {
+fn pass(folder: &Path, input: &Input) -> ForwardPass {
     let opened = Arc::new(regard::model::open(made::text(folder)).unwrap());
-    Reading::new(&opened, input, 100, &AtomicBool::new(false)).unwrap()
+    ForwardPass::new(&opened, input, 100, &AtomicBool::new(false)).unwrap()
 }
 
 fn read(address: SocketAddr, folder: &Path, text: &str, second: &str) -> Value {
@@ -37,10 +37,10 @@ fn tiles_blocks_and_thumbnails_are_of_the_librarys_weights() {
     let address = serve(folder.path(), &["model"], Limits::default());
     let told = read(address, &path, TEXT, "");
     let id = told["id"].as_str().unwrap();
-    let reading = reading(&path, &Input::Text(TEXT.to_owned(), String::new()));
-    let count = reading.source().len();
+    let pass = pass(&path, &Input::Text(TEXT.to_owned(), String::new()));
+    let count = pass.source().len();
     assert_eq!(told["source"].as_array().unwrap().len(), count);
-    let weights = reading.weights(1).unwrap().head(0, 1).unwrap().to_vec();
+    let weights = pass.weights(1).unwrap().head(0, 1).unwrap().to_vec();
     let site = "site=layers.1.self&head=1";
     let block =
         get(address, &format!("/api/readings/{id}/block?{site}&top=0&bottom={count}&left=0&right={count}"));
@@ -73,16 +73,17 @@ fn tiles_blocks_and_thumbnails_are_of_the_librarys_weights() {
 fn words_are_sums_over_keys_and_means_over_queries() {
     let folder = TempDir::new().unwrap();
     made::gpt(folder.path(), 5);
-    let reading = reading(folder.path(), &Input::Text(TEXT.to_owned(), String::new()));
+    let pass = pass(folder.path(), &Input::Text(TEXT.to_owned(), String::new()));
     let going = AtomicBool::new(false);
-    let grid = |shown, scale| Grid::new(&reading, Which { site: 0, head: 0, scale, shown }, &going).unwrap();
-    let (plain, merged) = (Shown::default(), Shown { merge: true, hide: false });
-    let words = grid(merged, Scale::Raw);
+    let grid =
+        |shown, scale| AttentionMap::new(&pass, MapKey { site: 0, head: 0, scale, shown }, &going).unwrap();
+    let (plain, merged) = (TokenDisplay::default(), TokenDisplay { merge: true, hide: false });
+    let words = grid(merged, MapScale::Raw);
     let (rows, columns) = words.size();
-    let pieces = reading.source().len();
+    let pieces = pass.source().len();
     assert!(rows < pieces, "some words have several pieces");
-    let (axis, _) = reading.axes(reading.sites()[0].group, merged);
-    let all = grid(plain, Scale::Raw).block(0..pieces, 0..pieces).unwrap();
+    let (axis, _) = pass.axes(pass.sites()[0].group, merged);
+    let all = grid(plain, MapScale::Raw).block(0..pieces, 0..pieces).unwrap();
     let values = words.block(0..rows, 0..columns).unwrap();
     for (r, place) in axis.places().iter().enumerate() {
         for (c, column) in axis.places().iter().enumerate() {
@@ -96,13 +97,13 @@ fn words_are_sums_over_keys_and_means_over_queries() {
         }
     }
     // Rows without the first token sum to 1 again, wherever something is left.
-    for scale in [Scale::Rest, Scale::Norms] {
+    for scale in [MapScale::Rest, MapScale::Norms] {
         let rows = grid(plain, scale).block(0..pieces, 0..pieces).unwrap();
         for row in rows.chunks(pieces).skip(1) {
             assert!((row.iter().sum::<f32>() - 1.0).abs() < 1e-5, "{scale:?}");
         }
     }
-    assert_eq!(grid(plain, Scale::Rest).block(3..4, 0..1).unwrap(), [0.0]);
+    assert_eq!(grid(plain, MapScale::Rest).block(3..4, 0..1).unwrap(), [0.0]);
 }
 
 #[test]
@@ -201,19 +202,19 @@ fn a_picture_is_read_from_what_a_page_sends() {
 fn of_all_scores_the_last_are_computed_and_kept() {
     let folder = TempDir::new().unwrap();
     made::gpt(folder.path(), 5);
-    let reading = reading(folder.path(), &Input::Text(TEXT.to_owned(), String::new()));
-    let ids: Vec<u32> = reading.source().iter().map(|token| token.id).collect();
+    let pass = pass(folder.path(), &Input::Text(TEXT.to_owned(), String::new()));
+    let ids: Vec<u32> = pass.source().iter().map(|token| token.id).collect();
     let inputs = Inputs::ids(&Ids::new(&ids, [1, ids.len()]).unwrap());
-    let all = reading.model().forward(&Context::inference(), &inputs).unwrap();
-    let scores = reading.scores().unwrap().to_vec();
+    let all = pass.model().forward(&Context::inference(), &inputs).unwrap();
+    let scores = pass.scores().unwrap().to_vec();
     let last = &all.to_vec()[(ids.len() - 1) * scores.len()..];
     for (kept, computed) in scores.iter().zip(last) {
         assert!((kept - computed).abs() < 1e-4);
     }
     // What is computed on demand counts too.
-    let before = reading.bytes();
-    reading.vectors(0, &AtomicBool::new(false)).unwrap();
-    assert!(reading.bytes() > before);
+    let before = pass.bytes();
+    pass.vectors(0, &AtomicBool::new(false)).unwrap();
+    assert!(pass.bytes() > before);
 }
 
 #[test]

@@ -1,6 +1,6 @@
-//! What a person gives a model to read, and what the model then reads.
+//! The input of a forward pass: a text or picture as given, and as the model reads it.
 
-use super::answer::Kind;
+use super::prediction::PredictionKind;
 use super::token::Token;
 use crate::error::usage_error;
 use crate::image::{self, Preprocessing};
@@ -13,26 +13,26 @@ use regard_nn::tokens::{Encoding, Special};
 /// Something to read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Input {
-    /// A text, and a second one: the pair of a sentence (BERT), or what the decoder has said (T5).
+    /// A text, and a second one: the pair of a sentence (BERT), or the beginning of the decoder's output (T5).
     Text(String, String),
     /// A PNG.
     Picture(Vec<u8>),
 }
 
 /// Inputs with the tokens of source and target.
-pub(super) struct Spelt {
+pub(super) struct EncodedInput {
     pub inputs: Inputs,
     pub source: Vec<Token>,
     pub target: Vec<Token>,
 }
 
-impl Spelt {
+impl EncodedInput {
     /// Puts tokens at the end, of the target if there is one. Fails if there is no room, or no such token.
-    pub fn go_on(&mut self, opened: &Opened, ids: &[u32], most: usize) -> Result<()> {
+    pub fn append(&mut self, opened: &Opened, ids: &[u32], most: usize) -> Result<()> {
         if ids.is_empty() {
             return Ok(());
         }
-        if Kind::of(&*opened.model) != Kind::Next {
+        if PredictionKind::of(&*opened.model) != PredictionKind::Next {
             return Err(usage_error("this model does not say what comes next"));
         }
         let known = opened.model.token_embeddings().map_or(0, |table| table.tensor().shape()[0]);
@@ -58,8 +58,8 @@ impl Spelt {
 }
 
 impl Input {
-    /// What a model makes of it, if it has at most so many tokens.
-    pub(super) fn spell(&self, opened: &Opened, most: usize) -> Result<Spelt> {
+    /// Encodes it for a model, if it has at most `most` tokens.
+    pub(super) fn encode(&self, opened: &Opened, most: usize) -> Result<EncodedInput> {
         match (self, opened.model.abilities().pictures()) {
             (Self::Picture(bytes), Some(patches)) => {
                 let preprocessing = Preprocessing::of(&opened.folder)?;
@@ -75,16 +75,16 @@ impl Input {
                 };
                 let source = std::iter::once(class).chain((0..rows * columns).map(patch)).collect();
                 let inputs = Inputs::pictures(&pixels);
-                Ok(Spelt { inputs, source, target: Vec::new() })
+                Ok(EncodedInput { inputs, source, target: Vec::new() })
             }
             (Self::Picture(_), None) => Err(usage_error("this model reads text, not pictures")),
             (Self::Text(..), Some(_)) => Err(usage_error("this model reads pictures: choose a PNG")),
-            (Self::Text(first, second), None) => spell_text(opened, first, second, most),
+            (Self::Text(first, second), None) => encode_text(opened, first, second, most),
         }
     }
 }
 
-fn spell_text(opened: &Opened, first: &str, second: &str, most: usize) -> Result<Spelt> {
+fn encode_text(opened: &Opened, first: &str, second: &str, most: usize) -> Result<EncodedInput> {
     let tokenizer = opened.tokenizer()?;
     let abilities = opened.model.abilities();
     let answers = abilities.reads == Reads::Source;
@@ -120,7 +120,7 @@ fn spell_text(opened: &Opened, first: &str, second: &str, most: usize) -> Result
         let ids: Vec<u32> = target.iter().map(|token| token.id).collect();
         inputs.answer = Some(row(&ids)?);
     }
-    Ok(Spelt { inputs, source, target })
+    Ok(EncodedInput { inputs, source, target })
 }
 
 fn ensure_room(count: usize, most: usize, what: &str) -> Result<()> {

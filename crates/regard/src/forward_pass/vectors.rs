@@ -1,6 +1,6 @@
-//! Queries, keys and values of one attention, and the scores between them: why a word looks where it looks.
+//! Queries, keys and values of one attention, and the scores between them: why a token attends where it does.
 
-use super::reading::{Reading, pass};
+use super::pass::{ForwardPass, run_model};
 use super::site::Site;
 use crate::error::usage_error;
 use anyhow::{Context as _, Result};
@@ -28,14 +28,14 @@ const NAMES: [&str; 6] = ["query", "key", "query_rotated", "key_rotated", "value
 /// Scores of more pairs than these, over all heads, are not kept.
 const MOST_SCORES: usize = 64 << 20;
 
-impl Reading {
+impl ForwardPass {
     /// The vectors of one attention, from another pass over the same input; those of the last one are remembered.
     pub fn vectors(&self, site: usize, cancel: &AtomicBool) -> Result<Arc<Vectors>> {
-        if let Some((_, vectors)) = self.remembered().vectors.as_ref().filter(|(known, _)| *known == site) {
+        if let Some((_, vectors)) = self.computed().vectors.as_ref().filter(|(known, _)| *known == site) {
             return Ok(Arc::clone(vectors));
         }
         let vectors = Arc::new(self.compute_vectors(site, cancel)?);
-        self.remembered().vectors = Some((site, Arc::clone(&vectors)));
+        self.computed().vectors = Some((site, Arc::clone(&vectors)));
         Ok(vectors)
     }
 
@@ -49,7 +49,7 @@ impl Reading {
             probe = probe.record(path("scores"));
         }
         let context = Context::inference().with_cancel(cancel).with_probe(&probe);
-        pass(self.inputs(), self.model(), &context)?;
+        run_model(self.inputs(), self.model(), &context)?;
         let mut named = Vec::new();
         for name in NAMES {
             if let Some(value) = probe.get(&path(name))? {

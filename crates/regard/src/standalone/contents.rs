@@ -1,9 +1,11 @@
-//! The numbers that a file of its own holds.
+//! The numbers of the standalone page.
 
 use crate::error::UsageError;
-use crate::inside::answer::{Candidate, Classes, Kind, candidates, classes};
-use crate::inside::flow::{MOST_TOKENS, flows};
-use crate::inside::{Grid, Group, HeadMeasures, Input, Reading, Scale, Shown, Which, measure};
+use crate::forward_pass::flow::{MOST_TOKENS, flows};
+use crate::forward_pass::prediction::{Candidate, Classes, PredictionKind, candidates, classes};
+use crate::forward_pass::{
+    AttentionMap, ForwardPass, Group, HeadMeasures, Input, MapKey, MapScale, TokenDisplay, measure,
+};
 use crate::server::{Description, describe};
 use anyhow::{Result, bail};
 use base64::Engine as _;
@@ -11,10 +13,10 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 
-/// Which heads are wanted; all if nothing is said.
+/// Which heads to include; all by default.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Wanted {
-    /// Who looks at whom.
+pub struct HeadFilter {
+    /// Which tokens are queries and which are keys.
     pub group: Option<Group>,
     /// A layer.
     pub layer: Option<usize>,
@@ -31,9 +33,9 @@ const MOST_FLOW: usize = 8 << 20;
 /// So many of the best next tokens are spelt.
 const SPELT: usize = 200;
 
-/// Everything that the page may ask for.
+/// Everything that the page may request.
 #[derive(Debug, Serialize)]
-pub struct Held {
+pub struct PageContents {
     reading: Description,
     text: String,
     second: String,
@@ -41,7 +43,7 @@ pub struct Held {
     start: Start,
     heads: BTreeMap<String, BTreeMap<&'static str, String>>,
     measures: BTreeMap<String, HeadMeasures>,
-    flow: BTreeMap<String, HeldFlow>,
+    flow: BTreeMap<String, FlowNumbers>,
     classes: Option<Classes>,
     next: Option<Next>,
 }
@@ -59,7 +61,7 @@ struct Start {
 }
 
 #[derive(Debug, Serialize)]
-struct HeldFlow {
+struct FlowNumbers {
     layers: usize,
     tokens: usize,
     raw: String,
@@ -72,31 +74,31 @@ struct Next {
     scores: String,
 }
 
-impl Wanted {
-    /// Whether an attention is wanted.
-    fn site(self, reading: &Reading, site: usize) -> bool {
-        let about = &reading.sites()[site];
+impl HeadFilter {
+    /// Whether an attention is chosen.
+    fn site(self, pass: &ForwardPass, site: usize) -> bool {
+        let about = &pass.sites()[site];
         self.group.is_none_or(|group| group == about.group)
             && self.layer.is_none_or(|layer| layer == about.layer)
     }
 
-    /// The wanted heads: attention and head.
-    pub fn heads(self, reading: &Reading) -> Result<Vec<(usize, usize)>> {
-        let sites = (0..reading.sites().len()).filter(|&site| self.site(reading, site));
+    /// The chosen heads: attention and head.
+    pub fn heads(self, pass: &ForwardPass) -> Result<Vec<(usize, usize)>> {
+        let sites = (0..pass.sites().len()).filter(|&site| self.site(pass, site));
         let of_site = |site: usize| {
-            let heads = 0..reading.sites()[site].heads;
+            let heads = 0..pass.sites()[site].heads;
             heads.filter(|&head| self.head.is_none_or(|wanted| wanted == head)).map(move |head| (site, head))
         };
         let heads: Vec<(usize, usize)> = sites.flat_map(of_site).collect();
-        if heads.is_empty() && !reading.sites().is_empty() {
-            bail!(UsageError(format!("there is no such head in this model: it has {}", listed(reading))));
+        if heads.is_empty() && !pass.sites().is_empty() {
+            bail!(UsageError(format!("there is no such head in this model: it has {}", listed(pass))));
         }
         Ok(heads)
     }
 }
 
 /// The heads that there are, in words.
-fn listed(reading: &Reading) -> String {
+fn listed(pass: &ForwardPass) -> String {
     let mut groups: Vec<String> = Vec::new();
     for (name, group) in [
         ("self", Group::Itself),
@@ -105,7 +107,7 @@ fn listed(reading: &Reading) -> String {
         ("cross", Group::Cross),
     ] {
         let layers: Vec<usize> =
-            reading.sites().iter().filter(|site| site.group == group).map(|site| site.heads).collect();
+            pass.sites().iter().filter(|site| site.group == group).map(|site| site.heads).collect();
         if let Some(heads) = layers.iter().max() {
             groups.push(format!(
                 "{name} attention in layers 0–{} with heads 0–{}",
@@ -117,9 +119,9 @@ fn listed(reading: &Reading) -> String {
     groups.join(", ")
 }
 
-impl Held {
-    /// What a reading has to show of the wanted heads.
-    pub fn new(model: &str, reading: &Reading, input: &Input, wanted: Wanted) -> Result<Self> {
+impl PageContents {
+    /// The numbers of a forward pass, for the chosen heads.
+    pub fn new(model: &str, pass: &ForwardPass, input: &Input, filter: HeadFilter) -> Result<Self> {
         let (text, second, picture) = match input {
             Input::Text(text, second) => (text.clone(), second.clone(), None),
             Input::Picture(bytes) => {
@@ -127,27 +129,27 @@ impl Held {
                 (String::new(), String::new(), Some(format!("data:image/png;base64,{base64}")))
             }
         };
-        let heads = wanted.heads(reading)?;
-        ensure_small(reading, &heads)?;
-        let kind = Kind::of(reading.model());
-        let scores = reading.scores().map(|scores| base64(&scores.values())).unwrap_or_default();
-        let view = match (wanted.head, reading.sites().is_empty()) {
+        let heads = filter.heads(pass)?;
+        ensure_small(pass, &heads)?;
+        let kind = PredictionKind::of(pass.model());
+        let scores = pass.scores().map(|scores| base64(&scores.values())).unwrap_or_default();
+        let view = match (filter.head, pass.sites().is_empty()) {
             (Some(_), _) => "head",
             (None, false) => "heads",
             (None, true) => "classes",
         };
         Ok(Self {
-            reading: describe("held", model, reading),
+            reading: describe("held", model, pass),
             text,
             second,
             picture,
-            start: Start { group: wanted.group, layer: wanted.layer, head: wanted.head, view },
-            measures: measures(reading)?,
-            heads: numbers(reading, &heads)?,
-            flow: held_flows(reading)?,
-            classes: if kind == Kind::Class { Some(classes(reading)?) } else { None },
+            start: Start { group: filter.group, layer: filter.layer, head: filter.head, view },
+            measures: measures(pass)?,
+            heads: numbers(pass, &heads)?,
+            flow: flow_numbers(pass)?,
+            classes: if kind == PredictionKind::Class { Some(classes(pass)?) } else { None },
             next: match kind {
-                Kind::Next => Some(Next { best: candidates(reading, SPELT)?, scores }),
+                PredictionKind::Next => Some(Next { best: candidates(pass, SPELT)?, scores }),
                 _ => None,
             },
         })
@@ -161,30 +163,30 @@ fn base64(values: &[f32]) -> String {
 }
 
 /// How many weights of a head there are: those that a mask hides are not.
-fn pairs(reading: &Reading, site: usize) -> usize {
-    let about = &reading.sites()[site];
-    let (queries, keys) = reading.sides(about.group);
+fn pairs(pass: &ForwardPass, site: usize) -> usize {
+    let about = &pass.sites()[site];
+    let (queries, keys) = pass.sides(about.group);
     match about.causal {
         true => (1..=queries.len()).map(|seen| seen.min(keys.len())).sum(),
         false => queries.len() * keys.len(),
     }
 }
 
-/// Whether the scores of a head are held too: where something is added by distance the vectors do not tell them.
-fn holds_scores(reading: &Reading, site: usize) -> bool {
-    reading.sites()[site].biased || pairs(reading, site) <= FEW_PAIRS
+/// Whether the scores of a head are held too: with a bias by distance they do not follow from the vectors.
+fn holds_scores(pass: &ForwardPass, site: usize) -> bool {
+    pass.sites()[site].biased || pairs(pass, site) <= FEW_PAIRS
 }
 
-/// Of so many weights the scores are held, to be told as they were computed and not only computed again.
+/// Up to so many weights, scores are included as they were computed, not recomputed by the page.
 const FEW_PAIRS: usize = 1 << 18;
 
 /// Fails if the numbers would not fit, and says what would.
-fn ensure_small(reading: &Reading, heads: &[(usize, usize)]) -> Result<()> {
+fn ensure_small(pass: &ForwardPass, heads: &[(usize, usize)]) -> Result<()> {
     let bytes = |&(site, _): &(usize, usize)| {
-        let about = &reading.sites()[site];
-        let (queries, keys) = reading.sides(about.group);
-        let each = if holds_scores(reading, site) { 8 } else { 4 };
-        each * pairs(reading, site) + 12 * (queries.len() + keys.len()) * about.width
+        let about = &pass.sites()[site];
+        let (queries, keys) = pass.sides(about.group);
+        let each = if holds_scores(pass, site) { 8 } else { 4 };
+        each * pairs(pass, site) + 12 * (queries.len() + keys.len()) * about.width
     };
     let total: usize = heads.iter().map(bytes).sum();
     if total > if heads.len() == 1 { MOST_ALONE } else { MOST_BYTES } {
@@ -208,20 +210,20 @@ fn ensure_small(reading: &Reading, heads: &[(usize, usize)]) -> Result<()> {
 
 /// Weights, scores and vectors of each head.
 fn numbers(
-    reading: &Reading,
+    pass: &ForwardPass,
     heads: &[(usize, usize)],
 ) -> Result<BTreeMap<String, BTreeMap<&'static str, String>>> {
     let going = AtomicBool::new(false);
     let mut all = BTreeMap::new();
     for &(site, head) in heads {
-        let about = &reading.sites()[site];
-        let vectors = reading.vectors(site, &going)?;
-        let which = Which { site, head, scale: Scale::Raw, shown: Shown::default() };
-        let grid = Grid::new(reading, which, &going)?;
+        let about = &pass.sites()[site];
+        let vectors = pass.vectors(site, &going)?;
+        let which = MapKey { site, head, scale: MapScale::Raw, shown: TokenDisplay::default() };
+        let grid = AttentionMap::new(pass, which, &going)?;
         let (rows, columns) = grid.size();
         // Of each row, what a mask does not hide.
         let seen = |row: usize| if about.causal { (row + 1).min(columns) } else { columns };
-        let mut weights = Vec::with_capacity(pairs(reading, site));
+        let mut weights = Vec::with_capacity(pairs(pass, site));
         for row in 0..rows {
             weights.extend(grid.block(row..row + 1, 0..seen(row))?);
         }
@@ -232,7 +234,7 @@ fn numbers(
             let positions: Vec<usize> = (0..if asking { rows } else { columns }).collect();
             numbers.insert(name, base64(&vectors.rows(name, head, &positions)?));
         }
-        if holds_scores(reading, site) {
+        if holds_scores(pass, site) {
             let of = |row: usize| Ok(vectors.scores(head, row)?.map(|scores| scores[..seen(row)].to_vec()));
             if let Some(scores) = (0..rows).map(of).collect::<Result<Option<Vec<_>>>>()? {
                 numbers.insert("scores", base64(&scores.concat()));
@@ -244,29 +246,29 @@ fn numbers(
 }
 
 /// The measures of all heads: the page orders them by these.
-fn measures(reading: &Reading) -> Result<BTreeMap<String, HeadMeasures>> {
+fn measures(pass: &ForwardPass) -> Result<BTreeMap<String, HeadMeasures>> {
     let going = AtomicBool::new(false);
-    let of = |site: usize| Ok((reading.sites()[site].name.clone(), measure(reading, site, &going)?));
-    (0..reading.sites().len()).map(of).collect()
+    let of = |site: usize| Ok((pass.sites()[site].name.clone(), measure(pass, site, &going)?));
+    (0..pass.sites().len()).map(of).collect()
 }
 
 /// Every position through the layers, where that is little.
-fn held_flows(reading: &Reading) -> Result<BTreeMap<String, HeldFlow>> {
+fn flow_numbers(pass: &ForwardPass) -> Result<BTreeMap<String, FlowNumbers>> {
     let going = AtomicBool::new(false);
     let mut all = BTreeMap::new();
     for group in [Group::Itself, Group::Encoder, Group::Decoder] {
-        let layers = reading.sites().iter().filter(|site| site.group == group).count();
-        let tokens = reading.sides(group).0.len();
+        let layers = pass.sites().iter().filter(|site| site.group == group).count();
+        let tokens = pass.sides(group).0.len();
         if layers == 0 || tokens > MOST_TOKENS || 8 * layers * tokens * tokens > MOST_FLOW {
             continue;
         }
-        let followed = flows(reading, group, &(0..tokens).collect::<Vec<_>>(), &going)?;
-        let join = |part: fn(&crate::inside::flow::Flow) -> &Vec<f32>| {
+        let followed = flows(pass, group, &(0..tokens).collect::<Vec<_>>(), &going)?;
+        let join = |part: fn(&crate::forward_pass::flow::Flow) -> &Vec<f32>| {
             base64(&followed.iter().flat_map(part).copied().collect::<Vec<f32>>())
         };
         let name = serde_json::to_value(group)?.as_str().unwrap_or_default().to_owned();
         let (raw, rollout) = (join(|flow| &flow.raw), join(|flow| &flow.rollout));
-        all.insert(name, HeldFlow { layers, tokens, raw, rollout });
+        all.insert(name, FlowNumbers { layers, tokens, raw, rollout });
     }
     Ok(all)
 }

@@ -1,10 +1,10 @@
-//! One attention of a model: where it is and what it looks at.
+//! One attention of a model: where it is, and which tokens are its queries and keys.
 
 use regard_nn::attention::{AttentionConfig, AttentionKind};
 use regard_nn::models::{AttentionSite, Model, Part, Reads, Visibility};
 use serde::{Deserialize, Serialize};
 
-/// Who looks at whom.
+/// Which tokens are queries and which are keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Group {
@@ -21,12 +21,12 @@ pub enum Group {
 
 impl Group {
     /// Whether queries are tokens of the target.
-    pub fn asks_from_target(self) -> bool {
+    pub fn queries_target(self) -> bool {
         matches!(self, Self::Decoder | Self::Cross)
     }
 
     /// Whether keys are tokens of the target.
-    pub fn looks_at_target(self) -> bool {
+    pub fn keys_target(self) -> bool {
         self == Self::Decoder
     }
 }
@@ -36,7 +36,7 @@ impl Group {
 pub struct Site {
     /// Its name, such as `layers.0.self`.
     pub name: String,
-    /// Who looks at whom.
+    /// Which tokens are queries and which are keys.
     pub group: Group,
     /// Its number in its group.
     pub layer: usize,

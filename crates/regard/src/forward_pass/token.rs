@@ -1,4 +1,4 @@
-//! One token as people see it.
+//! One token as it is displayed.
 
 use anyhow::Result;
 use regard_nn::tokens::{Encoding, Special, Tokenizer};
@@ -44,7 +44,7 @@ impl Token {
         tokens
     }
 
-    /// A token that comes after others, as a model says it.
+    /// A generated token that comes after others.
     pub fn after(before: &[Self], id: u32, tokenizer: Option<&Tokenizer>) -> Result<Self> {
         let number = before.last().map_or(0, |last| last.word + 1);
         let Some(tokenizer) = tokenizer else {
@@ -73,7 +73,7 @@ pub(super) fn visible(text: &str, piece: &str) -> String {
     }
 }
 
-/// Whether letters or digits meet where one part of a text ends and the next begins. Pieces of one character have the same
+/// Whether letters or digits touch where one part of a text ends and the next begins. Pieces of one character have the same
 /// part.
 pub fn meet(text: &str, before: &Range<usize>, after: &Range<usize>) -> bool {
     let part = |range: &Range<usize>| text.get(range.clone()).unwrap_or_default();

@@ -1,8 +1,8 @@
 //! The measures of every head of an attention on this one text.
 
-use super::grid::{Grid, Scale, Which};
-use super::reading::Reading;
-use super::{Group, Shown};
+use super::attention_map::{AttentionMap, MapKey, MapScale};
+use super::pass::ForwardPass;
+use super::{Group, TokenDisplay};
 use crate::error::usage_error;
 use anyhow::Result;
 use regard_nn::analysis::{Measure, Plan};
@@ -24,22 +24,22 @@ pub struct HeadMeasures {
 const MOST_QUERIES: usize = 1024;
 
 /// Measures the heads of an attention.
-pub fn measure(reading: &Reading, site: usize, cancel: &AtomicBool) -> Result<HeadMeasures> {
-    let about = reading.sites().get(site).ok_or_else(|| usage_error(format!("no attention {site}")))?;
-    let (queries, _) = reading.sides(about.group);
+pub fn measure(pass: &ForwardPass, site: usize, cancel: &AtomicBool) -> Result<HeadMeasures> {
+    let about = pass.sites().get(site).ok_or_else(|| usage_error(format!("no attention {site}")))?;
+    let (queries, _) = pass.sides(about.group);
     let count = queries.len();
     let square = about.group != Group::Cross;
     let plan = match square {
         true => {
-            let plan = Plan::new(&Reading::measured_tokens(queries), about.visibility)?;
+            let plan = Plan::new(&ForwardPass::analysis_tokens(queries), about.visibility)?;
             Some(plan.only(|query| query + MOST_QUERIES >= count))
         }
         false => None,
     };
     let mut heads = Vec::with_capacity(about.heads);
     for head in 0..about.heads {
-        let which = Which { site, head, scale: Scale::Raw, shown: Shown::default() };
-        let grid = Grid::new(reading, which, cancel)?;
+        let which = MapKey { site, head, scale: MapScale::Raw, shown: TokenDisplay::default() };
+        let grid = AttentionMap::new(pass, which, cancel)?;
         let (rows, columns) = grid.size();
         let weights = grid.block(0..rows, 0..columns)?;
         heads.push(match &plan {

@@ -4,10 +4,10 @@
 //! seen at every zoom. Level 255 is the map's [`Top`] and everything beyond it; on the logarithmic scale level 0 is a
 //! ten-thousandth of it.
 
-use super::axis::Shown;
-use super::grid::{Grid, Scale, Which};
-use super::reading::Reading;
-use super::top::{SIDE, Small, Top};
+use super::attention_map::{AttentionMap, MapKey, MapScale};
+use super::colour_limit::{ColourLimit, SIDE, Thumbnail};
+use super::pass::ForwardPass;
+use super::token_axis::TokenDisplay;
 use crate::error::{UsageError, usage_error};
 use anyhow::{Result, ensure};
 use std::sync::atomic::AtomicBool;
@@ -28,7 +28,7 @@ pub struct Tile {
     /// How many pixels it is high.
     pub height: usize,
     /// What level 255 stands for.
-    pub top: Top,
+    pub top: ColourLimit,
     /// Row by row.
     pub levels: Vec<u8>,
 }
@@ -41,18 +41,18 @@ pub struct Thumbnails {
     /// How high each is.
     pub height: usize,
     /// What level 255 stands for in each.
-    pub tops: Vec<Top>,
+    pub tops: Vec<ColourLimit>,
     /// Head by head, row by row.
     pub levels: Vec<u8>,
 }
 
 /// The level of a value.
-fn level(value: f32, peak: f32, scale: Scale) -> u8 {
+fn level(value: f32, peak: f32, scale: MapScale) -> u8 {
     if !(value > 0.0 && peak > 0.0) {
         return 0;
     }
     let share = match scale {
-        Scale::Log => 1.0 + (value / peak).log10() / DECADES,
+        MapScale::Log => 1.0 + (value / peak).log10() / DECADES,
         _ => value / peak,
     };
     (share.clamp(0.0, 1.0) * 255.0).round() as u8
@@ -60,17 +60,17 @@ fn level(value: f32, peak: f32, scale: Scale) -> u8 {
 
 /// Small pictures of all heads of an attention, at most `side` pixels wide and high.
 pub fn thumbnails(
-    reading: &Reading,
+    pass: &ForwardPass,
     site: usize,
-    (side, scale, shown): (usize, Scale, Shown),
+    (side, scale, shown): (usize, MapScale, TokenDisplay),
     cancel: &AtomicBool,
 ) -> Result<Thumbnails> {
-    let heads = reading.sites().get(site).map_or(0, |site| site.heads);
+    let heads = pass.sites().get(site).map_or(0, |site| site.heads);
     let side = side.clamp(1, LARGEST_THUMBNAIL);
     let mut all = Thumbnails { width: 0, height: 0, tops: Vec::new(), levels: Vec::new() };
     for head in 0..heads {
-        let grid = Grid::new(reading, Which { site, head, scale, shown }, cancel)?;
-        let small = Small::new(&grid, side, cancel)?;
+        let grid = AttentionMap::new(pass, MapKey { site, head, scale, shown }, cancel)?;
+        let small = Thumbnail::new(&grid, side, cancel)?;
         // A thumbnail of the usual size has told already what all pictures of this map are coloured by.
         let top = match side {
             SIDE => small.top,
@@ -85,7 +85,7 @@ pub fn thumbnails(
 }
 
 /// One tile of a map: at zoom z a pixel stands for 2^z × 2^z values.
-pub fn tile(grid: &Grid, zoom: u32, (x, y): (usize, usize), cancel: &AtomicBool) -> Result<Tile> {
+pub fn tile(grid: &AttentionMap, zoom: u32, (x, y): (usize, usize), cancel: &AtomicBool) -> Result<Tile> {
     ensure!(zoom <= DEEPEST, UsageError(format!("the deepest zoom is {DEEPEST}, not {zoom}")));
     let (rows, columns) = grid.size();
     let span = TILE << zoom;
@@ -116,9 +116,9 @@ mod tests {
 
     #[test]
     fn levels_run_from_nothing_to_the_peak() {
-        assert_eq!([0.0, 0.5, 1.0].map(|v| level(v, 1.0, Scale::Raw)), [0, 128, 255]);
-        assert_eq!([1e-9, 1e-4, 1e-2, 1.0].map(|v| level(v, 1.0, Scale::Log)), [0, 0, 128, 255]);
-        assert_eq!([f32::NAN, -1.0].map(|v| level(v, 1.0, Scale::Raw)), [0, 0]);
-        assert_eq!(level(0.0, 0.0, Scale::Log), 0, "an empty map");
+        assert_eq!([0.0, 0.5, 1.0].map(|v| level(v, 1.0, MapScale::Raw)), [0, 128, 255]);
+        assert_eq!([1e-9, 1e-4, 1e-2, 1.0].map(|v| level(v, 1.0, MapScale::Log)), [0, 0, 128, 255]);
+        assert_eq!([f32::NAN, -1.0].map(|v| level(v, 1.0, MapScale::Raw)), [0, 0]);
+        assert_eq!(level(0.0, 0.0, MapScale::Log), 0, "an empty map");
     }
 }

@@ -1,4 +1,4 @@
-//! Work that takes time: so much at once, for so long, and only while someone waits for it.
+//! A queue for requests that take time: limited in number and duration, cancelled when the client leaves.
 
 use super::Limits;
 use super::problem::Problem;
@@ -10,24 +10,24 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-/// How much work it is.
+/// What a job does; each kind has its own queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Weight {
+pub enum JobKind {
     /// A pass through a model, or opening one.
-    Pass,
-    /// A look at what a pass has left.
-    Look,
+    ForwardPass,
+    /// Reading numbers of a cached forward pass.
+    Lookup,
 }
 
-/// The queue of work.
-pub struct Work {
+/// The queue of jobs.
+pub struct JobQueue {
     passes: Arc<Semaphore>,
-    looks: Arc<Semaphore>,
+    lookups: Arc<Semaphore>,
     patience: Duration,
     time: Duration,
 }
 
-/// Sets the flag when nobody waits any more: the request was closed, or took too long.
+/// Sets the flag when the request was closed or took too long.
 struct Waiting(Arc<AtomicBool>);
 
 impl Drop for Waiting {
@@ -36,26 +36,26 @@ impl Drop for Waiting {
     }
 }
 
-impl Work {
+impl JobQueue {
     pub fn new(limits: &Limits) -> Self {
         Self {
             passes: Arc::new(Semaphore::new(limits.passes)),
-            looks: Arc::new(Semaphore::new(limits.looks)),
+            lookups: Arc::new(Semaphore::new(limits.lookups)),
             patience: limits.patience,
             time: limits.time,
         }
     }
 
-    /// Runs a function when it is its turn. The function gets a flag that is set once nobody waits for it; its place in
+    /// Runs a function when it is its turn. The function gets a flag that is set when the client leaves; its place in
     /// the queue is free only when it has returned.
     pub async fn run<T: Send + 'static>(
         &self,
-        weight: Weight,
-        work: impl FnOnce(&AtomicBool) -> Result<T> + Send + 'static,
+        kind: JobKind,
+        job: impl FnOnce(&AtomicBool) -> Result<T> + Send + 'static,
     ) -> Result<T, Problem> {
-        let queue = match weight {
-            Weight::Pass => &self.passes,
-            Weight::Look => &self.looks,
+        let queue = match kind {
+            JobKind::ForwardPass => &self.passes,
+            JobKind::Lookup => &self.lookups,
         };
         let turn = timeout(self.patience, Arc::clone(queue).acquire_owned()).await;
         let Ok(Ok(turn)) = turn else { return Err(Problem::busy()) };
@@ -63,7 +63,7 @@ impl Work {
         let _waiting = Waiting(Arc::clone(&flag));
         let task = tokio::task::spawn_blocking(move || {
             let _turn = turn;
-            work(&flag)
+            job(&flag)
         });
         match timeout(self.time, task).await {
             Ok(Ok(result)) => Ok(result?),
@@ -85,13 +85,13 @@ mod tests {
     use super::*;
     use std::sync::mpsc::channel;
 
-    fn work(time: u64) -> Work {
+    fn queue(time: u64) -> JobQueue {
         let (patience, time) = (Duration::from_millis(20), Duration::from_millis(time));
-        Work::new(&Limits { passes: 1, patience, time, ..Limits::default() })
+        JobQueue::new(&Limits { passes: 1, patience, time, ..Limits::default() })
     }
 
-    /// Waits for the flag, and says that it was seen.
-    fn until_told(done: std::sync::mpsc::Sender<()>) -> impl FnOnce(&AtomicBool) -> Result<()> + Send {
+    /// Waits for the flag, then sends a message.
+    fn until_cancelled(done: std::sync::mpsc::Sender<()>) -> impl FnOnce(&AtomicBool) -> Result<()> + Send {
         move |flag| {
             while !flag.load(Ordering::Relaxed) {
                 std::thread::sleep(Duration::from_millis(2));
@@ -101,39 +101,41 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn work_that_takes_too_long_or_that_nobody_waits_for_is_told_to_stop() {
-        let (done, told) = channel();
-        assert!(work(30).run(Weight::Pass, until_told(done)).await.is_err(), "its time is up");
-        told.recv_timeout(Duration::from_secs(20)).unwrap();
-        let (done, told) = channel();
-        let endless = work(60_000);
-        // Whoever waited has left.
-        let left = timeout(Duration::from_millis(30), endless.run(Weight::Pass, until_told(done))).await;
+    async fn jobs_stop_when_they_time_out_or_the_client_leaves() {
+        let (done, cancelled) = channel();
+        assert!(queue(30).run(JobKind::ForwardPass, until_cancelled(done)).await.is_err(), "its time is up");
+        cancelled.recv_timeout(Duration::from_secs(20)).unwrap();
+        let (done, cancelled) = channel();
+        let endless = queue(60_000);
+        // The client has left.
+        let left =
+            timeout(Duration::from_millis(30), endless.run(JobKind::ForwardPass, until_cancelled(done)))
+                .await;
         assert!(left.is_err());
-        told.recv_timeout(Duration::from_secs(20)).unwrap();
+        cancelled.recv_timeout(Duration::from_secs(20)).unwrap();
     }
 
     #[tokio::test]
     async fn a_full_queue_is_busy_and_a_mistake_does_no_harm() {
-        let work = Arc::new(work(60_000));
+        let queue = Arc::new(queue(60_000));
         let (go, wait) = channel::<()>();
         let (begun, begins) = channel();
         let first = {
-            let work = Arc::clone(&work);
+            let queue = Arc::clone(&queue);
             let first = move |_: &AtomicBool| {
                 begun.send(())?;
                 Ok(wait.recv()?)
             };
-            tokio::spawn(async move { work.run(Weight::Pass, first).await })
+            tokio::spawn(async move { queue.run(JobKind::ForwardPass, first).await })
         };
         while begins.try_recv().is_err() {
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
-        assert!(work.run(Weight::Pass, |_| Ok(())).await.is_err(), "busy");
-        assert!(work.run(Weight::Look, |_| Ok(())).await.is_ok(), "looks have a queue of their own");
+        assert!(queue.run(JobKind::ForwardPass, |_| Ok(())).await.is_err(), "busy");
+        assert!(queue.run(JobKind::Lookup, |_| Ok(())).await.is_ok(), "lookups have a queue of their own");
         go.send(()).unwrap();
         assert!(first.await.unwrap().is_ok());
-        assert!(work.run(Weight::Pass, |_| -> Result<()> { panic!("a mistake") }).await.is_err());
-        assert!(work.run(Weight::Pass, |_| Ok(())).await.is_ok());
+        assert!(queue.run(JobKind::ForwardPass, |_| -> Result<()> { panic!("a mistake") }).await.is_err());
+        assert!(queue.run(JobKind::ForwardPass, |_| Ok(())).await.is_ok());
     }
 }

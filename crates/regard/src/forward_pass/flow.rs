@@ -1,6 +1,6 @@
 //! What a position is made of, layer by layer: raw attention beside rollout.
 
-use super::reading::Reading;
+use super::pass::ForwardPass;
 use super::site::Group;
 use crate::error::usage_error;
 use anyhow::Result;
@@ -26,30 +26,35 @@ pub struct Flow {
 }
 
 /// The mean weights of the heads of each layer of a group: (time, time) each.
-fn means(reading: &Reading, group: Group, cancel: &AtomicBool) -> Result<Vec<Tensor>> {
-    let chosen = reading.sites().iter().enumerate().filter(|(_, site)| site.group == group);
+fn means(pass: &ForwardPass, group: Group, cancel: &AtomicBool) -> Result<Vec<Tensor>> {
+    let chosen = pass.sites().iter().enumerate().filter(|(_, site)| site.group == group);
     chosen
         .map(|(number, _)| {
             if cancel.load(Ordering::Relaxed) {
                 return Err(Error::Cancelled.into());
             }
-            Ok(reading.weights(number)?.all().mean(1)?.select(0, 0)?)
+            Ok(pass.weights(number)?.all().mean(1)?.select(0, 0)?)
         })
         .collect()
 }
 
 /// Follows a position through the layers of a group.
-pub fn flow(reading: &Reading, group: Group, position: usize, cancel: &AtomicBool) -> Result<Flow> {
-    let mut flows = flows(reading, group, &[position], cancel)?;
+pub fn flow(pass: &ForwardPass, group: Group, position: usize, cancel: &AtomicBool) -> Result<Flow> {
+    let mut flows = flows(pass, group, &[position], cancel)?;
     flows.pop().ok_or_else(|| usage_error("no position"))
 }
 
 /// Follows several positions.
-pub fn flows(reading: &Reading, group: Group, positions: &[usize], cancel: &AtomicBool) -> Result<Vec<Flow>> {
+pub fn flows(
+    pass: &ForwardPass,
+    group: Group,
+    positions: &[usize],
+    cancel: &AtomicBool,
+) -> Result<Vec<Flow>> {
     if group == Group::Cross {
         return Err(usage_error("flow follows a text through its own layers: choose self-attention"));
     }
-    let tokens = reading.sides(group).0.len();
+    let tokens = pass.sides(group).0.len();
     if let Some(position) = positions.iter().find(|&&position| position >= tokens) {
         return Err(usage_error(format!("there is no token {position}: there are {tokens}")));
     }
@@ -57,7 +62,7 @@ pub fn flows(reading: &Reading, group: Group, positions: &[usize], cancel: &Atom
         let problem = format!("flow is computed for up to {MOST_TOKENS} tokens; the text has {tokens}");
         return Err(usage_error(problem));
     }
-    let means = means(reading, group, cancel)?;
+    let means = means(pass, group, cancel)?;
     let rolled = rollout(&means)?;
     let rows = |layers: &[Tensor], position: usize| -> Vec<f32> {
         let row = |layer: &Tensor| layer.values()[position * tokens..][..tokens].to_vec();

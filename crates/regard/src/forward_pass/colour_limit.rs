@@ -1,10 +1,10 @@
-//! What the darkest colour of a map stands for.
+//! The end of an attention map's colour scale: the value of its darkest colour.
 //!
-//! The largest value would be a poor choice: in a long text a few early words, who have little to look at, would make
+//! The largest value would be a poor choice: in a long text a few early words, which have few visible keys, would make
 //! everything else pale. The map is seen as a small picture, each pixel of which shows the largest of what it stands for,
 //! so that a thin line counts as much as it is seen; of its pixels one in a hundred may be darker than the scale.
 
-use super::grid::Grid;
+use super::attention_map::AttentionMap;
 use anyhow::Result;
 use std::sync::atomic::AtomicBool;
 
@@ -15,14 +15,14 @@ const BEYOND: f64 = 0.01;
 
 /// The end of a colour scale.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Top {
+pub struct ColourLimit {
     /// What the darkest colour stands for.
     pub top: f32,
     /// The largest value, which may lie beyond.
     pub largest: f32,
 }
 
-impl Top {
+impl ColourLimit {
     /// Of the pixels of a small picture; those that show nothing do not count.
     fn of(pixels: &[f32]) -> Self {
         let mut seen: Vec<f32> =
@@ -37,19 +37,19 @@ impl Top {
 }
 
 /// A map made small.
-pub(super) struct Small {
+pub(super) struct Thumbnail {
     pub width: usize,
     pub height: usize,
     /// Row by row, the largest of what each pixel stands for.
     pub values: Vec<f32>,
     /// Of the rows that have a choice: where everyone sees only what came before, the first sees itself alone, and its
     /// weight of 1 says nothing.
-    pub top: Top,
+    pub top: ColourLimit,
 }
 
-impl Small {
+impl Thumbnail {
     /// A map at most `side` pixels wide and high.
-    pub fn new(grid: &Grid, side: usize, cancel: &AtomicBool) -> Result<Self> {
+    pub fn new(grid: &AttentionMap, side: usize, cancel: &AtomicBool) -> Result<Self> {
         let (rows, columns) = grid.size();
         let (height, width) = (rows.min(side), columns.min(side));
         let mut values = vec![0.0_f32; height * width];
@@ -67,7 +67,7 @@ impl Small {
                 }
             }
         })?;
-        let top = Top::of(&values);
+        let top = ColourLimit::of(&values);
         for (pixel, value) in values.iter_mut().zip(forced) {
             *pixel = pixel.max(value);
         }
@@ -82,9 +82,13 @@ mod tests {
     #[test]
     fn few_pixels_lie_beyond_the_top() {
         let pixels: Vec<f32> = (0..=1000).map(|value| value as f32).collect();
-        assert_eq!(Top::of(&pixels), Top { top: 990.0, largest: 1000.0 });
+        assert_eq!(ColourLimit::of(&pixels), ColourLimit { top: 990.0, largest: 1000.0 });
         let few = [0.1, 0.0, f32::NAN, 0.7];
-        assert_eq!(Top::of(&few), Top { top: 0.7, largest: 0.7 }, "of a small map it is the largest");
-        assert_eq!(Top::of(&[0.0; 9]), Top::default(), "an empty map");
+        assert_eq!(
+            ColourLimit::of(&few),
+            ColourLimit { top: 0.7, largest: 0.7 },
+            "of a small map it is the largest"
+        );
+        assert_eq!(ColourLimit::of(&[0.0; 9]), ColourLimit::default(), "an empty map");
     }
 }

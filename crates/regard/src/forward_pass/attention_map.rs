@@ -1,8 +1,8 @@
-//! The values of one head's map, computed a band of rows at a time.
+//! The attention map of one head, computed a band of rows at a time.
 
-use super::axis::{Axis, Shown};
-use super::reading::Reading;
-use super::top::{SIDE, Small, Top};
+use super::colour_limit::{ColourLimit, SIDE, Thumbnail};
+use super::pass::ForwardPass;
+use super::token_axis::{TokenAxis, TokenDisplay};
 use crate::error::{UsageError, usage_error};
 use anyhow::{Result, bail};
 use serde::{Deserialize, Serialize};
@@ -10,62 +10,62 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What is drawn of a head.
+/// Which values of a head a map shows.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Scale {
+pub enum MapScale {
     /// The weights.
     #[default]
     Raw,
     /// The weights, coloured by their logarithm.
     Log,
-    /// The weights without the first token's, rows summing to 1 again: what else a head looks at besides its sink.
+    /// The weights without the first token's, rows summing to 1 again: what else a head attends to besides its sink.
     Rest,
     /// The weights times the norms of what is attended to, rows summing to 1 (Kobayashi et al., 2020).
     Norms,
 }
 
-/// Which map it is.
+/// Identifies a map of a forward pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Which {
+pub struct MapKey {
     /// The attention, by its number.
     pub site: usize,
     /// The head in it.
     pub head: usize,
     /// What is drawn.
-    pub scale: Scale,
+    pub scale: MapScale,
     /// Which tokens are shown.
-    pub shown: Shown,
+    pub shown: TokenDisplay,
 }
 
 /// One map, of which any part can be computed.
-pub struct Grid<'a> {
-    reading: &'a Reading,
-    which: Which,
-    rows: Axis,
-    columns: Axis,
+pub struct AttentionMap<'a> {
+    pass: &'a ForwardPass,
+    which: MapKey,
+    rows: TokenAxis,
+    columns: TokenAxis,
     norms: Option<Arc<Vec<f32>>>,
 }
 
 /// So many values are computed at once.
 const BAND: usize = 1 << 20;
 
-impl<'a> Grid<'a> {
+impl<'a> AttentionMap<'a> {
     /// The map of a head.
-    pub fn new(reading: &'a Reading, which: Which, cancel: &AtomicBool) -> Result<Self> {
-        let Some(site) = reading.sites().get(which.site) else {
+    pub fn new(pass: &'a ForwardPass, which: MapKey, cancel: &AtomicBool) -> Result<Self> {
+        let Some(site) = pass.sites().get(which.site) else {
             bail!(UsageError(format!("there is no attention {}", which.site)))
         };
         if which.head >= site.heads {
             let problem = format!("{} has {} heads: there is no head {}", site.name, site.heads, which.head);
             bail!(UsageError(problem));
         }
-        let (rows, columns) = reading.axes(site.group, which.shown);
+        let (rows, columns) = pass.axes(site.group, which.shown);
         let norms = match which.scale {
-            Scale::Norms => Some(reading.vectors(which.site, cancel)?.norms(which.head)?),
+            MapScale::Norms => Some(pass.vectors(which.site, cancel)?.norms(which.head)?),
             _ => None,
         };
-        Ok(Self { reading, which, rows, columns, norms })
+        Ok(Self { pass, which, rows, columns, norms })
     }
 
     /// How many rows and columns it has.
@@ -82,7 +82,7 @@ impl<'a> Grid<'a> {
     fn band(&self, rows: Range<usize>) -> Result<Vec<f32>> {
         let places = self.rows.places().get(rows.clone()).unwrap_or_default();
         let (Some(first), Some(last)) = (places.first(), places.last()) else { return Ok(Vec::new()) };
-        let weights = self.reading.weights(self.which.site)?;
+        let weights = self.pass.weights(self.which.site)?;
         let keys = weights.sizes()[3];
         let mut values = weights.block(0, self.which.head, first.start..last.end, 0..keys)?.to_vec();
         for row in values.chunks_mut(keys.max(1)) {
@@ -108,7 +108,7 @@ impl<'a> Grid<'a> {
     fn reweigh(&self, row: &mut [f32]) {
         match (&self.norms, self.which.scale) {
             (Some(norms), _) => row.iter_mut().zip(norms.iter()).for_each(|(weight, norm)| *weight *= norm),
-            (None, Scale::Rest) if row.len() > 1 => row[0] = 0.0,
+            (None, MapScale::Rest) if row.len() > 1 => row[0] = 0.0,
             _ => return,
         }
         let sum: f64 = row.iter().map(|&value| f64::from(value)).sum();
@@ -136,8 +136,8 @@ impl<'a> Grid<'a> {
     /// Some rows of some columns. Only those are computed, unless their values depend on the rest of their rows.
     fn part(&self, rows: Range<usize>, columns: Range<usize>) -> Result<Vec<f32>> {
         let plain = self.rows.is_plain() && self.columns.is_plain();
-        if plain && matches!(self.which.scale, Scale::Raw | Scale::Log) {
-            let weights = self.reading.weights(self.which.site)?;
+        if plain && matches!(self.which.scale, MapScale::Raw | MapScale::Log) {
+            let weights = self.pass.weights(self.which.site)?;
             return Ok(weights.block(0, self.which.head, rows, columns)?.to_vec());
         }
         let band = self.band(rows)?;
@@ -162,30 +162,30 @@ impl<'a> Grid<'a> {
         Ok(())
     }
 
-    /// The first row that has a choice: where everyone sees only what came before, the first sees itself alone, and its
-    /// weight of 1 would make all others pale.
+    /// The first row with more than one visible key: under a causal mask the first query sees only itself, and its weight of 1
+    /// would make all others pale.
     pub(super) fn first_free(&self) -> usize {
-        let causal = self.reading.sites().get(self.which.site).is_some_and(|site| site.causal);
+        let causal = self.pass.sites().get(self.which.site).is_some_and(|site| site.causal);
         usize::from(causal && self.rows.len() > 1)
     }
 
-    /// What the darkest colour of the whole map stands for.
-    pub fn top(&self, cancel: &AtomicBool) -> Result<Top> {
-        if let Some(&top) = self.reading.remembered().tops.get(&self.which) {
+    /// The value of the darkest colour of the whole map.
+    pub fn top(&self, cancel: &AtomicBool) -> Result<ColourLimit> {
+        if let Some(&top) = self.pass.computed().tops.get(&self.which) {
             return Ok(top);
         }
-        let top = Small::new(self, SIDE, cancel)?.top;
+        let top = Thumbnail::new(self, SIDE, cancel)?.top;
         self.remember(top);
         Ok(top)
     }
 
     /// Keeps it for the next time.
-    pub(super) fn remember(&self, top: Top) {
-        self.reading.remembered().tops.insert(self.which, top);
+    pub(super) fn remember(&self, top: ColourLimit) {
+        self.pass.computed().tops.insert(self.which, top);
     }
 
     /// What is drawn.
-    pub fn scale(&self) -> Scale {
+    pub fn scale(&self) -> MapScale {
         self.which.scale
     }
 }

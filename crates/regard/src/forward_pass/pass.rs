@@ -1,11 +1,11 @@
-//! One input read by one model.
+//! One forward pass of one model, recorded.
 
-use super::answer;
-use super::axis::{Axis, Shown};
-use super::input::{Input, Spelt};
+use super::colour_limit::ColourLimit;
+use super::input::{EncodedInput, Input};
+use super::prediction;
 use super::site::{Group, Site};
 use super::token::Token;
-use super::top::Top;
+use super::token_axis::{TokenAxis, TokenDisplay};
 use super::vectors::Vectors;
 use crate::error::usage_error;
 use crate::input_tensors;
@@ -21,7 +21,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Everything that is kept of one pass: enough to compute any weight, and no weight.
-pub struct Reading {
+pub struct ForwardPass {
     opened: Arc<Opened>,
     inputs: Inputs,
     source: Vec<Token>,
@@ -34,59 +34,60 @@ pub struct Reading {
     pool: Option<Vec<f32>>,
     /// How many tokens at the end were drawn after what was given.
     drawn: usize,
-    remembered: Mutex<Remembered>,
+    computed: Mutex<Computed>,
 }
 
-/// What was computed on demand and may be asked for again.
+/// Numbers that were computed on demand and may be needed again.
 #[derive(Default)]
-pub(super) struct Remembered {
-    /// Queries, keys and values of the attention looked at last.
+pub(super) struct Computed {
+    /// Queries, keys and values of the attention requested last.
     pub vectors: Option<(usize, Arc<Vectors>)>,
-    /// What the darkest colour of a map stands for.
-    pub tops: HashMap<super::grid::Which, Top>,
+    /// The value of the darkest colour of a map.
+    pub tops: HashMap<super::attention_map::MapKey, ColourLimit>,
 }
 
-impl Reading {
-    /// Reads, unless there are more than so many tokens; stops when the flag is set.
+impl ForwardPass {
+    /// Runs a model on an input of at most `most` tokens; stops when the flag is set.
     pub fn new(opened: &Arc<Opened>, input: &Input, most: usize, cancel: &AtomicBool) -> Result<Self> {
-        Self::going_on(opened, input, &[], most, cancel)
+        Self::continued(opened, input, &[], most, cancel)
     }
 
-    /// Reads with tokens after it that were drawn before.
-    pub fn going_on(
+    /// Runs a model on an input followed by tokens that were sampled before.
+    pub fn continued(
         opened: &Arc<Opened>,
         input: &Input,
         drawn: &[u32],
         most: usize,
         cancel: &AtomicBool,
     ) -> Result<Self> {
-        let mut spelt = input.spell(opened, most)?;
-        spelt.go_on(opened, drawn, most)?;
-        Self::of(opened, spelt, drawn.len(), cancel)
+        let mut encoded = input.encode(opened, most)?;
+        encoded.append(opened, drawn, most)?;
+        Self::of(opened, encoded, drawn.len(), cancel)
     }
 
     /// The tokens of source and target, without running the model.
     pub fn tokens(opened: &Opened, input: &Input, most: usize) -> Result<(Vec<Token>, Vec<Token>)> {
-        let spelt = input.spell(opened, most)?;
-        Ok((spelt.source, spelt.target))
+        let encoded = input.encode(opened, most)?;
+        Ok((encoded.source, encoded.target))
     }
 
-    fn of(opened: &Arc<Opened>, spelt: Spelt, drawn: usize, cancel: &AtomicBool) -> Result<Self> {
-        let Spelt { inputs, source, target } = spelt;
+    fn of(opened: &Arc<Opened>, encoded: EncodedInput, drawn: usize, cancel: &AtomicBool) -> Result<Self> {
+        let EncodedInput { inputs, source, target } = encoded;
         let sites = Site::all(&*opened.model);
         let probe = sites
             .iter()
             .fold(Probe::new(), |probe, site| probe.record(format!("{}.weights", site.name)))
             .record("logits")
             .record("pool.weights");
-        pass(&inputs, &*opened.model, &Context::inference().with_cancel(cancel).with_probe(&probe))?;
+        run_model(&inputs, &*opened.model, &Context::inference().with_cancel(cancel).with_probe(&probe))?;
         let weights = |site: &Site| {
             probe.weights(&site.name).with_context(|| format!("the model did not pass {}", site.name))
         };
         let weights = sites.iter().map(weights).collect::<Result<_>>()?;
-        let scores = probe.get("logits")?.map(|logits| answer::kept(&*opened.model, &logits)).transpose()?;
+        let scores =
+            probe.get("logits")?.map(|logits| prediction::kept(&*opened.model, &logits)).transpose()?;
         let pool = probe.get("pool.weights")?.map(|pool| pool.to_vec());
-        let remembered = Mutex::default();
+        let computed = Mutex::default();
         Ok(Self {
             opened: Arc::clone(opened),
             inputs,
@@ -97,7 +98,7 @@ impl Reading {
             scores,
             pool,
             drawn,
-            remembered,
+            computed,
         })
     }
 
@@ -105,9 +106,9 @@ impl Reading {
     pub fn extended(&self, id: u32, most: usize, cancel: &AtomicBool) -> Result<Self> {
         let (source, target) = (self.source.clone(), self.target.clone());
         let inputs = Inputs { ids: self.inputs.ids.clone(), ..Inputs::default() };
-        let mut spelt = Spelt { inputs, source, target };
-        spelt.go_on(&self.opened, &[id], most)?;
-        Self::of(&self.opened, spelt, self.drawn + 1, cancel)
+        let mut encoded = EncodedInput { inputs, source, target };
+        encoded.append(&self.opened, &[id], most)?;
+        Self::of(&self.opened, encoded, self.drawn + 1, cancel)
     }
 
     /// How many tokens at the end were drawn after what was given.
@@ -166,20 +167,20 @@ impl Reading {
         self.pool.as_deref()
     }
 
-    /// The tokens that ask and those that are looked at.
+    /// The tokens of the queries and those of the keys.
     pub fn sides(&self, group: Group) -> (&[Token], &[Token]) {
         let side = |target: bool| if target { self.target.as_slice() } else { self.source.as_slice() };
-        (side(group.asks_from_target()), side(group.looks_at_target()))
+        (side(group.queries_target()), side(group.keys_target()))
     }
 
-    /// What stands on the rows and on the columns of a map.
-    pub fn axes(&self, group: Group, shown: Shown) -> (Axis, Axis) {
+    /// The tokens on the rows and columns of a map.
+    pub fn axes(&self, group: Group, shown: TokenDisplay) -> (TokenAxis, TokenAxis) {
         let (queries, keys) = self.sides(group);
-        (Axis::new(queries, shown), Axis::new(keys, shown))
+        (TokenAxis::new(queries, shown), TokenAxis::new(keys, shown))
     }
 
-    /// Tokens as the measures of heads want them.
-    pub fn measured_tokens(tokens: &[Token]) -> Tokens {
+    /// Tokens as the head measures expect them.
+    pub fn analysis_tokens(tokens: &[Token]) -> Tokens {
         Tokens {
             ids: tokens.iter().map(|token| token.id).collect(),
             special: tokens.iter().map(|token| token.special).collect(),
@@ -200,20 +201,20 @@ impl Reading {
             4 * (vectors + dense + site.heads * rows)
         };
         let sites: usize = self.sites.iter().map(of_site).sum();
-        let remembered = self.remembered().vectors.as_ref().map_or(0, |(_, vectors)| vectors.bytes());
+        let computed = self.computed().vectors.as_ref().map_or(0, |(_, vectors)| vectors.bytes());
         let pixels = self.inputs.pictures.as_ref().map_or(0, Tensor::count);
         let scores = self.scores.as_ref().map_or(0, Tensor::count);
-        sites + remembered + 4 * (pixels + scores) + 200 * (self.source.len() + self.target.len())
+        sites + computed + 4 * (pixels + scores) + 200 * (self.source.len() + self.target.len())
     }
 
-    pub(super) fn remembered(&self) -> MutexGuard<'_, Remembered> {
-        self.remembered.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn computed(&self) -> MutexGuard<'_, Computed> {
+        self.computed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A pass for what a probe sees of it. Of models that say what comes next only the last scores are computed: those of all
-/// places are the largest thing in a pass over a long text, and nobody looks at them.
-pub(super) fn pass(inputs: &Inputs, model: &dyn Model, context: &Context) -> Result<()> {
+/// Runs a model for what a probe records. Models that predict the next token compute only the last position's scores: those of
+/// all positions would be the largest tensor of a long text, and are not shown.
+pub(super) fn run_model(inputs: &Inputs, model: &dyn Model, context: &Context) -> Result<()> {
     match model.abilities().continues() {
         true => model.forward_last(context, inputs).map(drop)?,
         false => input_tensors::run(model, inputs, context)?,

@@ -1,12 +1,12 @@
-//! Which tokens stand on the side of a map: all of them, words instead of pieces, special ones left out.
+//! The tokens along one side of an attention map: all of them, words instead of pieces, or special ones left out.
 
 use super::token::Token;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
-/// How tokens are shown.
+/// Which tokens are shown, and how.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Shown {
+pub struct TokenDisplay {
     /// Pieces of a word become one: as keys their weights are added, as queries averaged.
     #[serde(default)]
     pub merge: bool,
@@ -15,16 +15,16 @@ pub struct Shown {
     pub hide: bool,
 }
 
-/// The places on one side of a map, each of which stands for some tokens.
+/// The cells along one side of a map, each of which stands for some tokens.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Axis {
+pub struct TokenAxis {
     places: Vec<Range<usize>>,
     plain: bool,
 }
 
-impl Axis {
-    /// The places of some tokens. If none would be left, all are shown.
-    pub fn new(tokens: &[Token], shown: Shown) -> Self {
+impl TokenAxis {
+    /// The cells of some tokens. If none would be left, all are shown.
+    pub fn new(tokens: &[Token], shown: TokenDisplay) -> Self {
         let mut places: Vec<Range<usize>> = Vec::with_capacity(tokens.len());
         for (i, token) in tokens.iter().enumerate() {
             if shown.hide && token.special {
@@ -55,17 +55,17 @@ impl Axis {
         self.places.is_empty()
     }
 
-    /// Whether each place is one token and none is left out.
+    /// Whether each cell is one token and none is left out.
     pub fn is_plain(&self) -> bool {
         self.plain
     }
 
-    /// The tokens of each place.
+    /// The tokens of each cell.
     pub fn places(&self) -> &[Range<usize>] {
         &self.places
     }
 
-    /// What is written at each place.
+    /// The label of each cell.
     pub fn labels(&self, tokens: &[Token]) -> Vec<String> {
         let label = |place: &Range<usize>| {
             let texts: Vec<&str> =
@@ -91,11 +91,15 @@ mod tests {
     fn pieces_become_words_and_special_tokens_go() {
         let tokens =
             [token("[CLS]", true, 0), token("un", false, 1), token("##do", false, 1), token(".", false, 2)];
-        let axis = |merge, hide| Axis::new(&tokens, Shown { merge, hide });
+        let axis = |merge, hide| TokenAxis::new(&tokens, TokenDisplay { merge, hide });
         assert_eq!(axis(false, false).places(), [0..1, 1..2, 2..3, 3..4]);
         assert_eq!(axis(true, false).labels(&tokens), ["[CLS]", "undo", "."]);
         assert_eq!(axis(true, true).places(), [1..3, 3..4]);
         assert!(axis(false, false).is_plain() && !axis(false, true).is_plain());
-        assert_eq!(Axis::new(&tokens[..1], Shown { merge: true, hide: true }).len(), 1, "never nothing");
+        assert_eq!(
+            TokenAxis::new(&tokens[..1], TokenDisplay { merge: true, hide: true }).len(),
+            1,
+            "never nothing"
+        );
     }
 }

@@ -1,6 +1,6 @@
-//! What a model says of what it read: the next token, or a class.
+//! The prediction of a forward pass: the next token, or a class.
 
-use super::reading::Reading;
+use super::pass::ForwardPass;
 use super::token::{spell, visible};
 use crate::error::usage_error;
 use crate::model::Opened;
@@ -12,20 +12,20 @@ use regard_nn::tokens::Special;
 use regard_nn::{Context, Probe};
 use serde::Serialize;
 
-/// What a model can be asked.
+/// What a model predicts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Kind {
-    /// What comes next.
+pub enum PredictionKind {
+    /// The next token.
     Next,
-    /// Which class it is.
+    /// The class of the input.
     Class,
     /// Nothing.
     Nothing,
 }
 
-impl Kind {
-    /// What a model can be asked.
+impl PredictionKind {
+    /// What a model predicts.
     pub fn of(model: &dyn Model) -> Self {
         match model.abilities().predicts {
             Predicts::NextToken => Self::Next,
@@ -38,15 +38,15 @@ impl Kind {
 /// Of a model's scores, those that are kept: of the last position, or of the classes. They are copied: a part of a tensor
 /// would keep all of it.
 pub(super) fn kept(model: &dyn Model, logits: &Tensor) -> Result<Tensor> {
-    Ok(match (Kind::of(model), logits.shape().len()) {
-        (Kind::Next, 3) => {
+    Ok(match (PredictionKind::of(model), logits.shape().len()) {
+        (PredictionKind::Next, 3) => {
             let width = logits.shape()[2];
             let values = logits.values();
             Tensor::new(&values[values.len().saturating_sub(width)..], [width])?
         }
         // One logit for two classes: the other's is 0.
-        (Kind::Class, 1) => Tensor::new(&[0.0, logits.values()[0]], [2])?,
-        (Kind::Class, _) => logits.reshape([logits.count()])?,
+        (PredictionKind::Class, 1) => Tensor::new(&[0.0, logits.values()[0]], [2])?,
+        (PredictionKind::Class, _) => logits.reshape([logits.count()])?,
         _ => Tensor::zeros([0]),
     })
 }
@@ -61,36 +61,37 @@ pub struct Candidate {
 }
 
 /// The highest scores' tokens, best first.
-pub fn candidates(reading: &Reading, count: usize) -> Result<Vec<Candidate>> {
-    let Some(scores) = reading.scores().filter(|_| Kind::of(reading.model()) == Kind::Next) else {
+pub fn candidates(pass: &ForwardPass, count: usize) -> Result<Vec<Candidate>> {
+    let Some(scores) = pass.scores().filter(|_| PredictionKind::of(pass.model()) == PredictionKind::Next)
+    else {
         return Ok(Vec::new());
     };
     let scores = scores.values();
     let mut order: Vec<usize> = (0..scores.len()).collect();
     order.sort_by(|&a, &b| scores[b].total_cmp(&scores[a]).then(a.cmp(&b)));
-    let before = said(reading).last().copied();
+    let before = continued_ids(pass).last().copied();
     let candidate = |&id: &usize| {
         let id = id as u32;
-        let text = match &reading.opened().tokenizer {
+        let text = match &pass.opened().tokenizer {
             Some(tokenizer) => spell(tokenizer, before, id)?,
             None => id.to_string(),
         };
-        let name = reading.opened().tokenizer.as_ref().and_then(|tokenizer| tokenizer.piece(id));
+        let name = pass.opened().tokenizer.as_ref().and_then(|tokenizer| tokenizer.piece(id));
         let text = if text.trim().is_empty() { visible("", &name.unwrap_or_default()) } else { text };
         Ok(Candidate { id, text })
     };
     order.iter().take(count).map(candidate).collect()
 }
 
-/// The ids of the text that goes on.
-fn said(reading: &Reading) -> Vec<u32> {
-    let tokens = if reading.target().is_empty() { reading.source() } else { reading.target() };
+/// The ids of the text to continue.
+fn continued_ids(pass: &ForwardPass) -> Vec<u32> {
+    let tokens = if pass.target().is_empty() { pass.source() } else { pass.target() };
     tokens.iter().map(|token| token.id).collect()
 }
 
-/// A text that goes on, as the tokenizer writes it.
+/// A text and its continuation, as the tokenizer writes them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Said {
+pub struct Continuation {
     /// What was given.
     pub given: String,
     /// What each token that came after it adds.
@@ -100,14 +101,15 @@ pub struct Said {
 /// So many tokens before the first drawn one are enough to decode it as in the whole.
 const BEFORE: usize = 16;
 
-/// The text that goes on; none where there is no tokenizer, or nothing comes next.
-pub fn spoken(reading: &Reading) -> Result<Option<Said>> {
-    let tokenizer = reading.opened().tokenizer.as_ref();
-    let Some(tokenizer) = tokenizer.filter(|_| Kind::of(reading.model()) == Kind::Next) else {
+/// The text and its continuation; none without a tokenizer, or where the model predicts no next token.
+pub fn continuation(pass: &ForwardPass) -> Result<Option<Continuation>> {
+    let tokenizer = pass.opened().tokenizer.as_ref();
+    let Some(tokenizer) = tokenizer.filter(|_| PredictionKind::of(pass.model()) == PredictionKind::Next)
+    else {
         return Ok(None);
     };
-    let ids = said(reading);
-    let (given, drawn) = ids.split_at(ids.len() - reading.drawn().min(ids.len()));
+    let ids = continued_ids(pass);
+    let (given, drawn) = ids.split_at(ids.len() - pass.drawn().min(ids.len()));
     let mut decoder = tokenizer.decoder(Special::Drop);
     for &id in &given[given.len().saturating_sub(BEFORE)..] {
         decoder.push(id)?;
@@ -121,18 +123,18 @@ pub fn spoken(reading: &Reading) -> Result<Option<Said>> {
     if let (Some(rest), Some(last)) = (decoder.finish()?, parts.last_mut()) {
         last.push_str(&rest);
     }
-    Ok(Some(Said { given: tokenizer.decode(given, Special::Drop)?, drawn: parts }))
+    Ok(Some(Continuation { given: tokenizer.decode(given, Special::Drop)?, drawn: parts }))
 }
 
 /// The next token, drawn as the settings say, for a given step.
-pub fn draw(reading: &Reading, sampling: &Sampling, step: u64) -> Result<u32> {
-    let scores = reading.scores().filter(|_| Kind::of(reading.model()) == Kind::Next);
+pub fn draw(pass: &ForwardPass, sampling: &Sampling, step: u64) -> Result<u32> {
+    let scores = pass.scores().filter(|_| PredictionKind::of(pass.model()) == PredictionKind::Next);
     let scores = scores.ok_or_else(|| usage_error("this model does not say what comes next"))?;
     sampling.check()?;
-    Ok(sampling.choose(&scores.values(), &said(reading), (0, step)))
+    Ok(sampling.choose(&scores.values(), &continued_ids(pass), (0, step)))
 }
 
-/// Which class, and what each token had to do with it.
+/// The predicted class, and the contribution of each token.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Classes {
     /// The names of the classes.
@@ -143,21 +145,21 @@ pub struct Classes {
     pub what: &'static str,
     /// Whether a weight may be negative.
     pub signed: bool,
-    /// One a token; none if there is nothing to tell.
+    /// One for each token; none if they are not defined.
     pub weights: Vec<f32>,
 }
 
-/// What a classifier says.
-pub fn classes(reading: &Reading) -> Result<Classes> {
-    let scores = reading.scores().filter(|_| Kind::of(reading.model()) == Kind::Class);
+/// The prediction of a classifier.
+pub fn classes(pass: &ForwardPass) -> Result<Classes> {
+    let scores = pass.scores().filter(|_| PredictionKind::of(pass.model()) == PredictionKind::Class);
     let scores = scores.ok_or_else(|| usage_error("this model does not tell classes apart"))?;
     let probabilities = scores.softmax()?.to_vec();
-    let labels = (0..probabilities.len()).map(|class| label(reading.opened(), class)).collect();
-    let (what, signed, weights) = match (reading.pool(), &reading.inputs().ids) {
+    let labels = (0..probabilities.len()).map(|class| label(pass.opened(), class)).collect();
+    let (what, signed, weights) = match (pass.pool(), &pass.inputs().ids) {
         (Some(pool), _) => ("share of each word in the pool", false, pool.to_vec()),
         (None, Some(ids)) => {
             let best = scores.argmax(-1)?.values().first().copied().unwrap_or(0) as usize;
-            let of = pull(reading.model(), ids, best)?;
+            let of = pull(pass.model(), ids, best)?;
             ("gradient × embedding: what each word adds to the winning class", true, of)
         }
         (None, None) => ("", false, Vec::new()),
@@ -187,13 +189,13 @@ pub fn gradient_times_input(scores: &Tensor, class: usize, probe: &Probe) -> Res
     Ok(words.detach().multiply(&gradient)?.sum(-1)?.to_vec())
 }
 
-/// What a model calls a class.
+/// The name of a class.
 pub fn label(opened: &Opened, class: usize) -> String {
     let name = opened.config.get("id2label").and_then(|labels| labels.get(class.to_string()));
     name.and_then(|name| name.as_str()).map_or_else(|| class.to_string(), str::to_owned)
 }
 
-/// The names of the classes that a model tells texts apart by, in order.
+/// The names of a classifier's classes, in order.
 pub fn class_names(opened: &Opened) -> Vec<String> {
     let abilities = opened.model.abilities();
     let count = if abilities.predicts == Predicts::Class { abilities.classes } else { 0 };

@@ -1,0 +1,28 @@
+//! One forward pass, for display: the numbers behind the page and behind `regard view`.
+//!
+//! A [`ForwardPass`] is one input read by one model. It keeps what the kernels leave behind, from which an [`AttentionMap`]
+//! computes any part of any head's weights on demand; nothing of the size of all pairs is kept. [`vectors`] has queries, keys
+//! and values of one attention, [`flow`] the attention flow through the layers, [`prediction`] what the model predicts.
+
+mod attention_map;
+mod colour_limit;
+pub mod flow;
+mod input;
+mod measures;
+mod pass;
+mod pixels;
+pub mod prediction;
+mod site;
+mod token;
+mod token_axis;
+pub mod vectors;
+
+pub use attention_map::{AttentionMap, MapKey, MapScale};
+pub use colour_limit::ColourLimit;
+pub use input::Input;
+pub use measures::{HeadMeasures, measure};
+pub use pass::ForwardPass;
+pub use pixels::{TILE, Thumbnails, Tile, thumbnails, tile};
+pub use site::{Group, Site};
+pub use token::{Token, meet};
+pub use token_axis::{TokenAxis, TokenDisplay};

@@ -1,0 +1,69 @@
+//! Forward passes, cached within a limit of memory: the least recently used is dropped first.
+
+use crate::forward_pass::ForwardPass;
+use regard_tensor::pool;
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// The most forward passes, however small.
+const MOST: usize = 256;
+
+/// A least-recently-used cache of forward passes.
+pub struct PassCache {
+    limit: usize,
+    cached: Mutex<Vec<CachedPass>>,
+}
+
+struct CachedPass {
+    id: String,
+    model: String,
+    pass: Arc<ForwardPass>,
+}
+
+impl PassCache {
+    pub fn new(limit: usize) -> Self {
+        Self { limit, cached: Mutex::default() }
+    }
+
+    fn cached(&self) -> MutexGuard<'_, Vec<CachedPass>> {
+        self.cached.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Caches a forward pass under a name that cannot be guessed. The newest stays whatever its size.
+    pub fn insert(&self, model: String, pass: ForwardPass) -> (String, Arc<ForwardPass>) {
+        let id = format!("{:016x}", RandomState::new().build_hasher().finish());
+        let pass = Arc::new(pass);
+        let mut cached = self.cached();
+        cached.push(CachedPass { id: id.clone(), model, pass: Arc::clone(&pass) });
+        self.make_room(&mut cached);
+        drop(cached);
+        // Texts of ever new lengths leave buffers of sizes that are not needed again.
+        if pool::usage().waiting > self.limit / 16 {
+            pool::trim();
+        }
+        (id, pass)
+    }
+
+    /// Drops the oldest until the others fit. Passes grow while they are viewed, so their sizes are measured now.
+    fn make_room(&self, cached: &mut Vec<CachedPass>) {
+        let sizes: Vec<usize> = cached.iter().map(|cached| cached.pass.bytes()).collect();
+        let mut total: usize = sizes.iter().sum();
+        let mut gone = 0;
+        while gone + 1 < cached.len() && (total > self.limit || cached.len() - gone > MOST) {
+            total -= sizes[gone];
+            gone += 1;
+        }
+        cached.drain(..gone);
+    }
+
+    /// A forward pass by its name, with the name of its model.
+    pub fn find(&self, id: &str) -> Option<(String, Arc<ForwardPass>)> {
+        let mut cached = self.cached();
+        let place = cached.iter().position(|cached| cached.id == id)?;
+        let found = cached.remove(place);
+        let answer = (found.model.clone(), Arc::clone(&found.pass));
+        cached.push(found);
+        self.make_room(&mut cached);
+        Some(answer)
+    }
+}
