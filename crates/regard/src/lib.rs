@@ -3,7 +3,7 @@
 //! - [`commands`]: one file for each subcommand. [`error`], [`progress`] and [`terminal`] report to the user.
 //! - [`model`] finds the model that an argument names, [`corpus`] the texts; [`run`] is a training run and its folder.
 //! - [`trace_file`] and [`input_tensors`]: files with the tensors of one forward pass.
-//! - [`inspect`] measures heads, words and layers over a corpus; [`forward_pass`] computes what the page shows of one forward pass.
+//! - [`corpus_analysis`] measures heads, words and layers over a corpus; [`forward_pass`] computes what the page shows of one forward pass.
 //! - [`figure`] draws every picture; [`server`] is the page, [`standalone`] the page as one file.
 //! - [`fetch`] has all code that uses the network, [`cache`] finds what it downloaded.
 //! - [`experiments`] has one file for each question, tested by the rules of [`experiment`]; [`report`] presents the results.
@@ -13,6 +13,7 @@ pub mod cache;
 pub mod classes;
 pub mod commands;
 pub mod corpus;
+pub mod corpus_analysis;
 pub mod data_summary;
 pub mod error;
 pub mod experiment;
@@ -22,7 +23,6 @@ pub mod figure;
 pub mod forward_pass;
 pub mod image;
 pub mod input_tensors;
-pub mod inspect;
 pub mod machine;
 pub mod model;
 pub mod progress;

@@ -1,10 +1,10 @@
 //! `regard ablate`: whether each head of a model matters.
 
 use crate::corpus::{Corpus, CorpusArguments, TokenizedCorpus};
-use crate::inspect::Output;
-use crate::inspect::ablation::study;
-use crate::inspect::questions::Questions;
-use crate::inspect::texts::ensure_answers_fit;
+use crate::corpus_analysis::Output;
+use crate::corpus_analysis::ablation::analyse;
+use crate::corpus_analysis::evaluation_batches::EvaluationBatches;
+use crate::corpus_analysis::texts::ensure_answers_fit;
 use crate::model;
 use crate::terminal::{line, remark, thousands};
 use anyhow::Result;
@@ -39,21 +39,21 @@ impl Ablate {
         let opened = model::open(&self.model)?;
         all_heads(&*opened.model)?;
         ensure_answers_fit(&*opened.model, &self.corpus)?;
-        let questions = match opened.model.abilities().pictures() {
-            Some(patches) => Questions::of_pictures(&opened, patches, &self.corpus)?,
+        let batches = match opened.model.abilities().pictures() {
+            Some(patches) => EvaluationBatches::of_pictures(&opened, patches, &self.corpus)?,
             _ => {
                 let corpus = Corpus::open(&self.corpus.corpus)?;
                 let tokenized =
                     TokenizedCorpus::new(&corpus, opened.tokenizer()?, &*opened.model, &self.corpus)?;
                 tokenized.measure_size()?;
-                Questions::ask(&opened, &corpus, &tokenized, &self.corpus)?
+                EvaluationBatches::target_text(&opened, &corpus, &tokenized, &self.corpus)?
             }
         };
-        let counts = [questions.texts(), questions.answers()].map(|count| thousands(count as u64));
+        let counts = [batches.texts(), batches.answers()].map(|count| thousands(count as u64));
         remark(format!(
             "a {} is asked for {}: {} texts, {} answers",
             opened.model.kind(),
-            questions.about,
+            batches.about,
             counts[0],
             counts[1]
         ));
@@ -64,7 +64,7 @@ impl Ablate {
             if parts.len() > 1 {
                 line(format!("\n{}", part.name()));
             }
-            let findings = study(subject, &questions, self.corpus.seed)?;
+            let findings = analyse(subject, &batches, self.corpus.seed)?;
             findings.write(&output)?;
             findings.show();
         }

@@ -1,7 +1,7 @@
 //! `regard embeddings`: the table of vectors that a model has for its tokens.
 
-use crate::inspect::Output;
-use crate::inspect::embeddings::Embeddings as Table;
+use crate::corpus_analysis::Output;
+use crate::corpus_analysis::embeddings::EmbeddingTable;
 use crate::model;
 use crate::terminal::{line, remark};
 use anyhow::Result;
@@ -37,10 +37,10 @@ impl Embeddings {
         let path = Path::new(&self.model);
         let opened;
         let table = match path.is_file() {
-            true => Table::read(path)?,
+            true => EmbeddingTable::read(path)?,
             false => {
                 opened = model::open(&self.model)?;
-                Table::of(&opened)?
+                EmbeddingTable::of(&opened)?
             }
         };
         let list = |words: &String| -> Vec<String> {

@@ -2,8 +2,8 @@
 
 use crate::classes::matched;
 use crate::corpus::evenly;
+use crate::corpus_analysis::texts::normalised;
 use crate::forward_pass::prediction::class_names;
-use crate::inspect::texts::normalised;
 use crate::model::{self, Opened};
 use crate::run::{EvaluationData, RunFolder, sources};
 use crate::terminal::{self, line};

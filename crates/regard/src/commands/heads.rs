@@ -2,10 +2,10 @@
 
 use crate::bad_usage;
 use crate::corpus::{Corpus, CorpusArguments, TokenizedCorpus};
-use crate::inspect::Output;
-use crate::inspect::heads::{Manner, study};
-use crate::inspect::snapshots::History;
-use crate::inspect::texts::{Texts, answers, ensure_answers_fit, pictures};
+use crate::corpus_analysis::Output;
+use crate::corpus_analysis::heads::{MeasureOptions, analyse};
+use crate::corpus_analysis::snapshots::History;
+use crate::corpus_analysis::texts::{Texts, answers, ensure_answers_fit, pictures};
 use crate::model;
 use crate::terminal::{line, remark};
 use anyhow::Result;
@@ -48,16 +48,17 @@ pub struct Heads {
 impl Heads {
     /// Runs the command.
     pub fn run(&self) -> Result<()> {
-        let manner = Manner { batch: self.corpus.batch as usize, seed: self.corpus.seed, norms: self.norms };
+        let options =
+            MeasureOptions { batch: self.corpus.batch as usize, seed: self.corpus.seed, norms: self.norms };
         match self.snapshots {
-            true => self.history(manner)?,
-            false => self.study(manner)?,
+            true => self.history(options)?,
+            false => self.analyse(options)?,
         }
         remark(format!("\ntables and figures: {}", self.out.display()));
         Ok(())
     }
 
-    fn study(&self, manner: Manner) -> Result<()> {
+    fn analyse(&self, options: MeasureOptions) -> Result<()> {
         let opened = model::open(&self.model)?;
         all_heads(&*opened.model)?;
         ensure_answers_fit(&*opened.model, &self.corpus)?;
@@ -65,7 +66,7 @@ impl Heads {
         if let Some(patches) = abilities.pictures() {
             let (pictures, _) = pictures(&opened, patches, &self.corpus)?;
             remark(format!("a {}; {} pictures", opened.model.kind(), pictures.len()));
-            return self.part((&*opened.model).into(), &Texts::Held(pictures), (None, None), manner);
+            return self.part((&*opened.model).into(), &Texts::Held(pictures), (None, None), options);
         }
         let corpus = Corpus::open(&self.corpus.corpus)?;
         let treebank = self.trees()?;
@@ -84,13 +85,13 @@ impl Heads {
                 };
                 line(format!("\n{}", part.name()));
                 let subject = Subject { model: &*opened.model, part };
-                self.part(subject, &Texts::Held(texts), (Some(&tokenized), trees), manner)?;
+                self.part(subject, &Texts::Held(texts), (Some(&tokenized), trees), options)?;
             }
             return Ok(());
         }
         remark(format!("a {}; {size}", opened.model.kind()));
         let texts = Texts::Corpus(&tokenized, size);
-        self.part((&*opened.model).into(), &texts, (Some(&tokenized), trees), manner)
+        self.part((&*opened.model).into(), &texts, (Some(&tokenized), trees), options)
     }
 
     /// Looks at one part of a model; those of an encoder–decoder model have a folder each.
@@ -99,10 +100,10 @@ impl Heads {
         subject: Subject,
         texts: &Texts,
         (tokenized, trees): (Option<&TokenizedCorpus>, Option<&Corpus>),
-        manner: Manner,
+        options: MeasureOptions,
     ) -> Result<()> {
         let output = Output::of_part(&self.out, subject)?;
-        let findings = study(subject, texts, tokenized, trees, manner)?;
+        let findings = analyse(subject, texts, tokenized, trees, options)?;
         findings.write(&output)?;
         findings.show();
         Ok(())
@@ -112,7 +113,7 @@ impl Heads {
         self.treebank.as_ref().map(|path| Corpus::treebank(path)).transpose()
     }
 
-    fn history(&self, manner: Manner) -> Result<()> {
+    fn history(&self, options: MeasureOptions) -> Result<()> {
         let run = Path::new(&self.model);
         if !run.is_dir() {
             bad_usage!("--snapshots needs the folder of a run; {} is none", self.model);
@@ -120,7 +121,7 @@ impl Heads {
         let corpus = Corpus::open(&self.corpus.corpus)?;
         let treebank = self.trees()?;
         let trees = treebank.as_ref().unwrap_or(&corpus);
-        let history = History::measure(run, (&corpus, trees), &self.corpus, manner)?;
+        let history = History::measure(run, (&corpus, trees), &self.corpus, options)?;
         history.write(&Output::create(&self.out)?)?;
         history.show();
         line("");

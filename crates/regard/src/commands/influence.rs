@@ -2,10 +2,12 @@
 
 use crate::bad_usage;
 use crate::corpus::{Corpus, CorpusArguments, TokenizedCorpus};
-use crate::inspect::influence::{Questions, Said, Trust, asked, ensure_answers};
-use crate::inspect::target::{Asked, ask, ask_picture, blank};
-use crate::inspect::texts::pictures;
-use crate::inspect::{Output, prompt};
+use crate::corpus_analysis::influence::{
+    CorpusTargets, Faithfulness, TextAttribution, corpus_targets, ensure_answers,
+};
+use crate::corpus_analysis::target::{TargetedText, blank, target_picture, target_text};
+use crate::corpus_analysis::texts::pictures;
+use crate::corpus_analysis::{Output, prompt};
 use crate::model::{self, Opened};
 use crate::terminal::remark;
 use anyhow::Result;
@@ -71,15 +73,15 @@ impl Influence {
         attentions(&*opened.model)?;
         ensure_answers(&*opened.model)?;
         if let Some(patches) = opened.model.abilities().pictures() {
-            self.look_at_pictures(&opened, patches)?;
+            self.read_pictures(&opened, patches)?;
         } else {
-            self.read(&opened)?;
+            self.read_texts(&opened)?;
         }
         remark(format!("\ntables and figures: {}", self.out.display()));
         Ok(())
     }
 
-    fn look_at_pictures(&self, opened: &Opened, patches: Patches) -> Result<()> {
+    fn read_pictures(&self, opened: &Opened, patches: Patches) -> Result<()> {
         if self.text.is_some() {
             bad_usage!("this model reads pictures: --image instead of --text");
         }
@@ -87,19 +89,21 @@ impl Influence {
         if let Some(image) = &self.image {
             let corpus = CorpusArguments { corpus: image.display().to_string(), ..self.corpus.clone() };
             let (mut pictures, _) = pictures(opened, patches, &corpus)?;
-            let asked = ask_picture(opened, patches, pictures.remove(0), answer)?;
-            return self.report(opened, asked, &Output::create(&self.out)?);
+            let targeted = target_picture(opened, patches, pictures.remove(0), answer)?;
+            return self.report(opened, targeted, &Output::create(&self.out)?);
         }
         let (pictures, _) = pictures(opened, patches, &self.corpus)?;
         let output = Output::create(&self.out)?;
         remark(format!("a {}; {} pictures", opened.model.kind(), pictures.len()));
-        let asked = || -> Result<Questions> {
-            Ok(Box::new(pictures.iter().map(|picture| ask_picture(opened, patches, picture.clone(), None))))
+        let targets = || -> Result<CorpusTargets> {
+            Ok(Box::new(
+                pictures.iter().map(|picture| target_picture(opened, patches, picture.clone(), None)),
+            ))
         };
-        self.trust(opened, &asked, pictures.len() as u64, &output)
+        self.faithfulness(opened, &targets, pictures.len() as u64, &output)
     }
 
-    fn read(&self, opened: &Opened) -> Result<()> {
+    fn read_texts(&self, opened: &Opened) -> Result<()> {
         if self.image.is_some() {
             bad_usage!("--image is for models that look at pictures, and this is a {}", opened.model.kind());
         }
@@ -119,27 +123,34 @@ impl Influence {
         let size = tokenized.measure_size()?;
         let output = Output::create(&self.out)?;
         remark(format!("a {}; {size}", opened.model.kind()));
-        self.trust(opened, &|| asked(opened, &tokenized, self.corpus.seed), size.texts, &output)
+        self.faithfulness(
+            opened,
+            &|| corpus_targets(opened, &tokenized, self.corpus.seed),
+            size.texts,
+            &output,
+        )
     }
 
-    fn trust<'a>(
+    fn faithfulness<'a>(
         &self,
         opened: &Opened,
-        asked: &dyn Fn() -> Result<Questions<'a>>,
+        targets: &dyn Fn() -> Result<CorpusTargets<'a>>,
         texts: u64,
         output: &Output,
     ) -> Result<()> {
-        let trust = Trust::measure(opened, asked, texts, (self.corpus.seed, self.flow_limit))?;
-        trust.write(output)?;
-        trust.show();
+        let faithfulness =
+            Faithfulness::measure(opened, targets, texts, (self.corpus.seed, self.flow_limit))?;
+        faithfulness.write(output)?;
+        faithfulness.show();
         Ok(())
     }
 
     fn one(&self, opened: &Opened, tokenized: &TokenizedCorpus, text: &str) -> Result<()> {
-        let asked = |text: &str, answer: Option<&str>| ask(opened, tokenized, text, (answer, self.place));
-        let clean = asked(text, self.answer.as_deref())?;
+        let targeted =
+            |text: &str, answer: Option<&str>| target_text(opened, tokenized, text, (answer, self.place));
+        let clean = targeted(text, self.answer.as_deref())?;
         let other = match &self.other {
-            Some(other) => Some(asked(other, self.other_answer.as_deref())?),
+            Some(other) => Some(targeted(other, self.other_answer.as_deref())?),
             None => None,
         };
         if let Some(other) = &other
@@ -161,12 +172,12 @@ impl Influence {
     }
 
     /// What every method says of one text or picture.
-    fn report(&self, opened: &Opened, asked: Asked, output: &Output) -> Result<()> {
-        let (tokens, limit) = (asked.tokens.in_all(), self.flow_limit);
+    fn report(&self, opened: &Opened, targeted: TargetedText, output: &Output) -> Result<()> {
+        let (tokens, limit) = (targeted.tokens.in_all(), self.flow_limit);
         if tokens > limit {
             remark(format!("flow is left out: there are {tokens} tokens, more than --flow-limit {limit}"));
         }
         let (blank, how) = blank(opened);
-        Said::of(&*opened.model, asked, blank, limit)?.report(output, &how)
+        TextAttribution::of(&*opened.model, targeted, blank, limit)?.report(output, &how)
     }
 }

@@ -1,6 +1,6 @@
 //! Whether heads follow syntax, against the best fixed offset and against untrained heads.
 
-use super::heads::Manner;
+use super::heads::MeasureOptions;
 use super::{Output, columns, name, numbers};
 use crate::corpus::{Corpus, TokenizedCorpus};
 use crate::figure::{Axis, Bar, Bars, Picture, fixed};
@@ -51,10 +51,10 @@ impl Syntax {
         untrained: &dyn Model,
         tokenized: &TokenizedCorpus,
         trees: &Corpus,
-        manner: Manner,
-        work: &StepProgress,
+        options: MeasureOptions,
+        progress: &StepProgress,
     ) -> Result<Self> {
-        let count = |model: &dyn Model| matches(model, tokenized, trees, manner, work);
+        let count = |model: &dyn Model| matches(model, tokenized, trees, options, progress);
         Ok(Self {
             trained: count(model)?,
             untrained: count(untrained)?,
@@ -184,15 +184,15 @@ pub fn matches(
     model: &dyn Model,
     tokenized: &TokenizedCorpus,
     trees: &Corpus,
-    manner: Manner,
-    work: &StepProgress,
+    options: MeasureOptions,
+    progress: &StepProgress,
 ) -> Result<Matches> {
     let trees = trees.parsed(tokenized.limit).into_iter().flatten();
     let aligned = trees.map(|tree: Parsed| Ok(tree.align(&tokenized.encode(&tree.text)?)));
-    let seen = aligned.inspect(|_| work.step());
+    let seen = aligned.inspect(|_| progress.step());
     let usable = seen.filter(|text| text.as_ref().map_or(true, |(tokens, _)| tokens.len() > 1));
-    let resampling = Resampling { resamples: RESAMPLES, ..Resampling::new(manner.seed) };
-    Ok(match_heads(model, usable, (manner.batch, REACH), resampling)?)
+    let resampling = Resampling { resamples: RESAMPLES, ..Resampling::new(options.seed) };
+    Ok(match_heads(model, usable, (options.batch, REACH), resampling)?)
 }
 
 /// The columns of a table of matches, of which the first says whose they are.

@@ -1,4 +1,4 @@
-//! What a model is asked of texts, so that it can be wrong: the next token, hidden tokens, the class of a text or of words.
+//! Texts with known targets, to measure losses on: the next token, masked tokens, the class of a text or of words.
 
 use super::texts::{answers, pictures};
 use crate::classes::matched;
@@ -16,20 +16,20 @@ use regard_nn::models::{Predicts, Reads};
 use regard_nn::tensor::Ids;
 use regard_nn::tensor::random::Key;
 
-/// Texts with what should be said of them.
-pub struct Questions {
-    /// What is asked, in a few words.
+/// Texts with the targets that a model should predict.
+pub struct EvaluationBatches {
+    /// What is predicted, in a few words.
     pub about: &'static str,
     /// The texts: their ids are in memory, nothing else.
     pub batches: Vec<Batch>,
-    /// The names of the kinds of answers.
+    /// The names of the kinds of targets.
     pub kinds: Vec<String>,
-    kind: Kind,
+    kind: TargetKind,
 }
 
-/// How answers are told apart.
-enum Kind {
-    /// Tokens by whether they were there before.
+/// How targets are grouped into kinds.
+enum TargetKind {
+    /// Tokens by whether they occurred before.
     Novelty {
         /// Whether only what came before is seen.
         causal: bool,
@@ -44,9 +44,9 @@ enum Kind {
 /// for); other tokens that were there before; new ones.
 const NOVELTY: [&str; 4] = ["delimiter", "repeated pair", "repeated", "new"];
 
-impl Questions {
-    /// What a model was made to answer, of the texts of a corpus.
-    pub fn ask(
+impl EvaluationBatches {
+    /// The targets that a model was trained to predict, in the texts of a corpus.
+    pub fn target_text(
         opened: &Opened,
         corpus: &Corpus,
         tokenized: &TokenizedCorpus,
@@ -81,11 +81,11 @@ impl Questions {
             about: "the class of a picture",
             batches: labelled_batches(&examples, arguments)?,
             kinds: (0..known).map(|class| label(opened, class)).collect(),
-            kind: Kind::Class,
+            kind: TargetKind::Class,
         })
     }
 
-    /// The batches, as often as they are asked for.
+    /// The batches; can be read several times.
     pub fn iter(&self) -> impl Iterator<Item = regard_nn::Result<Batch>> + Clone {
         self.batches.iter().cloned().map(Ok)
     }
@@ -97,9 +97,9 @@ impl Questions {
 
     /// The number of answers.
     pub fn answers(&self) -> usize {
-        let asked =
+        let targeted =
             |batch: &Batch| batch.targets.values().iter().filter(|&&target| target != IGNORED).count();
-        self.batches.iter().map(asked).sum()
+        self.batches.iter().map(targeted).sum()
     }
 
     /// The kinds of answers, as ablation wants them.
@@ -110,7 +110,7 @@ impl Questions {
 
     fn kind(&self, batch: &Batch, text: usize, place: usize) -> usize {
         let target = batch.targets.values()[text * batch.targets.shape().last() + place];
-        let Kind::Novelty { causal, delimiters } = &self.kind else { return target as usize };
+        let TargetKind::Novelty { causal, delimiters } = &self.kind else { return target as usize };
         if delimiters.get(target as usize).copied().unwrap_or(false) {
             return 0;
         }
@@ -132,17 +132,20 @@ impl Questions {
     }
 }
 
-fn novelty(tokenized: &TokenizedCorpus, causal: bool) -> Kind {
+fn novelty(tokenized: &TokenizedCorpus, causal: bool) -> TargetKind {
     let tokenizer = tokenized.tokenizer;
     let delimiter = |id: u32| tokenizer.piece(id).is_some_and(|piece| delimits(&piece));
-    Kind::Novelty { causal, delimiters: (0..tokenizer.vocabulary_size() as u32).map(delimiter).collect() }
+    TargetKind::Novelty {
+        causal,
+        delimiters: (0..tokenizer.vocabulary_size() as u32).map(delimiter).collect(),
+    }
 }
 
-fn next_tokens(tokenized: &TokenizedCorpus, arguments: &CorpusArguments) -> Result<Questions> {
+fn next_tokens(tokenized: &TokenizedCorpus, arguments: &CorpusArguments) -> Result<EvaluationBatches> {
     let texts = tokenized.encodings()?.map(|encoding| Ok(Tokens::from_encoding(&encoding?)));
     let texts: Vec<Tokens> = texts.collect::<Result<_>>()?;
     let batches = texts.chunks(arguments.batch as usize).map(Batch::next_tokens);
-    Ok(Questions {
+    Ok(EvaluationBatches {
         about: "the next token",
         batches: batches.collect::<regard_nn::Result<_>>()?,
         kinds: NOVELTY.map(str::to_owned).to_vec(),
@@ -150,7 +153,7 @@ fn next_tokens(tokenized: &TokenizedCorpus, arguments: &CorpusArguments) -> Resu
     })
 }
 
-fn hidden_tokens(tokenized: &TokenizedCorpus, arguments: &CorpusArguments) -> Result<Questions> {
+fn hidden_tokens(tokenized: &TokenizedCorpus, arguments: &CorpusArguments) -> Result<EvaluationBatches> {
     let masking = Masking::new(tokenized.tokenizer)?;
     let key = Key::new(arguments.seed).site("hidden tokens");
     let (mut texts, mut targets) = (Vec::new(), Vec::new());
@@ -167,11 +170,11 @@ fn about_tokens(
     about: &'static str,
     (texts, targets): (&[Tokens], &[Vec<u32>]),
     arguments: &CorpusArguments,
-    kind: Kind,
-) -> Result<Questions> {
+    kind: TargetKind,
+) -> Result<EvaluationBatches> {
     let size = arguments.batch as usize;
     let batches = texts.chunks(size).zip(targets.chunks(size));
-    Ok(Questions {
+    Ok(EvaluationBatches {
         about,
         batches: batches.map(|(texts, targets)| padded(texts, targets)).collect::<Result<_>>()?,
         kinds: NOVELTY.map(str::to_owned).to_vec(),
@@ -196,10 +199,10 @@ fn classes(
     corpus: &Corpus,
     tokenized: &TokenizedCorpus,
     arguments: &CorpusArguments,
-) -> Result<Questions> {
+) -> Result<EvaluationBatches> {
     let Some(labelled) = corpus.labelled(arguments.limit) else {
         bail!(
-            "a classifier is asked for labels, which {} does not have: give a table (.tsv, .csv), IMDb's archive, or \
+            "a classifier needs labels, which {} does not have: give a table (.tsv, .csv), IMDb's archive, or \
              built-in",
             arguments.corpus
         );
@@ -216,11 +219,11 @@ fn classes(
             examples.push((Tokens::from_encoding(&encoding), classes[example.label] as u32));
         }
     }
-    Ok(Questions {
+    Ok(EvaluationBatches {
         about: "the class of a text",
         batches: labelled_batches(&examples, arguments)?,
         kinds,
-        kind: Kind::Class,
+        kind: TargetKind::Class,
     })
 }
 
@@ -238,7 +241,7 @@ fn answer_tokens(
     opened: &Opened,
     tokenized: &TokenizedCorpus,
     arguments: &CorpusArguments,
-) -> Result<Questions> {
+) -> Result<EvaluationBatches> {
     let answered = answers(opened, tokenized, arguments)?;
     let (texts, targets): (Vec<Tokens>, Vec<Vec<u32>>) =
         answered.into_iter().map(|answered| (answered.input, answered.said)).unzip();
@@ -249,7 +252,7 @@ fn word_classes(
     tokenized: &TokenizedCorpus,
     corpus: &Corpus,
     arguments: &CorpusArguments,
-) -> Result<Questions> {
+) -> Result<EvaluationBatches> {
     let path = match corpus {
         Corpus::BuiltIn(_) => None,
         Corpus::Treebank(_, path) => Some(path.display().to_string()),
@@ -266,10 +269,10 @@ fn word_classes(
         let batch = batch?;
         Ok(Batch { shown: Shown::padded(batch.ids, batch.lengths), targets: batch.targets })
     });
-    Ok(Questions {
+    Ok(EvaluationBatches {
         about: "whether hidden words carry content",
         batches: batches.collect::<Result<_>>()?,
         kinds: ["function word", "content word"].map(str::to_owned).to_vec(),
-        kind: Kind::Class,
+        kind: TargetKind::Class,
     })
 }

@@ -1,16 +1,16 @@
-//! What the commands of analysis measure, write and draw.
+//! Analysis of a model over a corpus: what `heads`, `ablate`, `influence` and `embeddings` measure, write and draw.
 //!
-//! The numbers are [`regard_nn::analysis`]'s; here they are taken over a [corpus](crate::corpus), put beside those of the same
-//! architecture untrained, and become tables and pictures in a folder.
+//! [`regard_nn::analysis`] computes the numbers; here they are taken over a [corpus](crate::corpus), compared with those of the
+//! same architecture untrained, and written as tables and pictures to a folder.
 
 pub mod ablation;
 pub mod embeddings;
+pub mod evaluation_batches;
+pub mod head_map;
 pub mod heads;
 pub mod influence;
-pub mod map;
 mod output;
 pub mod prompt;
-pub mod questions;
 pub mod snapshots;
 pub mod syntax;
 pub mod target;

@@ -1,7 +1,7 @@
-//! One prompt from inside: what each part adds to the answer, what each layer would answer, and which values carry the
-//! difference to another prompt.
+//! One prompt in detail: direct logit contributions of each part, the logit lens of each layer, and activation patching
+//! from another prompt.
 
-use super::target::{Asked, answer_name, spelt};
+use super::target::{TargetedText, answer_name, spelt};
 use super::{Output, columns, name};
 use crate::figure::{Axis, Bar, Bars, ColourScale, HeatMap, Matrix, Picture, fixed};
 use crate::model::Opened;
@@ -16,17 +16,17 @@ use regard_nn::models::Reads;
 const TOP: usize = 3;
 
 /// Shows and writes direct contributions and the logit lens, where the model has them.
-pub fn report(opened: &Opened, asked: &Asked, output: &Output) -> Result<()> {
+pub fn report(opened: &Opened, targeted: &TargetedText, output: &Output) -> Result<()> {
     let abilities = opened.model.abilities();
     if abilities.continues() {
-        match contributions(&*opened.model, &asked.tokens, asked.target) {
-            Ok(found) => report_contributions(&found, &asked.answer, output)?,
+        match contributions(&*opened.model, &targeted.tokens, targeted.target) {
+            Ok(found) => report_contributions(&found, &targeted.answer, output)?,
             Err(error) => remark(format!("no direct contributions: {error}")),
         }
     }
     let tokens = abilities.predicts_tokens() && abilities.reads == Reads::Tokens;
-    match asked.target.position {
-        Some(position) if tokens => report_lens(opened, asked, position, output),
+    match targeted.target.position {
+        Some(position) if tokens => report_lens(opened, targeted, position, output),
         _ => Ok(()),
     }
 }
@@ -81,14 +81,14 @@ fn report_contributions(found: &Contributions, answer: &str, output: &Output) ->
     Ok(())
 }
 
-fn report_lens(opened: &Opened, asked: &Asked, position: usize, output: &Output) -> Result<()> {
+fn report_lens(opened: &Opened, targeted: &TargetedText, position: usize, output: &Output) -> Result<()> {
     let tokenizer = opened.tokenizer()?;
     let mut rows = Vec::new();
     let mut shown = vec![
-        ["after".to_owned(), format!("probability of “{}”", asked.answer), "would answer".to_owned()]
+        ["after".to_owned(), format!("probability of “{}”", targeted.answer), "would answer".to_owned()]
             .to_vec(),
     ];
-    for (layer, scores) in logit_lens(&*opened.model, &asked.tokens, position)?.iter().enumerate() {
+    for (layer, scores) in logit_lens(&*opened.model, &targeted.tokens, position)?.iter().enumerate() {
         let after = match layer.checked_sub(1) {
             None => "embeddings".to_owned(),
             Some(layer) => format!("layer {layer}"),
@@ -96,7 +96,7 @@ fn report_lens(opened: &Opened, asked: &Asked, position: usize, output: &Output)
         let probabilities = scores.softmax()?.to_vec();
         let mut order: Vec<usize> = (0..probabilities.len()).collect();
         order.sort_by(|&a, &b| probabilities[b].total_cmp(&probabilities[a]).then(a.cmp(&b)));
-        let own = probabilities.get(asked.target.class).copied().unwrap_or(0.0);
+        let own = probabilities.get(targeted.target.class).copied().unwrap_or(0.0);
         let mut best = Vec::new();
         for (rank, &id) in order.iter().take(TOP).enumerate() {
             let token = spelt(tokenizer, id as u32)?;
@@ -119,7 +119,7 @@ fn report_lens(opened: &Opened, asked: &Asked, position: usize, output: &Output)
 
 /// Shows and writes what brings the answer of a prompt back when another one is read: each head, and the stream before each
 /// layer at each place.
-pub fn patch(opened: &Opened, clean: &Asked, other: &Asked, output: &Output) -> Result<()> {
+pub fn patch(opened: &Opened, clean: &TargetedText, other: &TargetedText, output: &Output) -> Result<()> {
     // Where the answers differ, how far one is ahead of the other says more than one logit.
     let against = Some(other.target.class).filter(|&class| class != clean.target.class);
     let target = Target { against, ..clean.target };

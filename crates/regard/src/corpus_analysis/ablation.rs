@@ -1,6 +1,6 @@
 //! Whether heads matter: the loss without each of them, what the gradient says of them, and how many can go.
 
-use super::questions::Questions;
+use super::evaluation_batches::EvaluationBatches;
 use super::{Output, columns, interval, name, numbers};
 use crate::figure::{Axis, Chart, ColourScale, HeatMap, Matrix, Picture, Point, Scatter, Series, fixed};
 use crate::progress::StepProgress;
@@ -15,8 +15,8 @@ const POINTS: usize = 24;
 /// The heads that are printed: those that matter most.
 const SHOWN: usize = 10;
 
-/// What heads are worth.
-pub struct Findings {
+/// The effect of removing heads.
+pub struct AblationAnalysis {
     ablation: Ablation,
     /// The same of the same architecture with random weights.
     untrained: Ablation,
@@ -25,26 +25,24 @@ pub struct Findings {
     kinds: Vec<String>,
 }
 
-/// Takes every head away, one by one and then one after the other.
-pub fn study(subject: Subject, questions: &Questions, seed: u64) -> Result<Findings> {
+/// Removes every head on its own, then heads one after the other.
+pub fn analyse(subject: Subject, data: &EvaluationBatches, seed: u64) -> Result<AblationAnalysis> {
     let heads = all_heads(subject)?.len();
     let counts = counts(heads);
-    let batches = questions.batches.len();
+    let batches = data.batches.len();
     // A head costs two passes for a batch and model, a point of the curve one.
     let steps = (2 * heads * batches + counts.len() * batches) as u64;
-    let work = StepProgress::new(format!("{heads} heads"), steps);
+    let progress = StepProgress::new(format!("{heads} heads"), steps);
     let resampling = Resampling::new(seed);
     let ablate = |subject: Subject| {
-        questions.with_kinds(|kinds| {
-            ablate_watched(subject, questions.iter(), kinds, &resampling, &|| work.step())
-        })
+        data.with_kinds(|kinds| ablate_watched(subject, data.iter(), kinds, &resampling, &|| progress.step()))
     };
     let fresh = subject.model.fresh(seed)?;
     let (ablation, untrained) = (ablate(subject)?, ablate(Subject { model: &*fresh, ..subject })?);
     let order = ablation.least_important_first();
-    let batches = questions.iter().inspect(|_| work.step());
+    let batches = data.iter().inspect(|_| progress.step());
     let curve = pruning_curve(subject, &batches, &order, &counts, &resampling)?;
-    Ok(Findings { ablation, untrained, curve, kinds: questions.kinds.clone() })
+    Ok(AblationAnalysis { ablation, untrained, curve, kinds: data.kinds.clone() })
 }
 
 /// The numbers of heads to remove: all if they are few, else spread evenly from none to all.
@@ -53,7 +51,7 @@ fn counts(heads: usize) -> Vec<usize> {
     (0..=points).map(|point| point * heads / points.max(1)).collect()
 }
 
-impl Findings {
+impl AblationAnalysis {
     /// Writes tables and figures.
     pub fn write(&self, output: &Output) -> Result<()> {
         let header = ["model", "layer", "head", "measure", "kind", "value", "low", "high", "n"];

@@ -1,8 +1,8 @@
 //! What each head does: every measure over a corpus, beside the same architecture untrained, and a label for each head.
 
-use super::map::NO_LABEL;
+use super::head_map::NO_LABEL;
 use super::texts::Texts;
-use super::{Output, columns, interval, map, name, numbers, syntax};
+use super::{Output, columns, head_map, interval, name, numbers, syntax};
 use crate::corpus::{Corpus, TokenizedCorpus};
 use crate::figure::{ColourScale, HeatMap, Matrix, Picture};
 use crate::progress::StepProgress;
@@ -24,12 +24,12 @@ pub const SIGNIFICANCE: f64 = 0.05;
 /// Texts of repeated random tokens, and the length of what is repeated.
 const REPEATED: (usize, usize) = (50, 25);
 
-/// How heads are measured.
+/// Options of head measurements.
 #[derive(Debug, Clone, Copy)]
-pub struct Manner {
+pub struct MeasureOptions {
     /// How many texts are read at once.
     pub batch: usize,
-    /// What all draws are keyed by.
+    /// The random seed.
     pub seed: u64,
     /// Whether attention is also weighed by the norms of what it reads.
     pub norms: bool,
@@ -43,13 +43,13 @@ pub fn measure(
     subject: Subject,
     texts: &Texts,
     tokenized: Option<&TokenizedCorpus>,
-    manner: Manner,
-    work: &StepProgress,
+    options: MeasureOptions,
+    progress: &StepProgress,
 ) -> Result<Tables> {
     let kinds = [Weighing::Attention, Weighing::Norms];
-    let wanted = kinds.into_iter().filter(|&weighing| manner.norms || weighing == Weighing::Attention);
+    let wanted = kinds.into_iter().filter(|&weighing| options.norms || weighing == Weighing::Attention);
     wanted
-        .map(|weighing| Ok((weighing, measure_by(subject, (texts, tokenized), manner, weighing, work)?)))
+        .map(|weighing| Ok((weighing, measure_by(subject, (texts, tokenized), options, weighing, progress)?)))
         .collect()
 }
 
@@ -57,22 +57,22 @@ pub fn measure(
 fn measure_by(
     subject: Subject,
     (texts, tokenized): (&Texts, Option<&TokenizedCorpus>),
-    manner: Manner,
+    options: MeasureOptions,
     weighing: Weighing,
-    work: &StepProgress,
+    progress: &StepProgress,
 ) -> Result<Table> {
-    let resampling = Resampling::new(manner.seed);
-    let settings = Settings { batch: manner.batch, weighing, resampling };
-    let mut table = measure_heads(subject, texts.stream()?.inspect(|_| work.step()), settings)?;
+    let resampling = Resampling::new(options.seed);
+    let settings = Settings { batch: options.batch, weighing, resampling };
+    let mut table = measure_heads(subject, texts.stream()?.inspect(|_| progress.step()), settings)?;
     if let (Part::Reader, Some(tokenized)) = (subject.part, tokenized)
-        && let Some(repeated) = repeated(tokenized, subject.model, manner.seed)?
+        && let Some(repeated) = repeated(tokenized, subject.model, options.seed)?
     {
         table.extend(prefix_matching(subject, repeated.into_iter(), settings)?);
     }
     Ok(table)
 }
 
-/// Random tokens said twice, between the special tokens that every text of this tokenizer is between; none if they do not
+/// Random tokens, repeated once, between the special tokens that every text of this tokenizer is between; none if they do not
 /// fit.
 fn repeated(tokenized: &TokenizedCorpus, model: &dyn Model, seed: u64) -> Result<Option<Vec<Tokens>>> {
     let rows = model.token_embeddings().map_or(0, |table| table.tensor().shape()[0]);
@@ -117,8 +117,8 @@ fn surroundings(tokenizer: &Tokenizer) -> Result<(Vec<u32>, Vec<u32>)> {
     Ok((encoding.ids[..first].to_vec(), encoding.ids[last..].to_vec()))
 }
 
-/// Everything about the heads of a model.
-pub struct Findings {
+/// The analysis of the heads of a model.
+pub struct HeadAnalysis {
     /// The measures of the model.
     pub trained: Tables,
     /// Those of the same architecture with random weights.
@@ -127,43 +127,44 @@ pub struct Findings {
     pub labels: Vec<Label>,
     /// Whether they follow syntax, if trees are known.
     pub syntax: Option<syntax::Syntax>,
-    /// The heads by how differently they look.
-    pub map: map::Map,
+    /// The heads, arranged by the distances of their attention patterns.
+    pub map: head_map::HeadMap,
 }
 
 /// Looks at the heads of a part of a model. Whether they follow syntax is asked of a corpus of its own, if its trees are
 /// known and the model reads them.
-pub fn study(
+pub fn analyse(
     subject: Subject,
     texts: &Texts,
     tokenized: Option<&TokenizedCorpus>,
     trees: Option<&Corpus>,
-    manner: Manner,
-) -> Result<Findings> {
-    let fresh = subject.model.fresh(manner.seed)?;
+    options: MeasureOptions,
+) -> Result<HeadAnalysis> {
+    let fresh = subject.model.fresh(options.seed)?;
     let untrained = Subject { model: &*fresh, ..subject };
     let heads = all_heads(subject)?.len();
-    let passes = if manner.norms { 4 } else { 2 };
+    let passes = if options.norms { 4 } else { 2 };
     let parsed = match (subject.part, tokenized, trees) {
         (Part::Reader, Some(tokenized), Some(trees)) => {
             trees.parsed(tokenized.limit).map(|parsed| (tokenized, trees, parsed.count() as u64))
         }
         _ => None,
     };
-    let mapped = map::texts_for(heads).min(texts.count());
+    let mapped = head_map::texts_for(heads).min(texts.count());
     let sentences = parsed.map_or(0, |(_, _, sentences)| sentences);
-    let work = StepProgress::new(format!("{heads} heads"), passes * texts.count() + 2 * sentences + mapped);
+    let progress =
+        StepProgress::new(format!("{heads} heads"), passes * texts.count() + 2 * sentences + mapped);
     let syntax = match parsed {
         Some((tokenized, trees, _)) => {
-            Some(syntax::Syntax::count(subject.model, &*fresh, tokenized, trees, manner, &work)?)
+            Some(syntax::Syntax::count(subject.model, &*fresh, tokenized, trees, options, &progress)?)
         }
         None => None,
     };
-    let trained = measure(subject, texts, tokenized, manner, &work)?;
-    let untrained = measure(untrained, texts, tokenized, manner, &work)?;
+    let trained = measure(subject, texts, tokenized, options, &progress)?;
+    let untrained = measure(untrained, texts, tokenized, options, &progress)?;
     let labels = label_heads(&trained[0].1, &untrained[0].1, SIGNIFICANCE);
-    let map = map::Map::draw(subject, texts, &work)?;
-    Ok(Findings { trained, untrained, labels, syntax, map })
+    let map = head_map::HeadMap::draw(subject, texts, &progress)?;
+    Ok(HeadAnalysis { trained, untrained, labels, syntax, map })
 }
 
 /// The columns of `heads.csv`.
@@ -177,7 +178,7 @@ pub fn weights_name(weighing: Weighing) -> &'static str {
     }
 }
 
-impl Findings {
+impl HeadAnalysis {
     /// Writes tables and figures.
     pub fn write(&self, output: &Output) -> Result<()> {
         let all = [("trained", &self.trained), ("untrained", &self.untrained)];

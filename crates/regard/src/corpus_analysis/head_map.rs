@@ -1,4 +1,4 @@
-//! A map of heads: those that look alike stand together.
+//! A map of heads: heads with similar attention patterns lie close together.
 
 use super::texts::Texts;
 use super::{Output, name};
@@ -9,7 +9,7 @@ use regard_nn::analysis::distance::{Distances, head_divergences, map, root};
 use regard_nn::analysis::{Head, Label, Subject, all_heads};
 
 /// Heads and the Jensen–Shannon divergence of each pair.
-pub struct Map {
+pub struct HeadMap {
     heads: Vec<Head>,
     divergences: Distances,
     /// How many texts they are means of.
@@ -25,14 +25,14 @@ pub fn texts_for(heads: usize) -> u64 {
 /// What heads without a label are called.
 pub const NO_LABEL: &str = "no label";
 
-impl Map {
+impl HeadMap {
     /// Reads the first texts of a corpus.
-    pub fn draw(subject: Subject, texts: &Texts, work: &StepProgress) -> Result<Self> {
+    pub fn draw(subject: Subject, texts: &Texts, progress: &StepProgress) -> Result<Self> {
         let count = texts_for(all_heads(subject)?.len()) as usize;
         let mut read = 0;
         let texts = texts.stream()?.take(count).inspect(|_| {
             read += 1;
-            work.step();
+            progress.step();
         });
         let (heads, divergences) = head_divergences(subject, texts)?;
         Ok(Self { heads, divergences, texts: read })

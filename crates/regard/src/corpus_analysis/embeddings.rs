@@ -15,7 +15,7 @@ use regard_nn::tokens::{Special, Tokenizer};
 use std::collections::HashMap;
 use std::path::Path;
 
-/// The principal components that are told; two are drawn.
+/// The principal components that are reported; two are drawn.
 const COMPONENTS: usize = 5;
 /// The tokens that are drawn where none are named.
 const DRAWN: usize = 120;
@@ -24,7 +24,7 @@ const DRAWN: usize = 120;
 const MOST_NUMBERS: usize = 1 << 25;
 
 /// A table of vectors and what its rows are called.
-pub struct Embeddings<'a> {
+pub struct EmbeddingTable<'a> {
     table: Tensor,
     names: Vec<String>,
     rows: Rows<'a>,
@@ -38,7 +38,7 @@ enum Rows<'a> {
     Names(HashMap<String, usize>),
 }
 
-impl<'a> Embeddings<'a> {
+impl<'a> EmbeddingTable<'a> {
     /// The table of a model, without special tokens and rows that no token has.
     pub fn of(opened: &'a Opened) -> Result<Self> {
         let tokenizer = opened.tokenizer()?;

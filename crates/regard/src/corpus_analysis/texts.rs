@@ -1,4 +1,4 @@
-//! What a part of a model is shown: texts of a corpus, answers to texts (T5), pictures (ViT).
+//! Inputs for a part of a model: texts of a corpus, target texts (T5), pictures (ViT).
 
 use crate::corpus::{BUILT_IN, Corpus, CorpusArguments, CorpusSize, TokenizedCorpus, evenly};
 use crate::fetch::data::named;
@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 /// The most tokens of an answer that a model makes up itself.
 const LONGEST_ANSWER: usize = 48;
 
-/// Texts, as often as they are asked for.
+/// Texts that can be read several times.
 pub enum Texts<'a> {
     /// Those of a corpus, never all in memory.
     Corpus(&'a TokenizedCorpus<'a>, CorpusSize),
@@ -50,7 +50,7 @@ impl Texts<'_> {
     }
 }
 
-/// What a decoder has said before each token of an answer, and the tokens.
+/// The input and the target tokens of a decoder.
 pub struct Answered {
     /// The start and all tokens but the last, with what they answer.
     pub input: Tokens,

@@ -1,4 +1,4 @@
-//! The folder that a command of analysis leaves, and tables on the terminal.
+//! The output folder of an analysis command, and tables on the terminal.
 
 use crate::experiment::write_csv;
 use crate::figure::{Picture, fixed};

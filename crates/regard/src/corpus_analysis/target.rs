@@ -1,4 +1,4 @@
-//! The answer that is looked at: of a text, what the model says, where it says it.
+//! The prediction that is explained: which class or token of a text, at which position.
 
 use super::texts::own_answer;
 use crate::corpus::TokenizedCorpus;
@@ -16,9 +16,9 @@ use regard_nn::tensor::random::Key;
 use regard_nn::tokens::{Encoding, Special, Tokenizer};
 use std::ops::Range;
 
-/// A text and the answer that is looked at.
+/// A text and the prediction that is explained.
 #[derive(Clone)]
-pub struct Asked {
+pub struct TargetedText {
     /// The text, as it was given.
     pub text: String,
     /// Its pieces.
@@ -29,22 +29,22 @@ pub struct Asked {
     pub target: Target,
     /// The answer in words.
     pub answer: String,
-    /// What an encoder–decoder model has said before, piece by piece.
+    /// The output of an encoder–decoder model before it, piece by piece.
     pub said: Vec<String>,
     /// Rows and columns of the patches, if it is a picture.
     pub grid: Option<(usize, usize)>,
 }
 
-/// Asks a model about a text: what comes next, what stands at the mask, which class it is; of an encoder–decoder model the
-/// token of its answer at a place. The answer is the model's own unless one is named.
-pub fn ask(
+/// The prediction for a text: the next token, the masked token, or the class; of an encoder–decoder model the token of its
+/// output at a position. The target is the model's own prediction unless one is named.
+pub fn target_text(
     opened: &Opened,
     tokenized: &TokenizedCorpus,
     text: &str,
     (answer, place): (Option<&str>, usize),
-) -> Result<Asked> {
+) -> Result<TargetedText> {
     if opened.model.abilities().reads == Reads::Source {
-        return ask_decoder(
+        return target_decoder(
             opened,
             tokenized,
             (text.to_owned(), tokenized.encode(text)?),
@@ -71,13 +71,13 @@ pub fn ask(
     settle(opened, text, encoding, place, answer)
 }
 
-/// Asks an encoder–decoder model for the token of its own answer at a place, which is chosen by how long the answer is.
-fn ask_decoder(
+/// The token of an encoder–decoder model's own output at a position, which is chosen by the length of the output.
+fn target_decoder(
     opened: &Opened,
     tokenized: &TokenizedCorpus,
     (text, encoding): (String, Encoding),
     (answer, place): (Option<&str>, impl Fn(usize) -> usize),
-) -> Result<Asked> {
+) -> Result<TargetedText> {
     let source = Tokens::from_encoding(&encoding);
     if source.len() < 2 {
         return Err(usage_error("the text needs at least two tokens"));
@@ -98,16 +98,16 @@ fn ask_decoder(
     };
     let target = Target { position: Some(place), class, against: None };
     let answer = answer_name(opened, class)?;
-    Ok(Asked { text, encoding, tokens, target, answer, said, grid: None })
+    Ok(TargetedText { text, encoding, tokens, target, answer, said, grid: None })
 }
 
-/// Asks about a picture: which class it is.
-pub fn ask_picture(
+/// The predicted class of a picture.
+pub fn target_picture(
     opened: &Opened,
     patches: PictureForm,
     tokens: Tokens,
     answer: Option<&str>,
-) -> Result<Asked> {
+) -> Result<TargetedText> {
     let scores = Shown::new(std::slice::from_ref(&tokens))?.scores(&*opened.model, &Context::inference())?;
     let class = match answer {
         Some(answer) => class_of(opened, answer, opened.model.abilities().classes)?,
@@ -128,22 +128,22 @@ pub fn ask_picture(
     let target = Target { position: Some(0), class, against: None };
     let answer = answer_name(opened, class)?;
     let grid = Some((rows, columns));
-    Ok(Asked { text: String::new(), encoding, tokens, target, answer, said: Vec::new(), grid })
+    Ok(TargetedText { text: String::new(), encoding, tokens, target, answer, said: Vec::new(), grid })
 }
 
 /// Asks about a text of a corpus, in which a word is hidden where the model guesses words: which one is drawn by the text's
 /// number.
-pub fn ask_any(
+pub fn target_corpus_text(
     opened: &Opened,
     tokenized: &TokenizedCorpus,
     text: (String, Encoding),
     key: Key,
     number: u64,
-) -> Result<Option<Asked>> {
+) -> Result<Option<TargetedText>> {
     let mask = tokenized.tokenizer.special().mask;
     if opened.model.abilities().reads == Reads::Source {
         let drawn = |count: usize| key.below(number, 0, count.max(1));
-        return ask_decoder(opened, tokenized, text, (None, drawn)).map(Some);
+        return target_decoder(opened, tokenized, text, (None, drawn)).map(Some);
     }
     let (text, mut encoding) = text;
     let place = match (opened.model.abilities().predicts, mask) {
@@ -166,7 +166,7 @@ fn settle(
     encoding: Encoding,
     place: Option<usize>,
     answer: Option<&str>,
-) -> Result<Asked> {
+) -> Result<TargetedText> {
     let tokens = Tokens::from_encoding(&encoding);
     let (ids, lengths) = pad(std::slice::from_ref(&tokens))?;
     let scores = scores(&*opened.model, &Context::inference(), &ids, &lengths)?;
@@ -182,7 +182,7 @@ fn settle(
     let one_logit = opened.model.abilities().one_logit;
     let target = Target { position: place, class, against: one_logit.then(|| 1 - class.min(1)) };
     let answer = answer_name(opened, class)?;
-    Ok(Asked { text, encoding, tokens, target, answer, said: Vec::new(), grid: None })
+    Ok(TargetedText { text, encoding, tokens, target, answer, said: Vec::new(), grid: None })
 }
 
 /// Where a classifier reads its answer: at the first token if it is a transformer, nowhere in particular if it pools.
@@ -250,7 +250,7 @@ pub fn blank(opened: &Opened) -> (Blank, String) {
     }
 }
 
-impl Asked {
+impl TargetedText {
     /// The piece at a place: those of the text first, then what was said.
     pub fn piece(&self, place: usize) -> &str {
         let pieces = &self.encoding.pieces;

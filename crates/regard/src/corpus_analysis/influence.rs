@@ -1,6 +1,6 @@
-//! Which words an answer rests on, by several methods, and how far each can be trusted on this model.
+//! Which words a prediction rests on, by several attribution methods, and how faithful each is for this model.
 
-use super::target::{Asked, ask_any, blank};
+use super::target::{TargetedText, blank, target_corpus_text};
 use super::{Output, columns, interval, numbers};
 use crate::corpus::TokenizedCorpus;
 use crate::figure::{
@@ -17,32 +17,32 @@ use regard_nn::models::{Model, Predicts};
 use regard_nn::tensor::random::Key;
 use std::ops::Range;
 
-/// What the yardstick is called in tables and figures.
+/// The name of the reference method in tables and figures.
 const YARDSTICK: &str = "blank-out";
 /// The texts of a corpus that are drawn.
 const DRAWN: usize = 3;
 
-/// What each method says of each token of one text.
-pub struct Said {
-    asked: Asked,
+/// The attribution of each token of one text, by each method.
+pub struct TextAttribution {
+    targeted: TargetedText,
     /// The change when a token is blanked out; none for special tokens.
     changes: Vec<Option<f64>>,
-    /// What each method says; flow is left out where the text is too long for it.
+    /// The values of each method; flow is left out where the text is too long for it.
     methods: Vec<(Method, Vec<f64>)>,
 }
 
-impl Said {
-    /// Asks all methods about one text.
-    pub fn of(model: &dyn Model, asked: Asked, blank: Blank, flow_limit: usize) -> Result<Self> {
-        let changes = occlusion(model, &asked.tokens, asked.target, (blank, Quantity::Logit))?;
+impl TextAttribution {
+    /// Computes all methods on one text.
+    pub fn of(model: &dyn Model, targeted: TargetedText, blank: Blank, flow_limit: usize) -> Result<Self> {
+        let changes = occlusion(model, &targeted.tokens, targeted.target, (blank, Quantity::Logit))?;
         let mut methods = Vec::new();
         for method in Method::ALL {
-            if method == Method::Flow && asked.tokens.in_all() > flow_limit {
+            if method == Method::Flow && targeted.tokens.in_all() > flow_limit {
                 continue;
             }
-            methods.push((method, influence(model, &asked.tokens, asked.target, method, flow_limit)?));
+            methods.push((method, influence(model, &targeted.tokens, targeted.target, method, flow_limit)?));
         }
-        Ok(Self { asked, changes, methods })
+        Ok(Self { targeted, changes, methods })
     }
 
     /// A method's rank correlation with the absolute change.
@@ -61,7 +61,7 @@ impl Said {
         let mut rows = Vec::new();
         for (method, values) in all {
             for (place, &value) in values.iter().enumerate().filter(|(_, value)| value.is_finite()) {
-                let piece = self.asked.piece(place);
+                let piece = self.targeted.piece(place);
                 rows.push(vec![
                     text.to_string(),
                     place.to_string(),
@@ -86,7 +86,7 @@ impl Said {
             HeatMap::new(Matrix::from_fn(rows, columns, at), scale).names("row", "column")
         };
         let changes: Vec<f64> = self.changes.iter().map(|change| change.unwrap_or(f64::NAN)).collect();
-        let picture = Picture::new(format!("What the answer “{}” rests on", self.asked.answer))
+        let picture = Picture::new(format!("What the answer “{}” rests on", self.targeted.answer))
             .subtitle(format!("The patches of the picture; {YARDSTICK}: {how}"))
             .columns(3)
             .titled_panel(YARDSTICK, map(&changes));
@@ -96,10 +96,10 @@ impl Said {
 
     /// The words on a ground as strong as their influence, method by method.
     fn picture(&self, how: &str) -> Result<Picture> {
-        if let Some(grid) = self.asked.grid {
+        if let Some(grid) = self.targeted.grid {
             return Ok(self.patches(grid, how));
         }
-        let words = self.asked.words();
+        let words = self.targeted.words();
         // Every method has units of its own: each is shown relative to its largest.
         let passage = |values: &[f64]| {
             let sum = |(_, pieces): &(String, Range<usize>)| {
@@ -126,7 +126,7 @@ impl Said {
             };
             panel = panel.passage(passage(values).heading(heading));
         }
-        Ok(Picture::new(format!("What the answer “{}” rests on", self.asked.answer)).panel(panel))
+        Ok(Picture::new(format!("What the answer “{}” rests on", self.targeted.answer)).panel(panel))
     }
 
     /// Writes table and figure of this one text, and prints both in short.
@@ -134,7 +134,7 @@ impl Said {
         let header = ["text", "place", "token", "method", "value"];
         output.csv("influence", &header, self.rows(0).into_iter())?;
         output.picture("words", &self.picture(how)?)?;
-        line(format!("answer: {}", self.asked.answer));
+        line(format!("answer: {}", self.targeted.answer));
         line("");
         let mut rows =
             vec![["method".to_owned(), "rank correlation".to_owned(), "heaviest words".to_owned()].to_vec()];
@@ -151,7 +151,7 @@ impl Said {
 
     /// The three words with most influence.
     fn heaviest(&self, values: &[f64]) -> String {
-        let words = self.asked.words();
+        let words = self.targeted.words();
         let mut sums: Vec<(f64, &str)> =
             words.iter().map(|(word, pieces)| (values[pieces.clone()].iter().sum(), word.as_str())).collect();
         sums.sort_by(|a, b| b.0.total_cmp(&a.0));
@@ -159,36 +159,38 @@ impl Said {
     }
 }
 
-/// How far each method can be trusted, over a corpus.
-pub struct Trust {
+/// The faithfulness of each method, over a corpus.
+pub struct Faithfulness {
     agreements: Vec<Agreement>,
-    /// The same of the same architecture with random weights: what a method gets without anything learned.
+    /// The same of the same architecture with random weights: what a method reaches without training.
     untrained: Vec<Agreement>,
-    examples: Vec<Said>,
+    examples: Vec<TextAttribution>,
     how: String,
 }
 
-impl Trust {
+impl Faithfulness {
     /// Compares every method with blank-out on each text.
     pub fn measure<'a>(
         opened: &Opened,
-        asked: &dyn Fn() -> Result<Questions<'a>>,
+        targets: &dyn Fn() -> Result<CorpusTargets<'a>>,
         texts: u64,
         (seed, flow_limit): (u64, usize),
     ) -> Result<Self> {
         let (blank, how) = blank(opened);
-        let work = StepProgress::new("faithfulness", 2 * texts);
+        let progress = StepProgress::new("faithfulness", 2 * texts);
         let agreements = |model: &dyn Model| -> Result<Vec<Agreement>> {
-            let targets = asked()?.map(|asked| {
-                let Asked { tokens, target, .. } =
-                    asked.map_err(|error| regard_nn::Error::Checkpoint(format!("{error:#}")))?;
+            let targets = targets()?.map(|targeted| {
+                let TargetedText { tokens, target, .. } =
+                    targeted.map_err(|error| regard_nn::Error::Checkpoint(format!("{error:#}")))?;
                 Ok((tokens, target))
             });
-            let targets = targets.inspect(|_| work.step());
+            let targets = targets.inspect(|_| progress.step());
             let yardstick = (blank, Quantity::Logit);
             Ok(faithfulness(model, targets, yardstick, flow_limit, Resampling::new(seed))?)
         };
-        let examples = asked()?.take(DRAWN).map(|asked| Said::of(&*opened.model, asked?, blank, flow_limit));
+        let examples = targets()?
+            .take(DRAWN)
+            .map(|targeted| TextAttribution::of(&*opened.model, targeted?, blank, flow_limit));
         Ok(Self {
             agreements: agreements(&*opened.model)?,
             untrained: agreements(&*opened.model.fresh(seed)?)?,
@@ -267,27 +269,31 @@ impl Trust {
     }
 }
 
-/// Texts or pictures, each with an answer.
-pub type Questions<'a> = Box<dyn Iterator<Item = Result<Asked>> + 'a>;
+/// Texts or pictures, each with a target.
+pub type CorpusTargets<'a> = Box<dyn Iterator<Item = Result<TargetedText>> + 'a>;
 
-/// The texts of a corpus, each with an answer. Longer texts than flow can take were cut when they were read.
-pub fn asked<'a>(opened: &'a Opened, tokenized: &'a TokenizedCorpus, seed: u64) -> Result<Questions<'a>> {
+/// The texts of a corpus, each with a target. Longer texts than flow can take were cut when they were read.
+pub fn corpus_targets<'a>(
+    opened: &'a Opened,
+    tokenized: &'a TokenizedCorpus,
+    seed: u64,
+) -> Result<CorpusTargets<'a>> {
     let key = Key::new(seed).site("asked");
     let texts = tokenized.corpus.texts(tokenized.limit)?.enumerate();
     Ok(Box::new(texts.filter_map(move |(number, text)| {
-        let one = || -> Result<Option<Asked>> {
+        let one = || -> Result<Option<TargetedText>> {
             let text = text?;
             let encoding = tokenized.encode(&text)?;
             match encoding.len() {
                 0 | 1 => Ok(None),
-                _ => ask_any(opened, tokenized, (text, encoding), key, number as u64),
+                _ => target_corpus_text(opened, tokenized, (text, encoding), key, number as u64),
             }
         };
         one().transpose()
     })))
 }
 
-/// Refuses models whose answers cannot be looked at.
+/// Rejects models without predictions to explain.
 pub fn ensure_answers(model: &dyn Model) -> Result<()> {
     if model.abilities().predicts == Predicts::Nothing {
         bail!("this {} has no head that answers anything", model.kind());

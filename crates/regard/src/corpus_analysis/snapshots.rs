@@ -1,6 +1,6 @@
 //! Every measure of every head against the training step.
 
-use super::heads::{Manner, Tables, fields, measure, weights_name};
+use super::heads::{MeasureOptions, Tables, fields, measure, weights_name};
 use super::syntax::{self, FEWEST};
 use super::texts::Texts;
 use super::{Output, columns, name};
@@ -66,33 +66,33 @@ impl History {
         run: &Path,
         (corpus, trees): (&Corpus, &Corpus),
         arguments: &CorpusArguments,
-        manner: Manner,
+        options: MeasureOptions,
     ) -> Result<Self> {
         let steps = steps(run)?;
         let mut found = Vec::with_capacity(steps.len());
-        let mut work = None;
+        let mut progress = None;
         for &step in &steps {
             let folder = RunFolder::snapshot(run, step);
             let opened = model::open(&folder.display().to_string())?;
             let tokenized = TokenizedCorpus::new(corpus, opened.tokenizer()?, &*opened.model, arguments)?;
             let size = tokenized.measure_size()?;
-            let work = match &mut work {
-                Some(work) => work,
+            let progress = match &mut progress {
+                Some(progress) => progress,
                 None => {
                     let heads = all_heads(&*opened.model)?.len();
                     remark(format!("{} snapshots, {heads} heads; {size}", steps.len()));
-                    let passes = if manner.norms { 2 } else { 1 };
+                    let passes = if options.norms { 2 } else { 1 };
                     let sentences = trees.parsed(tokenized.limit).map_or(0, |trees| trees.count() as u64);
-                    work.insert(StepProgress::new(
+                    progress.insert(StepProgress::new(
                         format!("{} snapshots", steps.len()),
                         (passes * size.texts + sentences) * steps.len() as u64,
                     ))
                 }
             };
             let texts = Texts::Corpus(&tokenized, size);
-            let tables = measure((&*opened.model).into(), &texts, Some(&tokenized), manner, work)?;
+            let tables = measure((&*opened.model).into(), &texts, Some(&tokenized), options, progress)?;
             let syntax = match trees.parsed(tokenized.limit) {
-                Some(_) => Some(syntax::matches(&*opened.model, &tokenized, trees, manner, work)?),
+                Some(_) => Some(syntax::matches(&*opened.model, &tokenized, trees, options, progress)?),
                 None => None,
             };
             found.push(Moment { step, tables, syntax });
