@@ -5,7 +5,7 @@
 
 #![allow(clippy::print_stdout)] // an example is there to print
 
-use regard_nn::generate::{Continue, Settings, generate};
+use regard_nn::generate::{Continue, GenerationSettings, generate};
 use regard_nn::models::{GptConfig, Inputs, Model, Transformer};
 use regard_nn::tensor::Ids;
 use regard_nn::tensor::ops::CrossEntropy;
@@ -49,7 +49,7 @@ fn main() -> regard_nn::Result<()> {
         let loss = gpt.loss_of(&context, &Inputs::ids(&inputs), &targets, CrossEntropy::default())?;
         if step % 100 == 0 {
             let prompt: Vec<u32> = "the ".chars().map(number).collect();
-            let settings = Settings { max_tokens: 44, ..Settings::default() };
+            let settings = GenerationSettings { max_tokens: 44, ..GenerationSettings::default() };
             let model = Continue::new(&gpt)?;
             let said = generate(&model, &Context::inference(), &[prompt], &settings, &mut |_, _| true)?;
             let said: String = said[0].tokens.iter().map(|&token| letters[token as usize]).collect();

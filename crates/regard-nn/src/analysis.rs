@@ -4,13 +4,13 @@
 //! [`Probe`](crate::Probe) sees; an encoder–decoder model has three [parts](Part) to look at. Functions return numbers; whoever calls them draws and prints.
 //!
 //! ```
-//! use regard_nn::analysis::{Measure, Settings, Tokens, measure_heads};
+//! use regard_nn::analysis::{Measure, HeadSettings, Tokens, measure_heads};
 //! use regard_nn::models::{GptConfig, Transformer};
 //!
 //! let sizes = GptConfig { vocabulary: 11, context: 8, n_layers: 2, n_heads: 2, d_model: 8, ..Default::default() };
 //! let model = Transformer::new(sizes.form(), 0)?;
 //! let texts = [Tokens::new(vec![3, 1, 4, 1, 5]), Tokens::new(vec![9, 2, 6])];
-//! let table = measure_heads(&model, texts.into_iter().map(Ok), Settings::default())?;
+//! let table = measure_heads(&model, texts.into_iter().map(Ok), HeadSettings::default())?;
 //! let entropy = table.find(1, 0, Measure::RelativeEntropy).unwrap();
 //! assert!(entropy.mean > 0.9, "untrained heads look at everyone alike");
 //! # Ok::<(), regard_nn::Error>(())
@@ -36,10 +36,10 @@ pub mod statistics;
 mod subject;
 
 pub use crate::models::{Part, Visibility};
-pub use heads::{Row, Settings, Table, Weighing};
+pub use heads::{HeadSettings, Row, Table, Weighing};
 pub use heads::{measure_heads, measure_planned, prefix_matching, repeated_random};
 pub use labels::{Label, label_heads};
-pub use measures::{Measure, Plan};
+pub use measures::{Measure, MeasurePlan};
 pub use subject::{Shown, Subject, attentions};
 
 use crate::context::Context;

@@ -1,13 +1,13 @@
 //! Generation: one token after the other.
 //!
 //! ```
-//! use regard_nn::generate::{Continue, Settings, generate};
+//! use regard_nn::generate::{Continue, GenerationSettings, generate};
 //! use regard_nn::models::{GptConfig, Transformer};
 //! use regard_nn::Context;
 //!
 //! let sizes = GptConfig { vocabulary: 11, context: 16, n_layers: 1, n_heads: 2, d_model: 8, ..Default::default() };
 //! let gpt = Transformer::new(sizes.form(), 0)?;
-//! let settings = Settings { max_tokens: 5, ..Settings::default() };
+//! let settings = GenerationSettings { max_tokens: 5, ..GenerationSettings::default() };
 //! let said = generate(&Continue::new(&gpt)?, &Context::inference(), &[vec![1, 2, 3], vec![4]], &settings, &mut |_, _| true)?;
 //! assert_eq!((said[0].tokens.len(), said[1].tokens.len()), (5, 5));
 //! # Ok::<(), regard_nn::Error>(())
@@ -116,7 +116,7 @@ impl NextToken for Answer<'_> {
 
 /// How to generate.
 #[derive(Debug, Clone)]
-pub struct Settings {
+pub struct GenerationSettings {
     /// The most tokens to say.
     pub max_tokens: usize,
     /// How the next token is chosen.
@@ -127,7 +127,7 @@ pub struct Settings {
     pub cached: bool,
 }
 
-impl Default for Settings {
+impl Default for GenerationSettings {
     fn default() -> Self {
         Self { max_tokens: 100, sampling: Sampling::default(), stop_tokens: Vec::new(), cached: true }
     }
@@ -135,7 +135,7 @@ impl Default for Settings {
 
 /// Why a text ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum End {
+pub enum GenerationEnd {
     /// It said a stop token.
     Token,
     /// Whoever watched had enough.
@@ -152,7 +152,7 @@ pub struct Continuation {
     /// The new tokens, a stop token included.
     pub tokens: Vec<u32>,
     /// Why there are no more.
-    pub end: End,
+    pub end: GenerationEnd,
 }
 
 /// Continues prompts, each of them as if it were alone. (Draws depend on a prompt's number, so that equal ones go on
@@ -164,7 +164,7 @@ pub fn generate(
     model: &impl NextToken,
     context: &Context,
     prompts: &[Vec<u32>],
-    settings: &Settings,
+    settings: &GenerationSettings,
     watch: &mut dyn FnMut(usize, u32) -> bool,
 ) -> Result<Vec<Continuation>> {
     settings.sampling.check()?;
@@ -176,7 +176,7 @@ pub fn generate(
         let problem = format!("a prompt of {longest} tokens does not fit its context of {limit}");
         return Err(Error::input("generation", problem));
     }
-    let mut ends: Vec<Option<End>> = vec![None; prompts.len()];
+    let mut ends: Vec<Option<GenerationEnd>> = vec![None; prompts.len()];
     let mut fresh = 0..texts.width();
     for step in 0..settings.max_tokens {
         if ends.iter().all(Option::is_some) {
@@ -196,11 +196,11 @@ pub fn generate(
             let token = settings.sampling.choose(scores, texts.text(row), (row as u64, step as u64));
             let wanted = watch(row, token);
             if settings.stop_tokens.contains(&token) {
-                ends[row] = Some(End::Token);
+                ends[row] = Some(GenerationEnd::Token);
             } else if !wanted {
-                ends[row] = Some(End::Watcher);
+                ends[row] = Some(GenerationEnd::Watcher);
             } else if step + 1 < settings.max_tokens && Some(texts.text(row).len()) == model.limit() {
-                ends[row] = Some(End::Context);
+                ends[row] = Some(GenerationEnd::Context);
             }
             texts.say(row, token);
             // What comes last is not read.
@@ -211,7 +211,7 @@ pub fn generate(
     }
     let ended = ends.iter().enumerate().map(|(row, end)| Continuation {
         tokens: texts.text(row)[prompts[row].len()..].to_vec(),
-        end: end.unwrap_or(End::Length),
+        end: end.unwrap_or(GenerationEnd::Length),
     });
     Ok(ended.collect())
 }

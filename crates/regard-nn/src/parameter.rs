@@ -40,12 +40,12 @@ pub type Reader = dyn Fn(&str, &Shape) -> Result<Tensor> + Send + Sync;
 /// The same seed gives a parameter the same values whatever else the model contains.
 #[derive(Clone)]
 pub struct Initial {
-    source: Source,
+    source: InitialSource,
     path: String,
 }
 
 #[derive(Clone)]
-enum Source {
+enum InitialSource {
     /// By name; some parameters are drawn by another name than their own.
     Drawn(Key, &'static [(&'static str, &'static str)]),
     Read(Arc<Reader>),
@@ -65,21 +65,21 @@ pub enum Draw {
 impl Initial {
     /// Values drawn at random.
     pub fn new(seed: u64) -> Self {
-        Self { source: Source::Drawn(Key::new(seed).site("initial"), &[]), path: String::new() }
+        Self { source: InitialSource::Drawn(Key::new(seed).site("initial"), &[]), path: String::new() }
     }
 
     /// The same draws for parameters that have changed their names: pairs of the beginnings of the new and the old name.
     #[must_use]
     pub(crate) fn drawn_as(self, names: &'static [(&'static str, &'static str)]) -> Self {
         match self.source {
-            Source::Drawn(key, _) => Self { source: Source::Drawn(key, names), ..self },
-            Source::Read(_) => self,
+            InitialSource::Drawn(key, _) => Self { source: InitialSource::Drawn(key, names), ..self },
+            InitialSource::Read(_) => self,
         }
     }
 
     /// Values that `reader` finds by name, such as in a file.
     pub fn read(reader: Arc<Reader>) -> Self {
-        Self { source: Source::Read(reader), path: String::new() }
+        Self { source: InitialSource::Read(reader), path: String::new() }
     }
 
     /// The source for a part of the model.
@@ -92,8 +92,8 @@ impl Initial {
     pub fn parameter(&self, name: &str, shape: impl Into<Shape>, draw: Draw) -> Result<Parameter> {
         let (path, shape) = (join(&self.path, name), shape.into());
         let key = match &self.source {
-            Source::Read(reader) => return Ok(Parameter::new(&reader(&path, &shape)?)),
-            Source::Drawn(key, names) => {
+            InitialSource::Read(reader) => return Ok(Parameter::new(&reader(&path, &shape)?)),
+            InitialSource::Drawn(key, names) => {
                 let older =
                     names.iter().find_map(|(new, old)| Some(format!("{old}{}", path.strip_prefix(new)?)));
                 key.site(older.as_ref().unwrap_or(&path))

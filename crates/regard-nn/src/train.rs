@@ -21,7 +21,7 @@ pub use tasks::{Learn, NextWord, Supervised, evaluate};
 use tasks::{counted, settings};
 
 use crate::context::Context;
-use crate::data::batches::Position;
+use crate::data::batches::DataPosition;
 use crate::error::{Error, Result};
 use crate::models::{Inputs, Model};
 use crate::parameter::Module;
@@ -162,10 +162,10 @@ pub trait Task {
     fn evaluate(&self, context: &Context) -> Result<Evaluation>;
 
     /// How far the data has been read.
-    fn position(&self) -> Position;
+    fn position(&self) -> DataPosition;
 
     /// Continues from a position.
-    fn seek(&mut self, position: Position) -> Result<()>;
+    fn seek(&mut self, position: DataPosition) -> Result<()>;
 }
 
 /// What happened in a step.
@@ -226,7 +226,7 @@ impl Observer for () {}
 
 /// Why training ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum End {
+pub enum TrainingEnd {
     /// All steps are done.
     Finished,
     /// It has not become better for as long as patience lasts.
@@ -241,12 +241,12 @@ pub fn train(
     config: &TrainConfig,
     progress: &mut Progress,
     observer: &mut dyn Observer,
-) -> Result<End> {
+) -> Result<TrainingEnd> {
     config.check()?;
     let key = Key::new(config.seed).site("train");
     while progress.step < config.steps {
         if progress.patience_is_over(config) {
-            return Ok(End::Patience);
+            return Ok(TrainingEnd::Patience);
         }
         let step = update_once(task, config, progress, observer, key)?;
         let last = progress.step == config.steps;
@@ -261,10 +261,10 @@ pub fn train(
             observer.evaluated(&evaluation, best, task, progress)?;
         }
         if observer.stepped(&step, task, progress)? == Flow::Stop && !last {
-            return Ok(End::Stopped);
+            return Ok(TrainingEnd::Stopped);
         }
     }
-    Ok(End::Finished)
+    Ok(TrainingEnd::Finished)
 }
 
 /// The next batches' gradients, and one update with them.

@@ -6,8 +6,8 @@
 
 use anyhow::Result;
 use regard::figure::{
-    Axis, Bar, Bars, Chart, ColourScale, Gallery, Groups, HeatMap, Histogram, Interval, Intervals, Matrix,
-    Numbers, Passage, Picture, Point, Scatter, Series, Theme, Verdict, Words, font_face, stylesheet,
+    Axis, Bar, Bars, Chart, ColourScale, Gallery, Groups, HeatMap, Histogram, IntervalRow, Intervals, Matrix,
+    Numbers, Passage, Picture, Point, Scatter, Series, Theme, VerdictStyle, Words, font_face, stylesheet,
 };
 use regard_nn::tensor::random::Key;
 use std::path::PathBuf;
@@ -359,15 +359,23 @@ fn bars_lying() -> Picture {
 }
 
 fn verdicts() -> Picture {
-    let line = |label: &str, value: f64, half: f64| Interval::new(label, value, value - half, value + half);
+    let line =
+        |label: &str, value: f64, half: f64| IntervalRow::new(label, value, value - half, value + half);
     let plot = Intervals::new(Axis::linear("difference in accuracy, percentage points"))
         .reference(0.0)
-        .line(line("C1 self-attention against max pool", 3.4, 1.1).published(4.0).verdict(Verdict::Holds))
-        .line(line("C1 additive attention against max pool", 1.9, 1.0).published(2.2).verdict(Verdict::Holds))
-        .line(line("C6 widened BiLSTM against max pool", 0.3, 0.9).verdict(Verdict::Undecided))
-        .line(line("A7 four heads against one", -0.8, 0.6).published(1.0).verdict(Verdict::Fails))
         .line(
-            Interval::new("A6 pre-trained vectors", f64::NAN, f64::NAN, f64::NAN).verdict(Verdict::Undecided),
+            line("C1 self-attention against max pool", 3.4, 1.1).published(4.0).verdict(VerdictStyle::Holds),
+        )
+        .line(
+            line("C1 additive attention against max pool", 1.9, 1.0)
+                .published(2.2)
+                .verdict(VerdictStyle::Holds),
+        )
+        .line(line("C6 widened BiLSTM against max pool", 0.3, 0.9).verdict(VerdictStyle::Undecided))
+        .line(line("A7 four heads against one", -0.8, 0.6).published(1.0).verdict(VerdictStyle::Fails))
+        .line(
+            IntervalRow::new("A6 pre-trained vectors", f64::NAN, f64::NAN, f64::NAN)
+                .verdict(VerdictStyle::Undecided),
         );
     Picture::new("Claims and what was measured").note("95 % intervals over 5 seeds, paired.").panel(plot)
 }

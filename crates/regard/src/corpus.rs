@@ -9,7 +9,7 @@ use crate::run::{DataConfig, nearest, sources};
 use anyhow::{Result, bail};
 use clap::Args;
 use regard_nn::analysis::dependencies::Parsed;
-use regard_nn::data::builtin::{self, Settings, Split};
+use regard_nn::data::builtin::{self, CorpusSettings, Split};
 use regard_nn::data::file::Lines;
 use regard_nn::data::{Labelled, treebank};
 use regard_nn::models::Model;
@@ -98,7 +98,7 @@ impl Corpus {
 
     /// The texts that no model is trained on.
     fn built_in() -> regard_nn::Result<Self> {
-        Ok(Self::BuiltIn(builtin::Corpus::new(Settings::default(), 0)?.split(Split::Test)))
+        Ok(Self::BuiltIn(builtin::Corpus::new(CorpusSettings::default(), 0)?.split(Split::Test)))
     }
 
     /// The texts in order, at most so many (0: all). Of those that are in memory they are taken evenly: half of IMDb's

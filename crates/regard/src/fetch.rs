@@ -25,7 +25,7 @@ use ureq::http::Response;
 use ureq::{Agent, Body};
 
 /// Hears of a file, how much of it there is and how large it will be.
-pub type Progress<'a> = dyn FnMut(&str, u64, u64) + 'a;
+pub type ProgressCallback<'a> = dyn FnMut(&str, u64, u64) + 'a;
 
 /// The largest list of files that is read.
 const LARGEST_LIST: u64 = 16 << 20;
@@ -51,7 +51,7 @@ pub struct Hub {
 }
 
 /// What the server says of a file.
-struct Facts {
+struct BlobInfo {
     /// Its name among the blobs.
     etag: String,
     size: u64,
@@ -89,16 +89,16 @@ impl Hub {
     }
 
     /// Downloads what is needed of a model and is not there yet; returns the folder that has it.
-    pub fn pull(&self, cache: &Cache, name: &Name, progress: &mut Progress) -> Result<PathBuf> {
+    pub fn pull(&self, cache: &Cache, name: &Name, progress: &mut ProgressCallback) -> Result<PathBuf> {
         let (commit, files) = self.list(name)?;
         let model = cache.model(name);
         let snapshot = model.join("snapshots").join(&commit);
         std::fs::create_dir_all(&snapshot).with_context(|| snapshot.display().to_string())?;
         let mut get = |file: &str| -> Result<PathBuf> {
             let url = format!("{}/{name}/resolve/{commit}/{file}", self.endpoint);
-            let facts = self.facts(&url).with_context(|| format!("{name}: {file}"))?;
+            let info = self.info(&url).with_context(|| format!("{name}: {file}"))?;
             let blob = self
-                .blob(&url, &model, &facts, &mut |done, total| progress(file, done, total))
+                .blob(&url, &model, &info, &mut |done, total| progress(file, done, total))
                 .with_context(|| format!("{name}: {file}"))?;
             link(&blob, &snapshot.join(file)).with_context(|| format!("{name}: {file}"))
         };
@@ -119,20 +119,20 @@ impl Hub {
         &self,
         url: &str,
         model: &Path,
-        facts: &Facts,
+        info: &BlobInfo,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<PathBuf> {
         let blobs = model.join("blobs");
-        let blob = blobs.join(&facts.etag);
-        if std::fs::metadata(&blob).is_ok_and(|file| file.len() == facts.size) {
-            progress(facts.size, facts.size);
+        let blob = blobs.join(&info.etag);
+        if std::fs::metadata(&blob).is_ok_and(|file| file.len() == info.size) {
+            progress(info.size, info.size);
             return Ok(blob);
         }
         std::fs::create_dir_all(&blobs).with_context(|| blobs.display().to_string())?;
-        let partial = blobs.join(format!("{}.incomplete", facts.etag));
+        let partial = blobs.join(format!("{}.incomplete", info.etag));
         let own = format!("{}/", self.endpoint);
         let ask = |from| self.ask(url, from);
-        let remote = Remote { ask: &ask, version: Some((&own, &facts.etag)), size: facts.size };
+        let remote = Remote { ask: &ask, version: Some((&own, &info.etag)), size: info.size };
         blob::download(&remote, &partial, progress)?;
         std::fs::rename(&partial, &blob)?;
         Ok(blob)
@@ -180,8 +180,8 @@ impl Hub {
         request.call().map_err(|error| explain(&self.endpoint, &error))
     }
 
-    /// Asks for a file's facts, without following it to wherever large files are kept.
-    fn facts(&self, url: &str) -> Result<Facts> {
+    /// Asks for a file's info, without following it to wherever large files are kept.
+    fn info(&self, url: &str) -> Result<BlobInfo> {
         let mut url = url.to_owned();
         for _ in 0..MOST_REDIRECTS {
             let mut request =
@@ -191,10 +191,10 @@ impl Hub {
             }
             let response = request.call().map_err(|error| explain(&self.endpoint, &error))?;
             let header = |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok());
-            let known = |etag: Option<&str>, size: Option<&str>| -> Result<Facts> {
+            let known = |etag: Option<&str>, size: Option<&str>| -> Result<BlobInfo> {
                 let etag = etag.context("the server does not tell which version it is (no ETag)")?;
                 let size = size.and_then(|size| size.parse().ok());
-                Ok(Facts {
+                Ok(BlobInfo {
                     etag: plain_etag(etag)?,
                     size: size.context("the server does not tell its size")?,
                 })

@@ -97,18 +97,18 @@ pub fn read(path: &Path, preprocessing: &Preprocessing, model: Patches) -> Resul
     }
     let wrong = || format!("{} is not a PNG that can be read", path.display());
     let file = File::open(path).with_context(|| path.display().to_string())?;
-    let picture = Picture::read(BufReader::new(file), model.channels).with_context(wrong)?;
+    let picture = DecodedImage::read(BufReader::new(file), model.channels).with_context(wrong)?;
     prepare(&picture, preprocessing, model).with_context(|| path.display().to_string())
 }
 
 /// Reads a PNG from memory for a model: (1, channels, height, width).
 pub fn decode(bytes: &[u8], preprocessing: &Preprocessing, model: Patches) -> Result<Tensor> {
-    let picture =
-        Picture::read(Cursor::new(bytes), model.channels).context("this is not a PNG that can be read")?;
+    let picture = DecodedImage::read(Cursor::new(bytes), model.channels)
+        .context("this is not a PNG that can be read")?;
     prepare(&picture, preprocessing, model)
 }
 
-fn prepare(picture: &Picture, preprocessing: &Preprocessing, model: Patches) -> Result<Tensor> {
+fn prepare(picture: &DecodedImage, preprocessing: &Preprocessing, model: Patches) -> Result<Tensor> {
     ensure!(
         preprocessing.do_center_crop != Some(true),
         "preprocessor_config.json: do_center_crop is not implemented"
@@ -152,14 +152,14 @@ fn prepare(picture: &Picture, preprocessing: &Preprocessing, model: Patches) -> 
 
 /// Values of 0 to 255, row by row, the channels of a point together.
 #[derive(Debug, Clone)]
-struct Picture {
+struct DecodedImage {
     height: usize,
     width: usize,
     channels: usize,
     values: Vec<f32>,
 }
 
-impl Picture {
+impl DecodedImage {
     fn read(file: impl BufRead + Seek, channels: usize) -> Result<Self> {
         let mut decoder = Decoder::new_with_limits(file, Limits { bytes: LARGEST_PICTURE });
         decoder.set_transformations(Transformations::normalize_to_color8());

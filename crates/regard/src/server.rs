@@ -68,7 +68,7 @@ impl Default for Limits {
 
 /// What to serve and where.
 #[derive(Debug, Clone)]
-pub struct Settings {
+pub struct ServerSettings {
     /// The address to listen at.
     pub address: IpAddr,
     /// The port; any free one if 0.
@@ -104,8 +104,8 @@ pub struct Server {
 
 impl Server {
     /// Takes the port. With no model at hand it begins to train the demonstration model.
-    pub async fn bind(settings: Settings) -> Result<Self> {
-        let Settings { address, port, models, runs, search, web, limits } = settings;
+    pub async fn bind(settings: ServerSettings) -> Result<Self> {
+        let ServerSettings { address, port, models, runs, search, web, limits } = settings;
         let listener = TcpListener::bind((address, port))
             .await
             .with_context(|| format!("cannot listen at {address} port {port} (another one: --port N)"))?;

@@ -16,14 +16,14 @@ use regard_tensor::{Ids, Pass, Tensor};
 
 /// Texts and what a model should say of them.
 #[derive(Debug, Clone)]
-pub struct Batch {
+pub struct AblationBatch {
     /// The texts.
     pub shown: Shown,
     /// The right class at each place, (batch, time), or of each text, (batch, 1); [`IGNORED`] where none is asked.
     pub targets: Ids,
 }
 
-impl Batch {
+impl AblationBatch {
     /// Texts of which a causal model is to say each next token.
     pub fn next_tokens(texts: &[super::Tokens]) -> Result<Self> {
         let shown = Shown::new(texts)?;
@@ -84,7 +84,7 @@ struct Asked {
 }
 
 impl Asked {
-    fn new(batch: &Batch, kinds: &Kinds, first: u64, resampling: &Resampling) -> Self {
+    fn new(batch: &AblationBatch, kinds: &Kinds, first: u64, resampling: &Resampling) -> Self {
         let time = batch.targets.shape().last().max(1);
         let targets = batch.targets.values().iter().enumerate();
         let kind =
@@ -144,7 +144,7 @@ pub struct Kinds<'a> {
     /// The number of kinds.
     pub count: usize,
     /// The kind of the target at a place.
-    pub of: &'a dyn Fn(&Batch, usize, usize) -> usize,
+    pub of: &'a dyn Fn(&AblationBatch, usize, usize) -> usize,
 }
 
 /// What is added up of one head.
@@ -164,7 +164,7 @@ impl Tally {
 /// Ablates every head over a stream of batches, which is read twice: once for the means.
 pub fn ablate<'a>(
     subject: impl Into<Subject<'a>>,
-    batches: impl Iterator<Item = Result<Batch>> + Clone,
+    batches: impl Iterator<Item = Result<AblationBatch>> + Clone,
     kinds: &Kinds,
     resampling: &Resampling,
 ) -> Result<Ablation> {
@@ -174,7 +174,7 @@ pub fn ablate<'a>(
 /// The same, calling a function after each head of each batch: with many heads a batch takes long.
 pub fn ablate_watched<'a>(
     subject: impl Into<Subject<'a>>,
-    batches: impl Iterator<Item = Result<Batch>> + Clone,
+    batches: impl Iterator<Item = Result<AblationBatch>> + Clone,
     kinds: &Kinds,
     resampling: &Resampling,
     watch: &dyn Fn(),
@@ -225,7 +225,7 @@ pub fn ablate_watched<'a>(
 /// The loss after zeroing the first 0, 1, 2, … of `order`, or only after those numbers of heads that `counts` names.
 pub fn pruning_curve<'a>(
     subject: impl Into<Subject<'a>>,
-    batches: &(impl Iterator<Item = Result<Batch>> + Clone),
+    batches: &(impl Iterator<Item = Result<AblationBatch>> + Clone),
     order: &[Head],
     counts: &[usize],
     resampling: &Resampling,
@@ -254,11 +254,11 @@ pub fn pruning_curve<'a>(
     Ok(curve)
 }
 
-fn losses(model: &dyn Model, probe: &Probe, batch: &Batch) -> Result<Vec<f32>> {
+fn losses(model: &dyn Model, probe: &Probe, batch: &AblationBatch) -> Result<Vec<f32>> {
     Ok(loss_rows(model, probe, batch)?.to_vec())
 }
 
-fn loss_rows(model: &dyn Model, probe: &Probe, batch: &Batch) -> Result<Tensor> {
+fn loss_rows(model: &dyn Model, probe: &Probe, batch: &AblationBatch) -> Result<Tensor> {
     let scores = batch.shown.scores(model, &Context::inference().with_probe(probe))?;
     Ok(scores.cross_entropy_rows(&batch.targets, CrossEntropy { ignored: Some(IGNORED), smoothing: 0.0 })?)
 }
@@ -266,7 +266,7 @@ fn loss_rows(model: &dyn Model, probe: &Probe, batch: &Batch) -> Result<Tensor> 
 /// What each head says on average over the real tokens: of each layer, (heads, width).
 pub fn mean_outputs<'a>(
     subject: impl Into<Subject<'a>>,
-    batches: impl Iterator<Item = Result<Batch>>,
+    batches: impl Iterator<Item = Result<AblationBatch>>,
 ) -> Result<Vec<Tensor>> {
     let subject = subject.into();
     let sites = subject.attentions()?;
@@ -306,7 +306,7 @@ fn recorded(probe: &Probe, site: &str) -> Result<Tensor> {
 }
 
 /// |Σ hₕ·∂L/∂hₕ| of every head, for each text of a batch; L is a text's mean loss.
-pub fn importance<'a>(subject: impl Into<Subject<'a>>, batch: &Batch) -> Result<Vec<Vec<f64>>> {
+pub fn importance<'a>(subject: impl Into<Subject<'a>>, batch: &AblationBatch) -> Result<Vec<Vec<f64>>> {
     let subject = subject.into();
     let sites = subject.attentions()?;
     let probe = sites.iter().fold(Probe::new(), |probe, site| probe.track(format!("{}.heads", site.name)));

@@ -3,7 +3,7 @@
 //! A measure's value for a text is the mean over its queries; a head's is the mean over texts, with an interval from
 //! resampled texts ([`Resampling`]). Padding takes no part, so the size of a batch does not matter.
 
-use super::measures::{Measure, Plan, SINK, Values};
+use super::measures::{Measure, MeasurePlan, SINK, Values};
 use super::norms::{normalise_rows, transformed, weigh};
 use super::statistics::{Estimate, Resampling};
 use super::{Shown, Subject, Tokens};
@@ -27,7 +27,7 @@ pub enum Weighing {
 
 /// How heads are measured.
 #[derive(Debug, Clone, Copy)]
-pub struct Settings {
+pub struct HeadSettings {
     /// How many texts are read at once.
     pub batch: usize,
     /// What counts as a weight.
@@ -36,7 +36,7 @@ pub struct Settings {
     pub resampling: Resampling,
 }
 
-impl Default for Settings {
+impl Default for HeadSettings {
     fn default() -> Self {
         Self { batch: 16, weighing: Weighing::Attention, resampling: Resampling::new(0) }
     }
@@ -195,7 +195,7 @@ pub fn look<'a, X>(
 pub fn measure_heads<'a>(
     subject: impl Into<Subject<'a>>,
     texts: impl Iterator<Item = Result<Tokens>>,
-    settings: Settings,
+    settings: HeadSettings,
 ) -> Result<Table> {
     let subject = subject.into();
     let sites = subject.attentions()?;
@@ -210,7 +210,8 @@ pub fn measure_heads<'a>(
     }
     let planned = texts.map(|text| {
         let text = text?;
-        let plans = firsts.iter().map(|&first| Plan::of(&sites[first], &text)).collect::<Result<Vec<_>>>()?;
+        let plans =
+            firsts.iter().map(|&first| MeasurePlan::of(&sites[first], &text)).collect::<Result<Vec<_>>>()?;
         Ok((text, plans))
     });
     measure_by(subject, planned, settings, |plans, layer| &plans[shared[layer]])
@@ -219,8 +220,8 @@ pub fn measure_heads<'a>(
 /// Every measure of every head over texts, each with its own plan for all layers: perhaps for some of its queries alone.
 pub fn measure_planned<'a>(
     subject: impl Into<Subject<'a>>,
-    texts: impl Iterator<Item = Result<(Tokens, Plan)>>,
-    settings: Settings,
+    texts: impl Iterator<Item = Result<(Tokens, MeasurePlan)>>,
+    settings: HeadSettings,
 ) -> Result<Table> {
     measure_by(subject.into(), texts, settings, |plan, _| plan)
 }
@@ -228,8 +229,8 @@ pub fn measure_planned<'a>(
 fn measure_by<X>(
     subject: Subject,
     texts: impl Iterator<Item = Result<(Tokens, X)>>,
-    settings: Settings,
-    plan: impl Fn(&X, usize) -> &Plan,
+    settings: HeadSettings,
+    plan: impl Fn(&X, usize) -> &MeasurePlan,
 ) -> Result<Table> {
     let of_layer = |site: &AttentionSite| vec![Default::default(); site.n_heads];
     let mut estimates: Vec<Vec<[Estimate; Measure::ALL.len()]>> =
@@ -306,7 +307,7 @@ pub fn repeated_random(
 pub fn prefix_matching<'a>(
     subject: impl Into<Subject<'a>>,
     texts: impl Iterator<Item = Tokens>,
-    settings: Settings,
+    settings: HeadSettings,
 ) -> Result<Table> {
     let mut table = measure_heads(subject, texts.map(Ok), settings)?;
     table.rows.retain(|row| row.measure == Measure::Induction);

@@ -82,7 +82,7 @@ pub type Values = [Option<f64>; Measure::ALL.len()];
 
 /// What is to be added up for each query of a text, the same for all heads.
 #[derive(Debug, Clone)]
-pub struct Plan {
+pub struct MeasurePlan {
     /// Of each query: the keys it may see.
     keys: Vec<Range<usize>>,
     /// How many keys there are.
@@ -95,7 +95,7 @@ pub struct Plan {
     sets: Vec<Vec<(Measure, Vec<usize>)>>,
 }
 
-impl Plan {
+impl MeasurePlan {
     /// The plan for a text.
     pub fn new(tokens: &Tokens, visibility: Visibility) -> Result<Self> {
         tokens.check()?;

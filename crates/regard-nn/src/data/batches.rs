@@ -1,6 +1,6 @@
 //! Batches: examples put together for one step of training or evaluation.
 //!
-//! Which examples a batch has depends on the seed and the [`Position`] alone, never on the number of threads or on what was
+//! Which examples a batch has depends on the seed and the [`DataPosition`] alone, never on the number of threads or on what was
 //! asked before; continuing from a saved position gives the same batches as never having stopped.
 //!
 //! - [`Batches`] hands out [`Classification`], [`Tagging`], [`Masked`], [`Pictures`] or [`Translation`] examples, epoch after epoch, in an
@@ -50,7 +50,7 @@ pub const IGNORED: u32 = u32::MAX;
 
 /// How far a run is in its data: the number of epochs it has finished, and of batches in the one at hand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
-pub struct Position {
+pub struct DataPosition {
     /// The epoch, from 0.
     pub epoch: u64,
     /// The next batch of it, from 0.
@@ -89,12 +89,12 @@ impl<E: Examples> Batches<E> {
     }
 
     /// The position of the next batch, to save.
-    pub fn position(&self) -> Position {
+    pub fn position(&self) -> DataPosition {
         self.order.position()
     }
 
     /// Continues from a saved position.
-    pub fn seek(&mut self, position: Position) -> Result<()> {
+    pub fn seek(&mut self, position: DataPosition) -> Result<()> {
         self.order.seek(position)
     }
 

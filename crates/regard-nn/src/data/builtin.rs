@@ -14,9 +14,9 @@
 //! The words are in `lexicon.txt` and the rules in `grammar.txt`, beside this module's code.
 //!
 //! ```
-//! use regard_nn::data::builtin::{Corpus, Settings, Split};
+//! use regard_nn::data::builtin::{Corpus, CorpusSettings, Split};
 //!
-//! let corpus = Corpus::new(Settings::default(), 7)?;
+//! let corpus = Corpus::new(CorpusSettings::default(), 7)?;
 //! let text = corpus.text(12);
 //! assert_eq!(text, corpus.text(12));
 //! for word in text.words() {
@@ -45,7 +45,7 @@ mod tree;
 pub use corpus::{Corpus, Split};
 pub use digits::digits;
 pub use pairs::{Pair, Pairs};
-pub use settings::Settings;
+pub use settings::CorpusSettings;
 pub use statistics::Statistics;
 pub use text::{FAR, Negation, PartOfSpeech, Polarity, Role, Sentence, SentenceKind, Text, Word};
 

@@ -22,18 +22,18 @@ pub fn expansion_limit(compressed: u64) -> u64 {
 }
 
 /// An open file, decompressed if need be.
-pub struct Source {
+pub struct InputFile {
     path: PathBuf,
     reader: Box<dyn BufRead + Send>,
 }
 
-impl std::fmt::Debug for Source {
+impl std::fmt::Debug for InputFile {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Source").field("path", &self.path).finish_non_exhaustive()
+        formatter.debug_struct("InputFile").field("path", &self.path).finish_non_exhaustive()
     }
 }
 
-impl Source {
+impl InputFile {
     /// Opens a file, plain or gzip.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         Self::open_limited(path, u64::MAX)
@@ -150,7 +150,7 @@ pub(crate) fn explain_reading(path: &Path, error: &io::Error) -> Error {
 /// A byte-order mark at the start is left out. Only `\n` ends a line: U+0085 and its like are text.
 #[derive(Debug)]
 pub struct Lines {
-    source: Source,
+    source: InputFile,
     buffer: Vec<u8>,
     number: usize,
 }
@@ -163,7 +163,7 @@ impl Lines {
 
     /// The lines of a file of no more than `limit` bytes.
     pub fn open_limited(path: impl AsRef<Path>, limit: u64) -> Result<Self> {
-        Ok(Self { source: Source::open_text(path, limit)?, buffer: Vec::new(), number: 0 })
+        Ok(Self { source: InputFile::open_text(path, limit)?, buffer: Vec::new(), number: 0 })
     }
 
     /// The number of the line that [`next`](Self::next) returned last; 0 before the first.
@@ -209,7 +209,7 @@ impl Lines {
 
 /// All of a file as text, at most `limit` bytes.
 pub(crate) fn read_text(path: &Path, limit: u64) -> Result<String> {
-    let mut source = Source::open_limited(path, limit)?;
+    let mut source = InputFile::open_limited(path, limit)?;
     let mut bytes = Vec::new();
     source.reader.read_to_end(&mut bytes).map_err(|error| explain_reading(path, &error))?;
     String::from_utf8(bytes)

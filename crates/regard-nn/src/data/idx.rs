@@ -3,7 +3,7 @@
 //! Two zero bytes, the type of the values (8: unsigned bytes), the number of axes, each axis's length (32 bits,
 //! big-endian), then the values. Images have three axes (count, rows, columns), labels one.
 
-use super::file::Source;
+use super::file::InputFile;
 use crate::error::{Error, Result};
 use std::path::Path;
 
@@ -74,7 +74,7 @@ impl Images {
 
 /// The lengths of the axes and the values.
 fn read<const AXES: usize>(path: &Path) -> Result<([usize; AXES], Vec<u8>)> {
-    let mut source = Source::open(path)?;
+    let mut source = InputFile::open(path)?;
     let mut header = vec![0; 4 + 4 * AXES];
     let got = source.fill(&mut header)?;
     if got < 4 || header[..2] != [0, 0] {
@@ -113,7 +113,7 @@ fn read<const AXES: usize>(path: &Path) -> Result<([usize; AXES], Vec<u8>)> {
 }
 
 /// Up to one value more than expected, in steps: memory grows with the data, not with what the header says.
-fn values(source: &mut Source, expected: u64) -> Result<Vec<u8>> {
+fn values(source: &mut InputFile, expected: u64) -> Result<Vec<u8>> {
     const STEP: usize = 1 << 20;
     let mut values = Vec::new();
     loop {

@@ -8,7 +8,7 @@
 //! characters U+0080 to U+009F, which 1,571 reviews have, are Windows-1252 read as Latin-1: they become what their
 //! authors typed, U+0085 an ellipsis, U+0096 a dash.
 
-use super::file::Source;
+use super::file::InputFile;
 use super::{Example, Labelled};
 use crate::error::{Error, Result};
 use std::collections::HashSet;
@@ -72,7 +72,7 @@ struct Reviews<'p> {
 
 impl Reviews<'_> {
     fn read_archive(&mut self) -> Result<()> {
-        let mut source = Source::open(self.path)?;
+        let mut source = InputFile::open(self.path)?;
         let path = source.path().to_owned();
         let failed = |error: &std::io::Error| match error.kind() {
             std::io::ErrorKind::Other => {

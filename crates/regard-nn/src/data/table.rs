@@ -1,6 +1,6 @@
 //! Tables with a column of labels: TSV as GLUE has it (SST-2: `sentence<tab>label`), or CSV.
 
-use super::file::Source;
+use super::file::InputFile;
 use super::{Example, Labelled};
 use crate::error::{Error, Result};
 use csv::StringRecord;
@@ -54,7 +54,7 @@ impl Default for Columns {
 /// numbers if all are whole numbers, else in alphabetical order.
 pub fn read(path: impl AsRef<Path>, format: Format, columns: &Columns) -> Result<Labelled> {
     let path = path.as_ref();
-    let mut source = Source::open_text(path, TABLE_LIMIT)?;
+    let mut source = InputFile::open_text(path, TABLE_LIMIT)?;
     let mut table = csv::ReaderBuilder::new()
         .delimiter(if format == Format::Tsv { b'\t' } else { b',' })
         .quoting(format == Format::Csv)

@@ -1,6 +1,6 @@
 //! One piece a character.
 
-use super::recipe::{Recipe, word_level};
+use super::recipe::{TokenizerRecipe, word_level};
 use super::{Tokenizer, files};
 use crate::error::{Error, Result};
 use serde_json::json;
@@ -33,7 +33,7 @@ impl Tokenizer {
         if unknown == UnknownCharacter::Piece {
             pieces.insert(0, "<UNK>".to_owned());
         }
-        files::assemble(&Recipe {
+        files::assemble(&TokenizerRecipe {
             // `.` does not match line ends, and how to make it differs between regular-expression libraries.
             pre_tokenizer: json!({
                 "type": "Split", "pattern": { "Regex": r"[\s\S]" }, "behavior": "Isolated", "invert": false
@@ -41,7 +41,7 @@ impl Tokenizer {
             model: word_level(&pieces, "<UNK>"),
             decoder: json!({ "type": "Fuse" }),
             // `<UNK>` is not declared special: the five characters in a text are five characters.
-            ..Recipe::default()
+            ..TokenizerRecipe::default()
         })
     }
 }

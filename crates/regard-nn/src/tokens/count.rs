@@ -1,6 +1,6 @@
 //! Counting words in texts, as a tokenizer's first two parts cut them.
 
-use super::recipe::Recipe;
+use super::recipe::TokenizerRecipe;
 use super::{files, guarded, threads};
 use crate::error::Result;
 use std::collections::{BTreeMap, HashMap};
@@ -18,10 +18,13 @@ const PARTS: usize = 32;
 pub(super) type Counts = BTreeMap<String, u64>;
 
 /// The words of `texts` as the recipe's normalizer and pre-tokenizer cut them.
-pub(super) fn words<T: AsRef<str>>(texts: impl IntoIterator<Item = T>, recipe: &Recipe) -> Result<Counts> {
+pub(super) fn words<T: AsRef<str>>(
+    texts: impl IntoIterator<Item = T>,
+    recipe: &TokenizerRecipe,
+) -> Result<Counts> {
     // Any model will do: it is not asked.
     let model = super::recipe::word_level(&["<unk>".to_owned()], "<unk>");
-    let cutter = files::build(&Recipe { model, ..recipe.clone() }.to_json())?;
+    let cutter = files::build(&TokenizerRecipe { model, ..recipe.clone() }.to_json())?;
     let mut total: HashMap<String, u64> = HashMap::new();
     let mut texts = texts.into_iter();
     loop {

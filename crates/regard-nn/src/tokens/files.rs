@@ -1,6 +1,6 @@
 //! Reading and writing `tokenizer.json`.
 
-use super::recipe::Recipe;
+use super::recipe::TokenizerRecipe;
 use super::{SpecialIds, Tokenizer, check, guarded, older};
 use crate::data::file;
 use crate::error::{Error, Result};
@@ -38,7 +38,7 @@ impl Tokenizer {
     /// with capital letters.
     pub fn from_folder(folder: impl AsRef<Path>) -> Result<Self> {
         let folder = folder.as_ref();
-        let settings = Settings::read(folder)?;
+        let settings = TokenizerFolderSettings::read(folder)?;
         let tokenizer = folder.join("tokenizer.json");
         if tokenizer.is_file() {
             let json = file::read_text(&tokenizer, TOKENIZER_FILE_LIMIT)?;
@@ -89,7 +89,7 @@ impl Tokenizer {
 
 /// What the folder's files say beside the vocabulary.
 #[derive(Default)]
-pub(super) struct Settings {
+pub(super) struct TokenizerFolderSettings {
     /// Pieces by role, under the keys of `tokenizer_config.json`.
     pub roles: BTreeMap<String, String>,
     /// Other settings of `tokenizer_config.json`.
@@ -98,7 +98,7 @@ pub(super) struct Settings {
     pub added: BTreeMap<u32, (String, bool)>,
 }
 
-impl Settings {
+impl TokenizerFolderSettings {
     fn read(folder: &Path) -> Result<Self> {
         let mut settings = Self::default();
         for name in ROLE_FILES {
@@ -156,7 +156,7 @@ pub(super) fn build(json: &str) -> Result<tokenizers::Tokenizer> {
 }
 
 /// A tokenizer that follows a recipe.
-pub(super) fn assemble(recipe: &Recipe) -> Result<Tokenizer> {
+pub(super) fn assemble(recipe: &TokenizerRecipe) -> Result<Tokenizer> {
     Tokenizer::from_json(&recipe.to_json())
 }
 

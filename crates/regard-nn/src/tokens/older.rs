@@ -1,7 +1,7 @@
 //! Files from before `tokenizer.json`: GPT-2's pairs and BERT's list.
 
-use super::files::{MAXIMUM_VOCABULARY_ID, Settings, TOKENIZER_FILE_LIMIT};
-use super::recipe::{self, Recipe};
+use super::files::{MAXIMUM_VOCABULARY_ID, TOKENIZER_FILE_LIMIT, TokenizerFolderSettings};
+use super::recipe::{self, TokenizerRecipe};
 use crate::data::file;
 use crate::error::{Error, Result};
 use serde_json::{Map, Value, json};
@@ -17,7 +17,7 @@ const BYTE_LEVEL: [&str; 6] = ["<|endoftext|>", "<s>", "<pad>", "</s>", "<unk>",
 /// Special pieces of BERT's vocabularies.
 const BERT: [&str; 5] = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"];
 
-pub(super) fn read(folder: &Path, settings: &Settings) -> Result<Recipe> {
+pub(super) fn read(folder: &Path, settings: &TokenizerFolderSettings) -> Result<TokenizerRecipe> {
     for (vocabulary, merges) in PAIRS {
         let (vocabulary, merges) = (folder.join(vocabulary), folder.join(merges));
         if vocabulary.is_file() && merges.is_file() {
@@ -40,7 +40,11 @@ pub(super) fn read(folder: &Path, settings: &Settings) -> Result<Recipe> {
     Err(Error::file(folder, problem))
 }
 
-fn byte_pairs(vocabulary_path: &Path, merges_path: &Path, settings: &Settings) -> Result<Recipe> {
+fn byte_pairs(
+    vocabulary_path: &Path,
+    merges_path: &Path,
+    settings: &TokenizerFolderSettings,
+) -> Result<TokenizerRecipe> {
     let text = file::read_text(vocabulary_path, TOKENIZER_FILE_LIMIT)?;
     let vocabulary: Map<String, Value> = serde_json::from_str(&text)
         .map_err(|problem| Error::file(vocabulary_path, format!("not a vocabulary: {problem}")))?;
@@ -78,13 +82,13 @@ fn byte_pairs(vocabulary_path: &Path, merges_path: &Path, settings: &Settings) -
         "end_of_word_suffix": null, "fuse_unk": false, "byte_fallback": false,
         "vocab": vocabulary, "merges": merges(merges_path)?,
     });
-    Ok(Recipe {
+    Ok(TokenizerRecipe {
         pre_tokenizer: bytes,
         model,
         post_processor,
         decoder: recipe::byte_level(),
         special,
-        ..Recipe::default()
+        ..TokenizerRecipe::default()
     })
 }
 
@@ -109,7 +113,7 @@ fn merges(path: &Path) -> Result<Vec<[String; 2]>> {
     Ok(merges)
 }
 
-fn word_pieces(path: &Path, settings: &Settings) -> Result<Recipe> {
+fn word_pieces(path: &Path, settings: &TokenizerFolderSettings) -> Result<TokenizerRecipe> {
     let mut lines = file::Lines::open_limited(path, TOKENIZER_FILE_LIMIT)?;
     let mut vocabulary = Map::new();
     let mut count = 0_u32;
@@ -136,13 +140,13 @@ fn word_pieces(path: &Path, settings: &Settings) -> Result<Recipe> {
     let flag = |name: &str| settings.flags.get(name).copied();
     let lowercase = flag("do_lower_case").unwrap_or_else(|| !capitals());
     let chinese = flag("tokenize_chinese_chars").unwrap_or(true);
-    Ok(Recipe {
+    Ok(TokenizerRecipe {
         normalizer: recipe::bert_normalizer(lowercase, flag("strip_accents"), chinese),
         pre_tokenizer: json!({ "type": "BertPreTokenizer" }),
         model: recipe::word_piece(vocabulary),
         post_processor: recipe::bert_frame(cls, sep),
         decoder: json!({ "type": "WordPiece", "prefix": "##", "cleanup": true }),
         special,
-        ..Recipe::default()
+        ..TokenizerRecipe::default()
     })
 }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 /// The parts of a `tokenizer.json`. A part that is `Null` is left out.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Recipe {
+pub(super) struct TokenizerRecipe {
     pub normalizer: Value,
     pub pre_tokenizer: Value,
     pub model: Value,
@@ -20,7 +20,7 @@ pub(super) struct Recipe {
     pub added: Vec<(String, u32)>,
 }
 
-impl Recipe {
+impl TokenizerRecipe {
     pub fn to_json(&self) -> String {
         let special = self.special.iter().map(|(piece, id)| (*id, added(piece, *id, true)));
         let other = self.added.iter().map(|(piece, id)| (*id, added(piece, *id, false)));

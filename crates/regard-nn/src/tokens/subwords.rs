@@ -5,7 +5,7 @@
 //! characters, marks those inside a word with `##`, and here is trained by the same joining.
 
 use super::count::{self, Counts};
-use super::recipe::{self, Recipe};
+use super::recipe::{self, TokenizerRecipe};
 use super::{Tokenizer, files, guarded};
 use crate::error::{Error, Result};
 use serde_json::{Value, json};
@@ -67,10 +67,10 @@ impl Tokenizer {
                 format!("the ending {end:?} is not one of its special pieces"),
             ));
         }
-        let recipe = Recipe {
+        let recipe = TokenizerRecipe {
             pre_tokenizer: recipe::byte_level(),
             decoder: recipe::byte_level(),
-            ..Recipe::default()
+            ..TokenizerRecipe::default()
         };
         let counts = count::words(texts, &recipe)?;
         let bytes: BTreeSet<char> = ByteLevel::alphabet().into_iter().collect();
@@ -84,7 +84,7 @@ impl Tokenizer {
             None => Value::Null,
         };
         let model = serde_json::to_value(&model).map_err(|problem| Error::data("tokenizer", problem))?;
-        files::assemble(&Recipe { model, post_processor, special, ..recipe })
+        files::assemble(&TokenizerRecipe { model, post_processor, special, ..recipe })
     }
 
     /// WordPiece as BERT has it, with `[PAD]` 0, `[UNK]` 1, `[CLS]` 2, `[SEP]` 3 and `[MASK]` 4.
@@ -92,11 +92,11 @@ impl Tokenizer {
         texts: impl IntoIterator<Item = T>,
         settings: &WordPieceSettings,
     ) -> Result<Self> {
-        let recipe = Recipe {
+        let recipe = TokenizerRecipe {
             normalizer: recipe::bert_normalizer(settings.lowercase, None, true),
             pre_tokenizer: json!({ "type": "BertPreTokenizer" }),
             decoder: json!({ "type": "WordPiece", "prefix": "##", "cleanup": true }),
-            ..Recipe::default()
+            ..TokenizerRecipe::default()
         };
         let mut counts = count::words(texts, &recipe)?;
         let alphabet = alphabet(&counts, settings.alphabet);
@@ -115,7 +115,7 @@ impl Tokenizer {
         let post_processor = recipe::bert_frame(special[2].1, special[3].1);
         let vocabulary = model.get_vocab().into_iter().map(|(piece, id)| (piece, json!(id))).collect();
         let model = recipe::word_piece(vocabulary);
-        files::assemble(&Recipe { model, post_processor, special, ..recipe })
+        files::assemble(&TokenizerRecipe { model, post_processor, special, ..recipe })
     }
 }
 

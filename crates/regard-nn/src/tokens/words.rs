@@ -1,6 +1,6 @@
 //! Vocabularies of whole words.
 
-use super::recipe::{Recipe, word_level};
+use super::recipe::{TokenizerRecipe, word_level};
 use super::{Tokenizer, count, files};
 use crate::error::{Error, Result};
 use serde_json::{Value, json};
@@ -81,13 +81,13 @@ impl Tokenizer {
             Punctuation::Dropped => WORD.to_owned(),
             Punctuation::Separate => format!("{WORD}|{OTHER}"),
         };
-        let recipe = Recipe {
+        let recipe = TokenizerRecipe {
             normalizer: json!({ "type": "Sequence", "normalizers": normalizers }),
             // Inverted: what matches is kept, what lies between is removed.
             pre_tokenizer: json!({
                 "type": "Split", "pattern": { "Regex": pattern }, "behavior": "Removed", "invert": true
             }),
-            ..Recipe::default()
+            ..TokenizerRecipe::default()
         };
         let limits = (settings.maximum, settings.minimum_count);
         let first = ["<PAD>", "<UNK>", "<MASK>"];
@@ -101,10 +101,10 @@ impl Tokenizer {
         texts: impl IntoIterator<Item = T>,
         settings: &WhitespaceSettings,
     ) -> Result<Self> {
-        let recipe = Recipe {
+        let recipe = TokenizerRecipe {
             normalizer: json!({ "type": "Replace", "pattern": { "String": "\n" }, "content": " <eos> " }),
             pre_tokenizer: json!({ "type": "WhitespaceSplit" }),
-            ..Recipe::default()
+            ..TokenizerRecipe::default()
         };
         let limits = (settings.maximum, settings.minimum_count);
         vocabulary(texts, recipe, &["<unk>", "<eos>"], limits, Role::Second)
@@ -120,7 +120,7 @@ enum Role {
 
 fn vocabulary<T: AsRef<str>>(
     texts: impl IntoIterator<Item = T>,
-    recipe: Recipe,
+    recipe: TokenizerRecipe,
     first: &[&str],
     (maximum, minimum_count): (usize, u64),
     role: Role,
@@ -148,6 +148,7 @@ fn vocabulary<T: AsRef<str>>(
     let skipped = usize::from(role != Role::All);
     let special = first.iter().zip(0..).skip(skipped).map(|(piece, id)| ((*piece).to_owned(), id)).collect();
     // Words are written with a space between them, which is what no decoder means.
-    let recipe = Recipe { model: word_level(&pieces, unknown), decoder: Value::Null, special, ..recipe };
+    let recipe =
+        TokenizerRecipe { model: word_level(&pieces, unknown), decoder: Value::Null, special, ..recipe };
     files::assemble(&recipe)
 }

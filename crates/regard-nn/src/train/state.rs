@@ -3,7 +3,7 @@
 use super::{Evaluation, OptimiserKind, Task, TrainConfig};
 use crate::checkpoint::{StoredWeights, write_tensors};
 use crate::checksum::Checksum;
-use crate::data::batches::Position;
+use crate::data::batches::DataPosition;
 use crate::error::{Error, Result};
 use regard_tensor::optimiser::Optimiser;
 use regard_tensor::{Shape, Tensor};
@@ -16,7 +16,7 @@ pub struct Progress {
     /// The number of updates made.
     pub step: u64,
     /// How far the data has been read.
-    pub position: Position,
+    pub position: DataPosition,
     /// The lowest loss of an evaluation, and the step it was found at.
     pub best: Option<(f64, u64)>,
     /// The number of evaluations since then.
@@ -29,7 +29,7 @@ impl Progress {
     pub fn new(config: &TrainConfig) -> Self {
         Self {
             step: 0,
-            position: Position::default(),
+            position: DataPosition::default(),
             best: None,
             since_best: 0,
             optimiser: config.optimiser(),
@@ -59,7 +59,7 @@ impl Progress {
 struct Numbers {
     step: u64,
     updates: u32,
-    position: Position,
+    position: DataPosition,
     /// As bits, so that it is the same number again.
     best: Option<(u64, u64)>,
     since_best: u64,

@@ -3,8 +3,9 @@
 use super::{Evaluation, Question, Task};
 use crate::context::Context;
 use crate::data::batches::{
-    Batches, Classification, ClassificationBatch, Examples, IGNORED, Masked, MaskedBatch, PackedWindows,
-    Pictures, PicturesBatch, Position, RandomWindows, Tagging, TaggingBatch, Translation, TranslationBatch,
+    Batches, Classification, ClassificationBatch, DataPosition, Examples, IGNORED, Masked, MaskedBatch,
+    PackedWindows, Pictures, PicturesBatch, RandomWindows, Tagging, TaggingBatch, Translation,
+    TranslationBatch,
 };
 use crate::error::{Error, Result};
 use crate::models::{Inputs, Model, Predicts, Reads};
@@ -16,14 +17,14 @@ pub struct NextWord {
     model: Box<dyn Model>,
     windows: RandomWindows,
     held_out: PackedWindows,
-    position: Position,
+    position: DataPosition,
 }
 
 impl NextWord {
     /// A causal language model, the text it learns from, and the text it is measured on.
     pub fn new(model: Box<dyn Model>, windows: RandomWindows, held_out: PackedWindows) -> Result<Self> {
         ensure_fit(&*model, (Predicts::NextToken, Reads::Tokens))?;
-        Ok(Self { model, windows, held_out, position: Position::default() })
+        Ok(Self { model, windows, held_out, position: DataPosition::default() })
     }
 }
 
@@ -55,11 +56,11 @@ impl Task for NextWord {
         Ok(Evaluation { loss, measures: vec![("perplexity".to_owned(), loss.exp())] })
     }
 
-    fn position(&self) -> Position {
+    fn position(&self) -> DataPosition {
         self.position
     }
 
-    fn seek(&mut self, position: Position) -> Result<()> {
+    fn seek(&mut self, position: DataPosition) -> Result<()> {
         self.position = position;
         Ok(())
     }
@@ -114,11 +115,11 @@ impl<E: Learn> Task for Supervised<E> {
         evaluate(&*self.model, &self.held_out, context)
     }
 
-    fn position(&self) -> Position {
+    fn position(&self) -> DataPosition {
         self.batches.position()
     }
 
-    fn seek(&mut self, position: Position) -> Result<()> {
+    fn seek(&mut self, position: DataPosition) -> Result<()> {
         self.batches.seek(position)
     }
 }

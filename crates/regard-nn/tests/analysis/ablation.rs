@@ -1,5 +1,5 @@
 use super::planted;
-use regard_nn::analysis::ablation::{Batch, Kinds, ablate, importance, mean_outputs, pruning_curve};
+use regard_nn::analysis::ablation::{AblationBatch, Kinds, ablate, importance, mean_outputs, pruning_curve};
 use regard_nn::analysis::contribution::{contributions, logit_lens};
 use regard_nn::analysis::patching::Patching;
 use regard_nn::analysis::statistics::Resampling;
@@ -13,13 +13,13 @@ use regard_nn::tensor::random::Key;
 use regard_nn::{Context, Probe, Result};
 
 /// Next tokens of repeated random texts: of the second half a model can know them.
-fn batches() -> impl Iterator<Item = Result<Batch>> + Clone {
+fn batches() -> impl Iterator<Item = Result<AblationBatch>> + Clone {
     let texts: Vec<Tokens> = repeated_random(0..16, 7, 6, Key::new(2)).collect();
-    texts.chunks(4).map(Batch::next_tokens).collect::<Vec<_>>().into_iter()
+    texts.chunks(4).map(AblationBatch::next_tokens).collect::<Vec<_>>().into_iter()
 }
 
 /// 0 for the first half, 1 for the second.
-fn half(_: &Batch, _: usize, place: usize) -> usize {
+fn half(_: &AblationBatch, _: usize, place: usize) -> usize {
     usize::from(place >= 7)
 }
 
@@ -52,7 +52,7 @@ fn ablation_breaks_exactly_what_the_head_does() {
 }
 
 /// The same texts, asked of their second half alone: before it nobody can know.
-fn second_halves() -> impl Iterator<Item = Result<Batch>> + Clone {
+fn second_halves() -> impl Iterator<Item = Result<AblationBatch>> + Clone {
     batches().map(|batch| {
         let mut batch = batch?;
         let targets = batch.targets.values().iter().enumerate();
@@ -82,7 +82,8 @@ fn ablation_does_not_depend_on_batches() {
     let model = planted::random_gpt(7);
     let texts = planted::texts(13, 7);
     let by = |size: usize| {
-        let batches: Vec<Result<Batch>> = texts.chunks(size).map(Batch::next_tokens).collect();
+        let batches: Vec<Result<AblationBatch>> =
+            texts.chunks(size).map(AblationBatch::next_tokens).collect();
         ablate(
             &model,
             batches.into_iter(),
@@ -109,7 +110,7 @@ fn ablation_does_not_depend_on_batches() {
 }
 
 /// The loss of one text with a head's voice scaled.
-fn scaled_loss(model: &dyn Model, batch: &Batch, head: Head, factor: f32) -> f64 {
+fn scaled_loss(model: &dyn Model, batch: &AblationBatch, head: Head, factor: f32) -> f64 {
     let probe = Probe::new().change(format!("layers.{}.self.heads", head.layer), move |_, heads| {
         let mut values = heads.to_vec();
         let (count, width) = (heads.shape()[2], heads.shape()[3]);
@@ -129,11 +130,11 @@ fn scaled_loss(model: &dyn Model, batch: &Batch, head: Head, factor: f32) -> f64
 fn importance_is_the_slope_of_the_loss_for_a_switch() {
     let model = planted::random_gpt(8);
     let texts = planted::texts(13, 5);
-    let together = importance(&model, &Batch::next_tokens(&texts).unwrap()).unwrap();
+    let together = importance(&model, &AblationBatch::next_tokens(&texts).unwrap()).unwrap();
     for (index, got) in together.into_iter().enumerate() {
         let head = Head { layer: index / 2, head: index % 2 };
         let slope = |text: &Tokens| {
-            let batch = Batch::next_tokens(std::slice::from_ref(text)).unwrap();
+            let batch = AblationBatch::next_tokens(std::slice::from_ref(text)).unwrap();
             let step = 1e-2;
             let difference =
                 scaled_loss(&model, &batch, head, 1.0 + step) - scaled_loss(&model, &batch, head, 1.0 - step);
@@ -159,7 +160,7 @@ fn classifiers_can_be_ablated() {
     let model = regard_nn::models::Tagger::new(config, 1).unwrap();
     let shown = Shown::new(&[Tokens::new(vec![1, 2, 3]), Tokens::new(vec![4, 5])]).unwrap();
     let targets = Ids::new(&[0, 1, 0, 1, 1, IGNORED], [2, 3]).unwrap();
-    let batch = Batch { shown, targets };
+    let batch = AblationBatch { shown, targets };
     let found =
         ablate(&model, [Ok(batch)].into_iter(), &Kinds { count: 1, of: &|_, _, _| 0 }, &Resampling::new(0))
             .unwrap();
@@ -301,7 +302,7 @@ fn models_without_heads_or_answers_are_refused() {
     let config =
         GptConfig { vocabulary: 13, n_layers: 0, n_heads: 2, d_model: 8, context: 8, ..Default::default() };
     let empty = Transformer::new(config.form(), 0).unwrap();
-    let batch = Batch::next_tokens(&[Tokens::new(vec![1, 2])]).unwrap();
+    let batch = AblationBatch::next_tokens(&[Tokens::new(vec![1, 2])]).unwrap();
     assert!(
         ablate(&empty, [Ok(batch)].into_iter(), &Kinds { count: 0, of: &|_, _, _| 0 }, &Resampling::new(0))
             .is_err()

@@ -4,7 +4,7 @@ use super::planted;
 use regard_nn::analysis::dependencies::{ALL, Aligned, Direction, Parsed, Word, match_heads};
 use regard_nn::analysis::statistics::Resampling;
 use regard_nn::analysis::{Head, Tokens};
-use regard_nn::data::builtin::{Corpus, Settings};
+use regard_nn::data::builtin::{Corpus, CorpusSettings};
 use regard_nn::data::treebank;
 use regard_nn::models::{Tagger, TaggerConfig};
 use regard_nn::tokens::Encoding;
@@ -155,7 +155,7 @@ fn both_corpora_become_parsed_sentences() {
     };
     let parsed = Parsed::from(&sentence);
     assert_eq!((parsed.words[1].head, &parsed.text[parsed.words[1].range.clone()]), (Some(0), "on"));
-    let corpus = Corpus::new(Settings::default(), 1).unwrap();
+    let corpus = Corpus::new(CorpusSettings::default(), 1).unwrap();
     let text = corpus.text(0);
     let sentences = Parsed::of_text(&text);
     assert_eq!(sentences.len(), text.sentences.len());

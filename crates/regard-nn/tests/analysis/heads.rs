@@ -2,7 +2,7 @@ use super::planted;
 use regard_nn::Module;
 use regard_nn::analysis::norms::{normalise_rows, weigh, weights_and_vectors};
 use regard_nn::analysis::{
-    Measure, Row, Settings, Table, Tokens, Weighing, label_heads, measure_heads, prefix_matching,
+    HeadSettings, Measure, Row, Table, Tokens, Weighing, label_heads, measure_heads, prefix_matching,
     repeated_random,
 };
 use regard_nn::models::form::Window;
@@ -14,7 +14,7 @@ use regard_nn::tensor::random::Key;
 use regard_nn::tensor::set_threads;
 
 fn measure(model: &dyn Model, texts: &[Tokens], batch: usize) -> Table {
-    let settings = Settings { batch, ..Settings::default() };
+    let settings = HeadSettings { batch, ..HeadSettings::default() };
     measure_heads(model, texts.iter().cloned().map(Ok), settings).unwrap()
 }
 
@@ -127,7 +127,7 @@ fn each_layer_is_measured_by_what_it_sees() {
 fn norms_can_take_the_place_of_weights() {
     let model = planted::random_gpt(3);
     let texts = planted::texts(13, 9);
-    let by = |batch| Settings { batch, weighing: Weighing::Norms, ..Settings::default() };
+    let by = |batch| HeadSettings { batch, weighing: Weighing::Norms, ..HeadSettings::default() };
     let table = measure_heads(&model, texts.iter().cloned().map(Ok), by(1)).unwrap();
     let padded = measure_heads(&model, texts.iter().cloned().map(Ok), by(9)).unwrap();
     let mut expected = 0.0;
@@ -182,7 +182,7 @@ fn what_cannot_be_measured_is_an_error() {
     let bag = Bag::new(BagConfig { vocabulary: 13, ..Default::default() }, 0).unwrap();
     let texts = planted::texts(13, 2);
     let all = |model: &dyn Model, texts: Vec<Tokens>| {
-        measure_heads(model, texts.into_iter().map(Ok), Settings::default())
+        measure_heads(model, texts.into_iter().map(Ok), HeadSettings::default())
     };
     assert!(all(&bag, texts.clone()).unwrap_err().to_string().contains("no attention"));
     let heads = BagConfig { vocabulary: 13, n_heads: 2, ..Default::default() };
@@ -192,7 +192,7 @@ fn what_cannot_be_measured_is_an_error() {
     assert!(all(&planted::random_gpt(0), vec![Tokens::new(vec![99])]).is_err(), "beyond the vocabulary");
     assert!(all(&planted::random_gpt(0), vec![Tokens::new(vec![1; 40])]).is_err(), "beyond the context");
     let stopped = [Ok(Tokens::new(vec![1, 2])), Err(regard_nn::Error::Cancelled)];
-    let result = measure_heads(&planted::random_gpt(0), stopped.into_iter(), Settings::default());
+    let result = measure_heads(&planted::random_gpt(0), stopped.into_iter(), HeadSettings::default());
     assert_eq!(result.unwrap_err(), regard_nn::Error::Cancelled);
 }
 
@@ -219,7 +219,7 @@ fn planted_heads_get_their_labels_and_untrained_ones_none() {
     let tables = |model: &dyn Model| {
         let texts: Vec<Tokens> = repeated_random(0..16, 7, 12, Key::new(3)).collect();
         let mut table = measure(model, &texts, 5);
-        table.extend(prefix_matching(model, texts.into_iter(), Settings::default()).unwrap());
+        table.extend(prefix_matching(model, texts.into_iter(), HeadSettings::default()).unwrap());
         table
     };
     let untrained = tables(&*model.fresh(1).unwrap());

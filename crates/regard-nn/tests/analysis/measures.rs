@@ -1,6 +1,6 @@
 use super::planted;
 use regard_nn::analysis::{
-    Measure, Plan, Settings, Tokens, Visibility, measure_heads, prefix_matching, repeated_random,
+    HeadSettings, Measure, MeasurePlan, Tokens, Visibility, measure_heads, prefix_matching, repeated_random,
 };
 use regard_nn::models::form::Window;
 use regard_nn::tensor::random::Key;
@@ -24,7 +24,7 @@ fn causal_measures_by_hand() {
         0.25, 0.25, 0.5, 0.0,
         0.25, 0.5, 0.125, 0.125,
     ];
-    let values = Plan::new(&tokens, CAUSAL).unwrap().measure(&weights, 4).unwrap();
+    let values = MeasurePlan::new(&tokens, CAUSAL).unwrap().measure(&weights, 4).unwrap();
     let of = |measure: Measure| values[measure as usize];
     // Query 0 sees one key and is left out. In bits the entropies are 1, 1.5 and 1.75.
     let ln2 = 2.0_f64.ln();
@@ -49,7 +49,7 @@ fn causal_measures_by_hand() {
 #[test]
 fn bidirectional_measures_by_hand() {
     let weights = [0.2, 0.3, 0.5, 0.1, 0.1, 0.8, 0.6, 0.4, 0.0];
-    let values = Plan::new(&Tokens::new(vec![1, 2, 3]), FULL).unwrap().measure(&weights, 3).unwrap();
+    let values = MeasurePlan::new(&Tokens::new(vec![1, 2, 3]), FULL).unwrap().measure(&weights, 3).unwrap();
     let of = |measure: Measure| values[measure as usize];
     close(of(Measure::Previous), f64::midpoint(0.1, 0.4));
     close(of(Measure::Next), f64::midpoint(0.3, 0.8));
@@ -66,7 +66,7 @@ fn bidirectional_measures_by_hand() {
 fn windows_limit_what_is_seen() {
     let near = Visibility { causal: true, window: Some(Window { before: 1, after: 0 }) };
     let weights = [1.0, 0.0, 0.0, 0.5, 0.5, 0.0, 0.0, 0.5, 0.5];
-    let values = Plan::new(&Tokens::new(vec![4, 4, 4]), near).unwrap().measure(&weights, 3).unwrap();
+    let values = MeasurePlan::new(&Tokens::new(vec![4, 4, 4]), near).unwrap().measure(&weights, 3).unwrap();
     close(values[Measure::RelativeEntropy as usize], 1.0);
     close(values[Measure::First as usize], 0.5); // query 2 does not see it
 }
@@ -74,7 +74,7 @@ fn windows_limit_what_is_seen() {
 #[test]
 fn some_queries_alone() {
     let weights = [0.2, 0.3, 0.5, 0.1, 0.1, 0.8, 0.6, 0.4, 0.0];
-    let plan = Plan::new(&Tokens::new(vec![1, 2, 3]), FULL).unwrap();
+    let plan = MeasurePlan::new(&Tokens::new(vec![1, 2, 3]), FULL).unwrap();
     let values = plan.clone().only(|query| query == 1).measure(&weights, 3).unwrap();
     close(values[Measure::Confidence as usize], 0.8);
     close(values[Measure::Next as usize], 0.8);
@@ -85,19 +85,20 @@ fn some_queries_alone() {
 fn far_tokens_are_eight_places_away() {
     let length = 10;
     let weights = vec![0.1; length * length];
-    let values = Plan::new(&Tokens::new((0..10).collect()), FULL).unwrap().measure(&weights, length).unwrap();
+    let values =
+        MeasurePlan::new(&Tokens::new((0..10).collect()), FULL).unwrap().measure(&weights, length).unwrap();
     // Queries 0 and 9 have two far tokens, 1 and 8 have one.
     close(values[Measure::Far as usize], f64::midpoint(0.2, 0.1));
 }
 
 #[test]
 fn wrong_sizes_are_errors() {
-    let plan = Plan::new(&Tokens::new(vec![1, 2]), CAUSAL).unwrap();
+    let plan = MeasurePlan::new(&Tokens::new(vec![1, 2]), CAUSAL).unwrap();
     assert!(plan.measure(&[1.0, 0.0, 0.5], 2).is_err());
     assert!(plan.measure(&[1.0, 0.0, 0.5, 0.5], 1).is_err());
-    assert!(Plan::new(&Tokens::new(vec![]), CAUSAL).is_err());
+    assert!(MeasurePlan::new(&Tokens::new(vec![]), CAUSAL).is_err());
     let uneven = Tokens { special: vec![], ..Tokens::new(vec![1]) };
-    assert!(Plan::new(&uneven, CAUSAL).is_err());
+    assert!(MeasurePlan::new(&uneven, CAUSAL).is_err());
 }
 
 /// Each measure finds its planted head and no other.
@@ -105,8 +106,9 @@ fn wrong_sizes_are_errors() {
 fn planted_heads_are_found() {
     let model = planted::model();
     let texts: Vec<Tokens> = repeated_random(0..16, 7, 12, Key::new(3)).collect();
-    let mut table = measure_heads(&model, texts.clone().into_iter().map(Ok), Settings::default()).unwrap();
-    table.extend(prefix_matching(&model, texts.into_iter(), Settings::default()).unwrap());
+    let mut table =
+        measure_heads(&model, texts.clone().into_iter().map(Ok), HeadSettings::default()).unwrap();
+    table.extend(prefix_matching(&model, texts.into_iter(), HeadSettings::default()).unwrap());
     for (measure, planted) in [
         (Measure::Previous, (0, 0)),
         (Measure::Duplicate, (0, 1)),

@@ -1,14 +1,14 @@
 //! Encoder, decoder and cross-attention of a T5, and the patches of a picture.
 
 use super::planted;
-use regard_nn::analysis::ablation::{Batch, Kinds, ablate, pruning_curve};
+use regard_nn::analysis::ablation::{AblationBatch, Kinds, ablate, pruning_curve};
 use regard_nn::analysis::distance::head_divergences;
 use regard_nn::analysis::heads::watch;
 use regard_nn::analysis::influence::{Method, influence, mean_attention, rollout};
 use regard_nn::analysis::occlusion::{Blank, Patches, Quantity, occlusion};
 use regard_nn::analysis::statistics::Resampling;
 use regard_nn::analysis::{
-    Measure, Part, Settings, Shown, Subject, Target, Tokens, all_heads, attentions, measure_heads,
+    HeadSettings, Measure, Part, Shown, Subject, Target, Tokens, all_heads, attentions, measure_heads,
 };
 use regard_nn::data::batches::IGNORED;
 use regard_nn::models::{AttentionSite, Inputs, Model, T5Config, Transformer, VitConfig};
@@ -77,7 +77,7 @@ fn padding_on_either_side_changes_nothing() {
 fn cross_attention_has_the_measures_that_mean_something_there() {
     let model = t5();
     let by = |part, batch| {
-        let settings = Settings { batch, ..Settings::default() };
+        let settings = HeadSettings { batch, ..HeadSettings::default() };
         measure_heads(Subject { model: &model, part }, answers().into_iter().map(Ok), settings).unwrap()
     };
     let cross = by(Part::Cross, 2);
@@ -100,7 +100,7 @@ fn cross_attention_has_the_measures_that_mean_something_there() {
     assert!(heads.len() == 6 && divergences.between(0, 5) > 0.0);
     let alone = Tokens::new(vec![0, 1]);
     let subject = Subject { model: &model, part: Part::Cross };
-    assert!(measure_heads(subject, [Ok(alone)].into_iter(), Settings::default()).is_err());
+    assert!(measure_heads(subject, [Ok(alone)].into_iter(), HeadSettings::default()).is_err());
 }
 
 /// Without any cross-attention an answer no longer depends on what was asked.
@@ -110,7 +110,7 @@ fn without_cross_attention_the_question_does_not_matter() {
     let subject = Subject { model: &model, part: Part::Cross };
     let batch = |source: Vec<u32>| {
         let shown = Shown::new(&[Tokens::new(vec![0, 1, 2]).answering(Tokens::new(source))]).unwrap();
-        Ok(Batch { shown, targets: Ids::new(&[1, 2, IGNORED], [1, 3]).unwrap() })
+        Ok(AblationBatch { shown, targets: Ids::new(&[1, 2, IGNORED], [1, 3]).unwrap() })
     };
     let kinds = Kinds { count: 0, of: &|_, _, _| 0 };
     let resampling = Resampling::new(0);
@@ -119,9 +119,9 @@ fn without_cross_attention_the_question_does_not_matter() {
     assert!(found.heads.iter().all(|effect| effect.zeroed.all.mean != 0.0 && effect.importance.mean > 0.0));
     let order = found.least_important_first();
     let loss = |source: Vec<u32>, count: usize| {
-        let batches =
-            [batch(source)].map(|batch: regard_nn::Result<Batch>| batch.map_err(|error| error.to_string()));
-        let batches: Vec<Batch> = batches.into_iter().map(Result::unwrap).collect();
+        let batches = [batch(source)]
+            .map(|batch: regard_nn::Result<AblationBatch>| batch.map_err(|error| error.to_string()));
+        let batches: Vec<AblationBatch> = batches.into_iter().map(Result::unwrap).collect();
         let again = batches.iter().cloned().map(Ok);
         pruning_curve(subject, &again, &order, &[count], &resampling).unwrap()[0].1.mean
     };
@@ -143,13 +143,13 @@ fn pictures_are_looked_at_patch_by_patch() {
         Tokens::of_picture(pixels.into(), 6)
     };
     let pictures = [picture(0.0), picture(1.0)];
-    let table = measure_heads(&model, pictures.iter().cloned().map(Ok), Settings::default()).unwrap();
+    let table = measure_heads(&model, pictures.iter().cloned().map(Ok), HeadSettings::default()).unwrap();
     assert_eq!(table.find(0, 1, Measure::First).unwrap().count, 2);
     assert!(table.of(Measure::Duplicate).next().is_none(), "no patch is the same as another");
     let shown = Shown::new(&pictures).unwrap();
     let scores = shown.scores(&model, &Context::inference()).unwrap();
     assert_eq!(scores.shape()[..], [2, 1, 3]);
-    let batch = Batch { shown, targets: Ids::new(&[0, 2], [2, 1]).unwrap() };
+    let batch = AblationBatch { shown, targets: Ids::new(&[0, 2], [2, 1]).unwrap() };
     let kinds = Kinds { count: 3, of: &|batch, text, _| batch.targets.values()[text] as usize };
     let found = ablate(&model, [Ok(batch)].into_iter(), &kinds, &Resampling::new(0)).unwrap();
     assert!(found.loss.by_kind[1].is_none() && found.loss.by_kind[2].is_some());

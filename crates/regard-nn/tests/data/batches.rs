@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use regard_nn::data::batches::{
-    Batches, Classification, Examples, IGNORED, Masked, Masking, Order, Position, Tagging, Translation,
+    Batches, Classification, DataPosition, Examples, IGNORED, Masked, Masking, Order, Tagging, Translation,
 };
 use regard_nn::tensor::random::Key;
 use regard_nn::tokens::{Tokenizer, WordPieceSettings, WordSettings};
@@ -26,7 +26,7 @@ proptest! {
         for epoch in 0..3 {
             let mut seen = Vec::new();
             for batch in 0..order.batches() {
-                prop_assert_eq!(order.position(), Position { epoch, batch: batch as u64 });
+                prop_assert_eq!(order.position(), DataPosition { epoch, batch: batch as u64 });
                 let selection = order.next();
                 prop_assert_eq!((selection.first, selection.epoch), (used, epoch));
                 used += selection.examples.len() as u64;
@@ -61,7 +61,7 @@ proptest! {
 fn epochs_and_seeds_have_orders_of_their_own() {
     let first = |seed, epoch| {
         let mut order = order(vec![1; 1000], 1000, seed);
-        order.seek(Position { epoch, batch: 0 }).expect("a position");
+        order.seek(DataPosition { epoch, batch: 0 }).expect("a position");
         order.next().examples
     };
     assert_ne!(first(1, 0), first(1, 1));
@@ -88,9 +88,9 @@ fn orders_that_cannot_be_are_refused() {
     assert!(Order::new(vec![], 4, Key::new(1)).is_err());
     assert!(Order::new(vec![1], 0, Key::new(1)).is_err());
     let mut order = order(vec![1; 10], 4, 1);
-    let error = order.seek(Position { epoch: 0, batch: 3 }).expect_err("three batches").to_string();
+    let error = order.seek(DataPosition { epoch: 0, batch: 3 }).expect_err("three batches").to_string();
     assert!(error.contains("batch 3 of an epoch of 3"), "{error}");
-    order.seek(Position { epoch: u64::MAX, batch: 2 }).expect("far, but there");
+    order.seek(DataPosition { epoch: u64::MAX, batch: 2 }).expect("far, but there");
     order.next();
 }
 

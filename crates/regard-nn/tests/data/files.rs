@@ -1,7 +1,7 @@
 //! Opening files: gzip, limits, lines, and what goes wrong.
 
 use super::made::{Folder, gzip, problem};
-use regard_nn::data::file::{LINE_LIMIT, Lines, Source, expansion_limit};
+use regard_nn::data::file::{InputFile, LINE_LIMIT, Lines, expansion_limit};
 use std::path::Path;
 
 fn lines(path: &Path) -> regard_nn::Result<Vec<String>> {
@@ -57,7 +57,7 @@ fn a_small_file_that_expands_without_end_is_stopped() {
     let bomb = member.repeat(10);
     assert!(bomb.len() < 1 << 20);
     let path = folder.write("bomb.gz", &bomb);
-    let mut source = Source::open(&path).expect("a file");
+    let mut source = InputFile::open(&path).expect("a file");
     let mut buffer = vec![0; 1 << 20];
     let mut total = 0;
     let error = loop {
@@ -76,7 +76,7 @@ fn a_small_file_that_expands_without_end_is_stopped() {
 fn a_limit_on_a_plain_file_holds_too() {
     let folder = Folder::new();
     let path = folder.write("a", "12345");
-    let read = |limit| Source::open_limited(&path, limit).and_then(|mut source| source.fill(&mut [0; 10]));
+    let read = |limit| InputFile::open_limited(&path, limit).and_then(|mut source| source.fill(&mut [0; 10]));
     assert_eq!(read(5), Ok(5));
     assert!(problem(&folder, read(4)).contains("larger than the 4 bytes"));
 }
@@ -94,10 +94,10 @@ fn lines_that_are_too_long_or_not_text_say_where() {
 fn missing_files_and_folders_in_their_place_are_errors() {
     let folder = Folder::new();
     let missing = folder.path().join("none");
-    assert_eq!(problem(&folder, Source::open(&missing)), "none: there is no such file");
+    assert_eq!(problem(&folder, InputFile::open(&missing)), "none: there is no such file");
     folder.write("inner/a", "x");
     assert_eq!(
-        problem(&folder, Source::open(folder.path().join("inner"))),
+        problem(&folder, InputFile::open(folder.path().join("inner"))),
         "inner: a file was expected, this is a folder"
     );
     let empty = folder.write("empty", "");

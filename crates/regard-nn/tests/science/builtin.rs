@@ -7,23 +7,23 @@ mod reader;
 
 use proptest::prelude::*;
 use regard_nn::data::builtin::{
-    Corpus, FAR, PartOfSpeech, Polarity, Role, SentenceKind, Settings, Split, Statistics, Text,
+    Corpus, CorpusSettings, FAR, PartOfSpeech, Polarity, Role, SentenceKind, Split, Statistics, Text,
     sentiment_words,
 };
 use std::collections::{BTreeMap, HashSet};
 
 fn corpus(seed: u64) -> Corpus {
-    Corpus::new(Settings::default(), seed).unwrap()
+    Corpus::new(CorpusSettings::default(), seed).unwrap()
 }
 
 /// Texts of one sentence: the shortest there are.
-fn single_sentences() -> Settings {
-    Settings { fewest_sentences: 1, most_sentences: 1, ..Settings::default() }
+fn single_sentences() -> CorpusSettings {
+    CorpusSettings { fewest_sentences: 1, most_sentences: 1, ..CorpusSettings::default() }
 }
 
 /// Short texts and long ones, with more of what is difficult than usual.
-fn hard_settings() -> Settings {
-    Settings {
+fn hard_settings() -> CorpusSettings {
+    CorpusSettings {
         fewest_sentences: 1,
         most_sentences: 20,
         dissent: 0.4,
@@ -32,7 +32,7 @@ fn hard_settings() -> Settings {
         contrast: 0.25,
         decoys: 0.2,
         distractors: 0.6,
-        ..Settings::default()
+        ..CorpusSettings::default()
     }
 }
 
@@ -138,7 +138,7 @@ proptest! {
 
     #[test]
     fn every_text_is_sound(seed in any::<u64>(), index in any::<u64>(), hard in any::<bool>()) {
-        let settings = if hard { hard_settings() } else { Settings::default() };
+        let settings = if hard { hard_settings() } else { CorpusSettings::default() };
         let corpus = Corpus::new(settings, seed).unwrap();
         for split in Split::ALL {
             assert_is_sound(&corpus.split(split).text(index));
@@ -167,7 +167,7 @@ fn texts_come_in_the_order_of_their_numbers() {
 /// Rare words and rules come up, too; and a reader who resolves negation and contrast makes no mistake.
 #[test]
 fn many_texts_are_sound() {
-    for settings in [Settings::default(), hard_settings(), single_sentences()] {
+    for settings in [CorpusSettings::default(), hard_settings(), single_sentences()] {
         for text in Corpus::new(settings, 11).unwrap().texts().take(3000) {
             assert_is_sound(&text);
         }

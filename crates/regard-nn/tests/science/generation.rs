@@ -4,7 +4,8 @@ use crate::golden::{Golden, agree};
 use regard_nn::Context;
 use regard_nn::checkpoint;
 use regard_nn::generate::{
-    Answer, BeamSettings, Continue, NextToken, Sampling, Settings, beam_search, distribution, generate,
+    Answer, BeamSettings, Continue, GenerationSettings, NextToken, Sampling, beam_search, distribution,
+    generate,
 };
 use regard_nn::models::Model;
 use regard_nn::tensor::Tensor;
@@ -38,8 +39,12 @@ fn prompts(golden: &Golden, case: &str) -> Vec<Vec<u32>> {
 }
 
 fn continued(model: &impl NextToken, prompts: &[Vec<u32>], stop: Option<u32>, cached: bool) -> Vec<Vec<u32>> {
-    let settings =
-        Settings { max_tokens: 12, stop_tokens: stop.into_iter().collect(), cached, ..Settings::default() };
+    let settings = GenerationSettings {
+        max_tokens: 12,
+        stop_tokens: stop.into_iter().collect(),
+        cached,
+        ..GenerationSettings::default()
+    };
     let said = generate(model, &Context::inference(), prompts, &settings, &mut |_, _| true).unwrap();
     said.into_iter().map(|text| text.tokens).collect()
 }

@@ -2,7 +2,8 @@
 
 use crate::zoo;
 use regard_nn::generate::{
-    Answer, BeamSettings, Continue, End, NextToken, Sampling, Settings, beam_search, distribution, generate,
+    Answer, BeamSettings, Continue, GenerationEnd, GenerationSettings, NextToken, Sampling, beam_search,
+    distribution, generate,
 };
 use regard_nn::models::Transformer;
 use regard_nn::tensor::random::Key;
@@ -40,7 +41,7 @@ fn sampled() -> Sampling {
     Sampling::at_temperature(1.0, 7)
 }
 
-fn say(prompts: &[Vec<u32>], settings: &Settings) -> Vec<Vec<u32>> {
+fn say(prompts: &[Vec<u32>], settings: &GenerationSettings) -> Vec<Vec<u32>> {
     let said = generate(&CHAIN, &Context::inference(), prompts, settings, &mut |_, _| true).unwrap();
     said.into_iter().map(|text| text.tokens).collect()
 }
@@ -100,10 +101,10 @@ fn temperature_goes_from_the_best_to_all_alike() {
 fn what_was_said_becomes_less_likely() {
     let penalty = Sampling { repetition_penalty: 2.0, ..sampled() };
     near(&distribution(&[1.0, -1.0, 0.5], &[0, 1, 1, 9], &penalty), &softmax(&[0.5, -2.0, 0.5]));
-    let greedy = Settings {
+    let greedy = GenerationSettings {
         max_tokens: 4,
         sampling: Sampling { repetition_penalty: 100.0, ..Sampling::default() },
-        ..Settings::default()
+        ..GenerationSettings::default()
     };
     let said = &say(&[vec![0]], &greedy)[0];
     let mut distinct = said.clone();
@@ -115,7 +116,7 @@ fn what_was_said_becomes_less_likely() {
 #[test]
 fn tokens_come_as_often_as_their_probability_says() {
     let prompts = vec![vec![2]; 20_000];
-    let settings = Settings { max_tokens: 1, sampling: sampled(), ..Settings::default() };
+    let settings = GenerationSettings { max_tokens: 1, sampling: sampled(), ..GenerationSettings::default() };
     let mut counts = [0.0; WORDS];
     for text in say(&prompts, &settings) {
         counts[text[0] as usize] += 1.0;
@@ -131,51 +132,59 @@ fn the_same_seed_says_the_same() {
     let prompts = [vec![1], vec![2, 3], vec![4]];
     let with = |seed, cached| {
         let sampling = Sampling { seed, ..sampled() };
-        say(&prompts, &Settings { max_tokens: 20, sampling, cached, ..Settings::default() })
+        say(
+            &prompts,
+            &GenerationSettings { max_tokens: 20, sampling, cached, ..GenerationSettings::default() },
+        )
     };
     assert_eq!(with(1, true), with(1, true));
     assert_eq!(with(1, true), with(1, false));
     assert_ne!(with(1, true), with(2, true));
-    let twins =
-        say(&[vec![1], vec![1]], &Settings { max_tokens: 20, sampling: sampled(), ..Settings::default() });
+    let twins = say(
+        &[vec![1], vec![1]],
+        &GenerationSettings { max_tokens: 20, sampling: sampled(), ..GenerationSettings::default() },
+    );
     assert_ne!(twins[0], twins[1], "equal prompts go on differently");
     let best = Sampling { top_k: 1, ..sampled() };
-    let greedy = Settings { max_tokens: 20, ..Settings::default() };
-    assert_eq!(say(&prompts, &Settings { sampling: best, ..greedy.clone() }), say(&prompts, &greedy));
+    let greedy = GenerationSettings { max_tokens: 20, ..GenerationSettings::default() };
+    assert_eq!(
+        say(&prompts, &GenerationSettings { sampling: best, ..greedy.clone() }),
+        say(&prompts, &greedy)
+    );
 }
 
 #[test]
 fn a_text_ends_for_one_reason() {
-    let long = Settings { max_tokens: 30, sampling: sampled(), ..Settings::default() };
-    let run = |model: &Chain, settings: &Settings, watch: &mut dyn FnMut(usize, u32) -> bool| {
+    let long = GenerationSettings { max_tokens: 30, sampling: sampled(), ..GenerationSettings::default() };
+    let run = |model: &Chain, settings: &GenerationSettings, watch: &mut dyn FnMut(usize, u32) -> bool| {
         generate(model, &Context::inference(), &[vec![0], vec![3, 1, 2]], settings, watch).unwrap()
     };
     let free = run(&CHAIN, &long, &mut |_, _| true);
-    assert!(free.iter().all(|text| text.tokens.len() == 30 && text.end == End::Length));
+    assert!(free.iter().all(|text| text.tokens.len() == 30 && text.end == GenerationEnd::Length));
     for cached in [true, false] {
         // A stop token is said, and nothing after it; the other text goes on as if nothing had happened.
-        let stops = Settings { stop_tokens: vec![4], cached, ..long.clone() };
+        let stops = GenerationSettings { stop_tokens: vec![4], cached, ..long.clone() };
         for (text, free) in run(&CHAIN, &stops, &mut |_, _| true).iter().zip(&free) {
             let end = free.tokens.iter().position(|&token| token == 4).unwrap();
-            assert_eq!((&text.tokens[..], text.end), (&free.tokens[..=end], End::Token));
+            assert_eq!((&text.tokens[..], text.end), (&free.tokens[..=end], GenerationEnd::Token));
         }
         // Whoever watches sees every token, in order, and may have enough.
         let mut seen = [Vec::new(), Vec::new()];
-        let settings = Settings { cached, ..long.clone() };
+        let settings = GenerationSettings { cached, ..long.clone() };
         let texts = run(&CHAIN, &settings, &mut |row, token| {
             seen[row].push(token);
             row == 0 || seen[1].len() < 3
         });
         assert_eq!(texts[0].tokens, seen[0]);
-        assert_eq!((&texts[1].tokens, texts[1].end), (&free[1].tokens[..3].to_vec(), End::Watcher));
-        assert_eq!((&texts[0].tokens, texts[0].end), (&free[0].tokens, End::Length));
+        assert_eq!((&texts[1].tokens, texts[1].end), (&free[1].tokens[..3].to_vec(), GenerationEnd::Watcher));
+        assert_eq!((&texts[0].tokens, texts[0].end), (&free[0].tokens, GenerationEnd::Length));
         // The last token is not read any more, so there is one more than fits.
         let small = Chain { limit: Some(5) };
         let texts = run(&small, &settings, &mut |_, _| true);
-        assert_eq!((texts[0].tokens.len(), texts[0].end), (5, End::Context));
-        assert_eq!((texts[1].tokens.len(), texts[1].end), (3, End::Context));
+        assert_eq!((texts[0].tokens.len(), texts[0].end), (5, GenerationEnd::Context));
+        assert_eq!((texts[1].tokens.len(), texts[1].end), (3, GenerationEnd::Context));
     }
-    let none = Settings { max_tokens: 0, ..long };
+    let none = GenerationSettings { max_tokens: 0, ..long };
     assert!(run(&CHAIN, &none, &mut |_, _| true).iter().all(|text| text.tokens.is_empty()));
 }
 
@@ -184,12 +193,12 @@ fn a_model_says_as_much_as_it_can_read() {
     let gpt = Transformer::new(zoo::gpt_config().form(), 1).unwrap();
     let gpt = Continue::new(&gpt).unwrap();
     for cached in [true, false] {
-        let settings = Settings { cached, ..Settings::default() };
+        let settings = GenerationSettings { cached, ..GenerationSettings::default() };
         let said =
             generate(&gpt, &Context::inference(), &[vec![1, 2], vec![3; 9]], &settings, &mut |_, _| true)
                 .unwrap();
-        assert_eq!((said[0].tokens.len(), said[0].end), (8, End::Context));
-        assert_eq!((said[1].tokens.len(), said[1].end), (1, End::Context));
+        assert_eq!((said[0].tokens.len(), said[0].end), (8, GenerationEnd::Context));
+        assert_eq!((said[1].tokens.len(), said[1].end), (1, GenerationEnd::Context));
     }
 }
 
@@ -198,7 +207,7 @@ fn prompts_and_settings_that_make_no_sense_are_refused() {
     let gpt = Transformer::new(zoo::gpt_config().form(), 1).unwrap();
     let gpt = Continue::new(&gpt).unwrap();
     let refused = |prompts: &[Vec<u32>], sampling: Sampling| {
-        let settings = Settings { sampling, ..Settings::default() };
+        let settings = GenerationSettings { sampling, ..GenerationSettings::default() };
         generate(&gpt, &Context::inference(), prompts, &settings, &mut |_, _| true).unwrap_err().to_string()
     };
     let greedy = Sampling::default();
@@ -245,7 +254,8 @@ fn scores_of_another_shape_are_refused() {
     for shape in [vec![], vec![5], vec![2, 5], vec![3, 1, 5], vec![2, 0, 5], vec![2, 3, 5], vec![2, 1, 0]] {
         let (model, context) = (Confused(shape), Context::inference());
         let prompts = [vec![1], vec![1]];
-        let error = generate(&model, &context, &prompts, &Settings::default(), &mut |_, _| true).unwrap_err();
+        let error = generate(&model, &context, &prompts, &GenerationSettings::default(), &mut |_, _| true)
+            .unwrap_err();
         assert!(
             error.to_string().starts_with("generation: scores must be (2, 1, vocabulary), got ["),
             "{error}"
@@ -287,7 +297,10 @@ fn beams_wide_enough_find_the_best_texts() {
     // One beam is the greedy choice.
     let one = BeamSettings { beams: 1, max_tokens: 6, ..BeamSettings::default() };
     let found = beam_search(&CHAIN, &Context::inference(), &[vec![2]], &one).unwrap();
-    assert_eq!(found[0][0].tokens, say(&[vec![2]], &Settings { max_tokens: 6, ..Settings::default() })[0]);
+    assert_eq!(
+        found[0][0].tokens,
+        say(&[vec![2]], &GenerationSettings { max_tokens: 6, ..GenerationSettings::default() })[0]
+    );
 }
 
 #[test]

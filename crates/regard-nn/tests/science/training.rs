@@ -3,7 +3,7 @@
 use crate::golden::agree;
 use crate::numbers::ids;
 use crate::zoo;
-use regard_nn::data::batches::{Batches, Classification, IGNORED, Pictures, Position, Tagging};
+use regard_nn::data::batches::{Batches, Classification, DataPosition, IGNORED, Pictures, Tagging};
 use regard_nn::data::idx::Images;
 use regard_nn::models::{Bag, BagConfig, GptConfig, Inputs, Model, Transformer, VitConfig};
 use regard_nn::tensor::Ids;
@@ -18,14 +18,14 @@ struct Texts {
     model: Transformer,
     /// How many texts each batch of a step has.
     batches: Vec<usize>,
-    position: Position,
+    position: DataPosition,
 }
 
 impl Texts {
     fn new(batches: &[usize]) -> Self {
         let config = GptConfig { dropout: 0.3, ..zoo::gpt_config() };
         let model = Transformer::new(config.form(), 1).unwrap();
-        Self { model, batches: batches.to_vec(), position: Position::default() }
+        Self { model, batches: batches.to_vec(), position: DataPosition::default() }
     }
 }
 
@@ -59,11 +59,11 @@ impl Task for Texts {
         Ok(Evaluation { loss: 0.0, measures: Vec::new() })
     }
 
-    fn position(&self) -> Position {
+    fn position(&self) -> DataPosition {
         self.position
     }
 
-    fn seek(&mut self, position: Position) -> Result<()> {
+    fn seek(&mut self, position: DataPosition) -> Result<()> {
         self.position = position;
         Ok(())
     }

@@ -3,7 +3,7 @@
 use anyhow::{Context as _, Result};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
-use regard_nn::generate::{Continue, Settings, generate};
+use regard_nn::generate::{Continue, GenerationSettings, generate};
 use regard_nn::models::{GptConfig, Inputs, Model, Pooling, Sentiment, SentimentConfig, Transformer};
 use regard_nn::tensor::ops::{Attention, CrossEntropy, Projections, attend};
 use regard_nn::tensor::optimiser::{Method, Optimiser};
@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 )]
 pub struct Bench {
     /// What to measure (default: everything)
-    #[arg(value_parser = PossibleValuesParser::new(WORK.iter().map(|work| work.name)))]
+    #[arg(value_parser = PossibleValuesParser::new(WORKLOADS.iter().map(|work| work.name)))]
     work: Vec<String>,
     /// Print one line of JSON a workload
     #[arg(long)]
@@ -45,7 +45,7 @@ struct Measurement {
 }
 
 /// A workload: its name, what it is, and how to set it up.
-struct Work {
+struct Workload {
     name: &'static str,
     about: &'static str,
     build: fn() -> Result<Step>,
@@ -54,58 +54,58 @@ struct Work {
 /// Runs the work once.
 type Step = Box<dyn FnMut() -> Result<()>>;
 
-const WORK: &[Work] = &[
-    Work {
+const WORKLOADS: &[Workload] = &[
+    Workload {
         name: "attention-256",
         about: "attention forward, causal, 4×8×256×64",
         build: || attention([4, 256, 8, 64], true, false),
     },
-    Work {
+    Workload {
         name: "attention-1024",
         about: "attention forward, causal, 1×8×1024×64",
         build: || attention([1, 1024, 8, 64], true, false),
     },
-    Work {
+    Workload {
         name: "attention-train-1024",
         about: "attention forward and backward, causal, 1×8×1024×64",
         build: || attention([1, 1024, 8, 64], true, true),
     },
-    Work {
+    Workload {
         name: "attention-train-4096",
         about: "attention forward and backward, full, 1×8×4096×64",
         build: || attention([1, 4096, 8, 64], false, true),
     },
-    Work {
+    Workload {
         name: "gpt-char",
         about: "GPT training step, V 65, 4 layers, d 128, T 64, B 12",
         build: || gpt([65, 4, 4, 128], 64, 12),
     },
-    Work {
+    Workload {
         name: "gpt-small",
         about: "GPT training step, V 65, 6 layers, d 384, T 256, B 8",
         build: || gpt([65, 6, 6, 384], 256, 8),
     },
-    Work {
+    Workload {
         name: "gpt-words",
         about: "GPT training step, V 10,000, 4 layers, d 256, T 128, B 16",
         build: || gpt([10_000, 4, 4, 256], 128, 16),
     },
-    Work {
+    Workload {
         name: "bilstm",
         about: "BiLSTM + max pool, training step, B 64, T 200",
         build: || sentiment(Pooling::Max),
     },
-    Work {
+    Workload {
         name: "bilstm-additive",
         about: "BiLSTM + additive attention, training step",
         build: || sentiment(Pooling::Additive),
     },
-    Work {
+    Workload {
         name: "bilstm-heads",
         about: "BiLSTM + 4-head self-attention, training step",
         build: || sentiment(Pooling::Heads),
     },
-    Work {
+    Workload {
         name: "generate",
         about: "GPT-2's sizes, 32 tokens read and 32 generated, batch 1",
         build: || generation([50_257, 12, 12, 768], 1024, (32, 32)),
@@ -133,13 +133,13 @@ impl Bench {
         Ok(())
     }
 
-    fn chosen(&self) -> impl Iterator<Item = &'static Work> {
-        WORK.iter().filter(|work| self.work.is_empty() || self.work.iter().any(|name| name == work.name))
+    fn chosen(&self) -> impl Iterator<Item = &'static Workload> {
+        WORKLOADS.iter().filter(|work| self.work.is_empty() || self.work.iter().any(|name| name == work.name))
     }
 }
 
 /// Runs a workload for a while and takes the median.
-fn measure(work: &Work, budget: Duration) -> Result<Measurement> {
+fn measure(work: &Workload, budget: Duration) -> Result<Measurement> {
     pool::trim();
     reset_peak();
     let mut step = (work.build)().with_context(|| format!("setting up {}", work.name))?;
@@ -239,7 +239,7 @@ fn generation(
     let config = GptConfig { vocabulary, context, n_layers, n_heads, d_model, ..GptConfig::default() };
     let model = Transformer::new(config.form(), 1)?;
     let prompt = random_ids("prompt", [1, prompt], vocabulary)?.values().to_vec();
-    let settings = Settings { max_tokens: said, ..Settings::default() };
+    let settings = GenerationSettings { max_tokens: said, ..GenerationSettings::default() };
     Ok(Box::new(move || {
         let found = generate(
             &Continue::new(&model)?,

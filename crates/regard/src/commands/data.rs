@@ -7,7 +7,7 @@ use crate::run::DataConfig;
 use crate::terminal::{line, remark, thousands};
 use anyhow::Result;
 use clap::{Args, Subcommand};
-use regard_nn::data::builtin::{Corpus, Settings, Split, Statistics};
+use regard_nn::data::builtin::{Corpus, CorpusSettings, Split, Statistics};
 use std::path::{Path, PathBuf};
 
 /// Look at data sets, or download them.
@@ -112,7 +112,7 @@ fn fetch(set: Set, out: Option<&Path>) -> Result<()> {
 }
 
 fn builtin(texts: usize, seed: u64) -> Result<()> {
-    let corpus = Corpus::new(Settings::default(), seed)?;
+    let corpus = Corpus::new(CorpusSettings::default(), seed)?;
     for split in Split::ALL {
         let found = Statistics::of(corpus.split(split).texts().take(texts));
         describe(split.name(), &found);
@@ -155,7 +155,7 @@ fn describe(name: &str, found: &Statistics) {
 }
 
 fn show(count: usize, seed: u64, conllu: bool) -> Result<()> {
-    let corpus = Corpus::new(Settings::default(), seed)?;
+    let corpus = Corpus::new(CorpusSettings::default(), seed)?;
     for (number, text) in corpus.texts().take(count).enumerate() {
         if conllu {
             crate::terminal::piece(&text.conllu(&format!("builtin-{seed}-{number}")));

@@ -7,7 +7,8 @@ use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 use regard_nn::Context;
 use regard_nn::generate::{
-    Answer, BeamSettings, Continue, End, NextToken, Sampling, Settings, Stop, beam_search, generate,
+    Answer, BeamSettings, Continue, GenerationEnd, GenerationSettings, NextToken, Sampling, Stop,
+    beam_search, generate,
 };
 use regard_nn::models::{Predicts, Reads};
 use regard_nn::tensor::Ids;
@@ -177,18 +178,18 @@ impl Generate {
         if let Some(beams) = self.beams {
             self.search(model, usize::from(beams), start, stop_tokens, &mut speaker)?;
         } else {
-            let settings = Settings {
+            let settings = GenerationSettings {
                 max_tokens: self.max_tokens,
                 sampling: self.sampling(opened),
                 stop_tokens: stop_tokens.clone(),
-                ..Settings::default()
+                ..GenerationSettings::default()
             };
             let watch = &mut |_, token: u32| stop_tokens.contains(&token) || speaker.say(token);
             let said = generate(model, &Context::inference(), &[start.to_vec()], &settings, watch)?;
             end = said.first().map(|said| said.end);
         }
         speaker.finish()?;
-        if end == Some(End::Context) {
+        if end == Some(GenerationEnd::Context) {
             let _ = writeln!(stderr(), "note: the text fills the model's context, it cannot go on");
         }
         Ok(())
@@ -238,7 +239,7 @@ impl Generate {
     }
 }
 
-/// Settings of a model's folder that would change even what the best token is, and that are not implemented.
+/// GenerationSettings of a model's folder that would change even what the best token is, and that are not implemented.
 fn unfollowed(generation: &Value, config: &Map<String, Value>) -> Vec<String> {
     let neutral = |value: &Value| match value {
         Value::Null | Value::Bool(false) => true,

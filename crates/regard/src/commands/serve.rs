@@ -2,7 +2,7 @@
 
 use crate::browser;
 use crate::run::interrupt_flag;
-use crate::server::{Limits, Server, Settings};
+use crate::server::{Limits, Server, ServerSettings};
 use crate::terminal;
 use anyhow::Result;
 use clap::Args;
@@ -51,7 +51,7 @@ impl Serve {
             crate::model::find(model)?;
         }
         let limits = Limits { memory: self.memory.saturating_mul(1 << 20), ..Limits::default() };
-        let settings = Settings {
+        let settings = ServerSettings {
             address: self.address,
             port: self.port,
             models: self.models,

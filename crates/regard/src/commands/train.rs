@@ -6,7 +6,7 @@ use crate::run::{InitialModel, PRESETS, Reporting, RunFolder, Session, ensure_le
 use crate::terminal;
 use anyhow::Result;
 use clap::Args;
-use regard_nn::train::End;
+use regard_nn::train::TrainingEnd;
 use std::path::{Path, PathBuf};
 
 /// Train a model: from a preset, on your data or the built-in corpus.
@@ -85,13 +85,13 @@ fn learn(out: &Path, session: Session) -> Result<()> {
     let best = progress.best.map(|(loss, step)| format!(", best held-out loss {loss:.4} at step {step}"));
     let (step, best) = (progress.step, best.unwrap_or_default());
     match end {
-        End::Stopped => {
+        TrainingEnd::Stopped => {
             let place = terminal::quoted(out);
             let next = format!("stopped at step {step}; go on with: regard train --resume --out {place}");
             return Err(Interrupted(next).into());
         }
-        End::Finished => terminal::remark(format!("finished after {step} steps{best}")),
-        End::Patience => terminal::remark(format!(
+        TrainingEnd::Finished => terminal::remark(format!("finished after {step} steps{best}")),
+        TrainingEnd::Patience => terminal::remark(format!(
             "ended early, after {step} steps: {} evaluations in a row were no better (train.patience){best}",
             progress.since_best
         )),

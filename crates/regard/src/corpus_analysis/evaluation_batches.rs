@@ -8,7 +8,7 @@ use crate::model::Opened;
 use crate::run::{DataConfig, sources};
 use crate::terminal;
 use anyhow::{Result, bail};
-use regard_nn::analysis::ablation::{Batch, Kinds};
+use regard_nn::analysis::ablation::{AblationBatch, Kinds};
 use regard_nn::analysis::{Shown, Tokens, delimits};
 use regard_nn::data::batches::{Batches, IGNORED, Masking};
 use regard_nn::models::form::Patches;
@@ -21,7 +21,7 @@ pub struct EvaluationBatches {
     /// What is predicted, in a few words.
     pub about: &'static str,
     /// The texts: their ids are in memory, nothing else.
-    pub batches: Vec<Batch>,
+    pub batches: Vec<AblationBatch>,
     /// The names of the kinds of targets.
     pub kinds: Vec<String>,
     kind: TargetKind,
@@ -86,7 +86,7 @@ impl EvaluationBatches {
     }
 
     /// The batches; can be read several times.
-    pub fn iter(&self) -> impl Iterator<Item = regard_nn::Result<Batch>> + Clone {
+    pub fn iter(&self) -> impl Iterator<Item = regard_nn::Result<AblationBatch>> + Clone {
         self.batches.iter().cloned().map(Ok)
     }
 
@@ -97,18 +97,19 @@ impl EvaluationBatches {
 
     /// The number of answers.
     pub fn answers(&self) -> usize {
-        let targeted =
-            |batch: &Batch| batch.targets.values().iter().filter(|&&target| target != IGNORED).count();
+        let targeted = |batch: &AblationBatch| {
+            batch.targets.values().iter().filter(|&&target| target != IGNORED).count()
+        };
         self.batches.iter().map(targeted).sum()
     }
 
     /// The kinds of answers, as ablation wants them.
     pub fn with_kinds<R>(&self, run: impl FnOnce(&Kinds) -> R) -> R {
-        let of = |batch: &Batch, text: usize, place: usize| self.kind(batch, text, place);
+        let of = |batch: &AblationBatch, text: usize, place: usize| self.kind(batch, text, place);
         run(&Kinds { count: self.kinds.len(), of: &of })
     }
 
-    fn kind(&self, batch: &Batch, text: usize, place: usize) -> usize {
+    fn kind(&self, batch: &AblationBatch, text: usize, place: usize) -> usize {
         let target = batch.targets.values()[text * batch.targets.shape().last() + place];
         let TargetKind::Novelty { causal, delimiters } = &self.kind else { return target as usize };
         if delimiters.get(target as usize).copied().unwrap_or(false) {
@@ -144,7 +145,7 @@ fn novelty(tokenized: &TokenizedCorpus, causal: bool) -> TargetKind {
 fn next_tokens(tokenized: &TokenizedCorpus, arguments: &CorpusArguments) -> Result<EvaluationBatches> {
     let texts = tokenized.encodings()?.map(|encoding| Ok(Tokens::from_encoding(&encoding?)));
     let texts: Vec<Tokens> = texts.collect::<Result<_>>()?;
-    let batches = texts.chunks(arguments.batch as usize).map(Batch::next_tokens);
+    let batches = texts.chunks(arguments.batch as usize).map(AblationBatch::next_tokens);
     Ok(EvaluationBatches {
         about: "the next token",
         batches: batches.collect::<regard_nn::Result<_>>()?,
@@ -183,7 +184,7 @@ fn about_tokens(
 }
 
 /// Texts with an answer for each of their tokens.
-fn padded(texts: &[Tokens], targets: &[Vec<u32>]) -> Result<Batch> {
+fn padded(texts: &[Tokens], targets: &[Vec<u32>]) -> Result<AblationBatch> {
     let shown = Shown::new(texts)?;
     let time = shown.ids.shape().last();
     let mut all = Vec::with_capacity(texts.len() * time);
@@ -191,7 +192,7 @@ fn padded(texts: &[Tokens], targets: &[Vec<u32>]) -> Result<Batch> {
         all.extend_from_slice(targets);
         all.resize(all.len() + time - targets.len(), IGNORED);
     }
-    Ok(Batch { targets: Ids::new(&all, shown.ids.shape())?, shown })
+    Ok(AblationBatch { targets: Ids::new(&all, shown.ids.shape())?, shown })
 }
 
 fn classes(
@@ -228,10 +229,10 @@ fn classes(
 }
 
 /// Texts or pictures with a class each.
-fn labelled_batches(examples: &[(Tokens, u32)], arguments: &CorpusArguments) -> Result<Vec<Batch>> {
-    let batch = |examples: &[(Tokens, u32)]| -> Result<Batch> {
+fn labelled_batches(examples: &[(Tokens, u32)], arguments: &CorpusArguments) -> Result<Vec<AblationBatch>> {
+    let batch = |examples: &[(Tokens, u32)]| -> Result<AblationBatch> {
         let (texts, labels): (Vec<Tokens>, Vec<u32>) = examples.iter().cloned().unzip();
-        Ok(Batch { shown: Shown::new(&texts)?, targets: Ids::new(&labels, [labels.len(), 1])? })
+        Ok(AblationBatch { shown: Shown::new(&texts)?, targets: Ids::new(&labels, [labels.len(), 1])? })
     };
     examples.chunks(arguments.batch as usize).map(batch).collect()
 }
@@ -267,7 +268,7 @@ fn word_classes(
     let batches = Batches::new(tagging, arguments.batch as usize, key)?;
     let batches = batches.once().map(|batch| {
         let batch = batch?;
-        Ok(Batch { shown: Shown::padded(batch.ids, batch.lengths), targets: batch.targets })
+        Ok(AblationBatch { shown: Shown::padded(batch.ids, batch.lengths), targets: batch.targets })
     });
     Ok(EvaluationBatches {
         about: "whether hidden words carry content",

@@ -10,7 +10,7 @@ use crate::terminal::line;
 use anyhow::Result;
 use regard_nn::analysis::statistics::{Interval, Resampling};
 use regard_nn::analysis::{
-    Head, Label, Measure, Part, Row, Settings, Subject, Table, Tokens, Weighing, all_heads, label_heads,
+    Head, HeadSettings, Label, Measure, Part, Row, Subject, Table, Tokens, Weighing, all_heads, label_heads,
     measure_heads, prefix_matching, repeated_random,
 };
 use regard_nn::models::Model;
@@ -62,7 +62,7 @@ fn measure_by(
     progress: &StepProgress,
 ) -> Result<Table> {
     let resampling = Resampling::new(options.seed);
-    let settings = Settings { batch: options.batch, weighing, resampling };
+    let settings = HeadSettings { batch: options.batch, weighing, resampling };
     let mut table = measure_heads(subject, texts.stream()?.inspect(|_| progress.step()), settings)?;
     if let (Part::Reader, Some(tokenized)) = (subject.part, tokenized)
         && let Some(repeated) = repeated(tokenized, subject.model, options.seed)?

@@ -4,7 +4,7 @@ use super::target::{TargetedText, blank, target_corpus_text};
 use super::{Output, columns, interval, numbers};
 use crate::corpus::TokenizedCorpus;
 use crate::figure::{
-    Axis, ColourScale, HeatMap, Interval, Intervals, Matrix, Passage, Picture, Words, fixed,
+    Axis, ColourScale, HeatMap, IntervalRow, Intervals, Matrix, Passage, Picture, Words, fixed,
 };
 use crate::model::Opened;
 use crate::progress::StepProgress;
@@ -234,7 +234,7 @@ impl Faithfulness {
         for agreement in &self.agreements {
             let found = agreement.correlation;
             let mean = if found.count > 0 { found.mean } else { f64::NAN };
-            lines = lines.line(Interval::new(agreement.method.name(), mean, found.low, found.high));
+            lines = lines.line(IntervalRow::new(agreement.method.name(), mean, found.low, found.high));
         }
         Picture::new("How far pictures of attention can be trusted")
             .subtitle(format!("Agreement with blank-out ({}) over texts, 95 % intervals", self.how))

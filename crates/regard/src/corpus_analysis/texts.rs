@@ -12,7 +12,7 @@ use regard_nn::data::batches::{Examples as _, Pictures, Selection};
 use regard_nn::data::builtin::{Pairs, Split};
 use regard_nn::data::file::Lines;
 use regard_nn::data::idx::Images;
-use regard_nn::generate::{Answer, Sampling, Settings, generate};
+use regard_nn::generate::{Answer, GenerationSettings, Sampling, generate};
 use regard_nn::models::form::Patches;
 use regard_nn::models::{Model, Reads};
 use regard_nn::tensor::Ids;
@@ -123,11 +123,11 @@ pub fn answers(
 pub fn own_answer(opened: &Opened, source: &Tokens) -> Result<Vec<u32>> {
     let context = Context::inference();
     let answer = Answer::new(&*opened.model, &context, &Ids::new(&source.ids, [1, source.len()])?, None, 1)?;
-    let settings = Settings {
+    let settings = GenerationSettings {
         max_tokens: LONGEST_ANSWER,
         sampling: Sampling { greedy: true, ..Sampling::default() },
         stop_tokens: opened.token_ids("eos_token_id"),
-        ..Settings::default()
+        ..GenerationSettings::default()
     };
     let said = generate(&answer, &context, &answer.start(), &settings, &mut |_, _| true)?;
     Ok(said.into_iter().next().map(|said| said.tokens).unwrap_or_default())

@@ -8,7 +8,7 @@ use crate::run::{Reporting, RunConfig, RunFolder, interrupt_flag, train_in};
 use anyhow::{Context as _, Result, bail};
 use regard_nn::Module;
 use regard_nn::tensor::Gradients;
-use regard_nn::train::{self, End, Evaluation, Flow, Observer, Step, Task, train};
+use regard_nn::train::{self, Evaluation, Flow, Observer, Step, Task, TrainingEnd, train};
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
@@ -26,8 +26,8 @@ impl Lab<'_> {
         let config = &config.train;
         let mut attended = Attended { lab: self, steps: config.steps, observer };
         match train(task, config, &mut train::Progress::new(config), &mut attended)? {
-            End::Stopped => bail!(Interrupted::repeat()),
-            End::Finished | End::Patience => Ok(()),
+            TrainingEnd::Stopped => bail!(Interrupted::repeat()),
+            TrainingEnd::Finished | TrainingEnd::Patience => Ok(()),
         }
     }
 

@@ -30,11 +30,11 @@ impl Outcome {
     }
 
     /// How pictures show it.
-    pub fn in_figures(self) -> Option<figure::Verdict> {
+    pub fn in_figures(self) -> Option<figure::VerdictStyle> {
         match self {
-            Outcome::Holds => Some(figure::Verdict::Holds),
-            Outcome::Fails => Some(figure::Verdict::Fails),
-            Outcome::Undecided => Some(figure::Verdict::Undecided),
+            Outcome::Holds => Some(figure::VerdictStyle::Holds),
+            Outcome::Fails => Some(figure::VerdictStyle::Fails),
+            Outcome::Undecided => Some(figure::VerdictStyle::Undecided),
             Outcome::NotMeasured => None,
         }
     }

@@ -6,7 +6,7 @@ use crate::model::Opened;
 use crate::run::{RunConfig, preset, sources};
 use anyhow::{Context as _, Result};
 use regard_nn::analysis::Tokens;
-use regard_nn::data::builtin::{Corpus, Settings};
+use regard_nn::data::builtin::{Corpus, CorpusSettings};
 use regard_nn::models::Recipe;
 use regard_nn::position::Position;
 use regard_nn::tensor::Tensor;
@@ -88,7 +88,7 @@ pub fn trained(lab: &Lab, form: Form, seed: u64) -> Result<Trained> {
 pub fn training_texts(lab: &Lab, seed: u64) -> Result<Vec<String>> {
     let data = config(lab, Form::PLAIN, seed)?.data;
     let Some(path) = lab.conditions.data else {
-        let corpus = Corpus::new(Settings::default(), seed)?;
+        let corpus = Corpus::new(CorpusSettings::default(), seed)?;
         return Ok(corpus.texts().take(data.texts).map(|text| text.text().to_owned()).collect());
     };
     let (train, _) =

@@ -10,7 +10,7 @@ use regard_nn::analysis::dependencies::{Aligned, Direction, Guess, Matches, matc
 use regard_nn::analysis::measures::SINK;
 use regard_nn::analysis::statistics::Resampling;
 use regard_nn::analysis::{
-    Head, Measure, Settings, Table, Tokens, label_heads, measure_heads, prefix_matching, repeated_random,
+    Head, HeadSettings, Measure, Table, Tokens, label_heads, measure_heads, prefix_matching, repeated_random,
 };
 use regard_nn::models::Model;
 use regard_nn::tensor::random::Key;
@@ -75,7 +75,7 @@ pub fn measure(model: &dyn Model, material: &Material) -> Result<Measured> {
     let matches = |half| match_heads(model, material.sentences(half), (32, REACH), Resampling::new(0));
     let matches = [matches(Half::Choose)?, matches(Half::Measure)?];
     let weights = |half: Half| -> Result<Vec<Vec<f64>>> {
-        let table = measure_heads(model, material.texts(half), Settings::default())?;
+        let table = measure_heads(model, material.texts(half), HeadSettings::default())?;
         let of = |measure| table.of(measure).map(|row| row.mean).collect::<Vec<f64>>();
         let linked = |relation: &str| {
             let counts = matches[half as usize].counts.get(&(relation.to_owned(), Direction::ToDependent));
@@ -139,14 +139,15 @@ pub fn labels(
 ) -> Result<Vec<(usize, usize, String)>> {
     let vocabulary = trained.token_embeddings().map_or(0, |table| table.tensor().shape()[0]) as u32;
     let table = |model: &dyn Model| -> Result<Table> {
-        let mut table = measure_heads(model, material.texts.iter().cloned().map(Ok), Settings::default())?;
+        let mut table =
+            measure_heads(model, material.texts.iter().cloned().map(Ok), HeadSettings::default())?;
         let random = repeated_random(
             2..vocabulary,
             length / 2,
             lab.by_size(2, 16, 100, 100),
             Key::new(0).site("labels"),
         );
-        table.extend(prefix_matching(model, random, Settings::default())?);
+        table.extend(prefix_matching(model, random, HeadSettings::default())?);
         Ok(table)
     };
     let labels = label_heads(&table(trained)?, &table(untrained)?, 0.05);

@@ -7,11 +7,11 @@ use crate::model::Opened;
 use crate::run::sources;
 use crate::statistics::mean;
 use anyhow::{Result, bail};
-use regard_nn::analysis::ablation::{Ablation, Batch, Kinds, ablate, pruning_curve};
+use regard_nn::analysis::ablation::{Ablation, AblationBatch, Kinds, ablate, pruning_curve};
 use regard_nn::analysis::clusters::against_shuffled;
 use regard_nn::analysis::distance::{head_divergences, map, root};
 use regard_nn::analysis::statistics::Resampling;
-use regard_nn::analysis::{Measure, Settings, Tokens, measure_heads};
+use regard_nn::analysis::{HeadSettings, Measure, Tokens, measure_heads};
 use regard_nn::data::builtin::{PartOfSpeech, Text};
 use regard_nn::models::Model;
 use regard_nn::tensor::random::Key;
@@ -119,18 +119,18 @@ fn read(lab: &Lab, seed: u64) -> Result<Run> {
     let opened = trained.open()?;
     let length = models::base(lab, seed)?.data.length;
     let (texts, kinds) = texts(lab, &opened, length)?;
-    let kind_of = |batch: &Batch, text: usize, place: usize| kind(batch, text, place, &kinds);
+    let kind_of = |batch: &AblationBatch, text: usize, place: usize| kind(batch, text, place, &kinds);
     let kinds = Kinds { count: KINDS.len(), of: &kind_of };
     let resampling = Resampling::new(0);
     let halves = [0, 1].map(|half| -> Result<Ablation> {
         let texts: Vec<Tokens> = texts.iter().skip(half).step_by(2).cloned().collect();
-        let batches = texts.chunks(16).map(Batch::next_tokens);
+        let batches = texts.chunks(16).map(AblationBatch::next_tokens);
         Ok(ablate(&*opened.model, batches, &kinds, &resampling)?)
     });
     let [one, other] = halves;
     let (one, other) = (one?, other?);
     let all = together(&one, &other);
-    let batches = texts.chunks(16).map(Batch::next_tokens);
+    let batches = texts.chunks(16).map(AblationBatch::next_tokens);
     let order = one.least_important_first();
     let counts: Vec<usize> = (0..=order.len()).collect();
     let curve = pruning_curve(&*opened.model, &batches, &order, &counts, &resampling)?;
@@ -214,7 +214,7 @@ fn kind_of_part(part: PartOfSpeech) -> usize {
 
 /// The kind of the word to be said at a place. A noun that stood in the text before is a kind of its own: a head can look for
 /// it.
-fn kind(batch: &Batch, text: usize, place: usize, kinds: &[usize]) -> usize {
+fn kind(batch: &AblationBatch, text: usize, place: usize, kinds: &[usize]) -> usize {
     let time = batch.shown.ids.shape().last();
     let row = text * time;
     let target = batch.targets.values()[row + place];
@@ -272,7 +272,7 @@ fn correlation(a: &[f64], b: &[f64]) -> f64 {
 
 /// How far back each head looks, in tokens.
 fn reach(model: &dyn Model, texts: &[Tokens]) -> Result<Vec<f64>> {
-    let table = measure_heads(model, texts.iter().take(60).cloned().map(Ok), Settings::default())?;
+    let table = measure_heads(model, texts.iter().take(60).cloned().map(Ok), HeadSettings::default())?;
     Ok(table.of(Measure::Distance).map(|row| row.mean).collect())
 }
 

@@ -3,7 +3,7 @@
 use super::bag_models::{self as bags, Form};
 use super::sentiment_models as sentiment;
 use crate::experiment::{Bound, Check, Experiment, Findings, Lab, Measurements, Verdict};
-use crate::figure::{Axis, Interval, Intervals, Picture};
+use crate::figure::{Axis, IntervalRow, Intervals, Picture};
 use crate::statistics::paired;
 use anyhow::Result;
 use regard_nn::data::vectors::WordVectors;
@@ -99,7 +99,7 @@ fn draw(findings: &mut Findings) {
     let panel = names.fold(empty, |panel, name| {
         let (mean, low, high) = gain(&findings.measurements, name)
             .map_or((f64::NAN, f64::NAN, f64::NAN), |gain| (gain.mean, gain.low, gain.high));
-        panel.line(Interval::new(name, mean, low, high))
+        panel.line(IntervalRow::new(name, mean, low, high))
     });
     findings.figure(
         "gains",

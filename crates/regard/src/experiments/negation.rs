@@ -8,7 +8,7 @@ use crate::statistics::paired;
 use anyhow::Result;
 use regard_nn::analysis::Tokens;
 use regard_nn::analysis::heads::watch;
-use regard_nn::data::builtin::{Corpus, SentenceKind, Settings, Split};
+use regard_nn::data::builtin::{Corpus, CorpusSettings, SentenceKind, Split};
 use regard_nn::tokens::Encoding;
 use serde::{Deserialize, Serialize};
 
@@ -116,7 +116,7 @@ fn sentences(lab: &Lab) -> Result<Vec<Sentence>> {
             .map(|(text, label)| Sentence { negation: find_negation(&text), text, label })
             .collect());
     }
-    let settings = Settings {
+    let settings = CorpusSettings {
         fewest_sentences: 1,
         most_sentences: 1,
         opinions: 1.0,
@@ -125,7 +125,7 @@ fn sentences(lab: &Lab) -> Result<Vec<Sentence>> {
         far_negation: 0.2,
         contrast: 0.0,
         decoys: 0.0,
-        ..Settings::default()
+        ..CorpusSettings::default()
     };
     let corpus = Corpus::new(settings, 1)?.split(Split::Test);
     let texts = corpus.texts().take(lab.by_size(60, 800, 2_000, 2_000));

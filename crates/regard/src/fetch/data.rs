@@ -8,7 +8,7 @@ use super::blob::{self, Remote};
 use super::{agent, explain, plain_etag};
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use clap::ValueEnum;
-use regard_nn::data::file::Source;
+use regard_nn::data::file::InputFile;
 use sha2::{Digest as _, Sha256};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -28,18 +28,18 @@ pub enum Set {
 }
 
 /// A file of a data set.
-pub struct Part<'a> {
+pub struct DataFile<'a> {
     /// Its name in the folder.
     pub name: &'a str,
     /// Where it is published.
     pub url: &'a str,
     /// How it is known to be whole.
-    pub check: Check<'a>,
+    pub check: ExpectedHash<'a>,
 }
 
 /// A SHA-256, in hexadecimal digits, and what it is of.
 #[derive(Debug, Clone, Copy)]
-pub enum Check<'a> {
+pub enum ExpectedHash<'a> {
     /// Of the file. Anything else is refused.
     File(&'a str),
     /// Of what a gzip file expands to, whoever compressed it. Anything else is refused.
@@ -49,8 +49,8 @@ pub enum Check<'a> {
     Listed(&'a str),
 }
 
-const fn part<'a>(name: &'a str, url: &'a str, check: Check<'a>) -> Part<'a> {
-    Part { name, url, check }
+const fn part<'a>(name: &'a str, url: &'a str, check: ExpectedHash<'a>) -> DataFile<'a> {
+    DataFile { name, url, check }
 }
 
 impl Set {
@@ -65,8 +65,8 @@ impl Set {
     }
 
     /// Its files.
-    pub fn parts(self) -> Vec<Part<'static>> {
-        use Check::{Expanded, File, Listed};
+    pub fn parts(self) -> Vec<DataFile<'static>> {
+        use ExpectedHash::{Expanded, File, Listed};
         match self {
             Set::Imdb => vec![part(
                 "aclImdb_v1.tar.gz",
@@ -169,7 +169,7 @@ pub fn named(argument: &str) -> Result<String> {
 }
 
 /// Downloads the files of a set that are not there yet.
-pub fn fetch(set: Set, folder: &Path, progress: &mut super::Progress) -> Result<()> {
+pub fn fetch(set: Set, folder: &Path, progress: &mut super::ProgressCallback) -> Result<()> {
     let mirror = std::env::var("REGARD_DATA_MIRROR").ok().filter(|mirror| !mirror.trim().is_empty());
     let mut problem = None;
     for part in set.parts() {
@@ -177,8 +177,8 @@ pub fn fetch(set: Set, folder: &Path, progress: &mut super::Progress) -> Result<
             Some(mirror) => format!("{}/{}/{}", mirror.trim().trim_end_matches('/'), set.name(), part.name),
             None => part.url.to_owned(),
         };
-        let part = Part { url: &url, ..part };
-        if let Err(error) = fetch_part(&part, folder, progress) {
+        let part = DataFile { url: &url, ..part };
+        if let Err(error) = fetch_file(&part, folder, progress) {
             let (name, example) = (set.name(), set.example());
             problem.get_or_insert_with(|| {
                 anyhow!(
@@ -195,7 +195,7 @@ pub fn fetch(set: Set, folder: &Path, progress: &mut super::Progress) -> Result<
 }
 
 /// Downloads one file, checks it, and gives it its name; what is there already is left alone.
-pub fn fetch_part(part: &Part, folder: &Path, progress: &mut super::Progress) -> Result<()> {
+pub fn fetch_file(part: &DataFile, folder: &Path, progress: &mut super::ProgressCallback) -> Result<()> {
     let whole = folder.join(part.name);
     if whole.is_file() {
         return Ok(());
@@ -203,8 +203,8 @@ pub fn fetch_part(part: &Part, folder: &Path, progress: &mut super::Progress) ->
     std::fs::create_dir_all(folder)
         .with_context(|| format!("cannot create the folder {}", folder.display()))?;
     let agent = agent();
-    let facts = ask_facts(&agent, part.url).with_context(|| part.url.to_owned())?;
-    let version = facts.etag.as_deref().unwrap_or("unknown");
+    let remote = remote_file(&agent, part.url).with_context(|| part.url.to_owned())?;
+    let version = remote.etag.as_deref().unwrap_or("unknown");
     let partial = folder.join(format!("{}.{version}.incomplete", part.name));
     let ask = |from: Option<u64>| {
         let request = agent.get(part.url);
@@ -216,13 +216,13 @@ pub fn fetch_part(part: &Part, folder: &Path, progress: &mut super::Progress) ->
     };
     let own = server(part.url);
     let remote =
-        Remote { ask: &ask, version: facts.etag.as_deref().map(|etag| (own, etag)), size: facts.size };
+        Remote { ask: &ask, version: remote.etag.as_deref().map(|etag| (own, etag)), size: remote.size };
     blob::download(&remote, &partial, &mut |done, total| progress(part.name, done, total))
         .with_context(|| part.url.to_owned())?;
     let keep = || std::fs::rename(&partial, &whole).with_context(|| whole.display().to_string());
     let differs = match difference(&partial, part) {
         Ok(None) => return keep(),
-        Ok(Some(differs)) if matches!(part.check, Check::Listed(_)) => {
+        Ok(Some(differs)) if matches!(part.check, ExpectedHash::Listed(_)) => {
             keep()?;
             bail!("{differs}, as others list it; the file is kept as {}", whole.display());
         }
@@ -235,12 +235,12 @@ pub fn fetch_part(part: &Part, folder: &Path, progress: &mut super::Progress) ->
 }
 
 /// What the server says of a file.
-struct Facts {
+struct RemoteFile {
     etag: Option<String>,
     size: u64,
 }
 
-fn ask_facts(agent: &Agent, url: &str) -> Result<Facts> {
+fn remote_file(agent: &Agent, url: &str) -> Result<RemoteFile> {
     ensure!(
         url.starts_with("https://") || url.starts_with("http://"),
         "an address that begins with https:// was expected"
@@ -250,7 +250,7 @@ fn ask_facts(agent: &Agent, url: &str) -> Result<Facts> {
     ensure!(status == 200, "the server answered with status {status}");
     let header = |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok());
     let size = header("content-length").and_then(|size| size.parse().ok());
-    Ok(Facts {
+    Ok(RemoteFile {
         etag: header("etag").and_then(|etag| plain_etag(etag).ok()),
         size: size.context("the server does not tell its size")?,
     })
@@ -264,17 +264,19 @@ fn server(url: &str) -> &str {
 }
 
 /// In what a file differs from what it should be.
-fn difference(path: &Path, part: &Part) -> Result<Option<String>> {
+fn difference(path: &Path, part: &DataFile) -> Result<Option<String>> {
     let (found, expected) = match part.check {
-        Check::File(expected) | Check::Listed(expected) => (sha256(std::fs::File::open(path)?)?, expected),
-        Check::Expanded(expected) => (sha256(Expanded(Source::open(path)?))?, expected),
+        ExpectedHash::File(expected) | ExpectedHash::Listed(expected) => {
+            (sha256(std::fs::File::open(path)?)?, expected)
+        }
+        ExpectedHash::Expanded(expected) => (sha256(Expanded(InputFile::open(path)?))?, expected),
     };
     let differs = || format!("{}: its SHA-256 is {found}, expected was {expected}", part.url);
     Ok((found != expected).then(differs))
 }
 
 /// A file as its reader expands it.
-struct Expanded(Source);
+struct Expanded(InputFile);
 
 impl std::io::Read for Expanded {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
@@ -313,7 +315,8 @@ mod tests {
         for set in Set::value_variants() {
             for part in set.parts() {
                 assert!(part.url.starts_with("https://") && part.url.ends_with(part.name), "{}", part.url);
-                let (Check::File(hash) | Check::Expanded(hash) | Check::Listed(hash)) = part.check;
+                let (ExpectedHash::File(hash) | ExpectedHash::Expanded(hash) | ExpectedHash::Listed(hash)) =
+                    part.check;
                 assert!(hash.len() == 64 && hash.bytes().all(|byte| byte.is_ascii_hexdigit()), "{hash}");
             }
         }

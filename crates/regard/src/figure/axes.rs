@@ -2,7 +2,7 @@
 
 use super::drawing::{Anchor, Drawing, Rect, Stroke, Text};
 use super::scale::{self, Scale};
-use super::text::{self, Weight};
+use super::text::{self, FontWeight};
 use super::theme::Paint;
 use super::{number, size};
 
@@ -224,7 +224,7 @@ impl Frame {
             }
         }
         let limit = drawing.width - 2.0;
-        let label = text::shorten(&self.y_axis.label, size::LABEL, Weight::Regular, limit);
+        let label = text::shorten(&self.y_axis.label, size::LABEL, FontWeight::Regular, limit);
         drawing.text(Text::at(&label, 0.0, 6.0, size::LABEL).paint(Paint::Muted));
     }
 
@@ -250,9 +250,9 @@ impl Frame {
         let from = (plot.x, plot.bottom());
         drawing.line(from, (plot.right(), plot.bottom()), Stroke::new(Paint::Rule, 1.0));
         let limit = drawing.width - 4.0;
-        let label = text::shorten(&self.x_axis.label, size::LABEL, Weight::Regular, limit);
+        let label = text::shorten(&self.x_axis.label, size::LABEL, FontWeight::Regular, limit);
         // Centred below the plot, but never beyond the drawing's edges.
-        let half = text::width(&label, size::LABEL, Weight::Regular) / 2.0;
+        let half = text::width(&label, size::LABEL, FontWeight::Regular) / 2.0;
         let x = (plot.x + plot.width / 2.0).min(drawing.width - half).max(half);
         let text = Text::at(&label, x, plot.bottom() + 34.0, size::LABEL).anchor(Anchor::Middle);
         drawing.text(text.paint(Paint::Muted));

@@ -2,9 +2,9 @@
 
 use super::axes::{Axis, Frame, Margins, Settled, room_above};
 use super::drawing::{Anchor, Drawing, Rect, Stroke, Text};
-use super::legend::{self, Entry, Key};
+use super::legend::{self, Key, LegendEntry};
 use super::scale::Scale;
-use super::text::{self, Weight};
+use super::text::{self, FontWeight};
 use super::theme::Paint;
 use super::{Panel, number, size};
 
@@ -87,11 +87,11 @@ impl Bars {
         if self.series.len() < 2 {
             return Drawing::new(width, 0.0);
         }
-        let entries: Vec<Entry> = self
+        let entries: Vec<LegendEntry> = self
             .series
             .iter()
             .enumerate()
-            .map(|(class, (name, _))| Entry::new(name, Key::Swatch(Paint::Class(class))))
+            .map(|(class, (name, _))| LegendEntry::new(name, Key::Swatch(Paint::Class(class))))
             .collect();
         legend::above(&entries, width)
     }
@@ -113,7 +113,8 @@ impl Bars {
             let start = start + (length - thickness * count) / 2.0;
             for (class, (name, bars)) in self.series.iter().enumerate() {
                 let Some(&bar) = bars.get(category) else { continue };
-                let place = Place { lying: self.lying, from: start + thickness * class as f64, thickness };
+                let place =
+                    BarPosition { lying: self.lying, from: start + thickness * class as f64, thickness };
                 place.draw(drawing, along, class, bar, self.tip(category, name, bar));
             }
         }
@@ -184,13 +185,13 @@ impl Bars {
 }
 
 /// Where one bar goes, across the direction of its length.
-struct Place {
+struct BarPosition {
     lying: bool,
     from: f64,
     thickness: f64,
 }
 
-impl Place {
+impl BarPosition {
     /// From (across, along) to (x, y).
     fn turn(&self, (across, along): (f64, f64)) -> (f64, f64) {
         if self.lying { (along, across) } else { (across, along) }
@@ -237,7 +238,7 @@ struct Names {
 
 impl Names {
     fn new(categories: &[String], left: f64, slot: f64) -> Self {
-        let wrapped = |name: &String| text::wrap(name, size::TICK, Weight::Regular, slot - 6.0);
+        let wrapped = |name: &String| text::wrap(name, size::TICK, FontWeight::Regular, slot - 6.0);
         let lines: Vec<Vec<String>> = categories.iter().map(wrapped).collect();
         let cut = |line: &String, name: &String| line.ends_with('…') && !name.ends_with('…');
         let fits = |(lines, name): (&Vec<String>, &String)| {

@@ -48,19 +48,19 @@ impl Masked {
 }
 
 /// How a matrix is drawn: cell by cell while there are at most `single` of them, and what a cell tells when pointed at.
-pub(crate) struct Manner<'a> {
+pub(crate) struct CellStyle<'a> {
     pub single: usize,
     pub tip: &'a dyn Fn(usize, usize) -> Option<String>,
 }
 
 /// Draws the cells into a rectangle.
-pub(crate) fn draw(drawing: &mut Drawing, data: &Masked, colours: &Colours, rect: Rect, manner: &Manner) {
+pub(crate) fn draw(drawing: &mut Drawing, data: &Masked, colours: &Colours, rect: Rect, style: &CellStyle) {
     let (rows, columns) = (data.matrix.rows(), data.matrix.columns());
     if rows == 0 || columns == 0 {
         return;
     }
-    if rows * columns <= manner.single {
-        draw_single(drawing, data, colours, rect, manner.tip);
+    if rows * columns <= style.single {
+        draw_single(drawing, data, colours, rect, style.tip);
     } else {
         if data.hidden.contains(&true) {
             hatch(drawing, rect);

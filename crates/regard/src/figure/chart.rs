@@ -2,7 +2,7 @@
 
 use super::axes::{Axis, Frame, Margins, Settled, room_above};
 use super::drawing::{Anchor, Drawing, Stroke, Text};
-use super::legend::{self, Entry, Key};
+use super::legend::{self, Key, LegendEntry};
 use super::series::Series;
 use super::text;
 use super::theme::Paint;
@@ -112,15 +112,15 @@ impl Chart {
     }
 
     /// Names of series and of level references, with their looks.
-    fn entries(&self) -> Vec<Entry> {
+    fn entries(&self) -> Vec<LegendEntry> {
         let series = self
             .series
             .iter()
             .enumerate()
-            .map(|(index, series)| Entry::new(&series.name, series.key(self.class_of(index))));
+            .map(|(index, series)| LegendEntry::new(&series.name, series.key(self.class_of(index))));
         let references = self.references.iter().filter_map(|reference| match reference {
             Reference::Level(_, label) | Reference::Diagonal(label) => {
-                Some(Entry::new(label, Key::Line { stroke: REFERENCE, marker: None }))
+                Some(LegendEntry::new(label, Key::Line { stroke: REFERENCE, marker: None }))
             }
             Reference::Upright(..) => None,
         });
@@ -129,7 +129,7 @@ impl Chart {
 
     /// Where each named line ends; `None` if some line ends far from the right border, where a name would not be seen
     /// to belong to it.
-    fn ends(&self, frame: &Frame) -> Option<Vec<(Entry, (f64, f64))>> {
+    fn ends(&self, frame: &Frame) -> Option<Vec<(LegendEntry, (f64, f64))>> {
         let entries = self.entries();
         if self.square || entries.len() > MOST_END_LABELS {
             return None;
@@ -218,7 +218,7 @@ impl Panel for Chart {
 }
 
 /// The entries one below another, for the side of a square plot.
-fn beside(entries: &[Entry]) -> Drawing {
+fn beside(entries: &[LegendEntry]) -> Drawing {
     let mut drawing = Drawing::new(legend::end_room(entries), 18.0 * entries.len() as f64);
     for (index, entry) in entries.iter().filter(|entry| !entry.name.is_empty()).enumerate() {
         let line = legend::above(std::slice::from_ref(entry), f64::INFINITY);

@@ -2,11 +2,11 @@
 
 use super::drawing::Rect;
 
-type Point = (f64, f64);
+type Vertex = (f64, f64);
 
 /// The parts of a line that are inside.
-pub(crate) fn line(points: &[Point], border: Rect) -> Vec<Vec<Point>> {
-    let mut parts: Vec<Vec<Point>> = Vec::new();
+pub(crate) fn line(points: &[Vertex], border: Rect) -> Vec<Vec<Vertex>> {
+    let mut parts: Vec<Vec<Vertex>> = Vec::new();
     for pair in points.windows(2) {
         let Some((from, to)) = segment(pair[0], pair[1], border) else { continue };
         match parts.last_mut() {
@@ -18,7 +18,7 @@ pub(crate) fn line(points: &[Point], border: Rect) -> Vec<Vec<Point>> {
 }
 
 /// The part of a segment that is inside (Liang & Barsky, 1984).
-fn segment(from: Point, to: Point, border: Rect) -> Option<(Point, Point)> {
+fn segment(from: Vertex, to: Vertex, border: Rect) -> Option<(Vertex, Vertex)> {
     let (dx, dy) = (to.0 - from.0, to.1 - from.1);
     let (mut enter, mut leave) = (0.0_f64, 1.0_f64);
     let sides = [
@@ -46,7 +46,7 @@ fn segment(from: Point, to: Point, border: Rect) -> Option<(Point, Point)> {
 }
 
 /// The part of an area that is inside (Sutherland & Hodgman, 1974).
-pub(crate) fn area(points: &[Point], border: Rect) -> Vec<Point> {
+pub(crate) fn area(points: &[Vertex], border: Rect) -> Vec<Vertex> {
     // A side as a·x + b·y + c, which is positive inside.
     let sides = [
         (1.0, 0.0, -border.x),
@@ -56,7 +56,7 @@ pub(crate) fn area(points: &[Point], border: Rect) -> Vec<Point> {
     ];
     let mut points = points.to_vec();
     for (a, b, c) in sides {
-        let depth = |p: Point| a * p.0 + b * p.1 + c;
+        let depth = |p: Vertex| a * p.0 + b * p.1 + c;
         let mut kept = Vec::with_capacity(points.len() + 4);
         for (index, &point) in points.iter().enumerate() {
             let before = points[(index + points.len() - 1) % points.len()];

@@ -1,7 +1,7 @@
 //! What is on the page before it becomes SVG: rectangles, lines, marks, images and texts, each with a [`Paint`].
 
 use super::colour::LEVELS;
-use super::text::{self, HALF_CAPITAL, Weight};
+use super::text::{self, FontWeight, HALF_CAPITAL};
 use super::theme::Paint;
 
 /// A rectangle, from its upper left corner.
@@ -68,7 +68,7 @@ pub struct Text {
     pub(crate) x: f64,
     pub(crate) y: f64,
     pub(crate) size: f64,
-    pub(crate) weight: Weight,
+    pub(crate) weight: FontWeight,
     pub(crate) anchor: Anchor,
     pub(crate) angle: f64,
     pub(crate) paint: Paint,
@@ -79,7 +79,7 @@ impl Text {
     /// A text whose middle height is at `y`.
     pub(crate) fn at(content: &str, x: f64, y: f64, size: f64) -> Self {
         let content = text::visible(content);
-        let (weight, anchor) = (Weight::Regular, Anchor::Start);
+        let (weight, anchor) = (FontWeight::Regular, Anchor::Start);
         Self { content, x, y, size, weight, anchor, angle: 0.0, paint: Paint::Ink, halo: false }
     }
 
@@ -93,7 +93,7 @@ impl Text {
         self
     }
 
-    pub(crate) fn weight(mut self, weight: Weight) -> Self {
+    pub(crate) fn weight(mut self, weight: FontWeight) -> Self {
         self.weight = weight;
         self
     }

@@ -1,6 +1,6 @@
 //! Many small heat maps on one colour scale: all heads of a layer, layers × heads, scaled and unscaled across d_k.
 
-use super::cells::{self, Manner, Masked};
+use super::cells::{self, CellStyle, Masked};
 use super::colour_scale::ColourScale;
 use super::drawing::{Anchor, Drawing, Rect, Stroke, Text};
 use super::matrix::Matrix;
@@ -194,11 +194,11 @@ impl Panel for Gallery {
         let mut drawing = Drawing::new(left + width + right + bar.width, total_height);
         drawing.plot = Rect::new(left, top, width, height);
         // Thousands of cells in all are drawn as one image a map.
-        let manner = Manner { single: 2000 / self.maps.len().max(1), tip: &|_, _| None };
+        let style = CellStyle { single: 2000 / self.maps.len().max(1), tip: &|_, _| None };
         for (index, (title, data)) in self.maps.iter().enumerate() {
             let rect = layout.map(drawing.plot, index / self.columns, index % self.columns);
             drawing.text(Text::at(&text::short_label(title, layout.width), rect.x, rect.y - 9.0, size::TICK));
-            cells::draw(&mut drawing, data, &colours, rect, &manner);
+            cells::draw(&mut drawing, data, &colours, rect, &style);
             drawing.outline(rect.grown(0.5), Stroke::new(Paint::Rule, 0.5));
         }
         self.draw_labels(&mut drawing, &layout);

@@ -50,12 +50,12 @@ impl Groups {
 }
 
 /// Median, quartiles and the last values within 1.5 times their distance (Tukey, 1977).
-struct Summary {
+struct BoxSummary {
     quartiles: [f64; 3],
     whiskers: (f64, f64),
 }
 
-impl Summary {
+impl BoxSummary {
     fn of(sorted: &[f64]) -> Option<Self> {
         let at = |share| statistics::quantile(sorted, share);
         let quartiles = [at(0.25)?, at(0.5)?, at(0.75)?];
@@ -67,7 +67,7 @@ impl Summary {
 }
 
 fn draw_group(drawing: &mut Drawing, frame: &Frame, sorted: &[f64], class: usize, middle: f64) {
-    let Some(summary) = Summary::of(sorted) else { return };
+    let Some(summary) = BoxSummary::of(sorted) else { return };
     let all = sorted.len() <= MOST_POINTS;
     let outside = |value: f64| value < summary.whiskers.0 || value > summary.whiskers.1;
     let shown = sorted.iter().copied().filter(|&value| frame.x.contains(value) && (all || outside(value)));

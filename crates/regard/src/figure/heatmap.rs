@@ -1,11 +1,11 @@
 //! A matrix as a picture: words or numbers on both axes, a colour for each cell.
 
-use super::cells::{self, MOST_SINGLE_CELLS, Manner, Masked};
+use super::cells::{self, CellStyle, MOST_SINGLE_CELLS, Masked};
 use super::colour_scale::{ColourScale, Colours};
 use super::drawing::{Anchor, Drawing, Rect, Stroke, Text};
 use super::matrix::Matrix;
 use super::sides::{ColumnLabels, Labels, side_labels, widest};
-use super::text::{self, Weight};
+use super::text::{self, FontWeight};
 use super::theme::Paint;
 use super::{Panel, number, size};
 
@@ -192,7 +192,7 @@ impl HeatMap {
         let size = if cell.width >= 44.0 { size::LABEL } else { size::SMALL };
         let label = |row, column| number::fixed(value(row, column), decimals);
         let widest =
-            cells().map(|(r, c)| text::width(&label(r, c), size, Weight::Regular)).fold(0.0, f64::max);
+            cells().map(|(r, c)| text::width(&label(r, c), size, FontWeight::Regular)).fold(0.0, f64::max);
         if widest > cell.width - 5.0 || cell.height < size * 1.6 {
             return;
         }
@@ -233,7 +233,7 @@ impl Panel for HeatMap {
             &self.data,
             &colours,
             plot,
-            &Manner { single: MOST_SINGLE_CELLS, tip: &tip },
+            &CellStyle { single: MOST_SINGLE_CELLS, tip: &tip },
         );
         drawing.outline(plot.grown(0.5), Stroke::new(Paint::Rule, 0.5));
         self.draw_numbers(&mut drawing, &colours, plot);
@@ -249,16 +249,16 @@ impl Panel for HeatMap {
             drawing.text(text.paint(self.rows.paint()));
         }
         if !self.row_name.is_empty() {
-            let name = text::shorten(&self.row_name, size::LABEL, Weight::Regular, height.max(60.0));
+            let name = text::shorten(&self.row_name, size::LABEL, FontWeight::Regular, height.max(60.0));
             let text = Text::at(&name, 7.0, plot.y + height / 2.0, size::LABEL).anchor(Anchor::Middle);
             drawing.text(text.turned(-90.0).paint(Paint::Muted));
         }
         column_labels.draw(&mut drawing, plot);
         if !self.column_name.is_empty() {
             let y = if column_labels.above { 6.0 } else { plot.bottom() + bottom - 12.0 };
-            let name = text::shorten(&self.column_name, size::LABEL, Weight::Regular, total);
+            let name = text::shorten(&self.column_name, size::LABEL, FontWeight::Regular, total);
             // Centred above the cells, but never beyond the drawing's edges.
-            let half = text::width(&name, size::LABEL, Weight::Regular) / 2.0;
+            let half = text::width(&name, size::LABEL, FontWeight::Regular) / 2.0;
             let x = plot.centre().0.min(total - half).max(half);
             drawing.text(Text::at(&name, x, y, size::LABEL).anchor(Anchor::Middle).paint(Paint::Muted));
         }

@@ -10,7 +10,7 @@ const MOST_SAMPLES: usize = 40;
 
 /// A named sample with the values to mark in it.
 #[derive(Debug, Clone)]
-struct Sample {
+struct HistogramRow {
     name: String,
     sorted: Vec<f64>,
     marks: Vec<(f64, String)>,
@@ -20,7 +20,7 @@ struct Sample {
 #[derive(Debug, Clone)]
 pub struct Histogram {
     axis: Axis,
-    samples: Vec<Sample>,
+    samples: Vec<HistogramRow>,
     width: f64,
 }
 
@@ -36,7 +36,7 @@ impl Histogram {
         if self.samples.len() < MOST_SAMPLES {
             let mut sorted = statistics::sorted(values);
             sorted.retain(|&value| scale::usable(value, self.axis.is_log()));
-            self.samples.push(Sample { name: name.into(), sorted, marks: Vec::new() });
+            self.samples.push(HistogramRow { name: name.into(), sorted, marks: Vec::new() });
         }
         self
     }
@@ -60,12 +60,19 @@ impl Histogram {
     }
 
     /// The height of one histogram and of the lines for marks above it.
-    fn heights(&self, sample: &Sample) -> (f64, f64) {
+    fn heights(&self, sample: &HistogramRow) -> (f64, f64) {
         let height = if self.samples.len() == 1 { 170.0 } else { 64.0 };
         (height, 8.0 + 15.0 * sample.marks.len() as f64)
     }
 
-    fn draw_sample(&self, drawing: &mut Drawing, frame: &Frame, class: usize, sample: &Sample, area: Rect) {
+    fn draw_sample(
+        &self,
+        drawing: &mut Drawing,
+        frame: &Frame,
+        class: usize,
+        sample: &HistogramRow,
+        area: Rect,
+    ) {
         let place = |value: f64| frame.x.inside(value);
         let bins = statistics::bins(&sample.sorted, sample_span(sample));
         let counts = count(sample, self.ends().ends, frame, bins);
@@ -107,13 +114,13 @@ impl Histogram {
     }
 }
 
-fn sample_span(sample: &Sample) -> f64 {
+fn sample_span(sample: &HistogramRow) -> f64 {
     sample.sorted.first().zip(sample.sorted.last()).map_or(0.0, |(low, high)| high - low)
 }
 
 /// The bins of a sample: from and to where on the page, and how many values. They divide the sample's own extent evenly
 /// on the page, so that a logarithmic axis has bins of equal factors.
-fn count(sample: &Sample, ends: (f64, f64), frame: &Frame, bins: usize) -> Vec<(f64, f64, usize)> {
+fn count(sample: &HistogramRow, ends: (f64, f64), frame: &Frame, bins: usize) -> Vec<(f64, f64, usize)> {
     let visible = || sample.sorted.iter().copied().filter(|&v| v >= ends.0 && v <= ends.1);
     let places: Vec<f64> = visible().filter_map(|value| frame.x.at(value)).collect();
     let (Some(&first), Some(&last)) = (places.first(), places.last()) else { return Vec::new() };
@@ -170,7 +177,7 @@ impl Panel for Histogram {
     }
 }
 
-fn describe_sample(sample: &Sample) -> String {
+fn describe_sample(sample: &HistogramRow) -> String {
     let median = statistics::quantile(&sample.sorted, 0.5).map_or("no values".into(), |median| {
         format!("{} values with median {}", sample.sorted.len(), number::number(median))
     });

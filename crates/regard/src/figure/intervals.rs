@@ -2,7 +2,7 @@
 
 use super::axes::{Axis, Frame, Settled};
 use super::drawing::{Anchor, Drawing, Rect, Stroke, Text};
-use super::legend::{self, Entry, Key};
+use super::legend::{self, Key, LegendEntry};
 use super::text;
 use super::theme::Paint;
 use super::{Panel, marker, number, size};
@@ -12,7 +12,7 @@ const MOST_LINES: usize = 300;
 
 /// How a claim came out; each has its colour and its shape.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
+pub enum VerdictStyle {
     /// The data support it.
     Holds,
     /// The data speak against it.
@@ -21,37 +21,37 @@ pub enum Verdict {
     Undecided,
 }
 
-impl Verdict {
-    const ALL: [Verdict; 3] = [Verdict::Holds, Verdict::Fails, Verdict::Undecided];
+impl VerdictStyle {
+    const ALL: [VerdictStyle; 3] = [VerdictStyle::Holds, VerdictStyle::Fails, VerdictStyle::Undecided];
 
     fn class(self) -> usize {
         match self {
-            Verdict::Holds => 0,
-            Verdict::Fails => 1,
-            Verdict::Undecided => 5,
+            VerdictStyle::Holds => 0,
+            VerdictStyle::Fails => 1,
+            VerdictStyle::Undecided => 5,
         }
     }
 
     fn name(self) -> &'static str {
         match self {
-            Verdict::Holds => "holds",
-            Verdict::Fails => "fails",
-            Verdict::Undecided => "undecided",
+            VerdictStyle::Holds => "holds",
+            VerdictStyle::Fails => "fails",
+            VerdictStyle::Undecided => "undecided",
         }
     }
 }
 
 /// One line: a name, an effect and its interval.
 #[derive(Debug, Clone)]
-pub struct Interval {
+pub struct IntervalRow {
     label: String,
     value: f64,
     ends: (f64, f64),
     published: Option<f64>,
-    verdict: Option<Verdict>,
+    verdict: Option<VerdictStyle>,
 }
 
-impl Interval {
+impl IntervalRow {
     /// An effect with its interval. One that is not finite is "not measured".
     pub fn new(label: impl Into<String>, value: f64, low: f64, high: f64) -> Self {
         Self { label: label.into(), value, ends: (low, high), published: None, verdict: None }
@@ -66,13 +66,13 @@ impl Interval {
 
     /// How it came out.
     #[must_use]
-    pub fn verdict(mut self, verdict: Verdict) -> Self {
+    pub fn verdict(mut self, verdict: VerdictStyle) -> Self {
         self.verdict = Some(verdict);
         self
     }
 
     fn class(&self) -> usize {
-        self.verdict.map_or(0, Verdict::class)
+        self.verdict.map_or(0, VerdictStyle::class)
     }
 
     /// The numbers, for the column at the right.
@@ -95,7 +95,7 @@ impl Interval {
 #[derive(Debug, Clone)]
 pub struct Intervals {
     axis: Axis,
-    lines: Vec<Interval>,
+    lines: Vec<IntervalRow>,
     reference: Option<f64>,
     width: f64,
 }
@@ -108,7 +108,7 @@ impl Intervals {
 
     /// Adds a line.
     #[must_use]
-    pub fn line(mut self, line: Interval) -> Self {
+    pub fn line(mut self, line: IntervalRow) -> Self {
         if self.lines.len() < MOST_LINES {
             self.lines.push(line);
         }
@@ -130,18 +130,18 @@ impl Intervals {
     }
 
     fn legend(&self) -> Drawing {
-        let met = Verdict::ALL
+        let met = VerdictStyle::ALL
             .into_iter()
             .filter(|verdict| self.lines.iter().any(|line| line.verdict == Some(*verdict)));
-        let mut entries: Vec<Entry> =
-            met.map(|verdict| Entry::new(verdict.name(), Key::Marker(verdict.class()))).collect();
+        let mut entries: Vec<LegendEntry> =
+            met.map(|verdict| LegendEntry::new(verdict.name(), Key::Marker(verdict.class()))).collect();
         if self.lines.iter().any(|line| line.published.is_some()) {
-            entries.push(Entry::new("published", Key::Bar));
+            entries.push(LegendEntry::new("published", Key::Bar));
         }
         legend::above(&entries, self.width)
     }
 
-    fn draw_line(drawing: &mut Drawing, frame: &Frame, line: &Interval, y: f64) {
+    fn draw_line(drawing: &mut Drawing, frame: &Frame, line: &IntervalRow, y: f64) {
         let (plot, class) = (frame.plot, line.class());
         if let Some(x) = line.published.and_then(|value| frame.x.inside(value)) {
             drawing.line((x, y - 7.0), (x, y + 7.0), Stroke::new(Paint::Ink, 2.0));
@@ -163,7 +163,7 @@ impl Panel for Intervals {
         let height = legend.height + LINE * self.lines.len() as f64 + 46.0;
         let labels: Vec<String> =
             self.lines.iter().map(|line| text::short_label(&line.label, 300.0)).collect();
-        let numbers: Vec<String> = self.lines.iter().map(Interval::numbers).collect();
+        let numbers: Vec<String> = self.lines.iter().map(IntervalRow::numbers).collect();
         let (left, right) = (text::widest_label(&labels) + 14.0, text::widest_label(&numbers) + 16.0);
         let width = self.width.max(left + right + 160.0);
         let lines = || self.lines.iter().filter(|line| line.value.is_finite());

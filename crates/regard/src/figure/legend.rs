@@ -3,7 +3,7 @@
 use super::drawing::{Drawing, Rect, Stroke, Text};
 use super::text;
 use super::theme::Paint;
-use super::{marker, place, size};
+use super::{label_placement, marker, size};
 
 /// The widest name.
 const LONGEST: f64 = 190.0;
@@ -24,12 +24,12 @@ pub(crate) enum Key {
 
 /// A name and its look.
 #[derive(Debug, Clone)]
-pub(crate) struct Entry {
+pub(crate) struct LegendEntry {
     pub name: String,
     pub key: Key,
 }
 
-impl Entry {
+impl LegendEntry {
     pub fn new(name: &str, key: Key) -> Self {
         Self { name: text::short_label(name, LONGEST), key }
     }
@@ -62,11 +62,11 @@ impl Entry {
 }
 
 /// The entries in lines no wider than `width`.
-pub(crate) fn above(entries: &[Entry], width: f64) -> Drawing {
+pub(crate) fn above(entries: &[LegendEntry], width: f64) -> Drawing {
     const LINE: f64 = 18.0;
     let mut drawing = Drawing::new(width, 0.0);
     let (mut x, mut y) = (0.0, 7.0);
-    let named: Vec<&Entry> = entries.iter().filter(|entry| !entry.name.is_empty()).collect();
+    let named: Vec<&LegendEntry> = entries.iter().filter(|entry| !entry.name.is_empty()).collect();
     for entry in &named {
         if x > 0.0 && x + entry.width() > width {
             x = 0.0;
@@ -80,7 +80,7 @@ pub(crate) fn above(entries: &[Entry], width: f64) -> Drawing {
 }
 
 /// The room that names at the ends of lines need to the right of the plot.
-pub(crate) fn end_room(entries: &[Entry]) -> f64 {
+pub(crate) fn end_room(entries: &[LegendEntry]) -> f64 {
     entries
         .iter()
         .filter(|entry| !entry.name.is_empty())
@@ -89,10 +89,11 @@ pub(crate) fn end_room(entries: &[Entry]) -> f64 {
 }
 
 /// Writes names beside the plot, each as near as possible to the height at which its line ends, joined to it.
-pub(crate) fn at_ends(drawing: &mut Drawing, plot: Rect, ends: &[(Entry, (f64, f64))]) {
-    let named: Vec<&(Entry, (f64, f64))> = ends.iter().filter(|(entry, _)| !entry.name.is_empty()).collect();
+pub(crate) fn at_ends(drawing: &mut Drawing, plot: Rect, ends: &[(LegendEntry, (f64, f64))]) {
+    let named: Vec<&(LegendEntry, (f64, f64))> =
+        ends.iter().filter(|(entry, _)| !entry.name.is_empty()).collect();
     let wanted: Vec<f64> = named.iter().map(|(_, (_, y))| *y).collect();
-    let places = place::spread(&wanted, size::TICK * 1.3, plot.y - 4.0, plot.bottom() + 4.0);
+    let places = label_placement::spread(&wanted, size::TICK * 1.3, plot.y - 4.0, plot.bottom() + 4.0);
     for ((entry, (x, y)), place) in named.iter().zip(places) {
         let text_x = plot.right() + KEY + 6.0;
         let way = vec![(x + 2.0, *y), (plot.right() + 6.0, *y), (text_x - 6.0, place), (text_x - 3.0, place)];

@@ -1,8 +1,8 @@
 //! Panels under a title, and writing them to a file.
 
 use super::drawing::{Drawing, Text};
-use super::svg::{self, About};
-use super::text::{self, Weight};
+use super::svg::{self, AltText};
+use super::text::{self, FontWeight};
 use super::theme::{Paint, Theme};
 use super::{Panel, png, size};
 use anyhow::{Context as _, Result, bail};
@@ -106,7 +106,7 @@ impl Picture {
         let svg = |(drawing, (heading, panel)): (Drawing, &(String, Box<dyn Panel>))| {
             let title = if heading.is_empty() { &self.title } else { heading };
             let drawing = Drawing { width: drawing.width.ceil(), height: drawing.height.ceil(), ..drawing };
-            svg::document(&drawing, &About { title, description: &panel.describe() }, theme, true)
+            svg::document(&drawing, &AltText { title, description: &panel.describe() }, theme, true)
         };
         let pair = self.columns == 2 && self.panels.len() > 1;
         pair.then(|| self.rows().into_iter().flatten().zip(&self.panels).map(svg).collect())
@@ -136,7 +136,7 @@ impl Picture {
 
     fn svg(&self, theme: Theme, exact: bool) -> String {
         let description = self.description.clone().unwrap_or_else(|| self.describe());
-        svg::document(&self.draw(), &About { title: &self.title, description: &description }, theme, exact)
+        svg::document(&self.draw(), &AltText { title: &self.title, description: &description }, theme, exact)
     }
 
     fn describe(&self) -> String {
@@ -155,9 +155,9 @@ impl Picture {
     pub fn draw(&self) -> Drawing {
         let body = self.body();
         let widest_line = [
-            (&self.title, size::TITLE, Weight::Semibold),
-            (&self.subtitle, size::SUBTITLE, Weight::Regular),
-            (&self.note, size::TICK, Weight::Regular),
+            (&self.title, size::TITLE, FontWeight::Semibold),
+            (&self.subtitle, size::SUBTITLE, FontWeight::Regular),
+            (&self.note, size::TICK, FontWeight::Regular),
         ]
         .map(|(line, size, weight)| text::width(&text::visible(line), size, weight));
         // Text wraps at the panels' width, but never at less than a readable line.
@@ -174,15 +174,15 @@ impl Picture {
                 *y += size * 1.4;
             }
         };
-        paragraph(&mut drawing, &mut y, &self.title, size::TITLE, Weight::Semibold, Paint::Ink);
-        paragraph(&mut drawing, &mut y, &self.subtitle, size::SUBTITLE, Weight::Regular, Paint::Muted);
+        paragraph(&mut drawing, &mut y, &self.title, size::TITLE, FontWeight::Semibold, Paint::Ink);
+        paragraph(&mut drawing, &mut y, &self.subtitle, size::SUBTITLE, FontWeight::Regular, Paint::Muted);
         y += if y > MARGIN { 12.0 } else { 0.0 };
         let body_height = body.height;
         drawing.place(body, MARGIN, y);
         y += body_height;
         if !self.note.is_empty() {
             y += 14.0;
-            paragraph(&mut drawing, &mut y, &self.note, size::TICK, Weight::Regular, Paint::Muted);
+            paragraph(&mut drawing, &mut y, &self.note, size::TICK, FontWeight::Regular, Paint::Muted);
         }
         drawing.height = (y + MARGIN).ceil();
         drawing
@@ -221,8 +221,8 @@ impl Picture {
             let headed = |(title, panel): &(&str, Drawing)| {
                 let down = heading + top - panel.plot.y;
                 let mut headed = Drawing::new(panel.width, down + panel.height);
-                let title = text::shorten(title, size::HEADING, Weight::Semibold, panel.width);
-                headed.text(Text::at(&title, 0.0, 8.0, size::HEADING).weight(Weight::Semibold));
+                let title = text::shorten(title, size::HEADING, FontWeight::Semibold, panel.width);
+                headed.text(Text::at(&title, 0.0, 8.0, size::HEADING).weight(FontWeight::Semibold));
                 headed.place(panel.clone(), 0.0, down);
                 headed
             };

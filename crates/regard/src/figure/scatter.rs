@@ -2,8 +2,8 @@
 
 use super::axes::{Axis, Frame, Margins, room_above};
 use super::drawing::{Drawing, Rect, Stroke, Text};
-use super::legend::{self, Entry, Key};
-use super::place;
+use super::label_placement;
+use super::legend::{self, Key, LegendEntry};
 use super::text;
 use super::theme::Paint;
 use super::{Panel, marker, number, scale, size};
@@ -116,7 +116,7 @@ impl Scatter {
     }
 
     /// Places the labels: the index of the point, the text and its place if it has found one.
-    fn labels(&self, frame: &Frame) -> Vec<(usize, String, Option<place::Placed>)> {
+    fn labels(&self, frame: &Frame) -> Vec<(usize, String, Option<label_placement::Placed>)> {
         let inside = |point: &Point| frame.x.contains(point.x) && frame.y.contains(point.y);
         let at = |point: &Point| frame.at(point.x, point.y).filter(|_| inside(point));
         let named = self.points.iter().enumerate().filter(|(_, point)| !point.label.is_empty());
@@ -131,7 +131,7 @@ impl Scatter {
         let places: Vec<(f64, f64)> = named.iter().map(|&(_, place)| place).collect();
         let border =
             Rect::new(frame.plot.x + 1.0, frame.plot.y, frame.plot.width + 6.0, frame.plot.height - 1.0);
-        let found = place::beside(&places, &sizes, &obstacles, border);
+        let found = label_placement::beside(&places, &sizes, &obstacles, border);
         named
             .into_iter()
             .zip(texts)
@@ -145,11 +145,11 @@ impl Scatter {
     }
 
     fn legend(&self) -> Drawing {
-        let entries: Vec<Entry> = self
+        let entries: Vec<LegendEntry> = self
             .classes
             .iter()
             .enumerate()
-            .map(|(class, name)| Entry::new(name, Key::Marker(class)))
+            .map(|(class, name)| LegendEntry::new(name, Key::Marker(class)))
             .collect();
         legend::above(&entries, self.size.0)
     }
@@ -165,7 +165,7 @@ impl Panel for Scatter {
         for (index, _, place) in &labels {
             let Some(place) = place.filter(|place| place.far) else { continue };
             let Some(point) = frame.at(self.points[*index].x, self.points[*index].y) else { continue };
-            drawing.line(point, place::nearest(&place.rect, point), Stroke::new(Paint::Rule, 0.7));
+            drawing.line(point, label_placement::nearest(&place.rect, point), Stroke::new(Paint::Rule, 0.7));
         }
         let with_tips = self.points.len() <= 2000;
         let radius = if self.points.len() > 500 { 2.2 } else { 3.6 };

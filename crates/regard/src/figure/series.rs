@@ -11,7 +11,7 @@ const MOST_POINTS: usize = 2000;
 
 /// One value, with its interval if it has one.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Sample {
+pub(crate) struct SeriesPoint {
     pub x: f64,
     pub y: f64,
     pub interval: Option<(f64, f64)>,
@@ -19,7 +19,7 @@ pub(crate) struct Sample {
 
 /// How a series is drawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Look {
+enum SeriesStyle {
     Line,
     Points,
     Fit,
@@ -29,8 +29,8 @@ enum Look {
 #[derive(Debug, Clone)]
 pub struct Series {
     pub(crate) name: String,
-    pub(crate) samples: Vec<Sample>,
-    look: Look,
+    pub(crate) samples: Vec<SeriesPoint>,
+    look: SeriesStyle,
     band: bool,
     pub(crate) class: Option<usize>,
 }
@@ -38,20 +38,20 @@ pub struct Series {
 impl Series {
     /// An empty series, drawn as a line, with points on it while they are few.
     pub fn new(name: impl Into<String>) -> Self {
-        Self { name: name.into(), samples: Vec::new(), look: Look::Line, band: false, class: None }
+        Self { name: name.into(), samples: Vec::new(), look: SeriesStyle::Line, band: false, class: None }
     }
 
     /// Adds values (x, y).
     #[must_use]
     pub fn points(mut self, points: impl IntoIterator<Item = (f64, f64)>) -> Self {
-        self.samples.extend(points.into_iter().map(|(x, y)| Sample { x, y, interval: None }));
+        self.samples.extend(points.into_iter().map(|(x, y)| SeriesPoint { x, y, interval: None }));
         self
     }
 
     /// Adds values with intervals (x, y, low, high), drawn as bars.
     #[must_use]
     pub fn intervals(mut self, points: impl IntoIterator<Item = (f64, f64, f64, f64)>) -> Self {
-        let sample = |(x, y, low, high)| Sample { x, y, interval: Some((low, high)) };
+        let sample = |(x, y, low, high)| SeriesPoint { x, y, interval: Some((low, high)) };
         self.samples.extend(points.into_iter().map(sample));
         self
     }
@@ -66,14 +66,14 @@ impl Series {
     /// Draws points without a line.
     #[must_use]
     pub fn without_line(mut self) -> Self {
-        self.look = Look::Points;
+        self.look = SeriesStyle::Points;
         self
     }
 
     /// Draws a thin dashed line without points: a fit, not data.
     #[must_use]
     pub fn fit(mut self) -> Self {
-        self.look = Look::Fit;
+        self.look = SeriesStyle::Fit;
         self
     }
 
@@ -86,7 +86,7 @@ impl Series {
 
     fn stroke(&self, class: usize) -> Stroke {
         match self.look {
-            Look::Fit => Stroke::new(Paint::Class(class), 1.2).dashed(&[3.0, 3.0]),
+            SeriesStyle::Fit => Stroke::new(Paint::Class(class), 1.2).dashed(&[3.0, 3.0]),
             // Points already tell the series apart; dashes would only add noise.
             _ if self.has_markers() => Stroke::new(Paint::Class(class), 1.8),
             _ => Stroke::new(Paint::Class(class), 1.8).dashed(marker::dash(class)),
@@ -94,11 +94,11 @@ impl Series {
     }
 
     fn has_markers(&self) -> bool {
-        self.look == Look::Points || (self.look == Look::Line && self.samples.len() <= 24)
+        self.look == SeriesStyle::Points || (self.look == SeriesStyle::Line && self.samples.len() <= 24)
     }
 
     pub(crate) fn key(&self, class: usize) -> Key {
-        if self.look == Look::Points {
+        if self.look == SeriesStyle::Points {
             return Key::Marker(class);
         }
         Key::Line { stroke: self.stroke(class), marker: self.has_markers().then_some(class) }
@@ -111,7 +111,7 @@ impl Series {
                 draw_band(drawing, frame, run, class);
             }
         }
-        if self.look != Look::Points {
+        if self.look != SeriesStyle::Points {
             let lines = runs.iter().flat_map(|run| {
                 let places: Vec<(f64, f64)> = run.iter().filter_map(|s| frame.at(s.x, s.y)).collect();
                 clip::line(&thinned(&places), frame.plot)
@@ -128,8 +128,8 @@ impl Series {
                 draw_bar(drawing, frame, sample, place.0, class);
             }
             // A single value between two gaps has no line, and would be lost without its point.
-            let lonely =
-                self.look == Look::Line && runs.iter().any(|run| run.len() == 1 && run[0].x == sample.x);
+            let lonely = self.look == SeriesStyle::Line
+                && runs.iter().any(|run| run.len() == 1 && run[0].x == sample.x);
             if (self.has_markers() || lonely) && frame.y.contains(sample.y) {
                 marker::draw(drawing, class, place, 3.4, Some(tip(self, sample)));
             }
@@ -137,7 +137,7 @@ impl Series {
     }
 }
 
-fn tip(series: &Series, sample: &Sample) -> String {
+fn tip(series: &Series, sample: &SeriesPoint) -> String {
     let interval = sample
         .interval
         .map_or(String::new(), |(low, high)| format!(" [{}, {}]", number::number(low), number::number(high)));
@@ -145,17 +145,17 @@ fn tip(series: &Series, sample: &Sample) -> String {
 }
 
 /// Consecutive samples that have a place.
-fn runs(series: &Series, frame: &Frame) -> Vec<Vec<Sample>> {
-    let has_place = |sample: &Sample| frame.at(sample.x, sample.y).is_some();
+fn runs(series: &Series, frame: &Frame) -> Vec<Vec<SeriesPoint>> {
+    let has_place = |sample: &SeriesPoint| frame.at(sample.x, sample.y).is_some();
     series
         .samples
         .chunk_by(|a, b| has_place(a) == has_place(b))
         .filter(|run| run.first().is_some_and(has_place))
-        .map(<[Sample]>::to_vec)
+        .map(<[SeriesPoint]>::to_vec)
         .collect()
 }
 
-fn draw_band(drawing: &mut Drawing, frame: &Frame, run: &[Sample], class: usize) {
+fn draw_band(drawing: &mut Drawing, frame: &Frame, run: &[SeriesPoint], class: usize) {
     let side = |pick: fn((f64, f64)) -> f64| {
         run.iter().filter_map(move |sample| {
             let (x, interval) = (frame.x.at(sample.x)?, sample.interval?);
@@ -169,7 +169,7 @@ fn draw_band(drawing: &mut Drawing, frame: &Frame, run: &[Sample], class: usize)
     drawing.push_path(vec![outline], true, Some((Paint::Class(class), 0.18)), None, None);
 }
 
-fn draw_bar(drawing: &mut Drawing, frame: &Frame, sample: &Sample, x: f64, class: usize) {
+fn draw_bar(drawing: &mut Drawing, frame: &Frame, sample: &SeriesPoint, x: f64, class: usize) {
     let Some((low, high)) = sample.interval else { return };
     let end = |value: f64| {
         if value.is_finite() { Some(frame.y.inside(value).unwrap_or(frame.plot.bottom())) } else { None }

@@ -8,14 +8,14 @@ use base64::Engine as _;
 use std::fmt::Write as _;
 
 /// What is said about a picture to those who cannot see it.
-pub(crate) struct About<'a> {
+pub(crate) struct AltText<'a> {
     pub title: &'a str,
     pub description: &'a str,
 }
 
 /// The whole document. `exact` pins the width of each text to the measured one, so that another font in the reader's
 /// browser cannot push labels into each other.
-pub(crate) fn document(drawing: &Drawing, about: &About, theme: Theme, exact: bool) -> String {
+pub(crate) fn document(drawing: &Drawing, about: &AltText, theme: Theme, exact: bool) -> String {
     let (width, height) = (Px(drawing.width), Px(drawing.height));
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"figure\" role=\"img\" xml:space=\"preserve\" width=\"{width}\" height=\"{height}\" \

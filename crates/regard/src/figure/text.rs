@@ -25,18 +25,18 @@ const LONGEST: usize = 400;
 
 /// How heavy letters are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Weight {
+pub enum FontWeight {
     /// Text.
     Regular,
     /// Headings.
     Semibold,
 }
 
-impl Weight {
+impl FontWeight {
     pub(crate) fn css(self) -> u16 {
         match self {
-            Weight::Regular => 400,
-            Weight::Semibold => 600,
+            FontWeight::Regular => 400,
+            FontWeight::Semibold => 600,
         }
     }
 }
@@ -50,7 +50,7 @@ struct Face {
 }
 
 impl Face {
-    fn new(bytes: &'static [u8], weight: Option<Weight>) -> Option<Self> {
+    fn new(bytes: &'static [u8], weight: Option<FontWeight>) -> Option<Self> {
         let font = FontRef::new(bytes).ok()?;
         let instance = weight.map(|weight| {
             ShaperInstance::from_variations(
@@ -89,8 +89,8 @@ pub(crate) enum Font {
 }
 
 static INTER: LazyLock<&'static [u8]> = LazyLock::new(|| without_substitutions(ttf_inter::REGULAR).leak());
-static REGULAR: LazyLock<Option<Face>> = LazyLock::new(|| Face::new(&INTER, Some(Weight::Regular)));
-static SEMIBOLD: LazyLock<Option<Face>> = LazyLock::new(|| Face::new(&INTER, Some(Weight::Semibold)));
+static REGULAR: LazyLock<Option<Face>> = LazyLock::new(|| Face::new(&INTER, Some(FontWeight::Regular)));
+static SEMIBOLD: LazyLock<Option<Face>> = LazyLock::new(|| Face::new(&INTER, Some(FontWeight::Semibold)));
 static FALLBACK: LazyLock<Option<Face>> = LazyLock::new(|| Face::new(dejavu::sans::regular(), None));
 
 /// Both fonts, for the renderer: Inter first.
@@ -150,8 +150,8 @@ fn font_of(c: char) -> Font {
 }
 
 /// The width of a text and whether the fonts have all its characters.
-pub(crate) fn measure(text: &str, size: f64, weight: Weight) -> (f64, bool) {
-    let inter = if weight == Weight::Regular { &*REGULAR } else { &*SEMIBOLD };
+pub(crate) fn measure(text: &str, size: f64, weight: FontWeight) -> (f64, bool) {
+    let inter = if weight == FontWeight::Regular { &*REGULAR } else { &*SEMIBOLD };
     let (mut total, mut complete) = (0.0, true);
     for (piece, font) in runs(text) {
         let face = match font {
@@ -167,12 +167,12 @@ pub(crate) fn measure(text: &str, size: f64, weight: Weight) -> (f64, bool) {
 }
 
 /// The width of a text in pixels.
-pub fn width(text: &str, size: f64, weight: Weight) -> f64 {
+pub fn width(text: &str, size: f64, weight: FontWeight) -> f64 {
     measure(text, size, weight).0
 }
 
 /// The text if it fits, otherwise its beginning and an ellipsis.
-pub fn shorten(text: &str, size: f64, weight: Weight, limit: f64) -> String {
+pub fn shorten(text: &str, size: f64, weight: FontWeight, limit: f64) -> String {
     let text = visible(text);
     if width(&text, size, weight) <= limit {
         return text;
@@ -185,12 +185,12 @@ pub fn shorten(text: &str, size: f64, weight: Weight, limit: f64) -> String {
 
 /// A label at the size of ticks, shortened to a width.
 pub(crate) fn short_label(text: &str, limit: f64) -> String {
-    shorten(text, size::TICK, Weight::Regular, limit)
+    shorten(text, size::TICK, FontWeight::Regular, limit)
 }
 
 /// The width of a label at the size of ticks.
 pub(crate) fn label_width(text: &str) -> f64 {
-    width(text, size::TICK, Weight::Regular)
+    width(text, size::TICK, FontWeight::Regular)
 }
 
 /// The width of the widest label at the size of ticks.
@@ -199,7 +199,7 @@ pub(crate) fn widest_label<'a>(labels: impl IntoIterator<Item = &'a String>) -> 
 }
 
 /// The text in lines no wider than the limit, broken at spaces; a single word that is too wide is shortened.
-pub fn wrap(text: &str, size: f64, weight: Weight, limit: f64) -> Vec<String> {
+pub fn wrap(text: &str, size: f64, weight: FontWeight, limit: f64) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in visible(text).split_whitespace() {
         match lines.last_mut() {

@@ -3,7 +3,7 @@
 use super::colour::LEVELS;
 use super::colour_scale::{ColourScale, Colours};
 use super::drawing::{Drawing, Rect, Stroke, Text};
-use super::text::{self, Weight};
+use super::text::{self, FontWeight};
 use super::theme::Paint;
 use super::{Panel, number, size};
 
@@ -85,19 +85,20 @@ impl Words {
             let mut x = 0.0;
             if let Some(right) = passage.right {
                 let (mark, paint) = if right { ("✓", Paint::Class(0)) } else { ("✗", Paint::Class(1)) };
-                drawing.text(Text::at(mark, 0.0, y + 8.0, size::BODY).weight(Weight::Semibold).paint(paint));
+                drawing
+                    .text(Text::at(mark, 0.0, y + 8.0, size::BODY).weight(FontWeight::Semibold).paint(paint));
                 x = 18.0;
             }
-            for line in text::wrap(&passage.heading, size::LABEL, Weight::Semibold, self.width - x) {
-                drawing.text(Text::at(&line, x, y + 8.0, size::LABEL).weight(Weight::Semibold));
+            for line in text::wrap(&passage.heading, size::LABEL, FontWeight::Semibold, self.width - x) {
+                drawing.text(Text::at(&line, x, y + 8.0, size::LABEL).weight(FontWeight::Semibold));
                 y += 18.0;
             }
             y += 6.0;
         }
         let mut x = 0.0;
         for (word, weight) in passage.words.iter().take(MOST_WORDS) {
-            let word = text::shorten(word, size::BODY, Weight::Regular, self.width - 8.0);
-            let width = text::width(&word, size::BODY, Weight::Regular) + 8.0;
+            let word = text::shorten(word, size::BODY, FontWeight::Regular, self.width - 8.0);
+            let width = text::width(&word, size::BODY, FontWeight::Regular) + 8.0;
             if x > 0.0 && x + width > self.width {
                 x = 0.0;
                 y += LINE;

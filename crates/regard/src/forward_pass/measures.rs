@@ -5,7 +5,7 @@ use super::pass::ForwardPass;
 use super::{Group, TokenDisplay};
 use crate::error::usage_error;
 use anyhow::Result;
-use regard_nn::analysis::{Measure, Plan};
+use regard_nn::analysis::{Measure, MeasurePlan};
 use serde::Serialize;
 use std::sync::atomic::AtomicBool;
 
@@ -31,7 +31,7 @@ pub fn measure(pass: &ForwardPass, site: usize, cancel: &AtomicBool) -> Result<H
     let square = about.group != Group::Cross;
     let plan = match square {
         true => {
-            let plan = Plan::new(&ForwardPass::analysis_tokens(queries), about.visibility)?;
+            let plan = MeasurePlan::new(&ForwardPass::analysis_tokens(queries), about.visibility)?;
             Some(plan.only(|query| query + MOST_QUERIES >= count))
         }
         false => None,

@@ -4,7 +4,7 @@ use super::settings::{self, nearest};
 use crate::bad_usage;
 use crate::error::UsageError;
 use anyhow::{Context as _, Result, anyhow};
-use regard_nn::data::builtin::Settings;
+use regard_nn::data::builtin::CorpusSettings;
 use regard_nn::models::{Model, Recipe};
 use regard_nn::tokens::{Keep, Punctuation};
 use regard_nn::train::TrainConfig;
@@ -187,11 +187,11 @@ impl Default for DataConfig {
 
 impl DataConfig {
     /// What the texts of the built-in corpus are like.
-    pub fn builtin(&self) -> Settings {
-        let plain = Settings::default();
+    pub fn builtin(&self) -> CorpusSettings {
+        let plain = CorpusSettings::default();
         match self.sentences {
             Some([fewest_sentences, most_sentences]) => {
-                Settings { fewest_sentences, most_sentences, ..plain }
+                CorpusSettings { fewest_sentences, most_sentences, ..plain }
             }
             None => plain,
         }

@@ -8,7 +8,7 @@ use super::prepare::{PreparedRun, prepare_in};
 use crate::terminal;
 use anyhow::{Context as _, Result, bail};
 use regard_nn::tokens::Tokenizer;
-use regard_nn::train::{End, Progress, load_state, save_state, train};
+use regard_nn::train::{Progress, TrainingEnd, load_state, save_state, train};
 use std::path::Path;
 
 /// A run with everything it needs to go on.
@@ -109,7 +109,7 @@ impl<'a> Session<'a> {
     }
 
     /// Trains to the end, unless it is stopped.
-    pub fn learn(mut self) -> Result<(End, Progress)> {
+    pub fn learn(mut self) -> Result<(TrainingEnd, Progress)> {
         let step = self.progress.step;
         let mut observer =
             RunObserver::new(&self.config, &self.folder, &self.prepared, self.note, step, self.reporting)?;
@@ -152,7 +152,7 @@ pub fn train_in(path: &Path, config: &RunConfig, reporting: Reporting<'_>) -> Re
         false => Session::begin(path, config, None, reporting)?,
     };
     let (end, _) = session.learn()?;
-    if end == End::Stopped {
+    if end == TrainingEnd::Stopped {
         return Ok(false);
     }
     regard_nn::data::file::write_whole(&done, |_| Ok(()))?;

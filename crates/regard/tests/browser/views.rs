@@ -7,7 +7,7 @@ use regard::forward_pass::flow::flow;
 use regard::forward_pass::prediction::{classes, draw};
 use regard::forward_pass::{ForwardPass, Group, Input};
 use regard_nn::checkpoint;
-use regard_nn::generate::{Continue, Sampling, Settings, distribution, generate};
+use regard_nn::generate::{Continue, GenerationSettings, Sampling, distribution, generate};
 use regard_nn::models::Inputs;
 use regard_nn::tensor::Ids;
 use regard_nn::tokens::{Special, Tokenizer};
@@ -175,7 +175,7 @@ fn the_next_word_is_drawn_as_the_library_draws_it() {
     // Three tokens, as `regard generate` would draw them.
     let prompt: Vec<u32> = pass.source().iter().map(|token| token.id).collect();
     let gpt = Continue::new(pass.model()).unwrap();
-    let settings = Settings { max_tokens: 3, sampling, ..Settings::default() };
+    let settings = GenerationSettings { max_tokens: 3, sampling, ..GenerationSettings::default() };
     let said =
         generate(&gpt, &Context::inference(), std::slice::from_ref(&prompt), &settings, &mut |_, _| true)
             .unwrap();

@@ -2,7 +2,7 @@
 
 use crate::checkpoints::made::{regard, text};
 use crate::checkpoints::server::{Manner, Server};
-use regard::fetch::data::{Check, Part, fetch_part};
+use regard::fetch::data::{DataFile, ExpectedHash, fetch_file};
 use std::path::Path;
 use tempfile::tempdir;
 
@@ -118,16 +118,16 @@ fn hashes_are_of_the_file_or_of_what_it_expands_to() {
     const ABC: &str = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
     const GZIP: [u8; 23] = [31, 139, 8, 0, 0, 0, 0, 0, 2, 255, 75, 76, 74, 6, 0, 194, 65, 36, 53, 3, 0, 0, 0];
     let folder = tempdir().unwrap();
-    let get = |bytes: &[u8], check: Check, name: &str| {
+    let get = |bytes: &[u8], check: ExpectedHash, name: &str| {
         let server = serve("x", bytes, Manner::Honest);
         let url = format!("{}/kept/x", server.address);
-        fetch_part(&Part { name, url: &url, check }, folder.path(), &mut |_, _, _| {})
+        fetch_file(&DataFile { name, url: &url, check }, folder.path(), &mut |_, _, _| {})
     };
-    get(b"abc", Check::File(ABC), "plain").unwrap();
-    get(&GZIP, Check::Expanded(ABC), "gzip").unwrap();
-    assert!(get(&GZIP, Check::File(ABC), "wrong").is_err());
-    assert!(get(b"abd", Check::Expanded(ABC), "changed").is_err());
-    assert!(get(&GZIP[..20], Check::Expanded(ABC), "cut").is_err());
+    get(b"abc", ExpectedHash::File(ABC), "plain").unwrap();
+    get(&GZIP, ExpectedHash::Expanded(ABC), "gzip").unwrap();
+    assert!(get(&GZIP, ExpectedHash::File(ABC), "wrong").is_err());
+    assert!(get(b"abd", ExpectedHash::Expanded(ABC), "changed").is_err());
+    assert!(get(&GZIP[..20], ExpectedHash::Expanded(ABC), "cut").is_err());
     let mut there = files(folder.path());
     there.sort();
     assert_eq!(there, ["gzip", "plain"]);

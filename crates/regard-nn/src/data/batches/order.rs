@@ -1,6 +1,6 @@
 //! The order of examples, epoch after epoch.
 
-use super::Position;
+use super::DataPosition;
 use crate::error::{Error, Result};
 use regard_tensor::random::Key;
 
@@ -16,7 +16,7 @@ pub struct Order {
     lengths: Vec<usize>,
     batch_size: usize,
     key: Key,
-    position: Position,
+    position: DataPosition,
     /// The batches of the epoch at hand.
     epoch: Option<(u64, Vec<Selection>)>,
 }
@@ -47,7 +47,7 @@ impl Order {
             return Err(Error::data("batches", problem));
         }
         let key = key.site("data.order");
-        Ok(Self { lengths, batch_size, key, position: Position::default(), epoch: None })
+        Ok(Self { lengths, batch_size, key, position: DataPosition::default(), epoch: None })
     }
 
     /// How many batches an epoch has.
@@ -56,12 +56,12 @@ impl Order {
     }
 
     /// The position of the next batch; [`seek`](Self::seek) goes back to it.
-    pub fn position(&self) -> Position {
+    pub fn position(&self) -> DataPosition {
         self.position
     }
 
     /// Continues from a position.
-    pub fn seek(&mut self, position: Position) -> Result<()> {
+    pub fn seek(&mut self, position: DataPosition) -> Result<()> {
         if position.batch >= self.batches() as u64 {
             let problem =
                 format!("batch {} of an epoch of {}: another data set?", position.batch, self.batches());
@@ -74,7 +74,7 @@ impl Order {
     /// The next batch's examples. Epochs follow one another without end.
     #[expect(clippy::should_implement_trait, reason = "it never ends")]
     pub fn next(&mut self) -> Selection {
-        let Position { epoch, batch } = self.position;
+        let DataPosition { epoch, batch } = self.position;
         if self.epoch.as_ref().is_none_or(|(known, _)| *known != epoch) {
             self.epoch = Some((epoch, self.plan(epoch)));
         }
@@ -82,9 +82,9 @@ impl Order {
         let selection = selections[batch as usize].clone();
         let last = batch as usize + 1 == selections.len();
         self.position = if last {
-            Position { epoch: epoch.wrapping_add(1), batch: 0 }
+            DataPosition { epoch: epoch.wrapping_add(1), batch: 0 }
         } else {
-            Position { epoch, batch: batch + 1 }
+            DataPosition { epoch, batch: batch + 1 }
         };
         selection
     }

@@ -2,7 +2,7 @@
 
 use super::draws::Draws;
 use super::morphology::Tense;
-use super::settings::Settings;
+use super::settings::CorpusSettings;
 use super::speaker::Speaker;
 use super::text::{PartOfSpeech, Polarity, Sentence, SentenceKind, Text};
 use super::tree::{Node, realise};
@@ -51,14 +51,14 @@ impl Split {
 /// An endless supply of texts, each made when it is asked for.
 #[derive(Debug, Clone)]
 pub struct Corpus {
-    settings: Settings,
+    settings: CorpusSettings,
     key: Key,
     split: Split,
 }
 
 impl Corpus {
     /// The training texts of a seed.
-    pub fn new(settings: Settings, seed: u64) -> Result<Self> {
+    pub fn new(settings: CorpusSettings, seed: u64) -> Result<Self> {
         settings.check()?;
         Ok(Self { settings, key: Key::new(seed).site("builtin"), split: Split::Train })
     }
@@ -70,7 +70,7 @@ impl Corpus {
     }
 
     /// What its texts are like.
-    pub fn settings(&self) -> &Settings {
+    pub fn settings(&self) -> &CorpusSettings {
         &self.settings
     }
 
@@ -119,20 +119,20 @@ fn name(title: &Node) -> String {
 }
 
 /// The sentences of a text: what each does, and what it says.
-type Plan = Vec<(SentenceKind, Option<Polarity>)>;
+type SentencePlan = Vec<(SentenceKind, Option<Polarity>)>;
 
-fn plan(settings: &Settings, label: Polarity, draws: &mut Draws) -> Plan {
+fn plan(settings: &CorpusSettings, label: Polarity, draws: &mut Draws) -> SentencePlan {
     let sentences =
         settings.fewest_sentences + draws.below(settings.most_sentences - settings.fewest_sentences + 1);
     let judging = (0..sentences).filter(|_| draws.chance(settings.opinions)).count().max(1);
     let dissenting = (0..judging).filter(|_| draws.chance(settings.dissent)).count().min((judging - 1) / 2);
-    let mut plan: Plan = (0..judging)
+    let mut plan: SentencePlan = (0..judging)
         .map(|i| {
             let polarity = if i < dissenting { label.opposite() } else { label };
             (judging_kind(settings, draws), Some(polarity))
         })
         .collect();
-    let mut story = Plan::new();
+    let mut story = SentencePlan::new();
     for _ in judging..sentences {
         if draws.chance(settings.distractors) {
             plan.push((SentenceKind::Distractor, None));
@@ -147,7 +147,7 @@ fn plan(settings: &Settings, label: Polarity, draws: &mut Draws) -> Plan {
     plan
 }
 
-fn judging_kind(settings: &Settings, draws: &mut Draws) -> SentenceKind {
+fn judging_kind(settings: &CorpusSettings, draws: &mut Draws) -> SentenceKind {
     let mut at = draws.unit();
     let shares = [
         (settings.near_negation, SentenceKind::NearNegation),

@@ -9,7 +9,7 @@ const MOST_SENTENCES: usize = 10_000;
 /// What the texts are like. Every share is between 0 and 1.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Settings {
+pub struct CorpusSettings {
     /// The fewest sentences of a text.
     pub fewest_sentences: usize,
     /// The most sentences of a text; its number is drawn evenly.
@@ -37,7 +37,7 @@ pub struct Settings {
     pub contractions: f64,
 }
 
-impl Default for Settings {
+impl Default for CorpusSettings {
     fn default() -> Self {
         Self {
             fewest_sentences: 3,
@@ -56,7 +56,7 @@ impl Default for Settings {
     }
 }
 
-impl Settings {
+impl CorpusSettings {
     pub(super) fn check(&self) -> Result<()> {
         let problem = |problem: String| Err(Error::configuration("built-in corpus", problem));
         if self.fewest_sentences == 0 || self.fewest_sentences > self.most_sentences {

@@ -7,9 +7,9 @@ use std::collections::{BTreeMap, HashMap};
 /// Counts over texts. Punctuation marks are no words, and capital letters make no difference.
 ///
 /// ```
-/// use regard_nn::data::builtin::{Corpus, Settings, SentenceKind, Statistics};
+/// use regard_nn::data::builtin::{Corpus, CorpusSettings, SentenceKind, Statistics};
 ///
-/// let corpus = Corpus::new(Settings::default(), 1)?;
+/// let corpus = Corpus::new(CorpusSettings::default(), 1)?;
 /// let statistics = Statistics::of(corpus.texts().take(100));
 /// assert_eq!(statistics.labels, [50, 50]);
 /// assert_eq!(statistics.frequencies[0].0, "the");

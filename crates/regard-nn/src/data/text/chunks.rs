@@ -1,6 +1,6 @@
 //! A text in pieces that can be tokenized one by one.
 
-use crate::data::file::Source;
+use crate::data::file::InputFile;
 use crate::error::{Error, Result};
 use std::path::Path;
 
@@ -24,7 +24,7 @@ pub struct Chunk {
 /// The pieces of a file: UTF-8, plain or gzip; a byte-order mark at the start is left out.
 #[derive(Debug)]
 pub struct Chunks {
-    source: Source,
+    source: InputFile,
     /// Bytes that have been read but not handed out.
     pending: Vec<u8>,
     /// The end of what was handed out last.
@@ -37,7 +37,7 @@ pub struct Chunks {
 impl Chunks {
     /// The pieces of a file.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
-        let source = Source::open_text(path, u64::MAX)?;
+        let source = InputFile::open_text(path, u64::MAX)?;
         Ok(Self { source, pending: Vec::new(), context: String::new(), position: 0, ended: false })
     }
 

@@ -1,17 +1,17 @@
 //! The settings: what they refuse, and what they do.
 
 use super::{corpus, single_sentences};
-use regard_nn::data::builtin::{Corpus, PartOfSpeech, SentenceKind, Settings, Statistics, Text};
+use regard_nn::data::builtin::{Corpus, CorpusSettings, PartOfSpeech, SentenceKind, Statistics, Text};
 use std::collections::HashMap;
 
-fn refusal(settings: Settings) -> String {
+fn refusal(settings: CorpusSettings) -> String {
     Corpus::new(settings, 0).unwrap_err().to_string()
 }
 
 #[test]
 fn impossible_settings_are_refused() {
-    let with = |change: fn(&mut Settings)| {
-        let mut settings = Settings::default();
+    let with = |change: fn(&mut CorpusSettings)| {
+        let mut settings = CorpusSettings::default();
         change(&mut settings);
         refusal(settings)
     };
@@ -26,26 +26,27 @@ fn impossible_settings_are_refused() {
 
 #[test]
 fn settings_are_read_with_defaults_and_without_strangers() {
-    let settings: Settings = serde_json::from_str(r#"{"most_sentences": 5, "contrast": 0.2}"#).unwrap();
-    assert_eq!(settings, Settings { most_sentences: 5, contrast: 0.2, ..Settings::default() });
-    let back: Settings = serde_json::from_str(&serde_json::to_string(&settings).unwrap()).unwrap();
+    let settings: CorpusSettings = serde_json::from_str(r#"{"most_sentences": 5, "contrast": 0.2}"#).unwrap();
+    assert_eq!(settings, CorpusSettings { most_sentences: 5, contrast: 0.2, ..CorpusSettings::default() });
+    let back: CorpusSettings = serde_json::from_str(&serde_json::to_string(&settings).unwrap()).unwrap();
     assert_eq!(back, settings);
-    let stranger = serde_json::from_str::<Settings>(r#"{"contrasts": 0.2}"#).unwrap_err().to_string();
+    let stranger = serde_json::from_str::<CorpusSettings>(r#"{"contrasts": 0.2}"#).unwrap_err().to_string();
     assert!(stranger.contains("unknown field `contrasts`"), "{stranger}");
 }
 
 #[test]
 fn lengths_are_as_asked() {
     let words = |text: &Text| text.words().filter(|w| w.part_of_speech != PartOfSpeech::Punctuation).count();
-    let settings = Settings { fewest_sentences: 2, most_sentences: 4, ..Settings::default() };
+    let settings = CorpusSettings { fewest_sentences: 2, most_sentences: 4, ..CorpusSettings::default() };
     let counts: Vec<usize> =
         Corpus::new(settings, 1).unwrap().texts().take(200).map(|text| text.sentences.len()).collect();
     assert_eq!((counts.iter().min(), counts.iter().max()), (Some(&2), Some(&4)));
-    let settings = Settings { fewest_sentences: 3000, most_sentences: 3000, ..Settings::default() };
+    let settings =
+        CorpusSettings { fewest_sentences: 3000, most_sentences: 3000, ..CorpusSettings::default() };
     let longest = Corpus::new(settings, 1).unwrap().text(0);
     assert_eq!(longest.sentences.len(), 3000);
     super::assert_is_sound(&longest);
-    let settings = Settings { fewest_words: 150, ..Settings::default() };
+    let settings = CorpusSettings { fewest_words: 150, ..CorpusSettings::default() };
     let long = Corpus::new(settings, 1).unwrap();
     // A sentence has at most some forty words.
     assert!(
@@ -55,27 +56,27 @@ fn lengths_are_as_asked() {
 
 #[test]
 fn shares_are_as_asked() {
-    let base = || Settings {
+    let base = || CorpusSettings {
         opinions: 1.0,
         near_negation: 0.0,
         far_negation: 0.0,
         contrast: 0.0,
         decoys: 0.0,
-        ..Settings::default()
+        ..CorpusSettings::default()
     };
     let pure = [
         (base(), SentenceKind::Plain),
-        (Settings { near_negation: 1.0, ..base() }, SentenceKind::NearNegation),
-        (Settings { far_negation: 1.0, ..base() }, SentenceKind::FarNegation),
-        (Settings { contrast: 1.0, ..base() }, SentenceKind::Contrast),
-        (Settings { decoys: 1.0, ..base() }, SentenceKind::Decoy),
+        (CorpusSettings { near_negation: 1.0, ..base() }, SentenceKind::NearNegation),
+        (CorpusSettings { far_negation: 1.0, ..base() }, SentenceKind::FarNegation),
+        (CorpusSettings { contrast: 1.0, ..base() }, SentenceKind::Contrast),
+        (CorpusSettings { decoys: 1.0, ..base() }, SentenceKind::Decoy),
     ];
     for (settings, kind) in pure {
         let statistics = Statistics::of(Corpus::new(settings, 1).unwrap().texts().take(100));
         assert_eq!(statistics.share(kind), 1.0, "{kind:?}");
     }
     let statistics = Statistics::of(corpus(1).texts().take(3000));
-    let settings = Settings::default();
+    let settings = CorpusSettings::default();
     let judging = settings.opinions * statistics.sentences as f64;
     for (share, kind) in [
         (settings.near_negation, SentenceKind::NearNegation),
@@ -112,24 +113,24 @@ fn bag_of_words_accuracy(train: &[Text], test: &[Text]) -> f64 {
 /// they tell nearly all.
 #[test]
 fn a_bag_of_words_is_below_the_ceiling() {
-    let accuracy = |settings: Settings| {
+    let accuracy = |settings: CorpusSettings| {
         let corpus = Corpus::new(settings, 6).unwrap();
         let texts: Vec<Text> = corpus.texts().take(5000).collect();
         bag_of_words_accuracy(&texts[..4000], &texts[4000..])
     };
-    let usual = accuracy(Settings::default());
+    let usual = accuracy(CorpusSettings::default());
     assert!((0.7..0.88).contains(&usual), "{usual}");
-    let easy = accuracy(Settings {
+    let easy = accuracy(CorpusSettings {
         dissent: 0.0,
         near_negation: 0.0,
         far_negation: 0.0,
         contrast: 0.0,
         decoys: 0.0,
         distractors: 0.0,
-        ..Settings::default()
+        ..CorpusSettings::default()
     });
     assert!(easy > 0.97, "{easy}");
-    let reversed = accuracy(Settings {
+    let reversed = accuracy(CorpusSettings {
         near_negation: 0.5,
         far_negation: 0.0,
         contrast: 0.0,

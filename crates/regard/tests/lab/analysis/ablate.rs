@@ -75,7 +75,7 @@ fn other_models_are_asked_what_they_were_made_for() {
     run(&["ablate", text(&classes), "--limit", "6", "-o", text(&out)], "2");
     assert!(table(&out.join("ablation.csv")).iter().any(|row| row["kind"] == "positive"));
     let (problem, code) = complaint(&["ablate", text(&classes), "--corpus", text(&lines)]);
-    assert!(code == 1 && problem.contains("is asked for labels"), "{problem}");
+    assert!(code == 1 && problem.contains("needs labels"), "{problem}");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use super::made::{SENTENCES, corpus, gpt, number, run, table, words};
 use crate::checkpoints::made::{complaint, t5, text};
-use regard_nn::analysis::{Settings, Tokens, measure_heads};
+use regard_nn::analysis::{HeadSettings, Tokens, measure_heads};
 use regard_nn::checkpoint;
 use regard_nn::models::{Transformer, VitConfig};
 use regard_nn::tokens::Special;
@@ -40,7 +40,7 @@ fn the_table_is_the_librarys_and_depends_neither_on_threads_nor_on_batches() {
     let texts =
         SENTENCES.map(|text| Ok(Tokens::from_encoding(&tokenizer.encode(text, Special::Keep).unwrap())));
     let model = checkpoint::load(&here.join("gpt")).unwrap().model;
-    let expected = measure_heads(&*model, texts.into_iter(), Settings::default()).unwrap();
+    let expected = measure_heads(&*model, texts.into_iter(), HeadSettings::default()).unwrap();
     for row in &expected.rows {
         let same = rows.iter().find(|found| {
             found["model"] == "trained"

@@ -3,7 +3,7 @@
 use super::made::{bert, complaint, gpt, regard, said, t5, text, tokenizer};
 use regard_nn::Context;
 use regard_nn::checkpoint;
-use regard_nn::generate::{Continue, Settings, generate};
+use regard_nn::generate::{Continue, GenerationSettings, generate};
 use regard_nn::tokens::Special;
 use tempfile::tempdir;
 
@@ -12,7 +12,7 @@ fn expected(folder: &std::path::Path, prompt: &str, max_tokens: usize) -> String
     let model = checkpoint::load(folder).unwrap().model;
     let tokenizer = tokenizer(false);
     let ids = tokenizer.encode(prompt, Special::Keep).unwrap().ids;
-    let settings = Settings { max_tokens, stop_tokens: vec![1], ..Settings::default() };
+    let settings = GenerationSettings { max_tokens, stop_tokens: vec![1], ..GenerationSettings::default() };
     let tokens =
         generate(&Continue::new(&*model).unwrap(), &Context::inference(), &[ids], &settings, &mut |_, _| {
             true

@@ -3,8 +3,8 @@
 use super::check_sound;
 use proptest::prelude::*;
 use regard::figure::{
-    Axis, Bar, Bars, Chart, ColourScale, Gallery, Groups, HeatMap, Histogram, Interval, Intervals, Matrix,
-    Passage, Picture, Point, Scatter, Series, Theme, Verdict, Words,
+    Axis, Bar, Bars, Chart, ColourScale, Gallery, Groups, HeatMap, Histogram, IntervalRow, Intervals, Matrix,
+    Passage, Picture, Point, Scatter, Series, Theme, VerdictStyle, Words,
 };
 
 /// Every kind of panel, from the same labels and values.
@@ -47,9 +47,11 @@ fn everything(labels: &[String], values: &[f64], log: bool) -> Vec<Picture> {
     let points = (0..n).map(|i| Point::new(value(i), value(i + 1)).label(label(i)).class(i * 1_000_003));
     let scatter = Scatter::new(axis(0), axis(1)).classes(labels.to_vec()).points(points);
     let interval =
-        |i: usize| Interval::new(label(i), value(i), value(i + 1), value(i + 2)).published(value(i + 3));
+        |i: usize| IntervalRow::new(label(i), value(i), value(i + 1), value(i + 2)).published(value(i + 3));
     let intervals = (0..n).fold(Intervals::new(axis(0)).reference(value(0)), |plot, i| {
-        plot.line(interval(i).verdict([Verdict::Holds, Verdict::Fails, Verdict::Undecided][i % 3]))
+        plot.line(
+            interval(i).verdict([VerdictStyle::Holds, VerdictStyle::Fails, VerdictStyle::Undecided][i % 3]),
+        )
     });
     pictures.push(Picture::new("").panel(chart));
     pictures.push(

@@ -1,7 +1,9 @@
 //! The width of a text is the width that is drawn.
 
 use super::texts;
-use regard::figure::{ColourScale, Panel, Passage, Picture, Theme, Weight, Words, shorten, visible, width};
+use regard::figure::{
+    ColourScale, FontWeight, Panel, Passage, Picture, Theme, Words, shorten, visible, width,
+};
 
 /// The leftmost and rightmost column with ink in a PNG.
 fn ink(png: &[u8]) -> (usize, usize) {
@@ -48,7 +50,7 @@ fn a_text_is_as_wide_as_measured() {
         let png = Picture::new(line).scale(scale).to_png(Theme::LIGHT).unwrap();
         let (first, last) = ink(&png);
         let drawn = (last - first) as f64 / scale;
-        let measured = width(line, 16.0, Weight::Semibold);
+        let measured = width(line, 16.0, FontWeight::Semibold);
         // The first and last letter have up to a pixel and a half of room beside their ink.
         assert!((measured - drawn - 1.5).abs() < 1.8, "{line}: measured {measured}, drawn {drawn}");
         assert!((first as f64 / scale - 20.0).abs() < 2.5);
@@ -59,12 +61,12 @@ fn a_text_is_as_wide_as_measured() {
 fn tokens_are_shown_as_they_are() {
     // A font that turned these into an arrow or a multiplication sign would change their width.
     for (whole, parts) in [("->", ["-", ">"]), ("3x", ["3", "x"])] {
-        let apart: f64 = parts.iter().map(|part| width(part, 100.0, Weight::Regular)).sum();
-        let together = width(whole, 100.0, Weight::Regular);
+        let apart: f64 = parts.iter().map(|part| width(part, 100.0, FontWeight::Regular)).sum();
+        let together = width(whole, 100.0, FontWeight::Regular);
         assert!((together - apart).abs() < 8.0, "{whole}: {together} against {apart}");
     }
-    let x_between_digits = width("3x4", 100.0, Weight::Regular);
-    let multiplication = width("3×4", 100.0, Weight::Regular);
+    let x_between_digits = width("3x4", 100.0, FontWeight::Regular);
+    let multiplication = width("3×4", 100.0, FontWeight::Regular);
     assert!((x_between_digits - multiplication).abs() > 1.0);
 }
 
@@ -72,13 +74,13 @@ fn tokens_are_shown_as_they_are() {
 fn long_text_ends_in_an_ellipsis_and_fits() {
     let word = "internationalisation";
     for limit in [20.0, 35.0, 60.0, 90.0] {
-        let short = shorten(word, 11.0, Weight::Regular, limit);
-        assert!(short.ends_with('…') && width(&short, 11.0, Weight::Regular) <= limit, "{short}");
+        let short = shorten(word, 11.0, FontWeight::Regular, limit);
+        assert!(short.ends_with('…') && width(&short, 11.0, FontWeight::Regular) <= limit, "{short}");
         assert!(word.starts_with(short.trim_end_matches('…')));
     }
-    assert_eq!(shorten(word, 11.0, Weight::Regular, 500.0), word);
+    assert_eq!(shorten(word, 11.0, FontWeight::Regular, 500.0), word);
     // Cut between characters, never inside one.
-    assert!(shorten("žluťoučký kůň úpěl ďábelské ódy", 11.0, Weight::Regular, 50.0).ends_with('…'));
+    assert!(shorten("žluťoučký kůň úpěl ďábelské ódy", 11.0, FontWeight::Regular, 50.0).ends_with('…'));
 }
 
 #[test]

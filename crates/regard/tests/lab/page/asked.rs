@@ -1,6 +1,6 @@
 //! A server in this process, and a client that sends whatever it is told.
 
-use regard::server::{Limits, Server, Settings};
+use regard::server::{Limits, Server, ServerSettings};
 use serde_json::Value;
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
@@ -10,7 +10,7 @@ use std::time::Duration;
 /// Serves the models of a folder until the test program ends.
 pub fn serve(folder: &Path, models: &[&str], limits: Limits) -> SocketAddr {
     let models = models.iter().map(|name| folder.join(name).display().to_string()).collect();
-    let settings = Settings {
+    let settings = ServerSettings {
         address: IpAddr::V4(Ipv4Addr::LOCALHOST),
         port: 0,
         models,
