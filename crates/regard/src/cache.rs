@@ -65,7 +65,7 @@ impl Cache {
         Self { folder: folder.into() }
     }
 
-    /// Where the environment says it is.
+    /// The cache that the environment names.
     pub fn from_environment() -> Result<Self> {
         let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
         if let Some(folder) = set("HF_HUB_CACHE").or_else(|| set("HUGGINGFACE_HUB_CACHE")) {
@@ -104,7 +104,7 @@ impl Cache {
     }
 }
 
-/// The folder of everything of Hugging Face's: the cache, and the token of whoever logged in.
+/// The folder of everything of Hugging Face's: the cache, and the token of the user who logged in.
 pub fn home() -> Result<PathBuf> {
     let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     if let Some(home) = set("HF_HOME") {
@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_that_could_be_paths_or_addresses_are_refused() {
+    fn names_that_could_be_paths_or_addresses_are_rejected() {
         for good in ["gpt2", "openai-community/gpt2", "a/b_c-1.0"] {
             assert_eq!(good.parse::<Name>().unwrap().to_string(), good);
         }

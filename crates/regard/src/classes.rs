@@ -1,4 +1,4 @@
-//! Whether the classes of a model are those of data: by their names, which is what both are written with.
+//! Matching the classes of a model with those of data, by their names.
 
 use anyhow::{Result, bail};
 
@@ -18,20 +18,20 @@ pub fn matched(model: &[String], data: &[String]) -> Result<(Vec<usize>, Option<
     if let Some(found) = find(&|ours, theirs| ours == theirs) {
         return Ok((found, None));
     }
-    let told = |found: &[usize]| -> String {
-        let pairs: Vec<String> =
+    let pairs = |found: &[usize]| -> String {
+        let names: Vec<String> =
             data.iter().zip(found).map(|(name, &class)| format!("{name} for {}", model[class])).collect();
-        pairs.join(", ")
+        names.join(", ")
     };
     // IMDb's "neg" is the "negative" of others.
     if let Some(found) = find(&|ours, theirs| ours.starts_with(theirs) || theirs.starts_with(ours)) {
-        let remark = format!("the classes have other names in the data: taking {}", told(&found));
+        let remark = format!("the classes have other names in the data: taking {}", pairs(&found));
         return Ok((found, Some(remark)));
     }
     let nameless = model.iter().all(|name| is_number(name)) || data.iter().all(|name| is_number(name));
     if nameless && model.len() == data.len() {
         let found: Vec<usize> = (0..data.len()).collect();
-        let remark = format!("classes without names are taken in their order: {}", told(&found));
+        let remark = format!("classes without names are taken in their order: {}", pairs(&found));
         return Ok((found, Some(remark)));
     }
     let unknown: Vec<&String> =
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_assumed_is_said() {
+    fn assumptions_are_reported() {
         let (found, remark) = matched(&["positive", "negative"], &["neg", "pos"]).unwrap();
         assert_eq!(found, [1, 0]);
         assert!(remark.unwrap().contains("neg for negative, pos for positive"));
@@ -91,13 +91,13 @@ mod tests {
     }
 
     #[test]
-    fn names_that_are_unknown_are_told() {
-        let said = matched(&["negative", "positive"], &["negative", "neutral", "positive"]).unwrap_err();
+    fn unknown_names_are_errors() {
+        let problem = matched(&["negative", "positive"], &["negative", "neutral", "positive"]).unwrap_err();
         assert_eq!(
-            said.to_string(),
+            problem.to_string(),
             "the data has the class neutral, which the model does not know; it knows negative, positive"
         );
-        // Nothing tells which of three the two are.
+        // It is not known which of three the two are.
         assert!(matched(&["LABEL_0", "LABEL_1", "LABEL_2"], &["bad", "good"]).is_err());
     }
 }

@@ -1,4 +1,4 @@
-//! What can be said at the command line. One file a subcommand.
+//! The command line: one file for each subcommand.
 
 pub mod ablate;
 pub mod bench;

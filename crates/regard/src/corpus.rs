@@ -1,6 +1,6 @@
-//! Texts that a model is looked at with: what `--corpus` means, in one place for every command.
+//! Texts to analyse a model with: what `--corpus` means, in one place for every command.
 //!
-//! Texts are read as a stream, as often as they are asked for: lines of a file are never all in memory. A text is a line of a
+//! Texts are streamed, several times if needed: lines of a file are never all in memory. A text is a line of a
 //! plain file, a sentence of a treebank, a row of a table, a review of IMDb's test part or of the built-in corpus.
 
 use crate::error::usage_error;
@@ -19,14 +19,14 @@ use std::path::{Path, PathBuf};
 /// The name of the corpus that comes with the program.
 pub const BUILT_IN: &str = "built-in";
 
-/// Most tokens of a text, unless said: attention takes their square.
+/// Most tokens of a text by default: attention takes their square.
 const LENGTH: usize = 128;
 
 /// Which texts are read, and how many at once.
 #[derive(Args, Debug, Clone)]
 pub struct CorpusArguments {
     /// What to read: a file with a text a line, a treebank (.conllu), a table (.tsv, .csv), IMDb's archive or folder (each
-    /// plain or gzipped); for a model that looks at pictures PNG files or MNIST's; or what comes with the program
+    /// plain or gzipped); for a model that reads pictures PNG files or MNIST's; or what comes with the program
     #[arg(long, value_name = "FILE|built-in", default_value = BUILT_IN)]
     pub corpus: String,
     /// What an encoder–decoder model should answer, line by line of --corpus [default: what it does answer]
@@ -214,7 +214,7 @@ pub struct CorpusSize {
 }
 
 impl<'a> TokenizedCorpus<'a> {
-    /// What the arguments ask for, within what a model can read.
+    /// The corpus that the arguments name, cut to what a model can read.
     pub fn new(
         corpus: &'a Corpus,
         tokenizer: &'a Tokenizer,
@@ -275,7 +275,7 @@ impl std::fmt::Display for CorpusSize {
             write!(f, "; {} of them cut", thousands(self.cut))?;
         }
         if self.short > 0 {
-            write!(f, "; {} too short to look at", thousands(self.short))?;
+            write!(f, "; {} too short", thousands(self.short))?;
         }
         Ok(())
     }
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn a_misspelt_name_is_told_from_a_missing_file() {
+    fn misspelt_names_and_missing_files_have_different_errors() {
         let problem = |argument: &str| match Corpus::open(argument) {
             Ok(_) => panic!("{argument} was opened"),
             Err(error) => error.to_string(),

@@ -35,7 +35,7 @@ pub struct Interrupted(pub String);
 impl Interrupted {
     /// For a command that continues when it is repeated.
     pub fn repeat() -> Self {
-        Self("stopped; the same command goes on from here".to_owned())
+        Self("stopped; the same command continues from here".to_owned())
     }
 }
 

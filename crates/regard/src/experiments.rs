@@ -95,7 +95,7 @@ mod tests {
     fn the_documentation_has_every_experiment_with_its_data_and_its_times() {
         let text = include_str!("../../../docs/experiments.md");
         for experiment in EXPERIMENTS {
-            let [quick, standard, full] = experiment.seconds.map(crate::terminal::about_how_long);
+            let [quick, standard, full] = experiment.seconds.map(crate::terminal::duration);
             let data = experiment.real_data.unwrap_or("–");
             let (name, claims) = (experiment.name, experiment.claims.join(", "));
             let row = format!("| `{name}` | {claims} | {data} | {quick} | {standard} | {full} |");

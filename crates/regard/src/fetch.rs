@@ -1,4 +1,4 @@
-//! All code of this program that asks other machines: models from Hugging Face's hub into the cache that its Python libraries use, and
+//! All code of this program that uses the network: models from Hugging Face's hub into the cache that its Python libraries use, and
 //! published [data sets](data).
 //!
 //! Nothing here runs unless a command that names it is typed. For models, `HF_ENDPOINT` is the server, `HF_TOKEN` (or the token that
@@ -24,7 +24,7 @@ use ureq::config::RedirectAuthHeaders;
 use ureq::http::Response;
 use ureq::{Agent, Body};
 
-/// Hears of a file, how much of it there is and how large it will be.
+/// Called with a file's name, the bytes that have arrived, and its size.
 pub type ProgressCallback<'a> = dyn FnMut(&str, u64, u64) + 'a;
 
 /// The largest list of files that is read.
@@ -32,15 +32,15 @@ const LARGEST_LIST: u64 = 16 << 20;
 /// How many times a server may send a question elsewhere.
 const MOST_REDIRECTS: usize = 5;
 
-/// What a variable of the environment says, if anything.
+/// The value of an environment variable, if it is set.
 fn set(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.trim().is_empty())
 }
 
-/// Whether the environment forbids to ask any hub.
+/// Whether the environment forbids downloads.
 pub fn offline() -> bool {
-    let said = set("HF_HUB_OFFLINE").unwrap_or_default().to_lowercase();
-    ["1", "true", "yes", "on"].contains(&said.as_str())
+    let value = set("HF_HUB_OFFLINE").unwrap_or_default().to_lowercase();
+    ["1", "true", "yes", "on"].contains(&value.as_str())
 }
 
 /// A hub.
@@ -50,7 +50,7 @@ pub struct Hub {
     agent: Agent,
 }
 
-/// What the server says of a file.
+/// Version and size of a file, from the server.
 struct BlobInfo {
     /// Its name among the blobs.
     etag: String,
@@ -58,7 +58,7 @@ struct BlobInfo {
 }
 
 impl Hub {
-    /// The hub that the environment names, or an error if it forbids to ask any.
+    /// The hub that the environment names, or an error if it forbids downloads.
     pub fn from_environment() -> Result<Self> {
         if offline() {
             bail!("HF_HUB_OFFLINE is set: nothing is downloaded");
@@ -131,8 +131,8 @@ impl Hub {
         std::fs::create_dir_all(&blobs).with_context(|| blobs.display().to_string())?;
         let partial = blobs.join(format!("{}.incomplete", info.etag));
         let own = format!("{}/", self.endpoint);
-        let ask = |from| self.ask(url, from);
-        let remote = Remote { ask: &ask, version: Some((&own, &info.etag)), size: info.size };
+        let request = |from| self.request(url, from);
+        let remote = Remote { request: &request, version: Some((&own, &info.etag)), size: info.size };
         blob::download(&remote, &partial, progress)?;
         std::fs::rename(&partial, &blob)?;
         Ok(blob)
@@ -141,7 +141,7 @@ impl Hub {
     /// The commit that `main` means, and the names of its files.
     fn list(&self, name: &Name) -> Result<(String, BTreeSet<String>)> {
         let url = format!("{}/api/models/{name}/revision/main", self.endpoint);
-        let mut response = self.ask(&url, None)?;
+        let mut response = self.request(&url, None)?;
         self.ensure_found(&response, name)?;
         let wrong = || format!("{url} did not answer with a list of files");
         let bytes =
@@ -158,18 +158,18 @@ impl Hub {
         let endpoint = &self.endpoint;
         match response.status().as_u16() {
             200 => Ok(()),
-            // The hub does not tell strangers which private models there are.
+            // The hub does not reveal to strangers which private models exist.
             401 | 403 | 404 if self.token.is_none() => {
                 bail!("{endpoint} has no model {name}, or only for some people; for those, set HF_TOKEN")
             }
             401 | 403 => bail!("{endpoint} does not give {name} to the owner of this token"),
             404 => bail!("{endpoint} has no model {name}"),
-            status => bail!("{endpoint} answered with status {status} when asked for {name}"),
+            status => bail!("{endpoint} answered with status {status} for {name}"),
         }
     }
 
     /// A request for all of an address, or for what comes after its first bytes.
-    fn ask(&self, url: &str, from: Option<u64>) -> Result<Response<Body>> {
+    fn request(&self, url: &str, from: Option<u64>) -> Result<Response<Body>> {
         let mut request = self.agent.get(url);
         if let Some(token) = &self.token {
             request = request.header("Authorization", format!("Bearer {token}"));
@@ -192,11 +192,11 @@ impl Hub {
             let response = request.call().map_err(|error| explain(&self.endpoint, &error))?;
             let header = |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok());
             let known = |etag: Option<&str>, size: Option<&str>| -> Result<BlobInfo> {
-                let etag = etag.context("the server does not tell which version it is (no ETag)")?;
+                let etag = etag.context("the server does not send a version (no ETag)")?;
                 let size = size.and_then(|size| size.parse().ok());
                 Ok(BlobInfo {
                     etag: plain_etag(etag)?,
-                    size: size.context("the server does not tell its size")?,
+                    size: size.context("the server does not send its size")?,
                 })
             };
             let linked = header("x-linked-etag").zip(header("x-linked-size"));
@@ -204,7 +204,7 @@ impl Hub {
                 header("location").filter(|place| place.starts_with('/') && !place.starts_with("//"));
             match (response.status().as_u16(), linked, elsewhere) {
                 (200..400, Some((etag, size)), _) => return known(Some(etag), Some(size)),
-                // Another place on the same server; what this answer says of itself is not about the file.
+                // Another place on the same server; the headers of this answer are not about the file.
                 (300..400, None, Some(place)) => url = format!("{}{place}", self.endpoint),
                 (200, None, _) => return known(header("etag"), header("content-length")),
                 (status, _, _) => bail!("the server answered with status {status}"),

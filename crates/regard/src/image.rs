@@ -1,4 +1,4 @@
-//! Pictures as a model reads them: resized, scaled and normalised as its `preprocessor_config.json` says.
+//! Pictures as a model reads them: resized, scaled and normalised by its `preprocessor_config.json`.
 
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use png::{ColorType, Decoder, Limits, Transformations};
@@ -46,7 +46,7 @@ impl Default for Preprocessing {
 const LARGEST_PICTURE: usize = 512 << 20;
 
 impl Preprocessing {
-    /// What a model's folder says, or the default if it says nothing.
+    /// The preprocessing of a model's folder, or the default if it has none.
     pub fn of(folder: &Path) -> Result<Self> {
         let path = folder.join("preprocessor_config.json");
         match crate::model::settings(&path)? {

@@ -14,14 +14,14 @@ pub struct Opened {
     pub model: Box<dyn Model>,
     /// How it reads text; images and bare ids need none.
     pub tokenizer: Option<Tokenizer>,
-    /// Everything its configuration says.
+    /// Its whole configuration.
     pub config: Map<String, Value>,
     /// Where it lies.
     pub folder: PathBuf,
 }
 
 impl Opened {
-    /// The tokenizer, or an error that says that there is none.
+    /// The tokenizer, or an error if there is none.
     pub fn tokenizer(&self) -> Result<&Tokenizer> {
         match &self.tokenizer {
             Some(tokenizer) => Ok(tokenizer),
@@ -37,7 +37,7 @@ impl Opened {
         found.into_iter().flatten().map(ids_in).find(|ids| !ids.is_empty()).unwrap_or_default()
     }
 
-    /// What the model's folder says about generating, if it says anything that can be read.
+    /// The settings of the folder's `generation_config.json`, if it has one that can be read.
     pub fn generation(&self) -> Value {
         settings(&self.folder.join("generation_config.json")).unwrap_or_default()
     }

@@ -29,7 +29,7 @@ impl StepProgress {
     /// Begins a computation of `total` steps, with a name such as "measuring heads".
     pub fn new(name: impl Into<String>, total: u64) -> Self {
         let name = name.into();
-        let bar = terminal::watched().then(|| {
+        let bar = terminal::is_terminal().then(|| {
             let style = ProgressStyle::with_template("{msg}  {bar:30} {pos}/{len}  left {eta_precise}");
             let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
             ProgressBar::new(total).with_style(style).with_message(name.clone())
@@ -78,7 +78,7 @@ impl Default for DownloadProgress {
 impl DownloadProgress {
     /// No file yet.
     pub fn new() -> Self {
-        let bar = terminal::watched().then(|| {
+        let bar = terminal::is_terminal().then(|| {
             let style = "{msg:24} {bar:30} {bytes:>10} of {total_bytes:10} {bytes_per_sec} {eta}";
             let style = ProgressStyle::with_template(style).unwrap_or_else(|_| ProgressStyle::default_bar());
             ProgressBar::new(0).with_style(style)

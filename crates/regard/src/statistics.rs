@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn one_value_says_nothing_about_its_spread() {
+    fn one_value_has_no_spread() {
         let interval = mean(&[1.0]);
         assert_eq!((interval.low, interval.high), (f64::NEG_INFINITY, f64::INFINITY));
     }

@@ -1,10 +1,10 @@
-//! What the program says, and to whom: results to standard output, remarks to standard error.
+//! Output: results to standard output, remarks to standard error.
 
 use std::io::{IsTerminal, Write, stderr, stdout};
 use std::path::Path;
 use std::time::Duration;
 
-/// A line of results. Whoever closed the pipe (`| head`) has seen enough: that is no failure.
+/// Prints a line of results. A closed pipe (`| head`) is no failure.
 pub fn line(text: impl std::fmt::Display) {
     if writeln!(stdout(), "{text}").is_err() {
         std::process::exit(0);
@@ -21,12 +21,12 @@ pub fn piece(text: &str) {
 
 /// A remark that is not a result.
 pub fn remark(text: impl std::fmt::Display) {
-    // Nobody to tell is no failure.
+    // A closed standard error is no failure.
     let _ = writeln!(stderr(), "{text}");
 }
 
-/// Whether someone watches remarks on a terminal, so that a progress bar makes sense.
-pub fn watched() -> bool {
+/// Whether standard error is a terminal, so that a progress bar makes sense.
+pub fn is_terminal() -> bool {
     stderr().is_terminal()
 }
 
@@ -55,7 +55,7 @@ pub fn thousands(number: u64) -> String {
 
 /// A progress bar over so many things, on a terminal; nothing elsewhere.
 pub fn bar(length: u64) -> indicatif::ProgressBar {
-    if !watched() {
+    if !is_terminal() {
         return indicatif::ProgressBar::hidden();
     }
     let style =
@@ -64,10 +64,10 @@ pub fn bar(length: u64) -> indicatif::ProgressBar {
         .with_style(style.unwrap_or_else(|_| indicatif::ProgressStyle::default_bar()))
 }
 
-/// The least share of work that must be done before it says how long the rest will take.
+/// The least fraction of work that must be done before the remaining time is estimated.
 pub const LEAST_DONE: f64 = 0.02;
 
-/// The time left of work of which a share is done, once enough of it is to tell.
+/// The remaining time of work of which a fraction is done, once that is enough for an estimate.
 pub fn left(elapsed: Duration, done: f64) -> String {
     if done < LEAST_DONE {
         return String::new();
@@ -83,8 +83,8 @@ pub fn time_left(seconds: f64) -> String {
     }
 }
 
-/// About how long, for people.
-pub fn about_how_long(seconds: f64) -> String {
+/// A duration for people.
+pub fn duration(seconds: f64) -> String {
     match seconds {
         short if short < 90.0 => format!("{short:.0} s"),
         medium if medium < 5400.0 => format!("{:.0} min", medium / 60.0),

@@ -17,12 +17,12 @@ pub enum Blank {
     /// Nothing: the text becomes shorter.
     Delete,
     /// A grey patch, where the tokens are those of a picture.
-    Patch(Patches),
+    Patch(PatchSizes),
 }
 
 /// How a picture is cut into patches, row by row after the token of its class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Patches {
+pub struct PatchSizes {
     /// The number of channels.
     pub channels: usize,
     /// The height of the picture.
@@ -33,7 +33,7 @@ pub struct Patches {
     pub side: usize,
 }
 
-impl Patches {
+impl PatchSizes {
     /// The same picture with one of its tokens at the mean of all pictures, which is 0.
     fn without(self, pixels: &[f32], place: usize) -> Vec<f32> {
         let (patch, columns) = (place.saturating_sub(1), self.width / self.side.max(1));

@@ -5,7 +5,7 @@ use regard_nn::analysis::ablation::{AblationBatch, Kinds, ablate, pruning_curve}
 use regard_nn::analysis::distance::head_divergences;
 use regard_nn::analysis::heads::watch;
 use regard_nn::analysis::influence::{Method, influence, mean_attention, rollout};
-use regard_nn::analysis::occlusion::{Blank, Patches, Quantity, occlusion};
+use regard_nn::analysis::occlusion::{Blank, PatchSizes, Quantity, occlusion};
 use regard_nn::analysis::statistics::Resampling;
 use regard_nn::analysis::{
     HeadSettings, Measure, Part, Shown, Subject, Target, Tokens, all_heads, attentions, measure_heads,
@@ -205,7 +205,7 @@ fn patches_are_blanked_out_one_by_one() {
     let pixels: Vec<f32> = (0..192).map(|i| (i as f32 * 0.7).sin()).collect();
     let picture = Tokens::of_picture(pixels.clone().into(), 6);
     let target = Target { position: Some(0), class: 1, against: None };
-    let patches = Patches { channels: 2, height: 8, width: 12, side: 4 };
+    let patches = PatchSizes { channels: 2, height: 8, width: 12, side: 4 };
     let changes = occlusion(&model, &picture, target, (Blank::Patch(patches), Quantity::Logit)).unwrap();
     assert!(changes[0].is_none() && changes[1..].iter().all(Option::is_some));
     // The patch in the second row and third column, in both channels.

@@ -51,7 +51,7 @@ impl Ablate {
         };
         let counts = [batches.texts(), batches.answers()].map(|count| thousands(count as u64));
         remark(format!(
-            "a {} is asked for {}: {} texts, {} answers",
+            "a {} predicts {}: {} texts, {} targets",
             opened.model.kind(),
             batches.about,
             counts[0],

@@ -114,7 +114,7 @@ const WORKLOADS: &[Workload] = &[
 
 impl Bench {
     /// Runs the command.
-    #[allow(clippy::print_stdout)] // the table is what the user asked for
+    #[allow(clippy::print_stdout)] // the table is the result
     pub fn run(&self) -> Result<()> {
         if !self.json {
             println!("{:<22} {:>10} {:>9} {:>9}  what", "work", "ms", "± ms", "peak MB");
@@ -172,7 +172,7 @@ fn reset_peak() {
     let _ = std::fs::write("/proc/self/clear_refs", "5");
 }
 
-/// The most memory the process has held, in MB; 0 where the system does not say.
+/// The most memory the process has held, in MB; 0 where it is not known.
 fn peak_mb() -> f64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
@@ -234,12 +234,12 @@ fn loss(model: &dyn Model, inputs: &Inputs, targets: &Ids) -> Result<Tensor> {
 fn generation(
     [vocabulary, n_layers, n_heads, d_model]: [usize; 4],
     context: usize,
-    (prompt, said): (usize, usize),
+    (prompt, length): (usize, usize),
 ) -> Result<Step> {
     let config = GptConfig { vocabulary, context, n_layers, n_heads, d_model, ..GptConfig::default() };
     let model = Transformer::new(config.form(), 1)?;
     let prompt = random_ids("prompt", [1, prompt], vocabulary)?.values().to_vec();
-    let settings = GenerationSettings { max_tokens: said, ..GenerationSettings::default() };
+    let settings = GenerationSettings { max_tokens: length, ..GenerationSettings::default() };
     Ok(Box::new(move || {
         let found = generate(
             &Continue::new(&model)?,
@@ -248,7 +248,7 @@ fn generation(
             &settings,
             &mut |_, _| true,
         )?;
-        anyhow::ensure!(found[0].tokens.len() == said, "generation ended early");
+        anyhow::ensure!(found[0].tokens.len() == length, "generation ended early");
         Ok(())
     }))
 }

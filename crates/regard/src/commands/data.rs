@@ -1,4 +1,4 @@
-//! `regard data`: look at the data a model learns from, and download published sets.
+//! `regard data`: show and summarise training data, and download published sets.
 
 use crate::data_summary::print_summary;
 use crate::fetch::data::{self, Set};
@@ -61,11 +61,11 @@ enum What {
         #[arg(long)]
         conllu: bool,
     },
-    /// Download a published data set, or go on with a download that was cut off
+    /// Download a published data set, or continue a download that was cut off
     ///
     /// Prints the path to give to --data; the set's name does as well. What was downloaded is checked against its SHA-256;
     /// a copy of yours is not: give its path to --data. REGARD_DATA names the folder that keeps all sets, REGARD_DATA_MIRROR
-    /// a server to ask instead of the originals', which has each file as SET/FILE.
+    /// a server to use instead of the originals', which has each file as SET/FILE.
     #[command(after_help = "Examples:
   regard data fetch shakespeare
   regard train shakespeare-char --data shakespeare

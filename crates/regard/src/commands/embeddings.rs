@@ -47,7 +47,7 @@ impl Embeddings {
             words.split(',').map(str::trim).filter(|word| !word.is_empty()).map(str::to_owned).collect()
         };
         let groups: Vec<Vec<String>> = self.words.iter().map(list).collect();
-        // Misspelt words are told before anything long begins.
+        // Misspelt words are errors before anything long begins.
         for word in groups.iter().flatten().chain(&self.near) {
             table.find(word)?;
         }

@@ -69,7 +69,7 @@ impl Evaluate {
         }
     }
 
-    /// As many as were asked for, spread evenly: files often have one class after the other.
+    /// As many as requested, spread evenly: files often have one class after the other.
     fn limited<T: Clone>(&self, all: &[T]) -> Vec<T> {
         evenly(all, self.limit).cloned().collect()
     }
@@ -168,10 +168,10 @@ impl Evaluate {
         for pairs in pairs.chunks(self.batch_size as usize) {
             let sources: Vec<&str> = pairs.iter().map(|(source, _)| source.as_str()).collect();
             let ids = tokenizer.encode_all(&sources, Special::Keep, None)?;
-            let said = translate(model, tokenizer, &ids, usize::from(self.beams))?;
-            for (said, (_, target)) in said.iter().zip(pairs) {
-                bleu.add(said, &[target])?;
-                exact += usize::from(said.trim() == target);
+            let outputs = translate(model, tokenizer, &ids, usize::from(self.beams))?;
+            for (output, (_, target)) in outputs.iter().zip(pairs) {
+                bleu.add(output, &[target])?;
+                exact += usize::from(output.trim() == target);
             }
             bar.inc(pairs.len() as u64);
         }

@@ -100,7 +100,7 @@ fn list(size: Size) {
         terminal::line(format!(
             "{name:<20} {:<9} {:>8}  {question}",
             claims.join(" "),
-            terminal::about_how_long(expected)
+            terminal::duration(expected)
         ));
         if let (Size::Full, Some(wanted)) = (size, real_data) {
             terminal::line(format!("{:40}--data {wanted}", ""));
@@ -108,7 +108,7 @@ fn list(size: Size) {
     }
     terminal::remark(format!(
         "\n{} in all at size {}, on two cores (other sizes: --size); run one by its name or by a claim",
-        terminal::about_how_long(total),
+        terminal::duration(total),
         size.name()
     ));
 }

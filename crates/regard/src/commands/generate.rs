@@ -1,4 +1,4 @@
-//! `regard generate`: what a model says after a prompt, or in answer to a text.
+//! `regard generate`: the continuation of a prompt, or the answer to a text.
 
 use crate::error::usage_error;
 use crate::model::{self, Opened};
@@ -103,7 +103,7 @@ impl Generate {
                 let copies = self.beams.map_or(1, usize::from);
                 let answer = Answer::new(&*opened.model, &Context::inference(), &source, None, copies)?;
                 let start = answer.start().remove(0);
-                self.say(&answer, &opened, tokenizer, &start, None)
+                self.print_text(&answer, &opened, tokenizer, &start, None)
             }
             _ => Err(anyhow!(
                 "{} is a {} model, which does not generate text; causal language models and encoder–decoder models do",
@@ -123,7 +123,7 @@ impl Generate {
             return Err(anyhow!("standard input has more than {LONGEST_PROMPT} bytes"));
         }
         let text = String::from_utf8(bytes).map_err(|_| anyhow!("standard input is not UTF-8 text"))?;
-        // A shell ends what it says with a line break, which is no part of the prompt.
+        // A shell ends its output with a line break, which is no part of the prompt.
         Ok(text.strip_suffix('\n').unwrap_or(&text).to_owned())
     }
 
@@ -147,11 +147,11 @@ impl Generate {
                 }
             }
         }
-        self.say(model, opened, tokenizer, &ids, Some(prompt).filter(|_| !self.no_prompt))
+        self.print_text(model, opened, tokenizer, &ids, Some(prompt).filter(|_| !self.no_prompt))
     }
 
     /// Says something after `start`, and shows `before` in front of it.
-    fn say(
+    fn print_text(
         &self,
         model: &impl NextToken,
         opened: &Opened,
@@ -169,14 +169,13 @@ impl Generate {
             bail!("the prompt has {} tokens, but the model reads {limit} at most", start.len());
         }
         for setting in unfollowed(&opened.generation(), &opened.config) {
-            let _ =
-                writeln!(stderr(), "note: the model's folder asks for {setting}, which is not followed here");
+            let _ = writeln!(stderr(), "note: the model's folder sets {setting}, which has no effect here");
         }
-        let mut speaker = Speaker::new(tokenizer, start, &self.stop)?;
-        speaker.write(before.unwrap_or_default());
+        let mut printer = TextPrinter::new(tokenizer, start, &self.stop)?;
+        printer.write(before.unwrap_or_default());
         let mut end = None;
         if let Some(beams) = self.beams {
-            self.search(model, usize::from(beams), start, stop_tokens, &mut speaker)?;
+            self.search(model, usize::from(beams), start, stop_tokens, &mut printer)?;
         } else {
             let settings = GenerationSettings {
                 max_tokens: self.max_tokens,
@@ -184,13 +183,13 @@ impl Generate {
                 stop_tokens: stop_tokens.clone(),
                 ..GenerationSettings::default()
             };
-            let watch = &mut |_, token: u32| stop_tokens.contains(&token) || speaker.say(token);
-            let said = generate(model, &Context::inference(), &[start.to_vec()], &settings, watch)?;
-            end = said.first().map(|said| said.end);
+            let watch = &mut |_, token: u32| stop_tokens.contains(&token) || printer.print(token);
+            let texts = generate(model, &Context::inference(), &[start.to_vec()], &settings, watch)?;
+            end = texts.first().map(|text| text.end);
         }
-        speaker.finish()?;
+        printer.finish()?;
         if end == Some(GenerationEnd::Context) {
-            let _ = writeln!(stderr(), "note: the text fills the model's context, it cannot go on");
+            let _ = writeln!(stderr(), "note: the text fills the model's context, generation stops");
         }
         Ok(())
     }
@@ -202,9 +201,9 @@ impl Generate {
         beams: usize,
         start: &[u32],
         stop_tokens: Vec<u32>,
-        speaker: &mut Speaker,
+        printer: &mut TextPrinter,
     ) -> Result<()> {
-        // The last token is said and not read.
+        // The last token is printed and not read.
         let room = model.limit().map_or(usize::MAX, |limit| (limit + 1).saturating_sub(start.len()));
         let max_tokens = self.max_tokens.min(room);
         let settings = BeamSettings { beams, max_tokens, stop_tokens, ..BeamSettings::default() };
@@ -212,7 +211,7 @@ impl Generate {
         let found = beam_search(model, &Context::inference(), &starts, &settings)?;
         let best = found.into_iter().flatten().next().map(|best| best.tokens).unwrap_or_default();
         for token in best {
-            if settings.stop_tokens.contains(&token) || !speaker.say(token) {
+            if settings.stop_tokens.contains(&token) || !printer.print(token) {
                 break;
             }
         }
@@ -221,11 +220,12 @@ impl Generate {
 
     fn sampling(&self, opened: &Opened) -> Sampling {
         let answers = opened.model.abilities().reads == Reads::Source;
-        let said = [opened.generation().get("repetition_penalty"), opened.config.get("repetition_penalty")]
-            .into_iter()
-            .find_map(|said| said?.as_f64())
-            .map(|penalty| penalty as f32)
-            .filter(|penalty| *penalty > 0.0 && penalty.is_finite());
+        let configured =
+            [opened.generation().get("repetition_penalty"), opened.config.get("repetition_penalty")]
+                .into_iter()
+                .find_map(|value| value?.as_f64())
+                .map(|penalty| penalty as f32)
+                .filter(|penalty| *penalty > 0.0 && penalty.is_finite());
         let drawn = self.temperature.is_some() || self.top_k.is_some() || self.top_p.is_some();
         let usual = if answers { 1.0 } else { 0.8 };
         Sampling {
@@ -233,7 +233,7 @@ impl Generate {
             temperature: self.temperature.unwrap_or(usual),
             top_k: self.top_k.unwrap_or(0),
             top_p: self.top_p.unwrap_or(1.0),
-            repetition_penalty: self.repetition_penalty.or(said).unwrap_or(1.0),
+            repetition_penalty: self.repetition_penalty.or(configured).unwrap_or(1.0),
             seed: self.seed,
         }
     }
@@ -259,13 +259,13 @@ fn unfollowed(generation: &Value, config: &Map<String, Value>) -> Vec<String> {
         "min_length",
         "min_new_tokens",
     ];
-    let said = |key: &str| generation.get(key).or_else(|| config.get(key)).filter(|value| !neutral(value));
+    let set = |key: &str| generation.get(key).or_else(|| config.get(key)).filter(|value| !neutral(value));
     let shown = |value: &Value| value.to_string().chars().take(40).collect::<String>();
-    keys.iter().filter_map(|key| Some(format!("{key} = {}", shown(said(key)?)))).collect()
+    keys.iter().filter_map(|key| Some(format!("{key} = {}", shown(set(key)?)))).collect()
 }
 
 /// Shows tokens as text while they come.
-struct Speaker<'t> {
+struct TextPrinter<'t> {
     decoder: Decoder<'t>,
     stop: Stop,
     problem: Option<anyhow::Error>,
@@ -273,7 +273,7 @@ struct Speaker<'t> {
     closed: bool,
 }
 
-impl<'t> Speaker<'t> {
+impl<'t> TextPrinter<'t> {
     /// After some tokens that are not shown, but that decide how the next ones are spelt.
     fn new(tokenizer: &'t Tokenizer, before: &[u32], stop: &[String]) -> Result<Self> {
         let mut decoder = tokenizer.decoder(Special::Drop);
@@ -283,8 +283,8 @@ impl<'t> Speaker<'t> {
         Ok(Self { decoder, stop: Stop::new(stop), problem: None, closed: false })
     }
 
-    /// Shows what a token adds; whether there is a reason to go on.
-    fn say(&mut self, token: u32) -> bool {
+    /// Prints the text of a token; whether generation continues.
+    fn print(&mut self, token: u32) -> bool {
         match self.decoder.push(token) {
             Ok(Some(piece)) => {
                 let shown = self.stop.push(&piece);

@@ -105,7 +105,7 @@ impl Influence {
 
     fn read_texts(&self, opened: &Opened) -> Result<()> {
         if self.image.is_some() {
-            bad_usage!("--image is for models that look at pictures, and this is a {}", opened.model.kind());
+            bad_usage!("--image is for models that read pictures, and this is a {}", opened.model.kind());
         }
         let corpus = Corpus::open(&self.corpus.corpus)?;
         let mut tokenized = TokenizedCorpus::new(&corpus, opened.tokenizer()?, &*opened.model, &self.corpus)?;
@@ -171,7 +171,7 @@ impl Influence {
         }
     }
 
-    /// What every method says of one text or picture.
+    /// Reports every attribution method on one text or picture.
     fn report(&self, opened: &Opened, targeted: TargetedText, output: &Output) -> Result<()> {
         let (tokens, limit) = (targeted.tokens.in_all(), self.flow_limit);
         if tokens > limit {

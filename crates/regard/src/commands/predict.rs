@@ -1,4 +1,4 @@
-//! `regard predict`: what a classifier says of a text, and which words it looked at.
+//! `regard predict`: the class of a text, and the weight of each word.
 
 use crate::bad_usage;
 use crate::forward_pass::prediction::{gradient_times_input, label};
@@ -84,9 +84,9 @@ impl Predict {
                 continue;
             }
             hidden = true;
-            let said: Vec<String> =
+            let classes: Vec<String> =
                 row.iter().enumerate().map(|(class, p)| format!("{} {p:.4}", label(opened, class))).collect();
-            line(format!("word {}: {}", place + 1, said.join("  ")));
+            line(format!("word {}: {}", place + 1, classes.join("  ")));
             if let Some(weights) = &weights {
                 let heads = weights.shape()[1];
                 let row = weights.select(0, 0)?.select(1, place)?.sum(0)?.scale(1.0 / heads as f32)?;

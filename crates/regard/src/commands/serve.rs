@@ -47,7 +47,7 @@ impl Serve {
     /// Runs the command.
     pub fn run(self) -> Result<()> {
         for model in &self.models {
-            // A misspelt name is told at once, not when it is chosen.
+            // A misspelt name is an error at once, not when it is chosen.
             crate::model::find(model)?;
         }
         let limits = Limits { memory: self.memory.saturating_mul(1 << 20), ..Limits::default() };

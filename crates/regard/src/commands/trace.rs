@@ -38,7 +38,7 @@ pub struct Trace {
     /// A picture to read: a PNG, or `pixels` in a .safetensors
     #[arg(long, value_name = "FILE")]
     image: Option<PathBuf>,
-    /// What the decoder of a T5 has said already, after its start token
+    /// The beginning of a T5 decoder's output, after its start token
     #[arg(long, value_name = "TEXT")]
     decoder_text: Option<String>,
     /// The decoder's ids, the start token included

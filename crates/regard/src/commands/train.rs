@@ -18,14 +18,14 @@ use std::path::{Path, PathBuf};
   regard train bag                                seconds on the built-in corpus
   regard train shakespeare-char --data input.txt --out runs/shakespeare
   regard train sentiment-heads --data aclImdb_v1.tar.gz --set data.length=400
-  regard train --resume --out runs/shakespeare    goes on where it stopped")]
+  regard train --resume --out runs/shakespeare    resumes where it stopped")]
 pub struct Train {
     /// What to train (see the list)
     preset: Option<String>,
     /// A file or folder to learn from, or the name of a set that was fetched (default: the built-in corpus)
     #[arg(long)]
     data: Option<String>,
-    /// A model to start from, instead of random weights: its form is kept, the preset says how it is trained
+    /// A model to start from, instead of random weights: its architecture is kept, the preset sets how it is trained
     #[arg(long)]
     from: Option<String>,
     /// Change a setting, such as train.steps=500
@@ -68,10 +68,10 @@ impl Train {
 
     fn go_on(self) -> Result<()> {
         let Some(out) = self.out.or_else(|| self.preset.map(|name| Path::new("runs").join(name))) else {
-            bad_usage!("say which run to go on with: regard train --resume --out FOLDER");
+            bad_usage!("name the run to resume: regard train --resume --out FOLDER");
         };
         if self.data.is_some() || self.from.is_some() || !self.settings.is_empty() {
-            bad_usage!("a run goes on as it was configured: leave out --data, --from and --set");
+            bad_usage!("a run resumes as it was configured: leave out --data, --from and --set");
         }
         terminal::remark("reading the data");
         let session = Session::resume(&out, Reporting::Terminal)?;
@@ -87,7 +87,7 @@ fn learn(out: &Path, session: Session) -> Result<()> {
     match end {
         TrainingEnd::Stopped => {
             let place = terminal::quoted(out);
-            let next = format!("stopped at step {step}; go on with: regard train --resume --out {place}");
+            let next = format!("stopped at step {step}; continue with: regard train --resume --out {place}");
             return Err(Interrupted(next).into());
         }
         TrainingEnd::Finished => terminal::remark(format!("finished after {step} steps{best}")),

@@ -33,7 +33,7 @@ pub struct View {
     model: String,
     /// The text to read
     text: Option<String>,
-    /// What the decoder of a T5 has said, or the second text of a BERT
+    /// The beginning of a T5 decoder's output, or the second text of a BERT
     #[arg(long, value_name = "TEXT", default_value = "")]
     second: String,
     /// A PNG to read
@@ -62,7 +62,7 @@ pub struct View {
     out: PathBuf,
 }
 
-/// Who looks at whom.
+/// Which tokens are queries and which are keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum AttentionArgument {
     /// Everything in models that read one text
@@ -165,8 +165,8 @@ impl View {
             };
             return Err(usage_error(problem));
         }
-        let (asks, looked) = pass.sides(group);
-        let (asks, looked) = (rows.labels(asks), columns.labels(looked));
+        let (queries, keys) = pass.sides(group);
+        let (queries, keys) = (rows.labels(queries), columns.labels(keys));
         let label = match self.scale {
             ScaleArgument::Raw => "weight",
             ScaleArgument::Log => "log₁₀ of weight",
@@ -196,8 +196,8 @@ impl View {
         if let [(site, head)] = heads[..] {
             let about = &pass.sites()[site];
             let map = HeatMap::new(matrix((site, head))?, scale)
-                .words(asks, looked)
-                .names("asks", "is looked at")
+                .words(queries, keys)
+                .names("query", "key")
                 .mask(hidden(site));
             return Ok(Picture::new(format!("{}: layer {}, head {head}", self.model, about.layer)).panel(map));
         }
@@ -213,7 +213,7 @@ impl View {
         }
         let title = match self.layer {
             Some(layer) => {
-                gallery = gallery.words(asks, looked);
+                gallery = gallery.words(queries, keys);
                 format!("{}: the heads of layer {layer}", self.model)
             }
             None => {

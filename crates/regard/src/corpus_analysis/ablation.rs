@@ -1,4 +1,4 @@
-//! Whether heads matter: the loss without each of them, what the gradient says of them, and how many can go.
+//! Whether heads matter: the loss without each of them, their gradient importance, and how many can be pruned.
 
 use super::evaluation_batches::EvaluationBatches;
 use super::{Output, columns, interval, name, numbers};
@@ -138,7 +138,7 @@ impl AblationAnalysis {
         };
         let most = (0..self.kinds.len()).map(|kind| self.largest(of(kind))).fold(0.0, f64::max);
         let mut picture = Picture::new("Which answers each head is for")
-            .subtitle("Change of the mean loss of each kind when the head says nothing")
+            .subtitle("Change of the mean loss of each kind when the head's output is zero")
             .columns(2);
         for (kind, title) in self.kinds.iter().enumerate() {
             let scale = ColourScale::diverging("change").range(-most, most);
@@ -155,7 +155,7 @@ impl AblationAnalysis {
         let scatter =
             Scatter::new(Axis::linear("gradient importance"), Axis::linear("change of the loss when zeroed"));
         let subtitle = format!("{} over {} heads", self.correlations(), self.ablation.heads.len());
-        Picture::new("What the gradient says of a head, and what the loss says")
+        Picture::new("Gradient importance of a head, and the change of the loss without it")
             .subtitle(subtitle)
             .panel(scatter.points(points.collect::<Vec<_>>()))
     }

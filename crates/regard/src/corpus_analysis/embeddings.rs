@@ -1,4 +1,4 @@
-//! A table of embeddings, looked at: principal components and nearest neighbours.
+//! A table of embeddings: principal components and nearest neighbours.
 
 use super::target::spelt;
 use super::{Output, columns};

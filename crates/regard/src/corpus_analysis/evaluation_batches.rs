@@ -61,16 +61,14 @@ impl EvaluationBatches {
             Predicts::MaskedToken => hidden_tokens(tokenized, arguments),
             Predicts::Class => classes(opened, corpus, tokenized, arguments),
             Predicts::TokenClass => word_classes(tokenized, corpus, arguments),
-            _ => bail!("a {} without a head that answers has no loss to look at", opened.model.kind()),
+            _ => bail!("a {} without an output head has no loss to measure", opened.model.kind()),
         }
     }
 
     /// The class of each of some pictures.
     pub fn of_pictures(opened: &Opened, patches: Patches, arguments: &CorpusArguments) -> Result<Self> {
         let (texts, Some(labels)) = pictures(opened, patches, arguments)? else {
-            bail!(
-                "a classifier is asked for labels, which PNG files do not have: give MNIST's folder, or built-in"
-            );
+            bail!("a classifier needs labels, which PNG files do not have: give MNIST's folder, or built-in");
         };
         let known = opened.model.abilities().classes;
         if let Some(label) = labels.iter().find(|&&label| label as usize >= known) {
@@ -117,7 +115,7 @@ impl EvaluationBatches {
         }
         let time = batch.shown.ids.shape().last();
         let ids = &batch.shown.ids.values()[text * time..text * time + batch.shown.lengths[text]];
-        // A causal model has read up to the place and is asked what comes next; others are asked what stands there.
+        // A causal model has read up to the position and predicts the next token; others predict the token there.
         let (seen, before) = match causal {
             true => (&ids[..=place], Some(ids[place])),
             false => (ids, place.checked_sub(1).map(|before| ids[before])),
@@ -166,7 +164,7 @@ fn hidden_tokens(tokenized: &TokenizedCorpus, arguments: &CorpusArguments) -> Re
     about_tokens("hidden tokens", (&texts, &targets), arguments, novelty(tokenized, false))
 }
 
-/// Texts with an answer for each of their tokens, told apart by whether they were there before.
+/// Texts with a target for each of their tokens, grouped by whether they occurred before.
 fn about_tokens(
     about: &'static str,
     (texts, targets): (&[Tokens], &[Vec<u32>]),
@@ -258,7 +256,7 @@ fn word_classes(
         Corpus::BuiltIn(_) => None,
         Corpus::Treebank(_, path) => Some(path.display().to_string()),
         Corpus::Lines(_) | Corpus::Labelled(_) => {
-            bail!("a tagger is asked for parts of speech: give a treebank (.conllu) or built-in")
+            bail!("a tagger needs parts of speech: give a treebank (.conllu) or built-in")
         }
     };
     let sentences = sources::test_tagged(&DataConfig { path, ..DataConfig::default() })?;

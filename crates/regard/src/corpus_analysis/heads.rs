@@ -131,7 +131,7 @@ pub struct HeadAnalysis {
     pub map: head_map::HeadMap,
 }
 
-/// Looks at the heads of a part of a model. Whether they follow syntax is asked of a corpus of its own, if its trees are
+/// Measures the heads of a part of a model. Whether they follow syntax is measured on a corpus of its own, if its trees are
 /// known and the model reads them.
 pub fn analyse(
     subject: Subject,

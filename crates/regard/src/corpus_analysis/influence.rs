@@ -252,7 +252,7 @@ impl Faithfulness {
         for (agreement, untrained) in self.agreements.iter().zip(&self.untrained) {
             let shown = |agreement: &Agreement| match agreement.correlation {
                 found if found.count > 0 => interval(found.mean, found.low, found.high),
-                // The others have something to say of some text: every one was too long for flow, and the user can have it otherwise.
+                // The others are defined for some text: all texts were too long for flow, and the user can change that.
                 _ if agreement.method == Method::Flow && any => {
                     "all texts longer than --flow-limit".to_owned()
                 }

@@ -120,7 +120,7 @@ fn report_lens(opened: &Opened, targeted: &TargetedText, position: usize, output
 /// Shows and writes what brings the answer of a prompt back when another one is read: each head, and the stream before each
 /// layer at each place.
 pub fn patch(opened: &Opened, clean: &TargetedText, other: &TargetedText, output: &Output) -> Result<()> {
-    // Where the answers differ, how far one is ahead of the other says more than one logit.
+    // Where the answers differ, the difference of the two logits is more telling than one logit.
     let against = Some(other.target.class).filter(|&class| class != clean.target.class);
     let target = Target { against, ..clean.target };
     let patching = Patching::new(&*opened.model, &clean.tokens, &other.tokens, target)?;

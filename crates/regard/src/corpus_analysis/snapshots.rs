@@ -159,7 +159,7 @@ impl History {
     fn syntax_picture(&self) -> Picture {
         let mut chart = Chart::new(
             Axis::linear("training step"),
-            Axis::linear("share of words whose partner is looked at most").percent().from_zero(),
+            Axis::linear("share of words whose partner gets the largest weight").percent().from_zero(),
         );
         let last = self.steps.last().and_then(|last| last.syntax.as_ref());
         let mut relations: Vec<(&str, u64)> = last.map_or_else(Vec::new, |matches| {

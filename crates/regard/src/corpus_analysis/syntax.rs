@@ -131,7 +131,7 @@ impl Syntax {
         let untrained = judged.iter().map(|judged| bar(judged.untrained.interval()));
         let bars = Bars::lying(
             names.collect(),
-            Axis::linear("share of words whose partner is looked at most").percent(),
+            Axis::linear("share of words whose partner gets the largest weight").percent(),
         )
         .series("best head", heads.collect())
         .series("best fixed offset", offsets.collect())
@@ -195,7 +195,7 @@ pub fn matches(
     Ok(match_heads(model, usable, (options.batch, REACH), resampling)?)
 }
 
-/// The columns of a table of matches, of which the first says whose they are.
+/// The columns of a table of matches, of which the first names the model or step.
 pub fn header(whose: &str) -> [&str; 10] {
     [whose, "relation", "direction", "layer", "head", "accuracy", "low", "high", "pairs", "sentences"]
 }

@@ -8,9 +8,9 @@ use crate::forward_pass::prediction::label;
 use crate::model::Opened;
 use anyhow::{Result, bail};
 use regard_nn::Context;
-use regard_nn::analysis::occlusion::{Blank, Patches};
+use regard_nn::analysis::occlusion::{Blank, PatchSizes};
 use regard_nn::analysis::{Shown, Target, Tokens, pad, scores};
-use regard_nn::models::form::Patches as PictureForm;
+use regard_nn::models::form::Patches;
 use regard_nn::models::{Predicts, Reads};
 use regard_nn::tensor::random::Key;
 use regard_nn::tokens::{Encoding, Special, Tokenizer};
@@ -66,7 +66,7 @@ pub fn target_text(
             Some(place) => Some(place),
             None => return Err(usage_error("this model guesses words: write [MASK] in the place of one")),
         },
-        (_, None) => bail!("a {} without a mask has no answer to look at", opened.model.kind()),
+        (_, None) => bail!("a {} without a mask has no prediction to explain", opened.model.kind()),
     };
     settle(opened, text, encoding, place, answer)
 }
@@ -104,7 +104,7 @@ fn target_decoder(
 /// The predicted class of a picture.
 pub fn target_picture(
     opened: &Opened,
-    patches: PictureForm,
+    patches: Patches,
     tokens: Tokens,
     answer: Option<&str>,
 ) -> Result<TargetedText> {
@@ -155,7 +155,7 @@ pub fn target_corpus_text(
             encoding.ids[place] = mask;
             Some(place)
         }
-        (_, None) => bail!("a {} without a mask has no answer to look at", opened.model.kind()),
+        (_, None) => bail!("a {} without a mask has no prediction to explain", opened.model.kind()),
     };
     settle(opened, text, encoding, place, None).map(Some)
 }
@@ -235,10 +235,13 @@ fn class_of(opened: &Opened, answer: &str, classes: usize) -> Result<usize> {
 /// What takes a token's place when it is blanked out, and what that is called: the mask, else nothing. The unknown token is
 /// no blank: most models never saw it, and it changes every answer.
 pub fn blank(opened: &Opened) -> (Blank, String) {
-    if let Some(PictureForm { image: [height, width], size: side, channels }) =
+    if let Some(Patches { image: [height, width], size: side, channels }) =
         opened.model.abilities().pictures()
     {
-        return (Blank::Patch(Patches { channels, height, width, side }), "each patch made grey".to_owned());
+        return (
+            Blank::Patch(PatchSizes { channels, height, width, side }),
+            "each patch made grey".to_owned(),
+        );
     }
     let mask = opened.tokenizer.as_ref().and_then(|tokenizer| Some((tokenizer, tokenizer.special().mask?)));
     match mask {
@@ -251,7 +254,7 @@ pub fn blank(opened: &Opened) -> (Blank, String) {
 }
 
 impl TargetedText {
-    /// The piece at a place: those of the text first, then what was said.
+    /// The piece at a position: those of the text first, then those of the output.
     pub fn piece(&self, place: usize) -> &str {
         let pieces = &self.encoding.pieces;
         pieces.get(place).or_else(|| self.said.get(place - pieces.len())).map_or("", String::as_str)

@@ -92,7 +92,7 @@ impl State {
 impl Progress {
     /// A plan that should take so many seconds.
     pub fn new(planned: f64) -> Self {
-        let bar = terminal::watched().then(|| {
+        let bar = terminal::is_terminal().then(|| {
             let style = ProgressStyle::with_template("{bar:30} {percent:>3} %  {msg}");
             let bar =
                 ProgressBar::new(1000).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));

@@ -11,10 +11,10 @@ use ureq::{Body, ResponseExt as _};
 /// After so many attempts in a row that brought nothing, there is no use in going on.
 const ATTEMPTS: usize = 4;
 
-/// What is to come, and how to ask for it.
+/// A remote file, and how to request it.
 pub(super) struct Remote<'a> {
     /// Asks for all of it, or for what comes after its first bytes.
-    pub ask: &'a dyn Fn(Option<u64>) -> Result<Response<Body>>,
+    pub request: &'a dyn Fn(Option<u64>) -> Result<Response<Body>>,
     /// Which version it is, as the server whose address begins so calls it. A storage elsewhere has ETags of its own.
     pub version: Option<(&'a str, &'a str)>,
     /// Its size.
@@ -77,7 +77,7 @@ fn attempt(
     from: u64,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<(), Trouble> {
-    let response = (remote.ask)((from > 0).then_some(from)).map_err(Trouble::Cut)?;
+    let response = (remote.request)((from > 0).then_some(from)).map_err(Trouble::Cut)?;
     let status = response.status();
     if status.as_u16() == 429 || status.is_server_error() {
         return Err(Trouble::Cut(anyhow::anyhow!("the server answers {status}")));
@@ -131,7 +131,7 @@ fn check(response: &Response<Body>, from: u64, remote: &Remote) -> Result<u64> {
         206 => {
             let range = header("content-range").unwrap_or_default();
             let expected = format!("bytes {from}-{}/{}", remote.size.saturating_sub(1), remote.size);
-            ensure!(range == expected, "the server sends {range:?}, but was asked for {expected:?}");
+            ensure!(range == expected, "the server sends {range:?}, but the request was for {expected:?}");
             Ok(from)
         }
         status => bail!("the server answered with status {status}"),

@@ -2,7 +2,7 @@
 //!
 //! `REGARD_DATA` names the folder that keeps them, one folder a set; else it is `regard/data` in the user's folder for
 //! caches. `REGARD_DATA_MIRROR` names a server that has the same files as `SET/FILE`, for where the originals cannot be
-//! reached. A file that is in the folder already is taken as it is: whoever put it there knows why.
+//! reached. A file that is in the folder already is taken as it is: the user put it there.
 
 use super::blob::{self, Remote};
 use super::{agent, explain, plain_etag};
@@ -40,12 +40,12 @@ pub struct DataFile<'a> {
 /// A SHA-256, in hexadecimal digits, and what it is of.
 #[derive(Debug, Clone, Copy)]
 pub enum ExpectedHash<'a> {
-    /// Of the file. Anything else is refused.
+    /// Of the file. Anything else is rejected.
     File(&'a str),
-    /// Of what a gzip file expands to, whoever compressed it. Anything else is refused.
+    /// Of what a gzip file expands to, whatever compressed it. Anything else is rejected.
     Expanded(&'a str),
     /// Of the file, as several projects list it, but without the original at hand to confirm it: another is a failure, but
-    /// kept, for whoever trusts it.
+    /// kept for users who trust it.
     Listed(&'a str),
 }
 
@@ -151,7 +151,7 @@ pub fn folder(set: Set) -> Result<PathBuf> {
         return Ok(folder.join(set.name()));
     }
     let caches = named("XDG_CACHE_HOME").or_else(|| Some(std::env::home_dir()?.join(".cache")));
-    let caches = caches.context("there is no home folder; set REGARD_DATA, or say --out")?;
+    let caches = caches.context("there is no home folder; set REGARD_DATA or --out")?;
     Ok(caches.join("regard/data").join(set.name()))
 }
 
@@ -206,7 +206,7 @@ pub fn fetch_file(part: &DataFile, folder: &Path, progress: &mut super::Progress
     let remote = remote_file(&agent, part.url).with_context(|| part.url.to_owned())?;
     let version = remote.etag.as_deref().unwrap_or("unknown");
     let partial = folder.join(format!("{}.{version}.incomplete", part.name));
-    let ask = |from: Option<u64>| {
+    let request = |from: Option<u64>| {
         let request = agent.get(part.url);
         let request = match from {
             Some(from) => request.header("Range", format!("bytes={from}-")),
@@ -215,8 +215,11 @@ pub fn fetch_file(part: &DataFile, folder: &Path, progress: &mut super::Progress
         request.call().map_err(|error| explain(server(part.url), &error))
     };
     let own = server(part.url);
-    let remote =
-        Remote { ask: &ask, version: remote.etag.as_deref().map(|etag| (own, etag)), size: remote.size };
+    let remote = Remote {
+        request: &request,
+        version: remote.etag.as_deref().map(|etag| (own, etag)),
+        size: remote.size,
+    };
     blob::download(&remote, &partial, &mut |done, total| progress(part.name, done, total))
         .with_context(|| part.url.to_owned())?;
     let keep = || std::fs::rename(&partial, &whole).with_context(|| whole.display().to_string());
@@ -234,7 +237,7 @@ pub fn fetch_file(part: &DataFile, folder: &Path, progress: &mut super::Progress
     bail!("{differs}: it was changed or damaged on the way, and is not kept")
 }
 
-/// What the server says of a file.
+/// Version and size of a file, from the server.
 struct RemoteFile {
     etag: Option<String>,
     size: u64,
@@ -252,11 +255,11 @@ fn remote_file(agent: &Agent, url: &str) -> Result<RemoteFile> {
     let size = header("content-length").and_then(|size| size.parse().ok());
     Ok(RemoteFile {
         etag: header("etag").and_then(|etag| plain_etag(etag).ok()),
-        size: size.context("the server does not tell its size")?,
+        size: size.context("the server does not send its size")?,
     })
 }
 
-/// The part of an address that says who answers.
+/// The server of an address.
 fn server(url: &str) -> &str {
     let rest = url.find("://").map_or(0, |at| at + 3);
     let end = url[rest..].find('/').map_or(url.len(), |at| rest + at);
@@ -323,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn servers_are_told_from_paths() {
+    fn servers_and_paths_are_distinguished() {
         assert_eq!(server("https://a.b/c/d"), "https://a.b");
         assert_eq!(server("http://127.0.0.1:80"), "http://127.0.0.1:80");
     }

@@ -20,7 +20,7 @@ pub struct Axis {
 }
 
 impl Axis {
-    /// Equal steps. The label says what and in which unit.
+    /// Equal steps. The label names quantity and unit.
     pub fn linear(label: impl Into<String>) -> Self {
         let (ticks, names) = (Vec::new(), Vec::new());
         Self { label: label.into(), log: false, range: None, ticks, names, percent: false, zero: false }
@@ -31,7 +31,7 @@ impl Axis {
         Self { log: true, ..Self::linear(label) }
     }
 
-    /// The ends (all data in round numbers, unless said); what lies beyond is cut off.
+    /// The ends (all data in round numbers, by default); what lies beyond is cut off.
     #[must_use]
     pub fn range(mut self, low: f64, high: f64) -> Self {
         let sound = scale::usable(low, self.log) && scale::usable(high, self.log) && low < high;
@@ -39,7 +39,7 @@ impl Axis {
         self
     }
 
-    /// The marked values (round numbers, unless said).
+    /// The marked values (round numbers by default).
     #[must_use]
     pub fn ticks(mut self, ticks: impl IntoIterator<Item = f64>) -> Self {
         self.ticks = ticks.into_iter().filter(|&tick| scale::usable(tick, self.log)).take(100).collect();
@@ -98,7 +98,7 @@ impl Axis {
         self.settled(ends, ticks)
     }
 
-    /// The interval of the data, with zero if that is wanted, or the one that was asked for.
+    /// The interval of the data, with zero if that is wanted, or the one that was set.
     fn interval(&self, values: impl IntoIterator<Item = f64>) -> (f64, f64) {
         let zero = self.zero.then_some(0.0);
         self.range.unwrap_or_else(|| scale::interval(values.into_iter().chain(zero), self.log))

@@ -5,7 +5,7 @@ use super::drawing::{Drawing, Pixel, Raster, Rect, Stroke};
 use super::matrix::Matrix;
 use super::theme::Paint;
 
-/// Up to so many cells are drawn one by one, each with a tip that tells its value.
+/// Up to so many cells are drawn one by one, each with a tooltip for its value.
 pub(crate) const MOST_SINGLE_CELLS: usize = 1024;
 /// The most pixels of an image along one side.
 const MOST_PIXELS: usize = 1024;
@@ -47,7 +47,7 @@ impl Masked {
     }
 }
 
-/// How a matrix is drawn: cell by cell while there are at most `single` of them, and what a cell tells when pointed at.
+/// How a matrix is drawn: cell by cell while there are at most `single` of them, and the tooltip of a cell.
 pub(crate) struct CellStyle<'a> {
     pub single: usize,
     pub tip: &'a dyn Fn(usize, usize) -> Option<String>,

@@ -4,7 +4,7 @@
 //! The sequential map changes lightness evenly from end to end, so it reads the same in grey and to any eye; hue only
 //! helps. The light map and the dark map are one path of hues walked in opposite directions: small values are always
 //! near the paper. The diverging map has its middle at the paper and two arms of equal lightness, blue and orange, the pair
-//! that all common kinds of colour blindness tell apart.
+//! that all common kinds of colour blindness distinguish.
 
 use super::theme::Shade;
 
@@ -107,7 +107,7 @@ pub fn diverging(level: u8, shade: Shade) -> Rgb {
     oklch(lightness, most * share.powf(0.9), hue)
 }
 
-/// How many classes have a colour of their own; with shapes and dashes more can be told apart.
+/// How many classes have a colour of their own; with shapes and dashes more can be distinguished.
 pub const CLASSES: usize = 6;
 
 /// The colour of a class or series. They differ in hue and in lightness, so that they survive colour blindness and grey.

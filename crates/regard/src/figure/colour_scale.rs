@@ -1,4 +1,4 @@
-//! Which value has which colour, and the bar that says so.
+//! The colour of each value, and the colour bar.
 
 use super::colour::LEVELS;
 use super::drawing::{Anchor, Drawing, Pixel, Rect, Stroke, Text};
@@ -37,7 +37,7 @@ impl ColourScale {
         Self { diverging: true, ..Self::sequential(label) }
     }
 
-    /// The values at the ends; what lies beyond is drawn at the end, and the bar says so.
+    /// The values at the ends; what lies beyond is drawn at the end, and the bar shows it.
     #[must_use]
     pub fn range(mut self, low: f64, high: f64) -> Self {
         self.range =
@@ -170,7 +170,7 @@ impl Colours {
 
     fn ticks(&self, count: usize) -> (Vec<f64>, Vec<String>) {
         let mut ticks = scale::ticks_within((self.low, self.high), false, count);
-        // An end that is not itself a round number still has to be told when values lie beyond it.
+        // An end that is not itself a round number still has to be shown when values lie beyond it.
         let near = |tick: f64, end: f64| (tick - end).abs() < (self.high - self.low) * 0.15;
         if self.beyond.0 {
             ticks.retain(|&tick| !near(tick, self.low));

@@ -115,7 +115,7 @@ impl Text {
         self.y + HALF_CAPITAL * self.size
     }
 
-    /// What it says.
+    /// The text.
     pub fn content(&self) -> &str {
         &self.content
     }

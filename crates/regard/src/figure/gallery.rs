@@ -82,7 +82,7 @@ impl Gallery {
         self
     }
 
-    /// The side of a map in pixels (as it fits, unless said).
+    /// The side of a map in pixels (as it fits, by default).
     #[must_use]
     pub fn side(mut self, side: f64) -> Self {
         self.side = side.clamp(8.0, 600.0);

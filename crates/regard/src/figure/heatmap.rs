@@ -9,7 +9,7 @@ use super::text::{self, FontWeight};
 use super::theme::Paint;
 use super::{Panel, number, size};
 
-/// Whether cells tell their values in digits.
+/// Whether cells show their values in digits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Numbers {
     /// Where the cells are few and large enough.
@@ -35,7 +35,7 @@ pub enum Numbers {
 /// # anyhow::Ok(())
 /// ```
 ///
-/// Up to 1,024 cells are drawn one by one and tell their value when pointed at; more become an image.
+/// Up to 1,024 cells are drawn one by one, with their value as a tooltip; more become an image.
 /// Cells that [`mask`](Self::mask) hides are hatched; values that are not finite are grey and crossed out.
 #[derive(Debug, Clone)]
 pub struct HeatMap {

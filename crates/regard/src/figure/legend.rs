@@ -98,7 +98,7 @@ pub(crate) fn at_ends(drawing: &mut Drawing, plot: Rect, ends: &[(LegendEntry, (
         let text_x = plot.right() + KEY + 6.0;
         let way = vec![(x + 2.0, *y), (plot.right() + 6.0, *y), (text_x - 6.0, place), (text_x - 3.0, place)];
         match entry.key {
-            // Thin and without colour, so that nobody takes it for a piece of the line.
+            // Thin and without colour, so that it does not look like a piece of the line.
             Key::Line { .. } => drawing.lines(vec![way], Stroke::new(Paint::Muted, 0.8).opacity(0.8)),
             Key::Marker(class) => marker::draw(drawing, class, (text_x - 9.0, place), 3.4, None),
             Key::Swatch(_) | Key::Bar => {}

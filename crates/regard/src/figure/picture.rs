@@ -26,7 +26,7 @@ pub struct Picture {
 }
 
 impl Picture {
-    /// A picture without panels. The title says what is seen, not only what is plotted.
+    /// A picture without panels. The title states the result, not only what is plotted.
     pub fn new(title: impl Into<String>) -> Self {
         Self {
             title: title.into(),
@@ -74,21 +74,21 @@ impl Picture {
         self
     }
 
-    /// How many panels stand side by side (one, unless said).
+    /// How many panels stand side by side (one by default).
     #[must_use]
     pub fn columns(mut self, columns: usize) -> Self {
         self.columns = columns.max(1);
         self
     }
 
-    /// The colours of files that [`write`](Self::write) makes (light, unless said).
+    /// The colours of files that [`write`](Self::write) makes (light by default).
     #[must_use]
     pub fn theme(mut self, theme: Theme) -> Self {
         self.theme = theme;
         self
     }
 
-    /// How many pixels of a PNG make one of the picture's (2, unless said).
+    /// How many pixels of a PNG make one of the picture's (2 by default).
     #[must_use]
     pub fn scale(mut self, scale: f64) -> Self {
         self.scale = scale;
@@ -101,7 +101,7 @@ impl Picture {
     }
 
     /// Each panel as SVG, if the picture has two side by side and no more: a page that is too narrow for both puts one below the
-    /// other. The page says the title itself.
+    /// other. The page shows the title itself.
     pub fn pair(&self, theme: Theme) -> Option<Vec<String>> {
         let svg = |(drawing, (heading, panel)): (Drawing, &(String, Box<dyn Panel>))| {
             let title = if heading.is_empty() { &self.title } else { heading };
@@ -123,7 +123,7 @@ impl Picture {
         png::render(&self.svg(theme, false), self.scale)
     }
 
-    /// Writes the picture as its path's suffix says, `.svg` or `.png`.
+    /// Writes the picture in the format of its path's suffix, `.svg` or `.png`.
     pub fn write(&self, path: &Path) -> Result<()> {
         let suffix = path.extension().and_then(|suffix| suffix.to_str()).unwrap_or("").to_ascii_lowercase();
         let bytes = match suffix.as_str() {

@@ -23,8 +23,8 @@ pub(crate) fn render(svg: &str, scale: f64) -> Result<Vec<u8>> {
     pixmap.encode_png().context("the picture could not be encoded as PNG")
 }
 
-/// A text gets the second font if it asks for that, otherwise the first. The renderer's own fallback is off: it changes
-/// the font of a whole text for one character, while the SVG asks for the second font just where it is needed.
+/// A text gets the second font if it requests that, otherwise the first. The renderer's own fallback is off: it changes
+/// the font of a whole text for one character, while the SVG requests the second font just where it is needed.
 fn options() -> usvg::Options<'static> {
     usvg::Options {
         fontdb: DATABASE.clone(),

@@ -44,7 +44,7 @@ impl Point {
 }
 
 /// A scatter plot. Classes differ in colour and in shape. A label that finds no room near its point is moved away and
-/// joined to it by a line; one that finds none at all is left out, and the description says how many were.
+/// joined to it by a line; one that finds none at all is left out, and the description counts them.
 #[derive(Debug, Clone)]
 pub struct Scatter {
     x: Axis,

@@ -77,7 +77,7 @@ impl Series {
         self
     }
 
-    /// Uses the colour, dash and shape of the n-th class (its place in the chart, unless said).
+    /// Uses the colour, dash and shape of the n-th class (its position in the chart by default).
     #[must_use]
     pub fn class(mut self, class: usize) -> Self {
         self.class = Some(class);
@@ -87,7 +87,7 @@ impl Series {
     fn stroke(&self, class: usize) -> Stroke {
         match self.look {
             SeriesStyle::Fit => Stroke::new(Paint::Class(class), 1.2).dashed(&[3.0, 3.0]),
-            // Points already tell the series apart; dashes would only add noise.
+            // Points already distinguish the series; dashes would only add noise.
             _ if self.has_markers() => Stroke::new(Paint::Class(class), 1.8),
             _ => Stroke::new(Paint::Class(class), 1.8).dashed(marker::dash(class)),
         }

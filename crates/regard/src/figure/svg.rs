@@ -7,7 +7,7 @@ use crate::figure::colour::LEVELS;
 use base64::Engine as _;
 use std::fmt::Write as _;
 
-/// What is said about a picture to those who cannot see it.
+/// Title and description for screen readers.
 pub(crate) struct AltText<'a> {
     pub title: &'a str,
     pub description: &'a str,

@@ -118,7 +118,7 @@ impl Paint {
     }
 }
 
-/// The CSS for a page with figures in it. They are light or dark as the reader's system asks, or as the page says
+/// The CSS for a page with figures in it. They are light or dark by the reader's system setting, or as the page sets
 /// with `data-theme="light"` or `"dark"` on its root element. The page may also use the colours for itself, such as
 /// `var(--figure-ink)`.
 pub fn stylesheet() -> String {

@@ -1,4 +1,4 @@
-//! Words on a ground that is as strong as their weight: what a model looked at when it read a text.
+//! Words on a background as dark as their weight: what a model attended to in a text.
 
 use super::colour::LEVELS;
 use super::colour_scale::{ColourScale, Colours};
@@ -20,7 +20,7 @@ pub struct Passage {
 }
 
 impl Passage {
-    /// A passage. A weight that is not finite leaves its word without a ground.
+    /// A passage. A weight that is not finite leaves its word without a background.
     pub fn new(words: impl IntoIterator<Item = (impl Into<String>, f32)>) -> Self {
         let words = words.into_iter().map(|(word, weight)| (word.into(), weight)).collect();
         Self { heading: String::new(), right: None, words }
@@ -41,7 +41,7 @@ impl Passage {
     }
 }
 
-/// Passages of words coloured by weight, all on one scale. With a diverging scale the sign is also told without
+/// Passages of words coloured by weight, all on one scale. With a diverging scale the sign is also shown without
 /// colour: positive words have a solid line below them, negative ones a dotted line.
 #[derive(Debug, Clone)]
 pub struct Words {

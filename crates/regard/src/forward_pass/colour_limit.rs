@@ -43,7 +43,7 @@ pub(super) struct Thumbnail {
     /// Row by row, the largest of what each pixel stands for.
     pub values: Vec<f32>,
     /// Of the rows that have a choice: where everyone sees only what came before, the first sees itself alone, and its
-    /// weight of 1 says nothing.
+    /// weight of 1 means nothing.
     pub top: ColourLimit,
 }
 

@@ -33,7 +33,7 @@ impl EncodedInput {
             return Ok(());
         }
         if PredictionKind::of(&*opened.model) != PredictionKind::Next {
-            return Err(usage_error("this model does not say what comes next"));
+            return Err(usage_error("this model does not predict the next token"));
         }
         let known = opened.model.token_embeddings().map_or(0, |table| table.tensor().shape()[0]);
         let most = opened.model.abilities().context.map_or(most, |limit| limit.min(most));

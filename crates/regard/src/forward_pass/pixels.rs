@@ -71,7 +71,7 @@ pub fn thumbnails(
     for head in 0..heads {
         let grid = AttentionMap::new(pass, MapKey { site, head, scale, shown }, cancel)?;
         let small = Thumbnail::new(&grid, side, cancel)?;
-        // A thumbnail of the usual size has told already what all pictures of this map are coloured by.
+        // A thumbnail of the usual size already gives the colour limit of all pictures of this map.
         let top = match side {
             SIDE => small.top,
             _ => grid.top(cancel)?,

@@ -126,10 +126,10 @@ pub fn continuation(pass: &ForwardPass) -> Result<Option<Continuation>> {
     Ok(Some(Continuation { given: tokenizer.decode(given, Special::Drop)?, drawn: parts }))
 }
 
-/// The next token, drawn as the settings say, for a given step.
+/// The next token, sampled by the settings, for a given step.
 pub fn draw(pass: &ForwardPass, sampling: &Sampling, step: u64) -> Result<u32> {
     let scores = pass.scores().filter(|_| PredictionKind::of(pass.model()) == PredictionKind::Next);
-    let scores = scores.ok_or_else(|| usage_error("this model does not say what comes next"))?;
+    let scores = scores.ok_or_else(|| usage_error("this model does not predict the next token"))?;
     sampling.check()?;
     Ok(sampling.choose(&scores.values(), &continued_ids(pass), (0, step)))
 }
@@ -152,7 +152,7 @@ pub struct Classes {
 /// The prediction of a classifier.
 pub fn classes(pass: &ForwardPass) -> Result<Classes> {
     let scores = pass.scores().filter(|_| PredictionKind::of(pass.model()) == PredictionKind::Class);
-    let scores = scores.ok_or_else(|| usage_error("this model does not tell classes apart"))?;
+    let scores = scores.ok_or_else(|| usage_error("this model is not a classifier"))?;
     let probabilities = scores.softmax()?.to_vec();
     let labels = (0..probabilities.len()).map(|class| label(pass.opened(), class)).collect();
     let (what, signed, weights) = match (pass.pool(), &pass.inputs().ids) {

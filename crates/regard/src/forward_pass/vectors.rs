@@ -139,7 +139,7 @@ impl Vectors {
         Ok(Some(keys.chunks(self.site.width.max(1)).map(dot).collect()))
     }
 
-    /// ‖f(xⱼ)‖ of each key: how much there is to say about it, by this head.
+    /// ‖f(xⱼ)‖ of each key: how much this head can transfer from it.
     pub fn norms(&self, head: usize) -> Result<Arc<Vec<f32>>> {
         let cell = self.norms.get(head).ok_or_else(|| usage_error(format!("there is no head {head}")))?;
         if let Some(norms) = cell.get() {

@@ -48,7 +48,7 @@ pub struct RunConfig {
 }
 
 impl RunConfig {
-    /// The model's settings with what only the data or the model that the run began from could say.
+    /// The model's settings with what only the data or the initial model decides.
     pub fn resolved(&self, model: &dyn Model) -> Result<Recipe> {
         if self.from.is_some() {
             return Ok(Recipe::of(model)?);
@@ -197,7 +197,7 @@ impl DataConfig {
         }
     }
 
-    /// The same with whole paths, so that a run goes on from wherever it is continued.
+    /// The same with whole paths, so that a run can be resumed from any folder.
     pub fn located(mut self) -> Result<Self> {
         for path in [&mut self.path, &mut self.vectors].into_iter().flatten() {
             let whole = std::path::absolute(&*path).with_context(|| format!("there is no file {path:?}"))?;
@@ -242,7 +242,7 @@ pub fn preset(name: &str, settings: &[String]) -> Result<RunConfig> {
         settings::set(&mut changed, setting)?;
     }
     let config = read(changed).map_err(|problem| {
-        // What is wrong with a value is said without its key: the setting that is wrong by itself is the one that is meant.
+        // The problem of a value comes without its key: the setting that is wrong by itself is the one meant.
         let alone = settings.iter().find_map(|setting| {
             let mut table = plain.clone();
             settings::set(&mut table, setting).ok()?;
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_told_with_what_was_probably_meant() {
+    fn mistakes_get_a_hint_of_what_was_meant() {
         let error = |settings: &[&str]| {
             let settings: Vec<String> = settings.iter().map(ToString::to_string).collect();
             preset("bag", &settings).unwrap_err().to_string()
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_file_is_told_by_its_line() {
+    fn the_error_of_a_damaged_file_names_the_line() {
         let error = |text: &str| parse(text).unwrap_err().to_string();
         assert!(error("about = \"x\"\n[model\nkind = 3").starts_with("line 2: "), "{}", error("[model"));
         assert!(!error("about = \"x\"\n[model\nkind = 3").contains('\n'));

@@ -207,7 +207,7 @@ struct TemporaryFolder(PathBuf);
 
 impl TemporaryFolder {
     fn new() -> Result<Self> {
-        // It must be new: what someone else has put there, or a process with this number has left, is not to be written to.
+        // It must be new: files of other users or of an earlier process with this number must not be overwritten.
         for number in 0_u64.. {
             let path = std::env::temp_dir().join(format!("regard-{}-{number}", std::process::id()));
             match std::fs::create_dir(&path) {

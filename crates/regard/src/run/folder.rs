@@ -71,7 +71,7 @@ impl RunFolder {
         Ok((folder, config))
     }
 
-    /// The same, to go on training in it: fails if another process does.
+    /// The same, to resume training in it: fails if another process trains there.
     pub fn open_to_train(path: &Path) -> Result<(Self, RunConfig)> {
         let (mut folder, config) = Self::open(path)?;
         folder.lock = Some(lock(path)?);
@@ -96,7 +96,7 @@ impl RunFolder {
         Self::state_of(&self.path)
     }
 
-    /// What the run in a folder goes on from. A run that is done and kept by an experiment has none any more.
+    /// The state that the run in a folder resumes from. A run that is done and kept by an experiment has none any more.
     pub fn state_of(folder: &Path) -> PathBuf {
         folder.join("state.safetensors")
     }

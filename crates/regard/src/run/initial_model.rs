@@ -58,11 +58,11 @@ impl InitialModel {
             }
         }
         // The presets of the sentiment models differ in this alone.
-        if let [Some(asked), Some(has)] = [&wanted, &has].map(|settings| settings.get("pooling"))
-            && asked != has
+        if let [Some(preset), Some(has)] = [&wanted, &has].map(|settings| settings.get("pooling"))
+            && preset != has
         {
             bad_usage!(
-                "the preset has pooling {asked}, but the model of --from has {has}: choose the preset that goes with it"
+                "the preset has pooling {preset}, but the model of --from has {has}: choose the preset that goes with it"
             );
         }
         Ok(())
@@ -81,7 +81,7 @@ pub fn fit(
     let mut fresh: Vec<String> = Vec::new();
     for (name, parameter) in model.parameters_mut() {
         match known.get(&name).filter(|known| known.tensor().shape() == parameter.tensor().shape()) {
-            // A copy: the file may be deleted or replaced while the run goes on.
+            // A copy: the file may be deleted or replaced during the run.
             Some(known) => parameter.tensor_mut().set_values(&known.tensor().values())?,
             None => {
                 let part = name.split('.').next().unwrap_or_default();

@@ -85,7 +85,7 @@ impl<'a> RunObserver<'a> {
         step: u64,
         reporting: Reporting<'a>,
     ) -> Result<Self> {
-        let bar = (reporting.is_terminal() && terminal::watched()).then(|| {
+        let bar = (reporting.is_terminal() && terminal::is_terminal()).then(|| {
             let style = "{bar:30} {pos}/{len}  {msg}  {elapsed_precise} left {eta_precise}";
             let bar = ProgressBar::new(config.train.steps);
             bar.set_style(

@@ -11,7 +11,7 @@ use regard_nn::tokens::Tokenizer;
 use regard_nn::train::{Progress, TrainingEnd, load_state, save_state, train};
 use std::path::Path;
 
-/// A run with everything it needs to go on.
+/// A run with everything it needs to continue.
 pub struct Session<'a> {
     config: RunConfig,
     folder: RunFolder,
@@ -55,7 +55,7 @@ impl<'a> Session<'a> {
             ..RunningTotals::default()
         };
         if config.from.is_some() {
-            // Where it began cannot be drawn again, and may not be there any more when it goes on.
+            // The initial weights cannot be drawn again, and their file may be gone when the run is resumed.
             let (task, text) = (prepared.task.as_ref(), serde_json::to_string(&note)?);
             save_state(&folder.state(), task, &progress, &toml::to_string(&config)?, &text)?;
         }
@@ -67,7 +67,7 @@ impl<'a> Session<'a> {
         let (folder, config) = RunFolder::open_to_train(path)?;
         if !folder.state().exists() {
             if path.join(DONE).exists() {
-                bail!("{} is done, and was kept without what it would go on from", path.display());
+                bail!("{} is done, and was kept without its training state", path.display());
             }
             reporting.remark("nothing was saved before it stopped; beginning anew");
             let given = config.from.as_deref().map(InitialModel::open).transpose()?;
@@ -137,11 +137,11 @@ fn write_readers(folder: &RunFolder, prepared: &PreparedRun) -> Result<()> {
     Ok(())
 }
 
-/// The file that says that a run is done.
+/// The file that marks a run as done.
 const DONE: &str = "done";
 
 /// Trains as configured in a folder, wherever an earlier attempt there has come to. Whether it was finished: not if Ctrl-C
-/// was pressed. A run that is done does not go on, so that the state it would go on from is not kept.
+/// was pressed. A finished run is not resumed, so its training state is not kept.
 pub fn train_in(path: &Path, config: &RunConfig, reporting: Reporting<'_>) -> Result<bool> {
     let done = path.join(DONE);
     if done.exists() {
@@ -156,7 +156,7 @@ pub fn train_in(path: &Path, config: &RunConfig, reporting: Reporting<'_>) -> Re
         return Ok(false);
     }
     regard_nn::data::file::write_whole(&done, |_| Ok(()))?;
-    // That it is still there harms nobody.
+    // It does no harm if it stays.
     let _ = std::fs::remove_file(RunFolder::state_of(path));
     Ok(true)
 }

@@ -1,4 +1,4 @@
-//! What `--set key=value` means, and what is said when it means nothing.
+//! Settings of `--set key=value`: applying them, and errors with hints for those that are wrong.
 
 use super::config::{DataConfig, KeepConfig, RunConfig, TokensConfig, TokensKind};
 use crate::bad_usage;
@@ -30,7 +30,7 @@ pub(super) fn set(table: &mut Table, setting: &str) -> Result<()> {
     Ok(())
 }
 
-/// What is wrong with a setting, in the words of whoever wrote it: which one, what was expected, the nearest known name.
+/// What is wrong with a setting, in the user's words: which one, what was expected, the nearest known name.
 pub(super) fn explained(setting: Option<&str>, problem: &str) -> String {
     if problem.starts_with("unknown field") {
         return with_hint(problem);
@@ -48,7 +48,7 @@ pub(super) fn explained(setting: Option<&str>, problem: &str) -> String {
     }
 }
 
-/// What a type of this language is to someone who writes a setting.
+/// A Rust type in the words of a user who writes a setting.
 fn in_words(expected: &str) -> &str {
     match expected {
         "u8" | "u32" | "u64" | "usize" => "a whole number",
@@ -72,9 +72,7 @@ pub(super) fn ensure_effective(config: &RunConfig, settings: &[String]) -> Resul
         match key {
             "from" => bad_usage!("{setting}: the model to begin from is given by --from"),
             "model.vocabulary" => {
-                bad_usage!(
-                    "{setting}: the vocabulary is made from the text; tokens.size says how large it may be"
-                )
+                bad_usage!("{setting}: the vocabulary is made from the text; tokens.size limits its size")
             }
             "model.classes" => {
                 bad_usage!("{setting}: the classes are those of the data")
@@ -91,7 +89,7 @@ pub(super) fn ensure_effective(config: &RunConfig, settings: &[String]) -> Resul
     let (data, abilities) = (&config.data, possible(&config.model)?);
     if abilities.continues() && data.limit > 0 {
         bad_usage!(
-            "data.limit: a language model reads windows of one long text, which are not counted; train.steps says how much it \
+            "data.limit: a language model reads windows of one long text, which are not counted; train.steps sets how much it \
              reads"
         );
     }
@@ -121,10 +119,10 @@ pub fn possible(model: &Recipe) -> Result<Abilities> {
     model.abilities().map_err(wrong)
 }
 
-/// Refuses a length that the model cannot read, if it was asked for; what presets say is cut to what the model reads.
+/// Rejects a `data.length` setting that the model cannot read; lengths of presets are cut to what the model reads.
 pub fn ensure_length(config: &RunConfig, model: &Recipe, settings: &[String]) -> Result<()> {
-    let asked = settings.iter().any(|setting| setting.trim_start().starts_with("data.length"));
-    if let Some(context) = possible(model)?.context.filter(|context| asked && config.data.length > *context) {
+    let set = settings.iter().any(|setting| setting.trim_start().starts_with("data.length"));
+    if let Some(context) = possible(model)?.context.filter(|context| set && config.data.length > *context) {
         bad_usage!(
             "data.length={}: the model reads {context} tokens at most (model.context)",
             config.data.length

@@ -95,7 +95,7 @@ pub(super) fn some_lines(files: &[PathBuf], range: Range<usize>, limit: usize) -
             bytes += line.len();
             if bytes > LINES_IN_MEMORY {
                 bail!(
-                    "there are more lines than are kept in memory; data.limit (of a run) and --limit say how many to read"
+                    "there are more lines than are kept in memory; data.limit (of a run) and --limit set how many to read"
                 );
             }
             kept.push(line.to_owned());

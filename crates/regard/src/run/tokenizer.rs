@@ -1,4 +1,4 @@
-//! A tokenizer of the kind that a configuration asks for, made from texts.
+//! Training the tokenizer of a configuration from texts.
 
 use super::config::{TokensConfig, TokensKind};
 use anyhow::Result;
@@ -6,7 +6,7 @@ use regard_nn::tokens::{
     BytePairSettings, Tokenizer, UnknownCharacter, WhitespaceSettings, WordPieceSettings, WordSettings,
 };
 
-/// Makes a tokenizer; with a mask for models that guess words, with an end for those that must say when they are done.
+/// Makes a tokenizer; with a mask for models that guess words, with an end token for those that must predict the end.
 pub fn make_tokenizer(
     config: &TokensConfig,
     texts: &mut dyn Iterator<Item = String>,

@@ -58,7 +58,7 @@ impl Demonstration {
         Self(None)
     }
 
-    /// Begins to train in a folder, or goes on there.
+    /// Begins or resumes training in a folder.
     pub fn begin(folder: &Path) -> Result<Self> {
         let config = config()?;
         let end = Arc::new(Mutex::new(None));

@@ -1,4 +1,4 @@
-//! Only this machine's own page may ask.
+//! Only this machine's own page may send requests.
 //!
 //! Any web site that someone visits can make their browser send requests to loopback. A foreign `Origin` gives it away; a
 //! site whose name was made to point here (DNS rebinding) is given away by `Host`. Answers carry no permission for others
@@ -17,9 +17,9 @@ use std::sync::Arc;
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; \
      connect-src 'self'; font-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/// Lets a request through or refuses it, and marks every answer.
+/// Accepts or rejects a request, and sets the headers of every response.
 pub async fn guard(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
-    let mut response = match refuse(request.headers(), app.address) {
+    let mut response = match reject(request.headers(), app.address) {
         Some(problem) => problem.into_response(),
         None => next.run(request).await,
     };
@@ -37,8 +37,8 @@ pub async fn guard(State(app): State<Arc<App>>, request: Request, next: Next) ->
     response
 }
 
-/// Why a request is refused, if it is.
-fn refuse(headers: &HeaderMap, address: SocketAddr) -> Option<Problem> {
+/// Why a request is rejected, if it is.
+fn reject(headers: &HeaderMap, address: SocketAddr) -> Option<Problem> {
     let forbidden = |what: &str| Some(Problem::new(StatusCode::FORBIDDEN, what));
     let text = |name: header::HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
     match text(header::HOST) {
@@ -53,7 +53,7 @@ fn refuse(headers: &HeaderMap, address: SocketAddr) -> Option<Problem> {
     None
 }
 
-/// Whether a host with its port is this server's: a name of loopback, or the address that it was told to listen at.
+/// Whether a host with its port is this server's: a name of loopback, or the address that it listens at.
 fn is_ours(host: &str, address: SocketAddr) -> bool {
     let (name, port) = match host.rsplit_once(':') {
         Some((name, port)) if !port.ends_with(']') => (name, port.parse::<u16>().ok()),
@@ -61,7 +61,7 @@ fn is_ours(host: &str, address: SocketAddr) -> bool {
     };
     let bare = name.trim_start_matches('[').trim_end_matches(']');
     let known = match bare.parse::<IpAddr>() {
-        // Numbers cannot be made to point elsewhere; whoever listens beyond loopback chose to be reached by them.
+        // Numbers cannot be made to point elsewhere; a server beyond loopback is meant to be reached by them.
         Ok(ip) => ip.is_loopback() || !address.ip().is_loopback(),
         Err(_) => bare.eq_ignore_ascii_case("localhost"),
     };
@@ -92,7 +92,7 @@ mod tests {
         ] {
             assert!(!is_ours(host, here), "{host}");
         }
-        assert!(is_ours("192.168.0.4:9", "0.0.0.0:9".parse().unwrap()), "asked to be reached from elsewhere");
+        assert!(is_ours("192.168.0.4:9", "0.0.0.0:9".parse().unwrap()), "meant to be reached from elsewhere");
         assert!(!is_ours("evil.example:9", "0.0.0.0:9".parse().unwrap()));
     }
 }

@@ -68,7 +68,7 @@ impl JobQueue {
         match timeout(self.time, task).await {
             Ok(Ok(result)) => Ok(result?),
             Ok(Err(_)) => {
-                let message = "this request ran into a mistake of the program's; the server goes on";
+                let message = "this request met a bug in the program; the server continues";
                 Err(Problem::new(StatusCode::INTERNAL_SERVER_ERROR, message))
             }
             Err(_) => {

@@ -182,7 +182,7 @@ pub async fn vectors(
         };
         ensure!(
             keys.len() <= MOST_KEYS,
-            UsageError(format!("at most {MOST_KEYS} keys are looked at together"))
+            UsageError(format!("at most {MOST_KEYS} keys can be requested together"))
         );
         let vectors = pass.vectors(site, cancel)?;
         let which = MapKey { site, head, scale: MapScale::Raw, shown: TokenDisplay::default() };

@@ -1,4 +1,4 @@
-//! The files of the page: inside the program, or from a folder while someone works on them.
+//! The files of the page: inside the program, or from a folder during development.
 
 use super::App;
 use super::problem::Problem;

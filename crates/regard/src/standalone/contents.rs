@@ -180,7 +180,7 @@ fn holds_scores(pass: &ForwardPass, site: usize) -> bool {
 /// Up to so many weights, scores are included as they were computed, not recomputed by the page.
 const FEW_PAIRS: usize = 1 << 18;
 
-/// Fails if the numbers would not fit, and says what would.
+/// Fails if the numbers would not fit, with a hint at what would.
 fn ensure_small(pass: &ForwardPass, heads: &[(usize, usize)]) -> Result<()> {
     let bytes = |&(site, _): &(usize, usize)| {
         let about = &pass.sites()[site];
@@ -192,14 +192,14 @@ fn ensure_small(pass: &ForwardPass, heads: &[(usize, usize)]) -> Result<()> {
     if total > if heads.len() == 1 { MOST_ALONE } else { MOST_BYTES } {
         let size = total / 750_000;
         let problem = match heads.len() {
-            1 => format!(
-                "the numbers of this head would make a file of {size} MB: look at it with regard serve"
-            ),
+            1 => {
+                format!("the numbers of this head would make a file of {size} MB: view it with regard serve")
+            }
             count => {
                 let fitting = (MOST_BYTES / (total / count).max(1)).max(1);
                 format!(
                     "the numbers of {count} heads would make a file of {size} MB; {fitting} would fit: choose some with \
-                     --layer and --head, or look at them with regard serve"
+                     --layer and --head, or view them with regard serve"
                 )
             }
         };

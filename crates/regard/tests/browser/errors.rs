@@ -8,7 +8,7 @@ use tempfile::TempDir;
 
 #[test]
 #[ignore = "needs Chromium: ./test runs it"]
-fn errors_are_said_and_the_next_try_works() {
+fn errors_are_shown_and_the_next_try_works() {
     let folder = TempDir::new().unwrap();
     made::gpt(&folder.path().join("model"));
     // A model that cannot be opened: its weights are cut off.

@@ -65,7 +65,7 @@ fn text(text: &str) -> Input {
 
 #[test]
 #[ignore = "needs Chromium: ./test runs it"]
-fn the_exact_weights_of_a_gpt_are_drawn_and_told() {
+fn the_exact_weights_of_a_gpt_are_drawn_and_listed() {
     let mut stage = stage(made::gpt);
     stage.read(TEXT);
     stage.chrome.screenshot("heads");

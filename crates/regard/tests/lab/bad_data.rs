@@ -164,7 +164,7 @@ fn what_is_held_out_adds_no_words() {
 }
 
 #[test]
-fn a_part_to_measure_on_that_is_wrong_is_told_as_it_is() {
+fn errors_in_validation_files_name_the_file() {
     let folder = TempDir::new().unwrap();
     let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
     write("train.en", "one\ntwo\n");

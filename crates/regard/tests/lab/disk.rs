@@ -120,7 +120,7 @@ fn a_run_that_was_killed_before_its_tokenizer_was_written_gets_one() {
 }
 
 #[test]
-fn a_folder_that_is_read_only_is_told_at_once() {
+fn a_read_only_folder_is_an_error_at_once() {
     use std::os::unix::fs::PermissionsExt;
     let folder = TempDir::new().unwrap();
     // A file where the folder should be stops even root.

@@ -118,7 +118,7 @@ fn some_of_many_are_of_all_classes() {
 }
 
 #[test]
-fn few_pictures_are_as_many_as_asked_for() {
+fn the_limit_sets_the_number_of_pictures() {
     let folder = TempDir::new().unwrap();
     let path = folder.path();
     let small = [

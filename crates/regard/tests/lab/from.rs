@@ -65,7 +65,7 @@ fn a_run_that_saved_nothing_begins_from_the_model_again() {
 }
 
 #[test]
-fn settings_that_contradict_the_model_are_refused() {
+fn settings_that_contradict_the_model_are_rejected() {
     let folder = TempDir::new().unwrap();
     let path = folder.path();
     succeeds(&train(path, "base"));

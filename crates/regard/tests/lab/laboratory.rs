@@ -241,7 +241,7 @@ fn data_that_changed_is_other_data() {
 }
 
 #[test]
-fn an_error_says_in_which_part_of_which_experiment_it_was() {
+fn errors_name_the_experiment_and_the_part() {
     static ASKED: Mutex<Vec<u64>> = Mutex::new(Vec::new());
     let letters = experiment("letters", |lab| {
         let write = |&(_, number): &(&str, u64)| {
@@ -370,7 +370,7 @@ fn a_command_that_was_interrupted_ends_with_the_same_tables_to_the_byte() {
     let output = child.wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(130), "{said}");
-    assert!(said.ends_with("\nstopped; the same command goes on from here\n"), "{said}");
+    assert!(said.ends_with("\nstopped; the same command continues from here\n"), "{said}");
     let times = |parts: &[PathBuf]| -> Vec<SystemTime> {
         parts.iter().map(|part| part.metadata().unwrap().modified().unwrap()).collect()
     };

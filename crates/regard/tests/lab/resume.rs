@@ -104,7 +104,7 @@ fn a_text_too_long_for_memory_is_learned_from_a_file() {
 }
 
 #[test]
-fn a_damaged_configuration_is_told_by_its_file() {
+fn the_error_of_a_damaged_configuration_names_the_file() {
     let folder = TempDir::new().unwrap();
     succeeds(&train(folder.path(), "run"));
     let file = folder.path().join("run/train.toml");

@@ -117,7 +117,7 @@ fn a_run_that_is_killed_again_and_again_ends_as_one_that_was_not() {
 
 #[test]
 #[cfg(unix)]
-fn an_interrupted_run_saves_says_how_to_go_on_and_ends_the_same() {
+fn an_interrupted_run_can_be_resumed_and_ends_the_same() {
     let folder = TempDir::new().unwrap();
     succeeds(&train(folder.path(), "whole"));
     let mut arguments = vec!["train"];
@@ -141,7 +141,7 @@ fn an_interrupted_run_saves_says_how_to_go_on_and_ends_the_same() {
 }
 
 #[test]
-fn what_goes_wrong_is_said_in_one_line() {
+fn errors_are_one_line() {
     let folder = TempDir::new().unwrap();
     let run = |arguments: &[&str]| regard(folder.path(), arguments);
     assert!(fails(&run(&["train", "words-gtp"]), 2).contains("did you mean words-gpt?"));
@@ -225,7 +225,7 @@ fn a_snapshot_is_read_as_the_run_is() {
 }
 
 #[test]
-fn a_spoilt_state_is_told_and_left_alone() {
+fn a_damaged_state_is_an_error_and_left_alone() {
     let folder = TempDir::new().unwrap();
     succeeds(&train(folder.path(), "run"));
     let state = folder.path().join("run/state.safetensors");
@@ -248,7 +248,7 @@ fn a_second_run_does_not_overwrite_the_first() {
 }
 
 #[test]
-fn what_was_trained_can_be_measured_and_asked() {
+fn trained_models_can_be_evaluated_and_used() {
     let folder = TempDir::new().unwrap();
     let run = |arguments: &[&str]| regard(folder.path(), arguments);
     let small = ["--set=train.steps=4", "--set=data.texts=120", "--set=train.evaluate_every=2"];
@@ -324,7 +324,7 @@ fn vectors_are_what_the_models_of_words_begin_with() {
 }
 
 #[test]
-fn a_text_longer_than_those_of_training_is_cut_and_that_is_said() {
+fn texts_longer_than_in_training_are_cut_with_a_remark() {
     let folder = TempDir::new().unwrap();
     let small = ["--set=train.steps=2", "--set=data.texts=120", "--set=model.d_model=16"];
     let bert = [
@@ -382,7 +382,7 @@ fn early_stopping_is_called_that() {
 }
 
 #[test]
-fn built_in_texts_are_as_long_as_asked_for() {
+fn settings_set_the_length_of_built_in_texts() {
     let folder = TempDir::new().unwrap();
     let tokens = |sentences: &str, out: &str| -> u64 {
         let set = format!("--set=data.sentences={sentences}");

@@ -5,7 +5,7 @@
 
 use super::draws::Draws;
 use super::lexicon::{Entry, LEXICON};
-use super::morphology::Form;
+use super::morphology::WordForm;
 use super::text::PartOfSpeech as P;
 use super::tree::{Node, Token};
 
@@ -287,7 +287,7 @@ pub(super) fn genitive(node: Node) -> Node {
 pub(super) fn word(entry: Entry) -> Node {
     let mut token = Token::new(entry.lemma, entry.part_of_speech);
     if entry.plural {
-        token.form = Some(Form::Plural);
+        token.form = Some(WordForm::Plural);
         token.plural = true;
     }
     match entry.partner {

@@ -2,7 +2,7 @@
 
 use super::cast::{Manner, Who};
 use super::lexicon::LEXICON;
-use super::morphology::{Form, Tense};
+use super::morphology::{Tense, WordForm};
 use super::text::{PartOfSpeech, Polarity};
 use super::topic::TopicKind;
 use std::collections::BTreeMap;
@@ -112,7 +112,7 @@ impl Mention {
 /// The form that a word is put into.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Inflection {
-    Form(Form),
+    WordForm(WordForm),
     /// Finite, in the tense of the text.
     TextTense,
 }
@@ -294,11 +294,11 @@ impl Parser<'_> {
         let inflection = match suffix {
             "" => None,
             "~" => Some(Inflection::TextTense),
-            ".pres" => Some(Inflection::Form(Form::Finite(Tense::Present))),
-            ".past" => Some(Inflection::Form(Form::Finite(Tense::Past))),
-            ".part" => Some(Inflection::Form(Form::Participle)),
-            ".ing" => Some(Inflection::Form(Form::Gerund)),
-            ".pl" => Some(Inflection::Form(Form::Plural)),
+            ".pres" => Some(Inflection::WordForm(WordForm::Finite(Tense::Present))),
+            ".past" => Some(Inflection::WordForm(WordForm::Finite(Tense::Past))),
+            ".part" => Some(Inflection::WordForm(WordForm::Participle)),
+            ".ing" => Some(Inflection::WordForm(WordForm::Gerund)),
+            ".pl" => Some(Inflection::WordForm(WordForm::Plural)),
             _ => self.fail(&format!("unknown form {suffix} of {name}")),
         };
         let source = match name.strip_prefix('<').and_then(|name| name.strip_suffix('>')) {

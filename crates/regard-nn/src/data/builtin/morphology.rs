@@ -12,7 +12,7 @@ pub(super) enum Tense {
 
 /// The form of a word other than its dictionary form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Form {
+pub(super) enum WordForm {
     Finite(Tense),
     Participle,
     Gerund,

@@ -11,7 +11,7 @@
 
 use super::corpus::Split;
 use super::draws::Draws;
-use super::morphology::{Form, Tense};
+use super::morphology::{Tense, WordForm};
 use super::speaker::Speaker;
 use super::text::{PartOfSpeech as P, Polarity, Word};
 use super::tree::{Node, Token, realise_with_origins};
@@ -157,10 +157,10 @@ impl Event {
         let mut before = Vec::new();
         match self.time {
             Time::Finite(tense) if self.negated => before.push(("aux", finite("do", tense))),
-            Time::Finite(tense) => clause.token.form = Some(Form::Finite(tense)),
+            Time::Finite(tense) => clause.token.form = Some(WordForm::Finite(tense)),
             Time::Perfect => {
                 before.push(("aux", marked(finite("have", Tense::Present), AUXILIARY)));
-                clause.token.form = Some(Form::Participle);
+                clause.token.form = Some(WordForm::Participle);
             }
             Time::Modal(modal) => before.push(("aux", marked(Node::leaf(modal, P::Auxiliary), AUXILIARY))),
         }
@@ -172,13 +172,13 @@ impl Event {
     /// It has not been hidden by the young baker in the mill.
     fn passive(&self) -> Node {
         let mut clause = self.verb.clone();
-        clause.token.form = Some(Form::Participle);
+        clause.token.form = Some(WordForm::Participle);
         let mut before = Vec::new();
         match self.time {
             Time::Finite(tense) => before.push(("aux:pass", finite("be", tense))),
             Time::Perfect => {
                 before.push(("aux", marked(finite("have", Tense::Present), AUXILIARY)));
-                before.push(("aux:pass", finite_form("be", Form::Participle)));
+                before.push(("aux:pass", finite_form("be", WordForm::Participle)));
             }
             Time::Modal(modal) => {
                 before.push(("aux", marked(Node::leaf(modal, P::Auxiliary), AUXILIARY)));
@@ -233,10 +233,10 @@ fn marked(mut node: Node, origin: usize) -> Node {
 }
 
 fn finite(lemma: &'static str, tense: Tense) -> Node {
-    finite_form(lemma, Form::Finite(tense))
+    finite_form(lemma, WordForm::Finite(tense))
 }
 
-fn finite_form(lemma: &'static str, form: Form) -> Node {
+fn finite_form(lemma: &'static str, form: WordForm) -> Node {
     let mut node = Node::leaf(lemma, P::Auxiliary);
     node.token.form = Some(form);
     node

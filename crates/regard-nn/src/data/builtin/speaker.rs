@@ -4,7 +4,7 @@ use super::cast::{Cast, Manner, Person, Who, genitive, is_short, word};
 use super::draws::Draws;
 use super::grammar::{Alternative, GRAMMAR, Group, Inflection, Item, Mark, Mention, Rule, Source, Stance};
 use super::lexicon::{Entry, LEXICON};
-use super::morphology::{Form, Tense};
+use super::morphology::{Tense, WordForm};
 use super::text::{PartOfSpeech as P, Polarity, Role};
 use super::topic::Topic;
 use super::tree::{Node, Token};
@@ -196,10 +196,10 @@ impl Speaker {
         };
         if let Some(inflection) = item.inflection {
             let form = match inflection {
-                Inflection::Form(form) => form,
-                Inflection::TextTense => Form::Finite(self.tense),
+                Inflection::WordForm(form) => form,
+                Inflection::TextTense => WordForm::Finite(self.tense),
             };
-            node.token.plural |= form == Form::Plural;
+            node.token.plural |= form == WordForm::Plural;
             node.token.form = Some(form);
         }
         match item.mark {

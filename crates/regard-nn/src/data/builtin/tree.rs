@@ -1,6 +1,6 @@
 //! Dependency trees, and how they become sentences: order, agreement, articles, contractions, capitals.
 
-use super::morphology::{self, Agreement, Form};
+use super::morphology::{self, Agreement, WordForm};
 use super::text::{PartOfSpeech, Role, Word};
 use std::borrow::Cow;
 
@@ -9,7 +9,7 @@ use std::borrow::Cow;
 pub(super) struct Token {
     pub lemma: Cow<'static, str>,
     pub part_of_speech: PartOfSpeech,
-    pub form: Option<Form>,
+    pub form: Option<WordForm>,
     pub role: Role,
     /// Joins the words that judge with the negator that reverses them.
     pub negation: Option<u32>,
@@ -178,10 +178,10 @@ fn without_double_punctuation(mut flat: Vec<Flat>) -> Vec<Flat> {
 fn form(flat: &[Flat], index: usize) -> String {
     let token = &flat[index].token;
     let form = match token.form {
-        Some(Form::Finite(tense)) => morphology::finite(&token.lemma, tense, agreement(flat, index)),
-        Some(Form::Participle) => morphology::participle(&token.lemma),
-        Some(Form::Gerund) => morphology::gerund(&token.lemma),
-        Some(Form::Plural) => morphology::plural(&token.lemma),
+        Some(WordForm::Finite(tense)) => morphology::finite(&token.lemma, tense, agreement(flat, index)),
+        Some(WordForm::Participle) => morphology::participle(&token.lemma),
+        Some(WordForm::Gerund) => morphology::gerund(&token.lemma),
+        Some(WordForm::Plural) => morphology::plural(&token.lemma),
         None if matches!(&*token.lemma, "“" | "”") => "\"".to_owned(),
         None => token.lemma.to_string(),
     };

@@ -1,4 +1,4 @@
-//! What language models learn from: a running text of which the next word is to be said, or texts with hidden words.
+//! Data of language models: a running text for next-token prediction, or texts with masked words.
 
 use super::super::config::TokensKind;
 use super::super::config_fields::special_token_fields;

@@ -62,7 +62,7 @@ fn every_head_is_taken_away_and_all_of_them_in_turn() {
 }
 
 #[test]
-fn other_models_are_asked_what_they_were_made_for() {
+fn each_model_is_measured_on_its_own_task() {
     let folder = tempdir().unwrap();
     let here = folder.path();
     bert(&here.join("bert"));

@@ -193,7 +193,7 @@ fn encoder_decoder_models_and_pictures_have_heads_too() {
 }
 
 #[test]
-fn mistakes_are_told_in_one_line() {
+fn mistakes_are_errors_of_one_line() {
     let folder = tempdir().unwrap();
     let here = folder.path();
     gpt(&here.join("gpt"));

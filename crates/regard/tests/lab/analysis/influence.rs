@@ -79,7 +79,7 @@ fn a_prompt_is_taken_apart_and_the_parts_sum_to_the_answer() {
 
 /// A T5's answer rests on what it read, a ViT's on its patches.
 #[test]
-fn encoder_decoder_models_and_pictures_are_asked_too() {
+fn encoder_decoder_models_and_pictures_are_explained_too() {
     let folder = tempdir().unwrap();
     let here = folder.path();
     t5(&here.join("t5"));

@@ -80,7 +80,7 @@ fn a_t5_answers() {
 }
 
 #[test]
-fn what_the_folder_says_about_generating_is_followed_or_told() {
+fn generation_settings_of_the_folder_are_used_or_reported() {
     let folder = tempdir().unwrap();
     gpt(folder.path(), 1);
     let arguments = ["generate", text(folder.path()), "The cat", "--greedy", "-n", "20"];
@@ -95,15 +95,12 @@ fn what_the_folder_says_about_generating_is_followed_or_told() {
     std::fs::write(folder.path().join("generation_config.json"), settings).unwrap();
     let said = spoken(&[]);
     assert_eq!(said.0, penalised.0);
-    assert_eq!(
-        said.1,
-        "note: the model's folder asks for no_repeat_ngram_size = 3, which is not followed here\n"
-    );
+    assert_eq!(said.1, "note: the model's folder sets no_repeat_ngram_size = 3, which has no effect here\n");
     assert_eq!(spoken(&["--repetition-penalty", "1"]).0, plain.0);
 }
 
 #[test]
-fn what_cannot_be_done_is_said_in_a_line() {
+fn impossible_requests_are_errors_of_one_line() {
     let folder = tempdir().unwrap();
     let (gpt_folder, bert_folder) = (folder.path().join("gpt"), folder.path().join("bert"));
     gpt(&gpt_folder, 1);

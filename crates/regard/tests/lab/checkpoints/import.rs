@@ -136,7 +136,7 @@ fn an_imported_model_speaks() {
 }
 
 #[test]
-fn headers_that_lie_are_refused() {
+fn headers_that_lie_are_rejected() {
     let folder = tempdir().unwrap();
     let (file, pieces) = (folder.path().join("model.bin"), folder.path().join("tokenizer.bin"));
     std::fs::write(&pieces, tokenizer()).unwrap();

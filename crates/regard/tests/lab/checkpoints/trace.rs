@@ -123,7 +123,7 @@ fn write_png(path: &Path, width: u32, height: u32, point: impl Fn(u32, u32) -> [
 }
 
 #[test]
-fn pictures_are_scaled_and_normalised_as_the_folder_says() {
+fn pictures_are_preprocessed_by_the_folders_settings() {
     let folder = tempdir().unwrap();
     let (model, picture, out) =
         (folder.path().join("model"), folder.path().join("x.png"), folder.path().join("trace.safetensors"));

@@ -94,7 +94,7 @@ fn a_thin_diagonal_survives_in_a_huge_matrix() {
 }
 
 #[test]
-fn values_beyond_the_range_are_told() {
+fn values_beyond_the_range_are_marked() {
     let matrix = Matrix::new(1, 3, vec![-2.0, 0.5, 9.0]).unwrap();
     let map = HeatMap::new(matrix, ColourScale::sequential("score").range(0.0, 1.0));
     let shown = texts(&map.draw());

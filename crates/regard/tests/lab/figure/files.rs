@@ -17,7 +17,7 @@ fn picture() -> Picture {
 }
 
 #[test]
-fn the_suffix_says_the_format() {
+fn the_suffix_sets_the_format() {
     let folder = folder("suffix");
     picture().write(&folder.join("a.svg")).unwrap();
     picture().write(&folder.join("a.PNG")).unwrap();
@@ -46,7 +46,7 @@ fn a_png_has_the_size_of_its_scale() {
 }
 
 #[test]
-fn an_impossible_scale_is_refused() {
+fn an_impossible_scale_is_rejected() {
     for scale in [0.0, -1.0, f64::NAN, f64::INFINITY, 1e6] {
         let error = picture().scale(scale).to_png(Theme::LIGHT).unwrap_err().to_string();
         assert!(error.contains("too large"), "{error}");

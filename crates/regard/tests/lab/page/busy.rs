@@ -11,7 +11,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 #[test]
-fn everyone_is_answered_or_told_that_the_server_is_busy() {
+fn every_request_is_answered_or_rejected_as_busy() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("model");
     made::gpt(&path, 5);
@@ -37,7 +37,7 @@ fn everyone_is_answered_or_told_that_the_server_is_busy() {
 }
 
 #[test]
-fn old_readings_make_room_for_new_ones() {
+fn old_forward_passes_make_room_for_new_ones() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("model");
     made::gpt(&path, 5);

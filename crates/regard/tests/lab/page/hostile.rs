@@ -56,7 +56,7 @@ fn only_its_own_page_may_ask() {
 }
 
 #[test]
-fn limits_are_kept_and_told() {
+fn requests_beyond_the_limits_are_rejected() {
     let (address, model, id) = server();
     let read = |text: &str| post(address, "/api/read", &json!({ "model": model, "text": text }).to_string());
     assert!(read("   ").problem().contains("empty"));
@@ -132,7 +132,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn noise_is_refused_and_the_server_goes_on(
+    fn noise_is_rejected_and_the_server_keeps_running(
         noise in prop::collection::vec(any::<u8>(), 0..400),
         path in "/api/readings/[a-z0-9]{0,20}/[a-z?&=0-9.%]{0,60}",
         body in "[\\[\\]{}\":,a-z0-9 ]{0,80}",

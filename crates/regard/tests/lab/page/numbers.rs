@@ -145,7 +145,7 @@ fn the_vectors_explain_the_weights() {
 }
 
 #[test]
-fn measures_flow_and_next_tokens_are_told() {
+fn measures_flow_and_next_tokens_are_served() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("model");
     made::gpt(&path, 5);

@@ -29,7 +29,7 @@ fn a_page_and_pictures_are_written() {
 }
 
 #[test]
-fn what_cannot_be_shown_is_told() {
+fn views_that_cannot_be_drawn_are_errors() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("model");
     made::gpt(&path, 5);
