@@ -29,7 +29,7 @@ pub struct CorpusArguments {
     /// plain or gzipped); for a model that reads pictures PNG files or MNIST's; or what comes with the program
     #[arg(long, value_name = "FILE|built-in", default_value = BUILT_IN)]
     pub corpus: String,
-    /// What an encoder–decoder model should answer, line by line of --corpus [default: what it does answer]
+    /// Target texts of an encoder–decoder model, line by line of --corpus [default: its own output]
     #[arg(long, value_name = "FILE")]
     pub answers: Option<PathBuf>,
     /// The most texts to read (0: all of a file)
@@ -41,12 +41,12 @@ pub struct CorpusArguments {
     /// How many texts are read at once; results do not depend on it
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub batch: u32,
-    /// What all draws are keyed by: untrained weights, random tokens, resampling
+    /// The random seed of untrained weights, random tokens and resampling
     #[arg(long, default_value_t = 0)]
     pub seed: u64,
 }
 
-/// Where texts come from.
+/// A source of texts.
 pub enum Corpus {
     /// Made by the program, and what it knows of them.
     BuiltIn(builtin::Corpus),
@@ -190,9 +190,9 @@ impl Iterator for TextLines {
 
 /// A corpus as a model reads it: tokenized, and cut to a length.
 pub struct TokenizedCorpus<'a> {
-    /// Where the texts come from.
+    /// The texts.
     pub corpus: &'a Corpus,
-    /// How they become tokens.
+    /// The tokenizer.
     pub tokenizer: &'a Tokenizer,
     /// The most texts; 0 for all.
     pub limit: usize,

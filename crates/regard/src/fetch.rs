@@ -2,8 +2,8 @@
 //! published [data sets](data).
 //!
 //! Nothing here runs unless a command that names it is typed. For models, `HF_ENDPOINT` is the server, `HF_TOKEN` (or the token that
-//! `hf auth login` saved) says who asks, and with `HF_HUB_OFFLINE=1` nothing is asked at all. A download that was cut off
-//! goes on where it ended, in the same run or in a later one.
+//! `hf auth login` saved) identifies the user, and with `HF_HUB_OFFLINE=1` nothing is requested at all. A download that was cut off
+//! continues where it ended, in the same run or in a later one.
 //!
 //! Why not the crate `hf-hub`: its blocking version (0.5) reads neither `HF_TOKEN` nor `HF_HUB_CACHE` nor `HF_HUB_OFFLINE`.
 
@@ -29,7 +29,7 @@ pub type ProgressCallback<'a> = dyn FnMut(&str, u64, u64) + 'a;
 
 /// The largest list of files that is read.
 const LARGEST_LIST: u64 = 16 << 20;
-/// How many times a server may send a question elsewhere.
+/// The most redirects of a request.
 const MOST_REDIRECTS: usize = 5;
 
 /// The value of an environment variable, if it is set.

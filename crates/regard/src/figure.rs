@@ -79,7 +79,7 @@ pub trait Panel {
     /// Draws it at its own size.
     fn draw(&self) -> Drawing;
 
-    /// What there is to see, in a sentence, for those who cannot see it.
+    /// A description in a sentence, for screen readers.
     fn describe(&self) -> String;
 }
 

@@ -11,7 +11,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Cursor, Seek};
 use std::path::Path;
 
-/// What a model wants of a picture. Each key is that of `preprocessor_config.json`, with Hugging Face's default for ViT.
+/// How a model's pictures are preprocessed. Each key is that of `preprocessor_config.json`, with Hugging Face's default for ViT.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct Preprocessing {

@@ -1,4 +1,4 @@
-//! What the program runs on, in a line.
+//! A description of the machine.
 
 use regard_tensor::Level;
 

@@ -1,4 +1,4 @@
-//! What a MODEL argument means, in one place for every command.
+//! Finding and opening the model that a MODEL argument names.
 
 use crate::cache::{Cache, Name};
 use anyhow::{Context as _, Result, bail};
@@ -12,11 +12,11 @@ use std::path::{Path, PathBuf};
 pub struct Opened {
     /// The model.
     pub model: Box<dyn Model>,
-    /// How it reads text; images and bare ids need none.
+    /// Its tokenizer; images and bare ids need none.
     pub tokenizer: Option<Tokenizer>,
     /// Its whole configuration.
     pub config: Map<String, Value>,
-    /// Where it lies.
+    /// Its folder.
     pub folder: PathBuf,
 }
 
@@ -43,7 +43,7 @@ impl Opened {
     }
 }
 
-/// No file of settings is larger than this.
+/// The largest file of settings, in bytes.
 const LARGEST_SETTINGS: u64 = 1 << 20;
 
 /// A small file of settings that may be missing.

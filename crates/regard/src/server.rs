@@ -30,7 +30,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
 
-/// What a server may do, and for how long.
+/// Limits of a server.
 #[derive(Debug, Clone)]
 pub struct Limits {
     /// The most tokens of a text.
@@ -66,7 +66,7 @@ impl Default for Limits {
     }
 }
 
-/// What to serve and where.
+/// The settings of a server.
 #[derive(Debug, Clone)]
 pub struct ServerSettings {
     /// The address to listen at.
@@ -81,7 +81,7 @@ pub struct ServerSettings {
     pub search: bool,
     /// Page files from this folder instead of those inside the program.
     pub web: Option<PathBuf>,
-    /// What it may do.
+    /// Its limits.
     pub limits: Limits,
 }
 
@@ -126,7 +126,7 @@ impl Server {
         Ok(Self { listener, app: Arc::new(app) })
     }
 
-    /// Where it listens.
+    /// The address it listens at.
     pub fn address(&self) -> SocketAddr {
         self.app.address
     }

@@ -19,7 +19,7 @@ pub struct Data {
 
 #[derive(Subcommand)]
 enum What {
-    /// Count what is in a data set
+    /// Summarise a data set: sizes, lengths, classes, duplicates
     ///
     /// Texts, words, classes, duplicates: of plain text, a table, IMDb, parallel text, a treebank, images (MNIST).
     #[command(after_help = "Examples:

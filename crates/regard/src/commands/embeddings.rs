@@ -8,7 +8,7 @@ use anyhow::Result;
 use clap::Args;
 use std::path::{Path, PathBuf};
 
-/// Look at a table of embeddings: principal components, and what is near a word.
+/// Analyse a table of embeddings: principal components, and nearest neighbours of words.
 #[derive(Args)]
 #[command(after_help = "Examples:
   regard embeddings runs/bag --words good,great,brilliant --words bad,awful,dull

@@ -199,7 +199,7 @@ fn simple<E: regard_nn::train::Learn>(opened: &Opened, batches: &Batches<E>, cou
     Ok(())
 }
 
-/// What an encoder–decoder model makes of encoded sources.
+/// The outputs of an encoder–decoder model for encoded sources.
 fn translate(
     model: &dyn Model,
     tokenizer: &regard_nn::tokens::Tokenizer,

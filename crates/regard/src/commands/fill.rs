@@ -1,4 +1,4 @@
-//! `regard fill`: which words a model would put in the place of a mask.
+//! `regard fill`: the words that a model predicts for a mask.
 
 use crate::bad_usage;
 use crate::model;

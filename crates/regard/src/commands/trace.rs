@@ -62,7 +62,7 @@ const DEFAULT_SITES: [&str; 6] = [
     "pool.weights",
 ];
 
-/// How many names are suggested in the place of one that is not there.
+/// The number of names that are suggested for an unknown one.
 const NEAR: usize = 5;
 
 impl Trace {
@@ -127,7 +127,7 @@ impl Trace {
         Ok(inputs)
     }
 
-    /// What the decoder reads.
+    /// The decoder's input.
     fn read_target(
         &self,
         opened: &Opened,

@@ -86,8 +86,8 @@ fn learn(out: &Path, session: Session) -> Result<()> {
     let (step, best) = (progress.step, best.unwrap_or_default());
     match end {
         TrainingEnd::Stopped => {
-            let place = terminal::quoted(out);
-            let next = format!("stopped at step {step}; continue with: regard train --resume --out {place}");
+            let folder = terminal::quoted(out);
+            let next = format!("stopped at step {step}; continue with: regard train --resume --out {folder}");
             return Err(Interrupted(next).into());
         }
         TrainingEnd::Finished => terminal::remark(format!("finished after {step} steps{best}")),

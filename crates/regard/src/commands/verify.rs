@@ -33,7 +33,7 @@ pub struct Verify {
     json: bool,
 }
 
-/// How far a tensor is from its reference.
+/// The difference of a tensor from its reference.
 struct Difference {
     site: String,
     shape: String,

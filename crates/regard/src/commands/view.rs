@@ -1,4 +1,4 @@
-//! `regard view`: what is inside a model, as a page or a picture of its own.
+//! `regard view`: the attention of one forward pass, as a page or a picture.
 
 use crate::error::usage_error;
 use crate::figure::{ColourScale, Gallery, HeatMap, Matrix, Picture};
@@ -48,7 +48,7 @@ pub struct View {
     /// One head of it
     #[arg(long, value_name = "H", requires = "layer")]
     head: Option<usize>,
-    /// What is drawn in pictures
+    /// Which values pictures show
     #[arg(long, value_name = "SCALE", default_value = "raw")]
     scale: ScaleArgument,
     /// Whole words instead of pieces, in pictures
@@ -76,7 +76,7 @@ enum AttentionArgument {
     Cross,
 }
 
-/// What a picture draws.
+/// Which values a picture shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum ScaleArgument {
     /// The weights
@@ -85,11 +85,11 @@ enum ScaleArgument {
     Log,
     /// The weights without the first token's
     Rest,
-    /// The weights times the norms of what is attended to
+    /// The weights times the norms of the transformed values
     Norms,
 }
 
-/// So many orders of magnitude has the logarithmic scale.
+/// Orders of magnitude of the logarithmic scale.
 const DECADES: f64 = 4.0;
 /// The most tokens of a text.
 const MOST_TOKENS: usize = 8192;

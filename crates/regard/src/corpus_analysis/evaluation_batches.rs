@@ -31,7 +31,7 @@ pub struct EvaluationBatches {
 enum TargetKind {
     /// Tokens by whether they occurred before.
     Novelty {
-        /// Whether only what came before is seen.
+        /// Whether the model is causal.
         causal: bool,
         /// Whether each id delimits.
         delimiters: Vec<bool>,
@@ -235,7 +235,7 @@ fn labelled_batches(examples: &[(Tokens, u32)], arguments: &CorpusArguments) -> 
     examples.chunks(arguments.batch as usize).map(batch).collect()
 }
 
-/// What an encoder–decoder model should answer, token by token.
+/// The target tokens of an encoder–decoder model.
 fn answer_tokens(
     opened: &Opened,
     tokenized: &TokenizedCorpus,
@@ -243,7 +243,7 @@ fn answer_tokens(
 ) -> Result<EvaluationBatches> {
     let answered = answers(opened, tokenized, arguments)?;
     let (texts, targets): (Vec<Tokens>, Vec<Vec<u32>>) =
-        answered.into_iter().map(|answered| (answered.input, answered.said)).unzip();
+        answered.into_iter().map(|answered| (answered.input, answered.output)).unzip();
     about_tokens("its answer", (&texts, &targets), arguments, novelty(tokenized, true))
 }
 

@@ -22,7 +22,7 @@ pub fn texts_for(heads: usize) -> u64 {
     (200_000 / pairs.max(1)).clamp(10, 100) as u64
 }
 
-/// What heads without a label are called.
+/// The name for heads without a label.
 pub const NO_LABEL: &str = "no label";
 
 impl HeadMap {

@@ -18,7 +18,7 @@ use regard_nn::tensor::random::Key;
 use regard_nn::tokens::{Special, Tokenizer};
 use std::ops::Range;
 
-/// How sure a label must be, corrected for all heads and rules.
+/// The significance level of labels, corrected for all heads and rules.
 pub const SIGNIFICANCE: f64 = 0.05;
 
 /// Texts of repeated random tokens, and the length of what is repeated.
@@ -31,7 +31,7 @@ pub struct MeasureOptions {
     pub batch: usize,
     /// The random seed.
     pub seed: u64,
-    /// Whether attention is also weighed by the norms of what it reads.
+    /// Whether attention is also weighed by the norms of the transformed values.
     pub norms: bool,
 }
 
@@ -123,7 +123,7 @@ pub struct HeadAnalysis {
     pub trained: Tables,
     /// Those of the same architecture with random weights.
     pub untrained: Tables,
-    /// What the heads were labelled.
+    /// The labels of the heads.
     pub labels: Vec<Label>,
     /// Whether they follow syntax, if trees are known.
     pub syntax: Option<syntax::Syntax>,
@@ -170,7 +170,7 @@ pub fn analyse(
 /// The columns of `heads.csv`.
 const COLUMNS: [&str; 9] = ["model", "weights", "layer", "head", "measure", "mean", "low", "high", "n"];
 
-/// What weights are called in tables.
+/// The name of a kind of weight in tables.
 pub fn weights_name(weighing: Weighing) -> &'static str {
     match weighing {
         Weighing::Attention => "attention",

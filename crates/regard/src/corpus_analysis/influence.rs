@@ -48,9 +48,9 @@ impl TextAttribution {
     /// A method's rank correlation with the absolute change.
     fn correlation(&self, values: &[f64]) -> Result<Option<f64>> {
         let kept = || (0..values.len()).filter(|&i| self.changes[i].is_some());
-        let said: Vec<f64> = kept().map(|i| values[i]).collect();
+        let values: Vec<f64> = kept().map(|i| values[i]).collect();
         let truth: Vec<f64> = kept().map(|i| self.changes[i].unwrap_or(0.0).abs()).collect();
-        Ok(spearman(&said, &truth)?)
+        Ok(spearman(&values, &truth)?)
     }
 
     /// Rows of `influence.csv`.
@@ -103,8 +103,8 @@ impl TextAttribution {
         // Every method has units of its own: each is shown relative to its largest.
         let passage = |values: &[f64]| {
             let sum = |(_, pieces): &(String, Range<usize>)| {
-                let said = values[pieces.clone()].iter().filter(|value| value.is_finite());
-                said.copied().reduce(|a, b| a + b).unwrap_or(f64::NAN)
+                let finite = values[pieces.clone()].iter().filter(|value| value.is_finite());
+                finite.copied().reduce(|a, b| a + b).unwrap_or(f64::NAN)
             };
             let sums: Vec<f64> = words.iter().map(sum).collect();
             let most =
@@ -220,11 +220,11 @@ impl Faithfulness {
             })
         });
         output.csv("faithfulness", &["model", "method", "rank_correlation", "low", "high", "n"], rows)?;
-        let examples = self.examples.iter().enumerate().flat_map(|(text, said)| said.rows(text));
+        let examples = self.examples.iter().enumerate().flat_map(|(text, example)| example.rows(text));
         output.csv("influence", &["text", "place", "token", "method", "value"], examples)?;
         output.picture("faithfulness", &self.picture())?;
-        for (number, said) in self.examples.iter().enumerate() {
-            output.picture(&format!("words-{number}"), &said.picture(&self.how)?)?;
+        for (number, example) in self.examples.iter().enumerate() {
+            output.picture(&format!("words-{number}"), &example.picture(&self.how)?)?;
         }
         Ok(())
     }

@@ -57,7 +57,7 @@ impl Output {
         Ok(self.folder.join(name))
     }
 
-    /// Where it is.
+    /// Its path.
     pub fn folder(&self) -> &Path {
         &self.folder
     }

@@ -118,7 +118,7 @@ fn report_lens(opened: &Opened, targeted: &TargetedText, position: usize, output
 }
 
 /// Shows and writes what brings the answer of a prompt back when another one is read: each head, and the stream before each
-/// layer at each place.
+/// layer at each position.
 pub fn patch(opened: &Opened, clean: &TargetedText, other: &TargetedText, output: &Output) -> Result<()> {
     // Where the answers differ, the difference of the two logits is more telling than one logit.
     let against = Some(other.target.class).filter(|&class| class != clean.target.class);
@@ -158,7 +158,7 @@ pub fn patch(opened: &Opened, clean: &TargetedText, other: &TargetedText, output
             "One value at a time is taken from the first prompt while the other one is read: 0 changes nothing, 1 brings the \
              answer back",
         )
-            .titled_panel("each head, at all places", HeatMap::new(by_head, scale()).names("layer", "head"));
+            .titled_panel("each head, at all positions", HeatMap::new(by_head, scale()).names("layer", "head"));
     if !streams.is_empty() {
         let by_place = Matrix::from_fn(streams.len(), pieces.len(), |layer, place| {
             restored(streams[layer][place]) as f32
@@ -168,8 +168,8 @@ pub fn patch(opened: &Opened, clean: &TargetedText, other: &TargetedText, output
             part.filter(|part| !part.is_empty()).unwrap_or(&pieces[piece]).to_owned()
         });
         let map =
-            HeatMap::new(by_place, scale()).column_words(words.collect()).names("before layer", "place");
-        picture = picture.titled_panel("the stream, at each place", map);
+            HeatMap::new(by_place, scale()).column_words(words.collect()).names("before layer", "position");
+        picture = picture.titled_panel("the residual stream, at each position", map);
     }
     output.picture("patching", &picture)?;
     let best = strongest(&patching, &heads);

@@ -25,7 +25,7 @@ pub struct History {
     steps: Vec<Moment>,
 }
 
-/// What a snapshot looked like.
+/// The measures of a snapshot.
 struct Moment {
     step: u64,
     tables: Tables,

@@ -30,7 +30,7 @@ pub struct TargetedText {
     /// The answer in words.
     pub answer: String,
     /// The output of an encoder–decoder model before it, piece by piece.
-    pub said: Vec<String>,
+    pub output: Vec<String>,
     /// Rows and columns of the patches, if it is a picture.
     pub grid: Option<(usize, usize)>,
 }
@@ -64,7 +64,7 @@ pub fn target_text(
         (Predicts::Class, _) => class_position(opened),
         (_, Some(mask)) => match encoding.ids.iter().position(|&id| id == mask) {
             Some(place) => Some(place),
-            None => return Err(usage_error("this model guesses words: write [MASK] in the place of one")),
+            None => return Err(usage_error("this model guesses words: write [MASK] instead of one")),
         },
         (_, None) => bail!("a {} without a mask has no prediction to explain", opened.model.kind()),
     };
@@ -86,11 +86,11 @@ fn target_decoder(
     let own = own_answer(opened, &source)?;
     let place = place(own.len());
     if place >= own.len() {
-        return Err(usage_error(format!("the model's answer has {} tokens, and none at {place}", own.len())));
+        return Err(usage_error(format!("the model's output has {} tokens, and none at {place}", own.len())));
     }
     let before: Vec<u32> = abilities.start.into_iter().chain(own[..place].iter().copied()).collect();
     let pieces = before.iter().map(|&id| tokenized.tokenizer.piece(id).unwrap_or_else(|| id.to_string()));
-    let said = pieces.collect();
+    let output = pieces.collect();
     let tokens = Tokens::new(before).answering(source);
     let class = match answer {
         Some(answer) => class_of(opened, answer, abilities.classes)?,
@@ -98,7 +98,7 @@ fn target_decoder(
     };
     let target = Target { position: Some(place), class, against: None };
     let answer = answer_name(opened, class)?;
-    Ok(TargetedText { text, encoding, tokens, target, answer, said, grid: None })
+    Ok(TargetedText { text, encoding, tokens, target, answer, output, grid: None })
 }
 
 /// The predicted class of a picture.
@@ -128,7 +128,7 @@ pub fn target_picture(
     let target = Target { position: Some(0), class, against: None };
     let answer = answer_name(opened, class)?;
     let grid = Some((rows, columns));
-    Ok(TargetedText { text: String::new(), encoding, tokens, target, answer, said: Vec::new(), grid })
+    Ok(TargetedText { text: String::new(), encoding, tokens, target, answer, output: Vec::new(), grid })
 }
 
 /// Asks about a text of a corpus, in which a word is hidden where the model guesses words: which one is drawn by the text's
@@ -182,10 +182,10 @@ fn settle(
     let one_logit = opened.model.abilities().one_logit;
     let target = Target { position: place, class, against: one_logit.then(|| 1 - class.min(1)) };
     let answer = answer_name(opened, class)?;
-    Ok(TargetedText { text, encoding, tokens, target, answer, said: Vec::new(), grid: None })
+    Ok(TargetedText { text, encoding, tokens, target, answer, output: Vec::new(), grid: None })
 }
 
-/// Where a classifier reads its answer: at the first token if it is a transformer, nowhere in particular if it pools.
+/// The position that a classifier predicts from: the first token in a transformer, none if it pools.
 fn class_position(opened: &Opened) -> Option<usize> {
     opened.model.form().map(|_| 0)
 }
@@ -257,7 +257,7 @@ impl TargetedText {
     /// The piece at a position: those of the text first, then those of the output.
     pub fn piece(&self, place: usize) -> &str {
         let pieces = &self.encoding.pieces;
-        pieces.get(place).or_else(|| self.said.get(place - pieces.len())).map_or("", String::as_str)
+        pieces.get(place).or_else(|| self.output.get(place - pieces.len())).map_or("", String::as_str)
     }
 
     /// The words of the text: what is shown of each, and its pieces. Pieces belong together where letters or digits meet

@@ -55,7 +55,7 @@ pub struct Answered {
     /// The start and all tokens but the last, with what they answer.
     pub input: Tokens,
     /// The tokens.
-    pub said: Vec<u32>,
+    pub output: Vec<u32>,
 }
 
 /// Texts and what an encoder–decoder model should answer: built-in pairs, two files line by line, or else what it does answer.
@@ -68,7 +68,7 @@ pub fn answers(
     let start = opened.model.abilities().start.unwrap_or(0);
     let mut add = |source: &str, answer: Option<&str>| -> Result<()> {
         let source = Tokens::from_encoding(&tokenized.encode(source)?);
-        let mut said = match answer {
+        let mut output = match answer {
             Some(answer) => {
                 let mut encoding = tokenized.tokenizer.encode(answer, Special::Keep)?;
                 encoding.truncate(tokenized.length, Keep::First)?;
@@ -76,17 +76,17 @@ pub fn answers(
             }
             None => own_answer(opened, &source)?,
         };
-        said.truncate(tokenized.length);
-        if source.len() > 1 && said.len() > 1 {
-            let ids: Vec<u32> = [start].into_iter().chain(said.iter().copied()).collect();
+        output.truncate(tokenized.length);
+        if source.len() > 1 && output.len() > 1 {
+            let ids: Vec<u32> = [start].into_iter().chain(output.iter().copied()).collect();
             let delimits = |&id: &u32| {
                 tokenized.tokenizer.piece(id).is_some_and(|piece| regard_nn::analysis::delimits(&piece))
             };
-            let mut input = Tokens::new(ids[..said.len()].to_vec());
+            let mut input = Tokens::new(ids[..output.len()].to_vec());
             input.special = input.ids.iter().map(|&id| tokenized.tokenizer.is_special(id)).collect();
             input.special[0] = true;
             input.delimiter = input.ids.iter().map(delimits).collect();
-            all.push(Answered { input: input.answering(source), said });
+            all.push(Answered { input: input.answering(source), output });
         }
         Ok(())
     };
@@ -119,7 +119,7 @@ pub fn answers(
     Ok(all)
 }
 
-/// What a model answers itself, always the best token.
+/// A model's own output, by greedy decoding.
 pub fn own_answer(opened: &Opened, source: &Tokens) -> Result<Vec<u32>> {
     let context = Context::inference();
     let answer = Answer::new(&*opened.model, &context, &Ids::new(&source.ids, [1, source.len()])?, None, 1)?;
@@ -129,8 +129,8 @@ pub fn own_answer(opened: &Opened, source: &Tokens) -> Result<Vec<u32>> {
         stop_tokens: opened.token_ids("eos_token_id"),
         ..GenerationSettings::default()
     };
-    let said = generate(&answer, &context, &answer.start(), &settings, &mut |_, _| true)?;
-    Ok(said.into_iter().next().map(|said| said.tokens).unwrap_or_default())
+    let texts = generate(&answer, &context, &answer.start(), &settings, &mut |_, _| true)?;
+    Ok(texts.into_iter().next().map(|text| text.tokens).unwrap_or_default())
 }
 
 /// Pictures, and the class of each where it is known: PNG files, MNIST's files, or built-in digits.

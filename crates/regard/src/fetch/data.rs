@@ -31,9 +31,9 @@ pub enum Set {
 pub struct DataFile<'a> {
     /// Its name in the folder.
     pub name: &'a str,
-    /// Where it is published.
+    /// Its published address.
     pub url: &'a str,
-    /// How it is known to be whole.
+    /// Its expected hash.
     pub check: ExpectedHash<'a>,
 }
 
@@ -120,7 +120,7 @@ impl Set {
         }
     }
 
-    /// What commands that take data are given: the file, if there is one, else the folder.
+    /// The path for commands that take data: the file, if there is one, else the folder.
     pub fn path(self, folder: &Path) -> PathBuf {
         match self.parts().as_slice() {
             [one] => folder.join(one.name),
@@ -155,7 +155,7 @@ pub fn folder(set: Set) -> Result<PathBuf> {
     Ok(caches.join("regard/data").join(set.name()))
 }
 
-/// What a `--data` argument means: a path, or the name of a set that was downloaded.
+/// The path of a `--data` argument: the argument itself, or the folder of a downloaded set of that name.
 pub fn named(argument: &str) -> Result<String> {
     let set = Set::value_variants().iter().copied().find(|set| set.name() == argument);
     let Some(set) = set.filter(|_| !Path::new(argument).exists()) else { return Ok(argument.to_owned()) };

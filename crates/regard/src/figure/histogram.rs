@@ -1,4 +1,4 @@
-//! How values are distributed: one histogram a line, all on one axis, with values marked among them.
+//! Histograms, one a line, all on one axis, with values marked among them.
 
 use super::axes::{Axis, Frame, Settled};
 use super::drawing::{Anchor, Drawing, Rect, Stroke, Text};

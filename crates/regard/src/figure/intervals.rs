@@ -1,4 +1,4 @@
-//! Effects with their intervals, one a line: what a table of verdicts looks like as a picture (a forest plot).
+//! Effects with their intervals, one a line (a forest plot).
 
 use super::axes::{Axis, Frame, Settled};
 use super::drawing::{Anchor, Drawing, Rect, Stroke, Text};
@@ -10,7 +10,7 @@ use super::{Panel, marker, number, size};
 const LINE: f64 = 24.0;
 const MOST_LINES: usize = 300;
 
-/// How a claim came out; each has its colour and its shape.
+/// The verdict on a claim; each has its colour and its shape.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum VerdictStyle {
     /// The data support it.

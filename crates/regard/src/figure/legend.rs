@@ -1,4 +1,4 @@
-//! What the colours mean: names at the ends of lines where there is room, otherwise a list above the plot.
+//! Legends: names at the ends of lines where there is room, otherwise a list above the plot.
 
 use super::drawing::{Drawing, Rect, Stroke, Text};
 use super::text;

@@ -1,4 +1,4 @@
-//! What a plot needs to know of a sample: quartiles and bins.
+//! Quartiles and bins of a sample.
 
 /// The finite values in order.
 pub(crate) fn sorted(values: &[f64]) -> Vec<f64> {

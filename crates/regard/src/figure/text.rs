@@ -23,7 +23,7 @@ pub(crate) const HALF_CAPITAL: f64 = 0.364;
 /// The longest text that is laid out, in characters; what is longer is cut first.
 const LONGEST: usize = 400;
 
-/// How heavy letters are.
+/// The weight of a font.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FontWeight {
     /// Text.

@@ -21,7 +21,7 @@ pub enum MapScale {
     Log,
     /// The weights without the first token's, rows summing to 1 again: what else a head attends to besides its sink.
     Rest,
-    /// The weights times the norms of what is attended to, rows summing to 1 (Kobayashi et al., 2020).
+    /// The weights times the norms of the transformed values, rows summing to 1 (Kobayashi et al., 2020).
     Norms,
 }
 
@@ -32,7 +32,7 @@ pub struct MapKey {
     pub site: usize,
     /// The head in it.
     pub head: usize,
-    /// What is drawn.
+    /// Which values it shows.
     pub scale: MapScale,
     /// Which tokens are shown.
     pub shown: TokenDisplay,
@@ -47,7 +47,7 @@ pub struct AttentionMap<'a> {
     norms: Option<Arc<Vec<f32>>>,
 }
 
-/// So many values are computed at once.
+/// The number of values that are computed at once.
 const BAND: usize = 1 << 20;
 
 impl<'a> AttentionMap<'a> {
@@ -104,7 +104,7 @@ impl<'a> AttentionMap<'a> {
         Ok(merged)
     }
 
-    /// Makes of a row of weights what is drawn.
+    /// Turns a row of weights into the values that are drawn.
     fn reweigh(&self, row: &mut [f32]) {
         match (&self.norms, self.which.scale) {
             (Some(norms), _) => row.iter_mut().zip(norms.iter()).for_each(|(weight, norm)| *weight *= norm),
@@ -184,7 +184,7 @@ impl<'a> AttentionMap<'a> {
         self.pass.computed().tops.insert(self.which, top);
     }
 
-    /// What is drawn.
+    /// Which values it shows.
     pub fn scale(&self) -> MapScale {
         self.which.scale
     }

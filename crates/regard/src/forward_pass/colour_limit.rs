@@ -16,7 +16,7 @@ const BEYOND: f64 = 0.01;
 /// The end of a colour scale.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct ColourLimit {
-    /// What the darkest colour stands for.
+    /// The value of the darkest colour.
     pub top: f32,
     /// The largest value, which may lie beyond.
     pub largest: f32,
@@ -42,7 +42,7 @@ pub(super) struct Thumbnail {
     pub height: usize,
     /// Row by row, the largest of what each pixel stands for.
     pub values: Vec<f32>,
-    /// Of the rows that have a choice: where everyone sees only what came before, the first sees itself alone, and its
+    /// Of the rows with more than one visible key: under a causal mask the first query sees only itself, and its
     /// weight of 1 means nothing.
     pub top: ColourLimit,
 }

@@ -1,4 +1,4 @@
-//! What a position is made of, layer by layer: raw attention beside rollout.
+//! Attention flow of a position through the layers: raw attention and rollout.
 
 use super::pass::ForwardPass;
 use super::site::Group;

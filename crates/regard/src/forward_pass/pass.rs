@@ -30,9 +30,9 @@ pub struct ForwardPass {
     weights: Vec<Weights>,
     /// Scores of the last position, or of the classes.
     scores: Option<Tensor>,
-    /// What each word contributed, in models that pool words.
+    /// The weight of each word, in models that pool words.
     pool: Option<Vec<f32>>,
-    /// How many tokens at the end were drawn after what was given.
+    /// The number of generated tokens at the end.
     drawn: usize,
     computed: Mutex<Computed>,
 }
@@ -111,7 +111,7 @@ impl ForwardPass {
         Self::of(&self.opened, encoded, self.drawn + 1, cancel)
     }
 
-    /// How many tokens at the end were drawn after what was given.
+    /// The number of generated tokens at the end.
     pub fn drawn(&self) -> usize {
         self.drawn
     }
@@ -126,7 +126,7 @@ impl ForwardPass {
         &*self.opened.model
     }
 
-    /// What the model read.
+    /// The model's inputs.
     pub fn inputs(&self) -> &Inputs {
         &self.inputs
     }
@@ -162,7 +162,7 @@ impl ForwardPass {
         self.scores.as_ref()
     }
 
-    /// What each word contributed to the pool, if the model has one.
+    /// The weight of each word in the pool, if the model has one.
     pub fn pool(&self) -> Option<&[f32]> {
         self.pool.as_deref()
     }

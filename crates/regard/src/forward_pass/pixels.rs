@@ -14,7 +14,7 @@ use std::sync::atomic::AtomicBool;
 
 /// The side of a tile, in pixels.
 pub const TILE: usize = 256;
-/// So many orders of magnitude has the logarithmic scale.
+/// Orders of magnitude of the logarithmic scale.
 const DECADES: f32 = 4.0;
 /// The largest thumbnail, and the deepest zoom.
 const LARGEST_THUMBNAIL: usize = 128;
@@ -27,7 +27,7 @@ pub struct Tile {
     pub width: usize,
     /// How many pixels it is high.
     pub height: usize,
-    /// What level 255 stands for.
+    /// The value of level 255.
     pub top: ColourLimit,
     /// Row by row.
     pub levels: Vec<u8>,
@@ -40,7 +40,7 @@ pub struct Thumbnails {
     pub width: usize,
     /// How high each is.
     pub height: usize,
-    /// What level 255 stands for in each.
+    /// The value of level 255 in each.
     pub tops: Vec<ColourLimit>,
     /// Head by head, row by row.
     pub levels: Vec<u8>,

@@ -56,7 +56,7 @@ pub(super) fn kept(model: &dyn Model, logits: &Tensor) -> Result<Tensor> {
 pub struct Candidate {
     /// The token.
     pub id: u32,
-    /// What it would add to the text.
+    /// Its text.
     pub text: String,
 }
 
@@ -92,13 +92,13 @@ fn continued_ids(pass: &ForwardPass) -> Vec<u32> {
 /// A text and its continuation, as the tokenizer writes them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Continuation {
-    /// What was given.
+    /// The given text.
     pub given: String,
-    /// What each token that came after it adds.
+    /// The text of each generated token.
     pub drawn: Vec<String>,
 }
 
-/// So many tokens before the first drawn one are enough to decode it as in the whole.
+/// The number of tokens before the first generated one that are enough to decode it as in the whole text.
 const BEFORE: usize = 16;
 
 /// The text and its continuation; none without a tokenizer, or where the model predicts no next token.

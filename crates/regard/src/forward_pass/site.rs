@@ -46,9 +46,9 @@ pub struct Site {
     pub shared: usize,
     /// The width of a head.
     pub width: usize,
-    /// What dot products are multiplied with.
+    /// The factor of dot products.
     pub scale: f32,
-    /// Whether a query sees only what came before it.
+    /// Whether a query sees only itself and earlier keys.
     pub causal: bool,
     /// How far back it sees, if not to the beginning.
     pub window: Option<usize>,

@@ -10,7 +10,7 @@ use regard_nn::{Context, Probe};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
-/// What one attention was computed from.
+/// The vectors of one attention.
 pub struct Vectors {
     site: Site,
     /// (1, time, heads, width), in the order of [`NAMES`]; rotated ones only where there is a rotation.

@@ -1,4 +1,4 @@
-//! What a run is configured as: a preset, changed by the user, saved with the run.
+//! The configuration of a run: a preset, changed by the user, saved with the run.
 
 use super::settings::{self, nearest};
 use crate::bad_usage;
@@ -33,16 +33,16 @@ pub struct RunConfig {
     pub from: Option<String>,
     /// The model.
     pub model: Recipe,
-    /// How text becomes ids.
+    /// The tokenizer.
     #[serde(default)]
     pub tokens: TokensConfig,
-    /// What it learns from.
+    /// The data.
     #[serde(default)]
     pub data: DataConfig,
-    /// How it learns.
+    /// The training.
     #[serde(default)]
     pub train: TrainConfig,
-    /// What it keeps.
+    /// What is saved.
     #[serde(default)]
     pub run: KeepConfig,
 }
@@ -58,7 +58,7 @@ impl RunConfig {
     }
 }
 
-/// How text becomes ids. Only the settings that have an effect on the kind of token are written.
+/// The tokenizer of a run. Only the settings that have an effect on the kind of token are written.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default, into = "EffectiveTokens")]
 pub struct TokensConfig {
@@ -131,7 +131,7 @@ impl From<TokensConfig> for EffectiveTokens {
     }
 }
 
-/// What a run learns from.
+/// The data of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct DataConfig {
@@ -186,7 +186,7 @@ impl Default for DataConfig {
 }
 
 impl DataConfig {
-    /// What the texts of the built-in corpus are like.
+    /// The settings of the built-in corpus.
     pub fn builtin(&self) -> CorpusSettings {
         let plain = CorpusSettings::default();
         match self.sentences {

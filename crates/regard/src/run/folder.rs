@@ -78,7 +78,7 @@ impl RunFolder {
         Ok((folder, config))
     }
 
-    /// What the run in a folder was configured as, if a run made it.
+    /// The configuration of the run in a folder, if a run made it.
     pub fn config_in(path: &Path) -> Result<Option<RunConfig>> {
         match path.join("train.toml").exists() {
             true => Ok(Some(Self::open(path)?.1)),
@@ -86,7 +86,7 @@ impl RunFolder {
         }
     }
 
-    /// Where it is.
+    /// Its path.
     pub fn path(&self) -> &Path {
         &self.path
     }

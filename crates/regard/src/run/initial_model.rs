@@ -135,7 +135,7 @@ fn with_dropout_of(wanted: &Recipe, own: Recipe) -> Result<Recipe> {
     Ok(serde_json::from_value(own)?)
 }
 
-/// What a model is, number by number: of a transformer its form, of others their settings.
+/// The settings of a model as a flat table: of a transformer its form, of others their own.
 fn described(recipe: &Recipe) -> Result<BTreeMap<String, Value>> {
     let value = match recipe.form() {
         Ok(form) => serde_json::to_value(form)?,

@@ -29,9 +29,9 @@ use std::path::{Path, PathBuf};
 pub struct PreparedRun {
     /// The model with its data.
     pub task: Box<dyn Task>,
-    /// How text becomes ids, where there is text.
+    /// The tokenizer, if the model reads text.
     pub tokenizer: Option<Tokenizer>,
-    /// How images become what the model reads, as `preprocessor_config.json` says it.
+    /// The image preprocessing, as in `preprocessor_config.json`.
     pub pixels: Option<Value>,
     /// Fields of `config.json` beyond the model's form: special ids, names of classes.
     pub config_fields: Map<String, Value>,
@@ -52,7 +52,7 @@ pub fn prepare(
     prepare_in(None, config, tokenizer, model)
 }
 
-/// The same for a run in a folder, which keeps what is too long for memory.
+/// The same for a run in a folder, which keeps data that is too long for memory.
 pub fn prepare_in(
     folder: Option<&Path>,
     config: &RunConfig,

@@ -94,7 +94,7 @@ impl<'a> Session<'a> {
         Ok(Self { config, folder, prepared, progress, note, reporting })
     }
 
-    /// What it learns from and what learns.
+    /// Prints a summary of data and model.
     pub fn introduce(&self) {
         let model = self.prepared.task.model();
         let count = terminal::thousands(model.parameter_count() as u64);

@@ -36,7 +36,7 @@ pub fn tagging(tokenizer: &Tokenizer, sentences: &[Tagged], length: usize, key: 
     Ok(Tagging::new(texts, classes, tokenizer.special().pad.unwrap_or(0))?)
 }
 
-/// The most tokens of a text that a model which reads `most` is to get.
+/// The length that texts are cut to for a model that reads `most` tokens.
 pub fn length(config: &DataConfig, most: usize) -> usize {
     if config.length == 0 { most } else { config.length.min(most) }
 }
@@ -279,7 +279,7 @@ pub(super) fn labelled_file_and_duplicates(
     Ok((train, duplicates))
 }
 
-/// How many reviews are there more than once.
+/// Describes the duplicates of a data set.
 pub fn describe_duplicates(duplicates: Duplicates) -> String {
     let Duplicates { train, test, across } = duplicates;
     format!("duplicates as published: {train} within train, {test} within test, {across} texts in both")

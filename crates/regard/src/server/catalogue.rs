@@ -26,11 +26,11 @@ pub struct Catalogue {
     opened: Mutex<Vec<(String, Arc<Opened>)>>,
 }
 
-/// So many models stay open. Their weights are mapped from files, so that this costs little.
+/// The most models that stay open. Their weights are mapped from files, so that this costs little.
 const MOST_OPEN: usize = 4;
-/// So many runs and cached models are listed.
+/// The most runs and cached models that are listed.
 const MOST_LISTED: usize = 200;
-/// No configuration is larger than this.
+/// The largest configuration file, in bytes.
 const LARGEST_CONFIG: u64 = 1 << 20;
 
 impl Catalogue {
@@ -39,7 +39,7 @@ impl Catalogue {
         Self { named, runs, opened: Mutex::default() }
     }
 
-    /// What there is now.
+    /// The models that are available now.
     pub fn list(&self) -> Vec<Offer> {
         let mut offers: Vec<Offer> = Vec::new();
         let mut add = |name: String, kind: String| {

@@ -10,7 +10,7 @@ use std::time::Instant;
 /// The name of its folder among the runs.
 pub const NAME: &str = "demonstration";
 
-/// How far the training is.
+/// The progress of the training.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TrainingProgress {
     /// Steps that are done.
@@ -80,7 +80,7 @@ impl Demonstration {
         Ok(Self(Some(training)))
     }
 
-    /// How far it is; none if there is no training, or it has ended well.
+    /// Its progress; none if there is no training, or it has ended well.
     pub fn progress(&self) -> Option<TrainingProgress> {
         let BackgroundTraining { folder, steps, began, end } = self.0.as_ref()?;
         let ended = end.lock().unwrap_or_else(PoisonError::into_inner).clone();

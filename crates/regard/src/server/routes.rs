@@ -164,7 +164,7 @@ async fn step(
     Ok(Json(describe(&id, &name, &pass)).into_response())
 }
 
-/// So many of the best next tokens are spelt.
+/// The number of best next tokens that are spelled out.
 const SPELT: usize = 200;
 
 /// The scores of all next tokens, with the best ones spelt.

@@ -24,13 +24,13 @@ pub struct HeadFilter {
     pub head: Option<usize>,
 }
 
-/// So many bytes of numbers fit in a file that a browser opens gladly.
+/// The most bytes of numbers in a file that browsers open easily.
 const MOST_BYTES: usize = 32 << 20;
-/// One head alone may have so many: a text of 4,096 tokens.
+/// The most bytes of one head alone: a text of 4,096 tokens.
 const MOST_ALONE: usize = 80 << 20;
-/// So many of them may be flow.
+/// The most bytes of attention flow.
 const MOST_FLOW: usize = 8 << 20;
-/// So many of the best next tokens are spelt.
+/// The number of best next tokens that are spelled out.
 const SPELT: usize = 200;
 
 /// Everything that the page may request.
@@ -48,7 +48,7 @@ pub struct PageContents {
     next: Option<Next>,
 }
 
-/// What is selected when the file is opened.
+/// The selection when the file is opened.
 #[derive(Debug, Serialize)]
 struct Start {
     #[serde(skip_serializing_if = "Option::is_none")]
