@@ -46,7 +46,7 @@ impl Sums {
         Self(vec![Total::default(); kinds + 1])
     }
 
-    /// Adds the values of the answers of each text of a batch, which [`Asked`] tells apart.
+    /// Adds the values of the answers of each text of a batch, grouped by kind.
     fn add(&mut self, values: impl Fn(usize) -> f64, asked: &Asked) {
         let whole = self.0.len() - 1;
         for (text, draws) in asked.draws.iter().enumerate() {

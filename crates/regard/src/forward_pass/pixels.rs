@@ -1,7 +1,7 @@
 //! Maps as 8-bit levels: all of a head as a thumbnail, or one tile of it at any zoom.
 //!
 //! A pixel that stands for several values shows the largest, so that a thin line (a head that looks one token back) is
-//! seen at every zoom. Level 255 is the map's [`Top`] and everything beyond it; on the logarithmic scale level 0 is a
+//! seen at every zoom. Level 255 is the map's [`ColourLimit`] and everything beyond it; on the logarithmic scale level 0 is a
 //! ten-thousandth of it.
 
 use super::attention_map::{AttentionMap, MapKey, MapScale};

@@ -1,7 +1,7 @@
 //! The page's server over loopback, and the files of `regard view`.
 
-mod asked;
 mod busy;
 mod hostile;
 mod numbers;
+mod requests;
 mod view;

@@ -1,6 +1,6 @@
 //! Many clients at once: everyone is answered or told that the server is busy, and memory has a limit.
 
-use super::asked::{get, post, serve};
+use super::requests::{get, post, serve};
 use crate::checkpoints::made;
 use regard::server::Limits;
 use serde_json::json;

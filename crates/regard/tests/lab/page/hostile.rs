@@ -1,6 +1,6 @@
 //! Requests that should not be answered, and that must not harm.
 
-use super::asked::{Answer, get, post, send, serve};
+use super::requests::{Answer, get, post, send, serve};
 use crate::checkpoints::made;
 use proptest::prelude::*;
 use regard::server::Limits;

@@ -1,6 +1,6 @@
 //! What the server sends is what the library computes.
 
-use super::asked::{get, post, serve};
+use super::requests::{get, post, serve};
 use crate::checkpoints::made;
 use regard::forward_pass::{AttentionMap, ForwardPass, Input, MapKey, MapScale, TokenDisplay};
 use regard::server::Limits;
