@@ -167,7 +167,7 @@ fn a_text_ends_for_one_reason() {
             row == 0 || seen[1].len() < 3
         });
         assert_eq!(texts[0].tokens, seen[0]);
-        assert_eq!((&texts[1].tokens, texts[1].end), (&free[1].tokens[..3].to_vec(), End::Watcher));
+        assert_eq!((&texts[1].tokens, texts[1].end), (&free[1].tokens[..3].to_vec(), End::Callback));
         assert_eq!((&texts[0].tokens, texts[0].end), (&free[0].tokens, End::Length));
         // The last token is not read any more, so there is one more than fits.
         let small = Chain { limit: Some(5) };
@@ -202,8 +202,8 @@ fn prompts_and_settings_that_make_no_sense_are_refused() {
         generate(&gpt, &Context::inference(), prompts, &settings, &mut |_, _| true).unwrap_err().to_string()
     };
     let greedy = Sampling::default();
-    assert_eq!(refused(&[], greedy.clone()), "generation: there is no prompt");
-    let empty = "generation: every prompt needs at least one token, number 1 has none";
+    assert_eq!(refused(&[], greedy.clone()), "generation: at least one prompt is needed");
+    let empty = "generation: every prompt needs at least one token, prompt 1 has none";
     assert_eq!(refused(&[vec![1], vec![]], greedy.clone()), empty);
     assert_eq!(
         refused(&[vec![1; 10]], greedy.clone()),
