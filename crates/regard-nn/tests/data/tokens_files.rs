@@ -113,9 +113,9 @@ fn a_folder_without_a_tokenizer_says_what_was_looked_for() {
     let problem_in = |folder: &Folder| problem(folder, Tokenizer::from_folder(folder.path()));
     assert!(problem_in(&folder).contains("expected tokenizer.json, vocab.json with merges.txt"));
     folder.write("spiece.model", "x");
-    assert!(problem_in(&folder).contains("spiece.model is SentencePiece's own form"));
+    assert!(problem_in(&folder).contains("spiece.model has SentencePiece's own format"));
     let missing = problem(&folder, Tokenizer::open(folder.path().join("none.json")));
-    assert_eq!(missing, "none.json: there is no such file");
+    assert_eq!(missing, "none.json: no such file");
 }
 
 /// Pieces that were added after the vocabulary was made: in a file of their own, or in the settings, as newer folders have it.
