@@ -284,7 +284,7 @@ fn patching_finds_the_circuit() {
             check(value, head == answering && position == 4, format!("{head:?} at {position}"));
         }
     }
-    let streams = found.stream_by_position().unwrap();
+    let streams = found.residual_by_position().unwrap();
     assert_eq!(streams.len(), 2);
     for (layer, values) in streams.into_iter().enumerate() {
         for (position, value) in values.into_iter().enumerate() {

@@ -54,8 +54,10 @@ fn a_previous_token_head_is_right_as_often_as_counted() {
             let counts = &found.counts[&(relation.to_owned(), direction)];
             assert_eq!((counts.pairs.sum, counts.right[0].sum), (pairs, right), "{relation}");
             assert_eq!(counts.offsets.get(&-1).map_or(0.0, |offset| offset.sum), right, "{relation}");
-            let guess =
-                found.guesses(relation).find(|g| (g.who, g.direction) == (PREVIOUS, direction)).unwrap();
+            let guess = found
+                .guesses(relation)
+                .find(|g| (g.predictor, g.direction) == (PREVIOUS, direction))
+                .unwrap();
             assert!((guess.accuracy - right / pairs).abs() < 1e-12);
             // Where most partners are neighbours, no other head can be better.
             if 2.0 * right > pairs {
@@ -64,7 +66,7 @@ fn a_previous_token_head_is_right_as_often_as_counted() {
         }
         // The object stands two or three to the right more often than next to its verb.
         let offset = found.best_offset("obj", Direction::ToHead).unwrap();
-        assert_eq!((offset.who, offset.pairs, offset.interval().count), (-2, 4, 4));
+        assert_eq!((offset.predictor, offset.pairs, offset.interval().count), (-2, 4, 4));
         assert!((offset.accuracy - 0.5).abs() < 1e-12);
         // All but punctuation: 19 pairs look back from the head, 5 from the dependent.
         assert_eq!(found.counts[&(ALL.to_owned(), Direction::ToDependent)].pairs.sum, 19.0);
@@ -157,7 +159,7 @@ fn both_corpora_become_parsed_sentences() {
     assert_eq!((parsed.words[1].head, &parsed.text[parsed.words[1].range.clone()]), (Some(0), "on"));
     let corpus = Corpus::new(Settings::default(), 1).unwrap();
     let text = corpus.text(0);
-    let sentences = Parsed::of_text(&text);
+    let sentences = Parsed::from_text(&text);
     assert_eq!(sentences.len(), text.sentences.len());
     for (parsed, sentence) in sentences.iter().zip(&text.sentences) {
         for (word, original) in parsed.words.iter().zip(&sentence.words) {

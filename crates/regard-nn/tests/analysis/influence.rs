@@ -131,7 +131,7 @@ fn gradient_times_attention_is_that_of_finite_differences() {
 }
 
 fn mean_free_weights(model: &dyn Model, tokens: &Tokens, layer: usize) -> Vec<f32> {
-    let all = regard_nn::analysis::heads::watch(model, std::slice::from_ref(tokens)).unwrap();
+    let all = regard_nn::analysis::heads::record_weights(model, std::slice::from_ref(tokens)).unwrap();
     all[layer].all().to_vec()
 }
 

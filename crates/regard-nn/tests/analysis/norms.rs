@@ -1,6 +1,6 @@
 use super::planted;
 use regard_nn::analysis::norms::{normalise_rows, weigh, weigh_together, weights_and_vectors};
-use regard_nn::analysis::{Tokens, attentions, heads::watch, pad};
+use regard_nn::analysis::{Tokens, attentions, heads::record_weights, pad};
 use regard_nn::models::{Inputs, LlamaConfig, Model, Transformer};
 use regard_nn::{Context, Probe};
 
@@ -28,7 +28,7 @@ fn norms_are_those_of_the_definition() {
         model.forward(&Context::inference().with_probe(&probe), &inputs).unwrap();
         for (layer, site) in attentions(&model).unwrap().into_iter().enumerate() {
             let attention = site.projections().unwrap();
-            let alpha = watch(&model, std::slice::from_ref(&tokens)).unwrap()[layer].all().to_vec();
+            let alpha = record_weights(&model, std::slice::from_ref(&tokens)).unwrap()[layer].all().to_vec();
             let config = attention.config();
             let (heads, groups, width) = (config.n_heads, config.n_kv_heads, config.d_head);
             let values = probe.get(&format!("{}.value", site.name)).unwrap().unwrap().to_vec();

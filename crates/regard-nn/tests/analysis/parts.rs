@@ -3,7 +3,7 @@
 use super::planted;
 use regard_nn::analysis::ablation::{Batch, Kinds, ablate, pruning_curve};
 use regard_nn::analysis::distance::head_divergences;
-use regard_nn::analysis::heads::watch;
+use regard_nn::analysis::heads::record_weights;
 use regard_nn::analysis::influence::{Method, influence, mean_attention, rollout};
 use regard_nn::analysis::occlusion::{Blank, Patches, Quantity, occlusion};
 use regard_nn::analysis::statistics::Resampling;
@@ -27,8 +27,8 @@ fn answers() -> Vec<Tokens> {
     let mut source = Tokens::new(vec![3, 4, 5, 6, 7]);
     source.delimiter[4] = true;
     vec![
-        Tokens::new(vec![0, 1, 2]).answering(source),
-        Tokens::new(vec![0, 9, 8, 7, 6, 5]).answering(Tokens::new(vec![2, 2, 3])),
+        Tokens::new(vec![0, 1, 2]).with_source(source),
+        Tokens::new(vec![0, 9, 8, 7, 6, 5]).with_source(Tokens::new(vec![2, 2, 3])),
     ]
 }
 
@@ -49,7 +49,7 @@ fn padding_on_either_side_changes_nothing() {
     let model = t5();
     for part in [Part::Decoder, Part::Cross] {
         let subject = Subject { model: &model, part };
-        let both = watch(subject, &answers()).unwrap();
+        let both = record_weights(subject, &answers()).unwrap();
         for (number, answer) in answers().iter().enumerate() {
             let source = answer.source.as_deref().unwrap();
             let sites = attentions(subject).unwrap();
@@ -109,7 +109,7 @@ fn without_cross_attention_the_question_does_not_matter() {
     let model = t5();
     let subject = Subject { model: &model, part: Part::Cross };
     let batch = |source: Vec<u32>| {
-        let shown = Shown::new(&[Tokens::new(vec![0, 1, 2]).answering(Tokens::new(source))]).unwrap();
+        let shown = Shown::new(&[Tokens::new(vec![0, 1, 2]).with_source(Tokens::new(source))]).unwrap();
         Ok(Batch { shown, targets: Ids::new(&[1, 2, IGNORED], [1, 3]).unwrap() })
     };
     let kinds = Kinds { count: 0, of: &|_, _, _| 0 };
@@ -140,7 +140,7 @@ fn pictures_are_looked_at_patch_by_patch() {
     let model = Transformer::new(sizes.form(), 3).unwrap();
     let picture = |shift: f32| {
         let pixels: Vec<f32> = (0..96).map(|i| (i as f32 * 0.7 + shift).sin()).collect();
-        Tokens::of_picture(pixels.into(), 6)
+        Tokens::from_image(pixels.into(), 6)
     };
     let pictures = [picture(0.0), picture(1.0)];
     let table = measure_heads(&model, pictures.iter().cloned().map(Ok), Settings::default()).unwrap();
@@ -161,7 +161,7 @@ fn pictures_are_looked_at_patch_by_patch() {
 #[test]
 fn source_and_answer_are_one_row_of_layers() {
     let model = t5();
-    let tokens = Tokens::new(vec![0, 1, 2]).answering(Tokens::new(vec![3, 4, 5, 6, 7]));
+    let tokens = Tokens::new(vec![0, 1, 2]).with_source(Tokens::new(vec![3, 4, 5, 6, 7]));
     let layers = mean_attention(&model, &tokens).unwrap();
     assert_eq!(layers.len(), 2 + 2 * 3);
     for layer in &layers {
@@ -189,7 +189,7 @@ fn source_and_answer_are_one_row_of_layers() {
     }
     let changes = occlusion(&model, &tokens, target, (Blank::Delete, Quantity::Logit)).unwrap();
     assert!(changes[..5].iter().all(Option::is_some) && changes[5..].iter().all(Option::is_none));
-    let shorter = Tokens::new(vec![0, 1, 2]).answering(Tokens::new(vec![3, 4, 6, 7]));
+    let shorter = Tokens::new(vec![0, 1, 2]).with_source(Tokens::new(vec![3, 4, 6, 7]));
     let logit = |tokens: &Tokens| {
         let scores = Shown::new(std::slice::from_ref(tokens)).unwrap().scores(&model, &Context::inference());
         f64::from(target.logit(&scores.unwrap()).unwrap().values()[0])
@@ -203,7 +203,7 @@ fn patches_are_blanked_out_one_by_one() {
     let sizes = VitConfig { image: [8, 12], patch: 4, channels: 2, classes: 3, deviation: 0.3, ..layers };
     let model = Transformer::new(sizes.form(), 3).unwrap();
     let pixels: Vec<f32> = (0..192).map(|i| (i as f32 * 0.7).sin()).collect();
-    let picture = Tokens::of_picture(pixels.clone().into(), 6);
+    let picture = Tokens::from_image(pixels.clone().into(), 6);
     let target = Target { position: Some(0), class: 1, against: None };
     let patches = Patches { channels: 2, height: 8, width: 12, side: 4 };
     let changes = occlusion(&model, &picture, target, (Blank::Patch(patches), Quantity::Logit)).unwrap();
@@ -219,7 +219,7 @@ fn patches_are_blanked_out_one_by_one() {
         let scores = Shown::new(std::slice::from_ref(picture)).unwrap().scores(&model, &Context::inference());
         f64::from(target.logit(&scores.unwrap()).unwrap().values()[0])
     };
-    let expected = logit(&picture) - logit(&Tokens::of_picture(blank.into(), 6));
+    let expected = logit(&picture) - logit(&Tokens::from_image(blank.into(), 6));
     assert!((changes[6].unwrap() - expected).abs() < 1e-5);
     for method in Method::ALL {
         assert_eq!(influence(&model, &picture, target, method, 64).unwrap().len(), 7, "{}", method.name());

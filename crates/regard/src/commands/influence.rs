@@ -162,7 +162,7 @@ impl Influence {
 
     /// What every method says of one text or picture.
     fn report(&self, opened: &Opened, asked: Asked, output: &Output) -> Result<()> {
-        let (tokens, limit) = (asked.tokens.in_all(), self.flow_limit);
+        let (tokens, limit) = (asked.tokens.total_len(), self.flow_limit);
         if tokens > limit {
             remark(format!("flow is left out: there are {tokens} tokens, more than --flow-limit {limit}"));
         }

@@ -6,7 +6,7 @@ use crate::figure::{Axis, Chart, ColourScale, HeatMap, Matrix, Picture, Point, S
 use crate::terminal::line;
 use crate::work::Work;
 use anyhow::Result;
-use regard_nn::analysis::ablation::{Ablation, Effect, ablate_watched, pruning_curve};
+use regard_nn::analysis::ablation::{Ablation, Effect, ablate_with_progress, pruning_curve};
 use regard_nn::analysis::statistics::{Interval, Resampling, spearman};
 use regard_nn::analysis::{Subject, all_heads};
 
@@ -36,7 +36,7 @@ pub fn study(subject: Subject, questions: &Questions, seed: u64) -> Result<Findi
     let resampling = Resampling::new(seed);
     let ablate = |subject: Subject| {
         questions.with_kinds(|kinds| {
-            ablate_watched(subject, questions.iter(), kinds, &resampling, &|| work.step())
+            ablate_with_progress(subject, questions.iter(), kinds, &resampling, &|| work.step())
         })
     };
     let fresh = subject.model.fresh(seed)?;

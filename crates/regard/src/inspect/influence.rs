@@ -37,7 +37,7 @@ impl Said {
         let changes = occlusion(model, &asked.tokens, asked.target, (blank, Quantity::Logit))?;
         let mut methods = Vec::new();
         for method in Method::ALL {
-            if method == Method::Flow && asked.tokens.in_all() > flow_limit {
+            if method == Method::Flow && asked.tokens.total_len() > flow_limit {
                 continue;
             }
             methods.push((method, influence(model, &asked.tokens, asked.target, method, flow_limit)?));
