@@ -1,10 +1,10 @@
 //! Plain text for language models, of any size.
 //!
-//! Text is read in pieces of about [`CHUNK`] bytes, tokenized on all threads, and kept as ids: in memory if they fit
-//! ([`TokenStream::read`]), in a file of ids that is read where it is needed ([`TokenStream::read_through`]), so that a
-//! corpus may be larger than memory, or in whichever of both it takes ([`TokenStream::read_within`]). Where text is cut does not show in the ids: pieces are cut before a space that
-//! follows a word, and are tokenized with the words before them in view. (Only text without such a space for a whole piece
-//! is cut elsewhere: at a line end, or between any two characters.)
+//! Text is read in chunks of about [`CHUNK`] bytes, tokenized on all threads, and stored as ids: in memory
+//! ([`TokenStream::read`]), in a file of ids for corpora larger than memory ([`TokenStream::read_through`]), or in either,
+//! depending on the size ([`TokenStream::read_within`]). The ids do not depend on where the text is split: chunks end
+//! before a space that follows a word, and are tokenized with the preceding words as context. (Only a chunk without such a
+//! space is split elsewhere: at a line end, or between any two characters.)
 //!
 //! ```
 //! use regard_nn::data::text::TokenStream;
@@ -26,7 +26,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use token_file::{TokenFile, Writer};
 
-/// The most ids that are kept in memory; more need a file of ids.
+/// The maximum number of ids in memory; more need a file of ids.
 pub const IN_MEMORY: usize = 1 << 27;
 
 /// A sequence of ids, or a part of one. Cheap to clone.
@@ -53,21 +53,21 @@ impl TokenStream {
         memory.finish()
     }
 
-    /// The ids of all texts of the files, one after the other, in memory.
+    /// Tokenizes files and keeps the ids of all texts, concatenated, in memory.
     pub fn read<P: AsRef<Path>>(paths: &[P], tokenizer: &Tokenizer) -> Result<Self> {
         let mut memory = Memory::default();
         tokenize(paths, tokenizer, |ids| memory.extend(&ids))?;
         memory.finish().map_err(|_| empty(paths))
     }
 
-    /// The ids of all texts of the files, kept in a file of ids. If that file is there already and was made from the same
-    /// files (by size and time of change) with the same tokenizer, it is used as it is.
+    /// Tokenizes files into a file of ids. An existing file of ids is reused if it was made from the same files (by size and
+    /// modification time) with the same tokenizer.
     pub fn read_through<P: AsRef<Path>>(paths: &[P], tokenizer: &Tokenizer, ids: &Path) -> Result<Self> {
         Self::read_within(paths, tokenizer, 0, ids)
     }
 
-    /// The ids of all texts of the files: in memory if they are no more than `most` (and [`IN_MEMORY`]), else in a file of
-    /// ids, as [`read_through`](Self::read_through) keeps them.
+    /// Tokenizes files and keeps at most `most` (and [`IN_MEMORY`]) ids in memory; more go to a file of ids as in
+    /// [`read_through`](Self::read_through).
     pub fn read_within<P: AsRef<Path>>(
         paths: &[P],
         tokenizer: &Tokenizer,
@@ -99,7 +99,7 @@ impl TokenStream {
         }
     }
 
-    /// A file of ids that [`read_through`](Self::read_through) has written.
+    /// Opens a file of ids written by [`read_through`](Self::read_through).
     pub fn open(ids: impl AsRef<Path>) -> Result<Self> {
         Ok(Self::from_file(TokenFile::open(ids.as_ref())?))
     }
@@ -123,7 +123,8 @@ impl TokenStream {
     pub fn copy(&self, start: usize, ids: &mut [u32]) -> Result<()> {
         let end = start.checked_add(ids.len()).filter(|&end| end <= self.len);
         if end.is_none() {
-            let problem = format!("{} ids from {start} on, but there are {}", ids.len(), self.len);
+            let problem =
+                format!("{} ids from {start} on are out of range, there are {}", ids.len(), self.len);
             return Err(Error::data("text", problem));
         }
         let start = self.start + start;
@@ -139,7 +140,7 @@ impl TokenStream {
         Ok(())
     }
 
-    /// Adds the ids to a checksum: all of them up to [`IN_MEMORY`], so many, spread evenly, of a longer stream.
+    /// Adds the ids to a checksum: all of them up to [`IN_MEMORY`], or that many, evenly spaced, of a longer stream.
     pub fn add_to(&self, sum: &mut Checksum) -> Result<()> {
         const STRETCH: usize = 1 << 16;
         sum.number(self.len as u64);
@@ -155,7 +156,7 @@ impl TokenStream {
         Ok(())
     }
 
-    /// Two parts: all but the last `share`, and the last `share`, as nanoGPT splits a text for validation.
+    /// Splits off the last `share` for validation, as nanoGPT does.
     pub fn hold_out(&self, share: f64) -> Result<(Self, Self)> {
         if !(share > 0.0 && share < 1.0) {
             return Err(Error::data(
@@ -173,7 +174,7 @@ impl TokenStream {
     }
 }
 
-/// Ids in memory, in two bytes each as long as that is enough.
+/// Ids in memory, with two bytes each if that suffices.
 #[derive(Default)]
 struct Memory {
     short: Vec<u16>,
@@ -194,7 +195,7 @@ impl Memory {
 
     fn extend(&mut self, ids: &[u32]) -> Result<()> {
         if self.len() + ids.len() > IN_MEMORY {
-            let problem = format!("more than {IN_MEMORY} ids: give a file to keep them in");
+            let problem = format!("more than {IN_MEMORY} ids do not fit in memory: use a file of ids");
             return Err(Error::data("text", problem));
         }
         if self.long.is_empty() && ids.iter().all(|&id| u16::try_from(id).is_ok()) {
@@ -218,7 +219,7 @@ impl Memory {
     }
 }
 
-/// Hands the ids of the files to `take`, piece by piece and in order.
+/// Passes the ids of the files to `take`, chunk by chunk and in order.
 fn tokenize<P: AsRef<Path>>(
     paths: &[P],
     tokenizer: &Tokenizer,
@@ -245,7 +246,7 @@ fn tokenize<P: AsRef<Path>>(
     Ok(())
 }
 
-/// Hands the text of the files, piece by piece, to something that wants texts, such as the training of a tokenizer.
+/// Passes the text of the files, chunk by chunk, to a function such as the training of a tokenizer.
 ///
 /// ```no_run
 /// use regard_nn::{data::text, tokens::Tokenizer};
@@ -273,7 +274,7 @@ pub fn with_texts<P: AsRef<Path>, R>(
     };
     let mut texts = std::iter::from_fn(|| match next() {
         Ok(text) => text,
-        // Ends the texts; the error is reported after them.
+        // Ends the iteration; the error is returned afterwards.
         Err(error) => {
             failure.get_or_insert(error);
             None
@@ -292,9 +293,7 @@ fn empty<P: AsRef<Path>>(paths: &[P]) -> Error {
     let names: Vec<PathBuf> = paths.iter().map(|path| path.as_ref().to_owned()).collect();
     match names.as_slice() {
         [] => Error::data("text", "no files were given"),
-        [only] => Error::file(only, "there is no text in it"),
-        [first, ..] => {
-            Error::file(first, format!("there is no text in it and {} other files", names.len() - 1))
-        }
+        [only] => Error::file(only, "the file has no text"),
+        [first, ..] => Error::file(first, format!("the file and {} others have no text", names.len() - 1)),
     }
 }

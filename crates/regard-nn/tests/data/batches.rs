@@ -100,7 +100,8 @@ fn classification_pads_to_the_longest_and_keeps_labels_in_place() {
     let labels: Vec<usize> = (0..50).map(|i| i % 3).collect();
     let examples = Classification::new(texts.clone(), labels.clone(), 0).expect("examples");
     let mut batches = Batches::new(examples, 8, Key::new(1)).expect("batches");
-    let mut batch_list: Vec<_> = (0..batches.an_epoch()).map(|_| batches.next().expect("a batch")).collect();
+    let mut batch_list: Vec<_> =
+        (0..batches.batches_per_epoch()).map(|_| batches.next().expect("a batch")).collect();
     batch_list.extend(batches.once().map(|batch| batch.expect("a batch")));
     for batch in batch_list {
         let [rows, time] = batch.ids.shape()[..] else { panic!("two axes") };
@@ -225,7 +226,7 @@ fn masking_differs_by_epoch_and_is_the_same_in_any_batch() {
         let mut epochs = Vec::new();
         for _ in 0..2 {
             let mut rows = vec![Vec::new(); 20];
-            for _ in 0..batches.an_epoch() {
+            for _ in 0..batches.batches_per_epoch() {
                 let batch = batches.next().expect("a batch");
                 let time = batch.ids.shape()[1];
                 for (row, &example) in batch.selection.examples.iter().enumerate() {
@@ -263,5 +264,5 @@ fn a_short_text_has_something_to_guess_and_an_empty_one_nothing() {
 #[test]
 fn masking_needs_a_mask() {
     let words = Tokenizer::words(["a b"], &WordSettings::default()).expect("training");
-    assert!(Masking::new(&words).expect_err("no mask").to_string().contains("no mask piece"));
+    assert!(Masking::new(&words).expect_err("no mask").to_string().contains("no mask token"));
 }

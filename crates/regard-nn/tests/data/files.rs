@@ -94,11 +94,11 @@ fn lines_that_are_too_long_or_not_text_say_where() {
 fn missing_files_and_folders_in_their_place_are_errors() {
     let folder = Folder::new();
     let missing = folder.path().join("none");
-    assert_eq!(problem(&folder, Source::open(&missing)), "none: there is no such file");
+    assert_eq!(problem(&folder, Source::open(&missing)), "none: no such file");
     folder.write("inner/a", "x");
     assert_eq!(
         problem(&folder, Source::open(folder.path().join("inner"))),
-        "inner: a file was expected, this is a folder"
+        "inner: expected a file, this is a folder"
     );
     let empty = folder.write("empty", "");
     assert_eq!(lines(&empty).expect("lines"), Vec::<String>::new());
@@ -119,7 +119,7 @@ fn files_of_one_line() {
     let table = |content: &str| {
         problem(&folder, table::read(folder.write("t", content), table::Format::Tsv, &columns))
     };
-    assert_eq!(table("sentence\tlabel"), "t: it has no lines after the names of the columns");
+    assert_eq!(table("sentence\tlabel"), "t: there are no lines after the header");
     assert!(table("sentence\tlabel\nx\t1").contains("one class only"));
     let word = folder.write("w", "1\tGo\tgo\tVERB\t_\t_\t0\troot\t_\t_");
     assert_eq!(treebank::read(word).expect("a sentence")[0].text, "Go");

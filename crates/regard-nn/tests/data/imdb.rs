@@ -102,7 +102,7 @@ fn an_archive_without_reviews_says_what_was_expected() {
     let mut twice = FILES.to_vec();
     twice.push(FILES[3]);
     let twice = folder.write("twice.tar", tar(&twice));
-    assert!(problem(&folder, Imdb::open(twice)).contains("test/pos/10_9.txt is there twice"));
+    assert!(problem(&folder, Imdb::open(twice)).contains("test/pos/10_9.txt occurs twice"));
 }
 
 #[test]

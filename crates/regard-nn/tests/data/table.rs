@@ -63,8 +63,8 @@ fn bad_tables_say_what_is_wrong_and_where() {
     let open = |content: &[u8]| {
         problem(&folder, read(folder.write("t.tsv", content), Format::Tsv, &Columns::default()))
     };
-    assert!(open(b"").contains("t.tsv: it is empty"), "{}", open(b""));
-    assert_eq!(open(b"sentence\tlabel\n"), "t.tsv: it has no lines after the names of the columns");
+    assert!(open(b"").contains("t.tsv: the file is empty"), "{}", open(b""));
+    assert_eq!(open(b"sentence\tlabel\n"), "t.tsv: there are no lines after the header");
     assert_eq!(
         open(b"text\tlabel\nx\t1\n"),
         "t.tsv, line 1: no column \"sentence\"; there are [\"text\", \"label\"]"
@@ -76,8 +76,8 @@ fn bad_tables_say_what_is_wrong_and_where() {
     let one = open(b"sentence\tlabel\nx\t1\ny\t1\n");
     assert!(one.contains("one class only, \"1\""), "{one}");
     assert_eq!(open(b"sentence\tlabel\nx\t1\ny\n"), "t.tsv, line 3: expected 2 columns, got 1");
-    assert_eq!(open(b"sentence\tlabel\nx\t1\ny\t\n"), "t.tsv, line 3: nothing in the column \"label\"");
-    assert_eq!(open(b"sentence\tlabel\n\t1\n"), "t.tsv, line 2: nothing in the column \"sentence\"");
+    assert_eq!(open(b"sentence\tlabel\nx\t1\ny\t\n"), "t.tsv, line 3: the column \"label\" is empty");
+    assert_eq!(open(b"sentence\tlabel\n\t1\n"), "t.tsv, line 2: the column \"sentence\" is empty");
     assert_eq!(open(b"sentence\tlabel\nx\xff\t1\n"), "t.tsv, line 2: not UTF-8 at byte 1 of column 1");
     let cut = gzip("sentence\tlabel\nx\t1\ny\t0\n");
     assert!(open(&cut[..cut.len() - 9]).contains("incomplete"));
@@ -91,6 +91,6 @@ fn a_file_of_another_kind_is_not_quoted_whole() {
     assert!(error.contains("no column \"sentence\"") && error.len() < 600, "{} bytes", error.len());
     let path = folder.write("t.tsv", format!("sentence\tlabel\nx\t{}\n", "y".repeat(100_000)));
     let error = problem(&folder, read(&path, Format::Tsv, &Columns::default()));
-    assert!(error.contains("one class only") && error.contains("nothing to tell apart"), "{error}");
+    assert!(error.contains("one class only") && error.contains("nothing to classify"), "{error}");
     assert!(error.len() < 600, "{} bytes", error.len());
 }

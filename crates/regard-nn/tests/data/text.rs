@@ -223,7 +223,7 @@ fn text_that_is_no_text_says_where() {
     let tokenizer = Tokenizer::characters(["abc \n"], UnknownCharacter::Error).expect("training");
     let open =
         |content: &[u8]| problem(&folder, TokenStream::read(&[folder.write("a", content)], &tokenizer));
-    assert_eq!(open(b""), "a: there is no text in it");
+    assert_eq!(open(b""), "a: the file has no text");
     assert_eq!(open(b"ab\xffc"), "a: not UTF-8 at byte 2");
     assert_eq!(open(b"ab\xc3"), "a: not UTF-8 at byte 2");
     let far = [b"ab ".repeat(CHUNK / 2), b"\xff".to_vec()].concat();

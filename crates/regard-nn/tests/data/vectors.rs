@@ -31,7 +31,7 @@ fn fasttext_has_a_first_line_that_must_be_true() {
     let vectors = WordVectors::open(&path, &["cat"]).expect("reading");
     assert_eq!((vectors.vector(0), vectors.others()), (Some(&[4.0, 5.0, 6.0][..]), 1));
     let open = |content: &str| problem(&folder, WordVectors::open(folder.write("w.vec", content), &["cat"]));
-    assert!(open("3 3\nthe 1 2 3\ncat 4 5 6\n").contains("says 3 words, but there are 2"));
+    assert!(open("3 3\nthe 1 2 3\ncat 4 5 6\n").contains("announces 3 words, but there are 2"));
     assert!(open("2 3\n").contains("no vectors"));
     assert!(open("2 99999999999\n").contains("got 99999999999"));
 }
