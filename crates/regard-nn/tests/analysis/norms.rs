@@ -4,9 +4,9 @@ use regard_nn::analysis::{Tokens, attentions, heads::record_weights, pad};
 use regard_nn::models::{Inputs, LlamaConfig, Model, Transformer};
 use regard_nn::{Context, Probe};
 
-/// ‖α·f(x)‖ and ‖Σₕ αₕ·fₕ(x)‖ with the vectors written out, for fused, InOut (GPT) and grouped, OutIn (Llama) projections.
+/// ‖α·f(x)‖ and ‖Σₕ αₕ·fₕ(x)‖ with explicit vectors, for fused InOut (GPT) and grouped OutIn (Llama) projections.
 #[test]
-fn norms_are_those_of_the_definition() {
+fn norms_match_the_definition() {
     let llama = LlamaConfig {
         vocabulary: 13,
         context: 16,
@@ -68,7 +68,7 @@ fn norms_are_those_of_the_definition() {
 }
 
 #[test]
-fn heads_that_say_nothing_weigh_nothing() {
+fn heads_with_zero_output_have_zero_norms() {
     let found = weights_and_vectors(&planted::model(), &Tokens::new(vec![1, 2, 3, 1])).unwrap();
     let (weights, vectors) = &found[0];
     let norms = weigh(weights, vectors).unwrap();
@@ -81,5 +81,5 @@ fn heads_that_say_nothing_weigh_nothing() {
     for row in rows.to_vec().chunks(4).take(4) {
         assert!((row.iter().sum::<f32>() - 1.0).abs() < 1e-6);
     }
-    assert!(rows.select(1, 2).unwrap().to_vec().iter().all(|&x| x == 0.0), "rows of zeros stay");
+    assert!(rows.select(1, 2).unwrap().to_vec().iter().all(|&x| x == 0.0), "rows of zeros stay zero");
 }

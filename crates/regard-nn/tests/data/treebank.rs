@@ -55,7 +55,7 @@ fn words_heads_and_offsets_are_read() {
 }
 
 #[test]
-fn broken_files_say_which_line() {
+fn errors_name_the_line() {
     let folder = Folder::new();
     let open = |content: &str| problem(&folder, read(folder.write("a", content)));
     let the = |head: &str| word("1", "the", "DET", head, "det", "_");
