@@ -212,7 +212,7 @@ fn damaged_files_of_ids_are_rejected_or_rebuilt() {
     let mut wrong = good.clone();
     wrong[32] = 200;
     let stream = TokenStream::open(folder.write("wrong", wrong)).expect("the header is right");
-    assert!(problem(&folder, stream.copy(0, &mut [0; 1])).contains("the id 200 is damaged"));
+    assert!(problem(&folder, stream.copy(0, &mut [0; 1])).contains("the id 200 is out of range"));
     std::fs::write(&path, "rubbish").expect("a file");
     assert_eq!(TokenStream::read_through(&[&text], &tokenizer, &path).expect("made anew").len(), 11);
 }

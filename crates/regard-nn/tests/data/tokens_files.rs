@@ -153,10 +153,10 @@ fn damaged_older_files_are_rejected_with_their_location() {
     folder.write("merges.txt", "#version: 0.2\na b\n");
     assert!(open().contains("\"ab\" is not in the vocabulary"), "{}", open());
     folder.write("merges.txt", "#version: 0.2\n\nabc\n");
-    assert!(open().starts_with("merges.txt, line 3: expected two pieces"), "{}", open());
+    assert!(open().starts_with("merges.txt, line 3: expected two tokens"), "{}", open());
     std::fs::remove_file(folder.path().join("vocab.json")).expect("a file");
     folder.write("vocab.txt", "a\nb\n");
-    assert!(open().contains("[UNK], [CLS] and [SEP] are needed"), "{}", open());
+    assert!(open().contains("[UNK], [CLS] and [SEP] are required"), "{}", open());
     folder.write("vocab.txt", b"[UNK]\n\xff\n");
     assert_eq!(open(), "vocab.txt, line 2: not UTF-8 at byte 0 of the line");
 }

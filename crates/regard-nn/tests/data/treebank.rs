@@ -71,7 +71,7 @@ fn errors_name_the_line() {
     assert_eq!(open(&(the("2") + &cat("1"))), "a, line 2: expected one root in the sentence, got 0");
     let circle = the("2") + &cat("1") + &word("3", "sat", "VERB", "0", "root", "_");
     assert!(open(&circle).contains("line 3: the heads of the sentence form a cycle"), "{}", open(&circle));
-    assert!(open(&(the("1") + &cat("0"))).contains("in a circle at word 1"));
+    assert!(open(&(the("1") + &cat("0"))).contains("form a cycle at word 1"));
     assert!(
         open(&the("0").replace("DET", "Det")).contains("line 1: \"Det\" is not a universal part of speech")
     );
