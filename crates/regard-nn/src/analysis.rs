@@ -46,6 +46,7 @@ pub use subject::{Shown, Subject, attentions};
 use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::models::{AttentionSite, Model};
+#[cfg(feature = "tokenizers")]
 use crate::tokens::Encoding;
 use regard_tensor::{Ids, Tensor};
 use std::sync::Arc;
@@ -73,6 +74,7 @@ impl Tokens {
     }
 
     /// The tokens of an encoded text; [`delimits`] decides which are delimiters.
+    #[cfg(feature = "tokenizers")]
     pub fn from_encoding(encoding: &Encoding) -> Self {
         Self {
             ids: encoding.ids.clone(),

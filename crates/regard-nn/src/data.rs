@@ -16,12 +16,15 @@
 //! turns examples into the [`Ids`](regard_tensor::Ids) that models take.
 
 pub mod batches;
+#[cfg(feature = "builtin-corpus")]
 pub mod builtin;
 pub mod file;
 pub mod idx;
+#[cfg(feature = "data")]
 pub mod imdb;
 pub mod parallel;
 pub mod split;
+#[cfg(feature = "data")]
 pub mod table;
 pub mod text;
 pub mod treebank;

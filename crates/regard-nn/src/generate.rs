@@ -138,6 +138,7 @@ impl Default for Settings {
 
 /// Why a text ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum End {
     /// A stop token was generated.
     Token,
@@ -151,6 +152,7 @@ pub enum End {
 
 /// The continuation of a prompt.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Continuation {
     /// The new tokens, a stop token included.
     pub tokens: Vec<u32>,

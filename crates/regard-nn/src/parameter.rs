@@ -53,6 +53,7 @@ enum Source {
 
 /// The distribution of a parameter's initial values.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
 pub enum Draw {
     /// Normal with mean 0 and this standard deviation.
     Normal(f32),

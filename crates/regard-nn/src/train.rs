@@ -70,6 +70,7 @@ pub struct TrainConfig {
 /// The optimiser's update rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum OptimiserKind {
     /// Stochastic gradient descent with momentum `beta1`.
     Sgd,
@@ -171,6 +172,7 @@ pub trait Task {
 
 /// The results of one step.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
 pub struct Step {
     /// Its number, from 1.
     pub step: u64,

@@ -23,6 +23,7 @@ pub struct Update<'a> {
 
 /// The update rule of an [`Optimiser`].
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
 pub enum Method {
     /// p −= rate·m with m = momentum·m + g.
     Sgd {

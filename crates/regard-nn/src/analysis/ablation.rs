@@ -100,6 +100,7 @@ impl Targets {
 
 /// A mean loss, or a change of it, over targets. Intervals come from resampling texts.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct Loss {
     /// Over all tokens. Its count is the number of texts.
     pub all: Interval,
@@ -109,6 +110,7 @@ pub struct Loss {
 
 /// The effects of ablating one head.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct Effect {
     /// The head.
     pub head: Head,
@@ -122,6 +124,7 @@ pub struct Effect {
 
 /// The effects of ablating each head of a model.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct Ablation {
     /// The loss of the whole model.
     pub loss: Loss,

@@ -76,6 +76,7 @@ pub fn silhouette(distances: &Distances, groups: &[usize]) -> f64 {
 
 /// A clustering, compared with clusterings of shuffled distances.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct Clustering {
     /// The group of each point.
     pub groups: Vec<usize>,

@@ -16,6 +16,7 @@ use regard_tensor::Tensor;
 
 /// The contribution of each part of a model to a logit. The contributions sum to the logit.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct Contributions {
     /// The embeddings.
     pub embeddings: f64,

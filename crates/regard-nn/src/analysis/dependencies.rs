@@ -9,9 +9,12 @@
 use super::heads::{Weighing, for_each_layer};
 use super::statistics::{Interval, Resampling, Total};
 use super::{Head, Tokens, all_heads, attentions};
-use crate::data::{builtin, treebank};
+#[cfg(feature = "builtin-corpus")]
+use crate::data::builtin;
+use crate::data::treebank;
 use crate::error::Result;
 use crate::models::Model;
+#[cfg(feature = "tokenizers")]
 use crate::tokens::Encoding;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -52,6 +55,7 @@ impl From<&treebank::Sentence> for Parsed {
 
 impl Parsed {
     /// The sentences of a text of the built-in corpus.
+    #[cfg(feature = "builtin-corpus")]
     pub fn from_text(text: &builtin::Text) -> Vec<Self> {
         let sentence = |sentence: &builtin::Sentence| {
             let start = sentence.span().start;
@@ -67,6 +71,7 @@ impl Parsed {
     }
 
     /// The tokens of the encoded sentence, and which of them make up each word.
+    #[cfg(feature = "tokenizers")]
     pub fn align(&self, encoding: &Encoding) -> (Tokens, Aligned) {
         let of_word = |word: &Word| -> Vec<usize> {
             let overlaps =

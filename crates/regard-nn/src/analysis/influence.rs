@@ -30,6 +30,7 @@ pub const FLOW_LIMIT: usize = 64;
 
 /// A method that estimates how much each token matters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
 pub enum Method {
     /// The mean attention weights of the last layer.
     Attention,

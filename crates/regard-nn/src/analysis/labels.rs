@@ -39,6 +39,7 @@ pub const RULES: [Rule; 10] = [
 
 /// A label of a head, with the evidence for it.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
 pub struct Label {
     /// The layer.
     pub layer: usize,

@@ -13,6 +13,7 @@ macro_rules! measures {
     ($($(#[doc = $doc:literal])+ $variant:ident => $name:literal,)+) => {
         /// A measure of a head: one list for tables, rules and figures.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[non_exhaustive]
         pub enum Measure {
             $($(#[doc = $doc])+ $variant,)+
         }

@@ -11,6 +11,7 @@ use regard_tensor::Tensor;
 
 /// The replacement of an occluded token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Blank {
     /// Another token, such as the mask token or the unknown token.
     Replace(u32),
@@ -48,6 +49,7 @@ impl Patches {
 
 /// The quantity whose change is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Quantity {
     /// The target's logit or difference of logits.
     Logit,
@@ -127,6 +129,7 @@ fn evaluate(model: &dyn Model, texts: &[Tokens], target: Target, quantity: Quant
 
 /// The agreement of a method with occlusion.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct Agreement {
     /// The method.
     pub method: Method,

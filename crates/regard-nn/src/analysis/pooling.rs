@@ -9,6 +9,7 @@ use crate::probe::Probe;
 
 /// The weight of one kind of word, over the texts that contain one.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
 pub struct Share {
     /// Its share of the weight.
     pub weight: Interval,

@@ -16,6 +16,7 @@ use regard_tensor::Tensor;
 
 /// Principal component analysis of the rows of a table.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct Pca {
     /// The mean row.
     pub mean: Vec<f64>,

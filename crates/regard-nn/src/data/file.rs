@@ -98,6 +98,7 @@ impl Source {
         explain_reading(&self.path, error)
     }
 
+    #[cfg(feature = "data")]
     pub(crate) fn reader(&mut self) -> &mut (dyn BufRead + Send) {
         &mut *self.reader
     }
@@ -205,6 +206,7 @@ impl Lines {
 }
 
 /// Reads a whole text file of at most `limit` bytes.
+#[cfg(feature = "tokenizers")]
 pub(crate) fn read_text(path: &Path, limit: u64) -> Result<String> {
     let mut source = Source::open_limited(path, limit)?;
     let mut bytes = Vec::new();

@@ -15,6 +15,7 @@ pub struct Pair {
 
 /// The pairs of two files.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub struct Parallel {
     /// The pairs in the order of the files, with surrounding white space removed.
     pub pairs: Vec<Pair>,

@@ -12,6 +12,7 @@ pub const TABLE_LIMIT: u64 = 4 << 30;
 
 /// The field separator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Format {
     /// Tab-separated; quotation marks are text (GLUE).
     Tsv,

@@ -36,6 +36,7 @@ impl Default for BeamSettings {
 
 /// A finished hypothesis.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct Hypothesis {
     /// The new tokens, a stop token included.
     pub tokens: Vec<u32>,

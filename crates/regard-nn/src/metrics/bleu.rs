@@ -35,6 +35,7 @@ pub struct Bleu {
 
 /// The score with its components.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
 pub struct BleuScore {
     /// From 0 to 100.
     pub score: f64,

@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 /// How characters outside the vocabulary are encoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[non_exhaustive]
 pub enum UnknownCharacter {
     /// As an error that names the character, so that encoding loses nothing.
     Error,

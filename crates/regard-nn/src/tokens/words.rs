@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 /// How characters outside words are treated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[non_exhaustive]
 pub enum Punctuation {
     /// They are dropped.
     Dropped,

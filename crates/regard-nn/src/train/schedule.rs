@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 /// How the learning rate decreases after the warm-up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum Decay {
     /// It stays constant.
     Constant,

@@ -7,6 +7,7 @@
 use super::padded::pad;
 use super::{Examples, IGNORED, Selection};
 use crate::error::{Error, Result};
+#[cfg(feature = "tokenizers")]
 use crate::tokens::Tokenizer;
 use regard_tensor::random::Key;
 use regard_tensor::{Ids, Mask};
@@ -33,6 +34,7 @@ impl Masking {
     pub const SHARE: f32 = 0.15;
 
     /// BERT's shares, with a tokenizer's mask and padding tokens.
+    #[cfg(feature = "tokenizers")]
     pub fn new(tokenizer: &Tokenizer) -> Result<Self> {
         let missing =
             |what: &str| Error::data("tokenizer", format!("it has no {what} token, which masking needs"));
@@ -42,13 +44,16 @@ impl Masking {
         let allowed: Vec<bool> = (0..tokenizer.vocabulary_size() as u32)
             .map(|id| !tokenizer.is_special(id) && tokenizer.piece(id).is_some())
             .collect();
+        Self::from_ids(mask, padding, allowed)
+    }
+
+    /// BERT's shares, with the ids of the mask and padding tokens, and whether each id of the vocabulary may be selected
+    /// (special tokens may not).
+    pub fn from_ids(mask: u32, padding: u32, allowed: Vec<bool>) -> Result<Self> {
         let ordinary: Vec<u32> =
             (0_u32..).zip(&allowed).filter(|&(_, &allowed)| allowed).map(|(id, _)| id).collect();
         if ordinary.is_empty() {
-            return Err(Error::data(
-                "tokenizer",
-                "all of its tokens are special: there is nothing to predict",
-            ));
+            return Err(Error::data("masking", "all tokens are special: there is nothing to predict"));
         }
         Ok(Self { share: Self::SHARE, hidden: 0.8, replaced: 0.1, mask, padding, ordinary, allowed })
     }

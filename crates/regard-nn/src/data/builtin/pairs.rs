@@ -19,6 +19,7 @@ use regard_tensor::random::Key;
 
 /// A sentence and its passive.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Pair {
     /// The sentence in the active voice.
     pub source: String,

@@ -1,6 +1,6 @@
 //! Statistics of a set of texts.
 
-use super::text::{PartOfSpeech, Polarity, SentenceKind, Text};
+use super::text::{PartOfSpeech, SentenceKind, Text};
 use std::borrow::Borrow;
 use std::collections::{BTreeMap, HashMap};
 
@@ -17,6 +17,7 @@ use std::collections::{BTreeMap, HashMap};
 /// # Ok::<(), regard_nn::Error>(())
 /// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Statistics {
     /// The number of texts.
     pub texts: u64,
@@ -71,11 +72,6 @@ impl Statistics {
     /// The number of distinct words.
     pub fn distinct_words(&self) -> usize {
         self.frequencies.len()
-    }
-
-    /// The share of texts with this label; 0 without texts.
-    pub fn label_share(&self, label: Polarity) -> f64 {
-        ratio(self.labels[label.class()], self.texts)
     }
 
     /// The share of sentences of this kind; 0 without sentences.
