@@ -15,11 +15,13 @@ pub const LETTERS: usize = 16;
 /// Texts (batch, time) and the next letters. The first eight are unpredictable; only the others are targets.
 pub fn texts(batch: usize, seed: u64) -> Result<(Ids, Ids)> {
     let key = Key::new(seed).site("texts");
-    let letter = |row: usize, place: usize| key.below(row as u64, (place % PERIOD) as u64, LETTERS) as u32;
-    let places = |shift: usize| (0..batch * TIME).map(move |i| (i / TIME, i % TIME + shift));
-    let inputs: Vec<u32> = places(0).map(|(row, place)| letter(row, place)).collect();
-    let known = |(row, place): (usize, usize)| if place < PERIOD { u32::MAX } else { letter(row, place) };
-    let targets: Vec<u32> = places(1).map(known).collect();
+    let letter =
+        |row: usize, position: usize| key.below(row as u64, (position % PERIOD) as u64, LETTERS) as u32;
+    let positions = |shift: usize| (0..batch * TIME).map(move |i| (i / TIME, i % TIME + shift));
+    let inputs: Vec<u32> = positions(0).map(|(row, position)| letter(row, position)).collect();
+    let known =
+        |(row, position): (usize, usize)| if position < PERIOD { u32::MAX } else { letter(row, position) };
+    let targets: Vec<u32> = positions(1).map(known).collect();
     Ok((Ids::new(&inputs, [batch, TIME])?, Ids::new(&targets, [batch, TIME])?))
 }
 

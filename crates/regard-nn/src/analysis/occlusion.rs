@@ -160,9 +160,9 @@ pub fn faithfulness(
                 found.push(None);
                 continue;
             }
-            let said = influence(model, &tokens, target, method, flow_limit)?;
-            let said: Vec<f64> = kept.iter().map(|&i| said[i]).collect();
-            found.push(spearman(&said, &truth)?);
+            let values = influence(model, &tokens, target, method, flow_limit)?;
+            let values: Vec<f64> = kept.iter().map(|&i| values[i]).collect();
+            found.push(spearman(&values, &truth)?);
         }
     }
     if found.iter().all(Vec::is_empty) {

@@ -101,13 +101,16 @@ fn read<const AXES: usize>(path: &Path) -> Result<([usize; AXES], Vec<u8>)> {
     let Some(count) = count.filter(|&count| count <= VALUE_LIMIT) else {
         return Err(Error::file(
             path,
-            format!("its header says {lengths:?}, more than {VALUE_LIMIT} values"),
+            format!("its header announces {lengths:?}, more than {VALUE_LIMIT} values"),
         ));
     };
     let values = values(&mut source, count)?;
     if values.len() as u64 != count {
         let amount = if values.len() as u64 > count { "more" } else { "fewer" };
-        return Err(Error::file(path, format!("its header says {lengths:?}, but there are {amount} values")));
+        return Err(Error::file(
+            path,
+            format!("its header announces {lengths:?}, but there are {amount} values"),
+        ));
     }
     Ok((lengths, values))
 }

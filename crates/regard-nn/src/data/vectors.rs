@@ -18,7 +18,7 @@ pub struct WordVectors {
     /// The vectors found, concatenated.
     values: Vec<f32>,
     /// The index of each requested word's vector.
-    places: Vec<Option<usize>>,
+    rows: Vec<Option<usize>>,
     others: usize,
 }
 
@@ -32,8 +32,7 @@ impl WordVectors {
         for (index, word) in words.iter().enumerate() {
             wanted.entry(word.as_ref()).or_default().push(index);
         }
-        let mut vectors =
-            Self { dimension: 0, values: Vec::new(), places: vec![None; words.len()], others: 0 };
+        let mut vectors = Self { dimension: 0, values: Vec::new(), rows: vec![None; words.len()], others: 0 };
         let mut announced = None;
         while let Some(line) = lines.next()? {
             let added = vectors.add(line.trim_end_matches(' '), &wanted, &mut announced);
@@ -59,13 +58,13 @@ impl WordVectors {
 
     /// The vector of the requested word with this index, if the file has it.
     pub fn vector(&self, index: usize) -> Option<&[f32]> {
-        let place = (*self.places.get(index)?)?;
-        Some(&self.values[place * self.dimension..][..self.dimension])
+        let row = (*self.rows.get(index)?)?;
+        Some(&self.values[row * self.dimension..][..self.dimension])
     }
 
     /// The number of requested words that were found.
     pub fn found(&self) -> usize {
-        self.places.iter().flatten().count()
+        self.rows.iter().flatten().count()
     }
 
     /// The number of other lines in the file.
@@ -97,13 +96,13 @@ impl WordVectors {
             return Err(format!("expected a word and {} numbers, got {got}", self.dimension));
         };
         let indices = match wanted.get(&line[..at]) {
-            Some(indices) if indices.iter().all(|&index| self.places[index].is_none()) => indices,
+            Some(indices) if indices.iter().all(|&index| self.rows[index].is_none()) => indices,
             _ => {
                 self.others += 1;
                 return Ok(());
             }
         };
-        let place = self.values.len() / self.dimension;
+        let row = self.values.len() / self.dimension;
         for number in line[at + 1..].split(' ') {
             match number.parse::<f32>() {
                 Ok(value) if value.is_finite() => self.values.push(value),
@@ -111,7 +110,7 @@ impl WordVectors {
             }
         }
         for &index in indices {
-            self.places[index] = Some(place);
+            self.rows[index] = Some(row);
         }
         Ok(())
     }

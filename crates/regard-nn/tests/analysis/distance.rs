@@ -56,8 +56,8 @@ fn divergences_of_planted_heads() {
 
 #[test]
 fn maps_keep_distances_that_fit() {
-    let places: [(f64, f64); 5] = [(0.0, 0.0), (3.0, 0.0), (0.0, 4.0), (3.0, 4.0), (1.0, 1.0)];
-    let apart = |i: usize, j: usize| (places[i].0 - places[j].0).hypot(places[i].1 - places[j].1);
+    let points: [(f64, f64); 5] = [(0.0, 0.0), (3.0, 0.0), (0.0, 4.0), (3.0, 4.0), (1.0, 1.0)];
+    let apart = |i: usize, j: usize| (points[i].0 - points[j].0).hypot(points[i].1 - points[j].1);
     let (found, kept) = map(&Distances::from_fn(5, apart), 2);
     for i in 0..5 {
         for j in 0..5 {
@@ -70,8 +70,8 @@ fn maps_keep_distances_that_fit() {
 }
 
 fn two_groups() -> Distances {
-    let places = [0.0, 1.0, 2.0, 10.0, 11.0, 12.0, 13.0_f64];
-    Distances::from_fn(7, |i, j| (places[i] - places[j]).abs())
+    let points = [0.0, 1.0, 2.0, 10.0, 11.0, 12.0, 13.0_f64];
+    Distances::from_fn(7, |i, j| (points[i] - points[j]).abs())
 }
 
 #[test]

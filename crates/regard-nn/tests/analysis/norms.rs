@@ -48,15 +48,15 @@ fn norms_match_the_definition() {
                     let mut sum = vec![0.0; config.d_model];
                     for head in 0..heads {
                         let place = (head * time + query) * time + key;
-                        let said: Vec<f64> =
+                        let output: Vec<f64> =
                             vector(head, key).iter().map(|x| x * f64::from(alpha[place])).collect();
-                        let norm = said.iter().map(|x| x * x).sum::<f64>().sqrt();
+                        let norm = output.iter().map(|x| x * x).sum::<f64>().sqrt();
                         assert!(
                             (norm - f64::from(single[place])).abs() < 1e-5 * (1.0 + norm),
                             "{norm} {}",
                             single[place]
                         );
-                        sum.iter_mut().zip(&said).for_each(|(sum, x)| *sum += x);
+                        sum.iter_mut().zip(&output).for_each(|(sum, x)| *sum += x);
                     }
                     let norm = sum.iter().map(|x| x * x).sum::<f64>().sqrt();
                     let got = f64::from(together[query * time + key]);

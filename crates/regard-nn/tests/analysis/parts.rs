@@ -182,10 +182,10 @@ fn source_and_target_form_one_sequence_of_layers() {
     }
     let target = Target::at(1, 4);
     for method in Method::ALL {
-        let said = influence(&model, &tokens, target, method, 64).unwrap();
-        assert_eq!(said.len(), 8, "{}", method.name());
-        assert!(said[..5].iter().any(|&value| value > 0.0), "{}", method.name());
-        assert_eq!(said[7], 0.0, "later tokens have no influence: {}", method.name());
+        let values = influence(&model, &tokens, target, method, 64).unwrap();
+        assert_eq!(values.len(), 8, "{}", method.name());
+        assert!(values[..5].iter().any(|&value| value > 0.0), "{}", method.name());
+        assert_eq!(values[7], 0.0, "later tokens have no influence: {}", method.name());
     }
     let changes = occlusion(&model, &tokens, target, (Blank::Delete, Quantity::Logit)).unwrap();
     assert!(changes[..5].iter().all(Option::is_some) && changes[5..].iter().all(Option::is_none));

@@ -80,7 +80,7 @@ fn errors_name_the_line() {
     assert!(
         open(&(word("1-3", "x", "_", "_", "_", "_") + &the("2") + &cat("0"))).contains("ends before word 3")
     );
-    assert!(open(&(word("2-3", "x", "_", "_", "_", "_") + &the("0"))).contains("does not start at word 1"));
+    assert!(open(&(word("2-3", "x", "_", "_", "_", "_") + &the("0"))).contains("must start at word 1"));
     let nested = word("1-3", "x", "_", "_", "_", "_") + &the("2") + &word("2-3", "y", "_", "_", "_", "_");
     assert!(open(&nested).contains("is inside another"));
     assert!(open(&(word("1-2", "x", "_", "_", "_", "_") + "\n")).contains("the token has no words"));

@@ -62,26 +62,26 @@ impl Masking {
     /// `example`.
     pub fn apply(&self, text: &mut [u32], key: Key, example: u64) -> Vec<u32> {
         let mut targets = vec![IGNORED; text.len()];
-        let places: Vec<usize> = (0..text.len())
-            .filter(|&place| self.allowed.get(text[place] as usize).copied().unwrap_or(false))
+        let candidates: Vec<usize> = (0..text.len())
+            .filter(|&at| self.allowed.get(text[at] as usize).copied().unwrap_or(false))
             .collect();
         let chosen = key.site("chosen");
-        let mut guessed: Vec<usize> = places
+        let mut selected: Vec<usize> = candidates
             .iter()
             .copied()
-            .filter(|&place| chosen.uniform(example, place as u64) < self.share)
+            .filter(|&at| chosen.uniform(example, at as u64) < self.share)
             .collect();
-        if guessed.is_empty() && !places.is_empty() {
-            guessed.push(places[key.site("one").below(example, 0, places.len())]);
+        if selected.is_empty() && !candidates.is_empty() {
+            selected.push(candidates[key.site("one").below(example, 0, candidates.len())]);
         }
-        for place in guessed {
-            targets[place] = text[place];
-            let draw = key.site("fate").uniform(example, place as u64);
+        for at in selected {
+            targets[at] = text[at];
+            let draw = key.site("fate").uniform(example, at as u64);
             if draw < self.hidden {
-                text[place] = self.mask;
+                text[at] = self.mask;
             } else if draw < self.hidden + self.replaced {
-                let other = key.site("replacement").below(example, place as u64, self.ordinary.len());
-                text[place] = self.ordinary[other];
+                let other = key.site("replacement").below(example, at as u64, self.ordinary.len());
+                text[at] = self.ordinary[other];
             }
         }
         targets

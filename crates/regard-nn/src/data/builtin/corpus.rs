@@ -175,8 +175,8 @@ struct Writer {
 impl Writer {
     fn sentence(&mut self, kind: SentenceKind, polarity: Option<Polarity>, first: bool) {
         let rule = self.rule(kind, first);
-        let says = polarity.unwrap_or(self.text.label);
-        let tree = self.speaker.sentence(rule, says, says != self.text.label);
+        let opinion = polarity.unwrap_or(self.text.label);
+        let tree = self.speaker.sentence(rule, opinion, opinion != self.text.label);
         if !self.text.string.is_empty() {
             self.text.string.push(' ');
         }

@@ -38,7 +38,7 @@ pub(super) struct Speaker {
     /// Whether this sentence contradicts the label of the text.
     dissents: bool,
     /// Words of this sentence, none of which is used twice.
-    said: Vec<&'static str>,
+    used_words: Vec<&'static str>,
     negations: u32,
     /// The alternatives, by rule and index, that this text has used.
     used: Vec<(usize, usize)>,
@@ -57,7 +57,7 @@ impl Speaker {
             topics: Vec::new(),
             judged: Vec::new(),
             dissents: false,
-            said: Vec::new(),
+            used_words: Vec::new(),
             negations: 0,
             used: Vec::new(),
         };
@@ -79,7 +79,7 @@ impl Speaker {
         let tree = self.expand(GRAMMAR.rule(rule), view);
         self.cast.end_sentence();
         self.topics.clear();
-        self.said.clear();
+        self.used_words.clear();
         tree
     }
 
@@ -266,12 +266,12 @@ impl Speaker {
         let list = LEXICON.list(family, polarity, class);
         let mut entry = list.draw(&mut self.draws);
         for _ in 0..8 {
-            if !self.said.contains(&entry.lemma) {
+            if !self.used_words.contains(&entry.lemma) {
                 break;
             }
             entry = list.draw(&mut self.draws);
         }
-        self.said.push(entry.lemma);
+        self.used_words.push(entry.lemma);
         entry
     }
 
