@@ -224,7 +224,7 @@ fn prompts_and_settings_that_make_no_sense_are_refused() {
     let t5 = Transformer::new(zoo::t5_config().form(), 1).unwrap();
     let source = Ids::new(&[1, 2], [1, 2]).unwrap();
     let none = Answer::new(&t5, &Context::inference(), &source, None, 0).err().unwrap().to_string();
-    assert_eq!(none, "generation: a source needs at least one answer");
+    assert_eq!(none, "generation: the number of copies must be at least 1");
 }
 
 /// A model that answers in the wrong shape.
@@ -310,7 +310,7 @@ fn beams_hold_real_texts_only_and_end_where_the_model_does() {
     let rows = "beam search: 3 rows cannot hold 2 beams for each text";
     assert_eq!(refused(2, &[vec![1], vec![1], vec![1]]), rows);
     assert_eq!(refused(0, &[vec![1]]), "beam search: 1 rows cannot hold 0 beams for each text");
-    let unequal = "beam search: texts must start with equally many tokens, at least one";
+    let unequal = "beam search: all starts need the same number of tokens, at least one";
     assert_eq!(
         (refused(1, &[vec![]]), refused(1, &[vec![1], vec![1, 2]])),
         (unequal.to_owned(), unequal.to_owned())
