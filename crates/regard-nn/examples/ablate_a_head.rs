@@ -1,12 +1,12 @@
-//! Does a head matter? Take it away and see.
+//! Does a head matter? Ablate it and measure the loss.
 //!
-//! A small GPT is trained to repeat eight letters. Each head in turn is silenced (it says 0), averaged (it says its mean
-//! everywhere) or left alone in its layer (all others are silent), and the loss is measured on texts the model has never
-//! seen. What is printed: the loss for each, in nats, beside that of the whole model. Where silence hardly changes it, the
-//! model can do without the head. That does not mean that the head does nothing: if it is enough alone, others do the same
-//! work, as they do here in the first layer. A layer whose heads change nothing either way is not needed for this task.
+//! A small GPT is trained to repeat eight letters. Each head in turn is zeroed, replaced by its mean, or kept alone in its
+//! layer (all others are zeroed), and the loss is measured on unseen texts. The example prints these losses in nats,
+//! together with that of the whole model. If zeroing a head hardly changes the loss, the model does not need it. That does
+//! not mean that the head does nothing: if it is sufficient alone, other heads are redundant with it, as here in the
+//! first layer. A layer whose heads have no effect either way is not needed for this task.
 
-#![allow(clippy::print_stdout)] // an example is there to print
+#![allow(clippy::print_stdout)] // examples print their results
 
 mod repeating;
 
@@ -20,27 +20,28 @@ fn main() -> regard_nn::Result<()> {
         Ok(loss(&gpt, &Context::inference().with_probe(probe), &unseen)?.item()?)
     };
     println!("the whole model: {:.3}  (guessing: {:.3})\n", measure(&Probe::new())?, (LETTERS as f32).ln());
-    println!("  layer  head   silent     mean    alone");
+    println!("  layer  head     zero     mean    alone");
     for layer in 0..2 {
         let attention = format!("layers.{layer}.self");
-        let silence = |heads: &[usize]| {
+        let zero = |heads: &[usize]| {
             heads.iter().fold(Probe::new(), |probe, &head| probe.zero_head(&attention, head))
         };
         for head in 0..4 {
             let others: Vec<usize> = (0..4).filter(|&other| other != head).collect();
-            let (silent, alone) = (measure(&silence(&[head]))?, measure(&silence(&others))?);
+            let (zeroed, alone) = (measure(&zero(&[head]))?, measure(&zero(&others))?);
             let mean = measure(&Probe::new().mean_head(&attention, head))?;
-            println!("{layer:7}{head:6}{silent:9.3}{mean:9.3}{alone:9.3}");
+            println!("{layer:7}{head:6}{zeroed:9.3}{mean:9.3}{alone:9.3}");
         }
-        println!("{layer:7}   all{:9.3}", measure(&silence(&[0, 1, 2, 3]))?);
+        println!("{layer:7}   all{:9.3}", measure(&zero(&[0, 1, 2, 3]))?);
     }
-    // A finer cut: all heads stay, but none may look at the one letter that is to be repeated.
-    println!("\nwith no head looking at the letter to repeat:");
+    // Attention knockout: all heads stay, but none may attend to the letter to repeat.
+    println!("\nwith the letter to repeat masked for all heads:");
     for layer in 0..2 {
         let attention = format!("layers.{layer}.self");
-        let places = PERIOD - 1..TIME;
-        let blind = places.fold(Probe::new(), |probe, p| probe.block(&attention, None, p, p + 1 - PERIOD));
-        println!("  in layer {layer}: {:.3}", measure(&blind)?);
+        let positions = PERIOD - 1..TIME;
+        let masked =
+            positions.fold(Probe::new(), |probe, p| probe.block(&attention, None, p, p + 1 - PERIOD));
+        println!("  in layer {layer}: {:.3}", measure(&masked)?);
     }
     Ok(())
 }

@@ -1,13 +1,13 @@
 //! Checks and times models on a CUDA device.
 //!
 //! ```text
-//! gpu_check check            forward pass, loss and gradients of small models beside the CPU
-//! gpu_check time [seconds]   training steps of two GPTs, in f32 and bf16
+//! gpu_check check            compares forward pass, loss and gradients of small models with the CPU
+//! gpu_check time [seconds]   times training steps of two GPTs, in f32 and bf16
 //! ```
 //!
-//! `REGARD_DEVICE` names another device than the first CUDA device for the check.
+//! `REGARD_DEVICE` selects another device than the first CUDA device for the check.
 
-#![allow(clippy::print_stdout)] // an example is there to print
+#![allow(clippy::print_stdout)] // examples print their results
 
 use regard_nn::models::{
     BertConfig, GptConfig, Inputs, LlamaConfig, Model, Pooling, Sentiment, SentimentConfig, T5Config,
@@ -26,7 +26,7 @@ fn device() -> Result<Device> {
     Ok(std::env::var("REGARD_DEVICE").map_or(Ok(Device::Cuda(0)), |name| name.parse())?)
 }
 
-/// A model with a question and its answers.
+/// A model with inputs and targets.
 struct Case {
     name: &'static str,
     model: Box<dyn Model>,
@@ -121,7 +121,7 @@ fn cases() -> Result<Vec<Case>> {
     ])
 }
 
-/// What one pass of a model computed.
+/// The results of one pass of a model.
 struct Outcome {
     hidden: Vec<f32>,
     loss: f32,

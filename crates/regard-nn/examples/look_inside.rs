@@ -1,10 +1,11 @@
-//! Look inside a trained model: where its heads look, when it knows the answer, and what the answer hangs on.
+//! Look inside a trained model: attention weights, the logit lens, and gradients.
 //!
-//! A small GPT is trained to repeat eight letters. The letter after place p is the one at p − 7, so a head that finds it
-//! must look exactly there. What is printed: how much weight each head gives to that place, one such head's map, what the
-//! model would say if it stopped after each layer, and how strongly the answer depends on each letter that was read.
+//! A small GPT is trained to repeat eight letters. The letter after position p is the one at p − 7, so a head that finds
+//! it must attend to exactly that position. The example prints the weight that each head gives to that position, the
+//! attention map of one such head, the accuracy of the logit lens after each layer, and how strongly the prediction
+//! depends on each input letter.
 
-#![allow(clippy::print_stdout)] // an example is there to print
+#![allow(clippy::print_stdout)] // examples print their results
 
 mod repeating;
 
@@ -41,7 +42,7 @@ fn main() -> regard_nn::Result<()> {
     }
     let (_, layer, head) = best;
     println!(
-        "\nthe map of head {head} in layer {layer}: each row is a letter, darker where it looks\n   {letters}"
+        "\nthe attention map of head {head} in layer {layer}: one row per query, darker for more weight\n   {letters}"
     );
     let map = probe.weights(&format!("layers.{layer}.self")).expect("recorded").head(0, head)?;
     for (letter, row) in letters.chars().zip(map.values().chunks(TIME)) {
@@ -51,30 +52,30 @@ fn main() -> regard_nn::Result<()> {
         );
     }
 
-    // The stream after a layer, put in the place of the last layer's, is read by the same output.
-    println!("\nif the model stopped there, it would get right");
+    // The logit lens: the residual stream after each layer is unembedded as if it were the last.
+    println!("\ncorrect predictions of the logit lens");
     for layer in 0..2 {
-        let stream = probe.get(&format!("layers.{layer}.residual.after"))?.expect("recorded");
-        let lens = Probe::new().patch("layers.1.residual.after", stream);
-        let said = gpt.forward(&Context::inference().with_probe(&lens), &inputs)?.argmax(-1)?;
-        let right = (PERIOD - 1..TIME).filter(|&p| said.values()[p] == targets.values()[p]).count();
+        let residual = probe.get(&format!("layers.{layer}.residual.after"))?.expect("recorded");
+        let lens = Probe::new().patch("layers.1.residual.after", residual);
+        let predicted = gpt.forward(&Context::inference().with_probe(&lens), &inputs)?.argmax(-1)?;
+        let right = (PERIOD - 1..TIME).filter(|&p| predicted.values()[p] == targets.values()[p]).count();
         println!("  after layer {layer}: {right} of {PERIOD} letters");
     }
 
-    // The slope of the last answer's surprise with respect to each letter's vector.
+    // The gradient of the last prediction's loss with respect to each letter's embedding.
     let last = logits.slice(1, TIME - 1, 1)?;
     let answer = Ids::new(&targets.values()[TIME - 1..], [1, 1])?;
     let embeddings = probe.get("embeddings")?.expect("tracked");
-    let surprise = last.cross_entropy(&answer, CrossEntropy::default())?;
-    let slopes =
-        surprise.gradients(&Pass::new().with_respect_to(&embeddings))?.get(&embeddings).expect("asked for");
+    let loss = last.cross_entropy(&answer, CrossEntropy::default())?;
+    let gradients =
+        loss.gradients(&Pass::new().with_respect_to(&embeddings))?.get(&embeddings).expect("requested");
     println!(
-        "\nhow strongly the last answer depends on each letter (the one to repeat is at place {})",
+        "\ngradient norm of the last prediction's loss for each letter (the one to repeat is at position {})",
         TIME - PERIOD
     );
-    for (place, (letter, slope)) in letters.chars().zip(slopes.values().chunks(48)).enumerate() {
-        let length = slope.iter().map(|value| value * value).sum::<f32>().sqrt();
-        println!("  {place:2} {letter} {length:9.5}");
+    for (position, (letter, gradient)) in letters.chars().zip(gradients.values().chunks(48)).enumerate() {
+        let norm = gradient.iter().map(|value| value * value).sum::<f32>().sqrt();
+        println!("  {position:2} {letter} {norm:9.5}");
     }
     Ok(())
 }

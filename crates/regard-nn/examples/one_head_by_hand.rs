@@ -1,10 +1,10 @@
-//! One head of attention, with numbers you can check on paper.
+//! One head of attention, with numbers you can check by hand.
 //!
-//! Three words, each with a query, a key and a value of width 2. What is printed: the scores (how well each query fits each
-//! key), the weights (each row of scores through a softmax, so that it sums to 1), and the output (each row's weighted
-//! mean of the values). Then the same once more with a mask that forbids looking ahead.
+//! Three words, each with a query, a key and a value of width 2. The example prints the scores (how well each query matches
+//! each key), the weights (the softmax of each row of scores, which sums to 1), and the output (each row's weighted mean of
+//! the values). Then the same with a causal mask.
 
-#![allow(clippy::print_stdout)] // an example is there to print
+#![allow(clippy::print_stdout)] // examples print their results
 
 use regard_nn::attention::{Scale, scaled_dot_product};
 use regard_nn::tensor::{Mask, Tensor};
@@ -12,7 +12,7 @@ use regard_nn::tensor::{Mask, Tensor};
 const WORDS: [&str; 3] = ["time", "flies", "fast"];
 
 fn main() -> regard_nn::Result<()> {
-    // "time" asks for what "flies" offers, and the other way round; "fast" asks for nothing in particular.
+    // The query of "time" matches the key of "flies", and vice versa; the query of "fast" matches none in particular.
     let query = Tensor::new(&[2.0, 0.0, 0.0, 2.0, 0.0, 0.0], [3, 2])?;
     let key = Tensor::new(&[0.0, 1.0, 1.0, 0.0, 1.0, 1.0], [3, 2])?;
     let value = Tensor::new(&[1.0, 0.0, 0.0, 1.0, -1.0, -1.0], [3, 2])?;
@@ -26,15 +26,15 @@ fn main() -> regard_nn::Result<()> {
     show("weights: softmax of each row", &weights, &WORDS);
     show("output: weights·V", &output, &["first", "second"]);
 
-    // A language model must not look ahead: what is forbidden weighs nothing, and the others share its weight.
+    // A language model must not attend to later words: they get no weight, and the others share it.
     let earlier = Mask::from_fn([3, 3], |at| at[1] <= at[0]);
     let (output, weights) = scaled_dot_product(&query, &key, &value, Some(&earlier), Scale::InverseRoot)?;
-    show("weights that do not look ahead", &weights, &WORDS);
+    show("causal weights", &weights, &WORDS);
     show("output", &output, &["first", "second"]);
     Ok(())
 }
 
-/// A table with a word before each row.
+/// Prints a table with a word before each row.
 fn show(title: &str, table: &Tensor, columns: &[&str]) {
     let header: Vec<String> = columns.iter().map(|name| format!("{name:>8}")).collect();
     println!("\n{title}\n{:8}{}", "", header.concat());

@@ -1,4 +1,4 @@
-//! A model of your own, with an attention that the library does not have: trained, probed and saved with the library.
+//! Your own model, with an attention that is not in the library: trained, probed and saved with the library.
 //!
 //! The weight of a key is a Gaussian of its distance from the query, divided by the sum over all keys:
 //!
@@ -6,11 +6,11 @@
 //! weight(q, k) = exp(−‖q − k‖²/2) / Σ exp(−‖q − k‖²/2)            (Nadaraya, 1964; Watson, 1964)
 //! ```
 //!
-//! The task: six numbers, each in one of two colours, then a number whose colour is that of the nearest. The model is not
-//! told how numbers are ordered. What is printed: loss and accuracy on unseen texts, before training and after (once the
-//! model has been saved and read again); and the weight of each number of a text, which falls with its distance.
+//! The task: six numbers, each in one of two colours, then a number whose colour is that of the nearest. The model has to
+//! learn the order of the numbers. The example prints loss and accuracy on unseen texts before training and after it (with
+//! the model saved and read back), and the weight of each number of a text, which decreases with its distance.
 
-#![allow(clippy::print_stdout)] // an example is there to print
+#![allow(clippy::print_stdout)] // examples print their results
 
 use regard_nn::checkpoint::{self, StoredWeights};
 use regard_nn::data::batches::{Batches, Classification};
@@ -36,11 +36,11 @@ pub struct Kernel {
     classifier: Linear,
 }
 
-// Gives the parameters their names: `tokens.weight`, `key.weight`, `key.bias`, …
+// Lists the parameters with their names: `tokens.weight`, `key.weight`, `key.bias`, …
 module!(Kernel { tokens, key, classifier });
 
 impl Kernel {
-    /// Parameters come from `initial` by their names: drawn at random, or read from a file.
+    /// Parameters come from `initial` by name: random, or read from a file.
     pub fn build(initial: &Initial) -> Result<Self> {
         let linear = |name: &str, outputs: usize| {
             Linear::new(&initial.part(name), LinearConfig::new(WIDTH, outputs), Draw::Normal(0.5))
@@ -59,7 +59,7 @@ impl Model for Kernel {
         Abilities::new(Predicts::Class, 2)
     }
 
-    /// The heads that the library's analysis reads (`AttentionSite::named`), if there are weights (batch, heads, queries, keys).
+    /// The attention layers for the library's analysis (`AttentionSite::named`), if weights are (batch, heads, queries, keys).
     fn attentions(&self) -> Vec<AttentionSite<'_>> {
         Vec::new()
     }
@@ -101,27 +101,27 @@ impl Model for Kernel {
     }
 }
 
-/// Random texts, and the colours of their last numbers. Of two that are equally near, the smaller one decides.
+/// Random texts, and the colours of their last numbers. If two numbers are equally near, the smaller one decides.
 fn texts(count: u64, seed: u64) -> Result<Classification> {
     let text = |i: u64| {
         let numbers = Key::new(seed).permutation(i, NUMBERS);
-        let colour = |place: usize| Key::new(seed).site("colour").below(i, place as u64, 2);
-        let away = |&place: &usize| (numbers[place].abs_diff(numbers[POINTS]), numbers[place]);
-        let token = |place: usize| numbers[place] + NUMBERS * if place < POINTS { colour(place) } else { 2 };
+        let colour = |at: usize| Key::new(seed).site("colour").below(i, at as u64, 2);
+        let away = |&at: &usize| (numbers[at].abs_diff(numbers[POINTS]), numbers[at]);
+        let token = |at: usize| numbers[at] + NUMBERS * if at < POINTS { colour(at) } else { 2 };
         let nearest = (0..POINTS).min_by_key(away).unwrap_or(0);
-        ((0..=POINTS).map(|place| token(place) as u32).collect(), colour(nearest))
+        ((0..=POINTS).map(|at| token(at) as u32).collect(), colour(nearest))
     };
     let (texts, colours) = (0..count).map(text).unzip();
     Classification::new(texts, colours, 0)
 }
 
-/// Trains, probes, saves and reads again. Returns the accuracy on unseen texts.
+/// Trains, probes, saves and reads back. Returns the accuracy on unseen texts.
 pub fn run(folder: &Path) -> Result<f64> {
     let batches = |count, seed| Batches::new(texts(count, seed)?, 50, Key::new(seed));
     let unseen = batches(1000, 2)?;
     let accuracy = |model: &dyn Model| -> Result<f64> {
         let found = evaluate(model, &unseen, &Context::inference())?;
-        println!("loss {:.3}, {:.1} % of unseen texts right", found.loss, 100.0 * found.measures[0].1);
+        println!("loss {:.3}, accuracy {:.1} % on unseen texts", found.loss, 100.0 * found.measures[0].1);
         Ok(found.measures[0].1)
     };
     let model = Kernel::build(&Initial::new(1))?;

@@ -1,9 +1,10 @@
-//! A GPT learns a little rhyme, letter by letter, in a few seconds.
+//! A GPT learns a short rhyme, letter by letter, in a few seconds.
 //!
-//! What is printed: the loss (the mean surprise at the next letter, in nats) as it falls from ln 22 ≈ 3.1, which is pure
-//! guessing among 22 letters, towards 0 (it cannot get there, since nothing tells the first letters of a piece); and what the model says after "the " before, during and after training.
+//! The example prints the loss (the mean cross-entropy of the next letter, in nats) as it decreases from ln 22 ≈ 3.1, the
+//! loss of a uniform guess among 22 letters. It does not reach 0, because the first letters of a window are unpredictable.
+//! It also prints the model's continuation of "the " before, during and after training.
 
-#![allow(clippy::print_stdout)] // an example is there to print
+#![allow(clippy::print_stdout)] // examples print their results
 
 use regard_nn::generate::{Continue, GenerationSettings, generate};
 use regard_nn::models::{GptConfig, Inputs, Model, Transformer};
@@ -37,7 +38,7 @@ fn main() -> regard_nn::Result<()> {
     println!("{} letters, {} parameters", letters.len(), gpt.parameter_count());
     let mut optimiser = Optimiser::new(Method::adamw(), 0.1);
     for step in 0..=300_u64 {
-        // Pieces of the rhyme, drawn at random: each letter is to be followed by the next.
+        // Random windows of the rhyme; the target of each letter is the next one.
         let starts = (0..BATCH as u64).map(|i| Key::new(1).step(step).below(i, 0, text.len() - TIME - 1));
         let starts: Vec<usize> = starts.collect();
         let cut = |shift: usize| {
@@ -51,9 +52,9 @@ fn main() -> regard_nn::Result<()> {
             let prompt: Vec<u32> = "the ".chars().map(number).collect();
             let settings = GenerationSettings { max_tokens: 44, ..GenerationSettings::default() };
             let model = Continue::new(&gpt)?;
-            let said = generate(&model, &Context::inference(), &[prompt], &settings, &mut |_, _| true)?;
-            let said: String = said[0].tokens.iter().map(|&token| letters[token as usize]).collect();
-            println!("step {step:3}   loss {:.3}   the {said}", loss.item()?);
+            let texts = generate(&model, &Context::inference(), &[prompt], &settings, &mut |_, _| true)?;
+            let text: String = texts[0].tokens.iter().map(|&token| letters[token as usize]).collect();
+            println!("step {step:3}   loss {:.3}   the {text}", loss.item()?);
         }
         train::update(&mut gpt, &loss, &mut optimiser, 3e-3, Some(1.0))?;
     }

@@ -1,12 +1,12 @@
 //! Why scores are divided by √d.
 //!
-//! Queries and keys of random numbers with variance 1: a dot product of width d is a sum of d terms, so its standard
-//! deviation is √d. A softmax of such wide scores gives nearly all weight to one key, and then it hardly has a gradient:
-//! nothing can be learned any more. Divided by √d, scores have deviation 1 at any width. What is printed, for each width:
-//! the deviation of the scores, the mean of each query's largest weight among 64 keys, and the length of the gradient that
-//! reaches the scores of a query (the median over queries), with and without the division.
+//! Queries and keys are random with variance 1: a dot product of width d is a sum of d terms, so its standard deviation is
+//! √d. The softmax of such widely spread scores gives nearly all weight to one key and has almost no gradient, so nothing
+//! can be learned. Divided by √d, scores have standard deviation 1 at any width. For each width the example prints the
+//! standard deviation of the scores, the mean of each query's largest weight among 64 keys, and the norm of the gradient of
+//! a query's scores (the median over queries), with and without the division.
 
-#![allow(clippy::print_stdout)] // an example is there to print
+#![allow(clippy::print_stdout)] // examples print their results
 
 use regard_nn::attention::{Scale, scaled_dot_product};
 use regard_nn::tensor::Tensor;
@@ -27,7 +27,7 @@ fn main() -> regard_nn::Result<()> {
         let mut columns = Vec::new();
         for scale in [Scale::None, Scale::InverseRoot] {
             let (_, weights) = scaled_dot_product(&query, &key, &value, None, scale)?;
-            // The same once more from the scores on, so that the gradient can be taken at them.
+            // The same from the scores on, to differentiate with respect to them.
             let scores = query.matmul_transposed(&key, false, true)?.scale(scale.factor(width))?.tracked();
             let output = scores.softmax()?.matmul(&value)?;
             let gradient = output.sum_all()?.backward()?.get(&scores).expect("it depends on the scores");
@@ -38,12 +38,12 @@ fn main() -> regard_nn::Result<()> {
         println!("{width:9}{}", [0, 1, 2].map(pair).concat());
     }
     println!(
-        "\nPlain scores grow as √d. Their softmax ends up with nearly all weight on one key, and no gradient."
+        "\nUnscaled scores grow as √d. Their softmax puts nearly all weight on one key and has almost no gradient."
     );
     Ok(())
 }
 
-/// The length of the row in the middle, by length.
+/// The median norm of the rows.
 fn median_length(rows: &Tensor) -> f32 {
     let length = |row: &[f32]| row.iter().map(|value| value * value).sum::<f32>().sqrt();
     let mut lengths: Vec<f32> = rows.values().chunks(KEYS).map(length).collect();

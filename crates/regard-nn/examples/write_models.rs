@@ -1,5 +1,5 @@
-//! Writes a small model of each kind that Hugging Face's library knows, with a tokenizer: what `tools/export_check.py`
-//! opens there.
+//! Writes a small model of each kind that Hugging Face's library supports, with a tokenizer, for
+//! `tools/export_check.py`.
 //!
 //! ```sh
 //! cargo run --example write_models -- outputs/models
@@ -21,11 +21,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let special = ["<pad>", "</s>"].map(str::to_owned).to_vec();
     let settings = BytePairSettings { size: 290, minimum_count: 1, special, end: None };
     let plain = Tokenizer::byte_pairs(texts, &settings)?;
-    // A T5 reads the end of its text.
+    // T5 needs an end token after its text.
     let ended = Tokenizer::byte_pairs(texts, &BytePairSettings { end: Some("</s>".to_owned()), ..settings })?;
     for (seed, (name, form)) in forms(plain.vocabulary_size()).into_iter().enumerate() {
         let mut model = Transformer::new(form, 1 + seed as u64)?;
-        excite(&mut model)?;
+        amplify(&mut model)?;
         let reads = model.abilities().reads;
         let folder = Path::new(&folder).join(name);
         let tokenizer = if reads == Reads::Source { &ended } else { &plain };
@@ -57,7 +57,7 @@ fn forms(vocabulary: usize) -> Vec<(&'static str, Form)> {
     let mut bare = bert.form();
     bare.output.tokens = None;
     bare.output.pooler = Some(Pooler { activation: Activation::Tanh });
-    // RoBERTa counts positions from the row after that of its padding, whose id is 1.
+    // RoBERTa counts positions from the row after its padding id, which is 1.
     let mut roberta = BertConfig { n_types: 1, ..bert.clone() }.form();
     if let Some(stack) = &mut roberta.encoder {
         stack.positions = Positions::Learned { context: 64, offset: 2, skips_padding: true };
@@ -107,8 +107,8 @@ fn forms(vocabulary: usize) -> Vec<(&'static str, Form)> {
     ]
 }
 
-/// Weights wide enough that every one of them matters, as after training.
-fn excite(model: &mut dyn Model) -> regard_nn::Result<()> {
+/// Scales the weights so that all of them have an effect, as after training.
+fn amplify(model: &mut dyn Model) -> regard_nn::Result<()> {
     for (name, parameter) in model.parameters_mut() {
         let tensor = parameter.tensor_mut();
         let noise = Key::new(0).site(&name).normal(tensor.count(), 0.2);

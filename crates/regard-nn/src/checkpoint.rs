@@ -9,6 +9,7 @@ mod bert;
 mod family;
 mod gpt2;
 mod llama;
+#[cfg(feature = "tokenizers")]
 pub mod llama2c;
 mod names;
 mod options;

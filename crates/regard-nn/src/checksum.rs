@@ -1,9 +1,9 @@
-//! A number that tells whether something is still what it was: against accidents, not against malice.
+//! A checksum against accidental changes. It is not cryptographic.
 
-/// The sum of everything that was added so far, in order.
+/// A checksum of a sequence of values.
 ///
-/// Each step takes eight bytes and can be undone, so that a single change is always noticed; turning the bits between the
-/// steps keeps several changes from cancelling each other.
+/// Each step adds eight bytes and is invertible, so that a single change is always detected; rotating the bits between
+/// steps makes it unlikely that several changes cancel.
 ///
 /// ```
 /// use regard_nn::Checksum;
@@ -28,7 +28,7 @@ impl Checksum {
         self.0 = (self.0.rotate_left(23) ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     }
 
-    /// Adds bytes, and how many they are.
+    /// Adds bytes and their number.
     pub fn bytes(&mut self, bytes: &[u8]) {
         self.number(bytes.len() as u64);
         let (whole, rest) = bytes.as_chunks::<8>();
@@ -40,12 +40,12 @@ impl Checksum {
         self.number(u64::from_le_bytes(last));
     }
 
-    /// Adds ids, and how many they are.
+    /// Adds ids and their number.
     pub fn ids(&mut self, ids: &[u32]) {
         self.words(ids.len(), ids.iter().copied());
     }
 
-    /// Adds the bits of values, and how many they are.
+    /// Adds the bits of values and their number.
     pub fn values(&mut self, values: &[f32]) {
         self.words(values.len(), values.iter().map(|value| value.to_bits()));
     }
@@ -57,7 +57,7 @@ impl Checksum {
         }
     }
 
-    /// The sum.
+    /// The checksum.
     pub fn value(self) -> u64 {
         self.0
     }

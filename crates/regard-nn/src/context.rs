@@ -1,4 +1,4 @@
-//! What a forward pass needs to know beyond its inputs.
+//! The context of a forward pass: gradients, dropout, probe, cache, precision.
 
 use crate::attention::Cache;
 use crate::error::{Error, Result};
@@ -10,10 +10,10 @@ use regard_tensor::{DataType, Tensor};
 use std::fmt::Display;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The circumstances of one forward pass: nothing about it is global or hidden.
+/// The context of one forward pass. There is no global state.
 ///
-/// A context also knows where in the model it is: [`Context::within`] steps into a part, and every name given to
-/// [`Context::see`] or [`Context::drop_out`] is relative to that place.
+/// A context has a path in the model: [`Context::within`] enters a part, and every name given to [`Context::see`] or
+/// [`Context::drop_out`] is relative to that part.
 #[derive(Clone)]
 pub struct Context<'a> {
     gradients: bool,
@@ -26,7 +26,7 @@ pub struct Context<'a> {
 }
 
 impl<'a> Context<'a> {
-    /// A pass that only looks: no gradients, no dropout.
+    /// A pass without gradients and without dropout.
     pub fn inference() -> Self {
         Self {
             gradients: false,
@@ -39,18 +39,18 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Gradients without dropout.
+    /// A pass with gradients and without dropout.
     pub fn differentiated() -> Self {
         Self { gradients: true, ..Self::inference() }
     }
 
-    /// A training pass: gradients, and dropout drawn from `key` (name the step in it) for examples counted from
+    /// A training pass: gradients, and dropout drawn from `key` (which should include the step) for examples counted from
     /// `first_example`.
     pub fn training(key: Key, first_example: u64) -> Self {
         Self { draws: Some((key, first_example)), ..Self::differentiated() }
     }
 
-    /// The same pass, watched or changed by a probe.
+    /// The same pass with a probe.
     #[must_use]
     pub fn with_probe<'b>(self, probe: &'b Probe) -> Context<'b>
     where
@@ -59,7 +59,7 @@ impl<'a> Context<'a> {
         Context { probe: Some(probe), ..self }
     }
 
-    /// The same pass, continuing from the keys and values of earlier ones.
+    /// The same pass with a cache of the keys and values of earlier passes.
     #[must_use]
     pub fn with_cache<'b>(self, cache: &'b Cache) -> Context<'b>
     where
@@ -68,7 +68,7 @@ impl<'a> Context<'a> {
         Context { cache: Some(cache), ..self }
     }
 
-    /// The same pass, which stops with [`Error::Cancelled`] at the next layer once the flag is set.
+    /// The same pass, which returns [`Error::Cancelled`] at the next layer once the flag is set.
     #[must_use]
     pub fn with_cancel<'b>(self, cancel: &'b AtomicBool) -> Context<'b>
     where
@@ -85,7 +85,7 @@ impl<'a> Context<'a> {
         Self { precision, ..self }
     }
 
-    /// A value that enters the model, in the type of the activations.
+    /// Converts an input to the type of the activations.
     pub fn activations(&self, x: &Tensor) -> Result<Tensor> {
         Ok(x.to_type(self.precision)?)
     }
@@ -96,23 +96,23 @@ impl<'a> Context<'a> {
         Self { path: self.site(&part.to_string()), ..self.clone() }
     }
 
-    /// The context of a part whose parameters are not trained. Gradients still flow through it.
+    /// The context of a part with frozen parameters. Gradients still flow through it.
     #[must_use]
     pub fn frozen(self) -> Self {
         Self { gradients: false, ..self }
     }
 
-    /// The full name of a site here.
+    /// The full name of a site in this part.
     pub fn site(&self, name: &str) -> String {
         join(&self.path, name)
     }
 
-    /// Where in the model this is, such as `layers.0.self`.
+    /// The path of this part, such as `layers.0.self`.
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// Fails if someone asked for the pass to stop.
+    /// Returns an error if the pass was cancelled.
     pub fn check(&self) -> Result<()> {
         match self.cancel {
             Some(flag) if flag.load(Ordering::Relaxed) => Err(Error::Cancelled),
@@ -120,12 +120,12 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// A parameter's values: tracked if gradients are wanted, else plain, so that nothing is recorded.
+    /// A parameter's values: tracked in a pass with gradients, otherwise detached.
     pub fn parameter(&self, parameter: &Parameter) -> Tensor {
         if self.gradients { parameter.tensor().clone() } else { parameter.tensor().detach() }
     }
 
-    /// Shows a value to the probe, which may record it or return another in its place.
+    /// Passes a value through the probe, which may record it or replace it.
     pub fn see(&self, name: &str, value: Tensor) -> Result<Tensor> {
         match self.probe {
             None => Ok(value),
@@ -133,33 +133,33 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// The probe, for what is computed only if someone looks at it.
+    /// The probe, for values that are computed only if they are recorded.
     pub fn probe(&self) -> Option<&'a Probe> {
         self.probe
     }
 
-    /// Whether anyone looks at a site.
+    /// Whether the probe records or changes a site.
     pub fn watches(&self, name: &str) -> bool {
         self.probe.is_some_and(|probe| probe.watches(&self.site(name)))
     }
 
-    /// Whether anyone changes or differentiates what is at a site.
+    /// Whether the probe changes or differentiates the value at a site.
     pub fn intervenes(&self, name: &str) -> bool {
         self.probe.is_some_and(|probe| probe.intervenes(&self.site(name)))
     }
 
-    /// The same pass without a cache, for models that read everything at once.
+    /// The same pass without a cache, for models that read the whole input at once.
     #[must_use]
     pub(crate) fn without_cache(&self) -> Self {
         Self { cache: None, ..self.clone() }
     }
 
-    /// Keys and values of earlier passes.
+    /// The cache of keys and values of earlier passes.
     pub fn cache(&self) -> Option<&'a Cache> {
         self.cache
     }
 
-    /// Dropout at a site, in training.
+    /// The dropout settings of a site; `None` outside training.
     pub fn dropout(&self, name: &str, probability: f32) -> Option<Dropout> {
         match self.draws {
             Some((key, first_example)) if probability > 0.0 => {
@@ -169,7 +169,7 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// A value after dropout at a site.
+    /// Applies dropout to a value at a site.
     pub fn drop_out(&self, name: &str, probability: f32, x: Tensor) -> Result<Tensor> {
         match self.dropout(name, probability) {
             Some(dropout) => Ok(x.dropout(&dropout)?),
@@ -177,9 +177,9 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Runs a segment without keeping its values, which the backward pass computes again.
+    /// Gradient checkpointing: runs a segment without keeping its activations, which the backward pass recomputes.
     ///
-    /// A watched pass runs as it is: a probe wants values that stay in the graph.
+    /// A pass with a probe keeps all activations, because the probe needs them in the graph.
     pub fn checkpoint(
         &self,
         inputs: &[&Tensor],

@@ -1,59 +1,59 @@
-//! The one error type of the library.
+//! The library's error type.
 
 use std::fmt::Display;
 use std::path::Path;
 
-/// What went wrong, what was expected and what came.
+/// An error of the library.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// An operation on tensors failed.
+    /// A tensor operation failed.
     #[error(transparent)]
     Tensor(#[from] regard_tensor::Error),
-    /// A configuration that cannot be built.
+    /// An invalid configuration.
     #[error("{model}: {problem}")]
     Configuration {
-        /// The model or layer it is for.
+        /// The model, layer or function.
         model: &'static str,
-        /// What is wrong with it.
+        /// The problem.
         problem: String,
     },
-    /// An input that a model cannot take.
+    /// An input that a model cannot process.
     #[error("{model}: {problem}")]
     Input {
-        /// The model or layer it is for.
+        /// The model, layer or function.
         model: &'static str,
-        /// What is wrong with it.
+        /// The problem.
         problem: String,
     },
-    /// A file, text or tokenizer that cannot be used.
+    /// An unusable file, text or tokenizer.
     #[error("{place}: {problem}")]
     Data {
-        /// Where: a file, with the line if there is one, or a part of it.
+        /// The location: a file, with the line if known, or a part of it.
         place: String,
-        /// What was expected there and what came.
+        /// What was expected there and what was found.
         problem: String,
     },
-    /// A checkpoint that does not fit together, or that needs what is not implemented.
+    /// An inconsistent checkpoint, or one that needs a feature that is not implemented.
     #[error("{0}")]
     Checkpoint(String),
-    /// Training went wrong beyond repair.
+    /// Training diverged.
     #[error("the loss is {loss} at step {step}; a lower learning rate or clipping may help")]
     Diverged {
         /// The step.
         step: u64,
-        /// What the loss became.
+        /// The loss.
         loss: String,
     },
-    /// Someone asked for the work to stop.
+    /// The operation was cancelled.
     #[error("cancelled")]
     Cancelled,
-    /// Predictions that cannot be measured.
+    /// A metric that is undefined for the given predictions.
     #[error("{metric}: {problem}")]
     Metric {
-        /// What was to be measured.
+        /// The metric.
         metric: &'static str,
-        /// Why it cannot be.
+        /// Why it is undefined.
         problem: String,
     },
 }
@@ -62,17 +62,17 @@ pub enum Error {
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
-    /// A configuration of which no model can be built.
+    /// An invalid configuration.
     pub fn configuration(model: &'static str, problem: impl Into<String>) -> Self {
         Self::Configuration { model, problem: problem.into() }
     }
 
-    /// A checkpoint that cannot be opened or written.
+    /// A checkpoint that cannot be read or written.
     pub fn checkpoint(problem: impl Into<String>) -> Self {
         Self::Checkpoint(problem.into())
     }
 
-    /// Inputs that a model or a function cannot take.
+    /// Inputs that a model or function cannot process.
     pub fn input(model: &'static str, problem: impl Into<String>) -> Self {
         Self::Input { model, problem: problem.into() }
     }
@@ -95,8 +95,8 @@ impl Error {
     }
 }
 
-/// What is said about a file may quote it, and a file of another kind has lines of any length and characters of any kind: it
-/// stays one line, and its middle is left out if it is long.
+/// Limits a message about a file. It may quote the file, whose lines can be of any length and contain any characters:
+/// control characters are replaced, and the middle of a long message is left out.
 fn bounded(problem: &str) -> String {
     const MOST: usize = 400;
     let problem = problem.replace(char::is_control, "\u{fffd}");

@@ -1,4 +1,4 @@
-//! Generation: one token after the other.
+//! Text generation: greedy decoding, sampling and beam search.
 //!
 //! ```
 //! use regard_nn::generate::{Continue, GenerationSettings, generate};
@@ -8,8 +8,9 @@
 //! let sizes = GptConfig { vocabulary: 11, context: 16, n_layers: 1, n_heads: 2, d_model: 8, ..Default::default() };
 //! let gpt = Transformer::new(sizes.form(), 0)?;
 //! let settings = GenerationSettings { max_tokens: 5, ..GenerationSettings::default() };
-//! let said = generate(&Continue::new(&gpt)?, &Context::inference(), &[vec![1, 2, 3], vec![4]], &settings, &mut |_, _| true)?;
-//! assert_eq!((said[0].tokens.len(), said[1].tokens.len()), (5, 5));
+//! let prompts = [vec![1, 2, 3], vec![4]];
+//! let texts = generate(&Continue::new(&gpt)?, &Context::inference(), &prompts, &settings, &mut |_, _| true)?;
+//! assert_eq!((texts[0].tokens.len(), texts[1].tokens.len()), (5, 5));
 //! # Ok::<(), regard_nn::Error>(())
 //! ```
 
@@ -28,21 +29,20 @@ use crate::models::{Inputs, Model};
 use regard_tensor::ops::concatenate;
 use regard_tensor::{Ids, Mask, Tensor};
 
-/// Something that scores the next token: a causal language model, or a decoder about to answer.
+/// A predictor of the next token: a causal language model, or a decoder with its encoded source.
 pub trait NextToken {
-    /// Scores (batch, 1, vocabulary) after the last of the ids (batch, time), of which `present` names those that are not
-    /// padding.
+    /// Logits (batch, 1, vocabulary) after the last of the ids (batch, time); `present` is false for padding.
     fn next_scores(&self, context: &Context, ids: &Ids, present: Option<&Mask>) -> Result<Tensor>;
 
-    /// The most tokens it can read, if there is a limit.
+    /// The maximum context length, if there is one.
     fn limit(&self) -> Option<usize>;
 }
 
-/// A model that continues a text.
+/// A language model that continues a text.
 pub struct Continue<'a>(&'a dyn Model);
 
 impl<'a> Continue<'a> {
-    /// Rejects models that predict something else.
+    /// Returns an error if the model does not predict the next token.
     pub fn new(model: &'a dyn Model) -> Result<Self> {
         match model.abilities().continues() {
             true => Ok(Self(model)),
@@ -61,7 +61,7 @@ impl NextToken for Continue<'_> {
     }
 }
 
-/// An encoder–decoder model that has read its sources and is about to answer.
+/// An encoder–decoder model with its encoded source texts.
 pub struct Answer<'a> {
     model: &'a dyn Model,
     encoded: Tensor,
@@ -70,7 +70,7 @@ pub struct Answer<'a> {
 }
 
 impl<'a> Answer<'a> {
-    /// Reads sources (batch, time), each of which will be answered in `copies` ways, side by side.
+    /// Encodes source texts (batch, time). Each will be decoded `copies` times, in neighbouring rows.
     pub fn new(
         model: &'a dyn Model,
         context: &Context,
@@ -79,10 +79,13 @@ impl<'a> Answer<'a> {
         copies: usize,
     ) -> Result<Self> {
         let Some(start) = model.abilities().start else {
-            return Err(Error::input("generation", format!("a {} does not answer texts", model.kind())));
+            return Err(Error::input(
+                "generation",
+                format!("a {} is not an encoder–decoder model", model.kind()),
+            ));
         };
         if copies == 0 {
-            return Err(Error::input("generation", "a source needs at least one answer"));
+            return Err(Error::input("generation", "the number of copies must be at least 1"));
         }
         let encoded = model.encode(context, &Inputs::masked(source, present))?;
         let rows = source.shape()[0];
@@ -96,7 +99,7 @@ impl<'a> Answer<'a> {
         Ok(Self { model, encoded, source, start })
     }
 
-    /// What each answer starts with.
+    /// The start token of each row.
     pub fn start(&self) -> Vec<Vec<u32>> {
         vec![vec![self.start]; self.encoded.shape()[0]]
     }
@@ -114,16 +117,16 @@ impl NextToken for Answer<'_> {
     }
 }
 
-/// How to generate.
+/// Settings of [`generate`].
 #[derive(Debug, Clone)]
 pub struct GenerationSettings {
-    /// The most tokens to say.
+    /// The maximum number of new tokens.
     pub max_tokens: usize,
     /// How the next token is chosen.
     pub sampling: Sampling,
-    /// Tokens after which a text is finished.
+    /// Tokens that end a text.
     pub stop_tokens: Vec<u32>,
-    /// Whether keys and values of earlier tokens are kept rather than computed again.
+    /// Whether keys and values of earlier tokens are cached.
     pub cached: bool,
 }
 
@@ -135,37 +138,38 @@ impl Default for GenerationSettings {
 
 /// Why a text ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum GenerationEnd {
-    /// It said a stop token.
+    /// A stop token was generated.
     Token,
-    /// Whoever watched had enough.
-    Watcher,
-    /// It said as much as it was to say.
+    /// The callback returned false.
+    Callback,
+    /// The maximum number of new tokens was reached.
     Length,
-    /// The model can read no more.
+    /// The model's context is full.
     Context,
 }
 
-/// What was said after a prompt.
+/// The continuation of a prompt.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Continuation {
     /// The new tokens, a stop token included.
     pub tokens: Vec<u32>,
-    /// Why there are no more.
+    /// Why it ended.
     pub end: GenerationEnd,
 }
 
-/// Continues prompts, each of them as if it were alone. (Draws depend on a prompt's number, so that equal ones go on
-/// differently.)
+/// Continues each prompt independently. (Random draws depend on a prompt's index, so equal prompts continue differently.)
 ///
-/// `watch` sees each new token with the number of its prompt and answers whether that text should go on: this is where a
-/// caller decodes, prints, and looks for strings to stop at ([`Stop`]).
+/// `on_token` is called with the prompt's index and each new token, and returns whether that text should continue. Callers
+/// use it to decode, to print, and to search for stop strings ([`Stop`]).
 pub fn generate(
     model: &impl NextToken,
     context: &Context,
     prompts: &[Vec<u32>],
     settings: &GenerationSettings,
-    watch: &mut dyn FnMut(usize, u32) -> bool,
+    on_token: &mut dyn FnMut(usize, u32) -> bool,
 ) -> Result<Vec<Continuation>> {
     settings.sampling.check()?;
     let mut texts = Texts::new(prompts)?;
@@ -194,16 +198,16 @@ pub fn generate(
                 continue;
             }
             let token = settings.sampling.choose(scores, texts.text(row), (row as u64, step as u64));
-            let wanted = watch(row, token);
+            let wanted = on_token(row, token);
             if settings.stop_tokens.contains(&token) {
                 ends[row] = Some(GenerationEnd::Token);
             } else if !wanted {
-                ends[row] = Some(GenerationEnd::Watcher);
+                ends[row] = Some(GenerationEnd::Callback);
             } else if step + 1 < settings.max_tokens && Some(texts.text(row).len()) == model.limit() {
                 ends[row] = Some(GenerationEnd::Context);
             }
-            texts.say(row, token);
-            // What comes last is not read.
+            texts.push(row, token);
+            // The last token of a text is not fed back.
             column.push(if ends[row].is_some() { None } else { Some(token) });
         }
         fresh = texts.width()..texts.width() + 1;
@@ -216,7 +220,7 @@ pub fn generate(
     Ok(ended.collect())
 }
 
-/// The scores as they came, if they have the shape that a model owes, (rows, 1, vocabulary).
+/// Checks that logits have the shape (rows, 1, vocabulary).
 fn checked(scores: Tensor, rows: usize) -> Result<Tensor> {
     match scores.shape()[..] {
         [found, 1, vocabulary] if found == rows && vocabulary > 0 => Ok(scores),
@@ -227,7 +231,7 @@ fn checked(scores: Tensor, rows: usize) -> Result<Tensor> {
     }
 }
 
-/// Texts that grow at the same end: shorter prompts have padding before them.
+/// Texts aligned at their ends: shorter prompts are padded at the start.
 struct Texts {
     /// The tokens of each text, without padding.
     texts: Vec<Vec<u32>>,
@@ -238,15 +242,15 @@ struct Texts {
 impl Texts {
     fn new(prompts: &[Vec<u32>]) -> Result<Self> {
         if prompts.is_empty() {
-            return Err(Error::input("generation", "there is no prompt"));
+            return Err(Error::input("generation", "at least one prompt is needed"));
         }
         if let Some(number) = prompts.iter().position(Vec::is_empty) {
-            let problem = format!("every prompt needs at least one token, number {number} has none");
+            let problem = format!("every prompt needs at least one token, prompt {number} has none");
             return Err(Error::input("generation", problem));
         }
         let width = prompts.iter().map(Vec::len).max().unwrap_or(0);
         let at = |prompt: &Vec<u32>, column: usize| {
-            (column + prompt.len()).checked_sub(width).map(|place| prompt[place])
+            (column + prompt.len()).checked_sub(width).map(|index| prompt[index])
         };
         let columns =
             (0..width).map(|column| prompts.iter().map(|prompt| at(prompt, column)).collect()).collect();
@@ -261,11 +265,11 @@ impl Texts {
         &self.texts[row]
     }
 
-    fn say(&mut self, row: usize, token: u32) {
+    fn push(&mut self, row: usize, token: u32) {
         self.texts[row].push(token);
     }
 
-    /// Ids (rows, columns) of a range, and which of them are real, if any text of the batch has padding.
+    /// Ids (rows, columns) of a range, and which of them are not padding, if any text of the batch has padding.
     fn columns(&self, range: std::ops::Range<usize>) -> Result<(Ids, Option<Mask>)> {
         let shape = [self.texts.len(), range.len()];
         let at = |row: usize, column: usize| self.columns[range.start + column][row];

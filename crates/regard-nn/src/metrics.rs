@@ -1,4 +1,4 @@
-//! How good predictions are: accuracy, precision, recall, F1, ROC-AUC, confusion matrix, perplexity, BLEU.
+//! Metrics: accuracy, precision, recall, F1, ROC-AUC, confusion matrix, perplexity, BLEU.
 //!
 //! ```
 //! use regard_nn::metrics::{Confusion, RocCurve, perplexity};
@@ -21,9 +21,9 @@ pub use ranking::{RocCurve, RocPoint};
 
 use crate::error::{Error, Result};
 
-/// exp(total loss ÷ number of tokens), the loss being the negative natural logarithm of each token's probability.
+/// exp(total loss ÷ number of tokens), where the loss of a token is −ln of its probability.
 ///
-/// Infinite if the mean loss is too large for its exponential.
+/// Infinite if the exponential overflows.
 pub fn perplexity(total_loss: f64, tokens: u64) -> Result<f64> {
     if tokens == 0 {
         return Err(Error::metric("perplexity", "there are no tokens"));

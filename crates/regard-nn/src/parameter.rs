@@ -1,4 +1,4 @@
-//! Learned tensors, and how the parts of a model list theirs.
+//! Parameters, and how modules list them.
 
 use crate::error::{Error, Result};
 use regard_tensor::optimiser::Update;
@@ -6,17 +6,17 @@ use regard_tensor::random::Key;
 use regard_tensor::{Device, Gradients, Shape, Tensor};
 use std::sync::Arc;
 
-/// A learned tensor: a leaf of every graph it is used in.
+/// A learned tensor: a leaf of every graph that uses it.
 ///
-/// A clone is a second handle to the same leaf: gradients for one are found through the other, until either is updated.
-/// [`Module::independent`] copies a whole model with leaves of its own.
+/// A clone is a second handle to the same leaf: gradients of one are gradients of the other, until either is updated.
+/// [`Module::independent`] copies a whole model with new leaves.
 #[derive(Debug, Clone)]
 pub struct Parameter {
     tensor: Tensor,
 }
 
 impl Parameter {
-    /// A parameter with these values.
+    /// A parameter with the given values.
     pub fn new(values: &Tensor) -> Self {
         Self { tensor: values.tracked() }
     }
@@ -26,16 +26,16 @@ impl Parameter {
         &self.tensor
     }
 
-    /// The values, for an optimiser or a loader to change.
+    /// The values, mutable for an optimiser or a loader.
     pub fn tensor_mut(&mut self) -> &mut Tensor {
         &mut self.tensor
     }
 }
 
-/// Reads the parameter of a given name and shape from somewhere.
+/// Reads the parameter with a given name and shape, for example from a file.
 pub type Reader = dyn Fn(&str, &Shape) -> Result<Tensor> + Send + Sync;
 
-/// Where a model's parameters come from: drawn at random by name, or read by name.
+/// The source of a model's initial parameters: random draws or a reader, both by name.
 ///
 /// The same seed gives a parameter the same values whatever else the model contains.
 #[derive(Clone)]
@@ -46,29 +46,30 @@ pub struct Initial {
 
 #[derive(Clone)]
 enum InitialSource {
-    /// By name; some parameters are drawn by another name than their own.
+    /// Draws by name; some parameters are drawn under another name than their own.
     Drawn(Key, &'static [(&'static str, &'static str)]),
     Read(Arc<Reader>),
 }
 
-/// How a parameter's initial values are distributed.
+/// The distribution of a parameter's initial values.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
 pub enum Draw {
-    /// Normal, with mean 0 and this deviation.
+    /// Normal with mean 0 and this standard deviation.
     Normal(f32),
-    /// Uniform between − and + this limit.
+    /// Uniform between minus and plus this limit.
     Uniform(f32),
-    /// This value throughout.
+    /// A constant.
     Constant(f32),
 }
 
 impl Initial {
-    /// Values drawn at random.
+    /// Random values.
     pub fn new(seed: u64) -> Self {
         Self { source: InitialSource::Drawn(Key::new(seed).site("initial"), &[]), path: String::new() }
     }
 
-    /// The same draws for parameters that have changed their names: pairs of the beginnings of the new and the old name.
+    /// Keeps the draws of renamed parameters: pairs of prefixes of the new and the old name.
     #[must_use]
     pub(crate) fn drawn_as(self, names: &'static [(&'static str, &'static str)]) -> Self {
         match self.source {
@@ -77,7 +78,7 @@ impl Initial {
         }
     }
 
-    /// Values that `reader` finds by name, such as in a file.
+    /// Values that `reader` returns by name, for example from a file.
     pub fn read(reader: Arc<Reader>) -> Self {
         Self { source: InitialSource::Read(reader), path: String::new() }
     }
@@ -88,7 +89,7 @@ impl Initial {
         Self { source: self.source.clone(), path: join(&self.path, &name.to_string()) }
     }
 
-    /// A parameter by its name in this part.
+    /// A parameter by its name within this part.
     pub fn parameter(&self, name: &str, shape: impl Into<Shape>, draw: Draw) -> Result<Parameter> {
         let (path, shape) = (join(&self.path, name), shape.into());
         let key = match &self.source {
@@ -99,7 +100,7 @@ impl Initial {
                 key.site(older.as_ref().unwrap_or(&path))
             }
         };
-        // Memory is asked for here, where a refusal can still be told.
+        // A failed allocation would abort the process, so it is tried here first.
         if Vec::<f32>::new().try_reserve_exact(shape.count().saturating_add(3)).is_err() {
             return Err(Error::configuration(
                 "parameter",
@@ -115,12 +116,12 @@ impl Initial {
     }
 }
 
-/// Anything with parameters: they have names, in a fixed order.
+/// A type with named parameters in a fixed order.
 pub trait Module {
-    /// Calls `f` with the path and the parameter, for each.
+    /// Calls `f` with the path and the value of each parameter.
     fn visit<'a>(&'a self, path: &str, f: &mut dyn FnMut(String, &'a Parameter));
 
-    /// The same with parameters to change.
+    /// Like [`visit`](Self::visit), with mutable parameters.
     fn visit_mut<'a>(&'a mut self, path: &str, f: &mut dyn FnMut(String, &'a mut Parameter));
 
     /// All parameters by name.
@@ -130,7 +131,7 @@ pub trait Module {
         all
     }
 
-    /// All parameters by name, to change.
+    /// All parameters by name, mutable.
     fn parameters_mut(&mut self) -> Vec<(String, &mut Parameter)> {
         let mut all = Vec::new();
         self.visit_mut("", &mut |name, parameter| all.push((name, parameter)));
@@ -142,7 +143,7 @@ pub trait Module {
         self.parameters().iter().map(|(_, parameter)| parameter.tensor().count()).sum()
     }
 
-    /// The number of learned values of each part, by the first `depth` pieces of its name.
+    /// The number of learned values of each part, by the first `depth` components of its name.
     fn parameter_count_by_part(&self, depth: usize) -> Vec<(String, usize)> {
         let mut parts: Vec<(String, usize)> = Vec::new();
         for (name, parameter) in self.parameters() {
@@ -156,7 +157,7 @@ pub trait Module {
         parts
     }
 
-    /// A copy whose parameters are leaves of their own.
+    /// A copy whose parameters are new leaves.
     #[must_use]
     fn independent(&self) -> Self
     where
@@ -167,7 +168,7 @@ pub trait Module {
         copy
     }
 
-    /// The device that holds its parameters; the CPU without any.
+    /// The device of its parameters; the CPU if it has none.
     fn device(&self) -> Device {
         let mut device = None;
         self.visit("", &mut |_, parameter| {
@@ -176,7 +177,7 @@ pub trait Module {
         device.unwrap_or(Device::Cpu)
     }
 
-    /// Moves all parameters to a device. They are new leaves there: gradients from before do not belong to them.
+    /// Moves all parameters to a device. They become new leaves: earlier gradients do not apply to them.
     fn to(&mut self, device: Device) -> Result<()> {
         let mut moved = Ok(());
         self.visit_mut("", &mut |_, parameter| {
@@ -188,7 +189,7 @@ pub trait Module {
         Ok(moved?)
     }
 
-    /// Parameters with their gradients, ready for an optimiser. Matrices decay, vectors do not.
+    /// Parameters with their gradients for an optimiser. Weight decay applies to matrices, not to vectors.
     fn updates<'a>(&'a mut self, gradients: &'a Gradients) -> Vec<Update<'a>> {
         let pair = |(_, parameter): (String, &'a mut Parameter)| Update {
             gradient: gradients.find(&parameter.tensor),
@@ -237,12 +238,12 @@ impl<M: Module> Module for Vec<M> {
     }
 }
 
-/// A name within a part of a model.
+/// The full name of `name` within the part `path`.
 pub fn join(path: &str, name: &str) -> String {
     if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
 }
 
-/// Makes a struct a [`Module`] by naming the fields that hold parameters.
+/// Implements [`Module`] for a struct by listing the fields that hold parameters.
 ///
 /// ```
 /// use regard_nn::layers::Linear;

@@ -1,10 +1,10 @@
-//! Look at, change and differentiate any value inside a model.
+//! Probes record, change and differentiate any value inside a model.
 //!
 //! Sites have names: `embeddings`, `layers.<i>.residual.{before,middle,after}`,
 //! `layers.<i>.{self,cross}.{query,key,query_rotated,key_rotated,value,scores,weights,heads,output}`,
 //! `layers.<i>.ffn.{hidden,output}`, `pool.weights`, `logits`; in encoder–decoder models with `encoder.` or `decoder.` in
-//! front. In a pattern, `*` stands for any one part of a name. Scores are after scale and bias and before the mask;
-//! weights are before dropout. Queries, keys, values and heads are (batch, time, heads, width); scores and weights are
+//! front. In a pattern, `*` matches one part of a name. Scores are taken after scale and bias and before the mask,
+//! weights before dropout. Queries, keys, values and heads are (batch, time, heads, width); scores and weights are
 //! (batch, heads, queries, keys).
 //!
 //! ```
@@ -18,7 +18,7 @@
 //! let inputs = Inputs::ids(&Ids::new(&[3, 1, 4, 1], [1, 4])?);
 //! gpt.forward(&Context::inference().with_probe(&probe), &inputs)?;
 //! let weights = probe.weights("layers.1.self").unwrap();
-//! assert_eq!(weights.block(0, 0, 0..1, 0..4)?.to_vec(), [1.0, 0.0, 0.0, 0.0]); // the first token sees only itself
+//! assert_eq!(weights.block(0, 0, 0..1, 0..4)?.to_vec(), [1.0, 0.0, 0.0, 0.0]); // the first token attends to itself
 //! # Ok::<(), regard_nn::Error>(())
 //! ```
 
@@ -32,13 +32,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 type Change = dyn Fn(&str, Tensor) -> Result<Tensor> + Send + Sync;
 
-/// Something to do at the sites that a pattern names.
-enum Wish {
+/// An action at the sites that match a pattern.
+enum Action {
     Record,
-    /// Record, as part of the graph: gradients flow to it.
+    /// Record as part of the graph, so that gradients flow to the value.
     Track,
     Change(Box<Change>),
-    /// Take a pair of positions away from those that may attend, in one head or in all.
+    /// Mask a pair of positions, in one head or in all.
     Block {
         head: Option<usize>,
         query: usize,
@@ -46,55 +46,55 @@ enum Wish {
     },
 }
 
-/// What to look at and what to change in a forward pass, and what was seen.
+/// A list of sites to record and to change in a forward pass, and the recorded values.
 #[derive(Default)]
 pub struct Probe {
-    wishes: Vec<(String, Wish)>,
-    seen: Mutex<Seen>,
+    actions: Vec<(String, Action)>,
+    recorded: Mutex<Recorded>,
 }
 
 #[derive(Default)]
-struct Seen {
+struct Recorded {
     sites: BTreeSet<String>,
     values: BTreeMap<String, Tensor>,
     weights: BTreeMap<String, Weights>,
 }
 
 impl Probe {
-    /// A probe that does nothing yet.
+    /// A probe without actions.
     pub fn new() -> Self {
         Self::default()
     }
 
-    fn wish(mut self, pattern: impl Into<String>, wish: Wish) -> Self {
-        self.wishes.push((pattern.into(), wish));
+    fn action(mut self, pattern: impl Into<String>, action: Action) -> Self {
+        self.actions.push((pattern.into(), action));
         self
     }
 
-    /// Keeps the values at some sites. Recording attention weights does not change how attention is computed.
+    /// Records the values at some sites. Recording attention weights does not change how attention is computed.
     #[must_use]
     pub fn record(self, pattern: impl Into<String>) -> Self {
-        self.wish(pattern, Wish::Record)
+        self.action(pattern, Action::Record)
     }
 
-    /// Keeps the values at some sites as parts of the graph, so that a loss can be differentiated with respect to
-    /// them, even in a pass without gradients otherwise.
+    /// Records the values at some sites as parts of the graph, so that a loss can be differentiated with respect to them,
+    /// even in a pass without parameter gradients.
     #[must_use]
     pub fn track(self, pattern: impl Into<String>) -> Self {
-        self.wish(pattern, Wish::Track)
+        self.action(pattern, Action::Track)
     }
 
-    /// Puts what a function returns in the place of the value at some sites. The function gets the site's name.
+    /// Replaces the value at some sites by the result of a function, which also gets the site's name.
     #[must_use]
     pub fn change(
         self,
         pattern: impl Into<String>,
         change: impl Fn(&str, Tensor) -> Result<Tensor> + Send + Sync + 'static,
     ) -> Self {
-        self.wish(pattern, Wish::Change(Box::new(change)))
+        self.action(pattern, Action::Change(Box::new(change)))
     }
 
-    /// Silences one head of an attention such as `layers.0.self`.
+    /// Zero ablation: sets the output of one head of an attention layer, such as `layers.0.self`, to zero.
     #[must_use]
     pub fn zero_head(self, attention: &str, head: usize) -> Self {
         self.change(join(attention, "heads"), move |_, heads| {
@@ -102,9 +102,9 @@ impl Probe {
         })
     }
 
-    /// Lets one head say the same everywhere: its mean over all examples and positions of the batch, padding included. For
-    /// texts of different lengths take the mean beforehand ([`mean_outputs`](crate::analysis::ablation::mean_outputs)) and
-    /// [`set_head`](Self::set_head).
+    /// Mean ablation: replaces the output of one head by its mean over all examples and positions of the batch, padding
+    /// included. For texts of different lengths compute the mean beforehand
+    /// ([`mean_outputs`](crate::analysis::ablation::mean_outputs)) and use [`set_head`](Self::set_head).
     #[must_use]
     pub fn mean_head(self, attention: &str, head: usize) -> Self {
         self.change(join(attention, "heads"), move |_, heads| {
@@ -117,7 +117,7 @@ impl Probe {
         })
     }
 
-    /// Lets one head say a given vector (head width) everywhere, such as its mean over a corpus.
+    /// Replaces the output of one head by a vector (head width) at all positions, such as its mean over a corpus.
     #[must_use]
     pub fn set_head(self, attention: &str, head: usize, vector: Tensor) -> Self {
         self.change(join(attention, "heads"), move |_, heads| {
@@ -128,13 +128,13 @@ impl Probe {
         })
     }
 
-    /// Puts another run's value in the place of a site's.
+    /// Activation patching: replaces the value at a site by that of another run.
     #[must_use]
     pub fn patch(self, site: &str, value: Tensor) -> Self {
         self.change(site, move |_, _| Ok(value.clone()))
     }
 
-    /// Puts another run's value of one head, (batch, time, heads, width), in the place of this run's.
+    /// Activation patching of one head: `heads`, (batch, time, heads, width), is the value of another run.
     #[must_use]
     pub fn patch_head(self, attention: &str, head: usize, heads: Tensor) -> Self {
         self.change(join(attention, "heads"), move |_, current| {
@@ -142,7 +142,7 @@ impl Probe {
         })
     }
 
-    /// Puts another run's value at one position (axis 1) of a site in the place of this run's.
+    /// Activation patching at one position (axis 1) of a site.
     #[must_use]
     pub fn patch_position(self, site: &str, position: usize, value: Tensor) -> Self {
         self.change(site, move |_, current| {
@@ -150,32 +150,32 @@ impl Probe {
         })
     }
 
-    /// Forbids a query position to attend to a key position, in one head or (`None`) in all of an attention. The weight
-    /// goes to the other keys.
+    /// Attention knockout: masks a pair of query and key positions in one head, or (`None`) in all heads of an attention
+    /// layer. Its weight is distributed over the other keys.
     #[must_use]
     pub fn block(self, attention: &str, head: Option<usize>, query: usize, key: usize) -> Self {
-        self.wish(join(attention, "weights"), Wish::Block { head, query, key })
+        self.action(join(attention, "weights"), Action::Block { head, query, key })
     }
 
-    fn wishes(&self, site: &str) -> impl Iterator<Item = &Wish> {
-        self.wishes.iter().filter(move |(pattern, _)| matches(pattern, site)).map(|(_, wish)| wish)
+    fn actions(&self, site: &str) -> impl Iterator<Item = &Action> {
+        self.actions.iter().filter(move |(pattern, _)| matches(pattern, site)).map(|(_, action)| action)
     }
 
-    /// Whether anyone looks at a site.
+    /// Whether any action matches a site.
     pub(crate) fn watches(&self, site: &str) -> bool {
-        self.wishes(site).next().is_some()
+        self.actions(site).next().is_some()
     }
 
-    /// Whether anyone changes or differentiates what is at a site.
+    /// Whether any action changes or differentiates the value at a site.
     pub(crate) fn intervenes(&self, site: &str) -> bool {
-        self.wishes(site).any(|wish| !matches!(wish, Wish::Record))
+        self.actions(site).any(|action| !matches!(action, Action::Record))
     }
 
-    /// Records a value, changes it, or lets it pass. The order is that of the wishes.
+    /// Applies the actions at a site in order, and returns the value, changed or not.
     pub(crate) fn visit(&self, site: &str, mut value: Tensor) -> Result<Tensor> {
-        for wish in self.wishes(site) {
-            match wish {
-                Wish::Change(change) => {
+        for action in self.actions(site) {
+            match action {
+                Action::Change(change) => {
                     let shape = value.shape().clone();
                     value = change(site, value).map_err(|error| match error {
                         Error::Tensor(error) => {
@@ -188,38 +188,38 @@ impl Probe {
                         return Err(Error::input("probe", problem));
                     }
                 }
-                Wish::Track if !value.is_tracked() => value = value.tracked(),
-                Wish::Track | Wish::Record | Wish::Block { .. } => {}
+                Action::Track if !value.is_tracked() => value = value.tracked(),
+                Action::Track | Action::Record | Action::Block { .. } => {}
             }
         }
-        let recorded = self.wishes(site).any(|wish| matches!(wish, Wish::Record | Wish::Track));
-        let mut seen = self.seen();
-        if recorded {
-            seen.values.insert(site.to_owned(), value.clone());
+        let records = self.actions(site).any(|action| matches!(action, Action::Record | Action::Track));
+        let mut recorded = self.lock();
+        if records {
+            recorded.values.insert(site.to_owned(), value.clone());
         }
-        seen.sites.insert(site.to_owned());
+        recorded.sites.insert(site.to_owned());
         Ok(value)
     }
 
-    /// Notes that a site was passed without its value having been computed.
+    /// Registers a site whose value was not computed.
     pub(crate) fn pass(&self, site: String) {
-        self.seen().sites.insert(site);
+        self.lock().sites.insert(site);
     }
 
-    /// Keeps attention weights in the form that computes them on demand.
+    /// Keeps attention weights in a form that computes them on demand.
     pub(crate) fn keep_weights(&self, attention: &str, weights: Weights) {
         let site = join(attention, "weights");
-        let mut seen = self.seen();
-        if self.wishes(&site).next().is_some() {
-            seen.weights.insert(attention.to_owned(), weights);
+        let mut recorded = self.lock();
+        if self.actions(&site).next().is_some() {
+            recorded.weights.insert(attention.to_owned(), weights);
         }
-        seen.sites.insert(site);
+        recorded.sites.insert(site);
     }
 
-    /// The pairs of (head, query, key) that may not attend, if any.
+    /// The masked (head, query, key) triples.
     pub(crate) fn blocked(&self, attention: &str) -> Vec<(Option<usize>, usize, usize)> {
-        let blocks = self.wishes.iter().filter_map(|(pattern, wish)| match wish {
-            Wish::Block { head, query, key } if matches(pattern, &join(attention, "weights")) => {
+        let blocks = self.actions.iter().filter_map(|(pattern, action)| match action {
+            Action::Block { head, query, key } if matches(pattern, &join(attention, "weights")) => {
                 Some((*head, *query, *key))
             }
             _ => None,
@@ -227,51 +227,56 @@ impl Probe {
         blocks.collect()
     }
 
-    fn seen(&self) -> MutexGuard<'_, Seen> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Recorded> {
+        self.recorded.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The value recorded at a site. For attention weights this computes all of them; [`Probe::weights`] does not.
     pub fn get(&self, site: &str) -> Result<Option<Tensor>> {
-        let seen = self.seen();
-        if let Some(value) = seen.values.get(site) {
+        let recorded = self.lock();
+        if let Some(value) = recorded.values.get(site) {
             return Ok(Some(value.clone()));
         }
         let attention = site.strip_suffix("weights").map(|path| path.strip_suffix('.').unwrap_or(path));
-        let weights = attention.and_then(|attention| seen.weights.get(attention)).cloned();
-        drop(seen);
+        let weights = attention.and_then(|attention| recorded.weights.get(attention)).cloned();
+        drop(recorded);
         Ok(weights.map(|weights| weights.all()))
     }
 
-    /// The recorded weights of an attention such as `layers.0.self`, any block of which can be computed.
+    /// The recorded weights of an attention layer such as `layers.0.self`. Blocks of them are computed on demand.
     pub fn weights(&self, attention: &str) -> Option<Weights> {
-        let seen = self.seen();
-        // An attention that is not the library's own shows its weights as any value.
-        let shown = || seen.values.get(&join(attention, "weights")).filter(|value| value.shape().rank() == 4);
-        seen.weights.get(attention).cloned().or_else(|| shown().map(|value| Weights::dense(value.detach())))
+        let recorded = self.lock();
+        // Attention layers outside the library record their weights like any other value.
+        let shown =
+            || recorded.values.get(&join(attention, "weights")).filter(|value| value.shape().rank() == 4);
+        recorded
+            .weights
+            .get(attention)
+            .cloned()
+            .or_else(|| shown().map(|value| Weights::dense(value.detach())))
     }
 
-    /// The names of all sites the pass went through, whether or not they were recorded.
+    /// The names of all sites of the forward pass, recorded or not.
     pub fn sites(&self) -> Vec<String> {
-        self.seen().sites.iter().cloned().collect()
+        self.lock().sites.iter().cloned().collect()
     }
 
-    /// The names of the sites that were recorded.
+    /// The names of the recorded sites.
     pub fn recorded(&self) -> Vec<String> {
-        let seen = self.seen();
-        let weights = seen.weights.keys().map(|attention| join(attention, "weights"));
-        seen.values.keys().cloned().chain(weights).collect::<BTreeSet<_>>().into_iter().collect()
+        let recorded = self.lock();
+        let weights = recorded.weights.keys().map(|attention| join(attention, "weights"));
+        recorded.values.keys().cloned().chain(weights).collect::<BTreeSet<_>>().into_iter().collect()
     }
 
-    /// Patterns that no site of the pass matched: most likely misspelt.
+    /// Patterns that matched no site of the forward pass, probably misspelt.
     pub fn unmatched(&self) -> Vec<&str> {
-        let seen = self.seen();
-        let lonely = |pattern: &&str| !seen.sites.iter().any(|site| matches(pattern, site));
-        self.wishes.iter().map(|(pattern, _)| pattern.as_str()).filter(lonely).collect()
+        let recorded = self.lock();
+        let unmatched = |pattern: &&str| !recorded.sites.iter().any(|site| matches(pattern, site));
+        self.actions.iter().map(|(pattern, _)| pattern.as_str()).filter(unmatched).collect()
     }
 }
 
-/// Whether a pattern names a site: part by part, `*` being any.
+/// Whether a pattern matches a site: part by part, where `*` matches any part.
 fn matches(pattern: &str, site: &str) -> bool {
     let (mut wanted, mut found) = (pattern.split('.'), site.split('.'));
     loop {
@@ -293,21 +298,21 @@ fn replace_head(
     replace(heads, 2, head, change)
 }
 
-/// One place of an axis replaced by a function of what was there.
+/// Replaces one index of an axis by a function of its values.
 fn replace(
     value: &Tensor,
     axis: isize,
-    place: usize,
+    index: usize,
     change: impl FnOnce(Tensor) -> Result<Tensor>,
 ) -> Result<Tensor> {
     let length = value.shape().get(axis as usize).copied().unwrap_or(0);
-    let changed = change(value.slice(axis, place, 1)?)?;
-    let before = value.slice(axis, 0, place)?;
-    let after = value.slice(axis, place + 1, length - place - 1)?;
+    let changed = change(value.slice(axis, index, 1)?)?;
+    let before = value.slice(axis, 0, index)?;
+    let after = value.slice(axis, index + 1, length - index - 1)?;
     Ok(concatenate(&[&before, &changed, &after], axis)?)
 }
 
-/// Takes blocked pairs out of a mask (1 or batch, 1 or heads, queries, keys), giving (batch, heads, queries, keys).
+/// A mask (1 or batch, 1 or heads, queries, keys) without the blocked pairs, as (batch, heads, queries, keys).
 pub(crate) fn without_blocked(
     mask: Option<&Mask>,
     blocked: &[(Option<usize>, usize, usize)],

@@ -1,4 +1,4 @@
-//! The source text of some of this library's files, which the report of the program `regard` shows beside what they do.
+//! The source code of some files of this library, which the report of the program `regard` prints.
 
 macro_rules! sources {
     ($($name:ident $path:literal)*) => {

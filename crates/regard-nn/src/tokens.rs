@@ -1,12 +1,12 @@
-//! From text to ids and back: words, characters, byte pairs and word pieces.
+//! Tokenizers: words, characters, byte-level BPE and WordPiece.
 //!
-//! A [`Tokenizer`] is Hugging Face's `tokenizers` behind a small door. It is trained from texts (by
+//! A [`Tokenizer`] wraps Hugging Face's `tokenizers` library. It is trained on texts (by
 //! [`words`](Tokenizer::words), [`whitespace_words`](Tokenizer::whitespace_words),
 //! [`characters`](Tokenizer::characters), [`byte_pairs`](Tokenizer::byte_pairs) or
 //! [`word_pieces`](Tokenizer::word_pieces)) or read from files, and saved as a `tokenizer.json` that Hugging Face's own
-//! library opens with the same result. What this door adds: training gives the same ids on every run, nothing is drawn
-//! at random (a BPE file's `dropout` is ignored), nothing is cut or padded behind the caller's back (a file's
-//! `truncation` and `padding` are ignored), and a hostile file is an [`Error`], not a panic.
+//! library opens with the same result. The wrapper makes training deterministic, draws nothing at random (a BPE file's
+//! `dropout` is ignored), truncates and pads only on request (a file's `truncation` and `padding` are ignored), and
+//! returns an [`Error`] for a malicious file instead of a panic.
 //!
 //! ```
 //! use regard_nn::tokens::{Special, Tokenizer, WordSettings};
@@ -49,29 +49,29 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use tokenizers::{Model, ModelWrapper};
 
-/// What to do with special pieces such as `[CLS]` or `<PAD>`.
+/// How special tokens such as `[CLS]` or `<PAD>` are treated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Special {
-    /// Encoding adds the pieces that the tokenizer's file asks for; decoding writes them out.
+    /// Encoding adds the special tokens of the tokenizer's template; decoding prints them.
     Keep,
-    /// Encoding adds none; decoding leaves them out.
+    /// Encoding adds no special tokens; decoding leaves them out.
     Drop,
 }
 
-/// Turns texts into ids and ids into texts.
+/// Converts texts to ids and ids to texts.
 #[derive(Debug, Clone)]
 pub struct Tokenizer {
     inner: tokenizers::Tokenizer,
     size: usize,
     special: SpecialIds,
-    /// Every id that its file calls special.
+    /// Every id that its file declares special.
     specials: BTreeSet<u32>,
-    /// The same but the unknown piece, which stands for a word of the text.
+    /// The same without the unknown token, which stands for a word of the text.
     marks: BTreeSet<u32>,
 }
 
 impl Tokenizer {
-    /// Wraps a tokenizer whose file was checked. `roles` are special pieces by role, where a file names them.
+    /// Wraps a tokenizer whose file was checked. `roles` are the special tokens by role, if a file lists them.
     fn wrap(mut inner: tokenizers::Tokenizer, roles: &BTreeMap<String, String>) -> Result<Self> {
         inner.with_truncation(None).map_err(|problem| Error::data("tokenizer", problem))?;
         inner.with_padding(None);
@@ -102,17 +102,17 @@ impl Tokenizer {
         self.size
     }
 
-    /// The id of a piece as the vocabulary spells it.
+    /// The id of a token, spelled as in the vocabulary.
     pub fn id(&self, piece: &str) -> Option<u32> {
         self.inner.token_to_id(piece)
     }
 
-    /// The piece with an id, as the vocabulary spells it.
+    /// The token with an id, spelled as in the vocabulary.
     pub fn piece(&self, id: u32) -> Option<String> {
         self.inner.id_to_token(id)
     }
 
-    /// The ids of the pieces that have a role.
+    /// The ids of the special tokens that have a role.
     pub fn special(&self) -> &SpecialIds {
         &self.special
     }
@@ -122,7 +122,7 @@ impl Tokenizer {
         self.specials.contains(&id)
     }
 
-    /// Fails unless every id has a row in an embedding table of `rows` rows.
+    /// Returns an error unless every id has a row in an embedding table of `rows` rows.
     pub fn ensure_fits(&self, rows: usize) -> Result<()> {
         if self.size <= rows {
             return Ok(());
@@ -134,13 +134,13 @@ impl Tokenizer {
         Err(Error::data("tokenizer", problem))
     }
 
-    /// The pieces of a text.
+    /// Encodes a text.
     pub fn encode(&self, text: &str, special: Special) -> Result<Encoding> {
         let encoded = guarded("encoding a text", || self.inner.encode(text, special == Special::Keep));
         Encoding::new(&encoded.map_err(|error| self.explain(error, text))?, &[text], &self.marks)
     }
 
-    /// The pieces of two texts as one sequence, for models that take pairs.
+    /// Encodes two texts as one sequence, for models that take pairs.
     pub fn encode_pair(&self, first: &str, second: &str, special: Special) -> Result<Encoding> {
         let encoded =
             guarded("encoding a pair", || self.inner.encode((first, second), special == Special::Keep));
@@ -148,7 +148,8 @@ impl Tokenizer {
         Encoding::new(&encoded, &[first, second], &self.marks)
     }
 
-    /// The ids of many texts, each cut to a length if one is given, computed on all threads; the same as one by one.
+    /// The ids of many texts, each truncated to a length if one is given. Runs on all threads; the result is the same as
+    /// encoding one by one.
     pub fn encode_all<T: AsRef<str> + Sync>(
         &self,
         texts: &[T],
@@ -168,7 +169,7 @@ impl Tokenizer {
         })
     }
 
-    /// The ids of `text[from..]`, with the text before it in view; no special pieces are added.
+    /// The ids of `text[from..]`, with the text before it as context; no special tokens are added.
     pub(crate) fn ids_from(&self, text: &str, from: usize) -> Result<Vec<u32>> {
         let encoded = guarded("encoding a text", || self.inner.encode(text, false));
         let encoded = encoded.map_err(|error| self.explain(error, text))?;
@@ -176,23 +177,22 @@ impl Tokenizer {
         Ok(pieces.filter(|(_, offsets)| offsets.0 >= from).map(|(&id, _)| id).collect())
     }
 
-    /// The text of ids. Ids that no piece has (padding rows of a model's table) stand for nothing, as in Hugging Face's
-    /// library.
+    /// Decodes ids to text. Ids without a token (padding rows of a model's table) are ignored, as in Hugging Face's library.
     pub fn decode(&self, ids: &[u32], special: Special) -> Result<String> {
         let drop = special == Special::Drop;
-        // Some decoders of the library cannot decode nothing.
+        // Some decoders of the library fail on an empty list.
         if ids.iter().all(|&id| (drop && self.is_special(id)) || self.inner.id_to_token(id).is_none()) {
             return Ok(String::new());
         }
         guarded("decoding", || self.inner.decode(ids, drop))
     }
 
-    /// Decodes ids one at a time, as a model makes them.
+    /// A decoder for ids that arrive one at a time, as during generation.
     pub fn decoder(&self, special: Special) -> Decoder<'_> {
         Decoder::new(self, special)
     }
 
-    /// Says which character was unknown, where the vocabulary has nothing for unknown ones.
+    /// Names the unknown character in the error, for vocabularies without an unknown token.
     fn explain(&self, error: Error, text: &str) -> Error {
         let ModelWrapper::WordLevel(model) = self.inner.get_model() else { return error };
         if model.token_to_id(&model.unk_token).is_some() {
@@ -209,17 +209,20 @@ impl Tokenizer {
     }
 }
 
-/// A few characters of a text about a place, to find it by.
+/// A few characters of a text around a position.
 fn around(text: &str, position: usize) -> String {
     let before = text[..position].chars().rev().take(12).collect::<Vec<_>>();
     before.into_iter().rev().chain(text[position..].chars().take(12)).collect()
 }
 
-/// Runs foreign code. The files it works from are checked, so that it has no reason to panic; if it finds one all
-/// the same, that is an error here and not the end of the program.
+/// Calls the `tokenizers` library. Its files were checked, so it should not panic; if it does, the panic becomes an
+/// error.
 fn guarded<T>(doing: &str, run: impl FnOnce() -> tokenizers::Result<T>) -> Result<T> {
     match catch_unwind(AssertUnwindSafe(run)) {
         Ok(result) => result.map_err(|problem| Error::data("tokenizer", format!("{doing}: {problem}"))),
-        Err(_) => Err(Error::data("tokenizer", format!("{doing}: its parts do not work together"))),
+        Err(_) => Err(Error::data(
+            "tokenizer",
+            format!("{doing} failed: the parts of the tokenizer are incompatible"),
+        )),
     }
 }

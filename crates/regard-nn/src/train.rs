@@ -1,15 +1,16 @@
-//! Training: one visible loop.
+//! The training loop.
 //!
 //! ```text
 //! until the last step:
-//!     evaluate, if it is time; stop, if it has not become better for too long
-//!     loss and gradients of the next batches
-//!     clip, update
+//!     stop, if evaluations have not improved for too long
+//!     compute loss and gradients of the next batches
+//!     clip and update
+//!     evaluate, if it is time
 //! ```
 //!
-//! The loop knows no clock, terminal or file: an [`Observer`] sees every step and every evaluation, and decides what to
-//! show and what to keep. Everything drawn at random is keyed by the step, so that a run continued from a saved
-//! [`Progress`] ends bit for bit where an uninterrupted one does.
+//! The loop uses no clock, terminal or file: an [`Observer`] is called after every step and every evaluation and decides
+//! what to print and what to save. All random draws are keyed by the step, so a run resumed from a saved [`Progress`] gives
+//! bit for bit the same result as an uninterrupted one.
 
 mod schedule;
 mod state;
@@ -17,7 +18,7 @@ mod tasks;
 
 pub use schedule::{Decay, Schedule};
 pub use state::{Progress, load_state, save_state};
-pub use tasks::{Learn, NextWord, Supervised, evaluate};
+pub use tasks::{LanguageModelling, Learn, Supervised, evaluate};
 use tasks::{counted, settings};
 
 use crate::context::Context;
@@ -30,11 +31,11 @@ use regard_tensor::random::Key;
 use regard_tensor::{Gradients, Ids, Tensor};
 use serde::{Deserialize, Serialize};
 
-/// Raised whenever the same configuration would train another model, for a reason other than the engine's
-/// [`NUMERICS`](regard_tensor::NUMERICS): other data from the same seed, another order, another loop.
+/// The version of the training procedure. It increases whenever the same configuration trains a different model for a
+/// reason other than the engine's [`NUMERICS`](regard_tensor::NUMERICS), such as different data from the same seed.
 pub const REVISION: u32 = 1;
 
-/// How to train.
+/// The training configuration.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TrainConfig {
@@ -42,39 +43,40 @@ pub struct TrainConfig {
     pub steps: u64,
     /// The number of examples in a batch.
     pub batch_size: usize,
-    /// The number of batches whose gradients make one update.
+    /// The number of batches per update (gradient accumulation).
     pub accumulate: usize,
-    /// The learning rate and how it changes.
+    /// The learning rate schedule.
     pub rate: Schedule,
     /// The optimiser.
     pub optimiser: OptimiserKind,
-    /// The share by which matrices shrink at each update, times the rate.
+    /// Weight decay of matrices: their relative decrease per update is this times the learning rate.
     pub weight_decay: f32,
-    /// How fast the optimiser's mean of gradients forgets.
+    /// The decay rate of the optimiser's running mean of gradients.
     pub beta1: f32,
-    /// How fast its mean of squares forgets (Adam), unused by SGD.
+    /// The decay rate of Adam's running mean of squared gradients; unused by SGD.
     pub beta2: f32,
-    /// Whether each parameter's rate is multiplied by the root mean square of its values, as T5 was trained.
+    /// Whether each parameter's learning rate is multiplied by the root mean square of its values, as in T5's training.
     pub relative: bool,
-    /// The largest norm of all gradients together; 0 for no limit.
+    /// The global gradient norm at which gradients are clipped; 0 for no clipping.
     pub clip: f32,
-    /// Evaluate every so many steps; 0 for only at the end.
+    /// The number of steps between evaluations; 0 for one at the end only.
     pub evaluate_every: u64,
-    /// Stop after so many evaluations that were no better than the best; 0 for never.
+    /// Early stopping: the number of evaluations without improvement before training stops; 0 for never.
     pub patience: u64,
-    /// What everything drawn depends on: initial weights, order of the data, dropout.
+    /// The seed of all random draws: initial weights, order of the data, dropout.
     pub seed: u64,
 }
 
-/// The rule of an update.
+/// The optimiser's update rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum OptimiserKind {
     /// Stochastic gradient descent with momentum `beta1`.
     Sgd,
     /// Adam (Kingma & Ba, 2014).
     Adam,
-    /// Adam with weight decay apart from the gradient (Loshchilov & Hutter, 2017).
+    /// AdamW: Adam with decoupled weight decay (Loshchilov & Hutter, 2017).
     Adamw,
 }
 
@@ -99,7 +101,7 @@ impl Default for TrainConfig {
 }
 
 impl TrainConfig {
-    /// Fails if a setting makes no sense.
+    /// Returns an error if a setting is invalid.
     pub fn check(&self) -> Result<()> {
         let share = |value: f32| (0.0..1.0).contains(&value);
         let problem = if self.batch_size == 0 || self.accumulate == 0 {
@@ -125,29 +127,29 @@ impl TrainConfig {
     }
 }
 
-/// What a batch asks a model, and the right answers.
+/// One batch: the inputs of a model and its targets.
 #[derive(Debug, Clone)]
-pub struct Question {
-    /// What the model reads.
+pub struct TrainingBatch {
+    /// The inputs.
     pub inputs: Inputs,
-    /// What it should predict; targets equal to [`IGNORED`](crate::data::batches::IGNORED) do not count.
+    /// The targets; those equal to [`IGNORED`](crate::data::batches::IGNORED) do not count.
     pub targets: Ids,
     /// The number of examples.
     pub examples: usize,
-    /// The number of tokens (or pictures) that are read.
+    /// The number of tokens or images.
     pub tokens: usize,
 }
 
-/// What an evaluation found: the loss, and whatever else the task measures, by name.
+/// The result of an evaluation: the loss and the task's other measures.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Evaluation {
-    /// The mean loss on data that is not trained on.
+    /// The mean loss on held-out data.
     pub loss: f64,
-    /// More measures, such as accuracy, in a fixed order.
+    /// Other measures by name, such as accuracy, in a fixed order.
     pub measures: Vec<(String, f64)>,
 }
 
-/// A model and the data that it learns from.
+/// A model and its training data.
 pub trait Task {
     /// The model.
     fn model(&self) -> &dyn Model;
@@ -156,20 +158,21 @@ pub trait Task {
     fn model_mut(&mut self) -> &mut dyn Model;
 
     /// The next batch.
-    fn next_question(&mut self) -> Result<Question>;
+    fn next_batch(&mut self) -> Result<TrainingBatch>;
 
-    /// How good the model is on held-out data.
+    /// Evaluates the model on held-out data.
     fn evaluate(&self, context: &Context) -> Result<Evaluation>;
 
-    /// How far the data has been read.
+    /// The current position in the data.
     fn position(&self) -> DataPosition;
 
     /// Continues from a position.
     fn seek(&mut self, position: DataPosition) -> Result<()>;
 }
 
-/// What happened in a step.
+/// The results of one step.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
 pub struct Step {
     /// Its number, from 1.
     pub step: u64,
@@ -179,36 +182,36 @@ pub struct Step {
     pub rate: f32,
     /// The norm of all gradients before clipping.
     pub gradient_norm: f32,
-    /// The number of examples it read.
+    /// The number of examples.
     pub examples: usize,
-    /// The number of tokens it read.
+    /// The number of tokens.
     pub tokens: usize,
 }
 
-/// Whether to go on.
+/// Whether to continue training.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flow {
-    /// Go on.
+    /// Continue.
     Continue,
-    /// Stop after this.
+    /// Stop after this step.
     Stop,
 }
 
-/// Whoever watches a training run. All methods may be left out.
+/// Callbacks of a training run. All methods have default implementations that do nothing.
 pub trait Observer {
-    /// The gradients of a step by parameter, in fixed order, between the backward pass and the update.
+    /// Called between the backward pass and the update of a step.
     fn gradients(&mut self, step: u64, model: &dyn Module, gradients: &Gradients) -> Result<()> {
         let _ = (step, model, gradients);
         Ok(())
     }
 
-    /// After each update.
+    /// Called after each update.
     fn stepped(&mut self, step: &Step, task: &dyn Task, progress: &Progress) -> Result<Flow> {
         let _ = (step, task, progress);
         Ok(Flow::Continue)
     }
 
-    /// After each evaluation; `best` if it was the best so far.
+    /// Called after each evaluation; `best` if it is the best so far.
     fn evaluated(
         &mut self,
         evaluation: &Evaluation,
@@ -221,21 +224,21 @@ pub trait Observer {
     }
 }
 
-/// Nobody watches.
+/// Does nothing.
 impl Observer for () {}
 
 /// Why training ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TrainingEnd {
-    /// All steps are done.
+    /// All steps were done.
     Finished,
-    /// It has not become better for as long as patience lasts.
+    /// Early stopping: evaluations had not improved for as long as [`TrainConfig::patience`] allows.
     Patience,
-    /// The observer asked for it.
+    /// The observer stopped it.
     Stopped,
 }
 
-/// Trains until the last step, from wherever `progress` stands.
+/// Trains from the step of `progress` to the last one.
 pub fn train(
     task: &mut dyn Task,
     config: &TrainConfig,
@@ -252,12 +255,12 @@ pub fn train(
         let last = progress.step == config.steps;
         if last || config.evaluate_every > 0 && progress.step.is_multiple_of(config.evaluate_every) {
             let evaluation = task.evaluate(&Context::inference())?;
-            // Neither the best model nor a state to go on from.
+            // A model with this loss is neither worth keeping nor worth training further.
             if !evaluation.loss.is_finite() {
                 let loss = format!("{} on held-out data", evaluation.loss);
                 return Err(Error::Diverged { step: progress.step, loss });
             }
-            let best = progress.note(&evaluation);
+            let best = progress.record(&evaluation);
             observer.evaluated(&evaluation, best, task, progress)?;
         }
         if observer.stepped(&step, task, progress)? == Flow::Stop && !last {
@@ -267,7 +270,7 @@ pub fn train(
     Ok(TrainingEnd::Finished)
 }
 
-/// The next batches' gradients, and one update with them.
+/// Accumulates the gradients of the next batches and makes one update.
 fn update_once(
     task: &mut dyn Task,
     config: &TrainConfig,
@@ -279,14 +282,14 @@ fn update_once(
     let mut step =
         Step { step: progress.step + 1, loss: 0.0, rate, gradient_norm: 0.0, examples: 0, tokens: 0 };
     let mut total: Option<Gradients> = None;
-    let questions = (0..config.accumulate).map(|_| task.next_question()).collect::<Result<Vec<_>>>()?;
-    // Batches count by their targets, so that several small ones make the same update as a large one.
-    let targets: Vec<usize> = questions.iter().map(|question| counted(&question.targets)).collect();
+    let batches = (0..config.accumulate).map(|_| task.next_batch()).collect::<Result<Vec<_>>>()?;
+    // Batches are weighted by their number of targets, so that several small ones give the same update as a large one.
+    let targets: Vec<usize> = batches.iter().map(|batch| counted(&batch.targets)).collect();
     let all = targets.iter().sum::<usize>().max(1) as f32;
-    for (part, (question, targets)) in questions.into_iter().zip(targets).enumerate() {
+    for (part, (batch, targets)) in batches.into_iter().zip(targets).enumerate() {
         let context = Context::training(key.step(progress.step), (part * config.batch_size) as u64);
-        let Question { inputs, targets: answers, examples, tokens } = question;
-        let mean = task.model().loss_of(&context, &inputs, &answers, settings())?;
+        let TrainingBatch { inputs, targets: labels, examples, tokens } = batch;
+        let mean = task.model().loss_of(&context, &inputs, &labels, settings())?;
         let share = mean.scale(targets as f32 / all)?;
         step.loss += share.item()?;
         step.examples += examples;
@@ -321,8 +324,8 @@ fn update_once(
     Ok(step)
 }
 
-/// One update of a model from a loss: gradients, clipping at a global norm if asked for, optimiser. Returns the norm of
-/// the gradients if it was needed, unread.
+/// One update of a model from a loss: backward pass, optional clipping at a global norm, optimiser step. Returns the norm
+/// of the gradients if they were clipped, without reading it to the host.
 pub fn update(
     model: &mut (impl Module + ?Sized),
     loss: &Tensor,

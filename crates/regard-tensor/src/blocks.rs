@@ -1,4 +1,4 @@
-//! Which queries may attend to which keys, in blocks: what lets sparse attention skip work.
+//! Block-sparse attention masks: attention skips the blocks that a mask leaves empty.
 
 mod lists;
 
@@ -10,10 +10,10 @@ use std::sync::{Arc, OnceLock};
 /// Queries and keys are grouped in blocks of this many.
 pub const BLOCK: usize = 64;
 
-/// An attention pattern that names only its non-empty blocks of 64 queries × 64 keys.
+/// An attention mask that stores only its non-empty blocks of 64 queries × 64 keys.
 ///
-/// Time and memory of attention under it grow with the number of those blocks. Blocks that are allowed throughout
-/// store nothing; others store a bit a pair.
+/// Time and memory of attention grow with the number of these blocks. Blocks in which every pair is allowed store no
+/// bits; other blocks store one bit per pair.
 ///
 /// ```
 /// use regard_tensor::BlockMask;
@@ -34,18 +34,18 @@ pub struct BlockMask {
     /// For each plane (batch × heads) and query block: its key blocks, ascending.
     rows: Vec<Vec<Block>>,
     bits: Vec<Bits>,
-    /// Made when a device first needs them; clones share them.
+    /// Created when a device first needs them; shared by clones.
     lists: Arc<OnceLock<Lists>>,
 }
 
-/// For each key of a block, a bit for each query.
+/// For each key of a block, one bit per query.
 type Bits = [u64; BLOCK];
 
 /// A non-empty block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Block {
     pub key_block: u32,
-    /// Where its bits are; all pairs are allowed without.
+    /// The index of its bits; `None` if all pairs are allowed.
     bits: Option<u32>,
 }
 
@@ -58,9 +58,9 @@ fn by_pair(queries: usize, allowed: impl Fn(usize, usize) -> bool) -> impl Fn(us
 }
 
 impl BlockMask {
-    /// A pattern shared by all examples and heads.
+    /// A mask shared by all examples and heads.
     ///
-    /// `candidates(query_block)` names the key blocks to look at (a superset of the non-empty ones, in any order);
+    /// `candidates(query_block)` lists the key blocks to examine (a superset of the non-empty ones, in any order);
     /// `allowed(query, key)` decides each pair in them.
     pub fn build(
         (queries, keys): (usize, usize),
@@ -70,8 +70,9 @@ impl BlockMask {
         Self::build_by_key((queries, keys), candidates, by_pair(queries, allowed))
     }
 
-    /// The same for patterns that can say at once which queries of a block may attend to a key: `allowed(query_block, key)`
-    /// has a bit for each, the lowest for the first. Bits beyond the last query do not count.
+    /// Like [`build`](Self::build), for patterns that know at once which queries of a block may attend to a key:
+    /// `allowed(query_block, key)` has one bit per query, the lowest for the first. Bits beyond the last query are
+    /// ignored.
     pub fn build_by_key(
         (queries, keys): (usize, usize),
         candidates: impl Fn(usize) -> Vec<usize>,
@@ -88,7 +89,7 @@ impl BlockMask {
         mask
     }
 
-    /// The pattern of an explicit mask (batch or 1, heads or 1, queries, keys), or (queries, keys) for all.
+    /// Converts a dense mask of shape (batch or 1, heads or 1, queries, keys), or (queries, keys) for all.
     pub fn from_mask(mask: &Mask) -> Result<Self> {
         let shape = mask.shape();
         ensure_shape(
@@ -135,12 +136,12 @@ impl BlockMask {
         self.rows.push(row);
     }
 
-    /// The pattern as kernels of other devices read it.
+    /// The mask in the form that kernels of other devices read.
     pub(crate) fn lists(&self) -> &Lists {
         self.lists.get_or_init(|| Lists::new(self))
     }
 
-    /// How many blocks are not empty, over all planes.
+    /// The number of non-empty blocks, over all planes.
     pub fn blocks(&self) -> usize {
         self.rows.iter().map(Vec::len).sum()
     }
@@ -150,7 +151,7 @@ impl BlockMask {
         (self.queries, self.keys)
     }
 
-    /// How many examples and heads have a pattern of their own (1: shared by all).
+    /// The number of examples and of heads with a mask of their own (1: shared by all).
     pub fn planes(&self) -> (usize, usize) {
         (self.batch, self.heads)
     }
@@ -178,7 +179,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn agrees_with_the_mask_it_came_from() {
+    fn agrees_with_the_dense_mask() {
         let mask =
             Mask::from_fn([2, 3, 70, 130], |at| (at[0] + at[1] * at[2] + at[3]) % 3 == 0 && at[3] > 64);
         let blocks = BlockMask::from_mask(&mask).unwrap();

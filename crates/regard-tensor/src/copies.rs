@@ -1,4 +1,4 @@
-//! Values that kernels on any device may read: kept in main memory, on devices, or both.
+//! Read-only values with copies in main memory, on devices, or both.
 
 use crate::error::Result;
 use crate::storage::{Device, Memory};
@@ -6,22 +6,22 @@ use crate::traffic;
 use bytemuck::{CheckedBitPattern, NoUninit};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-/// Values that never change, copied to where they are needed when they are first needed there, and kept.
+/// Values that never change. They are copied to a device when they are first needed there, and the copy is kept.
 pub(crate) struct Copies<T> {
     count: usize,
     host: OnceLock<Box<[T]>>,
-    elsewhere: Mutex<Vec<Arc<Memory>>>,
+    devices: Mutex<Vec<Arc<Memory>>>,
 }
 
 impl<T: NoUninit + CheckedBitPattern> Copies<T> {
     /// Values in main memory.
     pub fn new(values: Box<[T]>) -> Self {
-        Self { count: values.len(), host: OnceLock::from(values), elsewhere: Mutex::default() }
+        Self { count: values.len(), host: OnceLock::from(values), devices: Mutex::default() }
     }
 
-    /// Values that a kernel left on its device.
-    pub fn born(memory: Memory, count: usize) -> Self {
-        Self { count, host: OnceLock::new(), elsewhere: Mutex::new(vec![Arc::new(memory)]) }
+    /// Values in the memory of a device.
+    pub fn on_device(memory: Memory, count: usize) -> Self {
+        Self { count, host: OnceLock::new(), devices: Mutex::new(vec![Arc::new(memory)]) }
     }
 
     pub fn count(&self) -> usize {
@@ -29,33 +29,33 @@ impl<T: NoUninit + CheckedBitPattern> Copies<T> {
     }
 
     /// The values, if they are in main memory.
-    pub fn here(&self) -> Option<&[T]> {
+    pub fn on_host(&self) -> Option<&[T]> {
         self.host.get().map(AsRef::as_ref)
     }
 
-    /// The values in main memory, read from their device if they are not there yet.
+    /// The values in main memory, read from their device if necessary.
     pub fn read(&self) -> &[T] {
         self.host.get_or_init(|| {
             let mut bytes = vec![0; self.count * size_of::<T>()];
-            let elsewhere = self.elsewhere.lock().unwrap_or_else(PoisonError::into_inner);
-            elsewhere.first().expect("values are somewhere").read(0, &mut bytes);
+            let devices = self.devices.lock().unwrap_or_else(PoisonError::into_inner);
+            devices.first().expect("values are on a device").read(0, &mut bytes);
             bytes.chunks_exact(size_of::<T>()).map(bytemuck::checked::pod_read_unaligned).collect()
         })
     }
 
-    /// The values on a device, copied there if they are not there yet.
+    /// The values on a device, copied there if necessary.
     pub fn on(&self, device: Device) -> Result<Arc<Memory>> {
         if let Some(memory) = self.find(device) {
             return Ok(memory);
         }
         let memory = Arc::new(Memory::store(device, bytemuck::cast_slice(self.read()))?);
         traffic::count_upload();
-        self.elsewhere.lock().unwrap_or_else(PoisonError::into_inner).push(memory.clone());
+        self.devices.lock().unwrap_or_else(PoisonError::into_inner).push(memory.clone());
         Ok(memory)
     }
 
     fn find(&self, device: Device) -> Option<Arc<Memory>> {
-        let elsewhere = self.elsewhere.lock().unwrap_or_else(PoisonError::into_inner);
-        elsewhere.iter().find(|memory| memory.device() == device).cloned()
+        let devices = self.devices.lock().unwrap_or_else(PoisonError::into_inner);
+        devices.iter().find(|memory| memory.device() == device).cloned()
     }
 }

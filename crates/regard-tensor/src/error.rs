@@ -1,66 +1,66 @@
-//! The one error type of the engine.
+//! The engine's error type.
 
 use crate::storage::Device;
 use std::fmt::Display;
 
-/// What went wrong: what was expected, what came, and in which operation.
+/// An error of an operation: what it expected and what it got.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// Shapes that do not fit the operation or one another.
     #[error("{operation}: expected {expected}, got {got}")]
     Shape {
-        /// The operation that was asked for.
+        /// The operation that failed.
         operation: &'static str,
-        /// What it needs.
+        /// What it expected.
         expected: String,
-        /// What it was given.
+        /// What it got.
         got: String,
     },
-    /// An index, id or axis beyond its range.
+    /// An index, id or axis out of range.
     #[error("{operation}: {what} {index} is out of range, there are {limit}")]
     OutOfRange {
-        /// The operation that was asked for.
+        /// The operation that failed.
         operation: &'static str,
-        /// What kind of index it is.
+        /// The kind of index.
         what: &'static str,
         /// Its value.
         index: usize,
-        /// How many there are.
+        /// The number of valid indices.
         limit: usize,
     },
-    /// A setting that makes no sense, such as a dropout probability of 2.
+    /// An invalid setting, such as a dropout probability of 2.
     #[error("{operation}: {what} must be {expected}, got {got}")]
     Setting {
-        /// The operation that was asked for.
+        /// The operation that failed.
         operation: &'static str,
         /// The name of the setting.
         what: &'static str,
         /// Its allowed range.
         expected: &'static str,
-        /// What it was given.
+        /// The given value.
         got: String,
     },
     /// Operands on different devices.
     #[error("{operation}: expected values on {expected}, got values on {got}")]
     Device {
-        /// The operation that was asked for.
+        /// The operation that failed.
         operation: &'static str,
-        /// The device of the operands before.
+        /// The device of the first operand.
         expected: Device,
-        /// The device of the one that is elsewhere.
+        /// The device of the operand that differs.
         got: Device,
     },
-    /// What went wrong on the way to a CUDA device or on it.
+    /// An error of a CUDA device or its libraries.
     #[error(transparent)]
     Cuda(#[from] crate::cuda::Error),
-    /// A backward pass from a value that nothing with a gradient led to.
+    /// A backward pass from a value that was not computed from any tracked tensor.
     #[error("backward: this value does not depend on any tracked value")]
     Untracked,
     /// A second backward pass through a graph that the first one freed.
-    #[error("backward: the graph was freed by an earlier pass; ask that one to keep it with `keep_graph`")]
+    #[error("backward: the graph was freed by an earlier pass; call `keep_graph` on that pass to keep it")]
     Freed,
-    /// A checkpointed segment that failed for a reason of its caller's.
+    /// A checkpointed segment whose own code failed.
     #[error("a checkpointed segment failed: {0}")]
     Segment(String),
 }

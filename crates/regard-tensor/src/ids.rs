@@ -1,7 +1,7 @@
 //! Integer ids and boolean masks: not tensors, so that they cannot be multiplied or differentiated by mistake.
 //!
-//! Most are made in main memory; a kernel on another device gets a copy when it first needs one. Those that a kernel made,
-//! such as the result of `argmax`, stay on its device until their values are read.
+//! Ids and masks are usually created in main memory; a kernel on another device gets a copy when it first needs one. Ids
+//! that a kernel computes, such as the result of `argmax`, stay on its device until their values are read.
 
 use crate::copies::Copies;
 use crate::error::{Error, Result, ensure_shape};
@@ -11,7 +11,7 @@ use crate::traffic;
 use std::fmt;
 use std::sync::Arc;
 
-/// Non-negative whole numbers in a shape: token ids, class labels, positions. Cheap to clone.
+/// An n-dimensional array of non-negative integers: token ids, class labels, positions. Cheap to clone.
 ///
 /// ```
 /// use regard_tensor::Ids;
@@ -23,7 +23,7 @@ use std::sync::Arc;
 pub struct Ids {
     copies: Arc<Copies<u32>>,
     shape: Shape,
-    /// All ids are below this, where that is known without reading them.
+    /// An upper bound of the ids (exclusive), if it is known without reading them.
     bound: Option<usize>,
 }
 
@@ -46,15 +46,15 @@ impl Ids {
         Self { copies: Arc::new(Copies::new(values.into())), shape, bound: Some(bound) }
     }
 
-    /// The ids in row-major order, read to the host if a kernel left them on another device.
+    /// The ids in row-major order, copied to the host if they are on another device.
     pub fn values(&self) -> &[u32] {
-        if self.copies.here().is_none() {
+        if self.copies.on_host().is_none() {
             traffic::count_host_read();
         }
         self.copies.read()
     }
 
-    /// How many there are.
+    /// The number of ids.
     pub fn count(&self) -> usize {
         self.copies.count()
     }
@@ -64,7 +64,7 @@ impl Ids {
         &self.shape
     }
 
-    /// The same ids with a copy on a device, made now rather than when a kernel there first needs it.
+    /// Copies the ids to a device now, instead of when a kernel there first needs them.
     pub fn to(&self, device: Device) -> Result<Self> {
         if device != Device::Cpu {
             self.copies.on(device)?;
@@ -72,7 +72,7 @@ impl Ids {
         Ok(self.clone())
     }
 
-    /// The same ids in another shape of the same count.
+    /// The same ids in another shape with the same number of elements.
     pub fn reshape(&self, shape: impl Into<Shape>) -> Result<Self> {
         let shape = shape.into();
         ensure_shape(
@@ -84,7 +84,7 @@ impl Ids {
         Ok(Self { shape, ..self.clone() })
     }
 
-    /// Fails, naming the first offender, unless every id is below `limit`.
+    /// Returns an error that names the first id that is not below `limit`.
     pub(crate) fn ensure_below(&self, operation: &'static str, limit: usize) -> Result<()> {
         if self.bound.is_some_and(|bound| bound <= limit) {
             return Ok(());
@@ -95,13 +95,13 @@ impl Ids {
         }
     }
 
-    /// The ids, for the CPU's kernels. The boundary makes them ready before it calls one.
+    /// The ids, for CPU kernels. The dispatch in `kernels` copies them to the host before it calls one.
     pub(crate) fn slice(&self) -> &[u32] {
-        self.copies.here().expect("ids have been read to main memory")
+        self.copies.on_host().expect("ids have been read to main memory")
     }
 
     pub(crate) fn is_ready(&self) -> bool {
-        self.copies.here().is_some()
+        self.copies.on_host().is_some()
     }
 
     pub(crate) fn to_host(&self) -> Self {
@@ -109,24 +109,24 @@ impl Ids {
         self.clone()
     }
 
-    /// The ids on a device, copied there if they are not there yet.
+    /// The ids on a device, copied there if necessary.
     pub(crate) fn on(&self, device: Device) -> Result<Arc<Memory>> {
         self.copies.on(device)
     }
 
-    /// Ids in one row that a kernel left on its device, all below `bound`.
-    pub(crate) fn born(memory: Memory, count: usize, bound: usize) -> Self {
+    /// Ids in one row in the memory of a device, all below `bound`.
+    pub(crate) fn on_device(memory: Memory, count: usize, bound: usize) -> Self {
         let shape = [count].into();
-        Self { copies: Arc::new(Copies::born(memory, count)), shape, bound: Some(bound) }
+        Self { copies: Arc::new(Copies::on_device(memory, count)), shape, bound: Some(bound) }
     }
 
-    /// Ids that a kernel made, on its device alone.
+    /// Moves ids that a kernel computed to its device.
     pub(crate) fn moved(self, device: Device) -> Result<Self> {
         if device == Device::Cpu {
             return Ok(self);
         }
         let memory = Memory::store(device, bytemuck::cast_slice(self.slice()))?;
-        Ok(Self { copies: Arc::new(Copies::born(memory, self.count())), ..self })
+        Ok(Self { copies: Arc::new(Copies::on_device(memory, self.count())), ..self })
     }
 }
 
@@ -144,7 +144,7 @@ impl fmt::Debug for Ids {
     }
 }
 
-/// Yes or no for each place of a shape. Cheap to clone. In attention, `true` means "may attend".
+/// An n-dimensional array of booleans. Cheap to clone. In attention, `true` means "may attend".
 #[derive(Clone)]
 pub struct Mask {
     copies: Arc<Copies<bool>>,
@@ -164,7 +164,7 @@ impl Mask {
         Ok(Self { copies: Arc::new(Copies::new(values.into())), shape })
     }
 
-    /// A mask computed from each place's index.
+    /// A mask computed from the index of each element.
     pub fn from_fn(shape: impl Into<Shape>, mut allowed: impl FnMut(&[usize]) -> bool) -> Self {
         let shape = shape.into();
         let mut index = vec![0; shape.rank()];
@@ -181,7 +181,7 @@ impl Mask {
         Self { copies: Arc::new(Copies::new(values)), shape }
     }
 
-    /// The mask on a device, copied there if it is not there yet.
+    /// The mask on a device, copied there if necessary.
     pub(crate) fn on(&self, device: Device) -> Result<Arc<Memory>> {
         self.copies.on(device)
     }
@@ -196,7 +196,7 @@ impl Mask {
         &self.shape
     }
 
-    /// The same mask with a copy on a device, made now rather than when a kernel there first needs it.
+    /// Copies the mask to a device now, instead of when a kernel there first needs it.
     pub fn to(&self, device: Device) -> Result<Self> {
         if device != Device::Cpu {
             self.copies.on(device)?;

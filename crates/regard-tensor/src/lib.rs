@@ -1,9 +1,9 @@
-//! Arrays, gradients and CPU kernels: the engine of Regard.
+//! Tensors, automatic differentiation and fused kernels on CPU and CUDA: the engine of Regard.
 //!
-//! A [`Tensor`] is an n-dimensional array of values on a [`Device`]. What is computed from a
-//! [`tracked`](Tensor::tracked) tensor can be differentiated with respect to it; everything else costs nothing extra.
-//! Each kind of operation is one file under `ops`, with its meaning, its value and its gradient side by side, fused where
-//! the field fuses it.
+//! A [`Tensor`] is an n-dimensional array of values on a [`Device`]. Results computed from a
+//! [`tracked`](Tensor::tracked) tensor can be differentiated with respect to it; all other computation records nothing.
+//! Each file under [`ops`] defines one kind of operation: its formula, its value and its gradient. Operations that are
+//! commonly fused, such as attention, linear layers and losses, are one operation here.
 //!
 //! ```
 //! use regard_tensor::{Tensor, ops::Layout};
@@ -22,10 +22,6 @@
 //! ```
 
 mod apart;
-/// Raised whenever the same operation on the same values would give other bits on the CPU: results that were computed with
-/// another number are not those that this engine computes.
-pub const NUMERICS: u32 = 1;
-
 mod array;
 mod blocks;
 mod copies;
@@ -60,7 +56,11 @@ pub use storage::{DataType, Device, External, Values};
 pub use tape::{Gradient, Gradients, Pass, checkpoint};
 pub use tensor::Tensor;
 
-/// The CUDA devices of this machine. Fails, naming what is missing, where there is no driver.
+/// The version of the engine's numerics. It increases whenever the same operation on the same values gives different bits
+/// on the CPU. Stored results should name the version that computed them.
+pub const NUMERICS: u32 = 1;
+
+/// The CUDA devices of this machine. Without a driver, the error says what is missing.
 ///
 /// ```
 /// match regard_tensor::cuda_devices() {

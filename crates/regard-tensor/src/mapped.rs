@@ -1,4 +1,4 @@
-//! Files of values mapped into memory: reading a model's weights costs no copy of them.
+//! Memory-mapped files: tensors read a model's weights without copying them.
 
 use crate::array::Array;
 use crate::error::{Error, Result};
@@ -10,20 +10,20 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-/// A file mapped into memory, to read. Cheap to clone; the mapping ends with the last tensor that uses it.
+/// A file mapped into memory for reading. Cheap to clone; the mapping ends with the last tensor that uses it.
 #[derive(Clone)]
 pub struct MappedFile(Arc<memmap2::Mmap>);
 
 impl MappedFile {
-    /// Maps a file. An empty file cannot be mapped, nor can a folder, a device or a pipe.
+    /// Maps a file. Empty files, folders, devices and pipes cannot be mapped.
     pub fn open(path: &Path) -> std::io::Result<Self> {
-        // Asked before it is opened: opening a pipe waits for someone to write to it.
+        // Checked before opening, because opening a pipe blocks until another process writes to it.
         if !std::fs::metadata(path)?.is_file() {
             return Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, "is not a file"));
         }
         let file = File::open(path)?;
-        // SAFETY: the mapping is read-only and private to this process. As with every mapped file, someone who
-        // shortens it meanwhile ends the process; nobody can make it read outside the mapping.
+        // SAFETY: the mapping is read-only and private to this process. As with every mapped file, truncating the file
+        // meanwhile ends the process, but no access reaches outside the mapping.
         let map = unsafe { memmap2::Mmap::map(&file)? };
         Ok(Self(Arc::new(map)))
     }
@@ -33,13 +33,12 @@ impl MappedFile {
         &self.0
     }
 
-    /// The little-endian `f32` values in a range of bytes as a tensor that reads them where they are, if they are
-    /// aligned, and a copy of them otherwise.
+    /// A tensor of the little-endian `f32` values in a range of bytes. Aligned values are used in place, others copied.
     pub fn tensor(&self, range: Range<usize>, shape: impl Into<Shape>) -> Result<Tensor> {
         self.tensor_of(DataType::F32, range, shape)
     }
 
-    /// Little-endian values of any type, in the same way. They stay in their type until an operation needs them.
+    /// Like [`tensor`](Self::tensor), for values of any type. They keep their type until an operation converts them.
     pub fn tensor_of(
         &self,
         data_type: DataType,
@@ -81,7 +80,7 @@ struct Part {
 }
 
 impl Part {
-    /// The values where they are, if they are aligned and whole.
+    /// The values in place, if they are aligned and complete.
     fn try_values(&self) -> Option<Values<'_>> {
         let bytes = &self.file.bytes()[self.range.clone()];
         match self.data_type {

@@ -15,23 +15,24 @@ use crate::tensor::{Tensor, ensure_same_device};
 pub struct Update<'a> {
     /// The parameter, changed in place.
     pub parameter: &'a mut Tensor,
-    /// Its gradient; a parameter without one is left alone.
+    /// Its gradient; a parameter without one is not changed.
     pub gradient: Option<&'a Gradient>,
     /// Whether weight decay applies to it (usually to matrices, not to biases and norms).
     pub decays: bool,
 }
 
-/// Which rule an [`Optimiser`] follows.
+/// The update rule of an [`Optimiser`].
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
 pub enum Method {
     /// p −= rate·m with m = momentum·m + g.
     Sgd {
-        /// The share of the last step that is kept, 0 for none.
+        /// The fraction of the last step that is kept, 0 for none.
         momentum: f32,
     },
     /// Adam (Kingma & Ba, 2014); with `decoupled`, AdamW (Loshchilov & Hutter, 2017).
     Adam {
-        /// Decay of the running mean of gradients, and of their squares.
+        /// Decay rates of the running mean of gradients and of their squares.
         betas: (f32, f32),
         /// Added to the root of the running mean of squares.
         epsilon: f32,
@@ -41,18 +42,18 @@ pub enum Method {
 }
 
 impl Method {
-    /// Adam with the settings most use.
+    /// Adam with the usual settings.
     pub fn adam() -> Self {
         Self::Adam { betas: (0.9, 0.999), epsilon: 1e-8, decoupled: false }
     }
 
-    /// AdamW with the settings most use.
+    /// AdamW with the usual settings.
     pub fn adamw() -> Self {
         Self::Adam { betas: (0.9, 0.999), epsilon: 1e-8, decoupled: true }
     }
 }
 
-/// An optimiser with its memory of past gradients.
+/// An optimiser with its running means of past gradients.
 ///
 /// ```
 /// use regard_tensor::{Tensor, optimiser::{Method, Optimiser, Update}};
@@ -82,25 +83,25 @@ struct Moments {
 }
 
 impl Optimiser {
-    /// An optimiser that has seen nothing yet.
+    /// An optimiser before its first step.
     pub fn new(method: Method, weight_decay: f32) -> Self {
         Self { method, weight_decay, relative: false, steps: 0, moments: Vec::new() }
     }
 
     /// With `relative`, each parameter's rate is multiplied by the root mean square of its values (at least
-    /// [`SMALLEST_SIZE`]), so that large and small ones change by the same share: Shazeer & Stern, 2018.
+    /// [`MINIMUM_SCALE`]), so that large and small parameters change by the same fraction (Shazeer & Stern, 2018).
     #[must_use]
     pub fn relative(self, relative: bool) -> Self {
         Self { relative, ..self }
     }
 
-    /// How many updates were made.
+    /// The number of updates made so far.
     pub fn steps(&self) -> u32 {
         self.steps
     }
 
-    /// Updates all parameters, which come in the same order each time. `scale` multiplies every gradient: a number, or a
-    /// tensor of one value as [`clip_scale`] returns it.
+    /// Updates all parameters, which must have the same order in every call. `scale` multiplies every gradient: a number,
+    /// or a tensor with one value as returned by [`clip_scale`].
     pub fn step<'a>(
         &mut self,
         updates: &mut [Update],
@@ -136,12 +137,12 @@ impl Optimiser {
         let update = kernel::Update {
             rule: rule(self.method, learning_rate, self.steps),
             scale: &scale.array,
-            relative: self.relative.then_some(SMALLEST_SIZE),
+            relative: self.relative.then_some(MINIMUM_SCALE),
         };
         kernel::update(update, &mut jobs)
     }
 
-    /// Makes room for running means at the first step; fails later if the parameters are others than before.
+    /// Allocates running means at the first step; later steps fail if the parameters have changed.
     fn prepare_moments(&mut self, updates: &[Update]) -> Result<()> {
         let keeps_squares = matches!(self.method, Method::Adam { .. });
         let squares = |count: usize| if keeps_squares { count } else { 0 };
@@ -163,7 +164,7 @@ impl Optimiser {
             || format!("the same {} parameters as before", self.moments.len()),
             || format!("{} parameters", updates.len()),
         )?;
-        // A state that was restored from a file is in main memory.
+        // A state restored from a file is in main memory.
         for (moments, update) in self.moments.iter_mut().zip(updates) {
             let device = update.parameter.device();
             moments.first = moments.first.to_device(device)?;
@@ -172,13 +173,13 @@ impl Optimiser {
         Ok(())
     }
 
-    /// The memory of each parameter, in their order: running mean and running mean of squares (empty for SGD).
+    /// The running mean and the running mean of squares (empty for SGD) of each parameter, in order.
     pub fn moments(&self) -> Vec<(Tensor, Tensor)> {
         let tensor = |array: &Array| Tensor::from_array(array.clone(), [array.len()]);
         self.moments.iter().map(|moments| (tensor(&moments.first), tensor(&moments.second))).collect()
     }
 
-    /// Takes up where another optimiser stopped.
+    /// Continues from the state of another optimiser.
     pub fn restore(&mut self, steps: u32, moments: &[(Tensor, Tensor)]) {
         self.steps = steps;
         self.moments = moments
@@ -188,15 +189,15 @@ impl Optimiser {
     }
 }
 
-/// The size that relative steps take a smaller parameter to have, so that one that starts from zeros moves at all.
-pub const SMALLEST_SIZE: f32 = 1e-3;
+/// The smallest root mean square that relative steps assume, so that a parameter of zeros can change.
+pub const MINIMUM_SCALE: f32 = 1e-3;
 
-/// What multiplies every gradient of an update.
+/// The factor that multiplies every gradient of an update.
 #[derive(Debug, Clone, Copy)]
 pub enum Scale<'a> {
     /// A number.
     Number(f32),
-    /// A tensor of one value, which need not be read.
+    /// A tensor with one value, which is not read to the host.
     Tensor(&'a Tensor),
 }
 
@@ -213,7 +214,7 @@ impl<'a> From<&'a Tensor> for Scale<'a> {
 }
 
 impl Update<'_> {
-    /// Fails unless the gradient fits the parameter.
+    /// Returns an error unless the gradient fits the parameter.
     fn check(&self) -> Result<()> {
         let Some(gradient) = self.gradient else { return Ok(()) };
         let (values, shape) = match gradient {
@@ -256,7 +257,7 @@ fn slope(gradient: &Gradient) -> Slope<'_> {
     }
 }
 
-/// The Euclidean norm of all gradients together, summed in their order: one value, on their device.
+/// The Euclidean norm of all gradients together, as one value on their device. The order of summation is fixed.
 pub fn global_norm<'a>(gradients: impl IntoIterator<Item = &'a Gradient>) -> Result<Tensor> {
     let values = gradients.into_iter().map(|gradient| match gradient {
         Gradient::Dense(tensor) => tensor,
@@ -268,7 +269,7 @@ pub fn global_norm<'a>(gradients: impl IntoIterator<Item = &'a Gradient>) -> Res
     Ok(Tensor::from_array(reduce::norm(&arrays)?, []))
 }
 
-/// What to multiply gradients with so that their norm (one value) is at most `limit`: one value, on the same device.
+/// The factor that brings a norm (one value) down to at most `limit`, as one value on the same device.
 pub fn clip_scale(norm: &Tensor, limit: f32) -> Result<Tensor> {
     let fits = norm.count() == 1;
     ensure_shape(fits, "clip_scale", || "a norm of one value".into(), || norm.shape().to_string())?;

@@ -1,6 +1,6 @@
 //! Random draws by name, not by turn.
 //!
-//! A generator with a running state gives results that depend on who drew before. Here a draw is a pure function
+//! A generator with a running state gives results that depend on all earlier draws. Here a draw is a pure function
 //! of *where* it is used: the seed, the step, the site (a name such as `layers.3.ffn.output`), the example's
 //! index in the data and the element's index in the example. Recomputing a checkpointed segment, resuming a
 //! run, splitting a batch or changing the number of threads therefore gives the same numbers.
@@ -15,7 +15,7 @@
 //! assert_ne!(key.uniform(3, 5), key.uniform(3, 6));
 //! ```
 
-/// A named source of draws.
+/// A named source of random draws.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Key(u64);
 
@@ -31,7 +31,7 @@ impl Key {
         self.fold(step.wrapping_mul(2))
     }
 
-    /// The source for one place in a model or program, by its name.
+    /// The source for one named site in a model or program.
     #[must_use]
     pub fn site(self, name: &str) -> Self {
         // FNV-1a over the name; odd, so that no site equals a step.
@@ -45,7 +45,7 @@ impl Key {
         Self(mix(self.0 ^ mix(value)))
     }
 
-    /// Four random words for the block `block` of example `example`.
+    /// Four random 32-bit words for block `block` of example `example`.
     #[inline]
     pub fn words(self, example: u64, block: u64) -> [u32; 4] {
         let counter = [block as u32, (block >> 32) as u32, example as u32, (example >> 32) as u32];
@@ -58,12 +58,12 @@ impl Key {
         [self.0 as u32, (self.0 >> 32) as u32]
     }
 
-    /// A number in [0, 1) for one element of one example.
+    /// A uniform number in [0, 1) for one element of one example.
     pub fn uniform(self, example: u64, element: u64) -> f32 {
         unit(self.words(example, element / 4)[(element % 4) as usize])
     }
 
-    /// A whole number in `0..limit` for one element of one example; 0 when `limit` is 0.
+    /// A uniform integer in `0..limit` for one element of one example; 0 when `limit` is 0.
     pub fn below(self, example: u64, element: u64, limit: usize) -> usize {
         let words = self.words(example, element);
         let wide = u64::from(words[0]) << 32 | u64::from(words[1]);
@@ -94,7 +94,7 @@ impl Key {
         (0..count as u64).map(|i| (low + (high - low) * self.uniform(0, i)).min(last)).collect()
     }
 
-    /// A random order of `0..count` for one epoch or example.
+    /// A random permutation of `0..count` for one epoch or example.
     pub fn permutation(self, example: u64, count: usize) -> Vec<usize> {
         let mut order: Vec<usize> = (0..count).collect();
         for i in (1..count).rev() {
@@ -141,9 +141,9 @@ fn philox(mut counter: [u32; 4], mut key: [u32; 2]) -> [u32; 4] {
 mod tests {
     use super::*;
 
-    /// Known answers of the Random123 distribution.
+    /// Known answers from the Random123 distribution.
     #[test]
-    fn philox_gives_the_published_answers() {
+    fn philox_matches_the_published_answers() {
         assert_eq!(philox([0; 4], [0; 2]), [0x6627_e8d5, 0xe169_c58d, 0xbc57_ac4c, 0x9b00_dbd8]);
         assert_eq!(
             philox([u32::MAX; 4], [u32::MAX; 2]),
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn normal_draws_have_the_right_moments() {
+    fn normal_draws_have_the_expected_moments() {
         let draws = Key::new(1).site("test").normal(100_000, 2.0);
         let mean = draws.iter().map(|&x| f64::from(x)).sum::<f64>() / 1e5;
         let variance = draws.iter().map(|&x| (f64::from(x) - mean).powi(2)).sum::<f64>() / 1e5;
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_permutation_holds_every_index_once_and_depends_on_the_key() {
+    fn a_permutation_contains_every_index_once_and_depends_on_the_key() {
         let order = Key::new(1).permutation(0, 1000);
         let mut sorted = order.clone();
         sorted.sort_unstable();

@@ -1,4 +1,4 @@
-//! Gradients of a few rows of a large table.
+//! Sparse gradients: a few rows of a large table.
 
 use crate::array::Array;
 use crate::error::Result;
@@ -6,7 +6,7 @@ use crate::ids::Ids;
 use crate::kernels::{embedding, layout};
 use crate::tensor::{Tensor, ensure_same_device};
 
-/// A gradient that is zero except in some rows of a two-dimensional table, as that of an embedding is.
+/// A sparse gradient that is zero except in some rows of a two-dimensional table, as the gradient of an embedding is.
 ///
 /// Rows are sorted and distinct.
 #[derive(Debug, Clone)]
@@ -17,16 +17,16 @@ pub struct RowGradient {
 }
 
 impl RowGradient {
-    /// Sums the rows of `gradients` (one for each id) that belong to the same id, in the order of the ids.
+    /// Sums the rows of `gradients` (one per id) that belong to the same id, in the order of the ids.
     pub(crate) fn gather(ids: &Ids, gradients: &Tensor, table_rows: usize) -> Result<Self> {
         let width = gradients.shape().last();
         let ids = ids.values();
         let mut order: Vec<u32> = (0..ids.len() as u32).collect();
-        order.sort_by_key(|&place| ids[place as usize]);
+        order.sort_by_key(|&index| ids[index as usize]);
         let mut rows: Vec<u32> = Vec::new();
         let mut starts: Vec<u32> = Vec::new();
-        for (i, &place) in order.iter().enumerate() {
-            let row = ids[place as usize];
+        for (i, &index) in order.iter().enumerate() {
+            let row = ids[index as usize];
             if rows.last() != Some(&row) {
                 rows.push(row);
                 starts.push(i as u32);
@@ -40,17 +40,17 @@ impl RowGradient {
         Ok(Self { table_rows, rows: Ids::row(rows, table_rows), values })
     }
 
-    /// The rows that are not zero, ascending.
+    /// The indices of the rows that are not zero, ascending.
     pub fn rows(&self) -> &[u32] {
         self.rows.values()
     }
 
-    /// The same as ids.
+    /// The same indices as ids.
     pub(crate) fn row_ids(&self) -> &Ids {
         &self.rows
     }
 
-    /// Their values, one row each.
+    /// The values of these rows, one row each.
     pub fn values(&self) -> &Tensor {
         &self.values
     }

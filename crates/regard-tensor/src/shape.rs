@@ -11,7 +11,7 @@ pub struct Shape(Vec<usize>);
 impl Shape {
     /// The number of values a tensor of this shape holds.
     ///
-    /// Saturates instead of wrapping, so that an absurd shape is refused where memory is asked for.
+    /// Saturates instead of wrapping, so that allocating memory for an absurd shape fails.
     pub fn count(&self) -> usize {
         self.0.iter().fold(1, |product, &length| product.saturating_mul(length))
     }
@@ -26,7 +26,7 @@ impl Shape {
         self.0.last().copied().unwrap_or(1)
     }
 
-    /// How many rows there are when all axes but the last are flattened into one.
+    /// The number of rows when all axes but the last are flattened into one.
     pub fn rows(&self) -> usize {
         self.0.split_last().map_or(1, |(_, outer)| outer.iter().product())
     }

@@ -1,4 +1,4 @@
-//! Tensors: an array, its shape, and (where gradients are wanted) its place in the graph.
+//! Tensors: an array, its shape, and (if gradients are needed) its node in the graph.
 
 use crate::array::Array;
 use crate::error::{Error, Result, ensure_shape};
@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 /// An n-dimensional array, contiguous and row-major. Cloning copies a handle, not the values.
 ///
-/// Values are `f32` unless they were stored or converted otherwise; what is computed from them is `f32`.
+/// Values are `f32` unless they were stored in or converted to another type; results computed on the CPU are `f32`.
 ///
 /// ```
 /// use regard_tensor::Tensor;
@@ -48,24 +48,24 @@ impl Tensor {
         Self::full(shape, 0.0)
     }
 
-    /// A tensor of one value throughout.
+    /// A tensor filled with one value.
     pub fn full(shape: impl Into<Shape>, value: f32) -> Self {
         let shape = shape.into();
         Self::from_array(Array::filled(shape.count(), value), shape)
     }
 
-    /// A tensor of one value throughout, on a device.
+    /// A tensor filled with one value, on a device.
     pub fn full_on(device: Device, shape: impl Into<Shape>, value: f32) -> Result<Self> {
         let shape = shape.into();
         Ok(Self::from_array(memory::filled(device, shape.count(), value)?, shape))
     }
 
-    /// A tensor with no axes.
+    /// A tensor without axes.
     pub fn scalar(value: f32) -> Self {
         Self::full([], value)
     }
 
-    /// Values that live elsewhere, such as in a memory-mapped file. They are copied only if they are changed.
+    /// Values in memory that is not the engine's own, such as a memory-mapped file. They are copied only if changed.
     pub fn external(values: Box<dyn External>, shape: impl Into<Shape>) -> Result<Self> {
         let shape = shape.into();
         let count = values.values().count();
@@ -104,7 +104,7 @@ impl Tensor {
         self.array.data_type()
     }
 
-    /// The same values on another device, copied there. The gradient is copied back.
+    /// Copies the values to another device. The gradient is copied back.
     pub fn to(&self, device: Device) -> Result<Self> {
         let here = self.device();
         if device == here {
@@ -118,7 +118,7 @@ impl Tensor {
             .with_rule(&[self], || move |g: Tensor, inputs: &mut Inputs| inputs.send(0, g.to(here)?)))
     }
 
-    /// The same values rounded to another type. The gradient is that of the rounded values.
+    /// Rounds the values to another type. The gradient is that of the rounded values.
     pub fn to_type(&self, data_type: DataType) -> Result<Self> {
         if data_type == self.data_type() {
             return Ok(self.clone());
@@ -127,7 +127,7 @@ impl Tensor {
             .with_rule(&[self], || move |g: Tensor, inputs: &mut Inputs| inputs.send(0, g)))
     }
 
-    /// Reads the values to the host, in row-major order. On the CPU this copies nothing, unless they have 16 bits.
+    /// Reads the values to the host, in row-major order. On the CPU this copies only 16-bit values.
     pub fn values(&self) -> Cow<'_, [f32]> {
         if let Some(Values::F32(values)) = self.array.view() {
             return Cow::Borrowed(values);
@@ -143,19 +143,19 @@ impl Tensor {
         self.values().into_owned()
     }
 
-    /// The only value of a tensor that has one.
+    /// The value of a tensor with exactly one.
     pub fn item(&self) -> Result<f32> {
         ensure_shape(self.count() == 1, "item", || "one value".into(), || self.shape.to_string())?;
         Ok(self.values()[0])
     }
 
-    /// A leaf of the graph with these values: what is computed from it can be differentiated with respect to it.
+    /// A leaf of the graph with these values: results computed from it can be differentiated with respect to it.
     #[must_use]
     pub fn tracked(&self) -> Self {
         Self { array: self.array.clone(), shape: self.shape.clone(), node: Some(Arc::new(Node::leaf())) }
     }
 
-    /// The same values outside the graph: nothing computed from them is recorded.
+    /// The same values outside the graph: computations with them are not recorded.
     #[must_use]
     pub fn detach(&self) -> Self {
         Self { array: self.array.clone(), shape: self.shape.clone(), node: None }
@@ -166,7 +166,7 @@ impl Tensor {
         self.node.is_some()
     }
 
-    /// Replaces the values, keeping the place in the graph, device and type: how a loader changes a parameter.
+    /// Replaces the values and keeps graph node, device and type, as a loader does with a parameter.
     pub fn set_values(&mut self, values: &[f32]) -> Result<()> {
         ensure_shape(
             values.len() == self.count(),
@@ -179,7 +179,7 @@ impl Tensor {
         Ok(())
     }
 
-    /// The same values and place in the graph under another shape. Callers have checked the count.
+    /// The same values and graph node with another shape. The caller has checked the count.
     pub(crate) fn with_shape(mut self, shape: impl Into<Shape>) -> Self {
         self.shape = shape.into();
         debug_assert_eq!(self.array.len(), self.shape.count());

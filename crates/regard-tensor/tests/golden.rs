@@ -1,14 +1,14 @@
-//! Every operation of the engine and all its gradients against PyTorch.
+//! Every operation of the engine and its gradients, compared with PyTorch.
 //!
-//! `tools/golden_engine.py` made the files. Dropout is missing: its draws are the engine's own.
+//! `tools/golden_engine.py` writes the golden files. Dropout is not compared, because its random draws differ.
 
 #[path = "golden/case.rs"]
 mod case;
+#[path = "engine/device.rs"]
+#[allow(dead_code, reason = "the suite `engine` uses the other constructors")]
+mod device;
 #[path = "golden/gpt.rs"]
 mod gpt;
-#[path = "engine/place.rs"]
-#[allow(dead_code, reason = "the engine's suite has more of its constructors")]
-mod place;
 
 use case::{Case, Golden};
 use regard_tensor::ops::{
@@ -218,18 +218,18 @@ fn patches() -> Result<()> {
     Ok(())
 }
 
-/// Runs attention on the case's queries, keys and values; checks the output, the log-sum-exp, the weights, and the gradients
-/// of those three and of the `extra` parameter that `attention` holds.
+/// Runs attention on the case's queries, keys and values. Checks the output, the log-sum-exp, the weights, and the
+/// gradients of the three inputs and of the `extra` parameter of `attention`.
 fn check_attention(case: &Case, attention: &Attention, extra: Option<(&str, &Tensor)>) -> Result<()> {
     let [query, key, value] = ["query", "key", "value"].map(|name| case.tracked(name));
     let attended = attend(Projections::Separate { query: &query, key: &key, value: &value }, attention)?;
     let inputs: Vec<_> =
         [("query", &query), ("key", &key), ("value", &value)].into_iter().chain(extra).collect();
     case.check(&attended.output, &inputs)?;
-    check_insides(case, &attended)
+    check_internals(case, &attended)
 }
 
-fn check_insides(case: &Case, attended: &Attended) -> Result<()> {
+fn check_internals(case: &Case, attended: &Attended) -> Result<()> {
     case.compare("log_sum_exp", &attended.log_sum_exp);
     if !case.has("weights") {
         return Ok(());
@@ -242,14 +242,14 @@ fn check_insides(case: &Case, attended: &Attended) -> Result<()> {
             planes.extend(attended.weights(example, head, 0..queries, 0..keys)?.to_vec());
         }
     }
-    case.compare("weights", &place::new(&planes, expected.shape())?);
+    case.compare("weights", &device::new(&planes, expected.shape())?);
     let block = attended.weights(1, 2, 1..3, 2..keys)?;
     let stored = expected.select(0, 1)?.select(0, 2)?.slice(0, 1, 2)?.slice(1, 2, keys - 2)?;
     case::assert_close("a block of the weights", &block, &stored);
     Ok(())
 }
 
-/// 1/√width of the case.
+/// Attention with the scale 1/√width of the case.
 fn scaled(case: &Case) -> Attention {
     Attention::scaled((case.tensor("query").shape()[3] as f32).sqrt().recip())
 }
@@ -279,7 +279,7 @@ fn attention() -> Result<()> {
     let projections = Projections::Fused { packed: &packed, heads: 4, kv_heads: 2 };
     let attended = attend(projections, &Attention::scaled(3.0_f32.sqrt().recip()).causal())?;
     case.check(&attended.output, &[("packed", &packed)])?;
-    check_insides(&case, &attended)?;
+    check_internals(&case, &attended)?;
     golden.finish();
     Ok(())
 }
@@ -383,7 +383,7 @@ fn ten_updates(case: &Case, method: Method, rate: f32) -> Result<()> {
     Ok(())
 }
 
-/// Ten steps of Adam on a table whose gradient is sparse: the same as with a dense one.
+/// Ten steps of Adam on a table with a sparse gradient give the same result as with a dense one.
 fn ten_updates_of_rows(case: &Case) -> Result<()> {
     let mut table = case.tracked("table");
     let (ids, upstream, after) = (case.ids("ids"), case.tensor("upstream"), case.tensor("after/table"));
@@ -399,7 +399,7 @@ fn ten_updates_of_rows(case: &Case) -> Result<()> {
     Ok(())
 }
 
-/// PyTorch divides by the norm + 1e-6, which is within the tolerance.
+/// PyTorch divides by the norm + 1e-6; the difference is within the tolerance.
 fn clipping(case: &Case) -> Result<()> {
     let gradients = ["a", "b"].map(|name| Gradient::Dense(case.tensor(name)));
     let norm = global_norm(&gradients)?;

@@ -1,4 +1,4 @@
-//! How much memory things take. Alone in its binary, because the pool's counts are those of the whole process.
+//! Memory use of attention and training. These tests have their own binary because the pool counts per process.
 
 use regard_tensor::ops::{Attention, Layout, Projections, attend};
 use regard_tensor::optimiser::{Method, Optimiser, Update};
@@ -11,7 +11,7 @@ fn random(name: &str, shape: [usize; 4]) -> Result<Tensor> {
     Tensor::new(&Key::new(1).site(name).normal(shape.iter().product(), 1.0), shape)
 }
 
-/// The most memory in use while `work` runs, beyond what was in use before.
+/// The peak memory use while `work` runs, beyond the memory in use before.
 fn extra<T>(work: impl FnOnce() -> Result<T>) -> Result<(T, usize)> {
     pool::trim();
     let before = pool::usage().used;

@@ -141,7 +141,7 @@ impl Corpus {
         match self {
             Self::BuiltIn(corpus) => {
                 let texts = corpus.texts().take(self.count(limit).unwrap_or(limit));
-                Some(Box::new(texts.flat_map(|text| Parsed::of_text(&text))))
+                Some(Box::new(texts.flat_map(|text| Parsed::from_text(&text))))
             }
             Self::Treebank(sentences, _) => Some(Box::new(evenly(sentences, limit).cloned())),
             Self::Lines(_) | Self::Labelled(_) => None,

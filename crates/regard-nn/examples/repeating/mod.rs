@@ -1,4 +1,4 @@
-//! A small GPT that has learned to repeat: eight random letters, then the same eight again.
+//! A small GPT trained to repeat eight random letters.
 
 use regard_nn::models::{GptConfig, Inputs, Model, Transformer};
 use regard_nn::tensor::Ids;
@@ -12,18 +12,20 @@ pub const PERIOD: usize = 8;
 pub const TIME: usize = 2 * PERIOD - 1;
 pub const LETTERS: usize = 16;
 
-/// Texts (batch, time) and the letters one place on. The first eight cannot be known; only the others are targets.
+/// Texts (batch, time) and the next letters. The first eight are unpredictable; only the others are targets.
 pub fn texts(batch: usize, seed: u64) -> Result<(Ids, Ids)> {
     let key = Key::new(seed).site("texts");
-    let letter = |row: usize, place: usize| key.below(row as u64, (place % PERIOD) as u64, LETTERS) as u32;
-    let places = |shift: usize| (0..batch * TIME).map(move |i| (i / TIME, i % TIME + shift));
-    let inputs: Vec<u32> = places(0).map(|(row, place)| letter(row, place)).collect();
-    let known = |(row, place): (usize, usize)| if place < PERIOD { u32::MAX } else { letter(row, place) };
-    let targets: Vec<u32> = places(1).map(known).collect();
+    let letter =
+        |row: usize, position: usize| key.below(row as u64, (position % PERIOD) as u64, LETTERS) as u32;
+    let positions = |shift: usize| (0..batch * TIME).map(move |i| (i / TIME, i % TIME + shift));
+    let inputs: Vec<u32> = positions(0).map(|(row, position)| letter(row, position)).collect();
+    let known =
+        |(row, position): (usize, usize)| if position < PERIOD { u32::MAX } else { letter(row, position) };
+    let targets: Vec<u32> = positions(1).map(known).collect();
     Ok((Ids::new(&inputs, [batch, TIME])?, Ids::new(&targets, [batch, TIME])?))
 }
 
-/// The mean surprise at letters that could be known.
+/// The mean cross-entropy of the predictable letters.
 pub fn loss(
     gpt: &dyn Model,
     context: &Context,

@@ -1,8 +1,8 @@
-//! Does a head matter? Take it away and look at the loss; or ask the gradient.
+//! Head ablation and gradient importance: does a head matter?
 //!
-//! A head is *zeroed* (it says nothing) or *mean-ablated* (it says what it says on average, everywhere). Its gradient
-//! importance is E|Σ hₕ·∂L/∂hₕ|, h being what the head says: the derivative of the loss for a switch on the head, absolute
-//! for each text (Michel et al., 2019).
+//! A head is *zeroed* (its output is set to 0) or *mean-ablated* (its output is replaced by its mean everywhere). Its
+//! gradient importance is E|Σ hₕ·∂L/∂hₕ| with h the head's output: the absolute derivative of the loss with respect to a
+//! factor on the head, averaged over texts (Michel et al., 2019).
 
 use super::statistics::{Estimate, Interval, Resampling, Total, ascending, spearman};
 use super::{Head, Shown, Subject, all_heads};
@@ -14,17 +14,17 @@ use crate::probe::Probe;
 use regard_tensor::ops::CrossEntropy;
 use regard_tensor::{Ids, Pass, Tensor};
 
-/// Texts and what a model should say of them.
+/// Texts and the targets of their predictions.
 #[derive(Debug, Clone)]
 pub struct AblationBatch {
     /// The texts.
     pub shown: Shown,
-    /// The right class at each place, (batch, time), or of each text, (batch, 1); [`IGNORED`] where none is asked.
+    /// The correct class at each position, (batch, time), or of each text, (batch, 1); [`IGNORED`] where there is none.
     pub targets: Ids,
 }
 
 impl AblationBatch {
-    /// Texts of which a causal model is to say each next token.
+    /// Texts with the next token as the target at each position, for causal models.
     pub fn next_tokens(texts: &[super::Tokens]) -> Result<Self> {
         let shown = Shown::new(texts)?;
         let time = shown.ids.shape().last();
@@ -37,7 +37,7 @@ impl AblationBatch {
     }
 }
 
-/// Sums over texts, a kind of token each: the last is of all.
+/// Sums over texts, one per kind of token; the last is over all tokens.
 #[derive(Debug, Clone)]
 struct Sums(Vec<Total>);
 
@@ -46,14 +46,14 @@ impl Sums {
         Self(vec![Total::default(); kinds + 1])
     }
 
-    /// Adds the values of the answers of each text of a batch, grouped by kind.
-    fn add(&mut self, values: impl Fn(usize) -> f64, asked: &Asked) {
+    /// Adds the values of the targets of each text of a batch.
+    fn add(&mut self, values: impl Fn(usize) -> f64, targets: &Targets) {
         let whole = self.0.len() - 1;
-        for (text, draws) in asked.draws.iter().enumerate() {
+        for (text, draws) in targets.draws.iter().enumerate() {
             let mut sums = vec![None; whole + 1];
-            for at in text * asked.time..(text + 1) * asked.time {
-                let Some(kind) = asked.kinds[at] else { continue };
-                // A kind beyond those announced counts in the whole alone.
+            for at in text * targets.time..(text + 1) * targets.time {
+                let Some(kind) = targets.kinds[at] else { continue };
+                // An unknown kind counts only towards the sum over all tokens.
                 for kind in [Some(kind).filter(|&kind| kind < whole), Some(whole)].into_iter().flatten() {
                     *sums[kind].get_or_insert(0.0) += values(at);
                 }
@@ -66,9 +66,9 @@ impl Sums {
         }
     }
 
-    /// The mean of each kind, given how many answers there were.
-    fn means(&self, answers: &Self, level: f64) -> Loss {
-        let mut all = self.0.iter().zip(&answers.0).map(|(sum, count)| sum.share(count, level));
+    /// The mean of each kind, given the numbers of targets.
+    fn means(&self, counts: &Self, level: f64) -> Loss {
+        let mut all = self.0.iter().zip(&counts.0).map(|(sum, count)| sum.share(count, level));
         let by_kind = all.by_ref().take(self.0.len() - 1).map(|mean| (mean.count > 0).then_some(mean));
         let by_kind = by_kind.collect();
         let none = Interval { mean: 0.0, low: 0.0, high: 0.0, count: 0 };
@@ -76,14 +76,14 @@ impl Sums {
     }
 }
 
-/// Of a batch: the kind of each answer (none where nothing is asked), and how often each resample draws each text.
-struct Asked {
+/// The kind of each target of a batch (none where it is ignored), and how often each resample draws each text.
+struct Targets {
     time: usize,
     kinds: Vec<Option<usize>>,
     draws: Vec<Vec<f64>>,
 }
 
-impl Asked {
+impl Targets {
     fn new(batch: &AblationBatch, kinds: &Kinds, first: u64, resampling: &Resampling) -> Self {
         let time = batch.targets.shape().last().max(1);
         let targets = batch.targets.values().iter().enumerate();
@@ -98,30 +98,33 @@ impl Asked {
     }
 }
 
-/// A mean loss, or a change of it, over answers; intervals are from resampled texts.
+/// A mean loss, or a change of it, over targets. Intervals come from resampling texts.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct Loss {
-    /// Over all tokens. Its count is that of the texts.
+    /// Over all tokens. Its count is the number of texts.
     pub all: Interval,
     /// Over each kind of token; none for kinds that did not occur.
     pub by_kind: Vec<Option<Interval>>,
 }
 
-/// What a head is worth.
+/// The effects of ablating one head.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct Effect {
     /// The head.
     pub head: Head,
-    /// The change of the loss when it says nothing.
+    /// The change of the loss when its output is set to zero.
     pub zeroed: Loss,
-    /// The change when it says its mean.
+    /// The change when its output is replaced by its mean.
     pub averaged: Loss,
     /// Its gradient importance, the mean over texts.
     pub importance: Interval,
 }
 
-/// The worth of all heads.
+/// The effects of ablating each head of a model.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct Ablation {
     /// The loss of the whole model.
     pub loss: Loss,
@@ -132,22 +135,22 @@ pub struct Ablation {
 }
 
 impl Ablation {
-    /// The heads from the least important, by gradient: the order in which to prune.
+    /// The heads by increasing gradient importance: the order in which to prune.
     pub fn least_important_first(&self) -> Vec<Head> {
         let importance: Vec<f64> = self.heads.iter().map(|effect| effect.importance.mean).collect();
         ascending(&importance).into_iter().map(|index| self.heads[index].head).collect()
     }
 }
 
-/// A kind of token: what a classifier of (batch, text in it, place) says, below `count`.
+/// Kinds of tokens, as a function of (batch, index of the text, position) with values below `count`.
 pub struct Kinds<'a> {
     /// The number of kinds.
     pub count: usize,
-    /// The kind of the target at a place.
+    /// The kind of the target at a position.
     pub of: &'a dyn Fn(&AblationBatch, usize, usize) -> usize,
 }
 
-/// What is added up of one head.
+/// The sums of one head.
 #[derive(Debug, Clone)]
 struct Tally {
     zeroed: Sums,
@@ -161,68 +164,68 @@ impl Tally {
     }
 }
 
-/// Ablates every head over a stream of batches, which is read twice: once for the means.
+/// Ablates every head over a stream of batches. The stream is read twice: first for the means.
 pub fn ablate<'a>(
     subject: impl Into<Subject<'a>>,
     batches: impl Iterator<Item = Result<AblationBatch>> + Clone,
     kinds: &Kinds,
     resampling: &Resampling,
 ) -> Result<Ablation> {
-    ablate_watched(subject, batches, kinds, resampling, &|| {})
+    ablate_with_progress(subject, batches, kinds, resampling, &|| {})
 }
 
-/// The same, calling a function after each head of each batch: with many heads a batch takes long.
-pub fn ablate_watched<'a>(
+/// Like [`ablate`], calling a function after each head of each batch to report progress.
+pub fn ablate_with_progress<'a>(
     subject: impl Into<Subject<'a>>,
     batches: impl Iterator<Item = Result<AblationBatch>> + Clone,
     kinds: &Kinds,
     resampling: &Resampling,
-    watch: &dyn Fn(),
+    progress: &dyn Fn(),
 ) -> Result<Ablation> {
     let subject = subject.into();
     let heads = all_heads(subject)?;
     let sites = subject.attentions()?;
     let model = subject.model;
     let means = mean_outputs(subject, batches.clone())?;
-    let (mut whole, mut answers) = (Sums::new(kinds.count), Sums::new(kinds.count));
+    let (mut whole, mut counts) = (Sums::new(kinds.count), Sums::new(kinds.count));
     let mut tallies = vec![Tally::new(kinds.count); heads.len()];
     let mut texts = 0;
     for batch in batches {
         let batch = batch?;
-        let asked = Asked::new(&batch, kinds, texts, resampling);
+        let targets = Targets::new(&batch, kinds, texts, resampling);
         let before = losses(model, &Probe::new(), &batch)?;
-        answers.add(|_| 1.0, &asked);
-        whole.add(|at| f64::from(before[at]), &asked);
+        counts.add(|_| 1.0, &targets);
+        whole.add(|at| f64::from(before[at]), &targets);
         let importances = importance(subject, &batch)?;
         for ((head, tally), importances) in heads.iter().zip(&mut tallies).zip(importances) {
             let site = &sites[head.layer].name;
             let change = |losses: &[f32], at: usize| f64::from(losses[at]) - f64::from(before[at]);
             let zeroed = losses(model, &Probe::new().zero_head(site, head.head), &batch)?;
-            tally.zeroed.add(|at| change(&zeroed, at), &asked);
+            tally.zeroed.add(|at| change(&zeroed, at), &targets);
             let mean = means[head.layer].select(0, head.head)?;
             let averaged = losses(model, &Probe::new().set_head(site, head.head, mean), &batch)?;
-            tally.averaged.add(|at| change(&averaged, at), &asked);
-            for (importance, draws) in importances.into_iter().zip(&asked.draws) {
+            tally.averaged.add(|at| change(&averaged, at), &targets);
+            for (importance, draws) in importances.into_iter().zip(&targets.draws) {
                 tally.importance.add(importance, draws);
             }
-            watch();
+            progress();
         }
         texts += batch.shown.lengths.len() as u64;
     }
     let level = resampling.level;
     let effect = |(&head, tally): (&Head, &Tally)| Effect {
         head,
-        zeroed: tally.zeroed.means(&answers, level),
-        averaged: tally.averaged.means(&answers, level),
+        zeroed: tally.zeroed.means(&counts, level),
+        averaged: tally.averaged.means(&counts, level),
         importance: tally.importance.interval(level),
     };
     let heads: Vec<Effect> = heads.iter().zip(&tallies).map(effect).collect();
     let changes: Vec<f64> = heads.iter().map(|effect| effect.zeroed.all.mean).collect();
     let importances: Vec<f64> = heads.iter().map(|effect| effect.importance.mean).collect();
-    Ok(Ablation { loss: whole.means(&answers, level), agreement: spearman(&importances, &changes)?, heads })
+    Ok(Ablation { loss: whole.means(&counts, level), agreement: spearman(&importances, &changes)?, heads })
 }
 
-/// The loss after zeroing the first 0, 1, 2, … of `order`, or only after those numbers of heads that `counts` names.
+/// The loss after zeroing the first 0, 1, 2, … heads of `order`, or only for the numbers of heads in `counts`.
 pub fn pruning_curve<'a>(
     subject: impl Into<Subject<'a>>,
     batches: &(impl Iterator<Item = Result<AblationBatch>> + Clone),
@@ -240,16 +243,16 @@ pub fn pruning_curve<'a>(
             let missing = || Error::input("pruning", format!("there is no layer {}", head.layer));
             probe = probe.zero_head(&sites.get(head.layer).ok_or_else(missing)?.name, head.head);
         }
-        let (mut sums, mut answers, mut texts) = (Sums::new(0), Sums::new(0), 0);
+        let (mut sums, mut counts, mut texts) = (Sums::new(0), Sums::new(0), 0);
         for batch in batches.clone() {
             let batch = batch?;
-            let asked = Asked::new(&batch, &no_kinds, texts, resampling);
+            let targets = Targets::new(&batch, &no_kinds, texts, resampling);
             let losses = losses(model, &probe, &batch)?;
-            answers.add(|_| 1.0, &asked);
-            sums.add(|at| f64::from(losses[at]), &asked);
+            counts.add(|_| 1.0, &targets);
+            sums.add(|at| f64::from(losses[at]), &targets);
             texts += batch.shown.lengths.len() as u64;
         }
-        curve.push((count, sums.means(&answers, resampling.level).all));
+        curve.push((count, sums.means(&counts, resampling.level).all));
     }
     Ok(curve)
 }
@@ -263,7 +266,7 @@ fn loss_rows(model: &dyn Model, probe: &Probe, batch: &AblationBatch) -> Result<
     Ok(scores.cross_entropy_rows(&batch.targets, CrossEntropy { ignored: Some(IGNORED), smoothing: 0.0 })?)
 }
 
-/// What each head says on average over the real tokens: of each layer, (heads, width).
+/// The mean output of each head over all tokens except padding: (heads, width) for each layer.
 pub fn mean_outputs<'a>(
     subject: impl Into<Subject<'a>>,
     batches: impl Iterator<Item = Result<AblationBatch>>,
@@ -279,10 +282,10 @@ pub fn mean_outputs<'a>(
         batch.shown.attend(subject.model, &Context::inference().with_probe(&probe))?;
         let (lengths, time) = batch.shown.queries(subject.part);
         for (site, sums) in sites.iter().zip(&mut sums) {
-            let said = recorded(&probe, &site.name)?;
-            let width = said.count() / (lengths.len() * time).max(1);
+            let output = recorded(&probe, &site.name)?;
+            let width = output.count() / (lengths.len() * time).max(1);
             sums.resize(width, 0.0);
-            for (place, row) in said.values().chunks_exact(width.max(1)).enumerate() {
+            for (place, row) in output.values().chunks_exact(width.max(1)).enumerate() {
                 if place % time < lengths[place / time] {
                     sums.iter_mut().zip(row).for_each(|(sum, &value)| *sum += f64::from(value));
                 }
@@ -301,11 +304,11 @@ pub fn mean_outputs<'a>(
 }
 
 fn recorded(probe: &Probe, site: &str) -> Result<Tensor> {
-    let missing = || Error::input("ablation", format!("the model did not pass {site}"));
+    let missing = || Error::input("ablation", format!("the model has no site {site}"));
     probe.get(&format!("{site}.heads"))?.ok_or_else(missing)
 }
 
-/// |Σ hₕ·∂L/∂hₕ| of every head, for each text of a batch; L is a text's mean loss.
+/// |Σ hₕ·∂L/∂hₕ| of every head for each text of a batch, where L is the text's mean loss.
 pub fn importance<'a>(subject: impl Into<Subject<'a>>, batch: &AblationBatch) -> Result<Vec<Vec<f64>>> {
     let subject = subject.into();
     let sites = subject.attentions()?;
@@ -320,16 +323,16 @@ pub fn importance<'a>(subject: impl Into<Subject<'a>>, batch: &AblationBatch) ->
     let mut pass = Pass::new().from_upstream(Tensor::new(&upstream, rows.shape())?);
     let mut tracked = Vec::with_capacity(sites.len());
     for site in &sites {
-        let said = recorded(&probe, &site.name)?;
-        pass = pass.with_respect_to(&said);
-        tracked.push(said);
+        let output = recorded(&probe, &site.name)?;
+        pass = pass.with_respect_to(&output);
+        tracked.push(output);
     }
     let gradients = rows.gradients(&pass)?;
     let mut all = Vec::new();
-    for said in tracked {
-        let heads = said.shape()[2];
-        let slope = match gradients.get(&said) {
-            Some(gradient) => said.detach().multiply(&gradient.detach())?.sum(-1)?.sum(1)?, // (B, H)
+    for output in tracked {
+        let heads = output.shape()[2];
+        let slope = match gradients.get(&output) {
+            Some(gradient) => output.detach().multiply(&gradient.detach())?.sum(-1)?.sum(1)?, // (B, H)
             None => Tensor::zeros([batch.shown.lengths.len(), heads]),
         };
         let slopes = slope.values();

@@ -1,15 +1,15 @@
-//! Whether things fall into groups: k-medoids, silhouettes, and the same for shuffled distances.
+//! Clustering: k-medoids, silhouettes, and a comparison with shuffled distances.
 
 use super::distance::Distances;
 use crate::error::{Error, Result};
 use regard_tensor::random::Key;
 
-/// The group, from 0, of each thing: those whose middles are nearest, the middles chosen from the things themselves so
-/// that the distances to them are small (k-medoids; Kaufman & Rousseeuw, 1987). No draws are made.
+/// The group (from 0) of each point by k-medoids (Kaufman & Rousseeuw, 1987): each group has one of the points as its
+/// medoid, and the sum of distances to the nearest medoid is small. Deterministic.
 pub fn clusters(distances: &Distances, groups: usize) -> Result<Vec<usize>> {
     let n = distances.count();
     if groups == 0 || groups > n {
-        let problem = format!("{n} things cannot be put into {groups} groups");
+        let problem = format!("{n} points cannot be divided into {groups} groups");
         return Err(Error::input("clusters", problem));
     }
     let cost = |middles: &[usize]| -> f64 {
@@ -24,7 +24,7 @@ pub fn clusters(distances: &Distances, groups: usize) -> Result<Vec<usize>> {
         let best = free.map(|i| (with(i), i)).min_by(|a, b| a.0.total_cmp(&b.0));
         middles.extend(best.map(|(_, i)| i));
     }
-    // Each exchange makes the cost smaller, so this ends.
+    // Each exchange reduces the cost, so the loop ends.
     let mut current = cost(&middles);
     loop {
         let mut best = (current, None);
@@ -51,8 +51,8 @@ pub fn clusters(distances: &Distances, groups: usize) -> Result<Vec<usize>> {
     Ok((0..n).map(nearest).collect())
 }
 
-/// The mean silhouette (Rousseeuw, 1987): (b − a) / max(a, b), with a the mean distance to one's own group and b that to the
-/// nearest other; 0 for those alone in their group.
+/// The mean silhouette (Rousseeuw, 1987): (b − a) / max(a, b), with a the mean distance to the other points of the same
+/// group and b that to the nearest other group; 0 for points alone in their group.
 pub fn silhouette(distances: &Distances, groups: &[usize]) -> f64 {
     let n = distances.count().min(groups.len());
     let kinds = groups.iter().max().map_or(0, |&last| last + 1);
@@ -74,16 +74,17 @@ pub fn silhouette(distances: &Distances, groups: &[usize]) -> f64 {
     if n == 0 { 0.0 } else { (0..n).map(of).sum::<f64>() / n as f64 }
 }
 
-/// How well things fall into groups, beside how well they would by chance.
+/// A clustering, compared with clusterings of shuffled distances.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct Clustering {
-    /// The group of each thing.
+    /// The group of each point.
     pub groups: Vec<usize>,
     /// The mean silhouette.
     pub silhouette: f64,
-    /// The mean silhouettes of the same distances dealt to the pairs at random, and clustered likewise.
+    /// The mean silhouettes after assigning the same distances to random pairs and clustering again.
     pub shuffled: Vec<f64>,
-    /// The share of those, the true one counted among them, that are as large.
+    /// The share of silhouettes, the true one included, that are at least as large as the true one.
     pub p_value: f64,
 }
 

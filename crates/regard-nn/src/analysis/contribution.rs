@@ -1,8 +1,9 @@
-//! Who wrote an answer: what each part of a model adds to a logit directly, and what each layer would answer.
+//! Direct logit attribution and the logit lens.
 //!
-//! With norms before the layers, the last stream is a sum: embeddings + what every head and feed-forward layer said. The last
-//! norm is linear once its scale is frozen, so the logit is a sum too, exactly: direct logit attribution (Elhage et al.,
-//! 2021). The logit lens (nostalgebraist, 2020) reads the stream after each layer as if it were the last.
+//! In a pre-norm model the final residual stream is the sum of the embeddings and the outputs of all heads and
+//! feed-forward layers. The final norm is linear once its scale is frozen, so the logit is exactly a sum of contributions:
+//! direct logit attribution (Elhage et al., 2021). The logit lens (nostalgebraist, 2020) unembeds the residual stream
+//! after each layer as if it were the last.
 
 use super::{Shown, Target, Tokens, attentions, pad};
 use crate::context::Context;
@@ -13,18 +14,19 @@ use crate::parameter::Parameter;
 use crate::probe::Probe;
 use regard_tensor::Tensor;
 
-/// What each part adds to a logit; all of it sums to the logit.
+/// The contribution of each part of a model to a logit. The contributions sum to the logit.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct Contributions {
     /// The embeddings.
     pub embeddings: f64,
     /// Each head of each layer.
     pub heads: Vec<Vec<f64>>,
-    /// The bias of each layer's output projection, which is no head's.
+    /// The bias of each layer's output projection, which belongs to no head.
     pub attention_bias: Vec<f64>,
     /// Each layer's feed-forward layer.
     pub ffn: Vec<f64>,
-    /// The bias of the last norm.
+    /// The bias of the final norm.
     pub norm_bias: f64,
     /// The logit (or difference of logits) itself.
     pub logit: f64,
@@ -42,18 +44,17 @@ fn last_parts(model: &dyn Model) -> Result<(&Norm, &Tensor)> {
     let parts = model.unembedding().filter(|last| last.plain_sum && last.scale == 1.0);
     let parts = parts.and_then(|last| Some((last.norm?, last.table.tensor())));
     parts.ok_or_else(|| {
-        let problem =
-            format!("the residual stream of this {} is no plain sum of contributions", model.kind());
+        let problem = format!("the residual stream of this {} is not a sum of contributions", model.kind());
         Error::input("direct contributions", problem)
     })
 }
 
 fn take(probe: &Probe, site: &str) -> Result<Tensor> {
-    let missing = || Error::input("direct contributions", format!("the model did not pass {site}"));
+    let missing = || Error::input("direct contributions", format!("the model has no site {site}"));
     probe.get(site)?.ok_or_else(missing)
 }
 
-/// What each part of a model adds to the target's logit.
+/// The direct contribution of each part of a model to the target's logit.
 pub fn contributions(model: &dyn Model, tokens: &Tokens, target: Target) -> Result<Contributions> {
     let (norm, unembedding) = last_parts(model)?;
     let (ids, lengths) = pad(std::slice::from_ref(tokens))?;
@@ -64,7 +65,7 @@ pub fn contributions(model: &dyn Model, tokens: &Tokens, target: Target) -> Resu
             .fold(Probe::new(), Probe::record);
     Shown::padded(ids, lengths).read(model, &context.clone().with_probe(&probe))?;
     let logit = f64::from(target.logit(&take(&probe, "logits")?)?.sum_all()?.item()?);
-    let position = target.position.unwrap_or(0); // that it is there, the line above has checked
+    let position = target.position.unwrap_or(0); // checked by the line above
     let here = |site: &str| -> Result<Tensor> { Ok(take(&probe, site)?.select(1, position)?) };
     let layers = attentions(model)?;
     let last = match layers.len() {
@@ -103,7 +104,7 @@ pub fn contributions(model: &dyn Model, tokens: &Tokens, target: Target) -> Resu
     Ok(found)
 }
 
-/// The scores (vocabulary) that the stream at a position would give after the embeddings and after each layer.
+/// The logits (vocabulary) of the residual stream at a position after the embeddings and after each layer.
 pub fn logit_lens(model: &dyn Model, tokens: &Tokens, position: usize) -> Result<Vec<Tensor>> {
     let (ids, lengths) = pad(std::slice::from_ref(tokens))?;
     let context = Context::inference();

@@ -1,36 +1,39 @@
-//! Whether a head follows syntax: how often a word's most-attended other word is its syntactic partner.
+//! Syntactic heads: how often the word that a word attends to most is its syntactic partner.
 //!
-//! As Clark et al. (2019) count: word pieces are merged (attention *to* a split word is summed, *from* it averaged), each
-//! relation is tried in both directions, and beside each head stands the best fixed offset ("the word two to the left")
-//! in its direction. A word is no candidate for itself, and tokens outside the words (`[CLS]`) are none either. Where sight
-//! is causal, only the later of two words can look at the other: each direction has pairs of its own. Intervals are from
-//! resampled sentences, since the pairs of a sentence are no independent draws.
+//! The method is that of Clark et al. (2019). Word pieces are merged: attention *to* a split word is summed, attention
+//! *from* it averaged. Each relation is tried in both directions, and the baseline of each head is the best fixed offset
+//! ("two words to the left") in the same direction. The word itself and tokens outside words (`[CLS]`) are not
+//! candidates. In a causal model only the later of two words can attend to the other, so each direction has its own
+//! pairs. Intervals come from resampling sentences, because the pairs of one sentence are not independent.
 
-use super::heads::{Weighing, look};
+use super::heads::{Weighing, for_each_layer};
 use super::statistics::{Interval, Resampling, Total};
 use super::{Head, Tokens, all_heads, attentions};
-use crate::data::{builtin, treebank};
+#[cfg(feature = "builtin-corpus")]
+use crate::data::builtin;
+use crate::data::treebank;
 use crate::error::Result;
 use crate::models::Model;
+#[cfg(feature = "tokenizers")]
 use crate::tokens::Encoding;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// The relation under which all but punctuation is counted together.
+/// The name under which all relations except punctuation are counted together.
 pub const ALL: &str = "all";
 
 /// A word of a parsed sentence.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Word {
-    /// Its bytes in the sentence.
+    /// Its byte range in the sentence.
     pub range: Range<usize>,
     /// The index of its head; none for the root.
     pub head: Option<usize>,
-    /// What it is to its head.
+    /// Its relation to its head.
     pub relation: String,
 }
 
-/// A sentence with its tree.
+/// A sentence with its dependency tree.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Parsed {
     /// The sentence.
@@ -52,7 +55,8 @@ impl From<&treebank::Sentence> for Parsed {
 
 impl Parsed {
     /// The sentences of a text of the built-in corpus.
-    pub fn of_text(text: &builtin::Text) -> Vec<Self> {
+    #[cfg(feature = "builtin-corpus")]
+    pub fn from_text(text: &builtin::Text) -> Vec<Self> {
         let sentence = |sentence: &builtin::Sentence| {
             let start = sentence.span().start;
             let word = |word: &builtin::Word| Word {
@@ -66,7 +70,8 @@ impl Parsed {
         text.sentences.iter().map(sentence).collect()
     }
 
-    /// The tokens of the sentence, encoded, and which of them make up each word.
+    /// The tokens of the encoded sentence, and which of them make up each word.
+    #[cfg(feature = "tokenizers")]
     pub fn align(&self, encoding: &Encoding) -> (Tokens, Aligned) {
         let of_word = |word: &Word| -> Vec<usize> {
             let overlaps =
@@ -105,7 +110,7 @@ impl Aligned {
         merged
     }
 
-    /// (relation, direction, who looks, whom it should look at) for each pair that may be seen.
+    /// (relation, direction, attending word, expected word) for each pair that the mask allows.
     fn pairs(&self, causal: bool) -> Vec<(&str, Direction, usize, usize)> {
         let mut pairs = Vec::new();
         for (dependent, (head, relation)) in self.edges.iter().enumerate() {
@@ -123,25 +128,25 @@ impl Aligned {
     }
 }
 
-/// Who looks at whom.
+/// Which of the two words attends to the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Direction {
-    /// The dependent looks at its head.
+    /// The dependent attends to its head.
     ToHead,
-    /// The head looks at its dependent.
+    /// The head attends to its dependent.
     ToDependent,
 }
 
-/// What was counted of one relation in one direction.
+/// The counts of one relation in one direction.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Counts {
-    /// The pairs.
+    /// The number of pairs.
     pub pairs: Total,
     /// How often each head's largest weight was on the partner.
     pub right: Vec<Total>,
     /// The sum of each head's weights on the partner.
     pub weight: Vec<f64>,
-    /// How often the partner stood at each offset, from −reach to reach.
+    /// How often the partner is at each offset, from −reach to reach.
     pub offsets: BTreeMap<isize, Total>,
 }
 
@@ -150,19 +155,19 @@ pub struct Counts {
 pub struct Matches {
     /// The heads, in the order of [`Counts::right`].
     pub heads: Vec<Head>,
-    /// What was counted, by relation and direction.
+    /// The counts, by relation and direction.
     pub counts: BTreeMap<(String, Direction), Counts>,
     level: f64,
 }
 
-/// A guess at a relation.
+/// The accuracy of one head or offset at predicting a relation.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Guess<'a, W> {
-    /// Who or what guesses.
-    pub who: W,
-    /// In which direction.
+    /// The head, or the fixed offset.
+    pub predictor: W,
+    /// The direction.
     pub direction: Direction,
-    /// The share of pairs it gets right.
+    /// The share of pairs predicted correctly.
     pub accuracy: f64,
     /// The number of pairs.
     pub pairs: u64,
@@ -172,12 +177,12 @@ pub struct Guess<'a, W> {
 }
 
 impl<W> Guess<'_, W> {
-    /// The share with its interval from resampled sentences, of which its count is the number.
+    /// The accuracy with its interval from resampled sentences. Its count is the number of sentences.
     pub fn interval(&self) -> Interval {
         self.right.share(self.of, self.level)
     }
 
-    /// The probability of being so much better than another by chance, on the same pairs.
+    /// The p-value of being more accurate than another on the same pairs.
     pub fn better<V>(&self, other: &Guess<V>) -> f64 {
         self.right.larger(other.right, self.of)
     }
@@ -191,21 +196,21 @@ impl Matches {
         names
     }
 
-    /// Every guess at a relation: each head's in each direction.
+    /// The accuracy of each head in each direction of a relation.
     pub fn guesses<'a>(&'a self, relation: &'a str) -> impl Iterator<Item = Guess<'a, Head>> + 'a {
         let this = self.counts.iter().filter(move |((name, _), _)| name == relation);
         this.flat_map(move |((_, direction), counts)| {
             let heads = self.heads.iter().zip(&counts.right);
-            heads.map(move |(&who, right)| self.guess(who, *direction, right, &counts.pairs))
+            heads.map(move |(&head, right)| self.guess(head, *direction, right, &counts.pairs))
         })
     }
 
-    /// The head and direction that fit a relation best, of directions with at least so many pairs.
+    /// The most accurate head and direction for a relation, among directions with at least `fewest` pairs.
     pub fn best_head<'a>(&'a self, relation: &'a str, fewest: u64) -> Option<Guess<'a, Head>> {
         first_largest(self.guesses(relation).filter(|guess| guess.pairs >= fewest))
     }
 
-    /// The head that fits a relation best in a direction.
+    /// The most accurate head for a relation in a direction.
     pub fn best_head_towards<'a>(
         &'a self,
         relation: &'a str,
@@ -214,15 +219,22 @@ impl Matches {
         first_largest(self.guesses(relation).filter(|guess| guess.direction == direction))
     }
 
-    /// The fixed offset that fits a relation best in a direction: what a head must beat.
+    /// The most accurate fixed offset for a relation in a direction: the baseline for heads.
     pub fn best_offset(&self, relation: &str, direction: Direction) -> Option<Guess<'_, isize>> {
         let counts = self.counts.get(&(relation.to_owned(), direction))?;
-        let guess = |(&who, right)| self.guess(who, direction, right, &counts.pairs);
+        let guess = |(&offset, right)| self.guess(offset, direction, right, &counts.pairs);
         first_largest(counts.offsets.iter().map(guess))
     }
 
-    fn guess<'a, W>(&self, who: W, direction: Direction, right: &'a Total, of: &'a Total) -> Guess<'a, W> {
-        Guess { who, direction, accuracy: right.over(of), pairs: of.sum as u64, right, of, level: self.level }
+    fn guess<'a, W>(
+        &self,
+        predictor: W,
+        direction: Direction,
+        right: &'a Total,
+        of: &'a Total,
+    ) -> Guess<'a, W> {
+        let (accuracy, pairs) = (right.over(of), of.sum as u64);
+        Guess { predictor, direction, accuracy, pairs, right, of, level: self.level }
     }
 }
 
@@ -233,7 +245,7 @@ fn first_largest<'a, W>(guesses: impl Iterator<Item = Guess<'a, W>>) -> Option<G
     })
 }
 
-/// What one layer of one sentence adds to the counts of a relation in a direction.
+/// The counts of a relation in a direction from one layer of one sentence.
 #[derive(Default)]
 struct Found {
     pairs: f64,
@@ -242,7 +254,7 @@ struct Found {
     weight: Vec<f64>,
 }
 
-/// Counts matches of every head with every relation over parsed texts; offsets up to `reach` are the baseline.
+/// Counts how often every head matches every relation over parsed texts; offsets up to `reach` are the baseline.
 pub fn match_heads(
     model: &dyn Model,
     texts: impl Iterator<Item = Result<(Tokens, Aligned)>>,
@@ -252,12 +264,12 @@ pub fn match_heads(
     let heads = all_heads(model)?;
     let causal = attentions(model)?.iter().any(|site| site.visibility.causal);
     let mut counts: BTreeMap<(String, Direction), Counts> = BTreeMap::new();
-    look(model, texts, (batch, Weighing::Attention), |look| {
-        let words = look.about.pieces.len();
-        let first = heads.iter().take_while(|head| head.layer < look.layer).count();
-        let merged: Vec<Vec<f64>> = look.heads().map(|head| look.about.merge(head, look.keys)).collect();
+    for_each_layer(model, texts, (batch, Weighing::Attention), |layer| {
+        let words = layer.about.pieces.len();
+        let first = heads.iter().take_while(|head| head.layer < layer.layer).count();
+        let merged: Vec<Vec<f64>> = layer.heads().map(|head| layer.about.merge(head, layer.keys)).collect();
         let mut found: BTreeMap<(&str, Direction), Found> = BTreeMap::new();
-        for (relation, direction, from, to) in look.about.pairs(causal) {
+        for (relation, direction, from, to) in layer.about.pairs(causal) {
             let together = (relation != "punct").then_some(ALL);
             for name in [Some(relation), together].into_iter().flatten() {
                 let found = found.entry((name, direction)).or_default();
@@ -272,13 +284,13 @@ pub fn match_heads(
                 }
             }
         }
-        let draws = resampling.draws(look.index);
+        let draws = resampling.draws(layer.index);
         for ((relation, direction), found) in found {
             let counts = counts.entry((relation.to_owned(), direction)).or_default();
             counts.right.resize(heads.len(), Total::default());
             counts.weight.resize(heads.len(), 0.0);
             // Pairs and offsets are the same for every layer.
-            if look.layer == 0 {
+            if layer.layer == 0 {
                 counts.pairs.add(found.pairs, &draws);
                 for (offset, times) in found.offsets {
                     if offset.unsigned_abs() <= reach {
@@ -296,7 +308,7 @@ pub fn match_heads(
     Ok(Matches { heads, counts, level: resampling.level })
 }
 
-/// The other word with the largest weight above 0, the first of equals.
+/// The other word with the largest weight above 0; the first one if several are equal.
 fn most_attended(row: &[f64], itself: usize) -> Option<usize> {
     let mut best = (0.0, None);
     for (word, &weight) in row.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! How differently heads look: Jensen–Shannon distances, and maps made of them.
+//! Distances between heads (Jensen–Shannon), and their maps by multidimensional scaling.
 //!
 //! ```text
 //! JS(p, q) = H((p + q)/2) − (H(p) + H(q))/2        in bits: 0 for equal rows, 1 for rows that share no key
@@ -7,7 +7,7 @@
 //! The divergence of two heads is the mean over a text's queries, then over texts; their distance is its square root,
 //! which is a metric (Endres & Schindelin, 2003). Clark et al. (2019) map heads by it.
 
-use super::heads::watch;
+use super::heads::record_weights;
 use super::{Head, Subject, Tokens, Visibility, all_heads, eigen};
 use crate::error::{Error, Result};
 use std::ops::Range;
@@ -20,7 +20,7 @@ pub struct Distances {
 }
 
 impl Distances {
-    /// Distances of `count` things, each pair once: `between(i, j)` for i < j.
+    /// Distances of `count` points, each pair once: `between(i, j)` for i < j.
     pub fn from_fn(count: usize, mut between: impl FnMut(usize, usize) -> f64) -> Self {
         let mut values = vec![0.0; count * count];
         for i in 0..count {
@@ -33,7 +33,7 @@ impl Distances {
         Self { count, values }
     }
 
-    /// How many things there are.
+    /// The number of points.
     pub fn count(&self) -> usize {
         self.count
     }
@@ -58,7 +58,7 @@ fn information(p: f64) -> f64 {
 
 /// The heads of a model and the mean Jensen–Shannon divergence of each pair over texts, in bits.
 ///
-/// The work grows with the square of the number of heads: some hundred texts are plenty.
+/// The time grows with the square of the number of heads; a hundred texts are usually enough.
 pub fn head_divergences<'a>(
     subject: impl Into<Subject<'a>>,
     texts: impl Iterator<Item = Result<Tokens>>,
@@ -84,13 +84,13 @@ pub fn head_divergences<'a>(
         read += 1;
     }
     if read == 0 {
-        return Err(Error::input("distances of heads", "no text has a query with a choice"));
+        return Err(Error::input("distances of heads", "no text has a query with more than one key"));
     }
     let count = heads.len();
     Ok((heads, Distances::from_fn(count, |i, j| sums[i * count + j] / f64::from(read))))
 }
 
-/// A query's distribution and its entropy, which is shared by all pairs.
+/// A query's distribution and its entropy, which all pairs share.
 type Distribution = (Vec<f64>, f64);
 
 fn divergence((p, p_entropy): &Distribution, (q, q_entropy): &Distribution) -> f64 {
@@ -98,11 +98,11 @@ fn divergence((p, p_entropy): &Distribution, (q, q_entropy): &Distribution) -> f
     (middle - (p_entropy + q_entropy) / 2.0).clamp(0.0, 1.0)
 }
 
-/// Of each head, the rows of the queries that have a choice, each over its sum.
+/// For each head, the normalised rows of the queries with more than one key.
 fn distributions(subject: Subject, text: &Tokens) -> Result<Vec<Vec<Distribution>>> {
     let mut heads = Vec::new();
     let (sites, keys) = (subject.attentions()?, subject.keys(text));
-    for (site, weights) in sites.iter().zip(watch(subject, std::slice::from_ref(text))?) {
+    for (site, weights) in sites.iter().zip(record_weights(subject, std::slice::from_ref(text))?) {
         let [_, _, queries, stride] = weights.sizes();
         let all = weights.all();
         let of_head = |head: &[f32]| rows(head, (queries, stride), |query| site.visibility.keys(query, keys));
@@ -128,8 +128,8 @@ fn rows(
     with_choice.map(row).collect()
 }
 
-/// The divergence of two heads' weights (queries × keys, row by row) on one text of some length: the mean over the queries
-/// that have a choice. None if none has.
+/// The divergence of two heads' weights (queries × keys, row by row) on one text: the mean over the queries with more
+/// than one key. `None` if there is no such query.
 pub fn divergence_of_weights(
     a: &[f32],
     b: &[f32],
@@ -151,8 +151,8 @@ pub fn root(divergences: &Distances) -> Distances {
     Distances::from_fn(divergences.count, |i, j| divergences.between(i, j).sqrt())
 }
 
-/// A place in few dimensions for each thing, such that their distances there are as near as can be to those given:
-/// classical multidimensional scaling (Torgerson, 1952). Also the share of the squared distances that each axis keeps.
+/// Coordinates of each point in a few dimensions whose distances approximate the given ones, by classical
+/// multidimensional scaling (Torgerson, 1952), and the share of the squared distances that each axis keeps.
 pub fn map(distances: &Distances, dimensions: usize) -> (Vec<Vec<f64>>, Vec<f64>) {
     let n = distances.count;
     let squared: Vec<f64> = distances.values.iter().map(|distance| distance * distance).collect();

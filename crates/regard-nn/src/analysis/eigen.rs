@@ -1,11 +1,11 @@
 //! Eigenvalues and eigenvectors of a symmetric matrix.
 //!
-//! Householder's reflections (1958) make it tridiagonal, T = Q·A·Qᵀ; then rotations chase what is beside the diagonal down
-//! and out, with Wilkinson's shifts (Golub & Van Loan, 2013, section 8.3). All inner loops run along rows.
+//! Householder reflections (1958) make it tridiagonal, T = Q·A·Qᵀ; then QR steps with Wilkinson's shifts make it diagonal
+//! (Golub & Van Loan, 2013, section 8.3). All inner loops run along rows.
 
-/// Eigenvalues from the largest, each with its vector of length 1, whose largest component is positive.
+/// Eigenvalues in descending order, each with its unit eigenvector, whose largest component is positive.
 ///
-/// Reads an `n` × `n` symmetric matrix, row by row.
+/// The matrix is `n` × `n`, symmetric and row-major.
 pub fn symmetric(mut matrix: Vec<f64>, n: usize) -> Vec<(f64, Vec<f64>)> {
     let mut vectors: Vec<Vec<f64>> =
         (0..n).map(|i| (0..n).map(|j| f64::from(u8::from(i == j))).collect()).collect();
@@ -22,7 +22,7 @@ pub fn symmetric(mut matrix: Vec<f64>, n: usize) -> Vec<(f64, Vec<f64>)> {
     pairs
 }
 
-/// Reflects the axes after a column so that it has nothing more than one place below the diagonal.
+/// Householder reflection that zeroes a column more than one entry below the diagonal.
 fn reflect(a: &mut [f64], vectors: &mut [Vec<f64>], n: usize, column: usize) {
     let first = column + 1;
     let mut v: Vec<f64> = (first..n).map(|row| a[row * n + column]).collect();
@@ -30,7 +30,7 @@ fn reflect(a: &mut [f64], vectors: &mut [Vec<f64>], n: usize, column: usize) {
     if v[1..].iter().all(|&x| x == 0.0) {
         return;
     }
-    // Away from where the column points, so that nothing cancels.
+    // The sign avoids cancellation.
     v[0] += length.copysign(v[0]);
     let norm = dot(&v, &v).sqrt();
     for x in &mut v {
@@ -63,7 +63,7 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(x, y)| x * y).sum()
 }
 
-/// A symmetric matrix with values on and beside its diagonal alone, and the axes it is written in.
+/// A symmetric tridiagonal matrix, and the basis it is written in.
 struct Tridiagonal {
     diagonal: Vec<f64>,
     beside: Vec<f64>,
@@ -71,7 +71,7 @@ struct Tridiagonal {
 }
 
 impl Tridiagonal {
-    /// Makes it diagonal. A few sweeps a value suffice; the limit is for matrices that are not numbers.
+    /// Diagonalises the matrix. A few sweeps per eigenvalue suffice; the limit guards against NaN.
     fn solve(&mut self) {
         let size = self.diagonal.iter().chain(&self.beside).map(|x| x.abs()).fold(0.0, f64::max);
         let mut last = self.diagonal.len().saturating_sub(1);

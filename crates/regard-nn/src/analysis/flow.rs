@@ -1,4 +1,4 @@
-//! Maximum flow, by Dinic's method (1970): levels by breadth-first search, then paths along them until they are blocked.
+//! Maximum flow by Dinic's algorithm (1970): levels by breadth-first search, then blocking flows along them.
 //!
 //! ```
 //! use regard_nn::analysis::flow::Network;
@@ -12,7 +12,7 @@
 
 use std::collections::VecDeque;
 
-/// What is left of a capacity this small, relative to the largest, is rounding.
+/// Residual capacities this small, relative to the largest, are rounding errors.
 const ROUNDING: f64 = 1e-12;
 
 /// A directed graph with capacities.
@@ -20,7 +20,7 @@ const ROUNDING: f64 = 1e-12;
 pub struct Network {
     /// The edges that leave each node.
     leaving: Vec<Vec<usize>>,
-    /// Where each edge leads and what it can carry. An edge's reverse is its neighbour: 0 and 1, 2 and 3, …
+    /// The target and capacity of each edge. Edges 0 and 1, 2 and 3, … are reverses of each other.
     edges: Vec<(usize, f64)>,
 }
 
@@ -30,7 +30,7 @@ impl Network {
         Self { leaving: vec![Vec::new(); nodes], edges: Vec::new() }
     }
 
-    /// Adds an edge. Edges between nodes that do not exist, or that can carry nothing, are left out.
+    /// Adds an edge. Edges between unknown nodes or without capacity are ignored.
     pub fn add(&mut self, from: usize, to: usize, capacity: f64) {
         let nodes = self.leaving.len();
         if from < nodes && to < nodes && from != to && capacity > 0.0 && capacity.is_finite() {
@@ -41,7 +41,7 @@ impl Network {
         }
     }
 
-    /// The most that can flow from a source to a sink.
+    /// The maximum flow from a source to a sink.
     pub fn maximum(&self, source: usize, sink: usize) -> f64 {
         let nodes = self.leaving.len();
         if source >= nodes || sink >= nodes || source == sink {
@@ -73,8 +73,8 @@ impl Network {
         (levels[sink] != usize::MAX).then_some(levels)
     }
 
-    /// Fills shortest paths until none is open, and says how much went through. The path is kept by hand: its length may
-    /// be that of the graph.
+    /// Saturates shortest paths until none is left, and returns the added flow. Uses an explicit stack, because a path can
+    /// be as long as the graph.
     fn block(&self, left: &mut [f64], least: f64, levels: &[usize], (source, sink): (usize, usize)) -> f64 {
         let mut next = vec![0; self.leaving.len()];
         let mut path: Vec<usize> = Vec::new();
@@ -88,7 +88,7 @@ impl Network {
                     left[edge ^ 1] += flow;
                 }
                 total += flow;
-                // Go on from the first edge that is full.
+                // Continue from the first saturated edge.
                 let full = path.iter().position(|&edge| left[edge] <= least).unwrap_or(0);
                 path.truncate(full);
                 continue;
@@ -99,7 +99,7 @@ impl Network {
                 next[here] += skipped;
                 path.push(self.leaving[here][next[here]]);
             } else {
-                // A dead end: nobody comes here again in this phase.
+                // A dead end, which this phase does not visit again.
                 next[here] = self.leaving[here].len();
                 let Some(edge) = path.pop() else { return total };
                 next[self.edges[edge ^ 1].0] += 1;

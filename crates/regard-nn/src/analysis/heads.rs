@@ -1,7 +1,7 @@
-//! Every measure of every head over a stream of texts, in memory for one batch.
+//! Every measure of every head over a stream of texts, using memory for one batch.
 //!
-//! A measure's value for a text is the mean over its queries; a head's is the mean over texts, with an interval from
-//! resampled texts ([`Resampling`]). Padding takes no part, so the size of a batch does not matter.
+//! A measure's value for a text is the mean over its queries; a head's value is the mean over texts, with an interval
+//! from resampled texts ([`Resampling`]). Padding is left out, so the batch size has no effect on the results.
 
 use super::measures::{Measure, MeasurePlan, SINK, Values};
 use super::norms::{normalise_rows, transformed, weigh};
@@ -15,24 +15,24 @@ use crate::probe::Probe;
 use regard_tensor::Tensor;
 use regard_tensor::random::Key;
 
-/// What counts as a head's weights.
+/// The weights that a measure is computed from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Weighing {
-    /// Its attention.
+    /// Attention weights.
     #[default]
     Attention,
-    /// Its attention times the norms of what it attends to, rows summing to 1 ([`super::norms`]).
+    /// Attention weights times the norms of the transformed values, with rows normalised to 1 ([`super::norms`]).
     Norms,
 }
 
-/// How heads are measured.
+/// Settings of [`measure_heads`].
 #[derive(Debug, Clone, Copy)]
 pub struct HeadSettings {
-    /// How many texts are read at once.
+    /// The number of texts in a batch.
     pub batch: usize,
-    /// What counts as a weight.
+    /// The weights to measure.
     pub weighing: Weighing,
-    /// How intervals are found.
+    /// How intervals are computed.
     pub resampling: Resampling,
 }
 
@@ -42,14 +42,14 @@ impl Default for HeadSettings {
     }
 }
 
-/// A measure of a head over texts.
+/// One measure of one head over texts.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Row {
     /// The layer.
     pub layer: usize,
     /// The head in it.
     pub head: usize,
-    /// What was measured.
+    /// The measure.
     pub measure: Measure,
     /// The mean over texts.
     pub mean: f64,
@@ -63,7 +63,7 @@ pub struct Row {
     pub count: u64,
 }
 
-/// Measures of heads, a row each: by layer, head and measure. Measures defined for no text have no row.
+/// Measures of heads, one row per layer, head and measure. Measures that are undefined for all texts have no row.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Table {
     /// The rows.
@@ -81,24 +81,24 @@ impl Table {
         self.rows.iter().filter(move |row| row.measure == measure)
     }
 
-    /// The share of heads that give the first token more than [`SINK`] of their weight (Gu et al., 2024).
+    /// The share of heads that give the first token more than [`SINK`] of their weight: attention sinks (Gu et al., 2024).
     pub fn sink_share(&self) -> f64 {
         let sunk = self.of(Measure::First).filter(|row| row.mean > f64::from(SINK)).count();
         sunk as f64 / self.of(Measure::First).count().max(1) as f64
     }
 
-    /// Adds another table's rows, in order.
+    /// Adds another table's rows and keeps the order.
     pub fn extend(&mut self, other: Self) {
         self.rows.extend(other.rows);
         self.rows.sort_by_key(|row| (row.layer, row.head, row.measure));
     }
 }
 
-/// The weights of every attention, in order, with which a model reads texts.
-pub fn watch<'a>(subject: impl Into<Subject<'a>>, texts: &[Tokens]) -> Result<Vec<Weights>> {
+/// The attention weights of every attention layer, in order, for a batch of texts.
+pub fn record_weights<'a>(subject: impl Into<Subject<'a>>, texts: &[Tokens]) -> Result<Vec<Weights>> {
     let subject = subject.into();
-    let probe = watched(subject, texts, "weights")?;
-    let missing = |site: &str| Error::input("analysis", format!("the model did not pass {site}"));
+    let probe = record(subject, texts, "weights")?;
+    let missing = |site: &str| Error::input("analysis", format!("the model has no site {site}"));
     subject
         .attentions()?
         .iter()
@@ -106,8 +106,8 @@ pub fn watch<'a>(subject: impl Into<Subject<'a>>, texts: &[Tokens]) -> Result<Ve
         .collect()
 }
 
-/// A pass over texts in which one site of every attention was recorded.
-fn watched(subject: Subject, texts: &[Tokens], name: &str) -> Result<Probe> {
+/// Runs texts through a model and records one site of every attention layer.
+fn record(subject: Subject, texts: &[Tokens], name: &str) -> Result<Probe> {
     let shown = Shown::new(texts)?;
     let sites = subject.attentions()?;
     let probe = sites.iter().fold(Probe::new(), |probe, site| probe.record(format!("{}.{name}", site.name)));
@@ -115,48 +115,49 @@ fn watched(subject: Subject, texts: &[Tokens], name: &str) -> Result<Probe> {
     Ok(probe)
 }
 
-/// The values that every attention reads: (batch, time, key-value heads, width).
-pub fn watch_values<'a>(subject: impl Into<Subject<'a>>, texts: &[Tokens]) -> Result<Vec<Tensor>> {
+/// The value vectors of every attention layer, in order: (batch, time, key-value heads, width).
+pub fn record_values<'a>(subject: impl Into<Subject<'a>>, texts: &[Tokens]) -> Result<Vec<Tensor>> {
     let subject = subject.into();
-    let probe = watched(subject, texts, "value")?;
+    let probe = record(subject, texts, "value")?;
     let value = |site: &AttentionSite| {
-        let missing = || Error::input("analysis", format!("the model did not pass {}.value", site.name));
+        let missing = || Error::input("analysis", format!("the model has no site {}.value", site.name));
         probe.get(&format!("{}.value", site.name))?.ok_or_else(missing)
     };
     subject.attentions()?.iter().map(value).collect()
 }
 
-/// One layer's weights of one text.
-pub struct Look<'a, X> {
-    /// The number of the text, from 0.
+/// The weights of one layer for one text.
+pub struct LayerWeights<'a, X> {
+    /// The index of the text.
     pub index: u64,
     /// The text.
     pub tokens: &'a Tokens,
-    /// What came with it.
+    /// The data that the caller attached to the text.
     pub about: &'a X,
     /// The layer.
     pub layer: usize,
     /// The weights of all its heads, (heads, queries, keys), padding included.
     pub weights: &'a [f32],
-    /// The number of rows of a head.
+    /// The number of rows per head.
     pub queries: usize,
-    /// The number of columns of a head.
+    /// The number of columns per head.
     pub keys: usize,
 }
 
-impl<X> Look<'_, X> {
+impl<X> LayerWeights<'_, X> {
     /// The weights of each head, in rows of `keys`.
     pub fn heads(&self) -> impl Iterator<Item = &[f32]> {
         self.weights.chunks_exact(self.queries * self.keys)
     }
 }
 
-/// Shows every layer's weights of every text to a function, text by text in each layer, a batch at a time.
-pub fn look<'a, X>(
+/// Calls a function with the weights of every layer for every text. Texts are processed in batches, and within a batch
+/// layer by layer.
+pub fn for_each_layer<'a, X>(
     subject: impl Into<Subject<'a>>,
     texts: impl Iterator<Item = Result<(Tokens, X)>>,
     (batch, weighing): (usize, Weighing),
-    mut see: impl FnMut(Look<X>) -> Result<()>,
+    mut visit: impl FnMut(LayerWeights<X>) -> Result<()>,
 ) -> Result<()> {
     let subject = subject.into();
     let layers = subject.attentions()?;
@@ -170,9 +171,9 @@ pub fn look<'a, X>(
         let (read, about): (Vec<Tokens>, Vec<X>) = taken.into_iter().unzip();
         let values = match weighing {
             Weighing::Attention => Vec::new(),
-            Weighing::Norms => watch_values(subject, &read)?,
+            Weighing::Norms => record_values(subject, &read)?,
         };
-        for (layer, weights) in watch(subject, &read)?.into_iter().enumerate() {
+        for (layer, weights) in record_weights(subject, &read)?.into_iter().enumerate() {
             let [_, heads, queries, keys] = weights.sizes();
             let all = match values.get(layer) {
                 None => weights.all(),
@@ -184,14 +185,15 @@ pub fn look<'a, X>(
             let values = all.values();
             let by_text = values.chunks_exact(heads * queries * keys).zip(&read).zip(&about).enumerate();
             for (i, ((weights, tokens), about)) in by_text {
-                see(Look { index: first + i as u64, tokens, about, layer, weights, queries, keys })?;
+                let index = first + i as u64;
+                visit(LayerWeights { index, tokens, about, layer, weights, queries, keys })?;
             }
         }
         first += read.len() as u64;
     }
 }
 
-/// Every measure of every head over texts.
+/// Computes every measure of every head over texts.
 pub fn measure_heads<'a>(
     subject: impl Into<Subject<'a>>,
     texts: impl Iterator<Item = Result<Tokens>>,
@@ -199,7 +201,7 @@ pub fn measure_heads<'a>(
 ) -> Result<Table> {
     let subject = subject.into();
     let sites = subject.attentions()?;
-    // Layers that see the same keys share a plan.
+    // Layers with the same visible keys share a plan.
     let (mut firsts, mut shared): (Vec<usize>, Vec<usize>) = (Vec::new(), Vec::new());
     for (layer, site) in sites.iter().enumerate() {
         let same = firsts.iter().position(|&first| sites[first].visibility == site.visibility);
@@ -217,7 +219,7 @@ pub fn measure_heads<'a>(
     measure_by(subject, planned, settings, |plans, layer| &plans[shared[layer]])
 }
 
-/// Every measure of every head over texts, each with its own plan for all layers: perhaps for some of its queries alone.
+/// Like [`measure_heads`], with one plan per text for all layers, which may restrict the measures to some queries.
 pub fn measure_planned<'a>(
     subject: impl Into<Subject<'a>>,
     texts: impl Iterator<Item = Result<(Tokens, MeasurePlan)>>,
@@ -236,11 +238,11 @@ fn measure_by<X>(
     let mut estimates: Vec<Vec<[Estimate; Measure::ALL.len()]>> =
         subject.attentions()?.iter().map(of_layer).collect();
     let mut count = 0;
-    look(subject, texts, (settings.batch, settings.weighing), |look| {
-        count = count.max(look.index + 1);
-        let draws = settings.resampling.draws(look.index);
-        for (estimates, weights) in estimates[look.layer].iter_mut().zip(look.heads()) {
-            let values: Values = plan(look.about, look.layer).measure(weights, look.keys)?;
+    for_each_layer(subject, texts, (settings.batch, settings.weighing), |layer| {
+        count = count.max(layer.index + 1);
+        let draws = settings.resampling.draws(layer.index);
+        for (estimates, weights) in estimates[layer.layer].iter_mut().zip(layer.heads()) {
+            let values: Values = plan(layer.about, layer.layer).measure(weights, layer.keys)?;
             for (estimate, value) in estimates.iter_mut().zip(values) {
                 if let Some(value) = value {
                     estimate.add(value, &draws);
@@ -250,7 +252,7 @@ fn measure_by<X>(
         Ok(())
     })?;
     if count == 0 {
-        return Err(Error::input("analysis", "there are no texts to measure heads on"));
+        return Err(Error::input("analysis", "measuring heads needs at least one text"));
     }
     Ok(tabulate(&estimates, settings.resampling.level))
 }
@@ -278,8 +280,8 @@ fn tabulate(estimates: &[Vec<[Estimate; Measure::ALL.len()]>], level: f64) -> Ta
     Table { rows }
 }
 
-/// Texts of random tokens, each text said twice: r₁ … rₙ r₁ … rₙ. Ids are drawn from `range`, without repetition within
-/// the half as long as there are enough.
+/// Random token sequences, each repeated once: r₁ … rₙ r₁ … rₙ. Ids are drawn from `range`, without repetition within a
+/// half if the range is large enough.
 pub fn repeated_random(
     range: std::ops::Range<u32>,
     length: usize,
@@ -302,8 +304,8 @@ pub fn repeated_random(
     })
 }
 
-/// [`Measure::PrefixMatching`]: how much of the weight in the second half of repeated random tokens lies on what came next
-/// the first time.
+/// [`Measure::PrefixMatching`]: in the second half of repeated random tokens, the weight on the token that followed the
+/// current token the first time.
 pub fn prefix_matching<'a>(
     subject: impl Into<Subject<'a>>,
     texts: impl Iterator<Item = Tokens>,

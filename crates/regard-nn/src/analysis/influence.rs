@@ -1,22 +1,22 @@
-//! From attention to influence: how much each token of a text bears on an answer, by several methods.
+//! Token influence: how much each token of a text matters for a prediction, by several methods.
 //!
 //! With Āₗ the mean of a layer's heads and A′ₗ = ½(Āₗ + I) with rows that sum to 1:
 //!
 //! ```text
-//! attention    the row of Ā of the last layer
+//! attention    the row of Ā in the last layer
 //! rollout      A′_L · … · A′₁                                  (Abnar & Zuidema, 2020)
 //! flow         maximum flow through edges of capacity A′ₗ       (ibid.)
 //! norms        rollout of ‖Σₕ αₕ f(xⱼ)‖ instead of Ā           (Kobayashi et al., 2020)
 //! gradient     R ← R + Ḡₗ·R from R = I,  Ḡ = mean over heads of max(A ∘ ∂y/∂A, 0)   (Chefer et al., 2021)
 //! ```
 //!
-//! An encoder–decoder model is one row of layers over the tokens of the source and of the answer together: in the encoder's,
-//! the answer looks at nothing; in the decoder's, the source does.
+//! An encoder–decoder model is treated as one sequence of layers over the tokens of source and target together: in the
+//! encoder's layers the target tokens attend to nothing, in the decoder's the source tokens do.
 //!
-//! [`super::occlusion`] is the yardstick: it takes each token away and looks at the answer.
+//! [`super::occlusion`] is the reference: it removes each token and measures the change of the prediction.
 
 use super::flow::Network;
-use super::heads::watch;
+use super::heads::record_weights;
 use super::norms::{normalise_rows, weigh_together, weights_and_vectors};
 use super::{Part, Shown, Subject, Target, Tokens};
 use crate::context::Context;
@@ -25,26 +25,27 @@ use crate::models::{AttentionSite, Model};
 use crate::probe::Probe;
 use regard_tensor::{Pass, Tensor};
 
-/// The most tokens for which flow is computed unless asked otherwise.
+/// The default limit of tokens for attention flow.
 pub const FLOW_LIMIT: usize = 64;
 
-/// A way to say how much each token matters.
+/// A method that estimates how much each token matters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
 pub enum Method {
-    /// The last layer's mean weights.
+    /// The mean attention weights of the last layer.
     Attention,
-    /// Weights multiplied through the layers.
+    /// Attention rollout: weights multiplied through the layers.
     Rollout,
-    /// The same with weights by the norms of what is attended to.
+    /// Rollout of value-norm weights.
     Norms,
-    /// Maximum flow through the layers.
+    /// Attention flow: maximum flow through the layers.
     Flow,
-    /// Gradient × attention through the layers.
+    /// Gradient × attention, accumulated through the layers.
     Gradient,
 }
 
 impl Method {
-    /// All of them.
+    /// All methods.
     pub const ALL: [Self; 5] = [Self::Attention, Self::Rollout, Self::Norms, Self::Flow, Self::Gradient];
 
     /// Its name in files.
@@ -59,17 +60,16 @@ impl Method {
     }
 }
 
-/// Each layer's weights, the mean over heads: (time, time), time being that of source and answer together.
+/// The attention weights of each layer, averaged over heads: (time, time), where time covers source and target together.
 pub fn mean_attention(model: &dyn Model, tokens: &Tokens) -> Result<Vec<Tensor>> {
     let layers = in_order(model, tokens, |subject| {
-        let weights = watch(subject, std::slice::from_ref(tokens))?;
+        let weights = record_weights(subject, std::slice::from_ref(tokens))?;
         weights.into_iter().map(|weights| Ok(weights.all().mean(1)?)).collect()
     })?;
     layers.iter().map(|layer| Ok(layer.select(0, 0)?)).collect()
 }
 
-/// What is found of each layer of a part, (heads, queries, keys), as (heads, time, time), in the order in which a text passes
-/// the layers.
+/// Values of each layer of each part, (heads, queries, keys), as (heads, time, time), in the order of the forward pass.
 fn in_order(
     model: &dyn Model,
     tokens: &Tokens,
@@ -79,7 +79,7 @@ fn in_order(
     let Some(source) = tokens.source.as_deref() else {
         return of(Part::Reader)?.iter().map(|layer| placed(layer, (0, 0), tokens.len())).collect();
     };
-    let (read, time) = (source.len(), tokens.in_all());
+    let (read, time) = (source.len(), tokens.total_len());
     let encoder = of(Part::Reader)?;
     let mut layers = encoder.iter().map(|layer| placed(layer, (0, 0), time)).collect::<Result<Vec<_>>>()?;
     for (own, cross) in of(Part::Decoder)?.iter().zip(&of(Part::Cross)?) {
@@ -89,10 +89,13 @@ fn in_order(
     Ok(layers)
 }
 
-/// Weights (heads, queries, keys) at a place of a square of zeros.
+/// Weights (heads, queries, keys) at an offset in a square of zeros.
 fn placed(weights: &Tensor, (top, left): (usize, usize), time: usize) -> Result<Tensor> {
     let [heads, queries, keys] = weights.shape()[..] else {
-        return Err(Error::input("influence", format!("weights of {}", weights.shape())));
+        return Err(Error::input(
+            "influence",
+            format!("expected weights with three axes, got {}", weights.shape()),
+        ));
     };
     let mut values = vec![0.0; heads * time * time];
     for (row, from) in weights.values().chunks_exact(keys.max(1)).enumerate() {
@@ -103,7 +106,7 @@ fn placed(weights: &Tensor, (top, left): (usize, usize), time: usize) -> Result<
     Ok(Tensor::new(&values, [heads, time, time])?)
 }
 
-/// A′ = ½(A + I), with rows that sum to 1: half of what a position becomes it was before.
+/// A′ = ½(A + I), with rows that sum to 1: the residual connection counts as half.
 pub fn with_residual(attention: &Tensor) -> Result<Tensor> {
     let time = attention.shape().last();
     let identity: Vec<f32> =
@@ -111,8 +114,8 @@ pub fn with_residual(attention: &Tensor) -> Result<Tensor> {
     normalise_rows(&attention.add(&Tensor::new(&identity, [time, time])?)?.scale(0.5)?)
 }
 
-/// The rollout after each layer, (time, time) each: row i says what position i is made of. Reads the weights of each layer,
-/// without the residual.
+/// The attention rollout after each layer, (time, time) each: row i has the share of each input token in position i. The
+/// weights of each layer are given without the residual connection.
 pub fn rollout(attentions: &[Tensor]) -> Result<Vec<Tensor>> {
     let mut after: Vec<Tensor> = Vec::with_capacity(attentions.len());
     for attention in attentions {
@@ -125,11 +128,14 @@ pub fn rollout(attentions: &[Tensor]) -> Result<Vec<Tensor>> {
     Ok(after)
 }
 
-/// The flow from each input to a position after the last layer. Reads the weights of each layer, without the residual.
+/// The attention flow from each input to a position after the last layer. The weights of each layer are given without the
+/// residual connection.
 pub fn flow(attentions: &[Tensor], position: usize) -> Result<Vec<f64>> {
     let time = attentions.first().map_or(0, |attention| attention.shape().last());
     if position >= time || attentions.iter().any(|attention| attention.shape()[..] != [time, time]) {
-        let problem = format!("flow to position {position} needs square weights of one size for more tokens");
+        let problem = format!(
+            "flow to position {position} needs square weights of equal size for more than {position} tokens"
+        );
         return Err(Error::input("flow", problem));
     }
     let mut network = Network::new((attentions.len() + 1) * time);
@@ -146,7 +152,7 @@ pub fn flow(attentions: &[Tensor], position: usize) -> Result<Vec<f64>> {
     Ok((0..time).map(|input| network.maximum(input, sink)).collect())
 }
 
-/// The value-norm weights of each layer, all heads together, rows summing to 1: (time, time).
+/// The value-norm weights of each layer over all heads, with rows that sum to 1: (time, time).
 pub fn norm_attention(model: &dyn Model, tokens: &Tokens) -> Result<Vec<Tensor>> {
     let layers = in_order(model, tokens, |subject| {
         let layers = weights_and_vectors(subject, tokens)?.into_iter();
@@ -155,7 +161,7 @@ pub fn norm_attention(model: &dyn Model, tokens: &Tokens) -> Result<Vec<Tensor>>
     layers.iter().map(|layer| Ok(layer.select(0, 0)?)).collect()
 }
 
-/// A ∘ ∂y/∂A of each layer: (heads, time, time), y being the target's logit.
+/// A ∘ ∂y/∂A of each layer, (heads, time, time), where y is the target's logit.
 pub fn gradient_attention(model: &dyn Model, tokens: &Tokens, target: Target) -> Result<Vec<Tensor>> {
     let shown = Shown::new(std::slice::from_ref(tokens))?;
     let sites = model.attentions();
@@ -163,7 +169,7 @@ pub fn gradient_attention(model: &dyn Model, tokens: &Tokens, target: Target) ->
     let answer = shown.scores(model, &Context::inference().with_probe(&probe))?;
     let logit = target.logit(&answer)?.sum_all()?;
     let tracked = |site: &str| {
-        let missing = || Error::input("gradient × attention", format!("the model did not pass {site}"));
+        let missing = || Error::input("gradient × attention", format!("the model has no site {site}"));
         probe.get(&format!("{site}.weights"))?.ok_or_else(missing)
     };
     let mut pass = Pass::new();
@@ -179,7 +185,7 @@ pub fn gradient_attention(model: &dyn Model, tokens: &Tokens, target: Target) ->
     in_order(model, tokens, |subject| subject.attentions()?.iter().map(of).collect())
 }
 
-/// R ← R + Ḡ·R over the layers, from R = I.
+/// R ← R + Ḡ·R over the layers, starting from R = I.
 pub fn relevance(products: &[Tensor]) -> Result<Tensor> {
     let time = products.first().map_or(0, |product| product.shape().last());
     let identity: Vec<f32> =
@@ -192,7 +198,8 @@ pub fn relevance(products: &[Tensor]) -> Result<Tensor> {
     Ok(relevance)
 }
 
-/// How much each token matters for the target, by a method: those of the source first, if there is one. Flow is refused for more than `flow_limit` tokens.
+/// The influence of each token on the target, by a method. Tokens of the source come first, if there is one. Flow is
+/// rejected for more than `flow_limit` tokens.
 pub fn influence(
     model: &dyn Model,
     tokens: &Tokens,
@@ -205,17 +212,20 @@ pub fn influence(
             format!("the target is at {:?}, but there are {} tokens", target.position, tokens.len());
         return Err(Error::input("influence", problem));
     }
-    // Before an answer stands what it answers.
-    let time = tokens.in_all();
+    // The source tokens come before those of the target.
+    let time = tokens.total_len();
     let position = target.position.map(|position| time - tokens.len() + position);
-    let last = |mut layers: Vec<Tensor>| layers.pop().ok_or_else(|| Error::input("influence", "no layers"));
+    let last = |mut layers: Vec<Tensor>| {
+        layers.pop().ok_or_else(|| Error::input("influence", "the model has no layers"))
+    };
     let matrix = match method {
         Method::Attention => last(mean_attention(model, tokens)?)?,
         Method::Rollout => last(rollout(&mean_attention(model, tokens)?)?)?,
         Method::Norms => last(rollout(&norm_attention(model, tokens)?)?)?,
         Method::Gradient => relevance(&gradient_attention(model, tokens, target)?)?,
         Method::Flow if time > flow_limit => {
-            let problem = format!("flow through {time} tokens takes long; the limit is {flow_limit}");
+            let problem =
+                format!("flow through {time} tokens would take long; the limit is {flow_limit} tokens");
             return Err(Error::input("influence", problem));
         }
         Method::Flow => {
@@ -230,7 +240,7 @@ pub fn influence(
     };
     let row = match position {
         Some(position) => matrix.select(0, position)?,
-        None => matrix.mean(0)?, // a model that pools reads all positions
+        None => matrix.mean(0)?, // pooling models read all positions
     };
     Ok(row.to_vec().into_iter().map(f64::from).collect())
 }

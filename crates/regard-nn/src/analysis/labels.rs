@@ -1,8 +1,8 @@
-//! A name for what a head does, by stated rules.
+//! Labels for heads, such as "previous token" or "induction", by explicit rules.
 //!
-//! A head gets a label if its measure reaches the rule's threshold and is larger than the largest of that measure among the
-//! heads of the untrained model: Student's one-sided test on the two means with their errors over texts, corrected by
-//! Holm's method for all heads × rules that were tried.
+//! A head gets a label if its measure reaches the rule's threshold and is significantly larger than the largest value of
+//! that measure among the heads of the untrained model. The test is Student's one-sided test on the two means with their
+//! standard errors over texts, with Holm's correction for all heads × rules.
 
 use super::heads::{Row, Table};
 use super::measures::Measure;
@@ -13,9 +13,9 @@ use super::statistics::{holm, one_sided};
 pub struct Rule {
     /// The label.
     pub label: &'static str,
-    /// What must be large.
+    /// The measure that must be large.
     pub measure: Measure,
-    /// How large at least.
+    /// Its threshold.
     pub at_least: f64,
 }
 
@@ -37,14 +37,15 @@ pub const RULES: [Rule; 10] = [
     rule("single token", Measure::Confidence, 0.8),
 ];
 
-/// A label that a head got, and why.
+/// A label of a head, with the evidence for it.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
 pub struct Label {
     /// The layer.
     pub layer: usize,
     /// The head in it.
     pub head: usize,
-    /// The rule it meets.
+    /// The rule.
     pub rule: Rule,
     /// The head's mean.
     pub mean: f64,
@@ -54,7 +55,7 @@ pub struct Label {
     pub p_value: f64,
 }
 
-/// The labels of the heads of a model, against the same model untrained.
+/// The labels of a model's heads, compared with the same model untrained.
 pub fn label_heads(trained: &Table, untrained: &Table, significance: f64) -> Vec<Label> {
     let mut candidates = Vec::new();
     for rule in RULES {
@@ -83,7 +84,7 @@ pub fn label_heads(trained: &Table, untrained: &Table, significance: f64) -> Vec
     labels
 }
 
-/// The probability of so large a difference if there were none.
+/// The p-value of the difference of two means.
 fn larger(row: &Row, baseline: &Row) -> f64 {
     one_sided(row.mean - baseline.mean, row.error.hypot(baseline.error), row.count.min(baseline.count))
 }

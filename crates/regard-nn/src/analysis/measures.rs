@@ -1,8 +1,8 @@
-//! What one head does with one text, in numbers.
+//! Measures of one head on one text.
 //!
-//! With a(i, k) the weight of query i on key k, V(i) the keys it may see and p(i, k) = a(i, k) / Σ a(i, ·), each measure is
-//! a value for each query, averaged over the queries for which it is defined. A query that sees one key alone has no choice
-//! and is left out.
+//! Let a(i, k) be the weight of query i on key k, V(i) the visible keys and p(i, k) = a(i, k) / Σ a(i, ·). Each measure is
+//! defined per query and averaged over the queries for which it is defined. Queries with a single visible key are left
+//! out.
 
 use super::{Part, Tokens, Visibility};
 use crate::error::{Error, Result};
@@ -13,12 +13,13 @@ macro_rules! measures {
     ($($(#[doc = $doc:literal])+ $variant:ident => $name:literal,)+) => {
         /// A measure of a head: one list for tables, rules and figures.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[non_exhaustive]
         pub enum Measure {
             $($(#[doc = $doc])+ $variant,)+
         }
 
         impl Measure {
-            /// All of them, in the order of tables.
+            /// All measures, in the order of tables.
             pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
 
             /// Its name in files.
@@ -28,7 +29,7 @@ macro_rules! measures {
                 }
             }
 
-            /// What it is, in words.
+            /// Its definition.
             pub fn description(self) -> &'static str {
                 match self {
                     $(Self::$variant => concat!($($doc),+).trim_start(),)+
@@ -45,9 +46,9 @@ measures! {
     RelativeEntropy => "relative-entropy",
     /// maxₖ a(i, k) (Voita et al., 2019).
     Confidence => "confidence",
-    /// Σₖ p(i, k)·|i − k|: how far away a query looks, in tokens (Vig & Belinkov, 2019).
+    /// Σₖ p(i, k)·|i − k|: the mean attention distance in tokens (Vig & Belinkov, 2019).
     Distance => "distance",
-    /// Σ a(i, k) over |i − k| ≥ 8, for queries that see such a key (long-range heads: Vig & Belinkov, 2019).
+    /// Σ a(i, k) over |i − k| ≥ 8, for queries with such a key (long-range heads: Vig & Belinkov, 2019).
     Far => "far",
     /// a(i, i − 1), the weight on the token before (Clark et al., 2019).
     Previous => "previous",
@@ -57,41 +58,41 @@ measures! {
     Itself => "self",
     /// a(i, 0), the weight on the first token, for i > 0 (Vig & Belinkov, 2019).
     First => "first",
-    /// Σ a(i, k) over delimiters k ≠ i, for queries that see one (Clark et al., 2019).
+    /// Σ a(i, k) over delimiters k ≠ i, for queries that can see one (Clark et al., 2019).
     Delimiters => "delimiters",
-    /// Σ a(i, k) over special tokens k ≠ i such as `[CLS]` and `[SEP]`, for queries that see one (Clark et al., 2019).
+    /// Σ a(i, k) over special tokens k ≠ i such as `[CLS]` and `[SEP]`, for queries that can see one (Clark et al., 2019).
     Special => "special",
-    /// 1 if a(i, 0) > 0.3, else 0, for i > 0: the share of queries that sink (Xiao et al., 2023; Gu et al., 2024).
+    /// 1 if a(i, 0) > 0.3, else 0, for i > 0: the share of queries with an attention sink (Xiao et al., 2023; Gu et al., 2024).
     Sink => "sink",
     /// Σ a(i, k) over k < i with the same token as i, where there is one (Wang et al., 2022).
     Duplicate => "duplicate",
     /// Σ a(i, k) over k < i that follow the same token as i, where there is one (Olsson et al., 2022).
     Induction => "induction",
-    /// Induction on repeated random tokens, which meaning cannot help with (Olsson et al., 2022).
+    /// Induction on repeated random tokens, where semantics cannot help (Olsson et al., 2022).
     PrefixMatching => "prefix-matching",
 }
 
-/// The weight on the first token above which a query counts as sunk.
+/// The weight on the first token above which a query counts as an attention sink.
 pub const SINK: f32 = 0.3;
 
-/// From how many places away a token is far.
+/// The distance from which a token counts as far.
 pub const FAR: usize = 8;
 
-/// One value a measure, in the order of [`Measure::ALL`]; none where it is not defined.
+/// One value per measure, in the order of [`Measure::ALL`]; `None` where it is undefined.
 pub type Values = [Option<f64>; Measure::ALL.len()];
 
-/// What is to be added up for each query of a text, the same for all heads.
+/// The keys to sum for each query of a text, the same for all heads.
 #[derive(Debug, Clone)]
 pub struct MeasurePlan {
-    /// Of each query: the keys it may see.
+    /// The visible keys of each query.
     keys: Vec<Range<usize>>,
-    /// How many keys there are.
+    /// The number of keys.
     columns: usize,
-    /// Whether queries and keys are the same tokens, so that a query has a place among the keys.
+    /// Whether queries and keys are the same tokens, so that a query has a position among the keys.
     same: bool,
-    /// Which queries count.
-    asks: Vec<bool>,
-    /// Of each query: the keys of each measure that sums weights over a set of keys.
+    /// Whether each query is measured.
+    measured: Vec<bool>,
+    /// For each query and each measure that sums weights over a set of keys: that set.
     sets: Vec<Vec<(Measure, Vec<usize>)>>,
 }
 
@@ -102,22 +103,22 @@ impl MeasurePlan {
         let length = tokens.len();
         let sets = (0..length).map(|query| sets(tokens, visibility, query)).collect();
         let keys = (0..length).map(|query| visibility.keys(query, length)).collect();
-        Ok(Self { keys, columns: length, same: true, asks: vec![true; length], sets })
+        Ok(Self { keys, columns: length, same: true, measured: vec![true; length], sets })
     }
 
-    /// The plan for what one of a model's attentions sees of a text.
+    /// The plan for one attention layer of a model on a text.
     pub fn of(site: &AttentionSite, tokens: &Tokens) -> Result<Self> {
         match (site.part, tokens.source.as_deref()) {
             (Part::Reader | Part::Decoder, _) => Self::new(tokens, site.visibility),
             (Part::Cross, Some(source)) => Self::across(tokens, source),
             (Part::Cross, None) => {
-                Err(Error::input("measures of a head", "cross-attention has no source to attend to"))
+                Err(Error::input("measures of a head", "cross-attention needs a text with a source"))
             }
         }
     }
 
-    /// The plan for queries that look at another text. Where they stand in their own means nothing there: what is left are
-    /// the measures of a row's form, and those of the first, the special and the delimiting tokens.
+    /// The plan for cross-attention. Positions in the target mean nothing in the source, so only measures of a row's
+    /// distribution and of the first, special and delimiter tokens are defined.
     fn across(tokens: &Tokens, source: &Tokens) -> Result<Self> {
         tokens.check()?;
         source.check()?;
@@ -133,19 +134,19 @@ impl MeasurePlan {
             keys: vec![0..source.len(); count],
             columns: source.len(),
             same: false,
-            asks: vec![true; count],
+            measured: vec![true; count],
             sets: vec![sets; count],
         })
     }
 
-    /// The same plan for some queries alone, such as those of one class of words.
+    /// The same plan for some queries only, such as one class of words.
     #[must_use]
-    pub fn only(mut self, asks: impl Fn(usize) -> bool) -> Self {
-        self.asks = (0..self.keys.len()).map(asks).collect();
+    pub fn only(mut self, measured: impl Fn(usize) -> bool) -> Self {
+        self.measured = (0..self.keys.len()).map(measured).collect();
         self
     }
 
-    /// The mean of each measure over the queries of a head, whose weights stand in rows of `stride`: row by query.
+    /// The mean of each measure over the queries of a head. Row q of the weights starts at q · `stride`.
     pub fn measure(&self, weights: &[f32], stride: usize) -> Result<Values> {
         let (rows, columns) = (self.keys.len(), self.columns);
         if stride < columns || weights.len() < (rows - 1) * stride + columns {
@@ -158,7 +159,7 @@ impl MeasurePlan {
         let mut sums = [(0.0, 0_u32); Measure::ALL.len()];
         for query in 0..rows {
             let keys = self.keys[query].clone();
-            if keys.len() < 2 || !self.asks[query] {
+            if keys.len() < 2 || !self.measured[query] {
                 continue;
             }
             let row = &weights[query * stride..query * stride + columns];
@@ -180,7 +181,7 @@ impl MeasurePlan {
     }
 }
 
-/// Measures of the form of a row, the query standing at `here`, if it has a place among the keys.
+/// Measures of a row's distribution. `here` is the position of the query among the keys, if it has one.
 fn shape(row: &[f32], here: Option<usize>, add: &mut impl FnMut(Measure, f64)) {
     let total: f64 = row.iter().map(|&weight| f64::from(weight)).sum();
     add(Measure::Confidence, f64::from(row.iter().copied().fold(0.0, f32::max)));
@@ -207,7 +208,7 @@ fn sets(tokens: &Tokens, visibility: Visibility, query: usize) -> Vec<(Measure, 
     let seen = visibility.keys(query, tokens.len());
     let token = tokens.ids[query];
     let earlier = || seen.clone().filter(|&key| key < query);
-    // A mark that looks at itself looks at itself, not at a mark.
+    // A delimiter that attends to itself counts as self-attention, not as attention to a delimiter.
     let others = |flags: &[bool]| seen.clone().filter(|&key| key != query && flags[key]).collect();
     let chosen = [
         (Measure::Far, seen.clone().filter(|key| key.abs_diff(query) >= FAR).collect()),

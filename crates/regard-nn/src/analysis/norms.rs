@@ -1,10 +1,10 @@
-//! Attention weighed by what is attended to.
+//! Value-weighted attention norms.
 //!
-//! A head adds Σⱼ α(i, j)·f(xⱼ) to position i, with f(x) = (x·W_V + b_V)·W_O: a large weight on a small vector says
-//! little. Kobayashi et al. (2020) look at ‖α(i, j)·f(xⱼ)‖ instead of α(i, j), and for all heads of a layer together at
-//! ‖Σₕ αₕ(i, j)·fₕ(xⱼ)‖.
+//! A head adds Σⱼ α(i, j)·f(xⱼ) to position i, with f(x) = (x·W_V + b_V)·W_O: a large weight on a small vector has little
+//! effect. Kobayashi et al. (2020) therefore analyse ‖α(i, j)·f(xⱼ)‖ instead of α(i, j), and ‖Σₕ αₕ(i, j)·fₕ(xⱼ)‖ for all
+//! heads of a layer together.
 
-use super::heads::{watch, watch_values};
+use super::heads::{record_values, record_weights};
 use super::{Subject, Tokens};
 use crate::attention::MultiHead;
 use crate::error::{Error, Result};
@@ -29,11 +29,14 @@ pub fn transformed(attention: &MultiHead, values: &Tensor) -> Result<Tensor> {
     Ok(concatenate(&heads.iter().collect::<Vec<_>>(), 1)?)
 }
 
-/// ‖α(i, j)·f(xⱼ)‖ for every head: (batch, heads, queries, keys), from weights of that shape and what [`transformed`]
-/// gives.
+/// ‖α(i, j)·f(xⱼ)‖ for every head: (batch, heads, queries, keys), from weights of that shape and the result of
+/// [`transformed`].
 pub fn weigh(weights: &Tensor, transformed: &Tensor) -> Result<Tensor> {
     let [batch, heads, time, _] = transformed.shape()[..] else {
-        return Err(Error::input("value norms", format!("vectors of {}", transformed.shape())));
+        return Err(Error::input(
+            "value norms",
+            format!("vectors must have four axes, got {}", transformed.shape()),
+        ));
     };
     let norms = transformed.multiply(transformed)?.sum(-1)?.sqrt()?.reshape([batch, heads, 1, time])?;
     Ok(weights.multiply(&norms)?)
@@ -44,7 +47,9 @@ pub fn weigh_together(weights: &Tensor, transformed: &Tensor) -> Result<Tensor> 
     let ([batch, heads, queries, keys], [_, _, time, width]) =
         (&weights.shape()[..], &transformed.shape()[..])
     else {
-        return Err(Error::input("value norms", format!("{} and {}", weights.shape(), transformed.shape())));
+        let problem =
+            format!("weights and vectors do not fit: {} and {}", weights.shape(), transformed.shape());
+        return Err(Error::input("value norms", problem));
     };
     let (batch, heads, queries, keys, width) = (*batch, *heads, *queries, *keys, *width);
     if *time != keys {
@@ -71,7 +76,7 @@ pub fn weigh_together(weights: &Tensor, transformed: &Tensor) -> Result<Tensor> 
     Ok(Tensor::new(&all, [batch, queries, keys])?)
 }
 
-/// Rows divided by their sums; rows of zeros stay.
+/// Rows divided by their sums; rows of zeros stay zero.
 pub fn normalise_rows(x: &Tensor) -> Result<Tensor> {
     let mut values = x.to_vec();
     for row in values.chunks_mut(x.shape().last().max(1)) {
@@ -85,14 +90,14 @@ pub fn normalise_rows(x: &Tensor) -> Result<Tensor> {
     Ok(Tensor::new(&values, x.shape().clone())?)
 }
 
-/// Of each layer, the weights (1, heads, time, time) and the transformed vectors (1, heads, time, width) of one text.
+/// For each layer, the weights (1, heads, time, time) and the transformed vectors (1, heads, time, width) of one text.
 pub fn weights_and_vectors<'a>(
     subject: impl Into<Subject<'a>>,
     tokens: &Tokens,
 ) -> Result<Vec<(Tensor, Tensor)>> {
     let (subject, texts) = (subject.into(), std::slice::from_ref(tokens));
     let (layers, weights, values) =
-        (subject.attentions()?, watch(subject, texts)?, watch_values(subject, texts)?);
+        (subject.attentions()?, record_weights(subject, texts)?, record_values(subject, texts)?);
     let each = layers.iter().zip(weights).zip(values);
     each.map(|((site, weights), values)| Ok((weights.all(), transformed(site.projections()?, &values)?)))
         .collect()

@@ -1,5 +1,5 @@
-//! Blank-out: take a token away and see how the answer changes (Zeiler & Fergus, 2014; Abnar & Zuidema, 2020), and how
-//! well the methods of [`super::influence`] agree with it.
+//! Occlusion (blank-out): remove a token and measure the change of the prediction (Zeiler & Fergus, 2014; Abnar &
+//! Zuidema, 2020). Also the agreement of the methods in [`super::influence`] with it.
 
 use super::influence::{Method, influence};
 use super::statistics::{Interval, Resampling, spearman};
@@ -9,34 +9,35 @@ use crate::error::{Error, Result};
 use crate::models::Model;
 use regard_tensor::Tensor;
 
-/// What takes a token's place.
+/// The replacement of an occluded token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Blank {
-    /// Another token, such as the mask or the unknown one.
+    /// Another token, such as the mask token or the unknown token.
     Replace(u32),
-    /// Nothing: the text becomes shorter.
+    /// None: the token is deleted, and the text becomes shorter.
     Delete,
-    /// A grey patch, where the tokens are those of a picture.
+    /// A grey patch, for images.
     Patch(PatchSizes),
 }
 
-/// How a picture is cut into patches, row by row after the token of its class.
+/// How an image is divided into patches, row by row after the class token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PatchSizes {
     /// The number of channels.
     pub channels: usize,
-    /// The height of the picture.
+    /// The height of the image.
     pub height: usize,
     /// Its width.
     pub width: usize,
-    /// The side of a patch.
+    /// The side length of a patch.
     pub side: usize,
 }
 
 impl PatchSizes {
-    /// The same picture with one of its tokens at the mean of all pictures, which is 0.
-    fn without(self, pixels: &[f32], place: usize) -> Vec<f32> {
-        let (patch, columns) = (place.saturating_sub(1), self.width / self.side.max(1));
+    /// The same image with one patch set to 0, the mean of all images.
+    fn without(self, pixels: &[f32], position: usize) -> Vec<f32> {
+        let (patch, columns) = (position.saturating_sub(1), self.width / self.side.max(1));
         let (top, left) = (patch / columns.max(1) * self.side, patch % columns.max(1) * self.side);
         let inside = |at: usize| {
             let (row, column) = (at / self.width % self.height, at % self.width);
@@ -46,21 +47,22 @@ impl PatchSizes {
     }
 }
 
-/// What is looked at.
+/// The quantity whose change is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Quantity {
-    /// The target's logit, or difference of logits.
+    /// The target's logit or difference of logits.
     Logit,
     /// The probability of the target's class.
     Probability,
 }
 
-/// Variants of a text that are read at once.
+/// The number of variants of a text in a batch.
 const BATCH: usize = 16;
 
-/// The value with the whole text minus the value without each token. None for special tokens, and for the target's own
-/// place where it would be deleted. Of an answer, the tokens of what it answers are taken away; they stand first, and its
-/// own are none.
+/// The value for the whole text minus the value without each token. `None` for special tokens, and for the target's own
+/// position if it would be deleted. For a decoder's output the tokens of the source are occluded; they come first, and
+/// the output's own tokens are `None`.
 pub fn occlusion(
     model: &dyn Model,
     tokens: &Tokens,
@@ -70,45 +72,46 @@ pub fn occlusion(
     tokens.check()?;
     let whole = evaluate(model, std::slice::from_ref(tokens), target, quantity)?;
     let whole = whole.first().copied().unwrap_or(0.0);
-    // What tokens are taken from, and whether the answer's place is among them.
+    // The text whose tokens are occluded, and whether the target's position is in it.
     let (read, own) = match tokens.source.as_deref() {
         Some(source) => (source, false),
         None => (tokens, true),
     };
     let mut changes = vec![None; read.len() + if own { 0 } else { tokens.len() }];
-    let answers_at = target.position.filter(|_| own);
-    let gone = |place: usize| blank == Blank::Delete && (answers_at == Some(place) || read.len() == 1);
-    let places: Vec<usize> = (0..read.len()).filter(|&i| !read.special[i] && !gone(i)).collect();
-    // Variants whose target stands at the same place can be read together.
-    let moved = |place: usize| blank == Blank::Delete && answers_at.is_some_and(|at| place < at);
-    let (before, others): (Vec<usize>, Vec<usize>) = places.into_iter().partition(|&place| moved(place));
-    for (places, shift) in [(before, 1), (others, 0)] {
+    let target_at = target.position.filter(|_| own);
+    let gone = |position: usize| blank == Blank::Delete && (target_at == Some(position) || read.len() == 1);
+    let positions: Vec<usize> = (0..read.len()).filter(|&i| !read.special[i] && !gone(i)).collect();
+    // Variants with the same target position can share a batch.
+    let moved = |position: usize| blank == Blank::Delete && target_at.is_some_and(|at| position < at);
+    let (before, others): (Vec<usize>, Vec<usize>) =
+        positions.into_iter().partition(|&position| moved(position));
+    for (positions, shift) in [(before, 1), (others, 0)] {
         let target = Target { position: target.position.map(|at: usize| at.saturating_sub(shift)), ..target };
-        for places in places.chunks(BATCH) {
-            let variant = |&place: &usize| match own {
-                true => without(read, place, blank),
-                false => tokens.clone().answering(without(read, place, blank)),
+        for positions in positions.chunks(BATCH) {
+            let variant = |&position: &usize| match own {
+                true => without(read, position, blank),
+                false => tokens.clone().with_source(without(read, position, blank)),
             };
-            let variants: Vec<Tokens> = places.iter().map(variant).collect();
-            for (&place, value) in places.iter().zip(evaluate(model, &variants, target, quantity)?) {
-                changes[place] = Some(whole - value);
+            let variants: Vec<Tokens> = positions.iter().map(variant).collect();
+            for (&position, value) in positions.iter().zip(evaluate(model, &variants, target, quantity)?) {
+                changes[position] = Some(whole - value);
             }
         }
     }
     Ok(changes)
 }
 
-fn without(tokens: &Tokens, place: usize, blank: Blank) -> Tokens {
+fn without(tokens: &Tokens, position: usize, blank: Blank) -> Tokens {
     let mut changed = tokens.clone();
     match blank {
-        Blank::Replace(id) => changed.ids[place] = id,
+        Blank::Replace(id) => changed.ids[position] = id,
         Blank::Delete => {
-            changed.ids.remove(place);
-            changed.special.remove(place);
-            changed.delimiter.remove(place);
+            changed.ids.remove(position);
+            changed.special.remove(position);
+            changed.delimiter.remove(position);
         }
         Blank::Patch(patches) => {
-            changed.pixels = tokens.pixels.as_ref().map(|pixels| patches.without(pixels, place).into());
+            changed.pixels = tokens.pixels.as_ref().map(|pixels| patches.without(pixels, position).into());
         }
     }
     changed
@@ -124,20 +127,21 @@ fn evaluate(model: &dyn Model, texts: &[Tokens], target: Target, quantity: Quant
     Ok(values.to_vec().into_iter().map(f64::from).collect())
 }
 
-/// How well a method agrees with blank-out.
+/// The agreement of a method with occlusion.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct Agreement {
     /// The method.
     pub method: Method,
-    /// Spearman's correlation with the absolute change, text by text; none where either is constant or the method does
+    /// Spearman's correlation with the absolute change for each text; `None` where either is constant or the method does
     /// not apply.
     pub texts: Vec<Option<f64>>,
     /// The mean over texts, with an interval from resampled texts.
     pub correlation: Interval,
 }
 
-/// The rank correlation of each method with blank-out over texts, each with its target. Texts of more than `flow_limit`
-/// tokens are left out of flow's.
+/// The rank correlation of each method with occlusion over texts, each with its target. Attention flow leaves out texts
+/// of more than `flow_limit` tokens.
 pub fn faithfulness(
     model: &dyn Model,
     texts: impl Iterator<Item = Result<(Tokens, Target)>>,
@@ -152,13 +156,13 @@ pub fn faithfulness(
         let kept: Vec<usize> = (0..changes.len()).filter(|&i| changes[i].is_some()).collect();
         let truth: Vec<f64> = kept.iter().map(|&i| changes[i].unwrap_or(0.0).abs()).collect();
         for (method, found) in Method::ALL.into_iter().zip(&mut found) {
-            if method == Method::Flow && tokens.in_all() > flow_limit {
+            if method == Method::Flow && tokens.total_len() > flow_limit {
                 found.push(None);
                 continue;
             }
-            let said = influence(model, &tokens, target, method, flow_limit)?;
-            let said: Vec<f64> = kept.iter().map(|&i| said[i]).collect();
-            found.push(spearman(&said, &truth)?);
+            let values = influence(model, &tokens, target, method, flow_limit)?;
+            let values: Vec<f64> = kept.iter().map(|&i| values[i]).collect();
+            found.push(spearman(&values, &truth)?);
         }
     }
     if found.iter().all(Vec::is_empty) {

@@ -1,5 +1,5 @@
-//! Activation patching: run a corrupted prompt, put in one value from the clean run, and see how much of the clean answer
-//! comes back (Vig et al., 2020; Meng et al., 2022).
+//! Activation patching: run a corrupted prompt with one activation from the clean run, and measure how much of the clean
+//! prediction is restored (Vig et al., 2020; Meng et al., 2022).
 
 use super::{Head, Target, Tokens, all_heads, attentions, pad, scores};
 use crate::context::Context;
@@ -8,7 +8,7 @@ use crate::models::Model;
 use crate::probe::Probe;
 use regard_tensor::{Ids, Tensor};
 
-/// A clean run, a corrupted prompt of as many tokens, and the answer that is looked at.
+/// A clean run, a corrupted prompt of the same length, and the target whose logit is measured.
 pub struct Patching<'a> {
     /// The target's logit with the clean prompt.
     pub clean: f64,
@@ -17,10 +17,10 @@ pub struct Patching<'a> {
     model: &'a dyn Model,
     target: Target,
     ids: Ids,
-    /// The attentions, and what their heads said in the clean run.
+    /// The attention layers, and the outputs of their heads in the clean run.
     heads: Vec<(String, Tensor)>,
-    /// The streams before each layer in the clean run; none for models without a stream.
-    streams: Vec<(String, Tensor)>,
+    /// The residual stream before each layer in the clean run; empty for models without one.
+    residuals: Vec<(String, Tensor)>,
 }
 
 impl<'a> Patching<'a> {
@@ -28,76 +28,77 @@ impl<'a> Patching<'a> {
     pub fn new(model: &'a dyn Model, clean: &Tokens, corrupted: &Tokens, target: Target) -> Result<Self> {
         if clean.len() != corrupted.len() {
             let (a, b) = (clean.len(), corrupted.len());
-            let problem =
-                format!("both prompts need as many tokens, got {a} and {b}: places would not correspond");
+            let problem = format!(
+                "both prompts need the same number of tokens, got {a} and {b}: positions would not correspond"
+            );
             return Err(Error::input("patching", problem));
         }
         let (clean_ids, _) = pad(std::slice::from_ref(clean))?;
         let (ids, _) = pad(std::slice::from_ref(corrupted))?;
         let sites: Vec<String> = attentions(model)?.into_iter().map(|site| site.name).collect();
         let before = |site: &String| format!("{}.residual.before", site.trim_end_matches(".self"));
-        let watched = sites.iter().flat_map(|site| [format!("{site}.heads"), before(site)]);
-        let probe = watched.fold(Probe::new(), Probe::record);
-        let clean = answer(model, &probe, &clean_ids, target)?;
-        let corrupted = answer(model, &Probe::new(), &ids, target)?;
-        let (mut heads, mut streams) = (Vec::new(), Vec::new());
+        let recorded = sites.iter().flat_map(|site| [format!("{site}.heads"), before(site)]);
+        let probe = recorded.fold(Probe::new(), Probe::record);
+        let clean = logit(model, &probe, &clean_ids, target)?;
+        let corrupted = logit(model, &Probe::new(), &ids, target)?;
+        let (mut heads, mut residuals) = (Vec::new(), Vec::new());
         for site in sites {
-            let missing = || Error::input("patching", format!("the model did not pass {site}"));
-            let said = probe.get(&format!("{site}.heads"))?.ok_or_else(missing)?;
-            streams.extend(probe.get(&before(&site))?.map(|value| (before(&site), value)));
-            heads.push((site, said));
+            let missing = || Error::input("patching", format!("the model has no site {site}"));
+            let output = probe.get(&format!("{site}.heads"))?.ok_or_else(missing)?;
+            residuals.extend(probe.get(&before(&site))?.map(|value| (before(&site), value)));
+            heads.push((site, output));
         }
-        Ok(Self { clean, corrupted, model, target, ids, heads, streams })
+        Ok(Self { clean, corrupted, model, target, ids, heads, residuals })
     }
 
-    /// The share of the clean answer that a patch brings back: 0 is as corrupted, 1 as clean. None if both are equal.
+    /// The share of the clean logit that a patch restores: 0 is corrupted, 1 is clean. `None` if both are equal.
     pub fn restored(&self, patched: f64) -> Option<f64> {
         let range = self.clean - self.corrupted;
         (range != 0.0).then(|| (patched - self.corrupted) / range)
     }
 
-    /// The answer with each head clean, at all positions.
+    /// The logit with each head patched at all positions.
     pub fn heads(&self) -> Result<Vec<(Head, f64)>> {
         let one = |head: Head| {
-            let (site, said) = &self.heads[head.layer];
-            Ok((head, self.run(&Probe::new().patch_head(site, head.head, said.clone()))?))
+            let (site, output) = &self.heads[head.layer];
+            Ok((head, self.run(&Probe::new().patch_head(site, head.head, output.clone()))?))
         };
         all_heads(self.model)?.into_iter().map(one).collect()
     }
 
-    /// The answer with one head clean at one position, position by position: a run each.
+    /// The logit with one head patched at each single position. Runs the model once per position.
     pub fn head_by_position(&self, head: Head) -> Result<Vec<f64>> {
         let missing = || Error::input("patching", format!("there is no layer {}", head.layer));
-        let (site, said) = self.heads.get(head.layer).ok_or_else(missing)?;
-        self.places().map(|position| self.run(&one_place(site, head.head, position, said))).collect()
+        let (site, output) = self.heads.get(head.layer).ok_or_else(missing)?;
+        self.positions().map(|position| self.run(&patch_one(site, head.head, position, output))).collect()
     }
 
-    /// The answer with the stream before each layer clean at one position: layer by position.
-    pub fn stream_by_position(&self) -> Result<Vec<Vec<f64>>> {
+    /// The logit with the residual stream before each layer patched at each single position: layer by position.
+    pub fn residual_by_position(&self) -> Result<Vec<Vec<f64>>> {
         let layer = |(site, value): &(String, Tensor)| {
             let at = |position| self.run(&Probe::new().patch_position(site, position, value.clone()));
-            self.places().map(at).collect()
+            self.positions().map(at).collect()
         };
-        self.streams.iter().map(layer).collect()
+        self.residuals.iter().map(layer).collect()
     }
 
-    fn places(&self) -> std::ops::Range<usize> {
+    fn positions(&self) -> std::ops::Range<usize> {
         0..self.ids.values().len()
     }
 
     fn run(&self, probe: &Probe) -> Result<f64> {
-        answer(self.model, probe, &self.ids, self.target)
+        logit(self.model, probe, &self.ids, self.target)
     }
 }
 
-/// The target's logit of one prompt under a probe.
-fn answer(model: &dyn Model, probe: &Probe, ids: &Ids, target: Target) -> Result<f64> {
+/// The target's logit for one prompt under a probe.
+fn logit(model: &dyn Model, probe: &Probe, ids: &Ids, target: Target) -> Result<f64> {
     let scores = scores(model, &Context::inference().with_probe(probe), ids, &[ids.values().len()])?;
     Ok(f64::from(target.logit(&scores)?.sum_all()?.item()?))
 }
 
-/// A probe that puts a clean head in at one position.
-fn one_place(site: &str, head: usize, position: usize, clean: &Tensor) -> Probe {
+/// A probe that patches a head at one position.
+fn patch_one(site: &str, head: usize, position: usize, clean: &Tensor) -> Probe {
     let clean = clean.clone();
     Probe::new().change(format!("{site}.heads"), move |_, current| {
         let part = clean.slice(1, position, 1)?.slice(2, head, 1)?; // (1, 1, 1, D)

@@ -1,5 +1,4 @@
-//! What a model that pools a text reads: the share of `pool.weights` on each kind of word, against the share those words have
-//! of the text.
+//! Pooling weights: the share of `pool.weights` on each kind of word, compared with the share of such words in the text.
 
 use super::statistics::{Estimate, Interval, Resampling};
 use super::{Shown, Tokens, pad};
@@ -8,18 +7,20 @@ use crate::error::{Error, Result};
 use crate::models::Model;
 use crate::probe::Probe;
 
-/// What a kind of word gets, over the texts that have one.
+/// The weight of one kind of word, over the texts that contain one.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
 pub struct Share {
     /// Its share of the weight.
     pub weight: Interval,
-    /// Its share of the words: what it would get if all got the same.
+    /// Its share of the words: its weight under uniform pooling.
     pub uniform: Interval,
-    /// The difference, text by text.
+    /// The difference of the two.
     pub difference: Interval,
 }
 
-/// The shares of `kinds` kinds of words over texts, each with the kind of every token; tokens of other kinds are of none.
+/// The shares of `kinds` kinds of words over texts. Each text comes with the kind of every token; larger numbers count as
+/// no kind.
 pub fn pooled_shares(
     model: &dyn Model,
     texts: impl Iterator<Item = Result<(Tokens, Vec<usize>)>>,
@@ -37,8 +38,8 @@ pub fn pooled_shares(
         let (read, kinds_of): (Vec<Tokens>, Vec<Vec<usize>>) = taken.into_iter().unzip();
         for (weights, kinds_of) in pool_weights(model, &read)?.iter().zip(&kinds_of) {
             if kinds_of.len() != weights.len() {
-                let problem = format!("{} tokens have {} kinds", weights.len(), kinds_of.len());
-                return Err(Error::input("shares of a pool", problem));
+                let problem = format!("{} tokens, but kinds for {}", weights.len(), kinds_of.len());
+                return Err(Error::input("pooling weights", problem));
             }
             let draws = resampling.draws(index);
             index += 1;
@@ -65,13 +66,13 @@ pub fn pooled_shares(
     Ok(estimates.iter().map(share).collect())
 }
 
-/// The weight of each token of each text in the pool.
+/// The pooling weight of each token of each text.
 pub fn pool_weights(model: &dyn Model, texts: &[Tokens]) -> Result<Vec<Vec<f64>>> {
     let (ids, lengths) = pad(texts)?;
     let probe = Probe::new().record("pool.weights");
     let shown = Shown::padded(ids, lengths);
     shown.read(model, &Context::inference().with_probe(&probe))?;
-    let missing = || Error::input("shares of a pool", format!("a {} does not pool words", model.kind()));
+    let missing = || Error::input("pooling weights", format!("a {} does not pool words", model.kind()));
     let weights = probe.get("pool.weights")?.ok_or_else(missing)?.to_vec();
     let rows = weights.chunks(shown.ids.shape().last().max(1)).zip(&shown.lengths);
     Ok(rows

@@ -1,4 +1,4 @@
-//! Tables of vectors, looked at: principal components (Pearson, 1901) and nearest neighbours.
+//! Projections of embedding tables: principal components (Pearson, 1901) and nearest neighbours.
 //!
 //! ```
 //! use regard_nn::analysis::projection::{neighbours, pca};
@@ -14,16 +14,17 @@ use super::eigen;
 use crate::error::{Error, Result};
 use regard_tensor::Tensor;
 
-/// The directions in which rows vary most.
+/// Principal component analysis of the rows of a table.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct Pca {
     /// The mean row.
     pub mean: Vec<f64>,
-    /// The directions, from the one of the largest variance; each of length 1, its largest component positive.
+    /// The principal directions by decreasing variance; unit vectors whose largest component is positive.
     pub components: Vec<Vec<f64>>,
-    /// The share of all variance along each.
+    /// The share of the variance along each direction.
     pub explained: Vec<f64>,
-    /// Each row's place along each.
+    /// The coordinates of each row along the directions.
     pub coordinates: Vec<Vec<f64>>,
 }
 
@@ -63,11 +64,14 @@ pub fn pca(table: &Tensor, count: usize) -> Result<Pca> {
     Ok(Pca { explained, coordinates, components: found.into_iter().map(|(_, v)| v).collect(), mean })
 }
 
-/// The `count` rows whose direction is nearest to that of a row, with their cosines, nearest first; the row itself left out.
+/// The `count` nearest rows by cosine similarity, with their cosines, nearest first; the row itself is left out.
 pub fn neighbours(table: &Tensor, row: usize, count: usize) -> Result<Vec<(usize, f64)>> {
     let (rows, width) = sizes(table)?;
     if row >= rows {
-        return Err(Error::input("nearest neighbours", format!("there is no row {row} among {rows}")));
+        return Err(Error::input(
+            "nearest neighbours",
+            format!("row {row} is out of range, there are {rows}"),
+        ));
     }
     let values = table.values();
     let at = |i: usize| &values[i * width..(i + 1) * width];

@@ -1,4 +1,4 @@
-//! Means, intervals, corrections for many tests, and rank correlation.
+//! Means, bootstrap intervals, corrections for multiple tests, and rank correlation.
 //!
 //! ```
 //! use regard_nn::analysis::statistics::{Resampling, holm, spearman};
@@ -17,7 +17,7 @@ use statrs::distribution::{ContinuousCDF, StudentsT};
 /// Count, mean and variance of a stream (Welford, 1962).
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Moments {
-    /// How many values there were.
+    /// The number of values.
     pub count: u64,
     /// Their mean.
     pub mean: f64,
@@ -44,7 +44,7 @@ impl Moments {
     }
 }
 
-/// A mean with its interval.
+/// A mean with its confidence interval.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Interval {
     /// The mean.
@@ -53,17 +53,17 @@ pub struct Interval {
     pub low: f64,
     /// The upper end.
     pub high: f64,
-    /// How many values it rests on.
+    /// The number of values.
     pub count: u64,
 }
 
-/// Resamples of a stream of sentences: how often each resample draws each sentence.
+/// A bootstrap over a stream of sentences: how often each resample draws each sentence.
 ///
-/// The counts are Poisson(1), which is what drawing n of n with replacement tends to, and needs no sentence to be
-/// remembered (Hanley & MacGibbon, 2006). They depend on the key and the sentence's number alone.
+/// The counts are Poisson(1), the limit of drawing n of n with replacement, so that no sentence has to be kept in memory
+/// (Hanley & MacGibbon, 2006). They depend only on the key and the sentence's index.
 #[derive(Debug, Clone, Copy)]
 pub struct Resampling {
-    /// What the draws are keyed by.
+    /// The key of the random draws.
     pub key: Key,
     /// The number of resamples.
     pub resamples: usize,
@@ -72,7 +72,7 @@ pub struct Resampling {
 }
 
 impl Resampling {
-    /// 400 resamples and intervals of 95 %.
+    /// 400 resamples and 95 % intervals.
     pub fn new(seed: u64) -> Self {
         Self { key: Key::new(seed).site("bootstrap"), resamples: 400, level: 0.95 }
     }
@@ -82,7 +82,7 @@ impl Resampling {
         (0..self.resamples as u64).map(|resample| poisson(self.key.uniform(sentence, resample))).collect()
     }
 
-    /// The mean of values and its interval, each value a sentence.
+    /// The mean of values, one per sentence, and its interval.
     pub fn mean(&self, values: &[f64]) -> Interval {
         let mut estimate = Estimate::default();
         for (sentence, &value) in values.iter().enumerate() {
@@ -92,7 +92,7 @@ impl Resampling {
     }
 }
 
-/// The count that a uniform draw stands for in the Poisson distribution of mean 1.
+/// The Poisson(1) count for a uniform draw, by inversion.
 fn poisson(uniform: f32) -> f64 {
     let (mut count, mut share) = (0.0, (-1.0_f64).exp());
     let mut below = share;
@@ -104,7 +104,7 @@ fn poisson(uniform: f32) -> f64 {
     count
 }
 
-/// A mean over sentences that can say how sure it is, in memory for its resamples alone.
+/// A mean over sentences with its bootstrap interval, in memory that depends only on the number of resamples.
 #[derive(Debug, Clone, Default)]
 pub struct Estimate {
     /// Count, mean and variance.
@@ -124,8 +124,8 @@ impl Estimate {
         }
     }
 
-    /// The mean and the interval that holds the middle `level` of the resamples' means; without ends for a single value,
-    /// which says nothing about its spread.
+    /// The mean, and the interval that contains the middle `level` of the resampled means. The ends are infinite for a
+    /// single value.
     pub fn interval(&self, level: f64) -> Interval {
         let Moments { count, mean, .. } = self.moments;
         let drawn = self.resamples.iter().filter(|(_, weight)| *weight > 0.0);
@@ -134,7 +134,7 @@ impl Estimate {
     }
 }
 
-/// The ends of the interval that holds the middle `level` of resampled values.
+/// The ends of the interval that contains the middle `level` of the resampled values.
 fn ends(mut resampled: Vec<f64>, level: f64, count: u64) -> (f64, f64) {
     if count < 2 {
         return (f64::NEG_INFINITY, f64::INFINITY);
@@ -145,12 +145,12 @@ fn ends(mut resampled: Vec<f64>, level: f64, count: u64) -> (f64, f64) {
     (end(tail), end(1.0 - tail))
 }
 
-/// A sum over sentences, and what it is in each resample of them; two of them make a ratio that can say how sure it is.
+/// A sum over sentences and over each resample of them. Two sums give a ratio with its bootstrap interval.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Total {
     /// The sum.
     pub sum: f64,
-    /// How many sentences were added.
+    /// The number of sentences.
     pub sentences: u64,
     resamples: Vec<f64>,
 }
@@ -166,27 +166,27 @@ impl Total {
         }
     }
 
-    /// This by another; 0 if the other is 0.
+    /// The ratio of this sum to another; 0 if the other is 0.
     pub fn over(&self, whole: &Self) -> f64 {
         if whole.sum == 0.0 { 0.0 } else { self.sum / whole.sum }
     }
 
-    /// This by another, with its interval.
+    /// The ratio of this sum to another, with its interval.
     pub fn share(&self, whole: &Self, level: f64) -> Interval {
         let count = whole.sentences;
         let (low, high) = ends(self.resampled(whole).collect(), level, count);
         Interval { mean: self.over(whole), low, high, count }
     }
 
-    /// This by another in each resample that has anything of the other.
+    /// The ratio in each resample in which the other sum is not 0.
     fn resampled<'a>(&'a self, whole: &'a Self) -> impl Iterator<Item = f64> + 'a {
         let sum = |i: usize| self.resamples.get(i).copied().unwrap_or(0.0);
         let drawn = whole.resamples.iter().enumerate().filter(|(_, whole)| **whole != 0.0);
         drawn.map(move |(i, &whole)| sum(i) / whole)
     }
 
-    /// The probability that the share of this is so much larger than that of another by chance, both counted on the same
-    /// sentences: a paired test, whose error is the spread of the difference over resamples.
+    /// The p-value of this ratio being larger than another, both counted on the same sentences: a paired test whose
+    /// standard error is the spread of the difference over resamples.
     pub fn larger(&self, other: &Self, whole: &Self) -> f64 {
         let difference = self.over(whole) - other.over(whole);
         let mut spread = Moments::default();
@@ -197,7 +197,7 @@ impl Total {
     }
 }
 
-/// The probability of a difference so much above 0 if there were none, from its standard error over `count` values.
+/// The one-sided p-value of a difference, from its standard error over `count` values.
 pub fn one_sided(difference: f64, error: f64, count: u64) -> f64 {
     match count {
         0 | 1 => 1.0,
@@ -207,12 +207,12 @@ pub fn one_sided(difference: f64, error: f64, count: u64) -> f64 {
     }
 }
 
-/// The probability that Student's t of some degrees of freedom is larger than t.
+/// The probability that Student's t with some degrees of freedom exceeds `t`.
 pub fn student_tail(t: f64, freedom: u64) -> f64 {
     StudentsT::new(0.0, 1.0, freedom.max(1) as f64).map_or(1.0, |student| student.sf(t))
 }
 
-/// A quantile of sorted values, between neighbours in proportion.
+/// A quantile of sorted values, with linear interpolation.
 pub fn quantile(sorted: &[f64], share: f64) -> Option<f64> {
     let last = sorted.len().checked_sub(1)?;
     let place = share.clamp(0.0, 1.0) * last as f64;
@@ -220,8 +220,8 @@ pub fn quantile(sorted: &[f64], share: f64) -> Option<f64> {
     Some(sorted[low] + (sorted[high] - sorted[low]) * (place - low as f64))
 }
 
-/// Holm's correction (1979): p-values such that calling those below α significant errs even once with probability at
-/// most α.
+/// Holm's correction (1979): rejecting the hypotheses with adjusted p-values below α makes any false rejection with
+/// probability at most α.
 pub fn holm(p_values: &[f64]) -> Vec<f64> {
     let count = p_values.len();
     let mut corrected = vec![1.0; count];
@@ -233,7 +233,8 @@ pub fn holm(p_values: &[f64]) -> Vec<f64> {
     corrected
 }
 
-/// Benjamini and Hochberg's correction (1995): of those below α at most the share α is expected to be false.
+/// Benjamini and Hochberg's correction (1995): among adjusted p-values below α, the expected share of false discoveries is
+/// at most α.
 pub fn benjamini_hochberg(p_values: &[f64]) -> Vec<f64> {
     let count = p_values.len();
     let mut corrected = vec![1.0; count];
@@ -245,14 +246,14 @@ pub fn benjamini_hochberg(p_values: &[f64]) -> Vec<f64> {
     corrected
 }
 
-/// Indices from the smallest value to the largest, equal ones in their order.
+/// Indices in ascending order of the values; equal values keep their order.
 pub fn ascending(values: &[f64]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..values.len()).collect();
     order.sort_by(|&a, &b| values[a].total_cmp(&values[b]));
     order
 }
 
-/// Ranks from 1; equal values share the mean of theirs.
+/// Ranks from 1; equal values get their mean rank.
 pub fn ranks(values: &[f64]) -> Vec<f64> {
     let order = ascending(values);
     let mut ranks = vec![0.0; values.len()];
@@ -268,7 +269,7 @@ pub fn ranks(values: &[f64]) -> Vec<f64> {
     ranks
 }
 
-/// Spearman's rank correlation, ties included: Pearson's correlation of the ranks. None if either side is constant.
+/// Spearman's rank correlation with ties: Pearson's correlation of the ranks. `None` if either side is constant.
 pub fn spearman(a: &[f64], b: &[f64]) -> Result<Option<f64>> {
     if a.len() != b.len() {
         return Err(Error::metric("rank correlation", format!("{} values against {}", a.len(), b.len())));

@@ -1,4 +1,4 @@
-//! What is looked at: a model, and which of its attentions; and what it is shown.
+//! The subject of an analysis: a model, a part of its attention layers, and a batch of inputs.
 
 use super::{Tokens, pad};
 use crate::context::Context;
@@ -6,12 +6,13 @@ use crate::error::{Error, Result};
 use crate::models::{AttentionSite, Inputs, Model, Part, Predicts, Reads};
 use regard_tensor::{Ids, Tensor};
 
-/// A model, and which of its attentions are looked at. A model alone stands for those with which it reads.
+/// A model and the part of its attention layers to analyse. A model alone stands for its default part: the layers that
+/// read the input.
 #[derive(Debug, Clone, Copy)]
 pub struct Subject<'a> {
     /// The model.
     pub model: &'a dyn Model,
-    /// The attentions.
+    /// The part.
     pub part: Part,
 }
 
@@ -28,7 +29,7 @@ impl<'a, M: Model> From<&'a M> for Subject<'a> {
 }
 
 impl<'a> Subject<'a> {
-    /// The attentions, in the order in which a text passes them.
+    /// The attention layers, in the order of the forward pass.
     pub fn attentions(self) -> Result<Vec<AttentionSite<'a>>> {
         self.model.part(self.part)
     }
@@ -42,43 +43,43 @@ impl<'a> Subject<'a> {
     }
 }
 
-/// The attentions of a model; see [`Subject::attentions`].
+/// The attention layers of a model; see [`Subject::attentions`].
 pub fn attentions<'a>(subject: impl Into<Subject<'a>>) -> Result<Vec<AttentionSite<'a>>> {
     subject.into().attentions()
 }
 
-/// Texts side by side as a model reads them, padded at the end; with what they answer, or as pictures.
+/// A batch of texts, padded at the end; with their sources for a decoder, or as images.
 #[derive(Debug, Clone)]
 pub struct Shown {
     /// The tokens, (batch, time).
     pub ids: Ids,
     /// The length of each text.
     pub lengths: Vec<usize>,
-    /// What the texts answer, if a decoder reads them: tokens and lengths.
+    /// The source texts, if a decoder reads them: tokens and lengths.
     pub source: Option<(Ids, Vec<usize>)>,
-    /// The pixels of each picture, if the tokens are their patches.
+    /// The pixels of each image, if the tokens are image patches.
     pub pixels: Vec<std::sync::Arc<[f32]>>,
 }
 
 impl Shown {
-    /// Texts of one kind: all or none have a source, all or none are pictures.
+    /// Texts of one kind: all or none have a source, all or none are images.
     pub fn new(texts: &[Tokens]) -> Result<Self> {
         let (ids, lengths) = pad(texts)?;
         let sources: Vec<Tokens> = texts.iter().filter_map(|text| text.source.as_deref().cloned()).collect();
         let pixels: Vec<_> = texts.iter().filter_map(|text| text.pixels.clone()).collect();
         if [sources.len(), pixels.len()].iter().any(|&count| count > 0 && count < texts.len()) {
-            return Err(Error::input("analysis", "texts of different kinds cannot be read together"));
+            return Err(Error::input("analysis", "texts of different kinds cannot share a batch"));
         }
         let source = if sources.is_empty() { None } else { Some(pad(&sources)?) };
         Ok(Self { ids, lengths, source, pixels })
     }
 
-    /// Texts that are padded already.
+    /// Texts that are already padded.
     pub fn padded(ids: Ids, lengths: Vec<usize>) -> Self {
         Self { ids, lengths, source: None, pixels: Vec::new() }
     }
 
-    /// The lengths of what the queries of a part stand for, and to how many they are padded.
+    /// The lengths of the queries of a part, and their padded length.
     pub(super) fn queries(&self, part: Part) -> (&[usize], usize) {
         match (part, &self.source) {
             (Part::Reader, Some((ids, lengths))) => (lengths, ids.shape().last()),
@@ -86,7 +87,7 @@ impl Shown {
         }
     }
 
-    /// What a model reads of it.
+    /// The batch as a model's inputs.
     pub fn inputs(&self, model: &dyn Model) -> Result<Inputs> {
         if let Some(patches) = model.abilities().pictures() {
             let [height, width] = patches.image;
@@ -106,8 +107,8 @@ impl Shown {
         }
     }
 
-    /// Shows everything to a model and gives its scores, (batch, time, classes), or (batch, 1, classes) if it classifies a
-    /// text as a whole; none if it has no head, or is an encoder–decoder model without an answer to read.
+    /// Runs a model and returns its logits, (batch, time, classes), or (batch, 1, classes) if it classifies whole texts;
+    /// `None` if it has no head, or is an encoder–decoder model and the batch has no source.
     pub fn read(&self, model: &dyn Model, context: &Context) -> Result<Option<Tensor>> {
         let abilities = model.abilities();
         let hidden = model.hidden(context, &self.inputs(model)?)?;
@@ -118,15 +119,15 @@ impl Shown {
         model.scores(context, &hidden).map(Some)
     }
 
-    /// The same without scores: a large vocabulary costs more than the layers before it.
+    /// Runs a model without computing logits: a large vocabulary can cost more than the layers.
     pub fn attend(&self, model: &dyn Model, context: &Context) -> Result<()> {
         model.hidden(context, &self.inputs(model)?).map(drop)
     }
 
-    /// The scores, or an error if there is no head to score with.
+    /// The logits, or an error if the model has no head.
     pub fn scores(&self, model: &dyn Model, context: &Context) -> Result<Tensor> {
         let none =
-            || Error::input("analysis", format!("this {} has no head that scores anything", model.kind()));
+            || Error::input("analysis", format!("this {} has no head that predicts anything", model.kind()));
         self.read(model, context)?.ok_or_else(none)
     }
 }

@@ -1,11 +1,11 @@
-//! Batches: examples put together for one step of training or evaluation.
+//! Batches of examples for training and evaluation.
 //!
-//! Which examples a batch has depends on the seed and the [`DataPosition`] alone, never on the number of threads or on what was
-//! asked before; continuing from a saved position gives the same batches as never having stopped.
+//! The examples of a batch depend only on the seed and the [`DataPosition`], not on the number of threads or on earlier calls.
+//! Resuming from a saved position gives the same batches as an uninterrupted run.
 //!
-//! - [`Batches`] hands out [`Classification`], [`Tagging`], [`Masked`], [`Pictures`] or [`Translation`] examples, epoch after epoch, in an
-//!   [`Order`] that keeps those of similar length together;
-//! - [`RandomWindows`] and [`PackedWindows`] cut a long text.
+//! - [`Batches`] yields [`Classification`], [`Tagging`], [`Masked`], [`Pictures`] or [`Translation`] examples, epoch after
+//!   epoch, in an [`Order`] that groups examples of similar length;
+//! - [`RandomWindows`] and [`PackedWindows`] cut a long text into windows.
 //!
 //! ```
 //! use regard_nn::data::batches::{Batches, Classification};
@@ -44,28 +44,28 @@ pub use windows::{PackedWindows, RandomWindows, WindowBatch};
 use crate::error::Result;
 use regard_tensor::random::Key;
 
-/// The target of places that do not count in a loss; give it to
+/// The target of positions that do not count in a loss; pass it as
 /// [`CrossEntropy::ignored`](regard_tensor::ops::CrossEntropy).
 pub const IGNORED: u32 = u32::MAX;
 
-/// How far a run is in its data: the number of epochs it has finished, and of batches in the one at hand.
+/// A position in the data: the number of finished epochs, and of finished batches in the current one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 pub struct DataPosition {
     /// The epoch, from 0.
     pub epoch: u64,
-    /// The next batch of it, from 0.
+    /// The next batch in it, from 0.
     pub batch: u64,
 }
 
-/// Examples that can be put into batches.
+/// Examples that can be batched.
 pub trait Examples {
-    /// A batch of them.
+    /// The type of a batch.
     type Batch;
 
-    /// The length of each example, by which similar ones are put together.
+    /// The length of each example, for grouping by length.
     fn lengths(&self) -> Vec<usize>;
 
-    /// Puts the selected examples together.
+    /// Builds a batch of the selected examples.
     fn batch(&self, selection: Selection) -> Result<Self::Batch>;
 }
 
@@ -77,28 +77,28 @@ pub struct Batches<E> {
 }
 
 impl<E: Examples> Batches<E> {
-    /// Batches of `batch_size` examples; the last of an epoch may have fewer.
+    /// Batches of `batch_size` examples; the last batch of an epoch may have fewer.
     pub fn new(examples: E, batch_size: usize, key: Key) -> Result<Self> {
         let order = Order::new(examples.lengths(), batch_size, key)?;
         Ok(Self { examples, order })
     }
 
-    /// How many batches an epoch has.
-    pub fn an_epoch(&self) -> usize {
+    /// The number of batches per epoch.
+    pub fn batches_per_epoch(&self) -> usize {
         self.order.batches()
     }
 
-    /// The position of the next batch, to save.
+    /// The position of the next batch.
     pub fn position(&self) -> DataPosition {
         self.order.position()
     }
 
-    /// Continues from a saved position.
+    /// Resumes from a saved position.
     pub fn seek(&mut self, position: DataPosition) -> Result<()> {
         self.order.seek(position)
     }
 
-    /// The next batch. Epochs follow one another without end.
+    /// The next batch. Epochs follow each other without end.
     #[expect(clippy::should_implement_trait, reason = "it never ends, and may fail")]
     pub fn next(&mut self) -> Result<E::Batch> {
         let selection = self.order.next();

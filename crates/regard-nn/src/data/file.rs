@@ -1,8 +1,8 @@
-//! Opening files: plain or gzip, bounded, with errors that say where.
+//! Files, plain or gzip, with size limits and errors that name the location.
 //!
-//! Every reader of this library opens its files here, so that a gzipped file (known by its first two bytes, whatever its
-//! name; several members in a row are one file) can stand wherever a plain one can. A small gzip file can expand to
-//! anything: reading stops with an error at [`expansion_limit`] bytes.
+//! Every reader of this library opens its files here, so gzipped files work wherever plain ones do. They are recognised by
+//! their first two bytes, not by their name, and several gzip members in sequence are one file. A small gzip file can
+//! expand without bound, so reading stops with an error at [`expansion_limit`] bytes.
 
 use crate::error::{Error, Result};
 use flate2::bufread::MultiGzDecoder;
@@ -15,13 +15,13 @@ pub const LINE_LIMIT: usize = 16 << 20;
 
 const BUFFER: usize = 1 << 16;
 
-/// What a gzip file of `compressed` bytes may expand to: 200 times its size, and at least 256 MiB. Text expands three- to
-/// tenfold; a file made to fill a memory or a disk, a thousandfold.
+/// The size to which a gzip file of `compressed` bytes may expand: 200 times its size, and at least 256 MiB. Text expands
+/// three- to tenfold, a decompression bomb a thousandfold.
 pub fn expansion_limit(compressed: u64) -> u64 {
     compressed.saturating_mul(200).max(256 << 20)
 }
 
-/// An open file, decompressed if need be.
+/// An open file, decompressed if necessary.
 pub struct InputFile {
     path: PathBuf,
     reader: Box<dyn BufRead + Send>,
@@ -39,17 +39,17 @@ impl InputFile {
         Self::open_limited(path, u64::MAX)
     }
 
-    /// Opens a file of which no more than `limit` bytes, after decompression, may be read.
+    /// Opens a file with a limit on the number of bytes that may be read after decompression.
     pub fn open_limited(path: impl AsRef<Path>, limit: u64) -> Result<Self> {
         let path = path.as_ref();
         let failed = |error: io::Error| explain(path, &error);
-        // Before it is opened: a pipe would wait for someone to write to it.
+        // Checked before opening, because opening a pipe blocks until another process writes to it.
         let metadata = std::fs::metadata(path).map_err(failed)?;
         if metadata.is_dir() {
-            return Err(Error::file(path, "a file was expected, this is a folder"));
+            return Err(Error::file(path, "expected a file, this is a folder"));
         }
         if !metadata.is_file() {
-            return Err(Error::file(path, "a file was expected, this is a pipe or a device"));
+            return Err(Error::file(path, "expected a file, this is a pipe or a device"));
         }
         let file = File::open(path).map_err(failed)?;
         let mut reader = BufReader::with_capacity(BUFFER, file);
@@ -64,16 +64,13 @@ impl InputFile {
         Ok(Self { path: path.to_owned(), reader })
     }
 
-    /// Opens a file of text: whatever else it may be, not an archive.
+    /// Opens a text file; rejects archives.
     pub(crate) fn open_text(path: impl AsRef<Path>, limit: u64) -> Result<Self> {
         let mut source = Self::open_limited(path, limit)?;
         let start = source.reader.fill_buf().map_err(|error| explain_reading(&source.path, &error))?;
-        // The mark of the first file's header in every tar archive since 1988.
+        // The magic bytes in the first header of every tar archive since 1988.
         if start.get(257..262) == Some(b"ustar") {
-            return Err(Error::file(
-                &source.path,
-                "a text was expected, this is a tar archive: unpack it first",
-            ));
+            return Err(Error::file(&source.path, "expected a text, this is a tar archive: unpack it first"));
         }
         Ok(source)
     }
@@ -83,7 +80,7 @@ impl InputFile {
         &self.path
     }
 
-    /// The next bytes into `buffer`: as many as it holds, fewer only at the end.
+    /// Reads into `buffer` until it is full or the file ends.
     pub fn fill(&mut self, buffer: &mut [u8]) -> Result<usize> {
         let mut filled = 0;
         while filled < buffer.len() {
@@ -101,12 +98,13 @@ impl InputFile {
         explain_reading(&self.path, error)
     }
 
+    #[cfg(feature = "data")]
     pub(crate) fn reader(&mut self) -> &mut (dyn BufRead + Send) {
         &mut *self.reader
     }
 }
 
-/// Fails once more than `limit` bytes have come.
+/// Returns an error once more than `limit` bytes have been read.
 struct Bounded<R> {
     inner: R,
     left: u64,
@@ -125,29 +123,29 @@ impl<R: Read> Read for Bounded<R> {
     }
 }
 
-/// An error of the file system, with the file or folder it is about.
+/// An error of the file system, with its path.
 pub(crate) fn explain(path: &Path, error: &io::Error) -> Error {
     match error.kind() {
-        io::ErrorKind::NotFound => Error::file(path, "there is no such file"),
+        io::ErrorKind::NotFound => Error::file(path, "no such file"),
         _ => Error::file(path, error),
     }
 }
 
-/// An error of reading what may be compressed, with the file it is about.
+/// An error while reading a possibly compressed file, with its path.
 pub(crate) fn explain_reading(path: &Path, error: &io::Error) -> Error {
     match error.kind() {
         io::ErrorKind::UnexpectedEof => {
-            Error::file(path, "the compressed data end in the middle: is the file incomplete?")
+            Error::file(path, "the compressed data ends early: is the file incomplete?")
         }
         io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData => {
-            Error::file(path, format!("the compressed data are damaged ({error})"))
+            Error::file(path, format!("the compressed data is damaged ({error})"))
         }
         _ => explain(path, error),
     }
 }
 
 /// The lines of a file: UTF-8, without their ends (`\n` or `\r\n`), counted from 1, at most [`LINE_LIMIT`] long.
-/// A byte-order mark at the start is left out. Only `\n` ends a line: U+0085 and its like are text.
+/// A byte-order mark at the start is skipped. Only `\n` ends a line: U+0085 and similar characters are text.
 #[derive(Debug)]
 pub struct Lines {
     source: InputFile,
@@ -161,7 +159,7 @@ impl Lines {
         Self::open_limited(path, u64::MAX)
     }
 
-    /// The lines of a file of no more than `limit` bytes.
+    /// The lines of a file of at most `limit` bytes.
     pub fn open_limited(path: impl AsRef<Path>, limit: u64) -> Result<Self> {
         Ok(Self { source: InputFile::open_text(path, limit)?, buffer: Vec::new(), number: 0 })
     }
@@ -176,7 +174,7 @@ impl Lines {
         self.source.path()
     }
 
-    /// The next line, or nothing at the end of the file.
+    /// The next line, or `None` at the end of the file.
     #[expect(clippy::should_implement_trait, reason = "lines are lent from one buffer, and may fail")]
     pub fn next(&mut self) -> Result<Option<&str>> {
         self.buffer.clear();
@@ -207,7 +205,8 @@ impl Lines {
     }
 }
 
-/// All of a file as text, at most `limit` bytes.
+/// Reads a whole text file of at most `limit` bytes.
+#[cfg(feature = "tokenizers")]
 pub(crate) fn read_text(path: &Path, limit: u64) -> Result<String> {
     let mut source = InputFile::open_limited(path, limit)?;
     let mut bytes = Vec::new();
@@ -216,8 +215,8 @@ pub(crate) fn read_text(path: &Path, limit: u64) -> Result<String> {
         .map_err(|error| Error::file(path, format!("not UTF-8 at byte {}", error.utf8_error().valid_up_to())))
 }
 
-/// Writes a file under a temporary name, makes sure it is on the disk, and gives it its own name: a kill at any instant
-/// leaves it whole or absent.
+/// Writes a file atomically: under a temporary name, flushed to disk, then renamed. A crash at any moment leaves the
+/// complete file or none.
 pub fn write_whole(path: &Path, write: impl FnOnce(&mut File) -> io::Result<()>) -> Result<()> {
     let temporary = temporary_name(path);
     let run = || {
@@ -225,7 +224,7 @@ pub fn write_whole(path: &Path, write: impl FnOnce(&mut File) -> io::Result<()>)
         write(&mut file)?;
         file.sync_all()?;
         std::fs::rename(&temporary, path)?;
-        // The new name is only safe once the folder itself is on the disk.
+        // The rename is durable only once the folder itself is flushed to disk.
         match path.parent() {
             Some(folder) if cfg!(unix) => {
                 let here = folder.as_os_str().is_empty();
@@ -235,13 +234,13 @@ pub fn write_whole(path: &Path, write: impl FnOnce(&mut File) -> io::Result<()>)
         }
     };
     run().map_err(|error| {
-        // The error to report is the first one; what could not be finished is of no use to anyone.
+        // The first error is reported; the unfinished file is removed.
         let _ = std::fs::remove_file(&temporary);
         Error::file(path, format!("cannot be written: {error}"))
     })
 }
 
-/// The name a file has until it is complete.
+/// The temporary name of a file until it is complete.
 pub(crate) fn temporary_name(path: &Path) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".partial");

@@ -1,4 +1,4 @@
-//! Images and labels in the IDX format, as MNIST is published (LeCun et al., 1998).
+//! Images and labels in the IDX format of MNIST (LeCun et al., 1998).
 //!
 //! Two zero bytes, the type of the values (8: unsigned bytes), the number of axes, each axis's length (32 bits,
 //! big-endian), then the values. Images have three axes (count, rows, columns), labels one.
@@ -7,10 +7,10 @@ use super::file::InputFile;
 use crate::error::{Error, Result};
 use std::path::Path;
 
-/// The most values that are read from one file; MNIST's largest has 47 million.
+/// The maximum number of values in a file; MNIST's largest has 47 million.
 pub const VALUE_LIMIT: u64 = 1 << 31;
 
-/// Grey images of one size, with their labels.
+/// Greyscale images of one size, with their labels.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Images {
     /// The height of an image.
@@ -58,7 +58,7 @@ impl Images {
         self.pixels.get(index.checked_mul(size)?..)?.get(..size)
     }
 
-    /// The images with these indices; what is not there is left out.
+    /// The images with these indices; unknown indices are left out.
     #[must_use]
     pub fn some(&self, indices: &[usize]) -> Self {
         let mut some = Self { pixels: Vec::new(), labels: Vec::new(), ..*self };
@@ -91,7 +91,7 @@ fn read<const AXES: usize>(path: &Path) -> Result<([usize; AXES], Vec<u8>)> {
         return Err(Error::file(path, format!("{} axes, expected {expected}", header[3])));
     }
     if got < header.len() {
-        return Err(Error::file(path, "it ends within its header"));
+        return Err(Error::file(path, "the file ends within its header"));
     }
     let mut lengths = [0; AXES];
     for (length, bytes) in lengths.iter_mut().zip(header[4..].chunks_exact(4)) {
@@ -101,18 +101,21 @@ fn read<const AXES: usize>(path: &Path) -> Result<([usize; AXES], Vec<u8>)> {
     let Some(count) = count.filter(|&count| count <= VALUE_LIMIT) else {
         return Err(Error::file(
             path,
-            format!("its header says {lengths:?}, more than {VALUE_LIMIT} values"),
+            format!("its header announces {lengths:?}, more than {VALUE_LIMIT} values"),
         ));
     };
     let values = values(&mut source, count)?;
     if values.len() as u64 != count {
         let amount = if values.len() as u64 > count { "more" } else { "fewer" };
-        return Err(Error::file(path, format!("its header says {lengths:?}, but there are {amount} values")));
+        return Err(Error::file(
+            path,
+            format!("its header announces {lengths:?}, but there are {amount} values"),
+        ));
     }
     Ok((lengths, values))
 }
 
-/// Up to one value more than expected, in steps: memory grows with the data, not with what the header says.
+/// Reads up to one value more than expected, in steps: memory grows with the data, not with the header's claim.
 fn values(source: &mut InputFile, expected: u64) -> Result<Vec<u8>> {
     const STEP: usize = 1 << 20;
     let mut values = Vec::new();

@@ -2,11 +2,11 @@
 //!
 //! 25,000 reviews for training and 25,000 for testing, half of each positive, one file a review:
 //! `aclImdb/{train,test}/{pos,neg}/<number>_<rating>.txt`. The archive `aclImdb_v1.tar.gz` is read as a stream, without
-//! unpacking; its folder is read as well. What else is there (`unsup`, `*.feat`, `urls_*`, …) is passed over.
+//! unpacking; its folder is read as well. Other files (`unsup`, `*.feat`, `urls_*`, …) are ignored.
 //!
-//! Texts are cleaned of two things that are not language. Runs of HTML breaks (`<br />`) become one line end. The
-//! characters U+0080 to U+009F, which 1,571 reviews have, are Windows-1252 read as Latin-1: they become what their
-//! authors typed, U+0085 an ellipsis, U+0096 a dash.
+//! Texts are cleaned in two ways. Runs of HTML breaks (`<br />`) become one line end. The characters U+0080 to U+009F,
+//! which occur in 1,571 reviews, are Windows-1252 decoded as Latin-1: they become the characters their authors typed,
+//! such as an ellipsis for U+0085 and a dash for U+0096.
 
 use super::file::InputFile;
 use super::{Example, Labelled};
@@ -15,10 +15,10 @@ use std::collections::HashSet;
 use std::io::Read;
 use std::path::Path;
 
-/// The largest review that is read, in bytes; the longest in the data set has about 14,000.
+/// The maximum size of a review in bytes; the longest in the data set has about 14,000.
 pub const REVIEW_LIMIT: u64 = 1 << 20;
 
-/// The most text that is read in all, in bytes; the data set has 65 million.
+/// The maximum total size in bytes; the data set has 65 million.
 pub const TOTAL_LIMIT: u64 = 1 << 30;
 
 /// The names of the classes, by label.
@@ -28,30 +28,30 @@ const SPLITS: [&str; 2] = ["train", "test"];
 /// The data set. Reviews are in order of label (negative first), then number.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Imdb {
-    /// Reviews to learn from; [`Labelled::hold_out`] carves a validation split from these.
+    /// Training reviews; [`Labelled::hold_out`] takes a validation split from these.
     pub train: Labelled,
-    /// Reviews to test on, once.
+    /// Test reviews.
     pub test: Labelled,
-    /// Reviews that are there more than once.
+    /// The numbers of duplicate reviews.
     pub duplicates: Duplicates,
 }
 
-/// Equal texts, before cleaning.
+/// Numbers of equal texts, before cleaning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Duplicates {
-    /// Reviews of train whose text an earlier one of train has.
+    /// Training reviews that repeat an earlier training review.
     pub train: usize,
-    /// Reviews of test whose text an earlier one of test has.
+    /// Test reviews that repeat an earlier test review.
     pub test: usize,
-    /// Distinct texts that both train and test have.
+    /// Distinct texts that occur in both train and test.
     pub across: usize,
 }
 
-/// Where a review belongs: indices of split and label, number, rating.
+/// The identity of a review: indices of split and label, number, rating.
 type Place = (usize, usize, u64, u64);
 
 impl Imdb {
-    /// Reads the archive (`.tar` or `.tar.gz`) or the folder, which may be `aclImdb` itself or hold it.
+    /// Reads the archive (`.tar` or `.tar.gz`) or the folder, which may be `aclImdb` itself or contain it.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let mut reviews = Reviews { path, found: Vec::new(), bytes: 0 };
@@ -81,8 +81,8 @@ impl Reviews<'_> {
             _ => super::file::explain_reading(&path, error),
         };
         let mut archive = tar::Archive::new(source.reader());
-        // Raw: extended headers, which may be of any size, are passed over instead of being held in memory. Paths in
-        // this archive are far too short to need them.
+        // Raw entries: extended headers, which may be of any size, are skipped instead of being read into memory. Paths in
+        // this archive are too short to need them.
         for entry in archive.entries().map_err(|error| failed(&error))?.raw(true) {
             let entry = entry.map_err(|error| failed(&error))?;
             let name = String::from_utf8_lossy(&entry.path_bytes()).into_owned();
@@ -93,7 +93,7 @@ impl Reviews<'_> {
             let size = entry.size();
             self.add(place, &name, size, entry, &failed)?;
         }
-        // To the very end: what the archive's own end mark hides is the compressed data's check sum.
+        // Read to the end: the checksum of the compressed data comes after the archive's own end mark.
         let mut rest = [0; 1 << 12];
         while source.fill(&mut rest)? > 0 {}
         Ok(())
@@ -149,10 +149,7 @@ impl Reviews<'_> {
         let mut bytes = Vec::with_capacity(size as usize);
         reader.take(size).read_to_end(&mut bytes).map_err(|error| failed(&error))?;
         if bytes.len() as u64 != size {
-            return Err(Error::file(
-                self.path,
-                format!("it ends in the middle of {name}: is it incomplete?"),
-            ));
+            return Err(Error::file(self.path, format!("the archive ends within {name}: is it incomplete?")));
         }
         let text = String::from_utf8(bytes).map_err(|error| {
             Error::data(at(), format!("not UTF-8 at byte {}", error.utf8_error().valid_up_to()))
@@ -165,8 +162,7 @@ impl Reviews<'_> {
         self.found.sort_by_key(|&(place, _)| place);
         if let Some(pair) = self.found.windows(2).find(|pair| pair[0].0 == pair[1].0) {
             let (split, label, number, rating) = pair[0].0;
-            let problem =
-                format!("{}/{}/{number}_{rating}.txt is there twice", SPLITS[split], CLASSES[label]);
+            let problem = format!("{}/{}/{number}_{rating}.txt occurs twice", SPLITS[split], CLASSES[label]);
             return Err(Error::file(self.path, problem));
         }
         for (split, split_name) in SPLITS.iter().enumerate() {
@@ -190,7 +186,7 @@ impl Reviews<'_> {
     }
 }
 
-/// Where a path puts a review; none for other files.
+/// The identity of a review by its path; `None` for other files.
 fn place(path: &str) -> Option<Place> {
     let mut parts = path.rsplit('/');
     let (number, rating) = parts.next()?.strip_suffix(".txt")?.split_once('_')?;
@@ -213,15 +209,15 @@ fn duplicates(reviews: &[(Place, String)]) -> Duplicates {
     Duplicates { train: repeated[0], test: repeated[1], across }
 }
 
-/// What the bytes 0x80 to 0x9f mean in Windows-1252; a space where they mean nothing.
+/// The characters of the bytes 0x80 to 0x9f in Windows-1252; a space for undefined ones.
 const WINDOWS_1252: [char; 32] = [
     '€', ' ', '‚', 'ƒ', '„', '…', '†', '‡', 'ˆ', '‰', 'Š', '‹', 'Œ', ' ', 'Ž', ' ', ' ', '‘', '’', '“', '”',
     '•', '–', '—', '˜', '™', 'š', '›', 'œ', ' ', 'ž', 'Ÿ',
 ];
 
-/// A review without HTML breaks and mistaken control characters.
+/// A review without HTML breaks and wrongly decoded control characters.
 pub fn clean(text: &str) -> String {
-    // First of all: U+0085 counts as white space, the ellipsis it stands for does not.
+    // This comes first, because U+0085 counts as white space but the ellipsis it stands for does not.
     let text: String = text.chars().map(typed).collect();
     let mut cleaned = String::with_capacity(text.len());
     let mut rest = text.trim();
@@ -229,7 +225,7 @@ pub fn clean(text: &str) -> String {
         let (before, from) = rest.split_at(start);
         if let Some(after) = after_break(from) {
             cleaned.push_str(before.trim_end());
-            // The breaks and the spaces between them are one line end.
+            // The breaks and the spaces between them become one line end.
             rest = after.trim_start();
             while let Some(after) = after_break(rest) {
                 rest = after.trim_start();
@@ -254,7 +250,7 @@ fn typed(c: char) -> char {
     }
 }
 
-/// What follows `<br>`, `<br/>` or `<br />`, in any case, at the start of a text.
+/// The rest of a text after `<br>`, `<br/>` or `<br />` (in upper or lower case) at its start.
 fn after_break(text: &str) -> Option<&str> {
     let name = text.get(..3)?;
     if !name.eq_ignore_ascii_case("<br") {

@@ -1,4 +1,4 @@
-//! Sentences and their translations: two files, line by line.
+//! Parallel corpora: two files of sentences, aligned line by line.
 
 use super::file::Lines;
 use crate::error::{Error, Result};
@@ -7,23 +7,24 @@ use std::path::Path;
 /// A sentence and its translation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pair {
-    /// In the language to translate from.
+    /// The sentence in the source language.
     pub source: String,
-    /// In the language to translate to.
+    /// The sentence in the target language.
     pub target: String,
 }
 
 /// The pairs of two files.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub struct Parallel {
-    /// The pairs, in the order of the files, without white space at their ends.
+    /// The pairs in the order of the files, with surrounding white space removed.
     pub pairs: Vec<Pair>,
-    /// How many lines were left out because one side or both were empty.
+    /// The number of lines that were left out because one or both sides were empty.
     pub empty: usize,
 }
 
 impl Parallel {
-    /// Reads two files that say the same, line by line; they must have equally many.
+    /// Reads two files that are translations of each other, with the same number of lines.
     pub fn open(source: impl AsRef<Path>, target: impl AsRef<Path>) -> Result<Self> {
         let (source, target) = (source.as_ref(), target.as_ref());
         let (mut sources, mut targets) = (Lines::open(source)?, Lines::open(target)?);
@@ -52,7 +53,7 @@ impl Parallel {
     }
 }
 
-/// The error about a file that ended before its counterpart.
+/// The error for a file that ends before its counterpart.
 fn shorter(path: &Path, ended: &Lines, mut other: Lines, other_path: &Path) -> Result<Error> {
     while other.next()?.is_some() {}
     let problem = format!(

@@ -1,4 +1,4 @@
-//! Holding examples out for validation.
+//! Validation splits.
 
 use super::idx::Images;
 use super::{Example, Labelled};
@@ -7,8 +7,8 @@ use regard_tensor::random::Key;
 use std::collections::HashMap;
 
 impl Labelled {
-    /// Splits into what is left and what is held out: the given share of every class, drawn by `key`. Examples with the same
-    /// text are never on both sides. Both keep the order of the file.
+    /// Splits into training and held-out examples: the given share of every class is held out, drawn by `key`. Examples
+    /// with the same text are never on both sides. Both sides keep the order of the file.
     ///
     /// ```
     /// use regard_nn::data::{Example, Labelled};
@@ -45,8 +45,8 @@ impl Labelled {
 }
 
 impl Images {
-    /// Splits into what is left and what is held out: the given share of every class, drawn by `key`. Both keep the order of
-    /// the file.
+    /// Splits into training and held-out images: the given share of every class is held out, drawn by `key`. Both sides keep
+    /// the order of the file.
     pub fn hold_out(&self, share: f64, key: Key) -> Result<(Self, Self)> {
         ensure_share(share)?;
         let mut room = [0_usize; 256];
@@ -81,7 +81,7 @@ fn ensure_share(share: f64) -> Result<()> {
     Err(Error::data("split", format!("the share to hold out must be between 0 and 1, got {share}")))
 }
 
-/// Which examples are held out: whole groups of equal texts, in a random order, as long as they fit every class's quota.
+/// Selects the held-out examples: whole groups of equal texts, in random order, as long as they fit each class's quota.
 fn choose(examples: &[Example], quotas: &[usize], key: Key) -> Vec<bool> {
     let mut groups: Vec<Vec<usize>> = Vec::new();
     let mut known: HashMap<(&str, Option<&str>), usize> = HashMap::new();

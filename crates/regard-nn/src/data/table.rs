@@ -1,4 +1,4 @@
-//! Tables with a column of labels: TSV as GLUE has it (SST-2: `sentence<tab>label`), or CSV.
+//! Tables with a label column: TSV as in GLUE (SST-2: `sentence<tab>label`), or CSV.
 
 use super::file::InputFile;
 use super::{Example, Labelled};
@@ -7,20 +7,21 @@ use csv::StringRecord;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// The largest table that is read, in bytes after decompression.
+/// The maximum size of a table in bytes, after decompression.
 pub const TABLE_LIMIT: u64 = 4 << 30;
 
-/// How a line is cut into fields.
+/// The field separator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Format {
-    /// Fields between tabs; quotation marks are text (GLUE).
+    /// Tab-separated; quotation marks are text (GLUE).
     Tsv,
-    /// Fields between commas; fields in quotation marks may hold commas, line ends and doubled quotation marks.
+    /// Comma-separated; quoted fields may contain commas, line ends and doubled quotation marks.
     Csv,
 }
 
 impl Format {
-    /// By the file's name: CSV if it ends in `.csv` or `.csv.gz`, else TSV.
+    /// The format by file name: CSV if it ends in `.csv` or `.csv.gz`, else TSV.
     pub fn of(path: impl AsRef<Path>) -> Self {
         let is =
             |path: &Path, wanted: &str| path.extension().is_some_and(|is| is.eq_ignore_ascii_case(wanted));
@@ -37,21 +38,21 @@ impl Format {
 pub struct Columns {
     /// The text.
     pub text: String,
-    /// The second text, where examples are pairs.
+    /// The second text, if examples are pairs.
     pub second: Option<String>,
     /// The label.
     pub label: String,
 }
 
 impl Default for Columns {
-    /// SST-2's.
+    /// The columns of SST-2.
     fn default() -> Self {
         Self { text: "sentence".to_owned(), second: None, label: "label".to_owned() }
     }
 }
 
-/// Reads a table whose first line names its columns. Labels are numbers or names; the classes are in the order of the
-/// numbers if all are whole numbers, else in alphabetical order.
+/// Reads a table with a header line. Labels are numbers or names; the classes are in numerical order if all are integers,
+/// else in alphabetical order.
 pub fn read(path: impl AsRef<Path>, format: Format, columns: &Columns) -> Result<Labelled> {
     let path = path.as_ref();
     let mut source = InputFile::open_text(path, TABLE_LIMIT)?;
@@ -61,7 +62,10 @@ pub fn read(path: impl AsRef<Path>, format: Format, columns: &Columns) -> Result
         .from_reader(source.reader());
     let header = table.headers().map_err(|error| explain(path, error))?.clone();
     if header.iter().all(str::is_empty) {
-        return Err(Error::file(path, "it is empty: expected a first line with the names of the columns"));
+        return Err(Error::file(
+            path,
+            "the file is empty: expected a header line with the names of the columns",
+        ));
     }
     let text = find(path, &header, &columns.text)?;
     let second = match &columns.second {
@@ -74,7 +78,7 @@ pub fn read(path: impl AsRef<Path>, format: Format, columns: &Columns) -> Result
     while table.read_record(&mut record).map_err(|error| explain(path, error))? {
         let line = record.position().map_or(0, |position| position.line() as usize);
         let field = |column: usize, name: &str| match record.get(column).map(str::trim) {
-            Some("") | None => Err(Error::line(path, line, format!("nothing in the column {name:?}"))),
+            Some("") | None => Err(Error::line(path, line, format!("the column {name:?} is empty"))),
             Some(field) => Ok(field.to_owned()),
         };
         let second = second.map(|(column, name)| field(column, name)).transpose()?;
@@ -87,13 +91,13 @@ type Row = (String, Option<String>, String);
 
 fn labelled(path: &Path, rows: Vec<Row>, column: &str) -> Result<Labelled> {
     if rows.is_empty() {
-        return Err(Error::file(path, "it has no lines after the names of the columns"));
+        return Err(Error::file(path, "there are no lines after the header"));
     }
     let distinct: BTreeSet<&str> = rows.iter().map(|(.., label)| label.as_str()).collect();
     let mut classes: Vec<String> = distinct.into_iter().map(str::to_owned).collect();
     if let [only] = classes.as_slice() {
         let problem =
-            format!("the column {column:?} has one class only, {only:?}: there is nothing to tell apart");
+            format!("the column {column:?} has one class only, {only:?}: there is nothing to classify");
         return Err(Error::file(path, problem));
     }
     if classes.iter().all(|class| class.parse::<i64>().is_ok()) {

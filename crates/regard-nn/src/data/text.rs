@@ -1,10 +1,10 @@
 //! Plain text for language models, of any size.
 //!
-//! Text is read in pieces of about [`CHUNK`] bytes, tokenized on all threads, and kept as ids: in memory if they fit
-//! ([`TokenStream::read`]), in a file of ids that is read where it is needed ([`TokenStream::read_through`]), so that a
-//! corpus may be larger than memory, or in whichever of both it takes ([`TokenStream::read_within`]). Where text is cut does not show in the ids: pieces are cut before a space that
-//! follows a word, and are tokenized with the words before them in view. (Only text without such a space for a whole piece
-//! is cut elsewhere: at a line end, or between any two characters.)
+//! Text is read in chunks of about [`CHUNK`] bytes, tokenized on all threads, and stored as ids: in memory
+//! ([`TokenStream::read`]), in a file of ids for corpora larger than memory ([`TokenStream::read_through`]), or in either,
+//! depending on the size ([`TokenStream::read_within`]). The ids do not depend on where the text is split: chunks end
+//! before a space that follows a word, and are tokenized with the preceding words as context. (Only a chunk without such a
+//! space is split elsewhere: at a line end, or between any two characters.)
 //!
 //! ```
 //! use regard_nn::data::text::TokenStream;
@@ -15,18 +15,19 @@
 //! ```
 
 mod chunks;
+#[cfg(feature = "tokenizers")]
+mod read;
+#[cfg(feature = "tokenizers")]
 mod token_file;
 
 pub use chunks::{CHUNK, Chunk, Chunks};
 
 use crate::checksum::Checksum;
 use crate::error::{Error, Result};
-use crate::tokens::{Tokenizer, threads};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
-use token_file::{TokenFile, Writer};
 
-/// The most ids that are kept in memory; more need a file of ids.
+/// The maximum number of ids in memory; more need a file of ids.
 pub const IN_MEMORY: usize = 1 << 27;
 
 /// A sequence of ids, or a part of one. Cheap to clone.
@@ -42,7 +43,8 @@ enum Store {
     /// Ids below 65,536.
     Short(Vec<u16>),
     Long(Vec<u32>),
-    File(TokenFile),
+    #[cfg(feature = "tokenizers")]
+    File(token_file::TokenFile),
 }
 
 impl TokenStream {
@@ -51,62 +53,6 @@ impl TokenStream {
         let mut memory = Memory::default();
         memory.extend(ids)?;
         memory.finish()
-    }
-
-    /// The ids of all texts of the files, one after the other, in memory.
-    pub fn read<P: AsRef<Path>>(paths: &[P], tokenizer: &Tokenizer) -> Result<Self> {
-        let mut memory = Memory::default();
-        tokenize(paths, tokenizer, |ids| memory.extend(&ids))?;
-        memory.finish().map_err(|_| empty(paths))
-    }
-
-    /// The ids of all texts of the files, kept in a file of ids. If that file is there already and was made from the same
-    /// files (by size and time of change) with the same tokenizer, it is used as it is.
-    pub fn read_through<P: AsRef<Path>>(paths: &[P], tokenizer: &Tokenizer, ids: &Path) -> Result<Self> {
-        Self::read_within(paths, tokenizer, 0, ids)
-    }
-
-    /// The ids of all texts of the files: in memory if they are no more than `most` (and [`IN_MEMORY`]), else in a file of
-    /// ids, as [`read_through`](Self::read_through) keeps them.
-    pub fn read_within<P: AsRef<Path>>(
-        paths: &[P],
-        tokenizer: &Tokenizer,
-        most: usize,
-        ids: &Path,
-    ) -> Result<Self> {
-        let origin = token_file::origin(paths, tokenizer)?;
-        if let Ok(file) = TokenFile::open(ids)
-            && file.origin() == origin
-        {
-            return Ok(Self::from_file(file));
-        }
-        let (mut memory, mut writer) = (Memory::default(), None::<Writer>);
-        tokenize(paths, tokenizer, |fresh| {
-            if let Some(writer) = &mut writer {
-                return writer.extend(&fresh);
-            }
-            if memory.len() + fresh.len() <= most.min(IN_MEMORY) {
-                return memory.extend(&fresh);
-            }
-            let file = writer.insert(Writer::create(ids, tokenizer.vocabulary_size(), origin)?);
-            std::mem::take(&mut memory).move_to(file)?;
-            file.extend(&fresh)
-        })?;
-        match writer {
-            Some(writer) if writer.is_empty() => Err(empty(paths)),
-            Some(writer) => Ok(Self::from_file(writer.finish()?)),
-            None => memory.finish().map_err(|_| empty(paths)),
-        }
-    }
-
-    /// A file of ids that [`read_through`](Self::read_through) has written.
-    pub fn open(ids: impl AsRef<Path>) -> Result<Self> {
-        Ok(Self::from_file(TokenFile::open(ids.as_ref())?))
-    }
-
-    fn from_file(file: TokenFile) -> Self {
-        let len = file.len();
-        Self { store: Arc::new(Store::File(file)), start: 0, len }
     }
 
     /// The number of ids.
@@ -123,7 +69,8 @@ impl TokenStream {
     pub fn copy(&self, start: usize, ids: &mut [u32]) -> Result<()> {
         let end = start.checked_add(ids.len()).filter(|&end| end <= self.len);
         if end.is_none() {
-            let problem = format!("{} ids from {start} on, but there are {}", ids.len(), self.len);
+            let problem =
+                format!("{} ids from {start} on are out of range, there are {}", ids.len(), self.len);
             return Err(Error::data("text", problem));
         }
         let start = self.start + start;
@@ -134,12 +81,13 @@ impl TokenStream {
                 }
             }
             Store::Long(all) => ids.copy_from_slice(&all[start..][..ids.len()]),
+            #[cfg(feature = "tokenizers")]
             Store::File(file) => file.copy(start, ids)?,
         }
         Ok(())
     }
 
-    /// Adds the ids to a checksum: all of them up to [`IN_MEMORY`], so many, spread evenly, of a longer stream.
+    /// Adds the ids to a checksum: all of them up to [`IN_MEMORY`], or that many, evenly spaced, of a longer stream.
     pub fn add_to(&self, sum: &mut Checksum) -> Result<()> {
         const STRETCH: usize = 1 << 16;
         sum.number(self.len as u64);
@@ -155,7 +103,7 @@ impl TokenStream {
         Ok(())
     }
 
-    /// Two parts: all but the last `share`, and the last `share`, as nanoGPT splits a text for validation.
+    /// Splits off the last `share` for validation, as nanoGPT does.
     pub fn hold_out(&self, share: f64) -> Result<(Self, Self)> {
         if !(share > 0.0 && share < 1.0) {
             return Err(Error::data(
@@ -173,7 +121,7 @@ impl TokenStream {
     }
 }
 
-/// Ids in memory, in two bytes each as long as that is enough.
+/// Ids in memory, with two bytes each if that suffices.
 #[derive(Default)]
 struct Memory {
     short: Vec<u16>,
@@ -185,16 +133,9 @@ impl Memory {
         self.short.len() + self.long.len()
     }
 
-    fn move_to(self, file: &mut Writer) -> Result<()> {
-        for ids in self.short.chunks(CHUNK) {
-            file.extend(&ids.iter().map(|&id| u32::from(id)).collect::<Vec<_>>())?;
-        }
-        file.extend(&self.long)
-    }
-
     fn extend(&mut self, ids: &[u32]) -> Result<()> {
         if self.len() + ids.len() > IN_MEMORY {
-            let problem = format!("more than {IN_MEMORY} ids: give a file to keep them in");
+            let problem = format!("more than {IN_MEMORY} ids do not fit in memory: use a file of ids");
             return Err(Error::data("text", problem));
         }
         if self.long.is_empty() && ids.iter().all(|&id| u16::try_from(id).is_ok()) {
@@ -218,34 +159,7 @@ impl Memory {
     }
 }
 
-/// Hands the ids of the files to `take`, piece by piece and in order.
-fn tokenize<P: AsRef<Path>>(
-    paths: &[P],
-    tokenizer: &Tokenizer,
-    mut take: impl FnMut(Vec<u32>) -> Result<()>,
-) -> Result<()> {
-    let at_a_time = 2 * regard_tensor::threads();
-    for path in paths {
-        let mut chunks = Chunks::open(path)?;
-        loop {
-            let mut batch = Vec::with_capacity(at_a_time);
-            while batch.len() < at_a_time
-                && let Some(chunk) = chunks.next()?
-            {
-                batch.push(chunk);
-            }
-            if batch.is_empty() {
-                break;
-            }
-            for ids in threads::map(&batch, |chunk| tokenizer.ids_from(&chunk.text, chunk.fresh))? {
-                take(ids)?;
-            }
-        }
-    }
-    Ok(())
-}
-
-/// Hands the text of the files, piece by piece, to something that wants texts, such as the training of a tokenizer.
+/// Passes the text of the files, chunk by chunk, to a function such as the training of a tokenizer.
 ///
 /// ```no_run
 /// use regard_nn::{data::text, tokens::Tokenizer};
@@ -273,7 +187,7 @@ pub fn with_texts<P: AsRef<Path>, R>(
     };
     let mut texts = std::iter::from_fn(|| match next() {
         Ok(text) => text,
-        // Ends the texts; the error is reported after them.
+        // Ends the iteration; the error is returned afterwards.
         Err(error) => {
             failure.get_or_insert(error);
             None
@@ -285,16 +199,5 @@ pub fn with_texts<P: AsRef<Path>, R>(
     match failure {
         Some(error) => Err(error),
         None => result,
-    }
-}
-
-fn empty<P: AsRef<Path>>(paths: &[P]) -> Error {
-    let names: Vec<PathBuf> = paths.iter().map(|path| path.as_ref().to_owned()).collect();
-    match names.as_slice() {
-        [] => Error::data("text", "no files were given"),
-        [only] => Error::file(only, "there is no text in it"),
-        [first, ..] => {
-            Error::file(first, format!("there is no text in it and {} other files", names.len() - 1))
-        }
     }
 }

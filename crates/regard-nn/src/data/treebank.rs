@@ -1,9 +1,9 @@
 //! Sentences with parts of speech and syntactic heads: CoNLL-U, the format of Universal Dependencies.
 //!
-//! One word a line, ten columns between tabs, an empty line after each sentence. Syntactic words are read with their form,
-//! lemma, universal part of speech, head and relation. Lines of surface tokens that span several words (`8-9 don't`)
-//! give the text; empty nodes (`8.1`) and comments are passed over. The text is put together from the tokens and
-//! `SpaceAfter=No`, and each word knows its bytes in it.
+//! The format has one word per line, ten tab-separated columns, and an empty line after each sentence. Syntactic words are
+//! read with form, lemma, universal part of speech, head and relation. Multiword tokens (`8-9 don't`) give the text; empty
+//! nodes (`8.1`) and comments are skipped. The text is reconstructed from the tokens and `SpaceAfter=No`, and each word
+//! has its byte range in it.
 
 use super::file::Lines;
 use crate::error::{Error, Result};
@@ -19,7 +19,7 @@ pub const PARTS_OF_SPEECH: [&str; 17] = [
 /// A syntactic word.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Word {
-    /// The word as it stands.
+    /// The word as written.
     pub form: String,
     /// Its dictionary form.
     pub lemma: String,
@@ -27,16 +27,16 @@ pub struct Word {
     pub part_of_speech: usize,
     /// The index of its head in the sentence; none for the root.
     pub head: Option<usize>,
-    /// What it is to its head, such as `nsubj` or `obl:tmod`.
+    /// Its relation to its head, such as `nsubj` or `obl:tmod`.
     pub relation: String,
-    /// Its bytes in the text. Words that a token merges (French `du` is `de le`) have that token's bytes.
+    /// Its byte range in the text. Words of a contraction (French `du` is `de le`) share the token's range.
     pub range: Range<usize>,
 }
 
-/// A sentence and its tree.
+/// A sentence and its dependency tree.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Sentence {
-    /// The text, with spaces where the tokens have them.
+    /// The text, with the original spaces.
     pub text: String,
     /// Its words, in order.
     pub words: Vec<Word>,
@@ -60,20 +60,20 @@ pub fn read(path: impl AsRef<Path>) -> Result<Vec<Sentence>> {
     // The last empty line may be missing.
     sentences.extend(building.finish().map_err(at(lines.number()))?);
     if sentences.is_empty() {
-        return Err(Error::file(path, "it has no sentences"));
+        return Err(Error::file(path, "the file has no sentences"));
     }
     Ok(sentences)
 }
 
 type Parsed<T> = std::result::Result<T, String>;
 
-/// A sentence of which some lines have been read.
+/// A sentence while its lines are read.
 #[derive(Default)]
 struct Building {
     sentence: Sentence,
-    /// Heads as they stand in the file: 0 is the root.
+    /// Heads as numbered in the file: 0 is the root.
     heads: Vec<usize>,
-    /// A token of several words: the last of them, and what is left of its form to give to them.
+    /// The current multiword token.
     open: Option<Token>,
     /// Whether the next token follows without a space.
     joined: bool,
@@ -82,7 +82,7 @@ struct Building {
 struct Token {
     last: usize,
     range: Range<usize>,
-    /// Where the next word's form starts, as long as the words' forms make up the token's.
+    /// Where the next word's form starts, as long as the words' forms add up to the token's.
     next: Option<usize>,
     joined: bool,
 }
@@ -100,7 +100,7 @@ impl Building {
         }
         let [id, form, ..] = fields;
         if form.is_empty() {
-            return Err("a word without a form".to_owned());
+            return Err("the word has no form".to_owned());
         }
         let joined = fields[9].split('|').any(|item| item == "SpaceAfter=No");
         if let Some((first, last)) = id.split_once('-') {
@@ -128,10 +128,10 @@ impl Building {
         let next = self.sentence.words.len() + 1;
         let range = first.parse::<usize>().ok().zip(last.parse::<usize>().ok());
         let Some((_, last)) = range.filter(|&(first, last)| first == next && last > first) else {
-            return Err(format!("the token {first}-{last} does not start at word {next} and end after it"));
+            return Err(format!("the token {first}-{last} must start at word {next} and end after it"));
         };
         if self.open.is_some() {
-            return Err(format!("the token {first}-{last} lies within another"));
+            return Err(format!("the token {first}-{last} is inside another"));
         }
         let range = self.append(form, joined);
         self.open = Some(Token { last, next: Some(range.start), range, joined });
@@ -151,7 +151,7 @@ impl Building {
         let head: usize =
             head.parse().map_err(|_| format!("the head must be a word's number, got {head:?}"))?;
         if relation.is_empty() || relation == "_" {
-            return Err("a word without a relation to its head".to_owned());
+            return Err("the word has no relation to its head".to_owned());
         }
         let range = match self.open.take() {
             None => self.append(form, joined),
@@ -171,14 +171,14 @@ impl Building {
         Ok(())
     }
 
-    /// The sentence, if there is one, with its heads checked to be a tree.
+    /// The sentence, if there is one. Checks that its heads form a tree.
     fn finish(&mut self) -> Parsed<Option<Sentence>> {
         let Self { mut sentence, heads, open, .. } = std::mem::take(self);
         if sentence.words.is_empty() {
             return if sentence.text.is_empty() {
                 Ok(None)
             } else {
-                Err("a token without its words".to_owned())
+                Err("the token has no words".to_owned())
             };
         }
         if let Some(token) = open {
@@ -193,7 +193,7 @@ impl Building {
 }
 
 impl Token {
-    /// The bytes of the token's next word: its own if the forms make up the token's form, else all of the token's.
+    /// The byte range of the token's next word: its own part if the forms add up to the token's form, else the whole token.
     fn word(&mut self, text: &str, form: &str) -> Range<usize> {
         if let Some(start) = self.next {
             let end = start + form.len();
@@ -207,7 +207,7 @@ impl Token {
     }
 }
 
-/// Fails unless the heads (0 is the root) make a tree with one root.
+/// Returns an error unless the heads (0 is the root) form a tree with one root.
 fn check_tree(heads: &[usize]) -> Parsed<()> {
     let count = heads.len();
     if let Some(word) = heads.iter().position(|&head| head > count) {
@@ -217,7 +217,7 @@ fn check_tree(heads: &[usize]) -> Parsed<()> {
     if roots != 1 {
         return Err(format!("expected one root in the sentence, got {roots}"));
     }
-    // 0: not seen; 1: on the way up from the word at hand; 2: known to reach the root.
+    // 0: not visited; 1: on the path up from the current word; 2: known to reach the root.
     let mut state = vec![0_u8; count + 1];
     state[0] = 2;
     for word in 1..=count {
@@ -229,7 +229,7 @@ fn check_tree(heads: &[usize]) -> Parsed<()> {
             at = heads[at - 1];
         }
         if state[at] == 1 {
-            return Err(format!("the heads of the sentence go in a circle at word {at}"));
+            return Err(format!("the heads of the sentence form a cycle at word {at}"));
         }
         for seen in way {
             state[seen] = 2;

@@ -1,30 +1,30 @@
 //! Word vectors in the text formats of GloVe (Pennington et al., 2014) and fastText (Bojanowski et al., 2017).
 //!
-//! One word a line, then its numbers, between single spaces; fastText's first line gives the number of words and
-//! dimensions. Words of GloVe's largest file contain spaces, so the numbers are counted from the end of the line.
+//! Each line has a word and its numbers, separated by single spaces; fastText's first line gives the number of words and
+//! dimensions. Some words of GloVe's largest file contain spaces, so the numbers are counted from the end of the line.
 
 use super::file::Lines;
 use crate::error::{Error, Result};
 use std::collections::HashMap;
 use std::path::Path;
 
-/// The largest dimension that is read.
+/// The maximum dimension of a vector.
 pub const DIMENSION_LIMIT: usize = 1 << 14;
 
-/// The vectors of the words asked for.
+/// The vectors of the requested words.
 #[derive(Debug, Clone, PartialEq)]
 pub struct WordVectors {
     dimension: usize,
-    /// The vectors found, one after the other.
+    /// The vectors found, concatenated.
     values: Vec<f32>,
-    /// For each word asked for, which of them is its own.
-    places: Vec<Option<usize>>,
+    /// The index of each requested word's vector.
+    rows: Vec<Option<usize>>,
     others: usize,
 }
 
 impl WordVectors {
-    /// Reads the vectors of `words`. The rest of the file is counted, and its lines are checked for their number of fields
-    /// only. Of a word that the file has twice, the first counts.
+    /// Reads the vectors of `words`. Other lines are counted and checked only for their number of fields. The first line of
+    /// a duplicate word counts.
     pub fn open<W: AsRef<str>>(path: impl AsRef<Path>, words: &[W]) -> Result<Self> {
         let path = path.as_ref();
         let mut lines = Lines::open(path)?;
@@ -32,8 +32,7 @@ impl WordVectors {
         for (index, word) in words.iter().enumerate() {
             wanted.entry(word.as_ref()).or_default().push(index);
         }
-        let mut vectors =
-            Self { dimension: 0, values: Vec::new(), places: vec![None; words.len()], others: 0 };
+        let mut vectors = Self { dimension: 0, values: Vec::new(), rows: vec![None; words.len()], others: 0 };
         let mut announced = None;
         while let Some(line) = lines.next()? {
             let added = vectors.add(line.trim_end_matches(' '), &wanted, &mut announced);
@@ -41,11 +40,12 @@ impl WordVectors {
         }
         let found = lines.number() - usize::from(announced.is_some());
         if vectors.dimension == 0 || found == 0 {
-            return Err(Error::file(path, "it has no vectors"));
+            return Err(Error::file(path, "the file has no vectors"));
         }
         if let Some(count) = announced.filter(|&count| count != found) {
-            let problem =
-                format!("its first line says {count} words, but there are {found}: is it incomplete?");
+            let problem = format!(
+                "the first line announces {count} words, but there are {found}: is the file incomplete?"
+            );
             return Err(Error::file(path, problem));
         }
         Ok(vectors)
@@ -56,18 +56,18 @@ impl WordVectors {
         self.dimension
     }
 
-    /// The vector of the word with this index among those asked for, if the file has it.
+    /// The vector of the requested word with this index, if the file has it.
     pub fn vector(&self, index: usize) -> Option<&[f32]> {
-        let place = (*self.places.get(index)?)?;
-        Some(&self.values[place * self.dimension..][..self.dimension])
+        let row = (*self.rows.get(index)?)?;
+        Some(&self.values[row * self.dimension..][..self.dimension])
     }
 
-    /// How many of the words asked for were found.
+    /// The number of requested words that were found.
     pub fn found(&self) -> usize {
-        self.places.iter().flatten().count()
+        self.rows.iter().flatten().count()
     }
 
-    /// How many other lines the file has.
+    /// The number of other lines in the file.
     pub fn others(&self) -> usize {
         self.others
     }
@@ -90,19 +90,19 @@ impl WordVectors {
                 return Ok(());
             }
         }
-        // The last d fields are numbers; whatever stands before them is the word.
+        // The last d fields are numbers; everything before them is the word.
         let Some((at, _)) = line.rmatch_indices(' ').nth(self.dimension - 1) else {
             let got = line.matches(' ').count();
             return Err(format!("expected a word and {} numbers, got {got}", self.dimension));
         };
         let indices = match wanted.get(&line[..at]) {
-            Some(indices) if indices.iter().all(|&index| self.places[index].is_none()) => indices,
+            Some(indices) if indices.iter().all(|&index| self.rows[index].is_none()) => indices,
             _ => {
                 self.others += 1;
                 return Ok(());
             }
         };
-        let place = self.values.len() / self.dimension;
+        let row = self.values.len() / self.dimension;
         for number in line[at + 1..].split(' ') {
             match number.parse::<f32>() {
                 Ok(value) if value.is_finite() => self.values.push(value),
@@ -110,13 +110,13 @@ impl WordVectors {
             }
         }
         for &index in indices {
-            self.places[index] = Some(place);
+            self.rows[index] = Some(row);
         }
         Ok(())
     }
 }
 
-/// fastText's first line: how many words, how many dimensions.
+/// fastText's first line: the number of words and of dimensions.
 fn header(line: &str) -> Option<(usize, usize)> {
     let (count, dimension) = line.split_once(' ')?;
     Some((count.parse().ok()?, dimension.parse().ok()?))

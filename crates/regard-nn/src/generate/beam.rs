@@ -1,4 +1,4 @@
-//! Beam search: the best few beginnings are kept at every step.
+//! Beam search: the best few hypotheses are kept at every step.
 
 use super::{NextToken, checked};
 use crate::attention::Cache;
@@ -6,18 +6,19 @@ use crate::context::Context;
 use crate::error::{Error, Result};
 use regard_tensor::Ids;
 
-/// How to search.
+/// Settings of [`beam_search`].
 #[derive(Debug, Clone)]
 pub struct BeamSettings {
-    /// How many beginnings are kept for each text.
+    /// The number of beams for each text.
     pub beams: usize,
-    /// The most tokens to say.
+    /// The maximum number of new tokens.
     pub max_tokens: usize,
-    /// Texts are compared by log probability over length to this power: above 0 favours longer ones.
+    /// Hypotheses are ranked by log probability divided by length to this power: values above 0 favour longer ones.
     pub length_penalty: f32,
-    /// Whether to stop as soon as there are as many finished texts as beams, or only when no beginning can become better.
+    /// Whether to stop as soon as there are as many finished hypotheses as beams, or only when no open one can become
+    /// better.
     pub early_stopping: bool,
-    /// Tokens after which a text is finished.
+    /// Tokens that end a text.
     pub stop_tokens: Vec<u32>,
 }
 
@@ -33,27 +34,28 @@ impl Default for BeamSettings {
     }
 }
 
-/// A text that the search found.
+/// A finished hypothesis.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct Hypothesis {
     /// The new tokens, a stop token included.
     pub tokens: Vec<u32>,
-    /// Its log probability over its length to the power of the penalty.
+    /// Its log probability divided by its length to the power of the penalty.
     pub score: f32,
 }
 
 /// The beams of one text.
 struct Search {
-    /// Log probability and tokens of the beginnings that are still open.
+    /// Log probability and tokens of the open hypotheses.
     open: Vec<(f32, Vec<u32>)>,
-    /// Finished texts, the best first.
+    /// Finished hypotheses, best first.
     finished: Vec<Hypothesis>,
     done: bool,
 }
 
-/// The best continuations of texts, the best first for each.
+/// The best continuations of each text, best first.
 ///
-/// The model's batch has `beams` rows for each text, which start alike; `starts` has one entry a row.
+/// The model's batch has `beams` rows for each text, with equal starts; `starts` has one entry per row.
 pub fn beam_search(
     model: &impl NextToken,
     context: &Context,
@@ -66,13 +68,13 @@ pub fn beam_search(
         return Err(Error::input("beam search", problem));
     }
     let length = starts[0].len();
-    // The last token is not read, so there may be one more than fits.
+    // The last token is not fed back, so the text may be one longer than the context.
     let room = model.limit().map_or(usize::MAX, |limit| limit.saturating_add(1).saturating_sub(length));
     let last_step = settings.max_tokens.min(room.max(1));
     if length == 0 || starts.iter().any(|start| start.len() != length) {
-        return Err(Error::input("beam search", "texts must start with equally many tokens, at least one"));
+        return Err(Error::input("beam search", "all starts need the same number of tokens, at least one"));
     }
-    // At first all beams of a text are the same: only one of them counts.
+    // At first all beams of a text are equal, so only one of them counts.
     let search = |_| Search {
         open: (0..beams).map(|beam| (if beam == 0 { 0.0 } else { f32::NEG_INFINITY }, Vec::new())).collect(),
         finished: Vec::new(),
@@ -104,7 +106,7 @@ pub fn beam_search(
 }
 
 impl Search {
-    /// Takes one step; returns the parent and the new token of each open beginning.
+    /// Takes one step; returns the parent and the new token of each open hypothesis.
     fn step(
         &mut self,
         rows: &[f32],
@@ -117,7 +119,7 @@ impl Search {
             return (0..beams).map(|beam| (beam, 0)).collect();
         }
         let total = |i: usize| self.open[i / vocabulary].0 + rows[i];
-        // Twice as many as beams (and more with several stop tokens), so that enough are left if the best all stop.
+        // Twice as many candidates as beams (more with several stop tokens), so that enough are left if the best all stop.
         let wanted = (beams * (1 + settings.stop_tokens.len()).max(2)).min(rows.len());
         let mut order: Vec<usize> = (0..rows.len()).collect();
         let by_score = |&a: &usize, &b: &usize| total(b).total_cmp(&total(a)).then(a.cmp(&b));
@@ -127,7 +129,7 @@ impl Search {
         let (mut open, mut grown) = (Vec::new(), Vec::new());
         let mut ended = Vec::new();
         for (rank, &i) in order.iter().enumerate() {
-            // Places that no beginning has taken yet.
+            // Beams that are not filled yet.
             if total(i) == f32::NEG_INFINITY {
                 break;
             }
@@ -144,7 +146,7 @@ impl Search {
                 grown.push((parent, token));
             }
         }
-        // Nothing is added once a search that stops early has enough.
+        // With early stopping, nothing is added once there are enough.
         self.finished.extend(ended);
         self.finished.sort_by(|a, b| b.score.total_cmp(&a.score));
         self.finished.truncate(beams);

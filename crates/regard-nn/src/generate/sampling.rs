@@ -1,4 +1,4 @@
-//! How the next token is chosen from its scores.
+//! Sampling: how the next token is chosen from its logits.
 
 use crate::error::{Error, Result};
 use regard_tensor::random::Key;
@@ -8,39 +8,40 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Sampling {
-    /// Whether the best token is always taken. The other settings then change only which one is the best.
+    /// Greedy decoding: always the most probable token. Of the other settings only the repetition penalty has an effect.
     pub greedy: bool,
-    /// What scores are divided by: below 1 more certain, above 1 more varied.
+    /// Logits are divided by this: values below 1 give more certain, above 1 more varied texts.
     pub temperature: f32,
-    /// Only the k best are considered; all if 0.
+    /// Only the k most probable tokens are considered; all if 0.
     pub top_k: usize,
-    /// Only the best that together have this probability are considered (Holtzman et al., 2019).
+    /// Nucleus sampling: only the most probable tokens that together reach this probability are considered (Holtzman et al.,
+    /// 2019).
     pub top_p: f32,
-    /// What positive scores of tokens said before are divided by, and negative ones multiplied with (Keskar et al., 2019).
+    /// Positive logits of tokens that occurred before are divided by this, negative ones multiplied (Keskar et al., 2019).
     pub repetition_penalty: f32,
-    /// What the draws depend on.
+    /// The seed of the random draws.
     pub seed: u64,
 }
 
 impl Default for Sampling {
-    /// The best token.
+    /// Greedy decoding.
     fn default() -> Self {
         Self { greedy: true, temperature: 1.0, top_k: 0, top_p: 1.0, repetition_penalty: 1.0, seed: 0 }
     }
 }
 
 impl Sampling {
-    /// Draws at a temperature.
+    /// Sampling at a temperature.
     pub fn at_temperature(temperature: f32, seed: u64) -> Self {
         Self { greedy: false, temperature, seed, ..Self::default() }
     }
 
-    /// Fails if a setting makes no sense.
+    /// Returns an error if a setting is invalid.
     pub fn check(&self) -> Result<()> {
         let positive = |value: f32| value > 0.0 && value.is_finite();
         let problem = if !positive(self.temperature) {
             format!(
-                "the temperature must be above 0, got {} (for the best token always, sample greedily)",
+                "the temperature must be above 0, got {} (for the most probable token use greedy decoding)",
                 self.temperature
             )
         } else if !(self.top_p > 0.0 && self.top_p <= 1.0) {
@@ -53,7 +54,7 @@ impl Sampling {
         Err(Error::configuration("sampling", problem))
     }
 
-    /// The next token after a text, drawn for the given text and step.
+    /// The next token after a text, drawn for the given row and step.
     pub fn choose(&self, scores: &[f32], text: &[u32], (row, step): (u64, u64)) -> u32 {
         if self.greedy {
             let scores = penalised(scores, text, self.repetition_penalty);
@@ -77,7 +78,7 @@ impl Sampling {
     }
 }
 
-/// The place of the largest score; the first of equals. NaN never wins.
+/// The index of the largest logit; the first one if several are equal. NaN is ignored.
 fn best(scores: &[f32]) -> u32 {
     let mut best = 0;
     for (token, &score) in scores.iter().enumerate() {
@@ -88,7 +89,7 @@ fn best(scores: &[f32]) -> u32 {
     best as u32
 }
 
-/// The probability of each token after a text: penalty, temperature, top-k and top-p, in this order.
+/// The probability of each token after a text, with penalty, temperature, top-k and top-p applied in this order.
 pub fn distribution(scores: &[f32], text: &[u32], sampling: &Sampling) -> Vec<f32> {
     let mut scores = penalised(scores, text, sampling.repetition_penalty);
     for score in &mut scores {
@@ -103,7 +104,7 @@ pub fn distribution(scores: &[f32], text: &[u32], sampling: &Sampling) -> Vec<f3
     let weight = |token: usize| f64::from(scores[token] - most).exp();
     let total: f64 = order.iter().map(|&token| weight(token)).sum();
     if sampling.top_p < 1.0 {
-        // The one that crosses the limit is still in.
+        // The token that crosses the limit is included.
         let mut before = 0.0;
         let within = order.iter().take_while(|&&token| {
             let inside = before < f64::from(sampling.top_p);
@@ -121,7 +122,7 @@ pub fn distribution(scores: &[f32], text: &[u32], sampling: &Sampling) -> Vec<f3
     probabilities
 }
 
-/// Scores with those of tokens said before made less attractive.
+/// Applies the repetition penalty.
 fn penalised(scores: &[f32], text: &[u32], penalty: f32) -> Vec<f32> {
     let mut changed = scores.to_vec();
     if penalty == 1.0 {

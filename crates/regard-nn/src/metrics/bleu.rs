@@ -5,16 +5,16 @@
 //! BLEU = BP · exp(Σₙ ln pₙ ÷ 4),   BP = min(1, exp(1 − r ÷ c))
 //! ```
 //!
-//! pₙ is the share of the output's n-grams that a reference has as often, over the whole corpus; c is the length of the
-//! output and r that of the references. An order without a match counts as if it had ½, ¼, … match.
+//! pₙ is the clipped n-gram precision over the whole corpus, c the length of the output and r that of the references. An
+//! order without a match counts as ½, ¼, … match.
 
 use crate::error::{Error, Result};
 use std::collections::HashMap;
 
-/// The longest n-grams that count.
+/// The length of the longest n-grams.
 const ORDER: usize = 4;
 
-/// The counts of a corpus, a segment at a time.
+/// BLEU counts of a corpus, added segment by segment.
 ///
 /// ```
 /// use regard_nn::metrics::Bleu;
@@ -33,22 +33,23 @@ pub struct Bleu {
     reference_length: u64,
 }
 
-/// The score with what it is made of.
+/// The score with its components.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
 pub struct BleuScore {
     /// From 0 to 100.
     pub score: f64,
-    /// The smoothed precisions of one to four words, in percent.
+    /// The smoothed precisions of 1-grams to 4-grams, in percent.
     pub precisions: [f64; ORDER],
-    /// What a too short output is multiplied by.
+    /// The penalty for a short output, at most 1.
     pub brevity_penalty: f64,
-    /// How many n-grams of the output a reference has.
+    /// The number of matched n-grams.
     pub matches: [u64; ORDER],
-    /// How many n-grams the output has.
+    /// The number of n-grams of the output.
     pub totals: [u64; ORDER],
     /// The number of tokens of the output.
     pub output_length: u64,
-    /// The number of tokens of the references: of each segment's, the one closest in length.
+    /// The number of tokens of the references; the reference closest in length counts for each segment.
     pub reference_length: u64,
 }
 
@@ -61,7 +62,7 @@ impl Bleu {
             .map(|text| tokenize_13a(text))
             .collect();
         let output = tokenize_13a(output);
-        // The closest length; of two equally close ones, the shorter.
+        // The closest length; the shorter one if two are equally close.
         let closest =
             references.iter().map(Vec::len).min_by_key(|&length| (length.abs_diff(output.len()), length));
         let Some(closest) = closest else {
@@ -148,7 +149,7 @@ fn ngrams(tokens: &[String], order: usize) -> HashMap<&[String], u64> {
     counts
 }
 
-/// The tokens of `mteval-v13a`: punctuation apart, except dots and commas between digits, apostrophes and hyphens.
+/// The tokens of `mteval-v13a`: punctuation is separated, except dots and commas between digits, apostrophes and hyphens.
 pub fn tokenize_13a(text: &str) -> Vec<String> {
     let text = text.trim_end_matches(is_space).replace("<skipped>", "").replace("-\n", "").replace('\n', " ");
     let text = text.replace("&quot;", "\"").replace("&amp;", "&").replace("&lt;", "<").replace("&gt;", ">");
@@ -172,13 +173,12 @@ fn is_stop(sign: char) -> bool {
     matches!(sign, '.' | ',')
 }
 
-/// What Python's `str.split` takes for white space: Unicode's, and four separators of ASCII.
+/// White space as Python's `str.split` defines it: Unicode white space and four ASCII separators.
 fn is_space(sign: char) -> bool {
     sign.is_whitespace() || matches!(sign, '\x1c'..='\x1f')
 }
 
-/// Replaces each pair of neighbours that fits, from left to right; a sign belongs to one pair at most, as a regular
-/// expression's matches do not overlap.
+/// Replaces each matching pair of neighbours from left to right, without overlaps, as a regular expression does.
 fn replace_pairs(
     signs: &[char],
     fits: impl Fn(char, char) -> bool,

@@ -1,11 +1,10 @@
-//! Counts of true and predicted classes, and what follows from them.
+//! Confusion matrix, accuracy, precision, recall and F1.
 
 use crate::error::{Error, Result};
 
 /// The confusion matrix: how often each class was predicted as each.
 ///
-/// Where a ratio has nothing to divide by (the precision of a class that was never predicted), it is 0, as
-/// scikit-learn has it.
+/// Ratios with a zero denominator, such as the precision of a class that was never predicted, are 0 as in scikit-learn.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Confusion {
     classes: usize,
@@ -13,11 +12,11 @@ pub struct Confusion {
     counts: Vec<u64>,
 }
 
-/// More classes than this are surely a mistake, and a matrix that does not fit in memory.
+/// More classes than this are a mistake, and the matrix would not fit in memory.
 const MOST_CLASSES: usize = 4096;
 
 impl Confusion {
-    /// Without examples.
+    /// An empty matrix.
     pub fn new(classes: usize) -> Result<Self> {
         if classes == 0 || classes > MOST_CLASSES {
             let problem = format!("{classes} classes: expected 1 to {MOST_CLASSES}");
@@ -26,7 +25,7 @@ impl Confusion {
         Ok(Self { classes, counts: vec![0; classes * classes] })
     }
 
-    /// The examples' true classes against the predicted ones. There has to be at least one example.
+    /// The matrix of true and predicted classes. At least one example is needed.
     pub fn of(classes: usize, truth: &[usize], predicted: &[usize]) -> Result<Self> {
         if truth.len() != predicted.len() || truth.is_empty() {
             let problem = format!("{} true classes and {} predicted ones", truth.len(), predicted.len());
@@ -39,7 +38,7 @@ impl Confusion {
         Ok(confusion)
     }
 
-    /// Counts one more example.
+    /// Adds one example.
     pub fn add(&mut self, truth: usize, predicted: usize) -> Result<()> {
         if truth >= self.classes || predicted >= self.classes {
             let problem = format!("class {} of {} classes", truth.max(predicted), self.classes);
@@ -54,7 +53,7 @@ impl Confusion {
         self.classes
     }
 
-    /// How many examples of class `truth` were predicted as `predicted`; 0 for classes that do not exist.
+    /// The number of examples of class `truth` predicted as `predicted`; 0 for unknown classes.
     pub fn count(&self, truth: usize, predicted: usize) -> u64 {
         if truth < self.classes && predicted < self.classes {
             self.counts[truth * self.classes + predicted]
@@ -63,23 +62,23 @@ impl Confusion {
         }
     }
 
-    /// How many examples there are.
+    /// The number of examples.
     pub fn total(&self) -> u64 {
         self.counts.iter().sum()
     }
 
-    /// The share of examples predicted right.
+    /// The share of correct predictions.
     pub fn accuracy(&self) -> f64 {
         let right = (0..self.classes).map(|class| self.count(class, class)).sum();
         ratio(right, self.total())
     }
 
-    /// Of the examples predicted as this class, the share that is of it.
+    /// The share of the examples predicted as this class that belong to it.
     pub fn precision(&self, class: usize) -> f64 {
         ratio(self.count(class, class), self.predicted(class))
     }
 
-    /// Of the examples of this class, the share predicted as it.
+    /// The share of the examples of this class that are predicted as it.
     pub fn recall(&self, class: usize) -> f64 {
         ratio(self.count(class, class), self.actual(class))
     }
@@ -89,7 +88,7 @@ impl Confusion {
         ratio(2 * self.count(class, class), self.predicted(class) + self.actual(class))
     }
 
-    /// The mean precision of the classes that occur, as true or predicted ones.
+    /// The mean precision of the classes that occur as true or predicted classes.
     pub fn macro_precision(&self) -> f64 {
         self.mean(Self::precision)
     }

@@ -1,19 +1,19 @@
-//! How well scores put the positive examples before the negative ones.
+//! The ROC curve and its area.
 
 use crate::error::{Error, Result};
 
-/// A point of the curve: what happens if everything that scores at least `threshold` is called positive.
+/// A point of the curve: examples with a score of at least `threshold` are predicted positive.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RocPoint {
-    /// The lowest score called positive; infinite at the first point, where nothing is.
+    /// The lowest score that is predicted positive; infinite at the first point.
     pub threshold: f32,
-    /// The share of negative examples called positive.
+    /// The share of negative examples predicted positive.
     pub false_positive_rate: f64,
-    /// The share of positive examples called positive.
+    /// The share of positive examples predicted positive.
     pub true_positive_rate: f64,
 }
 
-/// The receiver operating characteristic, one point a distinct score, from (0, 0) to (1, 1).
+/// The receiver operating characteristic, with one point per distinct score, from (0, 0) to (1, 1).
 #[derive(Debug, Clone, PartialEq)]
 pub struct RocCurve {
     points: Vec<RocPoint>,
@@ -21,7 +21,7 @@ pub struct RocCurve {
 }
 
 impl RocCurve {
-    /// The curve of these examples. Both classes have to occur, and no score may be NaN.
+    /// The curve of these examples. Both classes must occur, and no score may be NaN.
     pub fn of(truth: &[bool], scores: &[f32]) -> Result<Self> {
         let fail = |problem: String| Err(Error::metric("ROC curve", problem));
         if truth.len() != scores.len() {
@@ -34,20 +34,20 @@ impl RocCurve {
         let negatives = truth.len() as u64 - positives;
         if positives == 0 || negatives == 0 {
             return fail(format!(
-                "{positives} positive and {negatives} negative examples: both classes have to occur"
+                "both classes must occur, got {positives} positive and {negatives} negative examples"
             ));
         }
         let mut order: Vec<usize> = (0..truth.len()).collect();
-        // No NaN is left, so partial order is total; −0 equals 0.
+        // Without NaN the order is total; −0 equals 0.
         order.sort_by(|&a, &b| scores[b].partial_cmp(&scores[a]).unwrap_or(std::cmp::Ordering::Equal));
         let mut points =
             vec![RocPoint { threshold: f32::INFINITY, false_positive_rate: 0.0, true_positive_rate: 0.0 }];
-        // Twice the area in units of one positive by one negative example: whole numbers, no rounding.
+        // Twice the area in units of one positive by one negative example: integers, without rounding.
         let (mut hits, mut alarms, mut doubled) = (0_u64, 0_u64, 0_u128);
         for tied in order.chunk_by(|&a, &b| scores[a] == scores[b]) {
             let new_hits = tied.iter().filter(|&&i| truth[i]).count() as u64;
             let new_alarms = tied.len() as u64 - new_hits;
-            // A trapezium: of examples with the same score, half the pairs count as ordered right.
+            // A trapezium: half the pairs with equal scores count as ordered correctly.
             doubled += u128::from(new_alarms) * u128::from(2 * hits + new_hits);
             hits += new_hits;
             alarms += new_alarms;

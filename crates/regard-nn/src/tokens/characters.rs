@@ -1,4 +1,4 @@
-//! One piece a character.
+//! Character-level vocabularies.
 
 use super::recipe::{TokenizerRecipe, word_level};
 use super::{Tokenizer, files};
@@ -6,18 +6,19 @@ use crate::error::{Error, Result};
 use serde_json::json;
 use std::collections::BTreeSet;
 
-/// What a character that the vocabulary does not have becomes.
+/// How characters outside the vocabulary are encoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[non_exhaustive]
 pub enum UnknownCharacter {
-    /// An error that names it: encoding and decoding lose nothing.
+    /// As an error that names the character, so that encoding loses nothing.
     Error,
-    /// The piece `<UNK>`, which gets id 0.
+    /// As the token `<UNK>` with id 0.
     Piece,
 }
 
 impl Tokenizer {
-    /// A vocabulary of every character that occurs, in the order of Unicode.
+    /// A vocabulary of all characters in the texts, in the order of Unicode.
     pub fn characters<T: AsRef<str>>(
         texts: impl IntoIterator<Item = T>,
         unknown: UnknownCharacter,
@@ -34,13 +35,13 @@ impl Tokenizer {
             pieces.insert(0, "<UNK>".to_owned());
         }
         files::assemble(&TokenizerRecipe {
-            // `.` does not match line ends, and how to make it differs between regular-expression libraries.
+            // `.` does not match line ends, and the option for it differs between regular-expression libraries.
             pre_tokenizer: json!({
                 "type": "Split", "pattern": { "Regex": r"[\s\S]" }, "behavior": "Isolated", "invert": false
             }),
             model: word_level(&pieces, "<UNK>"),
             decoder: json!({ "type": "Fuse" }),
-            // `<UNK>` is not declared special: the five characters in a text are five characters.
+            // `<UNK>` is not declared special, so these five characters in a text remain five characters.
             ..TokenizerRecipe::default()
         })
     }

@@ -1,13 +1,13 @@
-//! SentencePiece's table of character replacements, which T5's and Llama's relatives carry in their `tokenizer.json`.
+//! SentencePiece's table of character replacements, which `tokenizer.json` files of T5 and others contain.
 //!
 //! Base64 of: the trie's length in bytes (32 bits), the trie as 32-bit units of a double array, then replacements, each
-//! ended by a zero byte. A leaf's value is an offset into the replacements. The library that uses the table follows its
-//! numbers without looking; here every place that a text could lead to is visited once.
+//! ended by a zero byte. A leaf's value is an offset into the replacements. The library that uses the table does not check
+//! its offsets; here every node that a text could reach is visited once.
 
-/// Refuses a table in which some text would lead outside of it.
+/// Rejects a table with offsets outside of it.
 pub(super) fn check(text: &str) -> Result<(), String> {
     let bytes = decode(text).ok_or("not base64")?;
-    // An empty table changes nothing, but is not read as one.
+    // An empty table would change nothing, but the library cannot read it.
     let (head, rest) = bytes.split_at_checked(4).ok_or("shorter than its own length field")?;
     let length = u32::from_le_bytes([head[0], head[1], head[2], head[3]]) as usize;
     let (units, replacements) =

@@ -1,8 +1,8 @@
-//! What a `tokenizer.json` must keep to before the library that runs it sees it.
+//! Validation of a `tokenizer.json` before the `tokenizers` library reads it.
 //!
-//! That library trusts its files: ids that repeat decode to either piece by chance, a merge longer than any piece or a
-//! pre-tokenizer of length 0 panics, an id of four thousand million is a loop of that length. Each is refused here, with
-//! the place in the file.
+//! The library trusts its files: duplicate ids decode to an arbitrary token, a merge longer than any token or a
+//! pre-tokenizer of length 0 panics, and an id of four billion is a loop of that length. Each of these is rejected here,
+//! with its location in the file.
 
 use super::charsmap;
 use super::files::MAXIMUM_VOCABULARY_ID;
@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 type Checked<T> = std::result::Result<T, String>;
 
-/// Refuses a file that would make the library panic, loop or guess.
+/// Rejects a file that would make the library panic, loop or give arbitrary results.
 pub(super) fn check(file: &Value) -> Checked<()> {
     let model = file.get("model").ok_or("there is no `model`: is this a tokenizer.json?")?;
     let vocabulary = match model.get("vocab") {
@@ -19,7 +19,7 @@ pub(super) fn check(file: &Value) -> Checked<()> {
         Some(Value::Array(entries)) => by_place(entries)?,
         _ => {
             return Err(
-                "`model.vocab` must be an object of pieces and ids, or a list of pieces and scores".into()
+                "`model.vocab` must be an object of tokens and ids, or a list of tokens and scores".into()
             );
         }
     };
@@ -44,12 +44,12 @@ pub(super) fn check(file: &Value) -> Checked<()> {
     Ok(())
 }
 
-/// How many times as long a part may make a text. Those in use replace a space by a sign of three bytes.
+/// The largest factor by which a part may lengthen a text. Common ones replace a space by a character of three bytes.
 const LARGEST_GROWTH: f64 = 64.0;
-/// What is put before a text may be so many bytes long without counting.
+/// A prefix of up to this many bytes does not count.
 const SHORT: usize = 256;
 
-/// How many times as long a part, and the parts inside it one after the other, may make a text.
+/// The factor by which a part and its nested parts may lengthen a text.
 fn growth(part: &Value) -> f64 {
     let length = |key: &str| part.get(key).and_then(Value::as_str).map_or(0, str::len);
     let own = match part.get("type").and_then(Value::as_str) {
@@ -57,7 +57,7 @@ fn growth(part: &Value) -> f64 {
             let fixed = part.get("pattern").and_then(|pattern| pattern.get("String")).and_then(Value::as_str);
             match fixed {
                 Some(pattern) if !pattern.is_empty() => length("content") as f64 / pattern.len() as f64,
-                // Something of any length, perhaps none.
+                // The pattern may match text of any length, even an empty one.
                 _ => length("content") as f64 + 1.0,
             }
         }
@@ -90,7 +90,7 @@ fn by_piece(entries: &serde_json::Map<String, Value>) -> Checked<BTreeSet<&str>>
 fn by_place(entries: &[Value]) -> Checked<BTreeSet<&str>> {
     if entries.len() > MAXIMUM_VOCABULARY_ID as usize {
         return Err(format!(
-            "`model.vocab` has {} pieces, expected at most {MAXIMUM_VOCABULARY_ID}",
+            "`model.vocab` has {} tokens, expected at most {MAXIMUM_VOCABULARY_ID}",
             entries.len()
         ));
     }
@@ -101,11 +101,11 @@ fn by_place(entries: &[Value]) -> Checked<BTreeSet<&str>> {
             Some([Value::String(piece), score]) if score.as_f64().is_some_and(f64::is_finite) => {
                 Ok(piece.as_str())
             }
-            _ => Err(format!("`model.vocab`: entry {place} is not a piece and a score")),
+            _ => Err(format!("`model.vocab`: entry {place} is not a token and a score")),
         })
         .collect::<Checked<_>>()?;
     if pieces.len() < entries.len() {
-        return Err(format!("`model.vocab`: {} pieces occur more than once", entries.len() - pieces.len()));
+        return Err(format!("`model.vocab`: {} tokens occur more than once", entries.len() - pieces.len()));
     }
     Ok(pieces)
 }
@@ -114,7 +114,7 @@ fn check_merges(merges: &Value, prefix: &str, vocabulary: &BTreeSet<&str>) -> Ch
     let merges = merges.as_array().ok_or("`model.merges` must be a list")?;
     for (place, merge) in merges.iter().enumerate() {
         let pair = match merge {
-            // The older spelling; its reader skips a line that gives the version.
+            // The older notation, whose first line may give the version.
             Value::String(line) if line.starts_with("#version") => continue,
             Value::String(line) => match line.split(' ').collect::<Vec<_>>()[..] {
                 [left, right] => Some((left, right)),
@@ -127,7 +127,7 @@ fn check_merges(merges: &Value, prefix: &str, vocabulary: &BTreeSet<&str>) -> Ch
             _ => None,
         };
         let (left, right) =
-            pair.ok_or_else(|| format!("`model.merges`: entry {place} is not a pair of pieces"))?;
+            pair.ok_or_else(|| format!("`model.merges`: entry {place} is not a pair of tokens"))?;
         let rest = right.strip_prefix(prefix).ok_or_else(|| {
             format!("`model.merges`: entry {place}: {right:?} does not start with {prefix:?}")
         })?;
@@ -159,7 +159,7 @@ fn check_added(added: &Value) -> Checked<()> {
     Ok(())
 }
 
-/// Walks a part and the parts inside it. The depth is bounded by that of the JSON, which its reader limits.
+/// Checks a part and its nested parts. The recursion is bounded, because the JSON reader limits the depth.
 fn check_part(part: &Value, name: &str) -> Checked<()> {
     let fields = match part {
         Value::Null => return Ok(()),
@@ -170,7 +170,7 @@ fn check_part(part: &Value, name: &str) -> Checked<()> {
         Some("FixedLength")
             if fields.get("length").is_some_and(|length| length.as_u64().is_none_or(|n| n == 0)) =>
         {
-            return Err(format!("`{name}`: a length of at least 1 is needed"));
+            return Err(format!("`{name}`: the length must be at least 1"));
         }
         Some("Precompiled") => {
             let map = fields.get("precompiled_charsmap").and_then(Value::as_str);

@@ -1,4 +1,4 @@
-//! Counting words in texts, as a tokenizer's first two parts cut them.
+//! Word counts, with words as a tokenizer's normalizer and pre-tokenizer split them.
 
 use super::recipe::TokenizerRecipe;
 use super::{files, guarded, threads};
@@ -8,21 +8,18 @@ use tokenizers::{
     NormalizedString, Normalizer, OffsetReferential, OffsetType, PreTokenizedString, PreTokenizer,
 };
 
-/// How much text is counted at a time, in bytes: enough to keep all threads busy, little enough to hold.
+/// The amount of text in memory, in bytes: enough to keep all threads busy.
 const AT_A_TIME: usize = 8 << 20;
 
-/// How many parts that is cut into, each counted by itself.
+/// The number of parts that are counted in parallel.
 const PARTS: usize = 32;
 
-/// How often each word occurs. Ordered by word, so that nothing depends on the order of a hash table.
+/// How often each word occurs. Ordered by word, so that results do not depend on the order of a hash table.
 pub(super) type Counts = BTreeMap<String, u64>;
 
-/// The words of `texts` as the recipe's normalizer and pre-tokenizer cut them.
-pub(super) fn words<T: AsRef<str>>(
-    texts: impl IntoIterator<Item = T>,
-    recipe: &TokenizerRecipe,
-) -> Result<Counts> {
-    // Any model will do: it is not asked.
+/// Counts the words of `texts` as the recipe's normalizer and pre-tokenizer split them.
+pub(super) fn words<T: AsRef<str>>(texts: impl IntoIterator<Item = T>, recipe: &TokenizerRecipe) -> Result<Counts> {
+    // The model is not used.
     let model = super::recipe::word_level(&["<unk>".to_owned()], "<unk>");
     let cutter = files::build(&TokenizerRecipe { model, ..recipe.clone() }.to_json())?;
     let mut total: HashMap<String, u64> = HashMap::new();

@@ -1,10 +1,10 @@
-//! An encoded text: ids, and what each of them stands for in the text.
+//! An encoded text: ids, and the part of the text that each stands for.
 
 use crate::error::{Error, Result};
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-/// Which end of a text that is too long is kept.
+/// Which end of a truncated text is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Keep {
@@ -14,23 +14,23 @@ pub enum Keep {
     Last,
 }
 
-/// The pieces of a text, or of two; one entry a piece in every field.
+/// The tokens of a text or of a pair of texts. Every field has one entry per token.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Encoding {
     /// Their ids.
     pub ids: Vec<u32>,
-    /// The pieces as the vocabulary spells them.
+    /// The tokens, spelled as in the vocabulary.
     pub pieces: Vec<String>,
-    /// The bytes of the original text each piece stands for; empty for pieces that stand for none. Pieces that share one
-    /// character (an emoji may be several byte-level pieces) all have that whole character's range.
+    /// The byte range of each token in the original text; empty for tokens that stand for no text. Tokens that share one
+    /// character (an emoji may be several byte-level tokens) all have the range of the whole character.
     pub offsets: Vec<Range<usize>>,
-    /// The index in its text of the word each piece belongs to, as the tokenizer cuts words.
+    /// The index of the word that each token belongs to, as the pre-tokenizer splits words.
     pub words: Vec<Option<usize>>,
-    /// Which text a piece is from: 0 or 1; none for pieces that were added.
+    /// The text that each token is from, 0 or 1; `None` for special tokens that were added.
     pub texts: Vec<Option<usize>>,
-    /// Whether the piece is special. The unknown piece is not: it stands for a word of the text.
+    /// Whether the token is special. The unknown token is not: it stands for a word of the text.
     pub special: Vec<bool>,
-    /// The segment, for models that have an embedding of it (BERT).
+    /// The token type (segment), for models with an embedding of it (BERT).
     pub types: Vec<u32>,
 }
 
@@ -45,7 +45,7 @@ impl Encoding {
             let range = if text.is_none() { 0..0 } else { start..end };
             let text = text.and_then(|text| texts.get(text)).copied().unwrap_or_default();
             if text.get(range.clone()).is_none() {
-                return Err(Error::data("tokenizer", "it returned offsets outside of the text"));
+                return Err(Error::data("tokenizer", "the tokenizer returned offsets outside of the text"));
             }
             offsets.push(range);
         }
@@ -64,18 +64,18 @@ impl Encoding {
         })
     }
 
-    /// The number of pieces.
+    /// The number of tokens.
     pub fn len(&self) -> usize {
         self.ids.len()
     }
 
-    /// Whether there are no pieces.
+    /// Whether there are no tokens.
     pub fn is_empty(&self) -> bool {
         self.ids.is_empty()
     }
 
-    /// Cuts to at most `limit` pieces. Pieces that were added around the text (`[CLS]`, `[SEP]`) stay; of two texts the
-    /// longer one is cut first.
+    /// Truncates to at most `limit` tokens. Special tokens around the text (`[CLS]`, `[SEP]`) stay; of two texts the longer
+    /// one is truncated first.
     pub fn truncate(&mut self, limit: usize, keep: Keep) -> Result<()> {
         if self.len() <= limit {
             return Ok(());
@@ -86,7 +86,8 @@ impl Encoding {
         }
         let added = self.len() - lengths[0] - lengths[1];
         let Some(room) = limit.checked_sub(added) else {
-            let problem = format!("{limit} pieces are too few: {added} special ones are added to every text");
+            let problem =
+                format!("{limit} tokens are too few: {added} special tokens are added to every text");
             return Err(Error::data("tokenizer", problem));
         };
         let shares = share(lengths, room);
@@ -120,7 +121,7 @@ impl Encoding {
     }
 }
 
-/// How many pieces each of two texts keeps when both together may have `room`: the shorter as much as it can up to half.
+/// The number of tokens that each of two texts keeps if both together may have `room`: the shorter one keeps up to half.
 fn share(lengths: [usize; 2], room: usize) -> [usize; 2] {
     let [first, second] = lengths;
     if first <= second {

@@ -1,4 +1,4 @@
-//! Reading and writing `tokenizer.json`.
+//! Reads and writes `tokenizer.json`.
 
 use super::recipe::TokenizerRecipe;
 use super::{SpecialIds, Tokenizer, check, guarded, older};
@@ -10,17 +10,17 @@ use std::io::Write as _;
 use std::path::Path;
 use std::str::FromStr;
 
-/// The largest `tokenizer.json` that is read, in bytes. The largest in use have about 35 million.
+/// The size limit of a `tokenizer.json`, in bytes. The largest in use have about 35 million.
 pub const TOKENIZER_FILE_LIMIT: u64 = 64 << 20;
 
-/// The largest id that a vocabulary may have; the largest in use are about a million.
+/// The largest id of a vocabulary; the largest in use are about a million.
 pub const MAXIMUM_VOCABULARY_ID: u32 = (1 << 24) - 1;
 
-/// Files that say which piece has which role, later ones first.
+/// Files that assign roles to special tokens; later files take precedence.
 const ROLE_FILES: [&str; 2] = ["special_tokens_map.json", "tokenizer_config.json"];
 
 impl Tokenizer {
-    /// A tokenizer from a `tokenizer.json`, or from a folder as [`from_folder`](Self::from_folder) reads it.
+    /// Opens a `tokenizer.json`, or a folder as [`from_folder`](Self::from_folder) does.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         if path.is_dir() {
@@ -30,12 +30,12 @@ impl Tokenizer {
         Self::from_json(&json).map_err(|error| at(path, error))
     }
 
-    /// A tokenizer from a folder of a model: `tokenizer.json`, or older files: `vocab.json` and `merges.txt`,
+    /// Opens the tokenizer in a model's folder: `tokenizer.json`, or older files: `vocab.json` and `merges.txt`,
     /// `encoder.json` and `vocab.bpe` (GPT-2), or `vocab.txt` (BERT).
     ///
-    /// `tokenizer_config.json` and `special_tokens_map.json`, where present, say which special piece has which role. For a
-    /// `vocab.txt` they also say whether text is made lower-case; without them it is unless the vocabulary has pieces
-    /// with capital letters.
+    /// If present, `tokenizer_config.json` and `special_tokens_map.json` assign roles to special tokens. For a `vocab.txt`
+    /// they also decide whether text is lower-cased; without them it is, unless the vocabulary has tokens with capital
+    /// letters.
     pub fn from_folder(folder: impl AsRef<Path>) -> Result<Self> {
         let folder = folder.as_ref();
         let settings = TokenizerFolderSettings::read(folder)?;
@@ -50,28 +50,28 @@ impl Tokenizer {
         let tokenizer = build(&recipe.to_json())
             .and_then(|inner| Self::wrap(inner, &settings.roles))
             .map_err(|error| at(folder, error))?;
-        // Ids are given out one after the other: where some are left out, what follows has others than it should.
+        // The library assigns ids in sequence, so a gap would shift the ids after it.
         match settings.added.iter().find(|(id, (piece, _))| tokenizer.id(piece) != Some(**id)) {
             Some((id, (piece, _))) => {
                 let problem =
-                    format!("the added piece {piece:?} cannot have the id {id}: some before it are missing");
+                    format!("the added token {piece:?} cannot have the id {id}: smaller ids are missing");
                 Err(Error::file(folder, problem))
             }
             None => Ok(tokenizer),
         }
     }
 
-    /// A tokenizer from the text of a `tokenizer.json`.
+    /// Parses the text of a `tokenizer.json`.
     pub fn from_json(json: &str) -> Result<Self> {
         Self::wrap(build(json)?, &BTreeMap::new())
     }
 
-    /// The text of a `tokenizer.json`, which [`from_json`](Self::from_json) and Hugging Face's library read.
+    /// The text of a `tokenizer.json`, for [`from_json`](Self::from_json) and Hugging Face's library.
     pub fn to_json(&self) -> Result<String> {
         guarded("writing", || self.inner.to_string(true))
     }
 
-    /// The text of a `tokenizer_config.json`, which tells Hugging Face's `transformers` the roles of special pieces.
+    /// The text of a `tokenizer_config.json`, from which Hugging Face's `transformers` reads the roles of special tokens.
     pub fn configuration_json(&self) -> String {
         let mut configuration = json!({ "tokenizer_class": "PreTrainedTokenizerFast" });
         for (role, id) in self.special.roles() {
@@ -80,21 +80,21 @@ impl Tokenizer {
         format!("{configuration:#}\n")
     }
 
-    /// Writes `tokenizer.json` under a path: to a temporary name first, so that a file is there in full or not at all.
+    /// Writes a `tokenizer.json` atomically: to a temporary name first, then renamed.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
         let json = self.to_json()?;
         file::write_whole(path.as_ref(), |file| file.write_all(json.as_bytes()))
     }
 }
 
-/// What the folder's files say beside the vocabulary.
+/// The settings in a folder's files besides the vocabulary.
 #[derive(Default)]
 pub(super) struct TokenizerFolderSettings {
-    /// Pieces by role, under the keys of `tokenizer_config.json`.
+    /// Special tokens by role, under the keys of `tokenizer_config.json`.
     pub roles: BTreeMap<String, String>,
     /// Other settings of `tokenizer_config.json`.
     pub flags: BTreeMap<String, bool>,
-    /// Pieces beside the vocabulary, by id, and whether they are special.
+    /// Tokens outside the vocabulary, by id, and whether they are special.
     pub added: BTreeMap<u32, (String, bool)>,
 }
 
@@ -112,7 +112,7 @@ impl TokenizerFolderSettings {
             for role in SpecialIds::keys() {
                 let piece = match content.get(role) {
                     Some(Value::String(piece)) => Some(piece),
-                    // The longer spelling of a piece.
+                    // A token written as an object.
                     Some(Value::Object(fields)) => match fields.get("content") {
                         Some(Value::String(piece)) => Some(piece),
                         _ => None,
@@ -142,10 +142,10 @@ impl TokenizerFolderSettings {
     }
 }
 
-/// Checks the text of a `tokenizer.json` and hands it to the library that runs it.
+/// Checks the text of a `tokenizer.json` and builds the tokenizer.
 pub(super) fn build(json: &str) -> Result<tokenizers::Tokenizer> {
     if json.len() as u64 > TOKENIZER_FILE_LIMIT {
-        let problem = format!("it has {} bytes, expected at most {TOKENIZER_FILE_LIMIT}", json.len());
+        let problem = format!("the file has {} bytes, expected at most {TOKENIZER_FILE_LIMIT}", json.len());
         return Err(Error::data("tokenizer", problem));
     }
     let content: Value = serde_json::from_str(json)
@@ -155,7 +155,7 @@ pub(super) fn build(json: &str) -> Result<tokenizers::Tokenizer> {
     guarded("reading", || tokenizers::Tokenizer::from_str(json))
 }
 
-/// A tokenizer that follows a recipe.
+/// Builds a tokenizer from a recipe.
 pub(super) fn assemble(recipe: &TokenizerRecipe) -> Result<Tokenizer> {
     Tokenizer::from_json(&recipe.to_json())
 }

@@ -1,4 +1,4 @@
-//! Files from before `tokenizer.json`: GPT-2's pairs and BERT's list.
+//! File formats older than `tokenizer.json`: GPT-2's vocabulary with merges, and BERT's `vocab.txt`.
 
 use super::files::{MAXIMUM_VOCABULARY_ID, TOKENIZER_FILE_LIMIT, TokenizerFolderSettings};
 use super::recipe::{self, TokenizerRecipe};
@@ -8,13 +8,13 @@ use serde_json::{Map, Value, json};
 use std::path::Path;
 use tokenizers::pre_tokenizers::byte_level::ByteLevel;
 
-/// A vocabulary and the merges that go with it.
+/// Names of a vocabulary and its merges.
 const PAIRS: [(&str, &str); 2] = [("vocab.json", "merges.txt"), ("encoder.json", "vocab.bpe")];
 
-/// Special pieces of byte-level vocabularies.
+/// Special tokens of byte-level vocabularies.
 const BYTE_LEVEL: [&str; 6] = ["<|endoftext|>", "<s>", "<pad>", "</s>", "<unk>", "<mask>"];
 
-/// Special pieces of BERT's vocabularies.
+/// Special tokens of BERT's vocabularies.
 const BERT: [&str; 5] = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"];
 
 pub(super) fn read(folder: &Path, settings: &TokenizerFolderSettings) -> Result<TokenizerRecipe> {
@@ -34,7 +34,8 @@ pub(super) fn read(folder: &Path, settings: &TokenizerFolderSettings) -> Result<
             .to_owned();
     for name in ["spiece.model", "tokenizer.model", "sentencepiece.bpe.model"] {
         if folder.join(name).is_file() {
-            problem = format!("{problem}; {name} is SentencePiece's own form: convert it to tokenizer.json");
+            problem =
+                format!("{problem}; {name} has SentencePiece's own format: convert it to tokenizer.json");
         }
     }
     Err(Error::file(folder, problem))
@@ -51,12 +52,12 @@ fn byte_pairs(
     if let Some(byte) =
         ByteLevel::alphabet().into_iter().filter(|c| !vocabulary.contains_key(&c.to_string())).min()
     {
-        let problem = format!("not a byte-level vocabulary: it has no piece {byte:?}");
+        let problem = format!("not a byte-level vocabulary: it has no token {byte:?}");
         return Err(Error::file(vocabulary_path, problem));
     }
     if vocabulary.keys().any(|piece| piece.ends_with("</w>")) {
         let problem =
-            "its pieces end with </w>: only byte-level BPE in GPT-2's manner is read from this kind of file";
+            "its tokens end with </w>: only byte-level BPE as in GPT-2 can be read from this format";
         return Err(Error::file(vocabulary_path, problem));
     }
     let id =
@@ -70,7 +71,7 @@ fn byte_pairs(
     let mut bytes = recipe::byte_level();
     bytes["add_prefix_space"] = json!(spaced);
     let post_processor = match (id("<s>"), id("</s>"), id("<mask>")) {
-        // Three pieces that only RoBERTa and its relatives have together.
+        // Three tokens that only RoBERTa and related models have together.
         (Some(bos), Some(eos), Some(_)) => json!({
             "type": "RobertaProcessing", "sep": ["</s>", eos], "cls": ["<s>", bos],
             "trim_offsets": true, "add_prefix_space": spaced,
@@ -92,7 +93,7 @@ fn byte_pairs(
     })
 }
 
-/// The pairs of a `merges.txt`, most important first.
+/// The pairs of a `merges.txt`, in order of priority.
 fn merges(path: &Path) -> Result<Vec<[String; 2]>> {
     let mut lines = file::Lines::open_limited(path, TOKENIZER_FILE_LIMIT)?;
     let mut merges = Vec::new();
@@ -105,7 +106,7 @@ fn merges(path: &Path) -> Result<Vec<[String; 2]>> {
                 merges.push([left.to_owned(), right.to_owned()]);
             }
             _ => {
-                let problem = format!("expected two pieces with a space between them, got {line:?}");
+                let problem = format!("expected two tokens separated by a space, got {line:?}");
                 return Err(Error::line(path, lines.number(), problem));
             }
         }
@@ -119,9 +120,9 @@ fn word_pieces(path: &Path, settings: &TokenizerFolderSettings) -> Result<Tokeni
     let mut count = 0_u32;
     while let Some(line) = lines.next()? {
         if count > MAXIMUM_VOCABULARY_ID {
-            return Err(Error::file(path, format!("more than {MAXIMUM_VOCABULARY_ID} pieces")));
+            return Err(Error::file(path, format!("more than {MAXIMUM_VOCABULARY_ID} tokens")));
         }
-        // A piece that occurs twice has its last id, as in Hugging Face's reader.
+        // A duplicate token has its last id, as in Hugging Face's reader.
         vocabulary.insert(line.to_owned(), json!(count));
         count += 1;
     }
@@ -132,7 +133,7 @@ fn word_pieces(path: &Path, settings: &TokenizerFolderSettings) -> Result<Tokeni
     let (Some(_), Some(cls), Some(sep)) = (id("[UNK]"), id("[CLS]"), id("[SEP]")) else {
         return Err(Error::file(
             path,
-            "not BERT's vocabulary: [UNK], [CLS] and [SEP] are needed, one piece a line",
+            "not a BERT vocabulary: [UNK], [CLS] and [SEP] are required, one token per line",
         ));
     };
     let capitals =

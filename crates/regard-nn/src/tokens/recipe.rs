@@ -1,12 +1,12 @@
-//! A `tokenizer.json` in the making.
+//! Builds a `tokenizer.json`.
 //!
-//! Whatever a tokenizer comes from (training, a `vocab.txt`, a pair of BPE files), it is first written down in the one
-//! form that Hugging Face's library reads, and then read as any file is: there is one way in, with one set of checks.
+//! Every tokenizer, whether trained or read from older files, is first written as the JSON that Hugging Face's library
+//! reads, and then read like any other file. So there is one entry point with one set of checks.
 
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
-/// The parts of a `tokenizer.json`. A part that is `Null` is left out.
+/// The parts of a `tokenizer.json`. Parts that are `Null` are left out.
 #[derive(Debug, Clone, Default)]
 pub(super) struct TokenizerRecipe {
     pub normalizer: Value,
@@ -14,9 +14,9 @@ pub(super) struct TokenizerRecipe {
     pub model: Value,
     pub post_processor: Value,
     pub decoder: Value,
-    /// Special pieces and their ids.
+    /// Special tokens and their ids.
     pub special: Vec<(String, u32)>,
-    /// Other pieces beside the vocabulary, and their ids.
+    /// Other tokens outside the vocabulary, and their ids.
     pub added: Vec<(String, u32)>,
 }
 
@@ -24,7 +24,7 @@ impl TokenizerRecipe {
     pub fn to_json(&self) -> String {
         let special = self.special.iter().map(|(piece, id)| (*id, added(piece, *id, true)));
         let other = self.added.iter().map(|(piece, id)| (*id, added(piece, *id, false)));
-        // Those beside the vocabulary get their ids in this order, whatever is said here.
+        // The library assigns ids to added tokens in this order and ignores the given ones.
         let mut added: Vec<(u32, Value)> = special.chain(other).collect();
         added.sort_by_key(|(id, _)| *id);
         let added: Vec<Value> = added.into_iter().map(|(_, piece)| piece).collect();
@@ -42,7 +42,7 @@ impl TokenizerRecipe {
         .to_string()
     }
 
-    /// The same with pieces that stand beside the vocabulary, by id, special or not.
+    /// The same recipe with added tokens, by id, special or not.
     pub fn with_added(mut self, added: BTreeMap<u32, (String, bool)>) -> Self {
         for (id, (piece, special)) in added {
             let known =
@@ -56,19 +56,19 @@ impl TokenizerRecipe {
 }
 
 fn added(piece: &str, id: u32, special: bool) -> Value {
-    // Only `<mask>` of RoBERTa takes the space before it; see `files`.
+    // Only RoBERTa's `<mask>` includes the space before it; see `files`.
     json!({
         "id": id, "content": piece, "special": special, "normalized": false,
         "single_word": false, "lstrip": piece == "<mask>", "rstrip": false,
     })
 }
 
-/// A model of whole words: ids in the order of the pieces.
+/// A word-level model with ids in the order of the words.
 pub(super) fn word_level(pieces: &[String], unknown: &str) -> Value {
     json!({ "type": "WordLevel", "vocab": numbered(pieces), "unk_token": unknown })
 }
 
-/// BERT's model of pieces of words.
+/// BERT's WordPiece model.
 pub(super) fn word_piece(vocabulary: Map<String, Value>) -> Value {
     json!({
         "type": "WordPiece", "vocab": Value::Object(vocabulary), "unk_token": "[UNK]",
@@ -76,17 +76,17 @@ pub(super) fn word_piece(vocabulary: Map<String, Value>) -> Value {
     })
 }
 
-/// Each piece with its place as id.
+/// Each token with its index as id.
 pub(super) fn numbered(pieces: &[String]) -> Value {
     Value::Object(pieces.iter().enumerate().map(|(id, piece)| (piece.clone(), json!(id))).collect())
 }
 
-/// GPT-2's bytes: every text is cut by its pattern, and every byte is written as a visible character.
+/// GPT-2's byte-level pre-tokenizer: texts are split by its pattern, and every byte is written as a visible character.
 pub(super) fn byte_level() -> Value {
     json!({ "type": "ByteLevel", "add_prefix_space": false, "trim_offsets": false, "use_regex": true })
 }
 
-/// BERT's cleaning of text.
+/// BERT's normalizer.
 pub(super) fn bert_normalizer(lowercase: bool, strip_accents: Option<bool>, chinese: bool) -> Value {
     json!({
         "type": "BertNormalizer", "clean_text": true, "handle_chinese_chars": chinese,
@@ -94,7 +94,7 @@ pub(super) fn bert_normalizer(lowercase: bool, strip_accents: Option<bool>, chin
     })
 }
 
-/// BERT's frame, `[CLS] A [SEP] B [SEP]`.
+/// BERT's template, `[CLS] A [SEP] B [SEP]`.
 pub(super) fn bert_frame(cls: u32, sep: u32) -> Value {
     let special = |piece: &str, segment: u32| json!({ "SpecialToken": { "id": piece, "type_id": segment } });
     let text = |name: &str, segment: u32| json!({ "Sequence": { "id": name, "type_id": segment } });
@@ -107,7 +107,7 @@ pub(super) fn bert_frame(cls: u32, sep: u32) -> Value {
     })
 }
 
-/// A piece after every text, as in T5.
+/// A template with a token after every text, as in T5.
 pub(super) fn ending(piece: &str, id: u32) -> Value {
     let end = json!({ "SpecialToken": { "id": piece, "type_id": 0 } });
     let text = |name: &str| json!({ "Sequence": { "id": name, "type_id": 0 } });

@@ -1,18 +1,18 @@
-//! Special pieces by role.
+//! Special tokens by role.
 
 use std::collections::BTreeMap;
 use tokenizers::ModelWrapper;
 
-/// The ids of special pieces, by role; none where the tokenizer has no such piece.
+/// The ids of special tokens by role; `None` if the tokenizer has no such token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SpecialIds {
-    /// Fills up short texts in a batch.
+    /// Padding.
     pub pad: Option<u32>,
-    /// Stands for what the vocabulary does not have.
+    /// Stands for words outside the vocabulary.
     pub unknown: Option<u32>,
-    /// Hides a word that the model is to guess.
+    /// Replaces a word that a masked language model predicts.
     pub mask: Option<u32>,
-    /// Opens a text for classification.
+    /// Precedes a text for classification.
     pub cls: Option<u32>,
     /// Ends or separates texts.
     pub sep: Option<u32>,
@@ -22,7 +22,7 @@ pub struct SpecialIds {
     pub eos: Option<u32>,
 }
 
-/// The key of each role in Hugging Face's `tokenizer_config.json`, and the spellings to look for without one.
+/// The key of each role in Hugging Face's `tokenizer_config.json`, and the usual spellings to try without one.
 const ROLES: [(&str, &[&str]); 7] = [
     ("pad_token", &["<PAD>", "[PAD]", "<pad>"]),
     ("unk_token", &["<UNK>", "[UNK]", "<unk>"]),
@@ -34,7 +34,7 @@ const ROLES: [(&str, &[&str]); 7] = [
 ];
 
 impl SpecialIds {
-    /// Finds each role: by the piece that `roles` names, by the model's own unknown piece, or by the usual spellings.
+    /// Finds each role: the token that `roles` names, the model's own unknown token, or one of the usual spellings.
     pub(super) fn find(tokenizer: &tokenizers::Tokenizer, roles: &BTreeMap<String, String>) -> Self {
         let own = match tokenizer.get_model() {
             ModelWrapper::WordLevel(model) => Some(model.unk_token.clone()),
@@ -49,7 +49,7 @@ impl SpecialIds {
             named.or(own).or_else(|| spellings.iter().find_map(|piece| tokenizer.token_to_id(piece)))
         });
         let [pad, unknown, mask, cls, sep, bos, eos] = ids;
-        // `<s>` and `</s>` frame a text in BERT's way only where there is also something to guess.
+        // `<s>` and `</s>` have the roles of `[CLS]` and `[SEP]` only if there is also a mask token.
         let framed = |id: Option<u32>, role: &str, own: &str| {
             id.filter(|&id| {
                 mask.is_some() || roles.contains_key(role) || tokenizer.token_to_id(own) == Some(id)
@@ -66,7 +66,7 @@ impl SpecialIds {
         }
     }
 
-    /// The roles that are filled, with the keys of `tokenizer_config.json`.
+    /// The roles that have a token, with the keys of `tokenizer_config.json`.
     pub(super) fn roles(&self) -> impl Iterator<Item = (&'static str, u32)> {
         let ids = [self.pad, self.unknown, self.mask, self.cls, self.sep, self.bos, self.eos];
         ROLES.iter().zip(ids).filter_map(|(&(role, _), id)| id.map(|id| (role, id)))

@@ -1,12 +1,12 @@
-//! Decoding one id at a time.
+//! Streaming decoder: one id at a time.
 
 use super::{Special, Tokenizer};
 use crate::error::Result;
 
-/// Decodes ids as they come and never writes half a character.
+/// Decodes ids as they arrive and never returns an incomplete character.
 ///
-/// A byte-level piece may end in the middle of a UTF-8 character; what it stands for is held back until the rest has
-/// come. The strings returned, one after the other, are what [`Tokenizer::decode`] makes of all ids at once.
+/// A byte-level token may end in the middle of a UTF-8 character; its text is held back until the rest arrives. The
+/// returned strings, joined, equal the result of [`Tokenizer::decode`] for all ids at once.
 ///
 /// ```
 /// use regard_nn::tokens::{Special, Tokenizer, WordSettings};
@@ -24,25 +24,25 @@ use crate::error::Result;
 pub struct Decoder<'t> {
     tokenizer: &'t Tokenizer,
     special: Special,
-    /// The last ids: enough that the next one is decoded as it would be in the whole.
+    /// The last ids: enough context to decode the next one as in the whole sequence.
     window: Vec<u32>,
-    /// How much of the window's text has been returned.
+    /// The length of the window's text that has been returned.
     returned: String,
 }
 
-/// Windows of this length are cut back, so that a long text costs no more an id than a short one.
+/// Windows of this length are shortened, so that the time per id does not grow with the text.
 const WINDOW: usize = 32;
 
-/// The least that is kept: more ids than an unfinished character has bytes, and one to follow.
+/// The minimum number of ids to keep: more than an unfinished character has bytes, plus one.
 const CONTEXT: usize = 8;
 
-/// Where no cut is clean (thousands of bytes that are no characters), a window is cut all the same.
+/// Windows of this length are shortened even if no cut is clean (thousands of bytes that are not valid UTF-8).
 const LONGEST: usize = 256;
 
-/// What decoders write for bytes that are not UTF-8.
+/// The character that decoders write for bytes that are not UTF-8.
 const BROKEN: char = '\u{fffd}';
 
-/// An unfinished UTF-8 character has at most this many bytes, each of which may show as one [`BROKEN`].
+/// An unfinished UTF-8 character has at most this many bytes, each of which may become one [`BROKEN`].
 const UNFINISHED: usize = 3;
 
 impl<'t> Decoder<'t> {
@@ -50,7 +50,7 @@ impl<'t> Decoder<'t> {
         Self { tokenizer, special, window: Vec::new(), returned: String::new() }
     }
 
-    /// The text that is certain now that `id` has come, if any.
+    /// Adds an id, and returns the text that can no longer change, if any.
     pub fn push(&mut self, id: u32) -> Result<Option<String>> {
         if self.special == Special::Drop && self.tokenizer.is_special(id) {
             return Ok(None);
@@ -64,7 +64,7 @@ impl<'t> Decoder<'t> {
         Ok(new)
     }
 
-    /// Forgets the beginning of the window, where the rest by itself decodes to the same as within the whole.
+    /// Drops the beginning of the window, at a point where the rest decodes to the same text without it.
     fn cut(&mut self, text: &str) -> Result<()> {
         for kept in CONTEXT..WINDOW {
             let rest = &self.window[self.window.len().saturating_sub(kept)..];
@@ -79,20 +79,20 @@ impl<'t> Decoder<'t> {
         Ok(())
     }
 
-    /// What was held back: broken characters, if the ids ended in the middle of one.
+    /// The text held back: replacement characters, if the ids end within a character.
     pub fn finish(mut self) -> Result<Option<String>> {
         let text = self.tokenizer.decode(&self.window, self.special)?;
         self.take(&text, text.len())
     }
 
-    /// Marks `text[..certain]` as returned, and returns what is new in it.
+    /// Marks `text[..certain]` as returned, and returns its new part.
     fn take(&mut self, text: &str, certain: usize) -> Result<Option<String>> {
         let new = match text[..certain].strip_prefix(self.returned.as_str()) {
             Some(new) => new.to_owned(),
-            // Nothing new is certain yet.
+            // Nothing new is final yet.
             None if self.returned.starts_with(&text[..certain]) => return Ok(None),
-            // A decoder that rewrites what it said before, such as one that takes back a space: what was returned cannot
-            // be unsaid, so the last id is decoded by itself.
+            // This decoder changes earlier text, for example by removing a space. Returned text cannot be changed, so the
+            // last id is decoded by itself.
             None => {
                 let last = self.window.last().copied();
                 self.window.drain(..self.window.len().saturating_sub(1));
@@ -105,7 +105,7 @@ impl<'t> Decoder<'t> {
     }
 }
 
-/// The length of the tail that later ids may still change.
+/// The length of the suffix that later ids may still change.
 fn unfinished(text: &str) -> usize {
     text.chars().rev().take(UNFINISHED).take_while(|&c| c == BROKEN).map(char::len_utf8).sum()
 }

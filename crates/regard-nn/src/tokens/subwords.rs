@@ -1,8 +1,8 @@
-//! Vocabularies of parts of words, trained by Hugging Face's own trainers.
+//! Subword vocabularies (BPE and WordPiece), trained by Hugging Face's trainers.
 //!
-//! Byte-level BPE (Sennrich et al., 2016; Radford et al., 2019) starts from the 256 bytes and again and again joins the
-//! most frequent pair of neighbours into a new piece. WordPiece as BERT has it (Devlin et al., 2019) starts from
-//! characters, marks those inside a word with `##`, and here is trained by the same joining.
+//! Byte-level BPE (Sennrich et al., 2016; Radford et al., 2019) starts from the 256 bytes and repeatedly merges the most
+//! frequent pair of neighbours into a new token. BERT's WordPiece (Devlin et al., 2019) starts from characters and marks
+//! those inside a word with `##`; here it is trained by the same merges.
 
 use super::count::{self, Counts};
 use super::recipe::{self, TokenizerRecipe};
@@ -17,13 +17,13 @@ use tokenizers::{AddedToken, Model};
 /// Settings of [`Tokenizer::byte_pairs`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BytePairSettings {
-    /// The size of the vocabulary: special pieces, 256 bytes, and as many joined pairs as are left.
+    /// The size of the vocabulary: special tokens, 256 bytes, and merged pairs.
     pub size: usize,
-    /// How often a pair must occur to be joined.
+    /// How often a pair must occur to be merged.
     pub minimum_count: u64,
-    /// Special pieces; they get the first ids in this order.
+    /// Special tokens, which get the first ids in this order.
     pub special: Vec<String>,
-    /// A special piece to add after every text, as T5 does with `</s>`.
+    /// A special token to add after every text, as T5 does with `</s>`.
     pub end: Option<String>,
 }
 
@@ -36,13 +36,13 @@ impl Default for BytePairSettings {
 /// Settings of [`Tokenizer::word_pieces`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WordPieceSettings {
-    /// The size of the vocabulary, the five special pieces and the characters counted.
+    /// The size of the vocabulary, including the five special tokens and the characters.
     pub size: usize,
-    /// How often a pair must occur to be joined.
+    /// How often a pair must occur to be merged.
     pub minimum_count: u64,
-    /// Whether capital letters are made small and accents removed, as in BERT's uncased models.
+    /// Whether text is lower-cased and accents removed, as in BERT's uncased models.
     pub lowercase: bool,
-    /// The most frequent characters that get in; words with any other become `[UNK]`.
+    /// The number of characters in the vocabulary, the most frequent ones; words with others become `[UNK]`.
     pub alphabet: usize,
 }
 
@@ -52,11 +52,11 @@ impl Default for WordPieceSettings {
     }
 }
 
-/// BERT's special pieces, in the order of their ids here.
+/// BERT's special tokens, in the order of their ids here.
 const BERT: [&str; 5] = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"];
 
 impl Tokenizer {
-    /// Byte-level BPE in GPT-2's manner: no text is unknown to it, and decoding gives back every byte.
+    /// Byte-level BPE as in GPT-2: no text is unknown, and decoding restores every byte.
     pub fn byte_pairs<T: AsRef<str>>(
         texts: impl IntoIterator<Item = T>,
         settings: &BytePairSettings,
@@ -64,7 +64,7 @@ impl Tokenizer {
         if let Some(end) = settings.end.as_ref().filter(|end| !settings.special.contains(end)) {
             return Err(Error::data(
                 "tokenizer",
-                format!("the ending {end:?} is not one of its special pieces"),
+                format!("the end token {end:?} is not one of the special tokens"),
             ));
         }
         let recipe = TokenizerRecipe {
@@ -87,7 +87,7 @@ impl Tokenizer {
         files::assemble(&TokenizerRecipe { model, post_processor, special, ..recipe })
     }
 
-    /// WordPiece as BERT has it, with `[PAD]` 0, `[UNK]` 1, `[CLS]` 2, `[SEP]` 3 and `[MASK]` 4.
+    /// WordPiece as in BERT, with `[PAD]` 0, `[UNK]` 1, `[CLS]` 2, `[SEP]` 3 and `[MASK]` 4.
     pub fn word_pieces<T: AsRef<str>>(
         texts: impl IntoIterator<Item = T>,
         settings: &WordPieceSettings,
@@ -101,7 +101,7 @@ impl Tokenizer {
         let mut counts = count::words(texts, &recipe)?;
         let alphabet = alphabet(&counts, settings.alphabet);
         counts.retain(|word, _| word.chars().all(|c| alphabet.contains(&c)));
-        // The trainer would number `##` characters in the order of a hash table; named up front, they are in order.
+        // The trainer would number `##` characters in the order of a hash table; listed up front, their order is fixed.
         let inside: BTreeSet<char> = counts.keys().flat_map(|word| word.chars().skip(1)).collect();
         let first: Vec<String> = BERT
             .iter()
@@ -125,7 +125,7 @@ struct Sizes {
     minimum_count: u64,
 }
 
-/// Joins pairs until the vocabulary has the wanted size; fails if it cannot get there.
+/// Merges pairs until the vocabulary has the requested size.
 fn train(counts: Counts, first: &[String], prefix: Option<&str>, sizes: Sizes) -> Result<BPE> {
     let Sizes { wanted, minimum_count } = sizes;
     if counts.is_empty() {
@@ -133,7 +133,7 @@ fn train(counts: Counts, first: &[String], prefix: Option<&str>, sizes: Sizes) -
     }
     if wanted < first.len() {
         let problem = format!(
-            "a vocabulary of {wanted} has no room for the {} special pieces and single characters",
+            "a vocabulary of {wanted} is too small for the {} special tokens and single characters",
             first.len()
         );
         return Err(Error::data("tokenizer", problem));
@@ -162,7 +162,7 @@ fn train(counts: Counts, first: &[String], prefix: Option<&str>, sizes: Sizes) -
     Ok(model)
 }
 
-/// What to divide counts by. The trainer adds up pairs in 32 bits; a corpus beyond that is counted in larger units.
+/// The divisor of the counts. The trainer adds up pairs in 32 bits, so counts of larger corpora are scaled down.
 fn scale(counts: &Counts) -> u64 {
     let pairs: u64 = counts
         .iter()
@@ -188,9 +188,7 @@ fn with_ids<'p>(model: &BPE, pieces: impl IntoIterator<Item = &'p str>) -> Resul
         .into_iter()
         .map(|piece| match model.token_to_id(piece) {
             Some(id) => Ok((piece.to_owned(), id)),
-            None => {
-                Err(Error::data("tokenizer", format!("the special piece {piece:?} was lost in training")))
-            }
+            None => Err(Error::data("tokenizer", format!("training lost the special token {piece:?}"))),
         })
         .collect()
 }

@@ -1,8 +1,8 @@
-//! Many texts on all threads, results in order.
+//! A parallel map with results in order.
 
 use crate::error::Result;
 
-/// `work` of every item, in the order of the items. Which thread does which item has no effect on the result.
+/// Applies `work` to every item on all threads. The results have the order of the items.
 pub(crate) fn map<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> Result<R> + Sync) -> Result<Vec<R>> {
     let threads = regard_tensor::threads().min(items.len()).max(1);
     if threads == 1 {

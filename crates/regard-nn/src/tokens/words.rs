@@ -1,32 +1,33 @@
-//! Vocabularies of whole words.
+//! Word-level vocabularies.
 
 use super::recipe::{TokenizerRecipe, word_level};
 use super::{Tokenizer, count, files};
 use crate::error::{Error, Result};
 use serde_json::{Value, json};
 
-/// What becomes of characters that belong to no word.
+/// How characters outside words are treated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[non_exhaustive]
 pub enum Punctuation {
-    /// They are left out.
+    /// They are dropped.
     Dropped,
-    /// Each is a word of its own.
+    /// Each becomes a token of its own.
     Separate,
 }
 
 /// Settings of [`Tokenizer::words`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WordSettings {
-    /// The largest size of the vocabulary, `<PAD>` and `<UNK>` counted. The most frequent words get in.
+    /// The maximum size of the vocabulary, including `<PAD>` and `<UNK>`. The most frequent words are kept.
     pub maximum: usize,
-    /// How often a word must occur to get in.
+    /// How often a word must occur to be kept.
     pub minimum_count: u64,
-    /// Whether capital letters are made small.
+    /// Whether text is lower-cased.
     pub lowercase: bool,
-    /// What becomes of punctuation.
+    /// How punctuation is treated.
     pub punctuation: Punctuation,
-    /// Whether there is a third special piece, `<MASK>`, for words that a model is to guess.
+    /// Whether there is a third special token, `<MASK>`, for masked language models.
     pub mask: bool,
 }
 
@@ -45,9 +46,9 @@ impl Default for WordSettings {
 /// Settings of [`Tokenizer::whitespace_words`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WhitespaceSettings {
-    /// The largest size of the vocabulary, `<unk>` and `<eos>` counted.
+    /// The maximum size of the vocabulary, including `<unk>` and `<eos>`.
     pub maximum: usize,
-    /// How often a word must occur to get in.
+    /// How often a word must occur to be kept.
     pub minimum_count: u64,
 }
 
@@ -64,13 +65,12 @@ const WORD: &str = r"[\p{L}\p{M}\p{N}]+(?:'[\p{L}\p{M}\p{N}]+)*";
 const OTHER: &str = r"[^\s\p{L}\p{M}\p{N}]";
 
 impl Tokenizer {
-    /// A vocabulary of the most frequent words: `<PAD>` is 0, `<UNK>` is 1, then words by falling count, ties in
+    /// A vocabulary of the most frequent words: `<PAD>` is 0, `<UNK>` is 1, then words by decreasing count, ties in
     /// alphabetical order.
     ///
-    /// A word is a longest run of Unicode letters, marks and digits, in which single apostrophes may stand between two
-    /// of these: `isn't` and `d'Artagnan` are one word, `well-acted` is two, `'quoted'` is `quoted`, and `3.5` is two. A
-    /// typographic apostrophe (’) counts as a plain one. All other characters are
-    /// [dropped or separate](WordSettings::punctuation).
+    /// A word is a maximal run of Unicode letters, marks and digits, with single apostrophes allowed between them: `isn't`
+    /// and `d'Artagnan` are one word, `well-acted` is two, `'quoted'` is `quoted`, and `3.5` is two. A typographic
+    /// apostrophe (’) counts as a plain one. All other characters are [dropped or separate](WordSettings::punctuation).
     pub fn words<T: AsRef<str>>(texts: impl IntoIterator<Item = T>, settings: &WordSettings) -> Result<Self> {
         let mut normalizers =
             vec![json!({ "type": "Replace", "pattern": { "String": "’" }, "content": "'" })];
@@ -83,7 +83,7 @@ impl Tokenizer {
         };
         let recipe = TokenizerRecipe {
             normalizer: json!({ "type": "Sequence", "normalizers": normalizers }),
-            // Inverted: what matches is kept, what lies between is removed.
+            // Inverted: matches are kept, and the text between them is removed.
             pre_tokenizer: json!({
                 "type": "Split", "pattern": { "Regex": pattern }, "behavior": "Removed", "invert": true
             }),
@@ -95,8 +95,8 @@ impl Tokenizer {
         vocabulary(texts, recipe, first, limits, Role::All)
     }
 
-    /// A vocabulary of words as white space separates them, nothing changed, for text that is cut into words already
-    /// (WikiText): `<unk>` is 0, `<eos>` is 1 and stands for every line's end, then words by falling count.
+    /// A vocabulary of words separated by white space, unchanged, for text that is already tokenized (WikiText): `<unk>` is
+    /// 0, `<eos>` is 1 and stands for every line end, then words by decreasing count.
     pub fn whitespace_words<T: AsRef<str>>(
         texts: impl IntoIterator<Item = T>,
         settings: &WhitespaceSettings,
@@ -111,7 +111,7 @@ impl Tokenizer {
     }
 }
 
-/// Which of the first pieces are special. `<unk>` of WikiText is a word of the text like others.
+/// Which of the first tokens are special. `<unk>` of WikiText is an ordinary word of the text.
 #[derive(Clone, Copy, PartialEq)]
 enum Role {
     All,
@@ -126,7 +126,7 @@ fn vocabulary<T: AsRef<str>>(
     role: Role,
 ) -> Result<Tokenizer> {
     if maximum <= first.len() {
-        let problem = format!("a vocabulary of at most {maximum} has no room for words beside {first:?}");
+        let problem = format!("a vocabulary of at most {maximum} has no room for words besides {first:?}");
         return Err(Error::data("tokenizer", problem));
     }
     let counts = count::words(texts, &recipe)?;
@@ -139,7 +139,7 @@ fn vocabulary<T: AsRef<str>>(
     );
     if pieces.len() == first.len() {
         let problem = format!(
-            "no words to learn from: the texts have {distinct}, and none of them occurs {minimum_count} times"
+            "no words to learn from: the texts have {distinct} words, and none occurs {minimum_count} times"
         );
         return Err(Error::data("tokenizer", problem));
     }
@@ -147,8 +147,7 @@ fn vocabulary<T: AsRef<str>>(
     let unknown = if role == Role::All { first[1] } else { first[0] };
     let skipped = usize::from(role != Role::All);
     let special = first.iter().zip(0..).skip(skipped).map(|(piece, id)| ((*piece).to_owned(), id)).collect();
-    // Words are written with a space between them, which is what no decoder means.
-    let recipe =
-        TokenizerRecipe { model: word_level(&pieces, unknown), decoder: Value::Null, special, ..recipe };
+    // Without a decoder, words are joined by spaces.
+    let recipe = TokenizerRecipe { model: word_level(&pieces, unknown), decoder: Value::Null, special, ..recipe };
     files::assemble(&recipe)
 }

@@ -1,21 +1,22 @@
-//! The learning rate against the step.
+//! Learning rate schedules.
 
 use crate::error::{Error, Result};
 use serde::{Deserialize, Serialize};
 
-/// How the rate falls after the warm-up.
+/// How the learning rate decreases after the warm-up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum Decay {
-    /// Not at all.
+    /// It stays constant.
     Constant,
-    /// Along half a cosine, to the lowest rate.
+    /// Cosine decay to the lowest rate.
     Cosine,
-    /// Along a line, to the lowest rate.
+    /// Linear decay to the lowest rate.
     Linear,
 }
 
-/// A learning rate that rises, stays or falls.
+/// A learning rate with warm-up and decay.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Schedule {
@@ -23,11 +24,11 @@ pub struct Schedule {
     pub highest: f32,
     /// The rate at the end.
     pub lowest: f32,
-    /// The number of steps in which it rises to the highest.
+    /// The number of warm-up steps, in which it rises linearly to the highest rate.
     pub warmup: u64,
-    /// How it falls then.
+    /// How it decreases after the warm-up.
     pub decay: Decay,
-    /// The step at which it has reached the lowest; the last one if 0.
+    /// The step at which the decay ends; 0 for the last step.
     pub decay_until: u64,
 }
 
@@ -63,7 +64,7 @@ impl Schedule {
             return Ok(());
         }
         let problem = format!(
-            "the rate must fall from highest to lowest, both at least 0; got {} and {}",
+            "highest and lowest must be at least 0, and highest not below lowest; got {} and {}",
             self.highest, self.lowest
         );
         Err(Error::configuration("train", problem))

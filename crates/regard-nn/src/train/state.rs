@@ -1,4 +1,4 @@
-//! How far a run is, and the one file that it can continue from.
+//! The progress of a run, and the file from which it can resume.
 
 use super::{Evaluation, OptimiserKind, Task, TrainConfig};
 use crate::checkpoint::{StoredWeights, write_tensors};
@@ -11,13 +11,13 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// How far a run is.
+/// The progress of a run.
 pub struct Progress {
     /// The number of updates made.
     pub step: u64,
-    /// How far the data has been read.
+    /// The position in the data.
     pub position: DataPosition,
-    /// The lowest loss of an evaluation, and the step it was found at.
+    /// The lowest evaluation loss and its step.
     pub best: Option<(f64, u64)>,
     /// The number of evaluations since then.
     pub since_best: u64,
@@ -25,7 +25,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// A run that has not begun.
+    /// A run before its first step.
     pub fn new(config: &TrainConfig) -> Self {
         Self {
             step: 0,
@@ -36,8 +36,8 @@ impl Progress {
         }
     }
 
-    /// Takes note of an evaluation; whether it is the best so far.
-    pub(super) fn note(&mut self, evaluation: &Evaluation) -> bool {
+    /// Records an evaluation; returns whether it is the best so far.
+    pub(super) fn record(&mut self, evaluation: &Evaluation) -> bool {
         let better = self.best.is_none_or(|(best, _)| evaluation.loss < best);
         if better {
             self.best = Some((evaluation.loss, self.step));
@@ -53,27 +53,27 @@ impl Progress {
     }
 }
 
-/// What is not a tensor.
+/// The part of a state that is not a tensor.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Numbers {
     step: u64,
     updates: u32,
     position: DataPosition,
-    /// As bits, so that it is the same number again.
+    /// The bits of the number, so that it is restored exactly.
     best: Option<(u64, u64)>,
     since_best: u64,
-    /// What the run was configured as; continuing it as something else would be another run.
+    /// The configuration of the run; a run cannot resume with another one.
     configuration: String,
-    /// Whatever the caller wants to have back.
+    /// Data of the caller.
     note: String,
 }
 
 const KEY: &str = "regard";
 const CHECKSUM: &str = "checksum";
 
-/// A sum of all that a state holds: numbers that were damaged on the disk would be trained on without a word. As text, as
-/// the file keeps it.
+/// A checksum of everything in a state, in hexadecimal as stored in the file. Without it a run could resume from a damaged
+/// file unnoticed.
 fn checksum(numbers: &str, tensors: &BTreeMap<String, Tensor>) -> String {
     let mut sum = Checksum::default();
     sum.bytes(numbers.as_bytes());
@@ -85,7 +85,7 @@ fn checksum(numbers: &str, tensors: &BTreeMap<String, Tensor>) -> String {
     format!("{:016x}", sum.value())
 }
 
-/// Writes everything a run needs to continue: parameters, optimiser, step, position in the data.
+/// Writes everything a run needs to resume: parameters, optimiser, step, position in the data.
 pub fn save_state(
     path: &Path,
     task: &dyn Task,
@@ -116,7 +116,7 @@ pub fn save_state(
     write_tensors(path, &tensors, &[(KEY, &numbers), (CHECKSUM, &checksum)])
 }
 
-/// Continues from a file: the task gets its parameters and its place in the data. Returns the progress and the note.
+/// Restores the task's parameters and position in the data from a file. Returns the progress and the caller's note.
 pub fn load_state(
     path: &Path,
     task: &mut dyn Task,
@@ -147,14 +147,14 @@ pub fn load_state(
         if numbers.updates > 0 {
             let moment = |kind: &str| -> Result<Tensor> {
                 let name = format!("{kind}/{name}");
-                // Plain descent keeps no squares.
+                // SGD has no running mean of squares.
                 let empty = kind == "second" && config.optimiser == OptimiserKind::Sgd;
                 let moment = read(&name, &[if empty { 0 } else { values.count() }])?;
                 Ok(Tensor::new(&moment.values(), moment.shape())?)
             };
             moments.push((moment("first")?, moment("second")?));
         }
-        // A copy: the file may be replaced while the run goes on.
+        // A copy, because the file may be replaced while the run continues.
         parameter.tensor_mut().set_values(&values.values())?;
     }
     let mut progress = Progress {
@@ -169,7 +169,7 @@ pub fn load_state(
     Ok((progress, numbers.note))
 }
 
-/// Fails if a state has not the checksum that was written with it. States of earlier versions have none.
+/// Returns an error if a state does not match its checksum. States of earlier versions have none.
 fn ensure_whole(path: &Path, stored: &StoredWeights) -> Result<()> {
     let Some(expected) = stored.metadata(CHECKSUM) else { return Ok(()) };
     let mut tensors = BTreeMap::new();
@@ -177,7 +177,7 @@ fn ensure_whole(path: &Path, stored: &StoredWeights) -> Result<()> {
         tensors.extend(stored.read(name)?.map(|tensor| (name.to_owned(), tensor)));
     }
     if checksum(stored.metadata(KEY).unwrap_or_default(), &tensors) != expected {
-        return Err(Error::file(path, "is damaged: it does not have the checksum that was written with it"));
+        return Err(Error::file(path, "is damaged: its checksum does not match"));
     }
     Ok(())
 }

@@ -1,6 +1,6 @@
-//! Models with the data they learn from.
+//! Training tasks: models with their data.
 
-use super::{Evaluation, Question, Task};
+use super::{Evaluation, Task, TrainingBatch};
 use crate::context::Context;
 use crate::data::batches::{
     Batches, Classification, ClassificationBatch, DataPosition, Examples, IGNORED, Masked, MaskedBatch,
@@ -12,23 +12,23 @@ use crate::models::{Inputs, Model, Predicts, Reads};
 use regard_tensor::ops::CrossEntropy;
 use regard_tensor::{Ids, Tensor};
 
-/// A model that learns to predict the next token, from windows of a long text.
-pub struct NextWord {
+/// Next-token prediction on windows of a long text.
+pub struct LanguageModelling {
     model: Box<dyn Model>,
     windows: RandomWindows,
     held_out: PackedWindows,
     position: DataPosition,
 }
 
-impl NextWord {
-    /// A causal language model, the text it learns from, and the text it is measured on.
+impl LanguageModelling {
+    /// A causal language model, its training text and its held-out text.
     pub fn new(model: Box<dyn Model>, windows: RandomWindows, held_out: PackedWindows) -> Result<Self> {
         ensure_fit(&*model, (Predicts::NextToken, Reads::Tokens))?;
         Ok(Self { model, windows, held_out, position: DataPosition::default() })
     }
 }
 
-impl Task for NextWord {
+impl Task for LanguageModelling {
     fn model(&self) -> &dyn Model {
         &*self.model
     }
@@ -37,11 +37,11 @@ impl Task for NextWord {
         &mut *self.model
     }
 
-    fn next_question(&mut self) -> Result<Question> {
+    fn next_batch(&mut self) -> Result<TrainingBatch> {
         let batch = self.windows.batch(self.position.batch)?;
         self.position.batch += 1;
         let (examples, tokens) = (batch.ids.shape()[0], batch.ids.values().len());
-        Ok(Question { inputs: Inputs::ids(&batch.ids), targets: batch.targets, examples, tokens })
+        Ok(TrainingBatch { inputs: Inputs::ids(&batch.ids), targets: batch.targets, examples, tokens })
     }
 
     fn evaluate(&self, context: &Context) -> Result<Evaluation> {
@@ -66,24 +66,24 @@ impl Task for NextWord {
     }
 }
 
-/// Targets equal to [`IGNORED`] do not count.
+/// Cross-entropy in which targets equal to [`IGNORED`] do not count.
 pub(super) fn settings() -> CrossEntropy {
     CrossEntropy { ignored: Some(IGNORED), smoothing: 0.0 }
 }
 
-/// Examples that a model can learn from.
+/// Labelled examples for training.
 pub trait Learn: Examples {
-    /// What a model must predict and read to learn from them.
+    /// What a model must predict and read to train on these examples.
     const FIT: (Predicts, Option<Reads>);
 
-    /// Whether the share of correct predictions says anything.
+    /// Whether accuracy is a meaningful measure.
     const COUNTS_CORRECT: bool = true;
 
-    /// What a batch asks, and the right answers.
-    fn question(batch: &Self::Batch) -> Result<Question>;
+    /// The inputs and targets of a batch.
+    fn training_batch(batch: &Self::Batch) -> Result<TrainingBatch>;
 }
 
-/// A model that learns from examples in batches.
+/// Supervised training on batches of examples.
 pub struct Supervised<E> {
     model: Box<dyn Model>,
     batches: Batches<E>,
@@ -91,7 +91,7 @@ pub struct Supervised<E> {
 }
 
 impl<E: Learn> Supervised<E> {
-    /// A model, the examples it learns from, and those it is measured on.
+    /// A model, its training examples and its held-out examples.
     pub fn new(model: Box<dyn Model>, batches: Batches<E>, held_out: Batches<E>) -> Result<Self> {
         ensure_learns::<E>(&*model)?;
         Ok(Self { model, batches, held_out })
@@ -107,8 +107,8 @@ impl<E: Learn> Task for Supervised<E> {
         &mut *self.model
     }
 
-    fn next_question(&mut self) -> Result<Question> {
-        E::question(&self.batches.next()?)
+    fn next_batch(&mut self) -> Result<TrainingBatch> {
+        E::training_batch(&self.batches.next()?)
     }
 
     fn evaluate(&self, context: &Context) -> Result<Evaluation> {
@@ -124,13 +124,13 @@ impl<E: Learn> Task for Supervised<E> {
     }
 }
 
-/// The mean loss of a model on all examples, and its accuracy where there is one.
+/// The mean loss of a model on all examples, and its accuracy if [`Learn`] declares it meaningful.
 pub fn evaluate<E: Learn>(model: &dyn Model, batches: &Batches<E>, context: &Context) -> Result<Evaluation> {
     ensure_learns::<E>(model)?;
     let (mut sum, mut correct, mut answers) = (Mean::default(), 0, 0);
     for batch in batches.once() {
         context.check()?;
-        let Question { inputs, targets, .. } = E::question(&batch?)?;
+        let TrainingBatch { inputs, targets, .. } = E::training_batch(&batch?)?;
         let hidden = model.hidden(context, &inputs)?;
         let loss = f64::from(model.loss(context, &hidden, &targets, settings())?.item()?);
         let counted = counted(&targets);
@@ -147,8 +147,8 @@ pub fn evaluate<E: Learn>(model: &dyn Model, batches: &Batches<E>, context: &Con
 impl Learn for Classification {
     const FIT: (Predicts, Option<Reads>) = (Predicts::Class, Some(Reads::Tokens));
 
-    fn question(batch: &ClassificationBatch) -> Result<Question> {
-        Ok(Question {
+    fn training_batch(batch: &ClassificationBatch) -> Result<TrainingBatch> {
+        Ok(TrainingBatch {
             inputs: Inputs::padded(&batch.ids, &batch.lengths)?,
             targets: batch.labels.clone(),
             examples: batch.lengths.len(),
@@ -160,18 +160,18 @@ impl Learn for Classification {
 impl Learn for Pictures {
     const FIT: (Predicts, Option<Reads>) = (Predicts::Class, None);
 
-    fn question(batch: &PicturesBatch) -> Result<Question> {
+    fn training_batch(batch: &PicturesBatch) -> Result<TrainingBatch> {
         let examples = batch.labels.values().len();
         let (inputs, targets) = (Inputs::pictures(&batch.pixels), batch.labels.clone());
-        Ok(Question { inputs, targets, examples, tokens: examples })
+        Ok(TrainingBatch { inputs, targets, examples, tokens: examples })
     }
 }
 
 impl Learn for Masked {
     const FIT: (Predicts, Option<Reads>) = (Predicts::MaskedToken, Some(Reads::Tokens));
 
-    fn question(batch: &MaskedBatch) -> Result<Question> {
-        Ok(Question {
+    fn training_batch(batch: &MaskedBatch) -> Result<TrainingBatch> {
+        Ok(TrainingBatch {
             inputs: Inputs::masked(&batch.ids, Some(&batch.present)),
             targets: batch.targets.clone(),
             examples: batch.lengths.len(),
@@ -183,8 +183,8 @@ impl Learn for Masked {
 impl Learn for Tagging {
     const FIT: (Predicts, Option<Reads>) = (Predicts::TokenClass, Some(Reads::Tokens));
 
-    fn question(batch: &TaggingBatch) -> Result<Question> {
-        Ok(Question {
+    fn training_batch(batch: &TaggingBatch) -> Result<TrainingBatch> {
+        Ok(TrainingBatch {
             inputs: Inputs::padded(&batch.ids, &batch.lengths)?,
             targets: batch.targets.clone(),
             examples: batch.lengths.len(),
@@ -197,11 +197,11 @@ impl Learn for Translation {
     const FIT: (Predicts, Option<Reads>) = (Predicts::NextToken, Some(Reads::Source));
     const COUNTS_CORRECT: bool = false;
 
-    fn question(batch: &TranslationBatch) -> Result<Question> {
+    fn training_batch(batch: &TranslationBatch) -> Result<TrainingBatch> {
         let tokens = [&batch.source_present, &batch.target_present]
             .map(|mask| mask.values().iter().filter(|&&here| here).count());
         let source = Inputs::masked(&batch.source, Some(&batch.source_present));
-        Ok(Question {
+        Ok(TrainingBatch {
             inputs: source.answered(&batch.input, None),
             targets: batch.targets.clone(),
             examples: batch.source.shape()[0],
@@ -210,7 +210,7 @@ impl Learn for Translation {
     }
 }
 
-/// Rejects a model that predicts something else than examples ask for.
+/// Rejects a model that cannot predict the targets of the examples.
 fn ensure_learns<E: Learn>(model: &dyn Model) -> Result<()> {
     let (predicts, reads) = E::FIT;
     match (reads, model.abilities().pictures()) {
@@ -237,19 +237,19 @@ fn ensure_fit(model: &dyn Model, (predicts, reads): (Predicts, Reads)) -> Result
     Err(Error::input("training", format!("a {} cannot {what}", model.kind())))
 }
 
-/// How many targets count.
+/// The number of targets that are not ignored.
 pub(super) fn counted(targets: &Ids) -> usize {
     targets.values().iter().filter(|&&id| id != IGNORED).count()
 }
 
-/// How many of the best scores (…, classes) are the targets that count.
+/// The number of correct predictions among the targets that are not ignored.
 fn count_correct(scores: &Tensor, targets: &Ids) -> Result<usize> {
     let best = scores.argmax(-1)?;
     let counts = best.values().iter().zip(targets.values()).filter(|(_, target)| **target != IGNORED);
     Ok(counts.filter(|(best, target)| best == target).count())
 }
 
-/// A mean of parts of different weight.
+/// A weighted mean.
 #[derive(Default)]
 struct Mean {
     sum: f64,

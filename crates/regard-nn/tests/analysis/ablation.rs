@@ -12,20 +12,20 @@ use regard_nn::tensor::ops::CrossEntropy;
 use regard_nn::tensor::random::Key;
 use regard_nn::{Context, Probe, Result};
 
-/// Next tokens of repeated random texts: of the second half a model can know them.
+/// Next-token targets of repeated random texts: only those of the second half are predictable.
 fn batches() -> impl Iterator<Item = Result<AblationBatch>> + Clone {
     let texts: Vec<Tokens> = repeated_random(0..16, 7, 6, Key::new(2)).collect();
     texts.chunks(4).map(AblationBatch::next_tokens).collect::<Vec<_>>().into_iter()
 }
 
 /// 0 for the first half, 1 for the second.
-fn half(_: &AblationBatch, _: usize, place: usize) -> usize {
-    usize::from(place >= 7)
+fn half(_: &AblationBatch, _: usize, position: usize) -> usize {
+    usize::from(position >= 7)
 }
 
-/// Silencing a part of the induction circuit costs in the second half and there alone; everyone else costs nothing.
+/// Ablating a head of the induction circuit increases the loss in the second half only; other heads have no effect.
 #[test]
-fn ablation_breaks_exactly_what_the_head_does() {
+fn ablation_affects_only_the_predictions_of_the_circuit() {
     let model = planted::model();
     let found = ablate(&model, batches(), &Kinds { count: 2, of: &half }, &Resampling::new(0)).unwrap();
     assert!(
@@ -39,19 +39,19 @@ fn ablation_breaks_exactly_what_the_head_does() {
             assert!(second > 0.5, "{effect:?}");
             let known = effect.zeroed.by_kind[1].unwrap();
             assert!(0.0 < known.low && known.low <= known.mean + 1e-9 && known.mean <= known.high + 1e-9);
-            assert_eq!(known.count, 6, "texts, not tokens, are what is resampled");
+            assert_eq!(known.count, 6, "texts are resampled, not tokens");
             assert!(effect.averaged.by_kind[1].unwrap().mean > 0.5, "{effect:?}");
         } else {
             assert_eq!((second, effect.averaged.by_kind[1].unwrap().mean), (0.0, 0.0), "{effect:?}");
             assert_eq!((effect.zeroed.all.mean, effect.importance.mean), (0.0, 0.0), "{effect:?}");
         }
     }
-    // The answering head is the only one whose strength the answer depends on smoothly.
+    // The logit depends smoothly only on the strength of the induction head.
     let last = *found.least_important_first().last().unwrap();
     assert_eq!(last, Head { layer: 1, head: 0 });
 }
 
-/// The same texts, asked of their second half alone: before it nobody can know.
+/// The same texts with targets in their second half only.
 fn second_halves() -> impl Iterator<Item = Result<AblationBatch>> + Clone {
     batches().map(|batch| {
         let mut batch = batch?;
@@ -63,20 +63,23 @@ fn second_halves() -> impl Iterator<Item = Result<AblationBatch>> + Clone {
 }
 
 #[test]
-fn pruning_starts_with_those_that_do_nothing() {
+fn pruning_starts_with_heads_without_effect() {
     let model = planted::model();
     let kinds = Kinds { count: 0, of: &|_, _, _| 0 };
     let order = ablate(&model, second_halves(), &kinds, &Resampling::new(0)).unwrap().least_important_first();
     let resampling = Resampling::new(0);
     let curve = pruning_curve(&model, &second_halves(), &order, &[0, 6, 8], &resampling).unwrap();
-    assert_eq!(curve[0].1, curve[1].1, "six heads can go");
+    assert_eq!(curve[0].1, curve[1].1, "six heads have no effect");
     assert!(curve[1].1.mean < 0.1, "{curve:?}");
-    assert!((curve[2].1.mean - 16.0_f64.ln()).abs() < 1e-5, "without heads all tokens are alike: {curve:?}");
+    assert!(
+        (curve[2].1.mean - 16.0_f64.ln()).abs() < 1e-5,
+        "without heads the prediction is uniform: {curve:?}"
+    );
     let outside = [Head { layer: 9, head: 0 }];
     assert!(pruning_curve(&model, &second_halves(), &outside, &[1], &resampling).is_err());
 }
 
-/// Batches and padding change nothing, and kinds add up to the whole.
+/// Results do not depend on batches and padding, and the kinds add up to the whole.
 #[test]
 fn ablation_does_not_depend_on_batches() {
     let model = planted::random_gpt(7);
@@ -87,7 +90,7 @@ fn ablation_does_not_depend_on_batches() {
         ablate(
             &model,
             batches.into_iter(),
-            &Kinds { count: 2, of: &|_, _, place| place % 2 },
+            &Kinds { count: 2, of: &|_, _, position| position % 2 },
             &Resampling::new(0),
         )
         .unwrap()
@@ -109,7 +112,7 @@ fn ablation_does_not_depend_on_batches() {
     assert!(mean_outputs(&model, std::iter::empty()).is_err());
 }
 
-/// The loss of one text with a head's voice scaled.
+/// The loss of one text with a head's output scaled.
 fn scaled_loss(model: &dyn Model, batch: &AblationBatch, head: Head, factor: f32) -> f64 {
     let probe = Probe::new().change(format!("layers.{}.self.heads", head.layer), move |_, heads| {
         let mut values = heads.to_vec();
@@ -127,7 +130,7 @@ fn scaled_loss(model: &dyn Model, batch: &AblationBatch, head: Head, factor: f32
 }
 
 #[test]
-fn importance_is_the_slope_of_the_loss_for_a_switch() {
+fn importance_is_the_derivative_of_the_loss_by_a_head_factor() {
     let model = planted::random_gpt(8);
     let texts = planted::texts(13, 5);
     let together = importance(&model, &AblationBatch::next_tokens(&texts).unwrap()).unwrap();
@@ -196,7 +199,8 @@ fn bert() -> Transformer {
     planted::amplified(Transformer::new(config.form(), 1).unwrap(), 10.0)
 }
 
-/// All parts sum to the logit, and the last layer's heads contribute what taking them away (with the scale frozen) takes.
+/// All contributions sum to the logit, and those of the last layer's heads equal the effect of removing them with the
+/// norm's scale frozen.
 #[test]
 fn direct_contributions_sum_to_the_logit() {
     let tokens = Tokens::new(vec![3, 1, 4, 1, 5]);
@@ -210,8 +214,8 @@ fn direct_contributions_sum_to_the_logit() {
         assert!(contributions(&model, &tokens, Target::at(9, 2)).is_err());
         assert!(contributions(&model, &tokens, Target::at(1, 99)).is_err());
     }
-    assert!(contributions(&bert(), &tokens, Target::at(1, 1)).is_err(), "norms after the sums");
-    // Sublayers side by side are a plain sum as well; outputs that are normed, or made smaller, are not.
+    assert!(contributions(&bert(), &tokens, Target::at(1, 1)).is_err(), "post-norm");
+    // Parallel sublayers are a plain sum as well; normalised or scaled outputs are not.
     let gpt = |placement: Placement, residual_scale: f32| {
         let config = GptConfig {
             vocabulary: 13,
@@ -236,7 +240,7 @@ fn direct_contributions_sum_to_the_logit() {
 }
 
 #[test]
-fn the_answering_head_writes_the_answer() {
+fn the_induction_head_writes_the_prediction() {
     let parts =
         contributions(&planted::model(), &Tokens::new(vec![4, 5, 6, 7, 4]), Target::at(4, 5)).unwrap();
     let others = parts.heads[0].iter().chain(&parts.heads[1][1..]).map(|part| part.abs()).fold(0.0, f64::max);
@@ -244,7 +248,7 @@ fn the_answering_head_writes_the_answer() {
 }
 
 #[test]
-fn the_lens_ends_with_the_answer() {
+fn the_logit_lens_ends_with_the_prediction() {
     let tokens = Tokens::new(vec![4, 5, 6, 7, 4]);
     for model in [planted::model(), llama(), bert()] {
         let layers = logit_lens(&model, &tokens, 3).unwrap();
@@ -257,7 +261,7 @@ fn the_lens_ends_with_the_answer() {
         }
         assert!(logit_lens(&model, &tokens, 5).is_err());
     }
-    // The planted model has no answer before its last layer.
+    // The planted model has no prediction before its last layer.
     let layers = logit_lens(&planted::model(), &tokens, 4).unwrap();
     let best = |scores: &[f32]| (0..16).max_by(|&a, &b| scores[a].total_cmp(&scores[b]));
     assert_eq!(best(&layers[2].to_vec()), Some(5));
@@ -265,8 +269,8 @@ fn the_lens_ends_with_the_answer() {
     assert!(early.iter().all(|score| (score - early[0]).abs() < 0.2), "{early:?}");
 }
 
-/// `a b c d a` against `a e c d a`: the answer b comes back through the answering head at the last place, or through the
-/// stream at place 1.
+/// `a b c d a` and `a e c d a`: the prediction b is restored by the induction head at the last position, or by the residual
+/// stream at position 1.
 #[test]
 fn patching_finds_the_circuit() {
     let model = planted::model();
@@ -285,11 +289,11 @@ fn patching_finds_the_circuit() {
             check(value, head == answering && position == 4, format!("{head:?} at {position}"));
         }
     }
-    let streams = found.stream_by_position().unwrap();
+    let streams = found.residual_by_position().unwrap();
     assert_eq!(streams.len(), 2);
     for (layer, values) in streams.into_iter().enumerate() {
         for (position, value) in values.into_iter().enumerate() {
-            check(value, position == 1, format!("the stream before {layer} at {position}"));
+            check(value, position == 1, format!("the residual stream before layer {layer} at {position}"));
         }
     }
     assert!(Patching::new(&model, &clean, &Tokens::new(vec![1]), target).is_err());
@@ -298,7 +302,7 @@ fn patching_finds_the_circuit() {
 }
 
 #[test]
-fn models_without_heads_or_answers_are_refused() {
+fn models_without_heads_or_predictions_are_rejected() {
     let config =
         GptConfig { vocabulary: 13, n_layers: 0, n_heads: 2, d_model: 8, context: 8, ..Default::default() };
     let empty = Transformer::new(config.form(), 0).unwrap();

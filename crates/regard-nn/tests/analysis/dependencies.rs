@@ -23,7 +23,7 @@ const SENTENCES: [&[(usize, &str)]; 10] = [
     &[(2, "nsubj"), (0, "root"), (2, "punct")],           // it rains .
 ];
 
-/// Sentences of one token a word, all tokens different.
+/// Sentences with one token per word, all tokens distinct.
 fn sentences() -> impl Iterator<Item = regard_nn::Result<(Tokens, Aligned)>> + Clone {
     let all = SENTENCES.iter().map(|words| {
         let tokens = Tokens::new((0..words.len() as u32).collect());
@@ -36,12 +36,12 @@ fn sentences() -> impl Iterator<Item = regard_nn::Result<(Tokens, Aligned)>> + C
 
 const PREVIOUS: Head = Head { layer: 0, head: 0 };
 
-/// The planted previous-token head is right whenever the earlier partner stands next to the later one.
+/// The planted previous-token head is right whenever the two partners are adjacent.
 #[test]
-fn a_previous_token_head_is_right_as_often_as_counted() {
+fn a_previous_token_head_has_the_counted_accuracy() {
     for batch in [1, 4] {
         let found = match_heads(&planted::model(), sentences(), (batch, 3), Resampling::new(0)).unwrap();
-        // (relation, who looks back, pairs, of which next to each other), counted on paper.
+        // (relation, attending word, pairs, adjacent pairs), counted by hand.
         for (relation, direction, pairs, right) in [
             ("det", Direction::ToDependent, 6.0, 4.0),
             ("nsubj", Direction::ToDependent, 9.0, 8.0),
@@ -54,32 +54,34 @@ fn a_previous_token_head_is_right_as_often_as_counted() {
             let counts = &found.counts[&(relation.to_owned(), direction)];
             assert_eq!((counts.pairs.sum, counts.right[0].sum), (pairs, right), "{relation}");
             assert_eq!(counts.offsets.get(&-1).map_or(0.0, |offset| offset.sum), right, "{relation}");
-            let guess =
-                found.guesses(relation).find(|g| (g.who, g.direction) == (PREVIOUS, direction)).unwrap();
+            let guess = found
+                .guesses(relation)
+                .find(|g| (g.predictor, g.direction) == (PREVIOUS, direction))
+                .unwrap();
             assert!((guess.accuracy - right / pairs).abs() < 1e-12);
-            // Where most partners are neighbours, no other head can be better.
+            // If most partners are adjacent, no other head can be better.
             if 2.0 * right > pairs {
                 assert_eq!(found.best_head(relation, 1), Some(guess), "{relation}");
             }
         }
-        // The object stands two or three to the right more often than next to its verb.
+        // The object is two or three words to the right more often than next to its verb.
         let offset = found.best_offset("obj", Direction::ToHead).unwrap();
-        assert_eq!((offset.who, offset.pairs, offset.interval().count), (-2, 4, 4));
+        assert_eq!((offset.predictor, offset.pairs, offset.interval().count), (-2, 4, 4));
         assert!((offset.accuracy - 0.5).abs() < 1e-12);
-        // All but punctuation: 19 pairs look back from the head, 5 from the dependent.
+        // All but punctuation: in 19 pairs the head comes later, in 5 the dependent.
         assert_eq!(found.counts[&(ALL.to_owned(), Direction::ToDependent)].pairs.sum, 19.0);
         assert_eq!(found.counts[&(ALL.to_owned(), Direction::ToDependent)].right[0].sum, 16.0);
         assert_eq!(found.counts[&(ALL.to_owned(), Direction::ToHead)].pairs.sum, 5.0);
         assert_eq!(found.relations(), ["advmod", "all", "amod", "aux", "det", "nsubj", "obj", "punct"]);
         assert!(found.best_head("vocative", 1).is_none());
         assert!(found.best_offset("vocative", Direction::ToHead).is_none());
-        // A direction with too few pairs is not looked at, however well it fits.
+        // A direction with too few pairs is left out, however well it fits.
         assert!(found.best_head("nsubj", 10).is_none());
     }
 }
 
 #[test]
-fn bidirectional_models_are_tried_both_ways() {
+fn bidirectional_models_are_tested_in_both_directions() {
     let config = TaggerConfig { vocabulary: 16, d_model: 8, n_heads: 2, context: 16, ..Default::default() };
     let found =
         match_heads(&Tagger::new(config, 0).unwrap(), sentences(), (4, 3), Resampling::new(0)).unwrap();
@@ -92,7 +94,7 @@ fn bidirectional_models_are_tried_both_ways() {
 
 /// Attention to a split word is summed, attention from it averaged.
 #[test]
-fn pieces_are_merged() {
+fn word_pieces_are_merged() {
     let aligned = Aligned { pieces: vec![vec![1], vec![2, 3]], edges: vec![] };
     #[rustfmt::skip]
     let weights = [
@@ -108,7 +110,7 @@ fn pieces_are_merged() {
 }
 
 #[test]
-fn words_find_their_pieces() {
+fn words_are_aligned_with_their_tokens() {
     let word = |range, head, relation: &str| Word { range, head, relation: relation.to_owned() };
     let parsed = Parsed {
         text: "the unseen".to_owned(),
@@ -157,7 +159,7 @@ fn both_corpora_become_parsed_sentences() {
     assert_eq!((parsed.words[1].head, &parsed.text[parsed.words[1].range.clone()]), (Some(0), "on"));
     let corpus = Corpus::new(CorpusSettings::default(), 1).unwrap();
     let text = corpus.text(0);
-    let sentences = Parsed::of_text(&text);
+    let sentences = Parsed::from_text(&text);
     assert_eq!(sentences.len(), text.sentences.len());
     for (parsed, sentence) in sentences.iter().zip(&text.sentences) {
         for (word, original) in parsed.words.iter().zip(&sentence.words) {
@@ -167,7 +169,7 @@ fn both_corpora_become_parsed_sentences() {
     }
 }
 
-/// Words without tokens, heads that do not exist and pieces beyond the text count nowhere and break nothing.
+/// Words without tokens, unknown heads and tokens beyond the text are left out without a panic.
 #[test]
 fn broken_alignments_are_left_out() {
     let broken = Aligned {

@@ -10,7 +10,7 @@ use regard_nn::tensor::random::Key;
 fn jensen_shannon_by_hand() {
     assert_eq!(jensen_shannon(&[0.5, 0.5], &[0.5, 0.5]), 0.0);
     assert_eq!(jensen_shannon(&[1.0, 0.0], &[0.0, 1.0]), 1.0);
-    // The middle of (1, 0) and (½, ½) is (¾, ¼), of 2 − ¾·log₂3 bits; the two have 0 and 1.
+    // The mean of (1, 0) and (½, ½) is (¾, ¼), with 2 − ¾·log₂3 bits; the two have 0 and 1 bits.
     let expected = 2.0 - 0.75 * 3.0_f64.log2() - 0.5;
     assert!((jensen_shannon(&[1.0, 0.0], &[0.5, 0.5]) - expected).abs() < 1e-12);
 }
@@ -18,7 +18,7 @@ fn jensen_shannon_by_hand() {
 #[test]
 fn divergence_of_two_matrices() {
     let causal = Visibility { causal: true, window: None };
-    // Query 0 has no choice; query 1 is the case above; query 2 shares nothing.
+    // Query 0 has a single key; query 1 is the case above; the rows of query 2 are disjoint.
     let a = [1.0, 0.0, 0.0, 1.0, 0.0, 0.0, 1.0, 0.0, 0.0];
     let b = [1.0, 0.0, 0.0, 0.5, 0.5, 0.0, 0.0, 0.5, 0.5];
     let expected = f64::midpoint(1.5 - 0.75 * 3.0_f64.log2(), 1.0);
@@ -28,19 +28,19 @@ fn divergence_of_two_matrices() {
     assert!(divergence_of_weights(&a, &b, 2, causal).is_err());
 }
 
-/// Heads that read nothing are all alike, and unlike those that look somewhere.
+/// Uniform heads are equal to each other and differ from focused heads.
 #[test]
 fn divergences_of_planted_heads() {
     let texts: Vec<Tokens> = repeated_random(0..16, 7, 4, Key::new(3)).collect();
     let (heads, divergences) = head_divergences(&planted::model(), texts.into_iter().map(Ok)).unwrap();
     let index = |layer, head| heads.iter().position(|&h| h == Head { layer, head }).unwrap();
     assert!(divergences.between(index(0, 2), index(1, 3)) < 1e-9);
-    // Previous token against oneself: nothing in common, at any query.
+    // A previous-token head and a self head are disjoint at every query.
     assert!((divergences.between(index(0, 0), index(0, 3)) - 1.0).abs() < 1e-6);
     let (a, b) =
         (divergences.between(index(0, 0), index(0, 2)), divergences.between(index(0, 2), index(0, 0)));
     assert!(a == b && a > 0.3);
-    // A single key against i + 1 equal ones, in the mean over queries 1 … 13.
+    // One key compared with i + 1 equal ones, averaged over queries 1 … 13.
     let by_query = |i: u32| {
         let n = f64::from(i + 1);
         let (one, each) = (f64::midpoint(1.0, 1.0 / n), 1.0 / n / 2.0);
@@ -51,13 +51,13 @@ fn divergences_of_planted_heads() {
     assert!((root(&divergences).between(0, 2) - divergences.between(0, 2).sqrt()).abs() < 1e-12);
     assert!(head_divergences(&planted::model(), std::iter::empty()).is_err());
     let single = std::iter::once(Ok(Tokens::new(vec![1])));
-    assert!(head_divergences(&planted::model(), single).is_err(), "one token has no choice");
+    assert!(head_divergences(&planted::model(), single).is_err(), "a single token has a single key");
 }
 
 #[test]
 fn maps_keep_distances_that_fit() {
-    let places: [(f64, f64); 5] = [(0.0, 0.0), (3.0, 0.0), (0.0, 4.0), (3.0, 4.0), (1.0, 1.0)];
-    let apart = |i: usize, j: usize| (places[i].0 - places[j].0).hypot(places[i].1 - places[j].1);
+    let points: [(f64, f64); 5] = [(0.0, 0.0), (3.0, 0.0), (0.0, 4.0), (3.0, 4.0), (1.0, 1.0)];
+    let apart = |i: usize, j: usize| (points[i].0 - points[j].0).hypot(points[i].1 - points[j].1);
     let (found, kept) = map(&Distances::from_fn(5, apart), 2);
     for i in 0..5 {
         for j in 0..5 {
@@ -70,8 +70,8 @@ fn maps_keep_distances_that_fit() {
 }
 
 fn two_groups() -> Distances {
-    let places = [0.0, 1.0, 2.0, 10.0, 11.0, 12.0, 13.0_f64];
-    Distances::from_fn(7, |i, j| (places[i] - places[j]).abs())
+    let points = [0.0, 1.0, 2.0, 10.0, 11.0, 12.0, 13.0_f64];
+    Distances::from_fn(7, |i, j| (points[i] - points[j]).abs())
 }
 
 #[test]
@@ -83,7 +83,7 @@ fn clusters_and_silhouettes_by_hand() {
     // (4 − 1)/4, (3 − 1)/3, and 0 for the one alone.
     let expected = (0.75 + 2.0 / 3.0) / 3.0;
     assert!((silhouette(&line, &[0, 0, 1]) - expected).abs() < 1e-12);
-    // Put together wrongly: (1 − 4)/4, 0, (3 − 4)/4.
+    // Grouped wrongly: (1 − 4)/4, 0, (3 − 4)/4.
     assert!((silhouette(&line, &[0, 1, 0]) + 1.0 / 3.0).abs() < 1e-12);
     assert!(clusters(&line, 4).is_err() && clusters(&line, 0).is_err());
 }

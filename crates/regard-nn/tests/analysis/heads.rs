@@ -18,7 +18,7 @@ fn measure(model: &dyn Model, texts: &[Tokens], batch: usize) -> Table {
     measure_heads(model, texts.iter().cloned().map(Ok), settings).unwrap()
 }
 
-/// Small models of every kind that has heads and reads texts.
+/// Small models of every kind with heads that reads texts.
 fn models() -> Vec<Box<dyn Model>> {
     let bert = BertConfig {
         vocabulary: 13,
@@ -63,18 +63,22 @@ fn models() -> Vec<Box<dyn Model>> {
 }
 
 #[test]
-fn neither_batches_nor_threads_matter() {
+fn results_do_not_depend_on_batches_or_threads() {
     let texts = planted::texts(13, 23);
     for model in models() {
         let table = measure(&*model, &texts, 1);
-        assert!(table.of(Measure::Confidence).any(|row| row.mean > 0.3), "{}: nothing to see", model.kind());
+        assert!(
+            table.of(Measure::Confidence).any(|row| row.mean > 0.3),
+            "{}: all heads are uniform",
+            model.kind()
+        );
         for batch in [4, 7, 100] {
             let other = measure(&*model, &texts, batch);
             assert_eq!(table.rows.len(), other.rows.len());
             for (a, b) in table.rows.iter().zip(&other.rows) {
                 assert_eq!((a.layer, a.head, a.measure, a.count), (b.layer, b.head, b.measure, b.count));
                 for (a, b) in [(a.mean, b.mean), (a.low, b.low), (a.high, b.high)] {
-                    // What is defined for one text alone has no ends.
+                    // Intervals over a single text are infinite.
                     assert!(
                         a == b || (a - b).abs() < 1e-5,
                         "{}: {a} {b} in batches of {batch}",
@@ -90,9 +94,9 @@ fn neither_batches_nor_threads_matter() {
     }
 }
 
-/// Heads that look at all they may see alike are as undecided as can be, whatever their layer lets them see.
+/// Uniform heads have a relative entropy of 1, whatever their layer's mask.
 #[test]
-fn each_layer_is_measured_by_what_it_sees() {
+fn each_layer_is_measured_by_its_own_mask() {
     let config =
         GptConfig { vocabulary: 13, context: 16, n_layers: 4, n_heads: 2, d_model: 8, ..Default::default() };
     let mut form = config.form();
@@ -114,7 +118,7 @@ fn each_layer_is_measured_by_what_it_sees() {
         for row in table.of(Measure::RelativeEntropy) {
             assert!((row.mean - 1.0).abs() < 1e-6, "{row:?}");
         }
-        // Three keys at most in one layer, all that came before in the next.
+        // At most three keys in one layer, all earlier ones in the next.
         let most = |layer: usize| table.find(layer, 0, Measure::Entropy).unwrap().mean;
         assert!(most(0) < 3.0_f64.ln() && most(1) > most(0) && most(2) == most(0) && most(3) == most(1));
         let far = |layer: usize| table.find(layer, 0, Measure::Far).map(|row| row.mean);
@@ -122,9 +126,9 @@ fn each_layer_is_measured_by_what_it_sees() {
     }
 }
 
-/// Weighed by norms, a head's rows are those of the definition, and padding still does not matter.
+/// With value norms, a head's rows match the definition, and padding has no effect.
 #[test]
-fn norms_can_take_the_place_of_weights() {
+fn value_norms_can_replace_weights() {
     let model = planted::random_gpt(3);
     let texts = planted::texts(13, 9);
     let by = |batch| HeadSettings { batch, weighing: Weighing::Norms, ..HeadSettings::default() };
@@ -145,7 +149,7 @@ fn norms_can_take_the_place_of_weights() {
         assert!((got - expected).abs() < 1e-5, "{got} {expected}");
     }
     let plain = measure(&model, &texts, 1).find(1, 0, Measure::Previous).unwrap().mean;
-    assert!((plain - expected).abs() > 1e-3, "norms make a difference: {plain} {expected}");
+    assert!((plain - expected).abs() > 1e-3, "norms change the result: {plain} {expected}");
 }
 
 #[test]
@@ -166,7 +170,7 @@ fn sinks_are_counted() {
 }
 
 #[test]
-fn rows_are_in_order_and_intervals_hold_their_means() {
+fn rows_are_in_order_and_intervals_contain_their_means() {
     let table = measure(&planted::random_gpt(2), &planted::texts(13, 23), 8);
     assert!(table.rows.is_sorted_by_key(|row| (row.layer, row.head, row.measure)));
     for row in &table.rows {
@@ -178,7 +182,7 @@ fn rows_are_in_order_and_intervals_hold_their_means() {
 }
 
 #[test]
-fn what_cannot_be_measured_is_an_error() {
+fn unmeasurable_models_and_texts_are_rejected() {
     let bag = Bag::new(BagConfig { vocabulary: 13, ..Default::default() }, 0).unwrap();
     let texts = planted::texts(13, 2);
     let all = |model: &dyn Model, texts: Vec<Tokens>| {
@@ -197,7 +201,7 @@ fn what_cannot_be_measured_is_an_error() {
 }
 
 #[test]
-fn fresh_models_have_the_form_but_not_the_weights() {
+fn fresh_models_have_the_same_form_and_new_weights() {
     for model in models() {
         let (one, same, other) = (model.fresh(5).unwrap(), model.fresh(5).unwrap(), model.fresh(6).unwrap());
         let weights = |model: &dyn Model| -> Vec<(String, Vec<f32>)> {
@@ -231,14 +235,14 @@ fn planted_heads_get_their_labels_and_untrained_ones_none() {
     {
         assert!(found.contains(&expected), "{expected:?} is not among {found:?}");
     }
-    // Looking at one place at all is what these heads share; nothing else is said of anyone.
+    // These heads also share the label "single token"; no other label is given.
     let others = found.iter().filter(|(_, _, label)| *label == "single token").count();
     assert_eq!(found.len(), 4 + others, "{found:?}");
     assert!(label_heads(&tables(&*model.fresh(2).unwrap()), &untrained, 0.05).is_empty());
 }
 
 #[test]
-fn repeated_random_tokens_are_what_they_say() {
+fn repeated_random_tokens_repeat_without_duplicates() {
     let texts: Vec<Tokens> = repeated_random(3..40, 10, 5, Key::new(1)).collect();
     for text in &texts {
         assert_eq!(text.ids[..10], text.ids[10..]);

@@ -31,7 +31,7 @@ fn rollout_by_hand() {
 
 #[test]
 fn flow_by_hand() {
-    // From token 0 to place 1: through 0 at most ¼ (above), through 1 at most ¼ (below). From token 1: ¾ throughout.
+    // From token 0 to position 1: through 0 at most ¼ (above), through 1 at most ¼ (below). From token 1: ¾ throughout.
     let to_last = flow(&two_layers(), 1).unwrap();
     assert!((to_last[0] - 0.5).abs() < 1e-6 && (to_last[1] - 0.75).abs() < 1e-6, "{to_last:?}");
     let to_first = flow(&two_layers(), 0).unwrap();
@@ -39,8 +39,8 @@ fn flow_by_hand() {
     assert!(flow(&two_layers(), 2).is_err());
 }
 
-/// The smallest cut, found by trying all: what every maximum flow must equal.
-fn smallest_cut(nodes: usize, edges: &[(usize, usize, f64)]) -> f64 {
+/// The minimum cut by brute force, which equals the maximum flow.
+fn minimum_cut(nodes: usize, edges: &[(usize, usize, f64)]) -> f64 {
     let inner = nodes - 2; // the source is 0, the sink the last
     let cut = |chosen: usize| -> f64 {
         let inside = |node: usize| node == 0 || node != nodes - 1 && chosen >> (node - 1) & 1 == 1;
@@ -52,7 +52,7 @@ fn smallest_cut(nodes: usize, edges: &[(usize, usize, f64)]) -> f64 {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(300) })]
     #[test]
-    fn flow_equals_the_smallest_cut(
+    fn flow_equals_the_minimum_cut(
         nodes in 2_usize..9,
         edges in prop::collection::vec((0_usize..9, 0_usize..9, 0.0_f64..1.0), 0..40),
     ) {
@@ -61,13 +61,13 @@ proptest! {
         for &(from, to, capacity) in &edges {
             network.add(from, to, capacity);
         }
-        let expected = smallest_cut(nodes, &edges);
+        let expected = minimum_cut(nodes, &edges);
         prop_assert!((network.maximum(0, nodes - 1) - expected).abs() < 1e-9);
     }
 }
 
 #[test]
-fn hostile_networks_carry_nothing() {
+fn invalid_edges_carry_no_flow() {
     let mut network = Network::new(2);
     for (from, to, capacity) in
         [(0, 9, 1.0), (0, 0, 1.0), (0, 1, -1.0), (0, 1, f64::NAN), (0, 1, f64::INFINITY)]
@@ -79,8 +79,8 @@ fn hostile_networks_carry_nothing() {
     assert_eq!(network.maximum(1, 1), 0.0);
 }
 
-/// The target's logit with one weight of one head changed by so much.
-fn nudged(
+/// The target's logit with one weight of one head changed.
+fn perturbed(
     model: &dyn Model,
     tokens: &Tokens,
     target: Target,
@@ -99,7 +99,7 @@ fn nudged(
 }
 
 #[test]
-fn gradient_times_attention_is_that_of_finite_differences() {
+fn gradient_times_attention_matches_finite_differences() {
     let model = planted::random_gpt(3);
     let tokens = Tokens::new(vec![3, 1, 4, 1, 5]);
     let target = Target { position: Some(4), class: 2, against: Some(7) };
@@ -112,8 +112,8 @@ fn gradient_times_attention_is_that_of_finite_differences() {
                 for key in 0..=query {
                     let at = (layer, head, query, key);
                     let step = 1e-2;
-                    let slope = (nudged(&model, &tokens, target, at, step)
-                        - nudged(&model, &tokens, target, at, -step))
+                    let slope = (perturbed(&model, &tokens, target, at, step)
+                        - perturbed(&model, &tokens, target, at, -step))
                         / f64::from(2.0 * step);
                     let place = (head * 5 + query) * 5 + key;
                     let expected = slope * f64::from(weights[place]);
@@ -131,7 +131,7 @@ fn gradient_times_attention_is_that_of_finite_differences() {
 }
 
 fn mean_free_weights(model: &dyn Model, tokens: &Tokens, layer: usize) -> Vec<f32> {
-    let all = regard_nn::analysis::heads::watch(model, std::slice::from_ref(tokens)).unwrap();
+    let all = regard_nn::analysis::heads::record_weights(model, std::slice::from_ref(tokens)).unwrap();
     all[layer].all().to_vec()
 }
 
@@ -144,10 +144,10 @@ fn relevance_by_hand() {
     assert_close(&relevance(&[product.clone(), product]).unwrap().to_vec(), &[2.25, 0.0, 3.0, 2.25], 1e-6);
 }
 
-/// In the induction circuit the answer after the second `a` in `a b … a` depends on b and on both a's; a token elsewhere
-/// changes nothing.
+/// In the induction circuit the prediction after the second `a` in `a b … a` depends on b and on both a's; other tokens have
+/// no effect.
 #[test]
-fn occlusion_finds_what_the_circuit_reads() {
+fn occlusion_finds_the_tokens_of_the_circuit() {
     let model = planted::model();
     let tokens = Tokens::new(vec![4, 5, 6, 7, 4]);
     let target = Target::at(4, 5);
@@ -182,7 +182,7 @@ fn every_method_gives_a_number_for_each_token() {
             assert_eq!(values.len(), 6);
             assert!(values.iter().all(|value| value.is_finite() && *value >= 0.0), "{method:?}: {values:?}");
             if model.attentions().iter().all(|site| site.visibility.causal) {
-                assert_eq!(values[4..], [0.0, 0.0], "{method:?}: the future does not matter");
+                assert_eq!(values[4..], [0.0, 0.0], "{method:?}: later tokens have no influence");
             }
             if matches!(method, Method::Attention | Method::Rollout | Method::Norms) {
                 assert!((values.iter().sum::<f64>() - 1.0).abs() < 1e-5, "{method:?}: {values:?}");
@@ -194,9 +194,9 @@ fn every_method_gives_a_number_for_each_token() {
     }
 }
 
-/// A model that judges a text as a whole, with no place of its own to look from.
+/// A model that pools a whole text, without a position for its prediction.
 #[test]
-fn pooled_answers_have_influences_too() {
+fn pooling_models_have_influences() {
     let config = SentimentConfig {
         vocabulary: 13,
         d_embedding: 6,
@@ -217,7 +217,7 @@ fn pooled_answers_have_influences_too() {
 }
 
 #[test]
-fn faithfulness_is_a_correlation_with_its_interval() {
+fn faithfulness_is_a_correlation_with_an_interval() {
     let model = planted::random_gpt(5);
     let texts = || {
         planted::texts(13, 9).into_iter().map(|text| {

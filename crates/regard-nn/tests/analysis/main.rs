@@ -1,4 +1,4 @@
-//! What each head does and whether it matters: measured on models whose heads are known.
+//! Head measures, ablation and attribution, tested on models with known heads.
 
 mod ablation;
 mod dependencies;

@@ -26,7 +26,7 @@ fn causal_measures_by_hand() {
     ];
     let values = MeasurePlan::new(&tokens, CAUSAL).unwrap().measure(&weights, 4).unwrap();
     let of = |measure: Measure| values[measure as usize];
-    // Query 0 sees one key and is left out. In bits the entropies are 1, 1.5 and 1.75.
+    // Query 0 has one key and is left out. In bits the entropies are 1, 1.5 and 1.75.
     let ln2 = 2.0_f64.ln();
     close(of(Measure::Entropy), (1.0 + 1.5 + 1.75) * ln2 / 3.0);
     close(of(Measure::RelativeEntropy), (1.0 + 1.5 * ln2 / 3.0_f64.ln() + 1.75 / 2.0) / 3.0);
@@ -37,12 +37,12 @@ fn causal_measures_by_hand() {
     close(of(Measure::Itself), (0.5 + 0.5 + 0.125) / 3.0);
     close(of(Measure::First), (0.5 + 0.25 + 0.25) / 3.0);
     close(of(Measure::Special), (0.5 + 0.25 + 0.25) / 3.0);
-    // Query 1 is the mark itself.
+    // Query 1 is the delimiter itself.
     close(of(Measure::Delimiters), f64::midpoint(0.25, 0.5));
     close(of(Measure::Sink), 1.0 / 3.0);
-    // Query 2 saw its token at 0, query 3 at 0 and 2.
+    // The token of query 2 occurred at 0, that of query 3 at 0 and 2.
     close(of(Measure::Duplicate), f64::midpoint(0.25, 0.25 + 0.125));
-    // After the 5 at 0 stood place 1; for query 3 the place after the 5 at 2 is its own, which does not count.
+    // The token after the 5 at 0 is at 1; for query 3 the token after the 5 at 2 is itself, which does not count.
     close(of(Measure::Induction), f64::midpoint(0.25, 0.5));
 }
 
@@ -63,16 +63,16 @@ fn bidirectional_measures_by_hand() {
 }
 
 #[test]
-fn windows_limit_what_is_seen() {
+fn windows_limit_the_visible_keys() {
     let near = Visibility { causal: true, window: Some(Window { before: 1, after: 0 }) };
     let weights = [1.0, 0.0, 0.0, 0.5, 0.5, 0.0, 0.0, 0.5, 0.5];
     let values = MeasurePlan::new(&Tokens::new(vec![4, 4, 4]), near).unwrap().measure(&weights, 3).unwrap();
     close(values[Measure::RelativeEntropy as usize], 1.0);
-    close(values[Measure::First as usize], 0.5); // query 2 does not see it
+    close(values[Measure::First as usize], 0.5); // not visible to query 2
 }
 
 #[test]
-fn some_queries_alone() {
+fn plans_can_be_restricted_to_some_queries() {
     let weights = [0.2, 0.3, 0.5, 0.1, 0.1, 0.8, 0.6, 0.4, 0.0];
     let plan = MeasurePlan::new(&Tokens::new(vec![1, 2, 3]), FULL).unwrap();
     let values = plan.clone().only(|query| query == 1).measure(&weights, 3).unwrap();
@@ -82,7 +82,7 @@ fn some_queries_alone() {
 }
 
 #[test]
-fn far_tokens_are_eight_places_away() {
+fn far_tokens_are_eight_positions_away() {
     let length = 10;
     let weights = vec![0.1; length * length];
     let values =
@@ -124,7 +124,7 @@ fn planted_heads_are_found() {
             }
         }
     }
-    // Heads that read nothing look at everyone alike.
+    // The other heads are uniform.
     for (layer, head) in [(0, 2), (1, 1), (1, 2), (1, 3)] {
         let row = table.find(layer, head, Measure::RelativeEntropy).unwrap();
         assert!((row.mean - 1.0).abs() < 1e-6);

@@ -1,12 +1,12 @@
 use super::planted;
 use regard_nn::analysis::norms::{normalise_rows, weigh, weigh_together, weights_and_vectors};
-use regard_nn::analysis::{Tokens, attentions, heads::watch, pad};
+use regard_nn::analysis::{Tokens, attentions, heads::record_weights, pad};
 use regard_nn::models::{Inputs, LlamaConfig, Model, Transformer};
 use regard_nn::{Context, Probe};
 
-/// ‖α·f(x)‖ and ‖Σₕ αₕ·fₕ(x)‖ with the vectors written out, for fused, InOut (GPT) and grouped, OutIn (Llama) projections.
+/// ‖α·f(x)‖ and ‖Σₕ αₕ·fₕ(x)‖ with explicit vectors, for fused InOut (GPT) and grouped OutIn (Llama) projections.
 #[test]
-fn norms_are_those_of_the_definition() {
+fn norms_match_the_definition() {
     let llama = LlamaConfig {
         vocabulary: 13,
         context: 16,
@@ -28,7 +28,7 @@ fn norms_are_those_of_the_definition() {
         model.forward(&Context::inference().with_probe(&probe), &inputs).unwrap();
         for (layer, site) in attentions(&model).unwrap().into_iter().enumerate() {
             let attention = site.projections().unwrap();
-            let alpha = watch(&model, std::slice::from_ref(&tokens)).unwrap()[layer].all().to_vec();
+            let alpha = record_weights(&model, std::slice::from_ref(&tokens)).unwrap()[layer].all().to_vec();
             let config = attention.config();
             let (heads, groups, width) = (config.n_heads, config.n_kv_heads, config.d_head);
             let values = probe.get(&format!("{}.value", site.name)).unwrap().unwrap().to_vec();
@@ -48,15 +48,15 @@ fn norms_are_those_of_the_definition() {
                     let mut sum = vec![0.0; config.d_model];
                     for head in 0..heads {
                         let place = (head * time + query) * time + key;
-                        let said: Vec<f64> =
+                        let output: Vec<f64> =
                             vector(head, key).iter().map(|x| x * f64::from(alpha[place])).collect();
-                        let norm = said.iter().map(|x| x * x).sum::<f64>().sqrt();
+                        let norm = output.iter().map(|x| x * x).sum::<f64>().sqrt();
                         assert!(
                             (norm - f64::from(single[place])).abs() < 1e-5 * (1.0 + norm),
                             "{norm} {}",
                             single[place]
                         );
-                        sum.iter_mut().zip(&said).for_each(|(sum, x)| *sum += x);
+                        sum.iter_mut().zip(&output).for_each(|(sum, x)| *sum += x);
                     }
                     let norm = sum.iter().map(|x| x * x).sum::<f64>().sqrt();
                     let got = f64::from(together[query * time + key]);
@@ -68,7 +68,7 @@ fn norms_are_those_of_the_definition() {
 }
 
 #[test]
-fn heads_that_say_nothing_weigh_nothing() {
+fn heads_with_zero_output_have_zero_norms() {
     let found = weights_and_vectors(&planted::model(), &Tokens::new(vec![1, 2, 3, 1])).unwrap();
     let (weights, vectors) = &found[0];
     let norms = weigh(weights, vectors).unwrap();
@@ -81,5 +81,5 @@ fn heads_that_say_nothing_weigh_nothing() {
     for row in rows.to_vec().chunks(4).take(4) {
         assert!((row.iter().sum::<f32>() - 1.0).abs() < 1e-6);
     }
-    assert!(rows.select(1, 2).unwrap().to_vec().iter().all(|&x| x == 0.0), "rows of zeros stay");
+    assert!(rows.select(1, 2).unwrap().to_vec().iter().all(|&x| x == 0.0), "rows of zeros stay zero");
 }

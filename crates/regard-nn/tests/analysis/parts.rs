@@ -1,9 +1,9 @@
-//! Encoder, decoder and cross-attention of a T5, and the patches of a picture.
+//! Encoder, decoder and cross-attention of a T5, and the patches of an image.
 
 use super::planted;
 use regard_nn::analysis::ablation::{AblationBatch, Kinds, ablate, pruning_curve};
 use regard_nn::analysis::distance::head_divergences;
-use regard_nn::analysis::heads::watch;
+use regard_nn::analysis::heads::record_weights;
 use regard_nn::analysis::influence::{Method, influence, mean_attention, rollout};
 use regard_nn::analysis::occlusion::{Blank, PatchSizes, Quantity, occlusion};
 use regard_nn::analysis::statistics::Resampling;
@@ -22,18 +22,18 @@ fn t5() -> Transformer {
     planted::amplified(Transformer::new(layers.form(), 1).unwrap(), 2.0)
 }
 
-/// Answers of different lengths to texts of different lengths.
+/// Targets of different lengths with sources of different lengths.
 fn answers() -> Vec<Tokens> {
     let mut source = Tokens::new(vec![3, 4, 5, 6, 7]);
     source.delimiter[4] = true;
     vec![
-        Tokens::new(vec![0, 1, 2]).answering(source),
-        Tokens::new(vec![0, 9, 8, 7, 6, 5]).answering(Tokens::new(vec![2, 2, 3])),
+        Tokens::new(vec![0, 1, 2]).with_source(source),
+        Tokens::new(vec![0, 9, 8, 7, 6, 5]).with_source(Tokens::new(vec![2, 2, 3])),
     ]
 }
 
 #[test]
-fn every_attention_belongs_to_one_part() {
+fn every_attention_layer_belongs_to_one_part() {
     let model = t5();
     let of = |part| attentions(Subject { model: &model, part }).unwrap();
     assert_eq!(model.parts().into_iter().map(|part| of(part).len()).collect::<Vec<_>>(), [2, 3, 3]);
@@ -43,13 +43,13 @@ fn every_attention_belongs_to_one_part() {
     assert!(attentions(Subject { model: &gpt, part: Part::Cross }).is_err());
 }
 
-/// What is watched in a padded batch is what the model does with one pair alone.
+/// The weights recorded in a padded batch equal those of each pair alone.
 #[test]
-fn padding_on_either_side_changes_nothing() {
+fn padding_on_either_side_has_no_effect() {
     let model = t5();
     for part in [Part::Decoder, Part::Cross] {
         let subject = Subject { model: &model, part };
-        let both = watch(subject, &answers()).unwrap();
+        let both = record_weights(subject, &answers()).unwrap();
         for (number, answer) in answers().iter().enumerate() {
             let source = answer.source.as_deref().unwrap();
             let sites = attentions(subject).unwrap();
@@ -74,7 +74,7 @@ fn padding_on_either_side_changes_nothing() {
 }
 
 #[test]
-fn cross_attention_has_the_measures_that_mean_something_there() {
+fn cross_attention_has_only_meaningful_measures() {
     let model = t5();
     let by = |part, batch| {
         let settings = HeadSettings { batch, ..HeadSettings::default() };
@@ -84,7 +84,7 @@ fn cross_attention_has_the_measures_that_mean_something_there() {
     for measure in [Measure::Entropy, Measure::Confidence, Measure::First] {
         assert_eq!(cross.of(measure).count(), 6, "{}", measure.name());
     }
-    // One of the two sources has a mark.
+    // One of the two sources has a delimiter.
     assert!(cross.of(Measure::Delimiters).all(|row| row.count == 1));
     for measure in [Measure::Distance, Measure::Previous, Measure::Itself, Measure::Duplicate] {
         assert_eq!(cross.of(measure).count(), 0, "{}", measure.name());
@@ -103,13 +103,13 @@ fn cross_attention_has_the_measures_that_mean_something_there() {
     assert!(measure_heads(subject, [Ok(alone)].into_iter(), HeadSettings::default()).is_err());
 }
 
-/// Without any cross-attention an answer no longer depends on what was asked.
+/// Without cross-attention the output no longer depends on the source.
 #[test]
-fn without_cross_attention_the_question_does_not_matter() {
+fn without_cross_attention_the_source_has_no_effect() {
     let model = t5();
     let subject = Subject { model: &model, part: Part::Cross };
     let batch = |source: Vec<u32>| {
-        let shown = Shown::new(&[Tokens::new(vec![0, 1, 2]).answering(Tokens::new(source))]).unwrap();
+        let shown = Shown::new(&[Tokens::new(vec![0, 1, 2]).with_source(Tokens::new(source))]).unwrap();
         Ok(AblationBatch { shown, targets: Ids::new(&[1, 2, IGNORED], [1, 3]).unwrap() })
     };
     let kinds = Kinds { count: 0, of: &|_, _, _| 0 };
@@ -127,20 +127,20 @@ fn without_cross_attention_the_question_does_not_matter() {
     };
     assert!((loss(vec![3, 4, 5], 0) - loss(vec![9, 8], 0)).abs() > 1e-3);
     assert!((loss(vec![3, 4, 5], 6) - loss(vec![9, 8], 6)).abs() < 1e-6);
-    // The encoder's heads speak through the cross-attention alone, and are averaged over what they read.
+    // The encoder's heads act only through cross-attention, and their means are taken over the source.
     let encoder = Subject { model: &model, part: Part::Reader };
     let found = ablate(encoder, [batch(vec![3, 4, 5, 6])].into_iter(), &kinds, &resampling).unwrap();
     assert!(found.heads.len() == 4 && found.heads.iter().all(|effect| effect.averaged.all.mean != 0.0));
 }
 
 #[test]
-fn pictures_are_looked_at_patch_by_patch() {
+fn images_are_measured_patch_by_patch() {
     let layers = VitConfig { n_layers: 1, n_heads: 2, d_model: 16, d_hidden: 20, ..VitConfig::default() };
     let sizes = VitConfig { image: [8, 12], patch: 4, channels: 1, classes: 3, deviation: 0.3, ..layers };
     let model = Transformer::new(sizes.form(), 3).unwrap();
     let picture = |shift: f32| {
         let pixels: Vec<f32> = (0..96).map(|i| (i as f32 * 0.7 + shift).sin()).collect();
-        Tokens::of_picture(pixels.into(), 6)
+        Tokens::from_image(pixels.into(), 6)
     };
     let pictures = [picture(0.0), picture(1.0)];
     let table = measure_heads(&model, pictures.iter().cloned().map(Ok), HeadSettings::default()).unwrap();
@@ -153,28 +153,28 @@ fn pictures_are_looked_at_patch_by_patch() {
     let kinds = Kinds { count: 3, of: &|batch, text, _| batch.targets.values()[text] as usize };
     let found = ablate(&model, [Ok(batch)].into_iter(), &kinds, &Resampling::new(0)).unwrap();
     assert!(found.loss.by_kind[1].is_none() && found.loss.by_kind[2].is_some());
-    // A picture and a text cannot stand side by side.
+    // An image and a text cannot share a batch.
     assert!(Shown::new(&[picture(0.0), Tokens::new(vec![1])]).is_err());
 }
 
-/// Who looks at whom in which layer, and what is left of it at the end.
+/// The weights of each layer and their rollout.
 #[test]
-fn source_and_answer_are_one_row_of_layers() {
+fn source_and_target_form_one_sequence_of_layers() {
     let model = t5();
-    let tokens = Tokens::new(vec![0, 1, 2]).answering(Tokens::new(vec![3, 4, 5, 6, 7]));
+    let tokens = Tokens::new(vec![0, 1, 2]).with_source(Tokens::new(vec![3, 4, 5, 6, 7]));
     let layers = mean_attention(&model, &tokens).unwrap();
     assert_eq!(layers.len(), 2 + 2 * 3);
     for layer in &layers {
         assert_eq!(layer.shape()[..], [8, 8]);
     }
-    // In the encoder the answer looks at nothing; in the decoder the source does.
+    // In the encoder the target attends to nothing; in the decoder the source does.
     let sum = |layer: &Tensor, row: usize| layer.values()[row * 8..(row + 1) * 8].iter().sum::<f32>();
     assert!((sum(&layers[0], 4) - 1.0).abs() < 1e-5 && sum(&layers[0], 5) == 0.0);
     assert!(sum(&layers[2], 4) == 0.0 && (sum(&layers[3], 6) - 1.0).abs() < 1e-5);
-    // A cross-attention looks at the source alone, a decoder's own at the answer alone.
+    // Cross-attention attends only to the source, the decoder's self-attention only to the target.
     assert!(layers[3].values()[6 * 8 + 5..7 * 8].iter().all(|&weight| weight == 0.0));
     assert!(layers[2].values()[6 * 8..6 * 8 + 5].iter().all(|&weight| weight == 0.0));
-    // What reaches an answer through all layers is all there is.
+    // The influence on a target through all layers sums to 1.
     let rolled = rollout(&layers).unwrap();
     let last = rolled.last().unwrap();
     for row in 0..8 {
@@ -182,14 +182,14 @@ fn source_and_answer_are_one_row_of_layers() {
     }
     let target = Target::at(1, 4);
     for method in Method::ALL {
-        let said = influence(&model, &tokens, target, method, 64).unwrap();
-        assert_eq!(said.len(), 8, "{}", method.name());
-        assert!(said[..5].iter().any(|&value| value > 0.0), "{}", method.name());
-        assert_eq!(said[7], 0.0, "the future says nothing: {}", method.name());
+        let values = influence(&model, &tokens, target, method, 64).unwrap();
+        assert_eq!(values.len(), 8, "{}", method.name());
+        assert!(values[..5].iter().any(|&value| value > 0.0), "{}", method.name());
+        assert_eq!(values[7], 0.0, "later tokens have no influence: {}", method.name());
     }
     let changes = occlusion(&model, &tokens, target, (Blank::Delete, Quantity::Logit)).unwrap();
     assert!(changes[..5].iter().all(Option::is_some) && changes[5..].iter().all(Option::is_none));
-    let shorter = Tokens::new(vec![0, 1, 2]).answering(Tokens::new(vec![3, 4, 6, 7]));
+    let shorter = Tokens::new(vec![0, 1, 2]).with_source(Tokens::new(vec![3, 4, 6, 7]));
     let logit = |tokens: &Tokens| {
         let scores = Shown::new(std::slice::from_ref(tokens)).unwrap().scores(&model, &Context::inference());
         f64::from(target.logit(&scores.unwrap()).unwrap().values()[0])
@@ -198,12 +198,12 @@ fn source_and_answer_are_one_row_of_layers() {
 }
 
 #[test]
-fn patches_are_blanked_out_one_by_one() {
+fn patches_are_occluded_one_by_one() {
     let layers = VitConfig { n_layers: 2, n_heads: 2, d_model: 16, d_hidden: 20, ..VitConfig::default() };
     let sizes = VitConfig { image: [8, 12], patch: 4, channels: 2, classes: 3, deviation: 0.3, ..layers };
     let model = Transformer::new(sizes.form(), 3).unwrap();
     let pixels: Vec<f32> = (0..192).map(|i| (i as f32 * 0.7).sin()).collect();
-    let picture = Tokens::of_picture(pixels.clone().into(), 6);
+    let picture = Tokens::from_image(pixels.clone().into(), 6);
     let target = Target { position: Some(0), class: 1, against: None };
     let patches = PatchSizes { channels: 2, height: 8, width: 12, side: 4 };
     let changes = occlusion(&model, &picture, target, (Blank::Patch(patches), Quantity::Logit)).unwrap();
@@ -219,7 +219,7 @@ fn patches_are_blanked_out_one_by_one() {
         let scores = Shown::new(std::slice::from_ref(picture)).unwrap().scores(&model, &Context::inference());
         f64::from(target.logit(&scores.unwrap()).unwrap().values()[0])
     };
-    let expected = logit(&picture) - logit(&Tokens::of_picture(blank.into(), 6));
+    let expected = logit(&picture) - logit(&Tokens::from_image(blank.into(), 6));
     assert!((changes[6].unwrap() - expected).abs() < 1e-5);
     for method in Method::ALL {
         assert_eq!(influence(&model, &picture, target, method, 64).unwrap().len(), 7, "{}", method.name());

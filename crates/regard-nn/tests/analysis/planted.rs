@@ -1,9 +1,9 @@
-//! A GPT with weights set by hand, so that what each head does is known.
+//! A GPT with weights set by hand, so that the function of each head is known.
 //!
-//! The stream has a place for the token (one of 16), the position (one of 16), the token before, and the answer.
-//! Layer 0: head 0 looks at the previous token and writes it down; head 1 looks at earlier occurrences of the token;
-//! head 2 reads nothing; head 3 looks at its own place. Layer 1: head 0 looks at tokens whose previous token is this one and
-//! writes them as the answer; the other heads read nothing.
+//! The residual stream has dimensions for the token (one of 16), the position (one of 16), the previous token and the
+//! prediction. Layer 0: head 0 attends to the previous token and copies it; head 1 attends to earlier occurrences of the
+//! token; head 2 is uniform; head 3 attends to its own position. Layer 1: head 0 is an induction head: it attends to tokens
+//! whose previous token is the current one and writes them as the prediction; the other heads are uniform.
 
 use regard_nn::Module;
 use regard_nn::analysis::Tokens;
@@ -13,7 +13,7 @@ pub const VOCABULARY: usize = 16;
 const WIDTH: usize = 128;
 const HEAD: usize = 32;
 const HEADS: usize = 4;
-/// Where things stand in the stream.
+/// Offsets in the residual stream.
 const TOKEN: usize = 0;
 const POSITION: usize = 16;
 const BEFORE: usize = 32;
@@ -29,7 +29,7 @@ fn entries() -> Vec<(&'static str, usize, usize, f32)> {
         all.push(("tokens.weight", i, TOKEN + i, 1.0));
         all.push(("positions.table.weight", i, POSITION + i, 1.0));
         all.push(("head.weight", i, ANSWER + i, 1.0));
-        // Layer 0, head 0: position i asks for position i − 1.
+        // Layer 0, head 0: position i attends to position i − 1.
         if i > 0 {
             all.push((first, POSITION + i, query + i - 1, 2.0));
         }
@@ -44,10 +44,10 @@ fn entries() -> Vec<(&'static str, usize, usize, f32)> {
         // Head 3: the same position.
         all.push((first, POSITION + i, query + 3 * HEAD + i, 2.0));
         all.push((first, POSITION + i, key + 3 * HEAD + i, 2.0));
-        // Layer 1, head 0: the token asks for those that it stood before.
+        // Layer 1, head 0: the token attends to tokens that followed it.
         all.push((second, TOKEN + i, query + i, 2.0));
         all.push((second, BEFORE + i, key + i, 2.0));
-        // The first place wrote itself down as its own predecessor, for want of another.
+        // The first position has no predecessor and copied itself.
         all.push((second, POSITION, key + i, -2.0));
         all.push((second, TOKEN + i, value + i, 1.0));
         all.push(("layers.1.attention.output.weight", i, ANSWER + i, 1.0));
@@ -71,7 +71,7 @@ pub fn model() -> Transformer {
     let mut planted = 0;
     for (name, parameter) in model.parameters_mut() {
         if name.contains("norm") {
-            continue; // norms scale by 1, as they do at first
+            continue; // norms keep their initial scale of 1
         }
         let tensor = parameter.tensor_mut();
         let columns = tensor.shape().last();
@@ -86,7 +86,7 @@ pub fn model() -> Transformer {
     model
 }
 
-/// Any model's parameters made larger, so that untrained weights have something to say.
+/// Scales a model's parameters, so that untrained weights have an effect.
 pub fn amplified<M: Model>(mut model: M, factor: f32) -> M {
     for (name, parameter) in model.parameters_mut() {
         if !name.contains("norm") {
@@ -97,7 +97,7 @@ pub fn amplified<M: Model>(mut model: M, factor: f32) -> M {
     model
 }
 
-/// A small GPT without any plan.
+/// A small random GPT.
 pub fn random_gpt(seed: u64) -> Transformer {
     let config =
         GptConfig { vocabulary: 13, context: 16, n_layers: 2, n_heads: 2, d_model: 8, ..Default::default() };

@@ -16,13 +16,13 @@ fn model(pooling: Pooling) -> Sentiment {
     planted::amplified(Sentiment::new(config, 1).unwrap(), 20.0)
 }
 
-/// Kind 0 are even tokens, kind 1 the token 1, and odd ones are of none.
+/// Kind 0 are even tokens, kind 1 is the token 1; other odd tokens have no kind.
 fn kinds(tokens: &Tokens) -> Vec<usize> {
     tokens.ids.iter().map(|&id| if id == 1 { 1 } else { (id % 2) as usize * 9 }).collect()
 }
 
 #[test]
-fn shares_are_those_of_the_definition() {
+fn shares_match_the_definition() {
     let texts = planted::texts(13, 9);
     for pooling in [Pooling::Max, Pooling::Additive, Pooling::Heads] {
         let model = model(pooling);
@@ -51,7 +51,7 @@ fn shares_are_those_of_the_definition() {
 }
 
 #[test]
-fn what_does_not_pool_is_refused() {
+fn models_without_pooling_are_rejected() {
     let text = Tokens::new(vec![1, 2]);
     assert!(pool_weights(&planted::random_gpt(1), std::slice::from_ref(&text)).is_err());
     let uneven = std::iter::once(Ok((text, vec![0])));

@@ -10,9 +10,9 @@ fn eigenvalues_by_hand() {
     assert!((pairs[0].1[0] - pairs[0].1[1]).abs() < 1e-12);
 }
 
-/// A·v = λ·v, vectors of length 1 at right angles: for matrices without a plan, of few values, and of many equal ones.
+/// A·v = λ·v with orthonormal vectors: for random matrices, for few distinct entries, and for repeated eigenvalues.
 #[test]
-fn eigenvectors_are_what_they_should_be() {
+fn eigenvectors_satisfy_their_definition() {
     let draws = Key::new(4).normal(60 * 60, 1.0);
     let without_plan = |i: usize, j: usize| f64::from(draws[i * 60 + j] + draws[j * 60 + i]);
     let of_rank_two = |i: usize, j: usize| f64::from(draws[i] * draws[j] + draws[60 + i] * draws[60 + j]);
@@ -27,7 +27,7 @@ fn eigenvectors_are_what_they_should_be() {
         }
     }
     assert!(eigen::symmetric(vec![], 0).is_empty());
-    assert_eq!(eigen::symmetric(vec![f64::NAN; 9], 3).len(), 3, "comes to an end");
+    assert_eq!(eigen::symmetric(vec![f64::NAN; 9], 3).len(), 3, "terminates");
 }
 
 fn check(a: &[f64], n: usize, pairs: &[(f64, Vec<f64>)]) {
@@ -61,7 +61,7 @@ fn eigenvalues_of_second_differences() {
     }
 }
 
-/// Points on a line through (1, 2, 3) in the direction (2, −1, 2)/3, with a little beside it in a known direction.
+/// Points on a line through (1, 2, 3) in the direction (2, −1, 2)/3, with small deviations in a known direction.
 #[test]
 fn components_of_a_known_cloud() {
     let direction = [2.0 / 3.0, -1.0 / 3.0, 2.0 / 3.0];
@@ -87,7 +87,7 @@ fn components_of_a_known_cloud() {
 }
 
 #[test]
-fn neighbours_by_direction() {
+fn neighbours_by_cosine() {
     let table = Tensor::new(&[1.0, 0.0, 5.0, 5.0, 0.0, 2.0, -1.0, 0.0, 0.0, 0.0], [5, 2]).unwrap();
     let found = neighbours(&table, 0, 3).unwrap();
     assert_eq!(found.iter().map(|near| near.0).collect::<Vec<_>>(), [1, 2, 4]);

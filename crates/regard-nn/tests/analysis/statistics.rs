@@ -5,7 +5,7 @@ fn close(got: f64, expected: f64, tolerance: f64) {
 }
 
 #[test]
-fn moments_are_those_of_the_definition() {
+fn moments_match_the_definition() {
     let mut moments = Moments::default();
     for value in [2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0] {
         moments.add(value);
@@ -50,8 +50,8 @@ fn corrections_by_hand() {
 }
 
 #[test]
-fn students_tail_has_its_known_values() {
-    // Any table: t of 1, 4 and 30 degrees of freedom at 97.5 %.
+fn students_tail_matches_known_values() {
+    // From a table: t with 1, 4 and 30 degrees of freedom at 97.5 %.
     for (freedom, t) in [(1, 12.706205), (4, 2.776445), (30, 2.042272)] {
         close(student_tail(t, freedom), 0.025, 1e-7);
         close(student_tail(-t, freedom), 0.975, 1e-7);
@@ -60,25 +60,25 @@ fn students_tail_has_its_known_values() {
 }
 
 #[test]
-fn two_values_prove_little_and_one_nothing() {
+fn few_values_give_large_p_values() {
     assert_eq!(one_sided(1.0, 0.0, 1), 1.0);
-    assert!(one_sided(1.0, 0.01, 2) > 0.003, "100 errors away, but of two values");
+    assert!(one_sided(1.0, 0.01, 2) > 0.003, "100 standard errors, but only two values");
     assert!(one_sided(1.0, 0.01, 100) < 1e-50);
     assert_eq!(one_sided(-1.0, 0.01, 100), 1.0);
     let one = Resampling::new(0).mean(&[0.3]);
     assert_eq!((one.mean, one.low, one.high), (0.3, f64::NEG_INFINITY, f64::INFINITY));
 }
 
-/// Sentences of several words each: the interval is that of sentences, which is wider than that of words if a sentence's
-/// words are all right or all wrong.
+/// Sentences of several words: the interval is over sentences, which is wider than over words if all words of a sentence
+/// are right or all are wrong.
 #[test]
-fn the_interval_of_a_share_is_that_of_its_sentences() {
+fn intervals_of_shares_resample_sentences() {
     let resampling = Resampling { resamples: 2000, ..Resampling::new(3) };
     let (mut right, mut other, mut all) = (Total::default(), Total::default(), Total::default());
     for sentence in 0..200_u64 {
         let draws = resampling.draws(sentence);
         right.add(if sentence % 4 == 0 { 0.0 } else { 5.0 }, &draws);
-        // Four of five words right in each sentence of the second kind: better on average, and just as unsure.
+        // Four of five words right in each sentence of the second kind: better on average, with the same uncertainty.
         other.add(if sentence % 4 == 0 { 0.0 } else { 4.0 }, &draws);
         all.add(5.0, &draws);
     }
@@ -88,20 +88,20 @@ fn the_interval_of_a_share_is_that_of_its_sentences() {
     let reach = 1.96 * (0.75_f64 * 0.25 / 200.0).sqrt();
     close(share.high - share.mean, reach, 0.1 * reach);
     close(share.mean - share.low, reach, 0.1 * reach);
-    assert!(right.larger(&other, &all) < 1e-6, "the same sentences: what they share is no noise");
+    assert!(right.larger(&other, &all) < 1e-6, "a paired test removes the noise that both share");
     assert_eq!(other.larger(&right, &all), 1.0);
     assert_eq!(Total::default().over(&Total::default()), 0.0);
 }
 
 #[test]
-fn quantiles_lie_between_neighbours() {
+fn quantiles_interpolate() {
     assert_eq!(quantile(&[1.0, 2.0, 3.0], 0.25), Some(1.5));
     assert_eq!(quantile(&[], 0.5), None);
 }
 
 /// The interval of a mean of n values is about ±1.96·s/√n, and the draws are those of Poisson(1).
 #[test]
-fn resampled_intervals_are_as_wide_as_theory_says() {
+fn resampled_intervals_have_the_theoretical_width() {
     let values: Vec<f64> = (0..400).map(|i| f64::from((i * 37) % 100)).collect();
     let resampling = Resampling { resamples: 2000, ..Resampling::new(7) };
     let interval = resampling.mean(&values);
@@ -123,9 +123,9 @@ fn resampled_intervals_are_as_wide_as_theory_says() {
     close(draws.variance(), 1.0, 0.03);
 }
 
-/// Nine of ten intervals of 90 % hold the true mean.
+/// Nine of ten 90 % intervals contain the true mean.
 #[test]
-fn resampled_intervals_cover() {
+fn resampled_intervals_have_the_nominal_coverage() {
     let key = regard_nn::tensor::random::Key::new(5);
     let covered = (0..300_u64).filter(|&trial| {
         let values: Vec<f64> = (0..60).map(|i| f64::from(key.uniform(trial, i))).collect();

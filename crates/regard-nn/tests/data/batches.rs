@@ -1,4 +1,4 @@
-//! Batches of examples: every one once an epoch, in an order that can be taken up again.
+//! Batches of examples: every example once per epoch, in an order that can be resumed.
 
 use proptest::prelude::*;
 use regard_nn::data::batches::{
@@ -18,7 +18,7 @@ fn texts(count: usize) -> Vec<Vec<u32>> {
 
 proptest! {
     #[test]
-    fn every_example_comes_once_an_epoch(
+    fn every_example_occurs_once_per_epoch(
         lengths in proptest::collection::vec(0_usize..50, 1..300), batch_size in 1_usize..40, seed in any::<u64>()
     ) {
         let mut order = order(lengths.clone(), batch_size, seed);
@@ -42,7 +42,7 @@ proptest! {
     }
 
     #[test]
-    fn a_saved_position_continues_as_if_never_stopped(steps in 0_usize..60, seed in any::<u64>()) {
+    fn resuming_from_a_saved_position_gives_the_same_batches(steps in 0_usize..60, seed in any::<u64>()) {
         let lengths: Vec<usize> = (0..100).map(|i| i % 13).collect();
         let mut straight = order(lengths.clone(), 8, seed);
         for _ in 0..steps {
@@ -58,7 +58,7 @@ proptest! {
 }
 
 #[test]
-fn epochs_and_seeds_have_orders_of_their_own() {
+fn epochs_and_seeds_have_different_orders() {
     let first = |seed, epoch| {
         let mut order = order(vec![1; 1000], 1000, seed);
         order.seek(DataPosition { epoch, batch: 0 }).expect("a position");
@@ -70,7 +70,7 @@ fn epochs_and_seeds_have_orders_of_their_own() {
 }
 
 #[test]
-fn examples_of_similar_length_come_together() {
+fn examples_of_similar_length_share_a_batch() {
     let lengths: Vec<usize> = (0..3200).map(|i| (i * 7919) % 200).collect();
     let mut order = order(lengths.clone(), 32, 3);
     let mut padding = 0;
@@ -84,7 +84,7 @@ fn examples_of_similar_length_come_together() {
 }
 
 #[test]
-fn orders_that_cannot_be_are_refused() {
+fn invalid_orders_are_rejected() {
     assert!(Order::new(vec![], 4, Key::new(1)).is_err());
     assert!(Order::new(vec![1], 0, Key::new(1)).is_err());
     let mut order = order(vec![1; 10], 4, 1);
@@ -95,12 +95,13 @@ fn orders_that_cannot_be_are_refused() {
 }
 
 #[test]
-fn classification_pads_to_the_longest_and_keeps_labels_in_place() {
+fn classification_pads_to_the_longest_and_keeps_labels_aligned() {
     let texts = texts(50);
     let labels: Vec<usize> = (0..50).map(|i| i % 3).collect();
     let examples = Classification::new(texts.clone(), labels.clone(), 0).expect("examples");
     let mut batches = Batches::new(examples, 8, Key::new(1)).expect("batches");
-    let mut batch_list: Vec<_> = (0..batches.an_epoch()).map(|_| batches.next().expect("a batch")).collect();
+    let mut batch_list: Vec<_> =
+        (0..batches.batches_per_epoch()).map(|_| batches.next().expect("a batch")).collect();
     batch_list.extend(batches.once().map(|batch| batch.expect("a batch")));
     for batch in batch_list {
         let [rows, time] = batch.ids.shape()[..] else { panic!("two axes") };
@@ -122,7 +123,7 @@ fn classification_pads_to_the_longest_and_keeps_labels_in_place() {
 }
 
 #[test]
-fn tagging_has_a_class_for_every_piece() {
+fn tagging_has_a_class_for_every_token() {
     let texts = texts(30);
     let classes: Vec<Vec<u32>> = texts.iter().map(|text| text.iter().map(|id| id % 5).collect()).collect();
     let examples = Tagging::new(texts.clone(), classes.clone(), 0).expect("examples");
@@ -138,7 +139,7 @@ fn tagging_has_a_class_for_every_piece() {
 }
 
 #[test]
-fn a_decoder_sees_its_target_shifted_by_one() {
+fn the_decoder_input_is_the_shifted_target() {
     let pairs: Vec<(Vec<u32>, Vec<u32>)> =
         (1..40).map(|i| ((0..=i % 7).collect(), (10..=10 + i % 5).chain([1]).collect())).collect();
     let examples = Translation::new(pairs.clone(), 0, 99).expect("examples");
@@ -169,7 +170,7 @@ fn bert() -> Tokenizer {
     Tokenizer::word_pieces([letters], &settings).expect("training")
 }
 
-/// Long framed texts of ordinary pieces.
+/// Long texts of ordinary tokens between `[CLS]` and `[SEP]`.
 fn framed(tokenizer: &Tokenizer, count: usize) -> Vec<Vec<u32>> {
     let size = tokenizer.vocabulary_size() as u32;
     (0..count as u32)
@@ -188,7 +189,7 @@ fn masking_has_the_published_shares() {
         let originals = batch.selection.examples.iter().flat_map(|&example| &texts[example]);
         for ((&original, &id), &target) in originals.zip(batch.ids.values()).zip(batch.targets.values()) {
             if original < 5 {
-                assert_eq!((id, target), (original, IGNORED), "special pieces are left alone");
+                assert_eq!((id, target), (original, IGNORED), "special tokens are not masked");
                 continue;
             }
             total += 1;
@@ -199,23 +200,23 @@ fn masking_has_the_published_shares() {
                 chosen += 1;
                 hidden += usize::from(id == 4);
                 same += usize::from(id == original);
-                assert!(id >= 4, "no special piece but the mask comes in");
+                assert!(id >= 4, "no special token but the mask is inserted");
             }
         }
     }
-    // 79,200 pieces; five standard errors of a share.
+    // 79,200 tokens; five standard errors of a share.
     let near = |part: usize, whole: usize, share: f64| {
         let error = 5.0 * (share * (1.0 - share) / whole as f64).sqrt();
         assert!((part as f64 / whole as f64 - share).abs() < error, "{part} of {whole}, expected {share}");
     };
     near(chosen, total, 0.15);
     near(hidden, chosen, 0.8);
-    // A random piece is the original itself once in 69.
+    // A random token is the original itself once in 69 draws.
     near(same, chosen, 0.1 + 0.1 / (tokenizer.vocabulary_size() - 5) as f64);
 }
 
 #[test]
-fn masking_differs_by_epoch_and_is_the_same_in_any_batch() {
+fn masking_depends_on_the_epoch_and_not_on_the_batch() {
     let tokenizer = bert();
     let texts = framed(&tokenizer, 20);
     let masking = Masking::new(&tokenizer).expect("a mask");
@@ -225,7 +226,7 @@ fn masking_differs_by_epoch_and_is_the_same_in_any_batch() {
         let mut epochs = Vec::new();
         for _ in 0..2 {
             let mut rows = vec![Vec::new(); 20];
-            for _ in 0..batches.an_epoch() {
+            for _ in 0..batches.batches_per_epoch() {
                 let batch = batches.next().expect("a batch");
                 let time = batch.ids.shape()[1];
                 for (row, &example) in batch.selection.examples.iter().enumerate() {
@@ -242,7 +243,7 @@ fn masking_differs_by_epoch_and_is_the_same_in_any_batch() {
 }
 
 #[test]
-fn a_short_text_has_something_to_guess_and_an_empty_one_nothing() {
+fn short_texts_have_a_masked_token_and_empty_ones_none() {
     let tokenizer = bert();
     let texts: Vec<Vec<u32>> =
         (0..200).map(|i| vec![2, 10 + i % 20, 3]).chain([vec![2, 3], vec![]]).collect();
@@ -261,7 +262,7 @@ fn a_short_text_has_something_to_guess_and_an_empty_one_nothing() {
 }
 
 #[test]
-fn masking_needs_a_mask() {
+fn masking_needs_a_mask_token() {
     let words = Tokenizer::words(["a b"], &WordSettings::default()).expect("training");
-    assert!(Masking::new(&words).expect_err("no mask").to_string().contains("no mask piece"));
+    assert!(Masking::new(&words).expect_err("no mask").to_string().contains("no mask token"));
 }

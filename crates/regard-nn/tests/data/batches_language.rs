@@ -7,13 +7,13 @@ use regard_nn::data::text::TokenStream;
 use regard_nn::tensor::random::Key;
 use regard_nn::tokens::{Tokenizer, UnknownCharacter};
 
-/// Ids that say where they are.
+/// Ids equal to their positions.
 fn counted(count: usize) -> TokenStream {
     TokenStream::new(&(0..count as u32).collect::<Vec<_>>()).expect("ids")
 }
 
 #[test]
-fn random_windows_start_anywhere_and_targets_are_one_later() {
+fn random_windows_start_anywhere_and_targets_are_shifted_by_one() {
     let windows = RandomWindows::new(counted(100), 10, 50, Key::new(1)).expect("windows");
     let mut starts = Vec::new();
     for step in 0..40 {
@@ -30,12 +30,12 @@ fn random_windows_start_anywhere_and_targets_are_one_later() {
     }
     starts.sort_unstable();
     starts.dedup();
-    // 2,000 draws among 90 places miss one with probability below 1e-7.
-    assert!(starts.into_iter().eq(0..90), "every place, and none beyond the last");
+    // 2,000 draws from 90 positions miss one with probability below 1e-7.
+    assert!(starts.into_iter().eq(0..90), "every position, and none beyond the last");
 }
 
 #[test]
-fn a_step_has_the_same_windows_whatever_came_before() {
+fn the_windows_of_a_step_do_not_depend_on_earlier_steps() {
     let windows = RandomWindows::new(counted(1000), 8, 4, Key::new(1)).expect("windows");
     let late = windows.batch(7).expect("a batch");
     windows.batch(0).expect("a batch");
@@ -66,7 +66,7 @@ fn a_file_of_ids_gives_the_same_windows_as_memory() {
 }
 
 #[test]
-fn few_windows_are_taken_evenly() {
+fn a_few_windows_are_evenly_spaced() {
     let windows = PackedWindows::new(counted(1001), 10, 3).expect("windows");
     let starts = |limit: usize| -> Vec<u32> {
         let batches = windows.evenly(limit).map(|batch| batch.expect("a batch").ids);
@@ -80,7 +80,7 @@ fn few_windows_are_taken_evenly() {
 }
 
 #[test]
-fn a_text_shorter_than_the_context_is_refused() {
+fn a_text_shorter_than_the_context_is_rejected() {
     let error = RandomWindows::new(counted(10), 10, 1, Key::new(1)).expect_err("too short").to_string();
     assert!(error.contains("10 ids, shorter than the 11 that a context of 10 needs"), "{error}");
     let windows = RandomWindows::new(counted(11), 10, 3, Key::new(1)).expect("just long enough");

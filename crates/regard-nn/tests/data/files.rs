@@ -1,4 +1,4 @@
-//! Opening files: gzip, limits, lines, and what goes wrong.
+//! Files: gzip, limits, lines and errors.
 
 use super::made::{Folder, gzip, problem};
 use regard_nn::data::file::{InputFile, LINE_LIMIT, Lines, expansion_limit};
@@ -15,7 +15,7 @@ fn lines(path: &Path) -> regard_nn::Result<Vec<String>> {
 }
 
 #[test]
-fn gzip_is_known_by_its_first_bytes_and_members_follow_one_another() {
+fn gzip_is_detected_by_its_first_bytes_and_may_have_several_members() {
     let folder = Folder::new();
     let plain = folder.write("a.gz", "one\ntwo\n");
     assert_eq!(lines(&plain).expect("lines"), ["one", "two"]);
@@ -50,9 +50,9 @@ fn truncated_and_damaged_gzip_is_an_error() {
 }
 
 #[test]
-fn a_small_file_that_expands_without_end_is_stopped() {
+fn a_decompression_bomb_is_stopped() {
     let folder = Folder::new();
-    // 300 MiB of zeros in under a megabyte: as members, so that one must not be judged alone.
+    // 300 MiB of zeros in under a megabyte, in several members, so that the limit must cover all of them.
     let member = gzip(vec![0; 30 << 20]);
     let bomb = member.repeat(10);
     assert!(bomb.len() < 1 << 20);
@@ -73,7 +73,7 @@ fn a_small_file_that_expands_without_end_is_stopped() {
 }
 
 #[test]
-fn a_limit_on_a_plain_file_holds_too() {
+fn limits_apply_to_plain_files() {
     let folder = Folder::new();
     let path = folder.write("a", "12345");
     let read = |limit| InputFile::open_limited(&path, limit).and_then(|mut source| source.fill(&mut [0; 10]));
@@ -82,7 +82,7 @@ fn a_limit_on_a_plain_file_holds_too() {
 }
 
 #[test]
-fn lines_that_are_too_long_or_not_text_say_where() {
+fn errors_name_lines_that_are_too_long_or_not_utf_8() {
     let folder = Folder::new();
     let path = folder.write("a", b"fine\nno\xfft\n");
     assert_eq!(problem(&folder, lines(&path)), "a, line 2: not UTF-8 at byte 2 of the line");
@@ -91,20 +91,20 @@ fn lines_that_are_too_long_or_not_text_say_where() {
 }
 
 #[test]
-fn missing_files_and_folders_in_their_place_are_errors() {
+fn missing_files_and_folders_are_errors() {
     let folder = Folder::new();
     let missing = folder.path().join("none");
-    assert_eq!(problem(&folder, InputFile::open(&missing)), "none: there is no such file");
+    assert_eq!(problem(&folder, InputFile::open(&missing)), "none: no such file");
     folder.write("inner/a", "x");
     assert_eq!(
         problem(&folder, InputFile::open(folder.path().join("inner"))),
-        "inner: a file was expected, this is a folder"
+        "inner: expected a file, this is a folder"
     );
     let empty = folder.write("empty", "");
     assert_eq!(lines(&empty).expect("lines"), Vec::<String>::new());
 }
 
-/// A file of one line is as good as any other where one line is enough, and an error where it is not.
+/// A file of one line is valid where one line is enough, and an error otherwise.
 #[test]
 fn files_of_one_line() {
     use regard_nn::data::{parallel::Parallel, table, text::TokenStream, treebank, vectors::WordVectors};
@@ -119,7 +119,7 @@ fn files_of_one_line() {
     let table = |content: &str| {
         problem(&folder, table::read(folder.write("t", content), table::Format::Tsv, &columns))
     };
-    assert_eq!(table("sentence\tlabel"), "t: it has no lines after the names of the columns");
+    assert_eq!(table("sentence\tlabel"), "t: there are no lines after the header");
     assert!(table("sentence\tlabel\nx\t1").contains("one class only"));
     let word = folder.write("w", "1\tGo\tgo\tVERB\t_\t_\t0\troot\t_\t_");
     assert_eq!(treebank::read(word).expect("a sentence")[0].text, "Go");

@@ -1,4 +1,4 @@
-//! The same results as Hugging Face's own library, in Python (see `tools/golden_tokens.py`).
+//! Tokenizers compared with Hugging Face's Python library (see `tools/golden_tokens.py`).
 
 use super::made::Folder;
 use regard_nn::tokens::{
@@ -15,7 +15,7 @@ fn strings(list: &Value) -> Vec<&str> {
     list.as_array().expect("a list").iter().map(|text| text.as_str().expect("a text")).collect()
 }
 
-/// An encoding in the golden file's form, which counts characters.
+/// An encoding in the golden file's format, with offsets in characters.
 fn written(tokenizer: &Tokenizer, encoding: &Encoding, texts: &[&str]) -> Value {
     let characters = |text: &str, byte: usize| text[..byte].chars().count();
     let offsets: Vec<[usize; 2]> = encoding
@@ -47,7 +47,7 @@ fn assert_agrees(tokenizer: &Tokenizer, golden: &Value, name: &str) {
     assert_eq!(written(tokenizer, &encoding, &pair), expected["pair"], "{name}: a pair");
 }
 
-/// Whatever we train is what the library trains, and the file we write is the file it writes.
+/// Checks that training and saving give the same file as the Python library.
 fn assert_same_file(tokenizer: &Tokenizer, golden: &Value, name: &str) {
     let ours: Value = serde_json::from_str(&tokenizer.to_json().expect("JSON")).expect("JSON");
     let theirs = &golden["tokenizers"][name]["file"];
@@ -57,7 +57,7 @@ fn assert_same_file(tokenizer: &Tokenizer, golden: &Value, name: &str) {
 }
 
 #[test]
-fn words_are_those_of_the_library() {
+fn words_match_the_python_library() {
     let golden = golden();
     let corpus = strings(&golden["corpus"]);
     for (name, punctuation) in
@@ -71,7 +71,7 @@ fn words_are_those_of_the_library() {
 }
 
 #[test]
-fn words_between_white_space_are_those_of_the_library() {
+fn whitespace_words_match_the_python_library() {
     let golden = golden();
     let tokenizer = Tokenizer::whitespace_words(strings(&golden["corpus"]), &WhitespaceSettings::default());
     let tokenizer = tokenizer.expect("training");
@@ -80,7 +80,7 @@ fn words_between_white_space_are_those_of_the_library() {
 }
 
 #[test]
-fn characters_are_those_of_the_library() {
+fn characters_match_the_python_library() {
     let golden = golden();
     let tokenizer =
         Tokenizer::characters(strings(&golden["corpus"]), UnknownCharacter::Piece).expect("training");
@@ -89,7 +89,7 @@ fn characters_are_those_of_the_library() {
 }
 
 #[test]
-fn byte_pairs_are_those_of_the_library() {
+fn byte_pairs_match_the_python_library() {
     let golden = golden();
     let settings = BytePairSettings { size: 330, ..BytePairSettings::default() };
     let tokenizer = Tokenizer::byte_pairs(strings(&golden["corpus"]), &settings).expect("training");
@@ -98,7 +98,7 @@ fn byte_pairs_are_those_of_the_library() {
 }
 
 #[test]
-fn files_of_the_library_are_read_and_written_alike() {
+fn files_of_the_python_library_are_read_and_written_identically() {
     let golden = golden();
     for (name, content) in golden["tokenizers"].as_object().expect("an object") {
         let read = Tokenizer::from_json(&content["file"].to_string()).expect("reading");
@@ -109,7 +109,7 @@ fn files_of_the_library_are_read_and_written_alike() {
 }
 
 #[test]
-fn older_files_of_gpt_2_give_the_same_as_the_new_one() {
+fn older_gpt_2_files_match_tokenizer_json() {
     let golden = golden();
     let model = &golden["tokenizers"]["byte_pairs"]["file"]["model"];
     let piece = |piece: &Value| piece.as_str().expect("a piece").to_owned();
@@ -132,7 +132,7 @@ fn older_files_of_gpt_2_give_the_same_as_the_new_one() {
 }
 
 #[test]
-fn older_files_of_bert_give_the_same_as_the_new_one() {
+fn older_bert_files_match_tokenizer_json() {
     let golden = golden();
     let vocabulary =
         golden["tokenizers"]["word_pieces"]["file"]["model"]["vocab"].as_object().expect("a vocabulary");

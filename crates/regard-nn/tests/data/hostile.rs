@@ -1,19 +1,19 @@
-//! Tokenizer files made to break things: each is an error, none is a panic, none takes long.
+//! Malicious tokenizer files: each gives an error, none a panic, and none takes long.
 
 use super::made::{Folder, problem};
 use proptest::prelude::*;
 use regard_nn::tokens::{BytePairSettings, Special, TOKENIZER_FILE_LIMIT, Tokenizer, WordSettings};
 use serde_json::{Value, json};
 
-fn refused(file: &Value) -> String {
-    refused_text(&file.to_string())
+fn rejected(file: &Value) -> String {
+    rejected_text(&file.to_string())
 }
 
-fn refused_text(text: &str) -> String {
+fn rejected_text(text: &str) -> String {
     Tokenizer::from_json(text).expect_err("a hostile file").to_string()
 }
 
-/// A good file, to spoil.
+/// A valid file, to corrupt.
 fn good() -> Value {
     let tokenizer = Tokenizer::words(["a good film"], &WordSettings::default()).expect("training");
     serde_json::from_str(&tokenizer.to_json().expect("JSON")).expect("JSON")
@@ -26,7 +26,7 @@ fn good_byte_pairs() -> Value {
 }
 
 #[test]
-fn truncated_files_are_refused_wherever_they_end() {
+fn truncated_files_are_rejected_wherever_they_end() {
     let text = good().to_string();
     assert!(Tokenizer::from_json(&text).is_ok());
     for end in (0..text.len()).filter(|&end| text.is_char_boundary(end)) {
@@ -35,7 +35,7 @@ fn truncated_files_are_refused_wherever_they_end() {
 }
 
 #[test]
-fn enormous_files_are_refused_before_they_are_read() {
+fn enormous_files_are_rejected_before_they_are_read() {
     let folder = Folder::new();
     let path = folder.path().join("tokenizer.json");
     let file = std::fs::File::create(&path).expect("a file");
@@ -45,38 +45,38 @@ fn enormous_files_are_refused_before_they_are_read() {
 }
 
 #[test]
-fn deep_json_is_refused() {
+fn deep_json_is_rejected() {
     let mut deep = good();
     for _ in 0..100 {
         deep["pre_tokenizer"] =
             json!({ "type": "Sequence", "pretokenizers": [deep["pre_tokenizer"].take()] });
     }
-    assert!(refused(&deep).contains("recursion limit"));
+    assert!(rejected(&deep).contains("recursion limit"));
     let text = format!("{}{}", "[".repeat(1_000_000), "]".repeat(1_000_000));
-    assert!(refused_text(&text).contains("recursion limit"));
+    assert!(rejected_text(&text).contains("recursion limit"));
 }
 
 #[test]
-fn files_of_another_kind_are_refused() {
+fn files_of_another_kind_are_rejected() {
     for text in
         ["", "null", "5", "[]", "{}", "{\"model\": 5}", "{\"model\": {}}", "{\"model\": {\"vocab\": 3}}"]
     {
         assert!(Tokenizer::from_json(text).is_err(), "{text:?}");
     }
     assert!(
-        refused(&json!({ "model": { "type": "WordLevel", "vocab": {}, "unk_token": "x" } }))
+        rejected(&json!({ "model": { "type": "WordLevel", "vocab": {}, "unk_token": "x" } }))
             .contains("empty")
     );
     let mut other = good();
     other["model"]["type"] = json!("Telepathy");
-    refused(&other);
+    rejected(&other);
     other = good();
     other["version"] = json!("9.0");
-    assert!(refused(&other).contains("version"));
+    assert!(rejected(&other).contains("version"));
 }
 
 #[test]
-fn ids_that_repeat_or_are_no_ids_are_refused() {
+fn duplicate_and_invalid_ids_are_rejected() {
     for (id, message) in [
         (json!(0), "the same id 0"),
         (json!(-1), "has the id -1"),
@@ -86,21 +86,21 @@ fn ids_that_repeat_or_are_no_ids_are_refused() {
     ] {
         let mut file = good();
         file["model"]["vocab"]["film"] = id;
-        assert!(refused(&file).contains(message), "{}", refused(&file));
+        assert!(rejected(&file).contains(message), "{}", rejected(&file));
     }
     let mut file = good();
     file["added_tokens"][0]["id"] = json!(4_000_000_000_u64);
-    assert!(refused(&file).contains("`added_tokens`: entry 0"), "{}", refused(&file));
+    assert!(rejected(&file).contains("`added_tokens`: entry 0"), "{}", rejected(&file));
     file["added_tokens"] = json!("x");
-    refused(&file);
+    rejected(&file);
 }
 
 #[test]
-fn merges_that_cannot_be_are_refused_with_their_place() {
+fn invalid_merges_are_rejected_with_their_position() {
     let spoiled = |merges: Value| {
         let mut file = good_byte_pairs();
         file["model"]["merges"] = merges;
-        refused(&file)
+        rejected(&file)
     };
     assert!(Tokenizer::from_json(&good_byte_pairs().to_string()).is_ok());
     assert!(spoiled(json!([["a", "b"], ["zz", "b"]])).contains("entry 1: \"zz\" is not in the vocabulary"));
@@ -109,17 +109,17 @@ fn merges_that_cannot_be_are_refused_with_their_place() {
     assert!(spoiled(json!([["a"]])).contains("entry 0 is not a pair"));
     assert!(spoiled(json!([7])).contains("entry 0 is not a pair"));
     assert!(spoiled(json!({})).contains("must be a list"));
-    // A prefix that is longer than the piece, or cuts it within a character.
+    // A prefix that is longer than the token, or ends within a character.
     for prefix in ["#######", "é"] {
         let mut file = good_byte_pairs();
         file["model"]["continuing_subword_prefix"] = json!(prefix);
-        assert!(refused(&file).contains("does not start with"), "{}", refused(&file));
+        assert!(rejected(&file).contains("does not start with"), "{}", rejected(&file));
     }
 }
 
-/// A few bytes that make a text as long as memory is large.
+/// A few bytes that would expand a text beyond memory.
 #[test]
-fn parts_that_would_grow_without_bound_are_refused() {
+fn parts_that_grow_texts_without_bound_are_rejected() {
     let growing = |part: Value, count: usize| {
         let mut file = good();
         file["normalizer"] = json!({ "type": "Sequence", "normalizers": vec![part; count] });
@@ -127,12 +127,12 @@ fn parts_that_would_grow_without_bound_are_refused() {
     };
     let replace =
         |content: &str| json!({ "type": "Replace", "pattern": { "String": "o" }, "content": content });
-    assert!(refused(&growing(replace(&"o".repeat(20)), 8)).contains("times as long"));
+    assert!(rejected(&growing(replace(&"o".repeat(20)), 8)).contains("times as long"));
     assert!(
-        refused(&growing(json!({ "type": "Prepend", "prepend": "o".repeat(1 << 20) }), 2)).contains("times")
+        rejected(&growing(json!({ "type": "Prepend", "prepend": "o".repeat(1 << 20) }), 2)).contains("times")
     );
     let empty = json!({ "type": "Replace", "pattern": { "Regex": "" }, "content": "ooooooooooooooooooooo" });
-    assert!(refused(&growing(empty, 3)).contains("times as long"));
+    assert!(rejected(&growing(empty, 3)).contains("times as long"));
     // What sentence pieces do is nothing of the kind.
     let space = json!({ "type": "Replace", "pattern": { "String": " " }, "content": "▁" });
     assert!(Tokenizer::from_json(&growing(space, 1).to_string()).is_ok());
@@ -142,11 +142,11 @@ fn parts_that_would_grow_without_bound_are_refused() {
 }
 
 #[test]
-fn parts_that_would_panic_are_refused() {
+fn parts_that_would_panic_are_rejected() {
     let with = |part: &str, value: Value| {
         let mut file = good();
         file[part] = value;
-        refused(&file)
+        rejected(&file)
     };
     assert!(with("pre_tokenizer", json!({ "type": "FixedLength", "length": 0 })).contains("at least 1"));
     let nested = json!({ "type": "Sequence", "pretokenizers": [{ "type": "FixedLength", "length": 0 }] });
@@ -157,11 +157,11 @@ fn parts_that_would_panic_are_refused() {
     for (map, message) in [
         ("%%%", "not base64"),
         ("AAA", "shorter than its own length"),
-        // A trie of four thousand million bytes.
+        // A trie of four billion bytes.
         ("/////w==", "longer than the table"),
         // An empty trie.
         ("AAAAAA==", "the trie is empty"),
-        // One unit that leads to places that are not there.
+        // One unit that points outside the trie.
         ("BAAAAAAEAAA=", "outside of itself"),
     ] {
         let problem = with("normalizer", json!({ "type": "Precompiled", "precompiled_charsmap": map }));
@@ -173,7 +173,7 @@ fn parts_that_would_panic_are_refused() {
 }
 
 #[test]
-fn settings_that_would_change_results_behind_the_callers_back_are_ignored() {
+fn truncation_padding_and_dropout_in_files_are_ignored() {
     let mut file = good_byte_pairs();
     let plain = Tokenizer::from_json(&file.to_string()).expect("reading");
     file["model"]["dropout"] = json!(0.5);
@@ -191,7 +191,7 @@ fn settings_that_would_change_results_behind_the_callers_back_are_ignored() {
 }
 
 #[test]
-fn a_vocabulary_without_unknown_words_is_an_error_when_it_meets_one() {
+fn unknown_words_without_an_unknown_token_are_errors() {
     let mut file = good();
     file["model"]["unk_token"] = json!("nowhere");
     let tokenizer = Tokenizer::from_json(&file.to_string()).expect("reading");
@@ -217,31 +217,31 @@ fn any_json() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Every place in a value, as a path of keys and indices.
-fn places(value: &Value, at: &str, found: &mut Vec<String>) {
+/// The paths of all nested values, as keys and indices.
+fn paths(value: &Value, at: &str, found: &mut Vec<String>) {
     found.push(at.to_owned());
     match value {
         Value::Array(items) => {
-            items.iter().take(5).enumerate().for_each(|(i, item)| places(item, &format!("{at}/{i}"), found));
+            items.iter().take(5).enumerate().for_each(|(i, item)| paths(item, &format!("{at}/{i}"), found));
         }
         Value::Object(fields) => {
             let escape = |key: &str| key.replace('~', "~0").replace('/', "~1");
             fields
                 .iter()
                 .take(9)
-                .for_each(|(key, item)| places(item, &format!("{at}/{}", escape(key)), found));
+                .for_each(|(key, item)| paths(item, &format!("{at}/{}", escape(key)), found));
         }
         _ => {}
     }
 }
 
 proptest! {
-    /// One value of a good file replaced by another: whatever comes of it, it is no panic.
+    /// Replacing one value of a valid file never causes a panic.
     #[test]
     fn a_file_with_one_wrong_value_never_panics(bytes in any::<bool>(), place in any::<prop::sample::Index>(), value in any_json()) {
         let mut file = if bytes { good_byte_pairs() } else { good() };
         let mut found = Vec::new();
-        places(&file, "", &mut found);
+        paths(&file, "", &mut found);
         *file.pointer_mut(place.get(&found[..]).as_str()).expect("a place") = value;
         if let Ok(tokenizer) = Tokenizer::from_json(&file.to_string()) {
             if let Ok(encoding) = tokenizer.encode("A good, film! ab abé\n", Special::Keep) {
@@ -365,9 +365,9 @@ fn part() -> impl Strategy<Value = Value> {
 }
 
 proptest! {
-    /// A good vocabulary with any parts around it: whatever comes of it, it is no panic.
+    /// A valid vocabulary with arbitrary parts never causes a panic.
     #[test]
-    fn parts_put_together_at_random_never_panic(
+    fn random_combinations_of_parts_never_panic(
         name in proptest::sample::select(&["normalizer", "pre_tokenizer", "post_processor", "decoder"][..]), part in part()
     ) {
         let mut file = good();

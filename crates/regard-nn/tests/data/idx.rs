@@ -33,14 +33,14 @@ fn images_and_labels_are_read_plain_or_compressed() {
 }
 
 #[test]
-fn headers_that_lie_are_refused() {
+fn wrong_headers_are_rejected() {
     let folder = Folder::new();
     let good_labels = folder.write("labels", labels(2, &[7, 3]));
     let open = |content: &[u8]| problem(&folder, Images::open(folder.write("images", content), &good_labels));
     assert!(open(&images(2, 2, 3, &[0; 11])).contains("there are fewer values"));
     assert!(open(&images(2, 2, 3, &[0; 13])).contains("there are more values"));
     assert!(open(&images(u32::MAX, u32::MAX, u32::MAX, &[])).contains("more than 2147483648 values"));
-    // Within the limit, but not there: memory must not be asked for by what the header says.
+    // Within the limit, but missing: the header's claim must not allocate memory.
     assert!(open(&images(2, 1 << 15, 1 << 15, &[0; 5])).contains("there are fewer values"));
     assert!(open(&images(2, 0, 3, &[])).contains("0×3 pixels"));
     assert!(open(&images(1, 2, 3, &[0; 6])).contains("it has 2 labels, but"));

@@ -16,7 +16,7 @@ fn tar(files: &[(&str, &[u8])]) -> Vec<u8> {
     builder.into_inner().expect("memory")
 }
 
-/// The data set in small, with everything the original has beside reviews, out of order.
+/// A miniature of the data set, with the other files of the original, out of order.
 const FILES: [(&str, &[u8]); 16] = [
     ("aclImdb/README", b"read me"),
     ("aclImdb/imdb.vocab", b"the\nand\n"),
@@ -51,7 +51,7 @@ fn assert_read(imdb: &Imdb) {
 }
 
 #[test]
-fn the_archive_is_read_in_order_whatever_its_own() {
+fn the_order_of_the_archive_has_no_effect() {
     let folder = Folder::new();
     assert_read(&Imdb::open(folder.write("a.tar.gz", gzip(tar(&FILES)))).expect("reading"));
     let mut reversed = FILES;
@@ -60,7 +60,7 @@ fn the_archive_is_read_in_order_whatever_its_own() {
 }
 
 #[test]
-fn the_folder_gives_the_same_as_the_archive() {
+fn the_folder_gives_the_same_data_as_the_archive() {
     let folder = Folder::new();
     for (name, content) in FILES {
         folder.write(name, content);
@@ -102,7 +102,7 @@ fn an_archive_without_reviews_says_what_was_expected() {
     let mut twice = FILES.to_vec();
     twice.push(FILES[3]);
     let twice = folder.write("twice.tar", tar(&twice));
-    assert!(problem(&folder, Imdb::open(twice)).contains("test/pos/10_9.txt is there twice"));
+    assert!(problem(&folder, Imdb::open(twice)).contains("test/pos/10_9.txt occurs twice"));
 }
 
 #[test]
@@ -117,7 +117,7 @@ fn a_review_that_is_too_long_or_not_text_is_named() {
 }
 
 #[test]
-fn long_names_and_links_in_an_archive_do_no_harm() {
+fn long_names_and_links_in_an_archive_are_ignored() {
     let folder = Folder::new();
     let mut builder = tar::Builder::new(Vec::new());
     let mut header = tar::Header::new_gnu();
@@ -137,7 +137,7 @@ fn long_names_and_links_in_an_archive_do_no_harm() {
 }
 
 #[test]
-fn cleaning_takes_breaks_and_mistaken_controls_only() {
+fn cleaning_changes_only_breaks_and_control_characters() {
     assert_eq!(clean("a<br />b"), "a\nb");
     assert_eq!(clean("  a <br><BR/> <br  /> b <br />"), "a\nb");
     assert_eq!(clean("<br />a<brr>b <i>c</i> 1 < 2"), "a<brr>b <i>c</i> 1 < 2");
@@ -149,7 +149,7 @@ fn cleaning_takes_breaks_and_mistaken_controls_only() {
 }
 
 #[test]
-fn the_validation_split_comes_from_train_and_parts_no_twins() {
+fn the_validation_split_comes_from_train_and_keeps_duplicates_together() {
     let folder = Folder::new();
     let mut files: Vec<(String, String)> = Vec::new();
     for class in ["pos", "neg"] {

@@ -1,4 +1,4 @@
-//! Files made for a test, in a folder that goes away with it.
+//! Files written by a test, in a temporary folder.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -34,7 +34,7 @@ pub fn gzip(content: impl AsRef<[u8]>) -> Vec<u8> {
     encoder.finish().expect("memory")
 }
 
-/// The message of the error that must have come, without the folder's name.
+/// The message of the expected error, without the folder's name.
 pub fn problem<T>(folder: &Folder, result: regard_nn::Result<T>) -> String {
     match result {
         Ok(_) => panic!("an error was expected"),

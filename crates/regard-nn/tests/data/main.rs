@@ -1,4 +1,4 @@
-//! Tokens and data: every reader, on files made here.
+//! Tokenizers and data readers, on files that the tests write.
 
 mod batches;
 mod batches_language;

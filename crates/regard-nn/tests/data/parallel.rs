@@ -1,10 +1,10 @@
-//! Sentences and their translations.
+//! Parallel corpora.
 
 use super::made::{Folder, gzip, problem};
 use regard_nn::data::parallel::Parallel;
 
 #[test]
-fn lines_go_together_and_empty_ones_are_left_out() {
+fn lines_are_paired_and_empty_ones_are_left_out() {
     let folder = Folder::new();
     let english = folder.write("a.en", gzip("One.\n\n Three. \nFour.\n\n"));
     let german = folder.write("a.de", "Eins.\nZwei.\nDrei.\r\n \n\n");
@@ -15,7 +15,7 @@ fn lines_go_together_and_empty_ones_are_left_out() {
 }
 
 #[test]
-fn different_numbers_of_lines_are_an_error_with_both() {
+fn different_numbers_of_lines_are_an_error_that_names_both() {
     let folder = Folder::new();
     let long = folder.write("long", "a\nb\nc\n");
     let short = folder.write("short", "a\n");

@@ -1,4 +1,4 @@
-//! Holding out for validation.
+//! Validation splits.
 
 use proptest::prelude::*;
 use regard_nn::data::idx::Images;
@@ -12,7 +12,7 @@ fn labelled(texts: &[(u8, usize)]) -> Labelled {
 }
 
 #[test]
-fn shares_that_make_no_sense_are_refused() {
+fn invalid_shares_are_rejected() {
     for share in [0.0, 1.0, -0.5, 2.0, f64::NAN] {
         assert!(labelled(&[(0, 0), (1, 1)]).hold_out(share, Key::new(1)).is_err(), "{share}");
     }
@@ -25,7 +25,7 @@ fn images_are_held_out_by_class() {
     let (left, held) = images.hold_out(0.1, Key::new(3)).expect("a split");
     assert_eq!((left.len(), held.len()), (90, 10));
     assert_eq!(held.labels, [0, 0, 0, 0, 0, 1, 1, 1, 1, 1]);
-    // Every image is on one side, with its own label.
+    // Every image is on one side, with its label.
     let mut all: Vec<(&[u8], u8)> = Vec::new();
     for side in [&left, &held] {
         all.extend((0..side.len()).map(|i| (side.image(i).expect("an image"), side.labels[i])));
@@ -41,7 +41,7 @@ fn images_are_held_out_by_class() {
 }
 
 #[test]
-fn too_few_examples_to_split_name_the_class() {
+fn an_error_names_the_class_with_too_few_examples() {
     let error = labelled(&[(0, 0), (1, 0), (2, 1), (3, 1), (4, 2)]).hold_out(0.5, Key::new(1));
     let error = error.expect_err("one example of class c").to_string();
     assert!(error.contains("none of class \"c\""), "{error}");

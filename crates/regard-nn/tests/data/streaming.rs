@@ -1,4 +1,4 @@
-//! Decoding one id at a time.
+//! Streaming decoding.
 
 use proptest::prelude::*;
 use regard_nn::tokens::{BytePairSettings, Special, Tokenizer, WordPieceSettings, WordSettings};
@@ -16,7 +16,7 @@ static TOKENIZERS: LazyLock<[Tokenizer; 3]> = LazyLock::new(|| {
     ]
 });
 
-/// Pushes ids one by one and returns what came each time, and at the end.
+/// Decodes ids one by one; returns the text after each, and at the end.
 fn streamed(tokenizer: &Tokenizer, ids: &[u32], special: Special) -> Vec<String> {
     let mut decoder = tokenizer.decoder(special);
     let mut parts: Vec<String> = ids.iter().filter_map(|&id| decoder.push(id).expect("decoding")).collect();
@@ -25,7 +25,7 @@ fn streamed(tokenizer: &Tokenizer, ids: &[u32], special: Special) -> Vec<String>
 }
 
 #[test]
-fn half_a_character_is_held_back() {
+fn incomplete_characters_are_held_back() {
     let tokenizer = &TOKENIZERS[0];
     let ids = tokenizer.encode("a👩‍👩‍👧b", Special::Keep).expect("encoding").ids;
     assert!(ids.len() > 10, "the emoji must be several pieces");
@@ -35,7 +35,7 @@ fn half_a_character_is_held_back() {
 }
 
 #[test]
-fn what_never_becomes_a_character_comes_at_the_end() {
+fn an_incomplete_character_is_returned_at_the_end() {
     let tokenizer = &TOKENIZERS[0];
     let ids = tokenizer.encode("ok😀", Special::Keep).expect("encoding").ids;
     let cut = &ids[..ids.len() - 1];
@@ -45,7 +45,7 @@ fn what_never_becomes_a_character_comes_at_the_end() {
 }
 
 #[test]
-fn a_long_stream_of_broken_bytes_neither_stops_nor_grows() {
+fn invalid_bytes_do_not_accumulate() {
     let tokenizer = &TOKENIZERS[0];
     // The second byte of a character, a thousand times.
     let byte = tokenizer.encode("é", Special::Keep).expect("encoding").ids[1];
@@ -54,7 +54,7 @@ fn a_long_stream_of_broken_bytes_neither_stops_nor_grows() {
 }
 
 #[test]
-fn special_pieces_are_left_out_without_losing_spaces() {
+fn special_tokens_are_left_out_without_losing_spaces() {
     let tokenizer = &TOKENIZERS[1];
     let mut ids = tokenizer.encode("the cat", Special::Keep).expect("encoding").ids;
     ids.extend(tokenizer.encode("the mat", Special::Keep).expect("encoding").ids);
@@ -65,7 +65,7 @@ fn special_pieces_are_left_out_without_losing_spaces() {
 
 proptest! {
     #[test]
-    fn the_parts_are_the_whole(text in any::<String>(), times in 1_usize..8) {
+    fn streaming_matches_decoding_at_once(text in any::<String>(), times in 1_usize..8) {
         for tokenizer in TOKENIZERS.iter() {
             let ids = tokenizer.encode(&text.repeat(times), Special::Keep).expect("encoding").ids;
             let whole = tokenizer.decode(&ids, Special::Keep).expect("decoding");
@@ -74,7 +74,7 @@ proptest! {
     }
 
     #[test]
-    fn any_ids_stream_as_they_decode(ids in proptest::collection::vec(0_u32..270, 0..200)) {
+    fn streaming_random_ids_matches_decoding(ids in proptest::collection::vec(0_u32..270, 0..200)) {
         let tokenizer = &TOKENIZERS[0];
         let whole = tokenizer.decode(&ids, Special::Keep).expect("decoding");
         prop_assert_eq!(streamed(tokenizer, &ids, Special::Keep).concat(), whole);

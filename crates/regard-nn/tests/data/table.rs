@@ -21,7 +21,7 @@ fn glue_tables_are_read_with_quotation_marks_as_text() {
 }
 
 #[test]
-fn csv_fields_may_hold_commas_lines_and_quotation_marks() {
+fn csv_fields_may_contain_commas_lines_and_quotation_marks() {
     let folder = Folder::new();
     let content = "\u{feff}id,stars,review\n1,good,\"a, \"\"b\"\"\nc\"\n2,bad,plain\n";
     let path = folder.write("r.csv", content);
@@ -35,7 +35,7 @@ fn csv_fields_may_hold_commas_lines_and_quotation_marks() {
 }
 
 #[test]
-fn the_format_is_told_by_the_name() {
+fn the_file_name_determines_the_format() {
     for (name, format) in [
         ("a.csv", Format::Csv),
         ("a.CSV.gz", Format::Csv),
@@ -48,7 +48,7 @@ fn the_format_is_told_by_the_name() {
 }
 
 #[test]
-fn numbers_are_classes_in_their_order_and_pairs_have_two_texts() {
+fn numeric_classes_are_in_numerical_order_and_pairs_have_two_texts() {
     let folder = Folder::new();
     let path = folder.write("p.tsv", "a\tb\ty\nx\tX\t10\ny\tY\t9\nz\tZ\t-1\n");
     let table = read(&path, Format::Tsv, &columns("a", Some("b"), "y")).expect("reading");
@@ -58,13 +58,13 @@ fn numbers_are_classes_in_their_order_and_pairs_have_two_texts() {
 }
 
 #[test]
-fn bad_tables_say_what_is_wrong_and_where() {
+fn errors_of_tables_name_the_problem_and_the_line() {
     let folder = Folder::new();
     let open = |content: &[u8]| {
         problem(&folder, read(folder.write("t.tsv", content), Format::Tsv, &Columns::default()))
     };
-    assert!(open(b"").contains("t.tsv: it is empty"), "{}", open(b""));
-    assert_eq!(open(b"sentence\tlabel\n"), "t.tsv: it has no lines after the names of the columns");
+    assert!(open(b"").contains("t.tsv: the file is empty"), "{}", open(b""));
+    assert_eq!(open(b"sentence\tlabel\n"), "t.tsv: there are no lines after the header");
     assert_eq!(
         open(b"text\tlabel\nx\t1\n"),
         "t.tsv, line 1: no column \"sentence\"; there are [\"text\", \"label\"]"
@@ -76,21 +76,21 @@ fn bad_tables_say_what_is_wrong_and_where() {
     let one = open(b"sentence\tlabel\nx\t1\ny\t1\n");
     assert!(one.contains("one class only, \"1\""), "{one}");
     assert_eq!(open(b"sentence\tlabel\nx\t1\ny\n"), "t.tsv, line 3: expected 2 columns, got 1");
-    assert_eq!(open(b"sentence\tlabel\nx\t1\ny\t\n"), "t.tsv, line 3: nothing in the column \"label\"");
-    assert_eq!(open(b"sentence\tlabel\n\t1\n"), "t.tsv, line 2: nothing in the column \"sentence\"");
+    assert_eq!(open(b"sentence\tlabel\nx\t1\ny\t\n"), "t.tsv, line 3: the column \"label\" is empty");
+    assert_eq!(open(b"sentence\tlabel\n\t1\n"), "t.tsv, line 2: the column \"sentence\" is empty");
     assert_eq!(open(b"sentence\tlabel\nx\xff\t1\n"), "t.tsv, line 2: not UTF-8 at byte 1 of column 1");
     let cut = gzip("sentence\tlabel\nx\t1\ny\t0\n");
     assert!(open(&cut[..cut.len() - 9]).contains("incomplete"));
 }
 
 #[test]
-fn a_file_of_another_kind_is_not_quoted_whole() {
+fn errors_quote_only_a_part_of_a_long_line() {
     let folder = Folder::new();
     let path = folder.write("t.tsv", "a very long line without any tab ".repeat(10_000));
     let error = problem(&folder, read(&path, Format::Tsv, &Columns::default()));
     assert!(error.contains("no column \"sentence\"") && error.len() < 600, "{} bytes", error.len());
     let path = folder.write("t.tsv", format!("sentence\tlabel\nx\t{}\n", "y".repeat(100_000)));
     let error = problem(&folder, read(&path, Format::Tsv, &Columns::default()));
-    assert!(error.contains("one class only") && error.contains("nothing to tell apart"), "{error}");
+    assert!(error.contains("one class only") && error.contains("nothing to classify"), "{error}");
     assert!(error.len() < 600, "{} bytes", error.len());
 }

@@ -1,4 +1,4 @@
-//! Plain text: pieces, ids in memory and in files.
+//! Plain text: chunks, ids in memory and in files.
 
 use super::made::{Folder, gzip, problem};
 use proptest::prelude::*;
@@ -25,7 +25,7 @@ fn chunks(path: &Path) -> regard_nn::Result<Vec<String>> {
     Ok(found)
 }
 
-/// Prose of several pieces' length: words, punctuation, runs of spaces and lines, characters of one to four bytes.
+/// Prose of several chunks: words, punctuation, runs of spaces and lines, characters of one to four bytes.
 fn prose() -> String {
     let parts = [
         "the cat",
@@ -51,7 +51,7 @@ fn prose() -> String {
 }
 
 #[test]
-fn pieces_put_together_are_the_text() {
+fn chunks_concatenate_to_the_text() {
     let folder = Folder::new();
     let text = prose();
     for content in [text.clone().into_bytes(), gzip(&text)] {
@@ -59,7 +59,7 @@ fn pieces_put_together_are_the_text() {
         assert!(found.len() > 2);
         assert_eq!(found.concat(), text);
     }
-    // Without spaces, without lines, and in the middle of characters.
+    // Without spaces, without lines, and with chunk boundaries inside characters.
     for text in ["😀é".repeat(CHUNK / 4), format!("x{}", "é\n".repeat(CHUNK)), "a".repeat(CHUNK)] {
         assert_eq!(chunks(&folder.write("a", &text)).expect("reading").concat(), text);
     }
@@ -67,7 +67,7 @@ fn pieces_put_together_are_the_text() {
 }
 
 #[test]
-fn where_text_is_cut_does_not_show_in_the_ids() {
+fn ids_do_not_depend_on_chunk_boundaries() {
     let folder = Folder::new();
     let text = prose();
     let path = folder.write("a.txt", &text);
@@ -90,7 +90,7 @@ fn where_text_is_cut_does_not_show_in_the_ids() {
 }
 
 #[test]
-fn training_from_files_is_training_from_their_text() {
+fn training_on_files_equals_training_on_their_text() {
     let folder = Folder::new();
     let text = prose();
     let (first, second) = text.split_at(CHUNK / 2);
@@ -104,7 +104,7 @@ fn training_from_files_is_training_from_their_text() {
 }
 
 #[test]
-fn an_error_in_a_file_is_not_lost_in_training() {
+fn training_reports_errors_in_files() {
     let folder = Folder::new();
     let paths = [folder.write("good", "some words"), folder.write("bad", b"more \xff words")];
     let result = with_texts(&paths, |texts| Tokenizer::words(texts, &WordSettings::default()));
@@ -112,7 +112,7 @@ fn an_error_in_a_file_is_not_lost_in_training() {
 }
 
 #[test]
-fn several_files_follow_one_another_and_the_last_share_is_held_out() {
+fn files_are_concatenated_and_the_last_share_is_held_out() {
     let folder = Folder::new();
     let paths = [folder.write("a", "hello "), folder.write("b", gzip("world"))];
     let tokenizer = Tokenizer::characters(["hello world"], UnknownCharacter::Error).expect("training");
@@ -131,13 +131,13 @@ fn several_files_follow_one_another_and_the_last_share_is_held_out() {
 }
 
 #[test]
-fn a_file_of_ids_is_used_again_only_for_the_same_text_and_tokenizer() {
+fn a_file_of_ids_is_reused_only_for_the_same_text_and_tokenizer() {
     let folder = Folder::new();
     let (text, ids) = (folder.write("a", "hello world"), folder.path().join("ids"));
     let tokenizer = Tokenizer::characters(["hello world!"], UnknownCharacter::Error).expect("training");
     let read = || TokenStream::read_through(&[&text], &tokenizer, &ids).expect("reading");
     let first = all(&read());
-    // Spoiled so that using it again shows.
+    // Changed, so that reusing it shows.
     let mut bytes = std::fs::read(&ids).expect("a file");
     let last = bytes.len() - 2;
     bytes[last] = 0;
@@ -153,14 +153,14 @@ fn a_file_of_ids_is_used_again_only_for_the_same_text_and_tokenizer() {
 }
 
 #[test]
-fn what_does_not_fit_memory_goes_to_a_file_and_is_the_same() {
+fn ids_beyond_the_memory_limit_go_to_a_file() {
     let folder = Folder::new();
     let text = "to be or not to be, that is the question. ".repeat(2 * CHUNK / 10);
     let path = folder.write("a", &text);
     let tokenizer = Tokenizer::characters([&text], UnknownCharacter::Error).expect("training");
     let memory = TokenStream::read(&[&path], &tokenizer).expect("reading");
     let mut sums = Vec::new();
-    // All in memory; the first pieces in memory, and then moved; all in the file.
+    // All in memory; the first chunks in memory, then moved; all in the file.
     for (most, file) in [(usize::MAX, false), (memory.len(), false), (memory.len() - 1, true), (0, true)] {
         let ids = folder.path().join("new/folder").join(most.to_string());
         let stream = TokenStream::read_within(&[&path], &tokenizer, most, &ids).expect("reading");
@@ -180,7 +180,7 @@ fn what_does_not_fit_memory_goes_to_a_file_and_is_the_same() {
 }
 
 #[test]
-fn an_archive_is_no_text() {
+fn archives_are_rejected_as_text() {
     let folder = Folder::new();
     let tokenizer = Tokenizer::characters(["abc"], UnknownCharacter::Error).expect("training");
     let mut archive = tar::Builder::new(Vec::new());
@@ -196,7 +196,7 @@ fn an_archive_is_no_text() {
 }
 
 #[test]
-fn damaged_files_of_ids_are_refused_or_made_anew() {
+fn damaged_files_of_ids_are_rejected_or_rebuilt() {
     let folder = Folder::new();
     let (text, path) = (folder.write("a", "hello world"), folder.path().join("ids"));
     let tokenizer = Tokenizer::characters(["hello world"], UnknownCharacter::Error).expect("training");
@@ -212,18 +212,18 @@ fn damaged_files_of_ids_are_refused_or_made_anew() {
     let mut wrong = good.clone();
     wrong[32] = 200;
     let stream = TokenStream::open(folder.write("wrong", wrong)).expect("the header is right");
-    assert!(problem(&folder, stream.copy(0, &mut [0; 1])).contains("the id 200 is damaged"));
+    assert!(problem(&folder, stream.copy(0, &mut [0; 1])).contains("the id 200 is out of range"));
     std::fs::write(&path, "rubbish").expect("a file");
     assert_eq!(TokenStream::read_through(&[&text], &tokenizer, &path).expect("made anew").len(), 11);
 }
 
 #[test]
-fn text_that_is_no_text_says_where() {
+fn errors_locate_bytes_that_are_not_utf_8() {
     let folder = Folder::new();
     let tokenizer = Tokenizer::characters(["abc \n"], UnknownCharacter::Error).expect("training");
     let open =
         |content: &[u8]| problem(&folder, TokenStream::read(&[folder.write("a", content)], &tokenizer));
-    assert_eq!(open(b""), "a: there is no text in it");
+    assert_eq!(open(b""), "a: the file has no text");
     assert_eq!(open(b"ab\xffc"), "a: not UTF-8 at byte 2");
     assert_eq!(open(b"ab\xc3"), "a: not UTF-8 at byte 2");
     let far = [b"ab ".repeat(CHUNK / 2), b"\xff".to_vec()].concat();
@@ -241,7 +241,7 @@ fn text_that_is_no_text_says_where() {
 
 proptest! {
     #[test]
-    fn any_text_comes_back_from_its_pieces(text in any::<String>()) {
+    fn any_text_equals_its_concatenated_chunks(text in any::<String>()) {
         let folder = Folder::new();
         let path = folder.write("a", &text);
         prop_assert_eq!(chunks(&path).expect("reading").concat(), text.strip_prefix('\u{feff}').unwrap_or(&text));

@@ -1,4 +1,4 @@
-//! Training tokenizers, encoding, decoding, and special pieces.
+//! Training tokenizers, encoding, decoding, and special tokens.
 
 use proptest::prelude::*;
 use regard_nn::tokens::{
@@ -37,7 +37,7 @@ fn pieces(tokenizer: &Tokenizer, text: &str) -> Vec<String> {
 }
 
 #[test]
-fn words_come_by_count_then_alphabet_after_padding_and_unknown() {
+fn words_are_ordered_by_count_and_alphabet_after_padding_and_unknown() {
     let tokenizer = Tokenizer::words(["b a c", "c b", "c d"], &word_settings()).expect("training");
     let order: Vec<String> = (0..6).map(|id| tokenizer.piece(id).expect("a piece")).collect();
     assert_eq!(order, ["<PAD>", "<UNK>", "c", "b", "a", "d"]);
@@ -46,7 +46,7 @@ fn words_come_by_count_then_alphabet_after_padding_and_unknown() {
 }
 
 #[test]
-fn a_word_is_what_the_documentation_says() {
+fn words_match_their_documented_definition() {
     let text = "Isn't d'Artagnan well-acted? 'Quoted' 3.5 rock'n'roll it’s naïve o''clock x_y";
     let tokenizer = Tokenizer::words([text], &word_settings()).expect("training");
     assert_eq!(
@@ -77,7 +77,7 @@ fn a_word_is_what_the_documentation_says() {
 }
 
 #[test]
-fn the_most_frequent_words_get_in_up_to_the_maximum_and_the_minimum_count() {
+fn maximum_and_minimum_count_limit_the_vocabulary() {
     let settings = WordSettings { maximum: 5, ..word_settings() };
     let tokenizer = Tokenizer::words(TEXTS, &settings).expect("training");
     assert_eq!(tokenizer.vocabulary_size(), 5);
@@ -87,13 +87,13 @@ fn the_most_frequent_words_get_in_up_to_the_maximum_and_the_minimum_count() {
     assert!(tokenizer.id("sat").is_some() && tokenizer.id("mat").is_none());
     let none = WordSettings { minimum_count: 100, ..word_settings() };
     let error = Tokenizer::words(TEXTS, &none).expect_err("no words").to_string();
-    assert!(error.contains("none of them occurs 100 times"), "{error}");
+    assert!(error.contains("none occurs 100 times"), "{error}");
     let small = WordSettings { maximum: 2, ..word_settings() };
     assert!(Tokenizer::words(TEXTS, &small).expect_err("no room").to_string().contains("no room"));
 }
 
 #[test]
-fn white_space_words_are_left_as_they_are_and_line_ends_are_pieces() {
+fn whitespace_words_are_unchanged_and_line_ends_are_tokens() {
     let text = " = The Lobster = \n <unk> lives @-@ there . \n";
     let tokenizer = Tokenizer::whitespace_words([text], &WhitespaceSettings::default()).expect("training");
     let encoding = tokenizer.encode(text, Special::Keep).expect("encoding");
@@ -108,7 +108,7 @@ fn white_space_words_are_left_as_they_are_and_line_ends_are_pieces() {
 }
 
 #[test]
-fn characters_are_all_there_in_order_and_unknown_ones_are_named() {
+fn characters_are_in_order_and_errors_name_unknown_ones() {
     let tokenizer =
         Tokenizer::characters(["hello\n", "wörld 😀"], UnknownCharacter::Error).expect("training");
     let order: String =
@@ -122,8 +122,8 @@ fn characters_are_all_there_in_order_and_unknown_ones_are_named() {
 }
 
 #[test]
-fn training_gives_the_same_file_every_time() {
-    // Many words with equal counts, which a hash table would hand out in another order each time.
+fn training_is_deterministic() {
+    // Many words with equal counts, which a hash table would yield in another order each time.
     let texts: Vec<String> =
         (0..400).map(|i| format!("w{:03}x{} ba{} ab{}", i, i % 7, i % 13, i % 11)).collect();
     let byte_pairs = BytePairSettings { size: 500, minimum_count: 1, ..BytePairSettings::default() };
@@ -142,16 +142,16 @@ fn training_gives_the_same_file_every_time() {
 }
 
 #[test]
-fn byte_pairs_join_the_most_frequent_pairs_first() {
+fn byte_pairs_merge_the_most_frequent_pairs_first() {
     let settings = BytePairSettings { size: 259, minimum_count: 1, special: Vec::new(), end: None };
-    // "aa" occurs 3 times within words, then "aab" is the most frequent pair of pieces.
+    // "aa" occurs 3 times within words, then "aab" is the most frequent pair of tokens.
     let tokenizer = Tokenizer::byte_pairs(["aab aab aab cd cd ef"], &settings).expect("training");
     assert_eq!(tokenizer.piece(256).as_deref(), Some("aa"));
     assert_eq!(tokenizer.piece(257).as_deref(), Some("aab"));
 }
 
 #[test]
-fn a_vocabulary_larger_than_the_data_is_refused() {
+fn a_vocabulary_larger_than_the_data_is_rejected() {
     let settings = BytePairSettings { size: 5_000, ..BytePairSettings::default() };
     let error = Tokenizer::byte_pairs(TEXTS, &settings).expect_err("too large").to_string();
     assert!(error.contains("5000 is larger than the texts can give"), "{error}");
@@ -160,11 +160,11 @@ fn a_vocabulary_larger_than_the_data_is_refused() {
     assert!(error.contains("5000 is larger than the texts can give"), "{error}");
     let settings = BytePairSettings { size: 100, ..BytePairSettings::default() };
     let error = Tokenizer::byte_pairs(TEXTS, &settings).expect_err("too small").to_string();
-    assert!(error.contains("no room for the 257"), "{error}");
+    assert!(error.contains("too small for the 257"), "{error}");
 }
 
 #[test]
-fn nothing_to_learn_from_is_an_error() {
+fn training_on_empty_texts_is_an_error() {
     let none: [&str; 0] = [];
     for texts in [&none[..], &[""], &["", " \n"]] {
         assert!(Tokenizer::words(texts, &word_settings()).is_err());
@@ -176,7 +176,7 @@ fn nothing_to_learn_from_is_an_error() {
 }
 
 #[test]
-fn an_ending_is_added_to_every_text() {
+fn an_end_token_is_added_to_every_text() {
     let special = ["<pad>", "</s>", "<unk>"].map(str::to_owned).to_vec();
     let settings =
         BytePairSettings { size: 270, special, end: Some("</s>".into()), ..BytePairSettings::default() };
@@ -191,7 +191,7 @@ fn an_ending_is_added_to_every_text() {
 }
 
 #[test]
-fn bert_frames_texts_and_pairs() {
+fn bert_adds_special_tokens_to_texts_and_pairs() {
     let encoding = WORD_PIECES.encode_pair("the cat", "a dog", Special::Keep).expect("encoding");
     let special: Vec<&str> = encoding
         .pieces
@@ -209,7 +209,7 @@ fn bert_frames_texts_and_pairs() {
 }
 
 #[test]
-fn truncation_keeps_either_end_and_the_frame() {
+fn truncation_keeps_either_end_and_the_special_tokens() {
     let tokenizer = words();
     let text = "the cat sat on the mat";
     for (keep, expected) in [(Keep::First, "the cat"), (Keep::Last, "the mat")] {
@@ -224,11 +224,11 @@ fn truncation_keeps_either_end_and_the_frame() {
     let last = framed.pieces[framed.len() - 2].clone();
     framed.truncate(3, Keep::Last).expect("room");
     assert_eq!(framed.pieces, ["[CLS]", &last, "[SEP]"]);
-    assert!(framed.truncate(1, Keep::Last).expect_err("no room").to_string().contains("2 special ones"));
+    assert!(framed.truncate(1, Keep::Last).expect_err("no room").to_string().contains("2 special tokens"));
 }
 
 #[test]
-fn of_a_pair_the_longer_text_is_cut_first() {
+fn the_longer_text_of_a_pair_is_truncated_first() {
     let mut encoding = WORD_PIECES
         .encode_pair("the cat sat on the mat and the dog", "a cat", Special::Keep)
         .expect("encoding");
@@ -241,7 +241,7 @@ fn of_a_pair_the_longer_text_is_cut_first() {
 }
 
 #[test]
-fn a_model_with_too_few_rows_is_refused() {
+fn a_model_with_too_few_rows_is_rejected() {
     let tokenizer = words();
     assert!(tokenizer.ensure_fits(tokenizer.vocabulary_size()).is_ok());
     let error = tokenizer.ensure_fits(tokenizer.vocabulary_size() - 1).expect_err("too few").to_string();
@@ -249,7 +249,7 @@ fn a_model_with_too_few_rows_is_refused() {
 }
 
 #[test]
-fn ids_without_a_piece_decode_to_nothing() {
+fn ids_without_a_token_decode_to_nothing() {
     let tokenizer = words();
     let the = tokenizer.id("the").expect("an id");
     assert_eq!(tokenizer.decode(&[the, 999_999, the], Special::Keep).expect("decoding"), "the the");
@@ -264,7 +264,7 @@ fn ids_without_a_piece_decode_to_nothing() {
 }
 
 #[test]
-fn many_texts_at_once_are_the_same_as_one_by_one() {
+fn encoding_many_texts_matches_encoding_one_by_one() {
     let texts: Vec<String> = (0..100).map(|i| TEXTS[i % 4].repeat(i % 5)).collect();
     for tokenizer in [&words(), &BYTE_PAIRS, &WORD_PIECES] {
         let all = tokenizer.encode_all(&texts, Special::Keep, None).expect("encoding");
@@ -276,13 +276,13 @@ fn many_texts_at_once_are_the_same_as_one_by_one() {
 
 proptest! {
     #[test]
-    fn byte_pairs_lose_nothing(text in any::<String>()) {
+    fn byte_pairs_are_lossless(text in any::<String>()) {
         let ids = BYTE_PAIRS.encode(&text, Special::Keep).expect("encoding").ids;
         prop_assert_eq!(BYTE_PAIRS.decode(&ids, Special::Keep).expect("decoding"), text);
     }
 
     #[test]
-    fn characters_lose_nothing(text in any::<String>()) {
+    fn characters_are_lossless(text in any::<String>()) {
         prop_assume!(!text.is_empty());
         let tokenizer = Tokenizer::characters([&text], UnknownCharacter::Error).expect("training");
         let encoding = tokenizer.encode(&text, Special::Keep).expect("encoding");
@@ -291,7 +291,7 @@ proptest! {
     }
 
     #[test]
-    fn offsets_of_characters_and_words_are_their_text(text in any::<String>()) {
+    fn offsets_of_characters_and_words_match_the_text(text in any::<String>()) {
         let characters = Tokenizer::characters([text.as_str(), "x"], UnknownCharacter::Error).expect("training");
         let encoding = characters.encode(&text, Special::Keep).expect("encoding");
         for (piece, range) in encoding.pieces.iter().zip(encoding.offsets) {
@@ -308,7 +308,7 @@ proptest! {
     }
 
     #[test]
-    fn offsets_never_leave_the_text_and_never_go_back(text in any::<String>()) {
+    fn offsets_are_inside_the_text_and_ascending(text in any::<String>()) {
         for tokenizer in [&*BYTE_PAIRS, &WORD_PIECES] {
             let encoding = tokenizer.encode(&text, Special::Drop).expect("encoding");
             let mut last = 0;

@@ -25,7 +25,7 @@ fn bytes(special: &[&str]) -> Value {
 }
 
 #[test]
-fn what_is_saved_is_read_back() {
+fn saved_tokenizers_are_read_back() {
     let folder = Folder::new();
     let tokenizer = words();
     let path = folder.path().join("tokenizer.json");
@@ -42,21 +42,21 @@ fn what_is_saved_is_read_back() {
 }
 
 #[test]
-fn a_compressed_file_is_read_too() {
+fn compressed_files_are_read() {
     let folder = Folder::new();
     let path = folder.write("tokenizer.json", gzip(words().to_json().expect("JSON")));
     assert_eq!(Tokenizer::open(path).expect("reading").to_json(), words().to_json());
 }
 
 #[test]
-fn saving_where_there_is_no_folder_is_an_error() {
+fn saving_into_a_missing_folder_is_an_error() {
     let folder = Folder::new();
     let problem = problem(&folder, words().save(folder.path().join("nowhere/tokenizer.json")));
     assert!(problem.starts_with("nowhere/tokenizer.json: cannot be written"), "{problem}");
 }
 
 #[test]
-fn the_configuration_names_the_roles() {
+fn the_configuration_lists_the_roles() {
     let settings = WordPieceSettings { size: 24, ..WordPieceSettings::default() };
     let tokenizer = Tokenizer::word_pieces(["a good film", "a good film"], &settings).expect("training");
     let configuration: Value = serde_json::from_str(&tokenizer.configuration_json()).expect("JSON");
@@ -66,7 +66,7 @@ fn the_configuration_names_the_roles() {
 }
 
 #[test]
-fn a_folder_says_which_piece_has_which_role() {
+fn a_folder_assigns_roles_to_special_tokens() {
     let folder = Folder::new();
     folder.write("tokenizer.json", words().to_json().expect("JSON"));
     folder.write("tokenizer_config.json", r#"{"eos_token": "film", "pad_token": {"content": "bad"}}"#);
@@ -79,7 +79,7 @@ fn a_folder_says_which_piece_has_which_role() {
 }
 
 #[test]
-fn a_cased_list_is_not_made_lower_case() {
+fn a_cased_vocabulary_is_not_lower_cased() {
     let list = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\nA\n";
     let encode = |folder: &Folder| {
         let tokenizer = Tokenizer::open(folder.path()).expect("reading");
@@ -96,7 +96,7 @@ fn a_cased_list_is_not_made_lower_case() {
 }
 
 #[test]
-fn roberta_is_known_by_its_pieces() {
+fn roberta_is_recognised_by_its_tokens() {
     let folder = Folder::new();
     folder.write("vocab.json", bytes(&["<s>", "<pad>", "</s>", "<unk>", "<mask>"]).to_string());
     folder.write("merges.txt", "");
@@ -108,19 +108,19 @@ fn roberta_is_known_by_its_pieces() {
 }
 
 #[test]
-fn a_folder_without_a_tokenizer_says_what_was_looked_for() {
+fn an_error_lists_the_files_of_a_tokenizer() {
     let folder = Folder::new();
     let problem_in = |folder: &Folder| problem(folder, Tokenizer::from_folder(folder.path()));
     assert!(problem_in(&folder).contains("expected tokenizer.json, vocab.json with merges.txt"));
     folder.write("spiece.model", "x");
-    assert!(problem_in(&folder).contains("spiece.model is SentencePiece's own form"));
+    assert!(problem_in(&folder).contains("spiece.model has SentencePiece's own format"));
     let missing = problem(&folder, Tokenizer::open(folder.path().join("none.json")));
-    assert_eq!(missing, "none.json: there is no such file");
+    assert_eq!(missing, "none.json: no such file");
 }
 
-/// Pieces that were added after the vocabulary was made: in a file of their own, or in the settings, as newer folders have it.
+/// Tokens added to an older vocabulary: in a file of their own, or in the settings, as in newer folders.
 #[test]
-fn added_pieces_stand_beside_an_older_vocabulary() {
+fn added_tokens_extend_an_older_vocabulary() {
     let folder = Folder::new();
     folder.write("vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\nb\n");
     let ids = |text: &str| {
@@ -139,7 +139,7 @@ fn added_pieces_stand_beside_an_older_vocabulary() {
 }
 
 #[test]
-fn damaged_older_files_are_refused_with_the_place() {
+fn damaged_older_files_are_rejected_with_their_location() {
     let folder = Folder::new();
     let open = || problem(&folder, Tokenizer::open(folder.path()));
     folder.write("vocab.json", r#"{"a": 0}"#);
@@ -153,10 +153,10 @@ fn damaged_older_files_are_refused_with_the_place() {
     folder.write("merges.txt", "#version: 0.2\na b\n");
     assert!(open().contains("\"ab\" is not in the vocabulary"), "{}", open());
     folder.write("merges.txt", "#version: 0.2\n\nabc\n");
-    assert!(open().starts_with("merges.txt, line 3: expected two pieces"), "{}", open());
+    assert!(open().starts_with("merges.txt, line 3: expected two tokens"), "{}", open());
     std::fs::remove_file(folder.path().join("vocab.json")).expect("a file");
     folder.write("vocab.txt", "a\nb\n");
-    assert!(open().contains("[UNK], [CLS] and [SEP] are needed"), "{}", open());
+    assert!(open().contains("[UNK], [CLS] and [SEP] are required"), "{}", open());
     folder.write("vocab.txt", b"[UNK]\n\xff\n");
     assert_eq!(open(), "vocab.txt, line 2: not UTF-8 at byte 0 of the line");
 }

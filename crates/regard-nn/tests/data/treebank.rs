@@ -55,13 +55,13 @@ fn words_heads_and_offsets_are_read() {
 }
 
 #[test]
-fn broken_files_say_which_line() {
+fn errors_name_the_line() {
     let folder = Folder::new();
     let open = |content: &str| problem(&folder, read(folder.write("a", content)));
     let the = |head: &str| word("1", "the", "DET", head, "det", "_");
     let cat = |head: &str| word("2", "cat", "NOUN", head, "root", "_");
-    assert_eq!(open(""), "a: it has no sentences");
-    assert_eq!(open("# a comment\n\n"), "a: it has no sentences");
+    assert_eq!(open(""), "a: the file has no sentences");
+    assert_eq!(open("# a comment\n\n"), "a: the file has no sentences");
     assert_eq!(open("1\tthe\tDET\n"), "a, line 1: expected 10 columns between tabs, got 3");
     assert_eq!(open(&the("2").replace('\n', "\tx\n")), "a, line 1: more than 10 columns");
     assert_eq!(open(&(the("2") + &the("0"))), "a, line 2: expected word 2, got \"1\"");
@@ -70,20 +70,20 @@ fn broken_files_say_which_line() {
     assert_eq!(open(&(the("0") + &cat("0") + "\n")), "a, line 2: expected one root in the sentence, got 2");
     assert_eq!(open(&(the("2") + &cat("1"))), "a, line 2: expected one root in the sentence, got 0");
     let circle = the("2") + &cat("1") + &word("3", "sat", "VERB", "0", "root", "_");
-    assert!(open(&circle).contains("line 3: the heads of the sentence go in a circle"), "{}", open(&circle));
-    assert!(open(&(the("1") + &cat("0"))).contains("in a circle at word 1"));
+    assert!(open(&circle).contains("line 3: the heads of the sentence form a cycle"), "{}", open(&circle));
+    assert!(open(&(the("1") + &cat("0"))).contains("form a cycle at word 1"));
     assert!(
         open(&the("0").replace("DET", "Det")).contains("line 1: \"Det\" is not a universal part of speech")
     );
-    assert!(open(&the("0").replace("det\t", "_\t")).contains("without a relation"));
-    assert!(open(&word("1", "", "DET", "0", "root", "_")).contains("without a form"));
+    assert!(open(&the("0").replace("det\t", "_\t")).contains("has no relation"));
+    assert!(open(&word("1", "", "DET", "0", "root", "_")).contains("has no form"));
     assert!(
         open(&(word("1-3", "x", "_", "_", "_", "_") + &the("2") + &cat("0"))).contains("ends before word 3")
     );
-    assert!(open(&(word("2-3", "x", "_", "_", "_", "_") + &the("0"))).contains("does not start at word 1"));
+    assert!(open(&(word("2-3", "x", "_", "_", "_", "_") + &the("0"))).contains("must start at word 1"));
     let nested = word("1-3", "x", "_", "_", "_", "_") + &the("2") + &word("2-3", "y", "_", "_", "_", "_");
-    assert!(open(&nested).contains("lies within another"));
-    assert!(open(&(word("1-2", "x", "_", "_", "_", "_") + "\n")).contains("a token without its words"));
+    assert!(open(&nested).contains("is inside another"));
+    assert!(open(&(word("1-2", "x", "_", "_", "_", "_") + "\n")).contains("the token has no words"));
     let path = folder.write("b", b"# fine\n1\t\xff");
     assert_eq!(problem(&folder, read(path)), "b, line 2: not UTF-8 at byte 2 of the line");
 }

@@ -4,7 +4,7 @@ use super::made::{Folder, gzip, problem};
 use regard_nn::data::vectors::WordVectors;
 
 #[test]
-fn glove_gives_the_words_asked_for_and_counts_the_rest() {
+fn glove_gives_the_requested_words_and_counts_the_rest() {
     let folder = Folder::new();
     let path = folder.write("glove.txt", gzip("the 0.5 -1 2e-3\ncat 1 2 3\nof 0 0 0\ncat 9 9 9\n"));
     let vectors = WordVectors::open(path, &["cat", "dog", "the"]).expect("reading");
@@ -16,7 +16,7 @@ fn glove_gives_the_words_asked_for_and_counts_the_rest() {
 }
 
 #[test]
-fn words_with_spaces_and_odd_characters_are_words() {
+fn words_may_contain_spaces_and_unusual_characters() {
     let folder = Folder::new();
     let path = folder.write("glove.txt", "a 1 2\nat name@domain.com 3 4\n\u{85} 5 6\n1 7 8\n. . . 9 10\n");
     let vectors = WordVectors::open(path, &["at name@domain.com", "\u{85}", "1", ". . ."]).expect("reading");
@@ -25,19 +25,19 @@ fn words_with_spaces_and_odd_characters_are_words() {
 }
 
 #[test]
-fn fasttext_has_a_first_line_that_must_be_true() {
+fn the_first_line_of_fasttext_must_match() {
     let folder = Folder::new();
     let path = folder.write("wiki.vec", "2 3\nthe 1 2 3 \ncat 4 5 6 \n");
     let vectors = WordVectors::open(&path, &["cat"]).expect("reading");
     assert_eq!((vectors.vector(0), vectors.others()), (Some(&[4.0, 5.0, 6.0][..]), 1));
     let open = |content: &str| problem(&folder, WordVectors::open(folder.write("w.vec", content), &["cat"]));
-    assert!(open("3 3\nthe 1 2 3\ncat 4 5 6\n").contains("says 3 words, but there are 2"));
+    assert!(open("3 3\nthe 1 2 3\ncat 4 5 6\n").contains("announces 3 words, but there are 2"));
     assert!(open("2 3\n").contains("no vectors"));
     assert!(open("2 99999999999\n").contains("got 99999999999"));
 }
 
 #[test]
-fn malformed_lines_say_which() {
+fn errors_name_malformed_lines() {
     let folder = Folder::new();
     let open = |content: &[u8]| problem(&folder, WordVectors::open(folder.write("w", content), &["cat"]));
     assert_eq!(open(b"the 1 2\ndog 1\n"), "w, line 2: expected a word and 2 numbers, got 1");

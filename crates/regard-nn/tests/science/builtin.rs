@@ -72,7 +72,7 @@ fn assert_spans_fit(text: &Text) {
 
 fn assert_roles_agree(text: &Text) {
     for sentence in &text.sentences {
-        assert_eq!(sentence.kind.judges(), sentence.polarity.is_some());
+        assert_eq!(sentence.kind.is_opinion(), sentence.polarity.is_some());
         let negators: HashSet<usize> = sentence.words.iter().filter_map(|word| word.negator).collect();
         for (index, word) in sentence.words.iter().enumerate() {
             assert_eq!(
@@ -89,7 +89,7 @@ fn assert_roles_agree(text: &Text) {
             }
         }
         let judges = sentence.words.iter().any(|word| matches!(word.role, Role::Sentiment(_)));
-        assert_eq!(judges, sentence.kind.judges(), "{}", text.sentence_text(sentence));
+        assert_eq!(judges, sentence.kind.is_opinion(), "{}", text.sentence_text(sentence));
         let misleads = sentence.words.iter().any(|word| matches!(word.role, Role::Distractor(_)));
         assert!(misleads || sentence.kind != SentenceKind::Distractor, "{}", text.sentence_text(sentence));
         let any = sentence.words.iter().any(|word| word.role.polarity().is_some());

@@ -137,12 +137,12 @@ fn what_cannot_be_measured_is_an_error() {
     let area = |truth: &[bool], scores: &[f32]| RocCurve::of(truth, scores).map(|curve| curve.area());
     assert_eq!(
         problem(area(&[true, true], &[0.1, 0.2])),
-        "ROC curve: 2 positive and 0 negative examples: both classes have to occur"
+        "ROC curve: both classes must occur, got 2 positive and 0 negative examples"
     );
     assert_eq!(problem(area(&[true], &[])), "ROC curve: 1 true classes and 0 scores");
     assert_eq!(
         problem(area(&[], &[])),
-        "ROC curve: 0 positive and 0 negative examples: both classes have to occur"
+        "ROC curve: both classes must occur, got 0 positive and 0 negative examples"
     );
     assert_eq!(
         problem(area(&[true, false], &[0.0, f32::NAN])),

@@ -176,7 +176,7 @@ fn a_text_ends_for_one_reason() {
             row == 0 || seen[1].len() < 3
         });
         assert_eq!(texts[0].tokens, seen[0]);
-        assert_eq!((&texts[1].tokens, texts[1].end), (&free[1].tokens[..3].to_vec(), GenerationEnd::Watcher));
+        assert_eq!((&texts[1].tokens, texts[1].end), (&free[1].tokens[..3].to_vec(), GenerationEnd::Callback));
         assert_eq!((&texts[0].tokens, texts[0].end), (&free[0].tokens, GenerationEnd::Length));
         // The last token is not read any more, so there is one more than fits.
         let small = Chain { limit: Some(5) };
@@ -211,8 +211,8 @@ fn prompts_and_settings_that_make_no_sense_are_refused() {
         generate(&gpt, &Context::inference(), prompts, &settings, &mut |_, _| true).unwrap_err().to_string()
     };
     let greedy = Sampling::default();
-    assert_eq!(refused(&[], greedy.clone()), "generation: there is no prompt");
-    let empty = "generation: every prompt needs at least one token, number 1 has none";
+    assert_eq!(refused(&[], greedy.clone()), "generation: at least one prompt is needed");
+    let empty = "generation: every prompt needs at least one token, prompt 1 has none";
     assert_eq!(refused(&[vec![1], vec![]], greedy.clone()), empty);
     assert_eq!(
         refused(&[vec![1; 10]], greedy.clone()),
@@ -233,7 +233,7 @@ fn prompts_and_settings_that_make_no_sense_are_refused() {
     let t5 = Transformer::new(zoo::t5_config().form(), 1).unwrap();
     let source = Ids::new(&[1, 2], [1, 2]).unwrap();
     let none = Answer::new(&t5, &Context::inference(), &source, None, 0).err().unwrap().to_string();
-    assert_eq!(none, "generation: a source needs at least one answer");
+    assert_eq!(none, "generation: the number of copies must be at least 1");
 }
 
 /// A model that answers in the wrong shape.
@@ -323,7 +323,7 @@ fn beams_hold_real_texts_only_and_end_where_the_model_does() {
     let rows = "beam search: 3 rows cannot hold 2 beams for each text";
     assert_eq!(refused(2, &[vec![1], vec![1], vec![1]]), rows);
     assert_eq!(refused(0, &[vec![1]]), "beam search: 1 rows cannot hold 0 beams for each text");
-    let unequal = "beam search: texts must start with equally many tokens, at least one";
+    let unequal = "beam search: all starts need the same number of tokens, at least one";
     assert_eq!(
         (refused(1, &[vec![]]), refused(1, &[vec![1], vec![1, 2]])),
         (unequal.to_owned(), unequal.to_owned())

@@ -9,7 +9,7 @@ use regard_nn::models::{Bag, BagConfig, GptConfig, Inputs, Model, Transformer, V
 use regard_nn::tensor::Ids;
 use regard_nn::tensor::random::Key;
 use regard_nn::train::{
-    Evaluation, OptimiserKind, Progress, Question, Schedule, Supervised, Task, TrainConfig, train,
+    Evaluation, OptimiserKind, Progress, Schedule, Supervised, Task, TrainConfig, TrainingBatch, train,
 };
 use regard_nn::{Context, Module, Result};
 
@@ -38,7 +38,7 @@ impl Task for Texts {
         &mut self.model
     }
 
-    fn next_question(&mut self) -> Result<Question> {
+    fn next_batch(&mut self) -> Result<TrainingBatch> {
         let number = self.position.batch as usize % self.batches.len();
         let (first, examples) = (self.batches[..number].iter().sum::<usize>(), self.batches[number]);
         self.position.batch += 1;
@@ -47,7 +47,7 @@ impl Task for Texts {
         let target = |i: usize| if i % 5 > 5 - i / 10 { IGNORED } else { next.values()[i] };
         let places = first * 5..(first + examples) * 5;
         let targets: Vec<u32> = places.clone().map(target).collect();
-        Ok(Question {
+        Ok(TrainingBatch {
             inputs: Inputs::ids(&Ids::new(&all.values()[places], [examples, 5])?),
             targets: Ids::new(&targets, [examples, 5])?,
             examples,

@@ -1,13 +1,13 @@
-//! A pattern as kernels of other devices read it: lists of its blocks by rows and by columns.
+//! A block mask as kernels of other devices read it: lists of its blocks by row and by column.
 
 use super::{BLOCK, BlockMask};
 use crate::copies::Copies;
 use std::fmt;
 
-/// A block in a row (its key block) or column (its query block), and where its 64 words of bits are, −1 for none.
+/// A block in a row (its key block) or column (its query block), and the index of its 64 words of bits (−1 for none).
 type Listed = [i32; 2];
 
-/// The non-empty blocks of a pattern. Each plane has one more start than it has rows (columns).
+/// The non-empty blocks of a mask. Each plane has one more start than it has rows (columns).
 pub(crate) struct Lists {
     pub row_starts: Copies<i32>,
     pub row_blocks: Copies<Listed>,
@@ -53,7 +53,7 @@ impl fmt::Debug for Lists {
     }
 }
 
-/// Blocks one after another, and where each row (column) starts.
+/// Blocks in sequence, and where each row (column) starts.
 #[derive(Default)]
 struct List {
     starts: Vec<i32>,

@@ -146,7 +146,7 @@ impl Ids {
     /// Ids that a kernel made, all below `bound`.
     pub(crate) fn from_cuda(buffer: Buffer, bound: usize) -> Self {
         let count = buffer.len();
-        Self::born(Memory::Cuda(Stored::new(buffer)), count, bound)
+        Self::on_device(Memory::Cuda(Stored::new(buffer)), count, bound)
     }
 }
 

@@ -1,5 +1,5 @@
-//! The CUDA device beside the CPU: operations, gradients, training and 16-bit activations. Skipped, with a line that says
-//! why, where there is no device.
+//! The CUDA device compared with the CPU: operations, gradients, training and 16-bit activations. Without a device these
+//! tests are skipped and print the reason.
 
 use crate::training::{parameters, train};
 use crate::{alone, counted, draw, ids};
@@ -11,8 +11,8 @@ use regard_tensor::random::Key;
 use regard_tensor::{BlockMask, DataType, Device, Mask, Pass, Result, Tensor, cuda_devices};
 use std::sync::Arc;
 
-/// Whether there is a device.
-#[expect(clippy::print_stderr, reason = "the line that says why a test is skipped")]
+/// Whether there is a CUDA device.
+#[expect(clippy::print_stderr, reason = "prints why a test is skipped")]
 fn found() -> bool {
     match cuda_devices() {
         Ok(devices) if !devices.is_empty() => true,
@@ -56,7 +56,7 @@ fn run(
     (results.iter().map(Tensor::to_vec).collect(), traffic.fallbacks.keys().copied().collect())
 }
 
-/// The same function on the CPU and on the device in both types, near each other and without fallbacks.
+/// Checks that a function gives nearly the same result on the CPU and on the device in both types, without fallbacks.
 fn near(name: &str, inputs: &[Tensor], function: impl Fn(&[Tensor]) -> Result<Tensor>) {
     near_but(name, inputs, &[], function);
 }
@@ -216,7 +216,7 @@ fn training_agrees_with_the_cpu_and_reads_nothing() {
 }
 
 #[test]
-fn values_of_any_type_travel() {
+fn values_of_any_type_copy_to_the_device_and_back() {
     let _alone = alone();
     if !found() {
         return;

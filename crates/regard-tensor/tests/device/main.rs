@@ -1,8 +1,9 @@
-//! Devices and data types: the boundary that kernels stand behind.
+//! Devices and data types.
 //!
-//! [`Device::Apart`](regard_tensor::Device::Apart) has memory of its own and no kernels. What runs on it gives the bits of
-//! the CPU, reads nothing past the boundary, and is counted. The suites `engine` and `golden` run on it too, with
-//! `REGARD_DEVICE=apart` or `REGARD_DEVICE=cuda`.
+//! [`Device::Apart`](regard_tensor::Device::Apart) has its own memory and no kernels. Operations on it must give the same
+//! bits as on the CPU, every copy must be counted, and nothing may read its values except through the dispatch in
+//! `kernels`. The suites `engine` and `golden` also run on other devices, with `REGARD_DEVICE=apart` or
+//! `REGARD_DEVICE=cuda`.
 
 mod cuda;
 mod mismatch;
@@ -16,7 +17,7 @@ use regard_tensor::traffic::{self, Traffic};
 use regard_tensor::{Ids, Tensor};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The counters belong to the whole process: tests that read them or add to them run one at a time.
+/// The counters are global to the process, so tests that read or change them run one at a time.
 fn alone() -> MutexGuard<'static, ()> {
     static ONE: Mutex<()> = Mutex::new(());
     ONE.lock().unwrap_or_else(PoisonError::into_inner)

@@ -1,4 +1,4 @@
-//! Operations and their gradients on a device without kernels: the bits of the CPU.
+//! Operations and gradients on a device without kernels have the same bits as on the CPU.
 
 use crate::{alone, bits, counted, draw, ids};
 use regard_tensor::ops::{
@@ -8,7 +8,7 @@ use regard_tensor::ops::{
 use regard_tensor::random::Key;
 use regard_tensor::{Device, Mask, Pass, Result, Tensor};
 
-/// Values and gradients of a function of tensors, on the CPU and on `Apart`: the same bits, and no read on the way.
+/// Checks that values and gradients of a function have the same bits on the CPU and on `Apart`, without host reads.
 fn same(inputs: &[Tensor], function: impl Fn(&[Tensor]) -> Result<Tensor>) {
     let run = |device: Device| {
         let inputs: Vec<Tensor> = inputs.iter().map(|x| x.to(device).unwrap().tracked()).collect();
@@ -29,7 +29,7 @@ fn same(inputs: &[Tensor], function: impl Fn(&[Tensor]) -> Result<Tensor>) {
 }
 
 #[test]
-fn operations_give_the_bits_of_the_cpu() {
+fn operations_match_the_cpu_bit_for_bit() {
     let _alone = alone();
     let (a, b) = (draw("a", &[4, 6]), draw("b", &[6]));
     same(&[a.clone(), b.clone()], |x| x[0].add(&x[1])?.multiply(&x[0])?.divide(&x[1])?.subtract(&x[1]));
@@ -59,7 +59,7 @@ fn operations_give_the_bits_of_the_cpu() {
 }
 
 #[test]
-fn attention_lstm_and_positions_give_the_bits_of_the_cpu() {
+fn attention_lstm_and_positions_match_the_cpu_bit_for_bit() {
     let _alone = alone();
     let packed = draw("packed", &[2, 70, 3 * 8]);
     same(std::slice::from_ref(&packed), |x| {

@@ -1,4 +1,4 @@
-//! What is counted when values cross between main memory and a device.
+//! Counters of copies between main memory and devices.
 
 use crate::{alone, bits, counted, draw, ids};
 use regard_tensor::{Device, Tensor};
@@ -15,12 +15,12 @@ fn reads_and_uploads_are_counted() {
 }
 
 #[test]
-fn ids_stay_where_they_were_made_until_they_are_read() {
+fn ids_stay_on_their_device_until_they_are_read() {
     let _alone = alone();
     let table = draw("table", &[5, 4]).to(Device::Apart).unwrap();
     let (best, traffic) = counted(|| {
         let best = table.argmax(1).unwrap();
-        // Places along an axis of 4 are rows of a table of 5: no need to look.
+        // Indices along an axis of length 4 are valid rows of a table of 5, so no range check reads them.
         table.embedding(&best.reshape([5]).unwrap()).unwrap();
         best
     });
@@ -29,7 +29,7 @@ fn ids_stay_where_they_were_made_until_they_are_read() {
     let (values, traffic) = counted(|| untouched.values().to_vec());
     assert_eq!((traffic.host_reads, &values[..]), (1, best.values()));
     let (_, again) = counted(|| untouched.values().to_vec());
-    assert_eq!(again.host_reads, 0, "what was read is kept");
+    assert_eq!(again.host_reads, 0, "values that were read are kept");
     assert_eq!(untouched, draw("table", &[5, 4]).argmax(1).unwrap());
 
     let host = ids(&[1, 2]);

@@ -1,4 +1,4 @@
-//! A small training loop on a device: no value is read until it ends.
+//! A small training loop on a device reads no value before it ends.
 
 use crate::{alone, bits, counted, draw, ids};
 use regard_tensor::ops::{Attention, CrossEntropy, Dropout, Layout, Projections, attend};

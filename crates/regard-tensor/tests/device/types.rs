@@ -1,4 +1,4 @@
-//! Values of 16 bits: converted, computed with, changed, and mapped from a file.
+//! 16-bit values: conversion, arithmetic, updates, and memory-mapped files.
 
 use crate::{alone, bits, draw, ids};
 use regard_tensor::ops::{Function, Layout};
@@ -78,7 +78,7 @@ fn mapped_values_stay_in_their_type() {
         assert_eq!((x.data_type(), x.to_vec()), (data_type, values.clone()));
         assert_eq!(x.to(Device::Apart).unwrap().sum_all().unwrap().item(), Ok(2.5));
     }
-    // At an odd address: copied, in its type.
+    // Values at an odd address are copied and keep their type.
     let odd = file.tensor_of(DataType::F16, 9..17, [4]).unwrap();
     assert_eq!((odd.data_type(), odd.count()), (DataType::F16, 4));
     assert!(file.tensor_of(DataType::Bf16, 0..8, [5]).is_err());

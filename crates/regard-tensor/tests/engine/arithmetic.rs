@@ -59,7 +59,7 @@ proptest! {
 }
 
 #[test]
-fn arrays_larger_than_one_task_agree_everywhere() {
+fn arrays_larger_than_one_task() {
     // A task takes 16 384 values.
     check_all(1, &[40_001], &[40_001]);
     check_all(2, &[3, 20_000], &[20_000]);

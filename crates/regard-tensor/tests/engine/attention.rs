@@ -1,4 +1,4 @@
-//! Attention against its definition: every rule alone and together, over sizes around every tile.
+//! Attention compared with its definition: every rule alone and in combination, for lengths around every tile size.
 
 use crate::gradcheck::{Draw, cases, check, close};
 use crate::reference::Array;
@@ -45,7 +45,7 @@ pub fn separate(x: &[Tensor], attention: &Attention) -> Result<Attended> {
     attend(Projections::Separate { query: &x[0], key: &x[1], value: &x[2] }, attention)
 }
 
-/// Causality by its definition: the last query stands at the last key.
+/// Causality by its definition: the last query is at the position of the last key.
 pub fn is_visible(sizes: &Sizes, query: usize, key: usize) -> bool {
     key + sizes.queries <= query + sizes.keys
 }
@@ -62,8 +62,8 @@ pub struct Rules {
     pub dropout: bool,
 }
 
-/// What dropout multiplies a weight with, by the documented draw: a Philox block for four neighbouring keys of a query
-/// of a head of an example.
+/// The dropout factor of a weight, by the documented draw: one Philox block for four neighbouring keys of a query, head
+/// and example.
 fn factor(dropout: &Dropout, sizes: &Sizes, (b, h, q, k): (usize, usize, usize, usize)) -> f64 {
     let block = (h * sizes.queries + q) * sizes.keys.div_ceil(4) + k / 4;
     let word = dropout.key.words(dropout.first_example + b as u64, block as u64)[k % 4];
@@ -81,7 +81,7 @@ pub fn check_attention(seed: u64, sizes: &Sizes, rules: Rules) {
     let keys = rules.key_mask.then(|| draw.mask(0.7, [sizes.batch, sizes.keys]));
     let pattern = rules.blocks.map(|(examples, heads)| {
         let planes = [if examples { sizes.batch } else { 1 }, if heads { sizes.heads } else { 1 }];
-        // Whole blocks are left out, full, or have holes.
+        // Blocks are empty, full, or partly allowed.
         let kinds: Vec<usize> = (0..64).map(|_| draw.below(3)).collect();
         Mask::from_fn([planes[0], planes[1], sizes.queries, sizes.keys], |at| {
             match kinds[(at[0] * 31 + at[1] * 17 + at[2] / 64 * 5 + at[3] / 64) % 64] {
@@ -132,7 +132,7 @@ pub fn check_attention(seed: u64, sizes: &Sizes, rules: Rules) {
     compare_extras(&separate(&inputs, &how(&inputs)).unwrap(), &reference(&exact), sizes);
 }
 
-/// The log-sum-exp, and the weights in blocks that do not fall on tiles.
+/// Compares the log-sum-exp, and the weights in blocks that are not aligned with tiles.
 pub fn compare_extras(got: &Attended, want: &reference::Attended, sizes: &Sizes) {
     close("log-sum-exp", &got.log_sum_exp.values(), &want.log_sum_exp.values, 1e-5);
     for (example, head) in [(0, 0), (sizes.batch - 1, sizes.heads - 1)] {
@@ -208,7 +208,7 @@ fn every_pair_of_rules() {
 }
 
 #[test]
-fn few_heads_and_many_queries_are_cut_into_stretches() {
+fn few_heads_and_many_queries_are_split_into_tasks() {
     // One head of four or more query tiles: the backward pass sums key gradients over several tasks.
     for (queries, keys) in [(300, 70), (260, 260)] {
         let sizes = Sizes { batch: 1, heads: 1, kv_heads: 1, queries, keys, width: 3, value_width: 4 };

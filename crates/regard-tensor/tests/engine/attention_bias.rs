@@ -1,8 +1,8 @@
-//! What may be added to the scores, with gradients, and fused projections.
+//! Biases of attention scores with their gradients, and fused projections.
 
 use crate::attention::{Sizes, compare_extras, is_visible, separate};
+use crate::device;
 use crate::gradcheck::{Draw, cases, check, close};
-use crate::place;
 use crate::reference::Array;
 use crate::reference::attention::{self as reference, attend as reference_attend};
 use proptest::prelude::*;
@@ -69,8 +69,8 @@ proptest! {
 
     #[test]
     fn slopes_by_distance(sizes in sizes(), causal: bool, seed: u64) {
-        // Per span, not per position: a gradient by the slope itself would be a sum of distances of a hundred and more,
-        // and rounding with it. Scores of up to 4 keep the weights' own rounding out of it, too.
+        // Scaled by the length: the gradient with respect to the slope itself would be a sum of distances of a hundred
+        // and more, with rounding errors to match. Scores of at most 4 keep the rounding of the weights small.
         let span = (sizes.queries + sizes.keys) as f32;
         let slopes = Draw(seed).between(0.0, 4.0, [sizes.heads]);
         let engine = |slopes: &Tensor| Bias::Slopes(slopes.scale(1.0 / span).unwrap());
@@ -183,7 +183,7 @@ fn a_bias_of_minus_infinity_masks_a_pair() {
     let masked = |q: usize, k: usize| q == 0 || (q + k).is_multiple_of(3);
     let values: Vec<f32> =
         (0..30).map(|i| if masked(i / 6, i % 6) { f32::NEG_INFINITY } else { 0.1 * i as f32 }).collect();
-    let bias = place::new(&values, [1, 1, 5, 6]).unwrap().tracked();
+    let bias = device::new(&values, [1, 1, 5, 6]).unwrap().tracked();
     let attention = Attention { bias: Bias::Dense(bias.clone()), ..Attention::scaled(0.5) };
     let attended = separate(&inputs, &attention).unwrap();
     let exact: Vec<Array> = inputs.iter().map(Array::of).collect();

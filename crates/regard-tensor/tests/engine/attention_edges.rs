@@ -1,8 +1,8 @@
-//! Attention where it is easy to get wrong: rows without keys, huge scores, empty batches, draws by place.
+//! Edge cases of attention: rows without keys, huge scores, empty batches, dropout by position.
 
 use crate::attention::{Sizes, separate};
+use crate::device;
 use crate::gradcheck::{Draw, check_within, close};
-use crate::place;
 use crate::reference::Array;
 use crate::reference::attention::{self as reference, attend as reference_attend};
 use regard_tensor::ops::{Attention, Bias, Dropout, Projections, attend};
@@ -19,10 +19,10 @@ fn slopes(x: &[Tensor], attention: &Attention) -> (Vec<f32>, Vec<Vec<f32>>) {
 }
 
 #[test]
-fn rows_that_may_attend_to_nothing_are_zero_and_harmless() {
+fn fully_masked_rows_are_zero_and_have_no_gradient() {
     let sizes = Sizes::small(70, 66);
     let x = sizes.projections(&mut Draw(1));
-    // Each way to leave a row with nothing: causality with more queries than keys, padding, a pattern.
+    // Every way to mask a whole row: causality with more queries than keys, padding, a block mask.
     let causal = Attention::scaled(0.3).causal();
     let mut padding = Attention::scaled(0.3);
     padding.allowed.keys = Some(Mask::from_fn([2, 66], |at| at[0] == 1));
@@ -62,13 +62,13 @@ fn an_empty_row_with_a_sink_gives_all_weight_to_the_sink() {
 }
 
 #[test]
-fn a_sink_of_minus_infinity_is_no_sink() {
+fn a_sink_of_minus_infinity_has_no_effect() {
     let sizes = Sizes::small(6, 3);
     let x = sizes.projections(&mut Draw(5));
     for causal in [false, true] {
         let mut plain = Attention::scaled(0.3);
         plain.allowed.causal = causal;
-        let sunk = Attention { sink: Some(place::full([2], f32::NEG_INFINITY).tracked()), ..plain.clone() };
+        let sunk = Attention { sink: Some(device::full([2], f32::NEG_INFINITY).tracked()), ..plain.clone() };
         let (a, b) = (separate(&x, &plain).unwrap(), separate(&x, &sunk).unwrap());
         assert_eq!(a.output.to_vec(), b.output.to_vec(), "causal: {causal}");
         assert_eq!(a.log_sum_exp.to_vec(), b.log_sum_exp.to_vec(), "causal: {causal}");
@@ -95,7 +95,7 @@ fn huge_scores_pick_the_best_key_without_overflow() {
 
 #[test]
 fn large_scores_are_as_exact_as_f32_allows() {
-    // Scores of up to about 100: an f32 there is 8e-6 apart, and so are the logarithms of the weights.
+    // Scores of up to about 100: neighbouring f32 values are 8e-6 apart there, and so are the log weights.
     let sizes = Sizes { batch: 1, heads: 2, kv_heads: 2, queries: 40, keys: 70, width: 8, value_width: 4 };
     let inputs = sizes.projections(&mut Draw(8));
     check_within(
@@ -110,10 +110,10 @@ fn large_scores_are_as_exact_as_f32_allows() {
 fn scores_far_below_zero_still_share_the_weight() {
     // All scores near −30000: only differences matter.
     let x = Sizes::small(4, 5).projections(&mut Draw(9));
-    let bias = place::full([1, 1, 4, 5], -3e4);
+    let bias = device::full([1, 1, 4, 5], -3e4);
     let (plain, _) = slopes(&x, &Attention::scaled(0.3));
     let (shifted, _) = slopes(&x, &Attention { bias: Bias::Dense(bias), ..Attention::scaled(0.3) });
-    // An f32 near 4e4 (in units of log₂) is 4e-3 apart.
+    // Neighbouring f32 values near 4e4 (in units of log₂) are 4e-3 apart.
     assert!(plain.iter().zip(&shifted).all(|(a, b)| (a - b).abs() < 2e-2));
 }
 
@@ -139,10 +139,10 @@ fn empty_batches_heads_and_widths_do_not_panic() {
     for sizes in [Sizes { batch: 0, ..full }, Sizes { heads: 0, ..full }] {
         for attention in [
             Attention::scaled(0.5).causal(),
-            Attention { sink: Some(place::zeros([sizes.heads])), ..Attention::scaled(0.5) },
-            Attention { bias: Bias::Slopes(place::zeros([sizes.heads])), ..Attention::scaled(0.5) },
+            Attention { sink: Some(device::zeros([sizes.heads])), ..Attention::scaled(0.5) },
+            Attention { bias: Bias::Slopes(device::zeros([sizes.heads])), ..Attention::scaled(0.5) },
             Attention {
-                bias: Bias::Dense(place::zeros([1, sizes.heads, 3, 4]).tracked()),
+                bias: Bias::Dense(device::zeros([1, sizes.heads, 3, 4]).tracked()),
                 ..Attention::scaled(0.5)
             },
         ] {
@@ -154,10 +154,10 @@ fn empty_batches_heads_and_widths_do_not_panic() {
 }
 
 #[test]
-fn keys_without_features_weigh_the_same() {
+fn keys_of_width_zero_get_equal_weights() {
     let sizes = Sizes { width: 0, ..Sizes::small(3, 4) };
     let x: Vec<Tensor> = sizes.projections(&mut Draw(12)).iter().map(Tensor::tracked).collect();
-    // An error would do as well; a panic would not.
+    // An error would be acceptable, a panic would not.
     let Ok(attended) = separate(&x, &Attention::scaled(1.0)) else { return };
     let exact: Vec<Array> = x.iter().map(Array::of).collect();
     let want = reference_attend(&exact[0], &exact[1], &exact[2], &reference::Attention::scaled(1.0));
@@ -166,7 +166,7 @@ fn keys_without_features_weigh_the_same() {
 }
 
 #[test]
-fn values_without_features_give_an_empty_output() {
+fn values_of_width_zero_give_an_empty_output() {
     let sizes = Sizes { value_width: 0, ..Sizes::small(3, 4) };
     let x: Vec<Tensor> = sizes.projections(&mut Draw(13)).iter().map(Tensor::tracked).collect();
     let Ok(attended) = separate(&x, &Attention::scaled(1.0)) else { return };
@@ -175,8 +175,8 @@ fn values_without_features_give_an_empty_output() {
 }
 
 #[test]
-fn a_fused_projection_without_features_does_not_panic() {
-    let packed = place::zeros([2, 3, 0]).tracked();
+fn a_fused_projection_of_width_zero_does_not_panic() {
+    let packed = device::zeros([2, 3, 0]).tracked();
     let Ok(attended) =
         attend(Projections::Fused { packed: &packed, heads: 2, kv_heads: 1 }, &Attention::scaled(1.0))
     else {
@@ -199,7 +199,7 @@ fn a_split_batch_drops_the_same_weights() {
 }
 
 #[test]
-fn weights_ask_for_ranges_that_exist() {
+fn weights_reject_ranges_that_do_not_exist() {
     let attended = separate(&Sizes::small(3, 4).projections(&mut Draw(15)), &Attention::scaled(1.0)).unwrap();
     assert!(attended.weights(2, 0, 0..3, 0..4).is_err());
     assert!(attended.weights(0, 2, 0..3, 0..4).is_err());
@@ -217,7 +217,7 @@ fn candidate_blocks_beyond_the_end_are_ignored() {
 
 #[test]
 fn a_block_pattern_equals_the_same_pattern_by_rules() {
-    // A causal pattern spelled out in blocks gives the bits of the causal rule.
+    // A causal block mask gives the same bits as the causal rule.
     let sizes = Sizes::small(130, 130);
     let x = sizes.projections(&mut Draw(16));
     let mut spelled = Attention::scaled(0.3);

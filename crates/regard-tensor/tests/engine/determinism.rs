@@ -1,4 +1,4 @@
-//! The same bits whatever the number of threads.
+//! Results have the same bits for any number of threads.
 
 use crate::gradcheck::Draw;
 use regard_tensor::ops::{
@@ -87,7 +87,7 @@ fn reductions() -> Vec<u32> {
     bits(&y, &[&x])
 }
 
-/// One test, because the number of threads belongs to the whole process.
+/// One test, because the number of threads is global to the process.
 #[test]
 fn the_number_of_threads_changes_no_bit() {
     let everything = || {

@@ -1,7 +1,7 @@
-//! Dropout: how many values, which ones, and that it is always the same ones.
+//! Dropout: how many values are dropped, which ones, and that draws are reproducible.
 
+use crate::device;
 use crate::gradcheck::{Draw, cases, check};
-use crate::place;
 use crate::reference::Array;
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -39,10 +39,10 @@ proptest! {
 }
 
 #[test]
-fn the_share_that_is_dropped_is_the_probability() {
+fn the_dropped_fraction_matches_the_probability() {
     let count = 200_000;
     for (i, probability) in [0.05_f32, 0.1, 0.5, 0.9].into_iter().enumerate() {
-        let y = place::full([4, count / 4], 2.0).dropout(&dropout(probability, i as u64)).unwrap();
+        let y = device::full([4, count / 4], 2.0).dropout(&dropout(probability, i as u64)).unwrap();
         let dropped = y.values().iter().filter(|&&y| y == 0.0).count() as f64;
         let p = f64::from(probability);
         let (mean, deviation) = (p * count as f64, (p * (1.0 - p) * count as f64).sqrt());
@@ -53,8 +53,8 @@ fn the_share_that_is_dropped_is_the_probability() {
 }
 
 #[test]
-fn examples_elements_sites_and_steps_draw_apart() {
-    let x = place::full([2, 1000], 1.0);
+fn examples_elements_sites_and_steps_have_independent_draws() {
+    let x = device::full([2, 1000], 1.0);
     let base = dropout(0.5, 1);
     let y = x.dropout(&base).unwrap().to_vec();
     assert_ne!(y[..1000], y[1000..]);
@@ -71,7 +71,7 @@ fn examples_elements_sites_and_steps_draw_apart() {
 }
 
 #[test]
-fn a_split_batch_draws_the_same() {
+fn a_split_batch_has_the_same_draws() {
     let x = Draw(2).tensor([5, 3, 7]);
     let whole = x.dropout(&dropout(0.4, 3)).unwrap().to_vec();
     let part = |start: usize, length: usize| {
@@ -82,17 +82,17 @@ fn a_split_batch_draws_the_same() {
 }
 
 #[test]
-fn examples_longer_than_a_task_draw_the_same_as_by_definition() {
+fn examples_longer_than_a_task_match_the_definition() {
     let dropout = dropout(0.3, 4);
-    let y = place::full([2, 40_003], 1.0).dropout(&dropout).unwrap();
+    let y = device::full([2, 40_003], 1.0).dropout(&dropout).unwrap();
     for (i, &y) in y.values().iter().enumerate() {
         assert_eq!(y == 0.0, factor(&dropout, i / 40_003, i % 40_003) == 0.0, "element {i}");
     }
 }
 
 #[test]
-fn probabilities_outside_the_range_are_refused() {
-    let x = place::full([3], 1.0);
+fn probabilities_outside_the_range_are_rejected() {
+    let x = device::full([3], 1.0);
     for probability in [-0.1, 1.0, 1.5, f32::NAN, f32::INFINITY] {
         let message = x.dropout(&dropout(probability, 1)).unwrap_err().to_string();
         assert!(message.contains("probability") && message.contains(&probability.to_string()), "{message}");
@@ -101,7 +101,7 @@ fn probabilities_outside_the_range_are_refused() {
 }
 
 #[test]
-fn the_last_example_there_can_be_does_not_panic() {
+fn the_largest_example_index_does_not_panic() {
     let dropout = Dropout { first_example: u64::MAX, ..dropout(0.5, 5) };
-    assert_eq!(place::full([2, 9], 1.0).dropout(&dropout).unwrap().count(), 18);
+    assert_eq!(device::full([2, 9], 1.0).dropout(&dropout).unwrap().count(), 18);
 }

@@ -1,7 +1,7 @@
 //! Rows of a table, and their sparse gradients.
 
+use crate::device;
 use crate::gradcheck::{Draw, LENGTHS, cases, check};
-use crate::place;
 use crate::reference::{self, layers};
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -25,7 +25,7 @@ proptest! {
 }
 
 #[test]
-fn the_gradient_names_each_row_once_in_order() {
+fn the_gradient_lists_each_row_once_in_order() {
     let table = Draw(1).tensor([10, 3]).tracked();
     let ids = Ids::new(&[7, 2, 7, 7, 0], [5]).unwrap();
     let gradients = table.embedding(&ids).unwrap().sum_all().unwrap().backward().unwrap();
@@ -70,7 +70,7 @@ fn lookups_alone_stay_sparse_when_added() {
 }
 
 #[test]
-fn a_computed_table_passes_its_gradient_on() {
+fn gradients_flow_through_a_computed_table() {
     let ids = Ids::new(&[1, 1, 0], [3]).unwrap();
     check(
         &[Draw(4).tensor([3, 4])],
@@ -84,6 +84,6 @@ fn empty_ids_and_empty_rows() {
     let none = Ids::new(&[], [0]).unwrap();
     check(&[Draw(5).tensor([3, 4])], |x| x[0].embedding(&none), |x| layers::embedding(&x[0], &[], &[0]));
     let some = Ids::new(&[1, 2], [2]).unwrap();
-    check(&[place::zeros([3, 0])], |x| x[0].embedding(&some), |x| layers::embedding(&x[0], &[1, 2], &[2]));
-    check(&[place::zeros([0, 4])], |x| x[0].embedding(&none), |x| layers::embedding(&x[0], &[], &[0]));
+    check(&[device::zeros([3, 0])], |x| x[0].embedding(&some), |x| layers::embedding(&x[0], &[1, 2], &[2]));
+    check(&[device::zeros([0, 4])], |x| x[0].embedding(&none), |x| layers::embedding(&x[0], &[], &[0]));
 }

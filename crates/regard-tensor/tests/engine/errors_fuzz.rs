@@ -1,7 +1,7 @@
-//! Random shapes through every operation: an error or a result, never a panic.
+//! Random shapes in every operation give an error or a result, never a panic.
 
+use crate::device;
 use crate::gradcheck::{Draw, cases};
-use crate::place;
 use proptest::prelude::*;
 use proptest::sample::select;
 use regard_tensor::ops::{
@@ -16,12 +16,12 @@ fn shape() -> impl Strategy<Value = Vec<usize>> {
     prop::collection::vec(select(&[0_usize, 1, 1, 2, 2, 3, 4, 6][..]), 0..5)
 }
 
-/// Whatever came out is differentiated too.
+/// Differentiates the result, if there is one.
 fn go(result: Result<Tensor>) {
     if let Ok(output) = result
         && output.is_tracked()
     {
-        let upstream = Pass::new().from_upstream(place::full(output.shape(), 1.0));
+        let upstream = Pass::new().from_upstream(device::full(output.shape(), 1.0));
         output.gradients(&upstream).expect("a result can be differentiated");
     }
 }

@@ -1,21 +1,21 @@
 //! Values and gradients of the engine against an f64 reference and its finite differences.
 
-use crate::place;
+use crate::device;
 use crate::reference::Array;
 use proptest::prelude::ProptestConfig;
 use proptest::test_runner::RngSeed;
 use regard_tensor::{Ids, Mask, Pass, Result, Shape, Tensor};
 
-/// Forward values: an f32 has 6e-8 of relative rounding, and a sum of a few hundred terms of mixed sign gathers some
-/// tens of roundings. 1e-5 of the largest value leaves room for that and for nothing else.
+/// Forward values: an f32 has a relative rounding error of 6e-8, and a sum of a few hundred terms of mixed sign adds up
+/// some tens of them. 1e-5 of the largest value leaves room for that and for nothing else.
 pub const FORWARD: f64 = 1e-5;
 
 /// Gradients pass through two or three such sums, so twice that. (The finite differences themselves are good to about
 /// 1e-9: the step of 1e-5 leaves 1e-10 of curvature and 1e-11 of f64 rounding.)
 pub const GRADIENT: f64 = 2e-5;
 
-/// Values smaller than this count as if they were this large: inputs are of order 1, and f32 rounds sums of such
-/// terms at about 1e-7 even where they cancel.
+/// Smaller values are compared as if they were this large: inputs are of order 1, and f32 rounds sums of such terms at
+/// about 1e-7 even where they cancel.
 const FLOOR: f64 = 0.1;
 
 /// The same for gradients, where cancellation is the rule: with a single key, say, the gradient of attention's scores
@@ -32,7 +32,7 @@ const DIRECTIONS: usize = 3;
 pub const LENGTHS: [usize; 23] =
     [1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 47, 48, 49, 63, 64, 65, 100, 127, 129];
 
-/// A few cases, the same in every run (unless `PROPTEST_RNG_SEED` says otherwise), and no files left behind.
+/// A few cases, the same in every run (unless `PROPTEST_RNG_SEED` is set), without regression files.
 pub fn cases(cases: u32) -> ProptestConfig {
     let mut config = ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() };
     config.max_shrink_iters = 100;
@@ -42,7 +42,7 @@ pub fn cases(cases: u32) -> ProptestConfig {
     config
 }
 
-/// A source of test data that owes nothing to the engine's own (`SplitMix64`).
+/// A source of test data that is independent of the engine's generator (`SplitMix64`).
 pub struct Draw(pub u64);
 
 impl Draw {
@@ -71,7 +71,7 @@ impl Draw {
     pub fn tensor(&mut self, shape: impl Into<Shape>) -> Tensor {
         let shape = shape.into();
         let values: Vec<f32> = (0..shape.count()).map(|_| self.normal()).collect();
-        place::new(&values, shape).expect("as many values as the shape has")
+        device::new(&values, shape).expect("as many values as the shape has")
     }
 
     /// Values in [low, high).
@@ -79,7 +79,7 @@ impl Draw {
         let shape = shape.into();
         let values: Vec<f32> =
             (0..shape.count()).map(|_| (low + (high - low) * self.unit()) as f32).collect();
-        place::new(&values, shape).expect("as many values as the shape has")
+        device::new(&values, shape).expect("as many values as the shape has")
     }
 
     pub fn ids(&mut self, limit: usize, shape: impl Into<Shape>) -> Ids {
@@ -88,7 +88,7 @@ impl Draw {
         Ids::new(&ids, shape).expect("as many ids as the shape has")
     }
 
-    /// A mask that allows a share of places.
+    /// A mask that is true for about this share of its elements.
     pub fn mask(&mut self, share: f64, shape: impl Into<Shape>) -> Mask {
         Mask::from_fn(shape, |_| self.unit() < share)
     }
@@ -123,7 +123,7 @@ pub fn check(
     check_within((FORWARD, GRADIENT), inputs, engine, reference);
 }
 
-/// [`check`] with tolerances of its own, for the few operations that need a reason to differ.
+/// [`check`] with other tolerances, for the few operations that need them.
 pub fn check_within(
     (forward, gradient): (f64, f64),
     inputs: &[Tensor],
@@ -137,20 +137,20 @@ pub fn check_within(
     assert_eq!(output.shape()[..], want.shape[..], "shape of the output");
     close("forward", &output.values(), &want.values, forward);
 
-    // L = Σ weights·output. Where the output is −∞ by definition it depends on nothing, and counts for nothing.
+    // L = Σ weights·output. Outputs that are −∞ by definition are constants and are left out.
     let mut draw = Draw(want.values.len() as u64);
     let mut weights = draw.tensor(output.shape()).to_vec();
     for (weight, want) in weights.iter_mut().zip(&want.values) {
         *weight = if want.is_finite() { *weight } else { 0.0 };
     }
-    let upstream = place::new(&weights, output.shape()).expect("the output's shape");
+    let upstream = device::new(&weights, output.shape()).expect("the output's shape");
     let gradients = output.gradients(&Pass::new().from_upstream(upstream)).expect("a backward pass");
     let loss = |inputs: &[Array]| -> f64 {
         let output = reference(inputs).values;
         output.iter().zip(&weights).filter(|(_, w)| **w != 0.0).map(|(x, &w)| x * f64::from(w)).sum()
     };
     for (i, input) in tracked.iter().enumerate() {
-        let got = gradients.get(input).unwrap_or_else(|| place::zeros(input.shape()));
+        let got = gradients.get(input).unwrap_or_else(|| device::zeros(input.shape()));
         assert_eq!(got.shape(), input.shape(), "shape of gradient {i}");
         let slope = |direction: &[f64]| slope_along(&loss, &exact, i, direction);
         compare_gradient(i, &got.values(), slope, gradient, &mut draw);

@@ -1,7 +1,7 @@
 //! Reshape, permute, transpose, slice, select, concatenate.
 
+use crate::device;
 use crate::gradcheck::{Draw, cases, check};
-use crate::place;
 use crate::reference;
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -93,7 +93,7 @@ fn overlapping_slices_of_one_tensor_add_their_gradients() {
 }
 
 #[test]
-fn large_arrays_move_whole() {
+fn large_arrays_are_permuted_completely() {
     let x = [Draw(2).tensor([130, 257])];
     check(&x, |x| x[0].transpose(0, 1), |x| reference::permute(&x[0], &[1, 0]));
     let x = [Draw(3).tensor([3, 40, 5, 65])];
@@ -102,7 +102,7 @@ fn large_arrays_move_whole() {
 
 #[test]
 fn a_slice_is_not_changed_by_changing_its_source() {
-    let mut x = place::new(&[1.0, 2.0, 3.0], [3]).unwrap();
+    let mut x = device::new(&[1.0, 2.0, 3.0], [3]).unwrap();
     let part = x.slice(0, 1, 2).unwrap();
     x.set_values(&[7.0, 8.0, 9.0]).unwrap();
     assert_eq!(part.to_vec(), [2.0, 3.0]);
@@ -111,6 +111,6 @@ fn a_slice_is_not_changed_by_changing_its_source() {
 
 #[test]
 fn scalars_reshape_to_one_value_of_any_rank() {
-    check(&[place::scalar(3.0)], |x| x[0].reshape([1, 1, 1]), |x| reference::reshape(&x[0], &[1, 1, 1]));
-    check(&[place::scalar(3.0)], |x| x[0].permute(&[]), |x| x[0].clone());
+    check(&[device::scalar(3.0)], |x| x[0].reshape([1, 1, 1]), |x| reference::reshape(&x[0], &[1, 1, 1]));
+    check(&[device::scalar(3.0)], |x| x[0].permute(&[]), |x| x[0].clone());
 }

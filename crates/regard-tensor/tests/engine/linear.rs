@@ -1,7 +1,7 @@
 //! f(x·W + b).
 
+use crate::device;
 use crate::gradcheck::{Draw, LENGTHS, cases, check};
-use crate::place;
 use crate::pointwise::FUNCTIONS;
 use crate::reference::layers;
 use proptest::prelude::*;
@@ -95,8 +95,8 @@ fn no_rows_no_inputs_or_no_outputs() {
     for layout in [Layout::InOut, Layout::OutIn] {
         for function in [None, Some(Function::Gelu), Some(Function::Tanh)] {
             for (rows, inputs, outputs) in [(0, 3, 4), (3, 0, 4), (3, 4, 0), (0, 0, 0)] {
-                // Leave something behind in the memory that the product will be given.
-                drop((place::full([rows, outputs], 7.0), place::full([inputs, outputs], 7.0)));
+                // Leaves non-zero values in the memory that the product will reuse.
+                drop((device::full([rows, outputs], 7.0), device::full([inputs, outputs], 7.0)));
                 check_linear(3, &Case { outer: &[rows], inputs, outputs, layout, biased: true, function });
             }
         }

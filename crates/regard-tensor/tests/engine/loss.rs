@@ -1,7 +1,7 @@
 //! Cross-entropy and binary cross-entropy.
 
+use crate::device;
 use crate::gradcheck::{Draw, LENGTHS, cases, check, close};
-use crate::place;
 use crate::reference::{Array, broadcast, layers};
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -114,23 +114,23 @@ fn nothing_but_ignored_targets_is_a_loss_of_zero() {
     let loss = logits.cross_entropy(&Ids::new(&[1, 1], [2]).unwrap(), settings).unwrap();
     assert_eq!(loss.item().unwrap(), 0.0);
     assert_eq!(loss.backward().unwrap().get(&logits).unwrap().to_vec(), [0.0; 8]);
-    let empty = place::zeros([0, 4]).cross_entropy(&Ids::new(&[], [0]).unwrap(), settings).unwrap();
+    let empty = device::zeros([0, 4]).cross_entropy(&Ids::new(&[], [0]).unwrap(), settings).unwrap();
     assert_eq!(empty.item().unwrap(), 0.0);
 }
 
 #[test]
 fn large_logits_give_finite_losses_and_slopes() {
-    let logits = place::new(&[1e4, 0.0, -1e4, 0.0, 1e4, -1e4], [2, 3]).unwrap().tracked();
+    let logits = device::new(&[1e4, 0.0, -1e4, 0.0, 1e4, -1e4], [2, 3]).unwrap().tracked();
     let loss = logits.cross_entropy_rows(&Ids::new(&[0, 0], [2]).unwrap(), CrossEntropy::default()).unwrap();
     assert_eq!(loss.to_vec(), [0.0, 1e4]);
     let slopes = loss.sum_all().unwrap().backward().unwrap().get(&logits).unwrap().to_vec();
     assert_eq!(slopes, [0.0, 0.0, 0.0, -1.0, 1.0, 0.0]);
 
-    let x = place::new(&[-1e30, -100.0, 0.0, 100.0, 1e30], [5]).unwrap().tracked();
-    let targets = place::new(&[0.0, 1.0, 0.5, 0.0, 1.0], [5]).unwrap();
+    let x = device::new(&[-1e30, -100.0, 0.0, 100.0, 1e30], [5]).unwrap().tracked();
+    let targets = device::new(&[0.0, 1.0, 0.5, 0.0, 1.0], [5]).unwrap();
     let losses = x.binary_cross_entropy_rows(&targets).unwrap();
     close("losses", &losses.values(), &[0.0, 100.0, std::f64::consts::LN_2, 100.0, 0.0], 1e-7);
-    let pass = Pass::new().from_upstream(place::full([5], 1.0));
+    let pass = Pass::new().from_upstream(device::full([5], 1.0));
     let slopes = losses.gradients(&pass).unwrap().get(&x).unwrap();
     close("slopes", &slopes.values(), &[0.0, -1.0, 0.0, 1.0, 0.0], 1e-7);
 }
@@ -138,7 +138,7 @@ fn large_logits_give_finite_losses_and_slopes() {
 #[test]
 fn confident_rows_keep_their_small_losses() {
     // ln(1 + e^−12) = 6.1e-6: the difference of the log-sum-exp and the target's logit must not round it away.
-    let logits = place::new(&[12.0, 0.0, 6.0, -6.0], [2, 2]).unwrap();
+    let logits = device::new(&[12.0, 0.0, 6.0, -6.0], [2, 2]).unwrap();
     let loss = logits.cross_entropy_rows(&Ids::new(&[0, 0], [2]).unwrap(), CrossEntropy::default()).unwrap();
     let want = (-12.0_f64).exp().ln_1p();
     assert!(loss.values().iter().all(|&loss| (f64::from(loss) - want).abs() < 1e-6), "{loss:?}");

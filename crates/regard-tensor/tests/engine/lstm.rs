@@ -1,7 +1,7 @@
-//! The LSTM against one step at a time.
+//! The LSTM compared with a reference that computes one step at a time.
 
+use crate::device;
 use crate::gradcheck::{Draw, cases, check};
-use crate::place;
 use crate::reference::Array;
 use crate::reference::lstm::{Direction, lstm as reference};
 use proptest::prelude::*;
@@ -22,7 +22,7 @@ fn inputs(draw: &mut Draw, sizes: &Sizes) -> Vec<Tensor> {
     let Sizes { batch, time, inputs, hidden, directions } = *sizes;
     let mut all = vec![draw.tensor([batch, time, inputs])];
     for _ in 0..directions {
-        // Weights of the size that training has, so that gates neither saturate nor forget everything.
+        // Weights of a realistic size, so that gates neither saturate nor forget everything.
         let scaled = |x: Tensor, fan: usize| x.scale(1.0 / (fan.max(1) as f32).sqrt()).unwrap();
         all.push(scaled(draw.tensor([4 * hidden, inputs]), inputs));
         all.push(scaled(draw.tensor([4 * hidden, hidden]), hidden));
@@ -77,15 +77,15 @@ fn batches_that_need_several_tasks() {
 }
 
 #[test]
-fn long_sequences_carry_their_gradient_through() {
+fn gradients_flow_through_long_sequences() {
     check_lstm(3, &Sizes { batch: 2, time: 100, inputs: 3, hidden: 5, directions: 2 }, true);
 }
 
 #[test]
-fn nothing_to_do_is_no_trouble() {
+fn empty_inputs_do_not_panic() {
     let full = Sizes { batch: 2, time: 3, inputs: 4, hidden: 5, directions: 2 };
-    // Leave something behind in the memory that the gradients will be given.
-    drop((place::full([4, 2 * 4 * 16], 7.0), place::full([5, 4 * 16], 7.0)));
+    // Leaves non-zero values in the memory that the gradients will reuse.
+    drop((device::full([4, 2 * 4 * 16], 7.0), device::full([5, 4 * 16], 7.0)));
     check_lstm(4, &Sizes { batch: 0, ..full }, true);
     check_lstm(5, &Sizes { time: 0, ..full }, true);
     check_lstm(6, &Sizes { inputs: 0, ..full }, false);
@@ -93,7 +93,7 @@ fn nothing_to_do_is_no_trouble() {
 }
 
 #[test]
-fn padding_gives_zeros_and_takes_no_gradient() {
+fn padding_gives_zeros_and_gets_no_gradient() {
     let sizes = Sizes { batch: 3, time: 4, inputs: 2, hidden: 3, directions: 2 };
     let all: Vec<Tensor> = inputs(&mut Draw(8), &sizes).iter().map(Tensor::tracked).collect();
     let y = lstm(&all[0], &weights(&all[1..]), Some(&[0, 2, 4])).unwrap();
@@ -107,13 +107,13 @@ fn padding_gives_zeros_and_takes_no_gradient() {
 }
 
 #[test]
-fn padding_may_hold_anything_finite() {
+fn finite_values_in_the_padding_have_no_effect() {
     let sizes = Sizes { batch: 2, time: 3, inputs: 2, hidden: 3, directions: 2 };
     let all = inputs(&mut Draw(10), &sizes);
     let run = |x: &Tensor| lstm(x, &weights(&all[1..]), Some(&[3, 1])).unwrap().to_vec();
     let mut values = all[0].to_vec();
     values[8..].fill(1e30);
-    assert_eq!(run(&all[0]), run(&place::new(&values, [2, 3, 2]).unwrap()));
+    assert_eq!(run(&all[0]), run(&device::new(&values, [2, 3, 2]).unwrap()));
 }
 
 #[test]

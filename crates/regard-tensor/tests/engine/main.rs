@@ -1,10 +1,11 @@
-//! The engine against slow f64 references: values, gradients, errors and promises about determinism.
+//! The engine compared with slow f64 references: values, gradients, errors and determinism.
 
 mod arithmetic;
 mod attention;
 mod attention_bias;
 mod attention_edges;
 mod determinism;
+mod device;
 mod dropout;
 mod embedding;
 mod errors;
@@ -20,7 +21,6 @@ mod networks;
 mod norm;
 mod optimiser;
 mod patches;
-mod place;
 mod pointwise;
 mod random;
 mod reduce;

@@ -1,12 +1,12 @@
 //! Matrix products, single and batched.
 
+use crate::device;
 use crate::gradcheck::{Draw, LENGTHS, cases, check};
-use crate::place;
 use crate::reference;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-/// Both sides with their outer axes, in the layout that the transposes ask for.
+/// Both operands with their outer axes, in the layout that the transposes require.
 fn check_product(
     seed: u64,
     outer: (&[usize], &[usize]),
@@ -52,8 +52,8 @@ proptest! {
 }
 
 #[test]
-fn products_cut_into_several_tasks_agree() {
-    // Above 2²¹ multiply-adds a product is cut: by rows, by columns.
+fn products_split_into_several_tasks() {
+    // Products of more than 2²¹ multiply-adds are split by rows or by columns.
     for (m, n, k) in [(300, 130, 120), (130, 300, 120)] {
         for transposes in [(false, false), (true, true)] {
             check_product(1, (&[], &[]), (m, n, k), transposes);
@@ -62,12 +62,12 @@ fn products_cut_into_several_tasks_agree() {
 }
 
 #[test]
-fn an_empty_sum_is_zero_whatever_the_memory_held_before() {
+fn an_empty_sum_is_zero_in_reused_memory() {
     for (m, n) in [(3, 4), (17, 33), (1, 1)] {
-        // Leave something behind for the product to find.
-        drop(place::full([m, n], 7.0));
+        // Leaves non-zero values in the memory that the product will reuse.
+        drop(device::full([m, n], 7.0));
         check_product(2, (&[], &[]), (m, n, 0), (false, false));
-        drop(place::full([5, m, n], 7.0));
+        drop(device::full([5, m, n], 7.0));
         check_product(3, (&[5], &[5]), (m, n, 0), (true, false));
         check_product(4, (&[5], &[]), (m, n, 0), (false, true));
     }

@@ -1,7 +1,7 @@
-//! Small networks that learn ten examples by heart.
+//! Small networks that overfit ten examples.
 
+use crate::device;
 use crate::gradcheck::Draw;
-use crate::place;
 use regard_tensor::ops::{Attention, CrossEntropy, Function, Layout, Projections, attend};
 use regard_tensor::optimiser::{Method, Optimiser, Update, clip_scale, global_norm};
 use regard_tensor::{Ids, Result, Tensor};
@@ -40,9 +40,9 @@ fn two_layers_learn_ten_examples() {
     let targets = Ids::new(&[0, 1, 2, 0, 1, 2, 0, 1, 2, 0], [10]).unwrap();
     let mut parameters = [
         leaf(&mut draw, &[6, 32], 0.4),
-        place::zeros([32]).tracked(),
+        device::zeros([32]).tracked(),
         leaf(&mut draw, &[3, 32], 0.2),
-        place::zeros([3]).tracked(),
+        device::zeros([3]).tracked(),
     ];
     let (first, last) = train(&mut parameters, 200, 0.02, |p| {
         let hidden = x.linear(&p[0], Some(&p[1]), Layout::InOut, Some(Function::Gelu))?;
@@ -57,7 +57,7 @@ fn two_layers_learn_ten_examples() {
 fn a_transformer_block_learns_ten_sequences() {
     const WIDTH: usize = 16;
     let mut draw = Draw(2);
-    // Ten sequences that start alike for pairs and go on differently: the block must look back to tell them apart.
+    // Ten sequences; pairs of them start alike and continue differently, so the block must attend to earlier tokens.
     let tokens = draw.ids(11, [10, 7]);
     let (inputs, targets): (Vec<u32>, Vec<u32>) = tokens
         .values()
@@ -69,14 +69,14 @@ fn a_transformer_block_learns_ten_sequences() {
         })
         .unzip();
     let (inputs, targets) = (Ids::new(&inputs, [10, 7]).unwrap(), Ids::new(&targets, [10, 7]).unwrap());
-    let places = Ids::new(&(0..7).collect::<Vec<u32>>(), [7]).unwrap();
+    let positions = Ids::new(&(0..7).collect::<Vec<u32>>(), [7]).unwrap();
     let mut parameters = vec![leaf(&mut draw, &[11, WIDTH], 0.5), leaf(&mut draw, &[7, WIDTH], 0.5)];
     for shape in [[WIDTH, 3 * WIDTH], [WIDTH, WIDTH], [WIDTH, 4 * WIDTH], [4 * WIDTH, WIDTH]] {
         parameters.push(leaf(&mut draw, &shape, 1.0 / (shape[0] as f32).sqrt()));
     }
-    parameters.extend([(); 3].map(|()| place::full([WIDTH], 1.0).tracked()));
+    parameters.extend([(); 3].map(|()| device::full([WIDTH], 1.0).tracked()));
     let (first, last) = train(&mut parameters, 300, 0.01, |p| {
-        let x = p[0].embedding(&inputs)?.add(&p[1].embedding(&places)?)?;
+        let x = p[0].embedding(&inputs)?.add(&p[1].embedding(&positions)?)?;
         let normal = x.layer_norm(&p[6], None, 1e-5)?;
         let packed = normal.linear(&p[2], None, Layout::InOut, None)?;
         let how = Attention::scaled(1.0 / (WIDTH as f32 / 2.0).sqrt()).causal();

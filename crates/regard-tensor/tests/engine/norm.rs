@@ -1,7 +1,7 @@
 //! Layer norm and RMS norm.
 
+use crate::device;
 use crate::gradcheck::{Draw, LENGTHS, cases, check, check_within};
-use crate::place;
 use crate::reference::layers;
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -32,7 +32,7 @@ proptest! {
     #[test]
     fn rows_of_every_width(
         outer in prop::collection::vec(1_usize..5, 0..3),
-        // A row of two values is ±1 times its deviation: its gradient is all cancellation.
+        // A row of two values is normalised to ±1: its gradient is all cancellation.
         width in select(&LENGTHS[2..]),
         seed: u64,
     ) {
@@ -46,10 +46,10 @@ proptest! {
 fn rows_of_one_and_two_values() {
     // One value: exactly the bias, and no gradient.
     let x = Draw(1).tensor([4, 1]).tracked();
-    let y = x.layer_norm(&place::full([1], 2.0), Some(&place::full([1], 3.0)), EPSILON).unwrap();
+    let y = x.layer_norm(&device::full([1], 2.0), Some(&device::full([1], 3.0)), EPSILON).unwrap();
     assert_eq!(y.to_vec(), [3.0; 4]);
     assert_eq!(y.sum_all().unwrap().backward().unwrap().get(&x).unwrap().to_vec(), [0.0; 4]);
-    let x = [place::new(&[1.0, 2.0, -3.0, 0.5], [2, 2]).unwrap(), place::full([2], 1.0)];
+    let x = [device::new(&[1.0, 2.0, -3.0, 0.5], [2, 2]).unwrap(), device::full([2], 1.0)];
     check(
         &x,
         |x| x[0].layer_norm(&x[1], None, 0.1),
@@ -58,15 +58,15 @@ fn rows_of_one_and_two_values() {
 }
 
 #[test]
-fn more_rows_than_one_task_takes() {
+fn more_rows_than_one_task() {
     let mut draw = Draw(2);
     check_norms(&[draw.tensor([401, 129]), draw.tensor([129]), draw.tensor([129])]);
     check_norms(&[draw.tensor([7001, 5]), draw.tensor([5]), draw.tensor([5])]);
 }
 
 #[test]
-fn a_large_mean_does_not_swallow_the_deviation() {
-    // Around 100, f32 values are 8e-6 apart, and so is the mean. E[x²] − mean² would be off by 1e-3.
+fn a_large_mean_does_not_hide_the_deviation() {
+    // Around 100, neighbouring f32 values are 8e-6 apart. E[x²] − mean² would be off by 1e-3.
     let mut draw = Draw(3);
     let x = draw.tensor([3, 64]).shift(100.0).unwrap();
     let inputs = [x, draw.tensor([64])];
@@ -81,8 +81,8 @@ fn a_large_mean_does_not_swallow_the_deviation() {
 #[test]
 fn rows_of_zeros_and_of_equal_values_give_the_bias() {
     for value in [0.0, 5.0] {
-        let x = place::full([2, 17], value).tracked();
-        let (weight, bias) = (place::full([17], 2.0), place::full([17], 3.0));
+        let x = device::full([2, 17], value).tracked();
+        let (weight, bias) = (device::full([17], 2.0), device::full([17], 3.0));
         let y = x.layer_norm(&weight, Some(&bias), EPSILON).unwrap();
         assert!(y.values().iter().all(|&y| (y - 3.0).abs() < 1e-3));
         let slopes = y.sum_all().unwrap().backward().unwrap().get(&x).unwrap();
@@ -92,6 +92,6 @@ fn rows_of_zeros_and_of_equal_values_give_the_bias() {
 
 #[test]
 fn empty_batches_and_empty_rows() {
-    check_norms(&[place::zeros([0, 5]), Draw(4).tensor([5]), Draw(5).tensor([5])]);
-    check_norms(&[place::zeros([3, 0]), place::zeros([0]), place::zeros([0])]);
+    check_norms(&[device::zeros([0, 5]), Draw(4).tensor([5]), Draw(5).tensor([5])]);
+    check_norms(&[device::zeros([3, 0]), device::zeros([0]), device::zeros([0])]);
 }

@@ -1,11 +1,11 @@
-//! Optimisers against plain f64 loops.
+//! Optimisers compared with plain f64 loops.
 
+use crate::device;
 use crate::gradcheck::{Draw, close};
-use crate::place;
-use regard_tensor::optimiser::{Method, Optimiser, SMALLEST_SIZE, Update, clip_scale, global_norm};
+use regard_tensor::optimiser::{MINIMUM_SCALE, Method, Optimiser, Update, clip_scale, global_norm};
 use regard_tensor::{Gradient, Ids, Tensor};
 
-/// One parameter as a plain loop updates it.
+/// One parameter, updated by a plain loop.
 struct Plain {
     p: Vec<f64>,
     m: Vec<f64>,
@@ -32,6 +32,7 @@ impl Plain {
                     let (m, v) = (*m / (1.0 - b1.powi(t)), *v / (1.0 - b2.powi(t)));
                     *p -= rate * m / (v.sqrt() + f64::from(epsilon));
                 }
+                _ => unimplemented!("{method:?}"),
             }
         }
     }
@@ -53,7 +54,7 @@ fn step(optimiser: &mut Optimiser, parameter: &mut Tensor, gradient: &Gradient, 
 fn twenty_steps_agree_with_a_plain_loop() {
     for method in METHODS {
         for decay in [0.0_f32, 0.1] {
-            // Around a register's width, and more than one task takes.
+            // Lengths around a register's width, and longer than one task.
             for count in [1, 7, 16, 33, 20_001] {
                 let mut draw = Draw(1);
                 let mut parameter = draw.tensor([count]);
@@ -76,12 +77,12 @@ fn twenty_steps_agree_with_a_plain_loop() {
 }
 
 #[test]
-fn relative_steps_are_those_of_a_rate_times_the_size() {
+fn relative_steps_multiply_the_rate_by_the_parameter_scale() {
     for method in METHODS {
-        for (values, size) in [([3.0, -4.0, 0.0, 0.0], 2.5), ([0.0; 4], SMALLEST_SIZE)] {
-            let gradient = Gradient::Dense(place::new(&[0.3, -0.1, 0.7, 0.2], [4]).unwrap());
+        for (values, size) in [([3.0, -4.0, 0.0, 0.0], 2.5), ([0.0; 4], MINIMUM_SCALE)] {
+            let gradient = Gradient::Dense(device::new(&[0.3, -0.1, 0.7, 0.2], [4]).unwrap());
             let (mut relative, mut plain) =
-                (place::new(&values, [4]).unwrap(), place::new(&values, [4]).unwrap());
+                (device::new(&values, [4]).unwrap(), device::new(&values, [4]).unwrap());
             step(&mut Optimiser::new(method, 0.1).relative(true), &mut relative, &gradient, 0.01, 1.0);
             step(&mut Optimiser::new(method, 0.1), &mut plain, &gradient, 0.01 * size, 1.0);
             assert_eq!(relative.values(), plain.values(), "{method:?} on {values:?}");
@@ -90,7 +91,7 @@ fn relative_steps_are_those_of_a_rate_times_the_size() {
 }
 
 #[test]
-fn sparse_gradients_give_the_bits_of_dense_ones() {
+fn sparse_gradients_match_dense_ones_bit_for_bit() {
     for method in METHODS {
         for (rows, width) in [(9, 5), (40, 17), (3, 16), (1000, 33)] {
             let mut draw = Draw(2);
@@ -126,9 +127,9 @@ fn a_sparse_gradient_of_no_rows_is_a_gradient_of_zeros() {
 }
 
 #[test]
-fn parameters_without_gradient_or_decay_are_left_alone() {
-    let (mut a, mut b) = (place::full([3], 1.0), place::full([3], 1.0));
-    let zero = Gradient::Dense(place::zeros([3]));
+fn parameters_without_gradient_or_decay_do_not_change() {
+    let (mut a, mut b) = (device::full([3], 1.0), device::full([3], 1.0));
+    let zero = Gradient::Dense(device::zeros([3]));
     let mut optimiser = Optimiser::new(Method::adamw(), 0.5);
     let updates = &mut [
         Update { parameter: &mut a, gradient: None, decays: true },
@@ -139,16 +140,16 @@ fn parameters_without_gradient_or_decay_are_left_alone() {
 }
 
 #[test]
-fn an_update_does_not_reach_into_copies_of_the_parameter() {
-    let mut x = place::full([3], 1.0).tracked();
+fn an_update_does_not_change_clones_of_the_parameter() {
+    let mut x = device::full([3], 1.0).tracked();
     let copy = x.clone();
     let mut optimiser = Optimiser::new(Method::Sgd { momentum: 0.0 }, 0.0);
-    step(&mut optimiser, &mut x, &Gradient::Dense(place::full([3], 1.0)), 0.5, 1.0);
+    step(&mut optimiser, &mut x, &Gradient::Dense(device::full([3], 1.0)), 0.5, 1.0);
     assert_eq!((x.to_vec(), copy.to_vec()), (vec![0.5; 3], vec![1.0; 3]));
 }
 
 #[test]
-fn a_restored_optimiser_goes_on_as_if_nothing_had_happened() {
+fn a_restored_optimiser_continues_identically() {
     for method in METHODS {
         let mut draw = Draw(4);
         let mut x = draw.tensor([50]);
@@ -156,7 +157,7 @@ fn a_restored_optimiser_goes_on_as_if_nothing_had_happened() {
         for _ in 0..3 {
             step(&mut optimiser, &mut x, &Gradient::Dense(draw.tensor([50])), 0.1, 1.0);
         }
-        let mut y = place::new(&x.values(), [50]).unwrap();
+        let mut y = device::new(&x.values(), [50]).unwrap();
         let mut resumed = Optimiser::new(method, 0.01);
         resumed.restore(optimiser.steps(), &optimiser.moments());
         for _ in 0..3 {
@@ -170,24 +171,24 @@ fn a_restored_optimiser_goes_on_as_if_nothing_had_happened() {
 }
 
 #[test]
-fn saved_moments_are_not_changed_by_going_on() {
-    let mut x = place::full([5], 1.0);
+fn saved_moments_are_not_changed_by_later_steps() {
+    let mut x = device::full([5], 1.0);
     let mut optimiser = Optimiser::new(Method::adam(), 0.0);
-    step(&mut optimiser, &mut x, &Gradient::Dense(place::full([5], 1.0)), 0.1, 1.0);
+    step(&mut optimiser, &mut x, &Gradient::Dense(device::full([5], 1.0)), 0.1, 1.0);
     let saved = optimiser.moments();
     let before = saved[0].0.to_vec();
-    step(&mut optimiser, &mut x, &Gradient::Dense(place::full([5], 3.0)), 0.1, 1.0);
+    step(&mut optimiser, &mut x, &Gradient::Dense(device::full([5], 3.0)), 0.1, 1.0);
     assert_eq!(saved[0].0.to_vec(), before);
 }
 
 #[test]
-fn the_memory_of_another_method_is_refused() {
-    let mut x = place::full([5], 1.0);
-    let gradient = Gradient::Dense(place::full([5], 1.0));
+fn moments_of_another_method_are_rejected() {
+    let mut x = device::full([5], 1.0);
+    let gradient = Gradient::Dense(device::full([5], 1.0));
     let mut sgd = Optimiser::new(Method::Sgd { momentum: 0.9 }, 0.0);
     step(&mut sgd, &mut x, &gradient, 0.1, 1.0);
     let mut adam = Optimiser::new(Method::adam(), 0.0);
-    // Momentum has no running mean of squares: Adam cannot go on from it, and must say so.
+    // SGD with momentum has no running mean of squares, so Adam must reject its state.
     adam.restore(1, &sgd.moments());
     assert!(
         adam.step(&mut [Update { parameter: &mut x, gradient: Some(&gradient), decays: true }], 0.1, 1.0)
@@ -196,9 +197,9 @@ fn the_memory_of_another_method_is_refused() {
 }
 
 #[test]
-fn other_parameters_and_wrong_gradients_are_refused() {
-    let (mut a, mut b) = (place::full([3], 1.0), place::full([4], 1.0));
-    let (ga, gb) = (Gradient::Dense(place::zeros([3])), Gradient::Dense(place::zeros([4])));
+fn other_parameters_and_wrong_gradients_are_rejected() {
+    let (mut a, mut b) = (device::full([3], 1.0), device::full([4], 1.0));
+    let (ga, gb) = (Gradient::Dense(device::zeros([3])), Gradient::Dense(device::zeros([4])));
     let mut optimiser = Optimiser::new(Method::adam(), 0.0);
     step(&mut optimiser, &mut a, &ga, 0.1, 1.0);
     let other =
@@ -211,7 +212,7 @@ fn other_parameters_and_wrong_gradients_are_refused() {
 }
 
 #[test]
-fn clipping_brings_the_norm_to_the_limit() {
+fn clipping_reduces_the_norm_to_the_limit() {
     let mut table = Draw(5).tensor([7, 3]).tracked();
     let ids = Ids::new(&[2, 5, 2], [3]).unwrap();
     let gradients = table.embedding(&ids).unwrap().sum_all().unwrap().backward().unwrap();
@@ -221,7 +222,7 @@ fn clipping_brings_the_norm_to_the_limit() {
     let values = all.iter().flat_map(|g| g.to_dense().unwrap().to_vec());
     let exact = values.map(|x| f64::from(x).powi(2)).sum::<f64>().sqrt();
     let norm = global_norm(all).unwrap().item().unwrap();
-    let scale = |norm: f32, limit: f32| clip_scale(&place::scalar(norm), limit).unwrap().item().unwrap();
+    let scale = |norm: f32, limit: f32| clip_scale(&device::scalar(norm), limit).unwrap().item().unwrap();
     assert!((f64::from(norm) - exact).abs() < 1e-6 * exact);
     assert_eq!(scale(norm, norm * 2.0), 1.0);
     assert!((scale(norm, 1.0) * norm - 1.0).abs() < 1e-6);

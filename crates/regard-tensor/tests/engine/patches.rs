@@ -1,7 +1,7 @@
 //! Image patches.
 
+use crate::device;
 use crate::gradcheck::{Draw, cases, check};
-use crate::place;
 use crate::reference::layers;
 use proptest::prelude::*;
 
@@ -23,8 +23,8 @@ proptest! {
 fn a_linear_layer_on_patches_is_a_strided_convolution() {
     // One image of 4 × 4 and a 2 × 2 kernel of ones: each output is the sum of its patch.
     let image: Vec<f32> = (0..16).map(|i| i as f32).collect();
-    let patches = place::new(&image, [1, 1, 4, 4]).unwrap().patches(2).unwrap();
-    let kernel = place::full([1, 4], 1.0);
+    let patches = device::new(&image, [1, 1, 4, 4]).unwrap().patches(2).unwrap();
+    let kernel = device::full([1, 4], 1.0);
     let sums = patches.linear(&kernel, None, regard_tensor::ops::Layout::OutIn, None).unwrap();
     assert_eq!(sums.to_vec(), [10.0, 18.0, 42.0, 50.0]);
 }
@@ -32,6 +32,6 @@ fn a_linear_layer_on_patches_is_a_strided_convolution() {
 #[test]
 fn images_without_pixels_or_channels() {
     for shape in [[2, 0, 4, 4], [2, 3, 0, 4], [2, 3, 4, 0]] {
-        check(&[place::zeros(shape)], |x| x[0].patches(2), |x| layers::patches(&x[0], 2));
+        check(&[device::zeros(shape)], |x| x[0].patches(2), |x| layers::patches(&x[0], 2));
     }
 }

@@ -1,7 +1,7 @@
-//! Functions of one value.
+//! Element-wise functions.
 
+use crate::device;
 use crate::gradcheck::{Draw, LENGTHS, cases, check, check_within, close};
-use crate::place;
 use crate::reference;
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -42,14 +42,14 @@ proptest! {
 }
 
 #[test]
-fn values_are_right_over_the_whole_range_that_matters() {
+fn values_are_accurate_over_the_useful_range() {
     let xs: Vec<f32> = (-4000..=4000).map(|i| i as f32 * 0.005).collect();
-    let x = place::new(&xs, [xs.len()]).unwrap();
+    let x = device::new(&xs, [xs.len()]).unwrap();
     for function in FUNCTIONS {
         let (xs, x) = match function {
             Function::Ln | Function::Sqrt => {
                 let xs: Vec<f32> = xs.iter().map(|x| x.abs() + 1e-3).collect();
-                let x = place::new(&xs, [xs.len()]).unwrap();
+                let x = device::new(&xs, [xs.len()]).unwrap();
                 (xs, x)
             }
             _ => (xs.clone(), x.clone()),
@@ -65,7 +65,7 @@ fn values_are_right_over_the_whole_range_that_matters() {
 }
 
 #[test]
-fn slopes_far_from_zero_are_right() {
+fn slopes_far_from_zero_are_accurate() {
     for function in [Function::Tanh, Function::Sigmoid, Function::Gelu, Function::GeluTanh, Function::Silu] {
         let x = [Draw(1).between(-9.0, 9.0, [200])];
         // Slopes are at most about 1.1, so this is nearly an absolute error.
@@ -85,7 +85,7 @@ fn named_methods_are_the_functions() {
 
 #[test]
 fn huge_inputs_neither_overflow_nor_turn_into_nan() {
-    let x = place::new(&[-1e30, -200.0, 200.0, 1e30, f32::INFINITY], [5]).unwrap().tracked();
+    let x = device::new(&[-1e30, -200.0, 200.0, 1e30, f32::INFINITY], [5]).unwrap().tracked();
     assert_eq!(x.sigmoid().unwrap().to_vec(), [0.0, 0.0, 1.0, 1.0, 1.0]);
     assert_eq!(x.tanh().unwrap().to_vec(), [-1.0, -1.0, 1.0, 1.0, 1.0]);
     assert_eq!(x.relu().unwrap().to_vec(), [0.0, 0.0, 200.0, 1e30, f32::INFINITY]);
@@ -101,6 +101,6 @@ fn huge_inputs_neither_overflow_nor_turn_into_nan() {
 #[test]
 fn empty_tensors_pass_through() {
     for function in FUNCTIONS {
-        check(&[place::zeros([0, 3])], |x| x[0].apply(function), |x| x[0].clone());
+        check(&[device::zeros([0, 3])], |x| x[0].apply(function), |x| x[0].clone());
     }
 }

@@ -1,4 +1,4 @@
-//! Draws by name.
+//! Random draws by name.
 
 use regard_tensor::random::Key;
 
@@ -19,7 +19,7 @@ fn uniform_draws_fill_the_unit_interval() {
 }
 
 #[test]
-fn uniform_is_the_top_of_the_word() {
+fn uniform_uses_the_upper_bits_of_the_word() {
     let key = Key::new(9).step(1);
     for element in 0..9 {
         let word = key.words(3, element / 4)[(element % 4) as usize];
@@ -36,7 +36,7 @@ fn uniforms_stay_below_their_upper_bound() {
 }
 
 #[test]
-fn whole_numbers_below_a_limit() {
+fn integers_below_a_limit() {
     let key = Key::new(2);
     let mut seen = [0; 7];
     (0..7000).for_each(|i| seen[key.below(1, i, 7)] += 1);
@@ -73,7 +73,7 @@ fn permutations_are_fair() {
 }
 
 #[test]
-fn seeds_steps_and_sites_name_different_sources() {
+fn seeds_steps_and_sites_give_different_sources() {
     let base = Key::new(5);
     assert_ne!(base, Key::new(6));
     assert_ne!(base.step(0), base);

@@ -1,4 +1,4 @@
-//! Slow f64 versions of every operation, written straight from the formulas: the judge of the engine.
+//! Slow f64 references of every operation, written directly from the formulas.
 
 pub mod attention;
 pub mod layers;
@@ -20,7 +20,7 @@ impl Array {
         Self { shape: shape.to_vec(), values }
     }
 
-    /// The very values of a tensor: every f32 is an f64.
+    /// The exact values of a tensor: every f32 is an f64.
     pub fn of(tensor: &Tensor) -> Self {
         Self::new(tensor.values().iter().map(|&x| f64::from(x)).collect(), tensor.shape())
     }
@@ -179,7 +179,7 @@ pub fn matmul(a: &Array, b: &Array, transpose_a: bool, transpose_b: bool) -> Arr
     for number in 0..outer.iter().product() {
         let rows = matrix(a, number, m, k, transpose_a).values;
         let columns = permute(&matrix(b, number, k, n, transpose_b), &[1, 0]).values;
-        for (i, j) in (0..m * n).map(|place| (place / n, place % n)) {
+        for (i, j) in (0..m * n).map(|index| (index / n, index % n)) {
             let pairs = rows[i * k..(i + 1) * k].iter().zip(&columns[j * k..(j + 1) * k]);
             values.push(pairs.map(|(a, b)| a * b).sum());
         }

@@ -1,7 +1,7 @@
-//! Rotary positions.
+//! Rotary position embeddings.
 
+use crate::device;
 use crate::gradcheck::{Draw, cases, check};
-use crate::place;
 use crate::reference::layers;
 use proptest::prelude::*;
 use regard_tensor::ops::Pairing;
@@ -12,7 +12,7 @@ fn tables(positions: usize, pairs: usize) -> (Tensor, Tensor) {
     let angle = |i: usize| (i / pairs) as f32 * 10000.0_f32.powf(-((i % pairs) as f32) / pairs as f32);
     let table = |f: fn(f32) -> f32| {
         let values: Vec<f32> = (0..positions * pairs).map(|i| f(angle(i))).collect();
-        place::new(&values, [positions, pairs]).unwrap()
+        device::new(&values, [positions, pairs]).unwrap()
     };
     (table(f32::cos), table(f32::sin))
 }

@@ -1,7 +1,7 @@
 //! Softmax and log-softmax, with and without masks.
 
+use crate::device;
 use crate::gradcheck::{Draw, LENGTHS, cases, check, close, mask_array};
-use crate::place;
 use crate::reference::{Array, layers};
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -42,7 +42,7 @@ proptest! {
 
 #[test]
 fn large_logits_neither_overflow_nor_vanish() {
-    let x = place::new(&[1e4, 1e4 - 1.0, -1e4, 3e38, 3e38, -3e38], [2, 3]).unwrap().tracked();
+    let x = device::new(&[1e4, 1e4 - 1.0, -1e4, 3e38, 3e38, -3e38], [2, 3]).unwrap().tracked();
     let e = std::f64::consts::E;
     let want = [e / (1.0 + e), 1.0 / (1.0 + e), 0.0, 0.5, 0.5, 0.0];
     close("softmax", &x.softmax().unwrap().values(), &want, 1e-6);
@@ -53,7 +53,7 @@ fn large_logits_neither_overflow_nor_vanish() {
 }
 
 #[test]
-fn a_row_with_nothing_allowed_is_zero_and_sends_nothing_back() {
+fn a_fully_masked_row_is_zero_and_has_no_gradient() {
     let x = Draw(1).tensor([2, 5]).tracked();
     let mask = Mask::from_fn([2, 1], |at| at[0] == 1);
     let y = x.softmax_masked(&mask).unwrap();
@@ -66,12 +66,12 @@ fn a_row_with_nothing_allowed_is_zero_and_sends_nothing_back() {
 }
 
 #[test]
-fn masked_places_of_log_softmax_send_nothing_back() {
-    // A masked place is −∞ whatever x is there, so no gradient may reach x through it, even if one comes from above.
-    let x = place::new(&[0.5, -0.3, 0.2], [3]).unwrap().tracked();
+fn masked_elements_of_log_softmax_have_no_gradient() {
+    // A masked element is −∞ for any x, so no upstream gradient may reach x through it.
+    let x = device::new(&[0.5, -0.3, 0.2], [3]).unwrap().tracked();
     let mask = Mask::new(&[true, false, true], [3]).unwrap();
     let slopes = |upstream: [f32; 3]| {
-        let pass = Pass::new().from_upstream(place::new(&upstream, [3]).unwrap());
+        let pass = Pass::new().from_upstream(device::new(&upstream, [3]).unwrap());
         x.log_softmax_masked(&mask).unwrap().gradients(&pass).unwrap().get(&x).unwrap().to_vec()
     };
     assert_eq!(slopes([1.0, 5.0, 2.0]), slopes([1.0, 0.0, 2.0]));
@@ -81,9 +81,9 @@ fn masked_places_of_log_softmax_send_nothing_back() {
 #[test]
 fn empty_shapes_and_scalars() {
     for shape in [vec![0, 4], vec![3, 0], vec![0]] {
-        let x = [place::zeros(shape)];
+        let x = [device::zeros(shape)];
         check(&x, |x| x[0].softmax(), |x| x[0].clone());
         check(&x, |x| x[0].log_softmax(), |x| x[0].clone());
     }
-    assert_eq!(place::scalar(7.0).softmax().unwrap().item().unwrap(), 1.0);
+    assert_eq!(device::scalar(7.0).softmax().unwrap().item().unwrap(), 1.0);
 }

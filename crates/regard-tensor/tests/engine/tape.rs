@@ -1,7 +1,7 @@
-//! The graph: what is recorded, what is freed, what is computed again.
+//! The graph: recording, freeing and recomputation.
 
+use crate::device;
 use crate::gradcheck::{Draw, check};
-use crate::place;
 use regard_tensor::ops::{Attention, Dropout, Layout, Projections, attend};
 use regard_tensor::random::Key;
 use regard_tensor::{Error, Gradient, Ids, Pass, Result, Tensor, checkpoint};
@@ -29,8 +29,8 @@ fn a_value_used_many_times_gets_the_sum() {
 }
 
 #[test]
-fn a_value_in_the_middle_has_a_gradient_if_asked_for() {
-    let x = place::scalar(2.0).tracked();
+fn an_intermediate_value_has_a_gradient_on_request() {
+    let x = device::scalar(2.0).tracked();
     let middle = (&x * &x).unwrap();
     let loss = (&middle * &middle).unwrap();
     let gradients = loss.gradients(&Pass::new().keep_graph().with_respect_to(&middle)).unwrap();
@@ -41,15 +41,15 @@ fn a_value_in_the_middle_has_a_gradient_if_asked_for() {
 }
 
 #[test]
-fn the_loss_itself_has_a_gradient_if_asked_for() {
-    let loss = place::scalar(2.0).tracked().exp().unwrap();
+fn the_loss_itself_has_a_gradient_on_request() {
+    let loss = device::scalar(2.0).tracked().exp().unwrap();
     let gradients = loss.gradients(&Pass::new().with_respect_to(&loss)).unwrap();
     assert_eq!(gradients.get(&loss).unwrap().item(), Ok(1.0));
 }
 
 #[test]
-fn a_detached_value_passes_nothing_on() {
-    let x = place::scalar(3.0).tracked();
+fn a_detached_value_stops_the_gradient() {
+    let x = device::scalar(3.0).tracked();
     let y = (&x * &x.detach()).unwrap();
     assert_eq!(y.backward().unwrap().get(&x).unwrap().item(), Ok(3.0));
     assert!(!x.detach().is_tracked());
@@ -71,12 +71,12 @@ fn only_tracked_inputs_get_gradients() {
     let gradients = x.matmul(&w).unwrap().sum_all().unwrap().backward().unwrap();
     assert_eq!(gradients.len(), 1);
     assert!(gradients.get(&x).is_none() && gradients.get(&w).is_some());
-    assert!(gradients.get(&place::scalar(0.0).tracked()).is_none());
+    assert!(gradients.get(&device::scalar(0.0).tracked()).is_none());
 }
 
 #[test]
 fn a_second_pass_needs_the_graph_to_be_kept() {
-    let x = place::scalar(0.5).tracked();
+    let x = device::scalar(0.5).tracked();
     let loss = x.exp().unwrap().tanh().unwrap();
     let first = loss.gradients(&Pass::new().keep_graph()).unwrap().get(&x).unwrap();
     let second = loss.gradients(&Pass::new().keep_graph()).unwrap().get(&x).unwrap();
@@ -88,7 +88,7 @@ fn a_second_pass_needs_the_graph_to_be_kept() {
 
 #[test]
 fn a_graph_freed_through_one_loss_is_freed_for_the_other() {
-    let x = place::scalar(0.5).tracked();
+    let x = device::scalar(0.5).tracked();
     let shared = x.exp().unwrap();
     let (a, b) = (shared.tanh().unwrap(), shared.sqrt().unwrap());
     assert!(a.backward().is_ok());
@@ -102,16 +102,16 @@ fn the_upstream_gradient_must_fit() {
     let x = Draw(6).tensor([2, 3]).tracked();
     let y = x.exp().unwrap();
     assert!(matches!(y.backward(), Err(Error::Shape { .. })));
-    let wrong = y.gradients(&Pass::new().from_upstream(place::zeros([3, 2])));
+    let wrong = y.gradients(&Pass::new().from_upstream(device::zeros([3, 2])));
     let message = wrong.err().unwrap().to_string();
     assert!(message.contains("[2×3]") && message.contains("[3×2]"), "{message}");
-    let right = y.gradients(&Pass::new().from_upstream(place::full([2, 3], 2.0))).unwrap();
+    let right = y.gradients(&Pass::new().from_upstream(device::full([2, 3], 2.0))).unwrap();
     assert_eq!(bits(&right.get(&x).unwrap()), bits(&y.scale(2.0).unwrap()));
 }
 
 #[test]
 fn a_single_value_of_any_rank_is_a_loss() {
-    let x = place::full([1, 1, 1], 3.0).tracked();
+    let x = device::full([1, 1, 1], 3.0).tracked();
     assert_eq!((&x * &x).unwrap().backward().unwrap().get(&x).unwrap().shape()[..], [1, 1, 1]);
     assert_eq!(x.backward().unwrap().get(&x).unwrap().to_vec(), [1.0]);
 }
@@ -119,8 +119,8 @@ fn a_single_value_of_any_rank_is_a_loss() {
 #[test]
 fn an_upstream_gradient_is_not_changed_by_the_pass() {
     let x = Draw(7).tensor([4]).tracked();
-    let upstream = place::full([4], 1.0);
-    // Both sides of the sum are the leaf: its gradient is accumulated in place where possible.
+    let upstream = device::full([4], 1.0);
+    // Both operands of the sum are the leaf: its gradient is accumulated in place where possible.
     let y = (&(&x + &x).unwrap() + &x).unwrap();
     let gradients = y.gradients(&Pass::new().keep_graph().from_upstream(upstream.clone())).unwrap();
     assert_eq!((gradients.get(&x).unwrap().to_vec(), upstream.to_vec()), (vec![3.0; 4], vec![1.0; 4]));
@@ -130,7 +130,7 @@ fn an_upstream_gradient_is_not_changed_by_the_pass() {
 
 #[test]
 fn changing_a_leaf_after_use_does_not_change_its_gradient() {
-    let mut x = place::new(&[2.0, 3.0], [2]).unwrap().tracked();
+    let mut x = device::new(&[2.0, 3.0], [2]).unwrap().tracked();
     let loss = (&x * &x).unwrap().sum_all().unwrap();
     x.set_values(&[100.0, 100.0]).unwrap();
     assert_eq!(loss.backward().unwrap().get(&x).unwrap().to_vec(), [4.0, 6.0]);
@@ -149,7 +149,7 @@ fn gradients_of_several_passes_add_up() {
     total.add(pass(3)).unwrap();
     assert_eq!(total.get(&x).unwrap().to_vec(), [2.0; 3]);
     assert_eq!(total.get(&table).unwrap().to_vec(), [0.0, 0.0, 1.0, 1.0, 0.0, 0.0, 1.0, 1.0]);
-    total.set(&x, Gradient::Dense(place::zeros([3])));
+    total.set(&x, Gradient::Dense(device::zeros([3])));
     assert_eq!(total.get(&x).unwrap().to_vec(), [0.0; 3]);
 }
 
@@ -164,7 +164,7 @@ fn block(x: &Tensor, weight: &Tensor, site: &str) -> Result<Tensor> {
 }
 
 #[test]
-fn checkpointed_segments_give_the_bits_of_the_plain_run() {
+fn checkpointed_segments_match_the_plain_run_bit_for_bit() {
     let run = |checkpointed: bool| {
         let x = Draw(10).tensor([2, 5, 8]).tracked();
         let shared = Draw(11).tensor([8, 24]).scale(0.3).unwrap().tracked();
@@ -210,8 +210,8 @@ fn checkpoints_may_be_nested_kept_and_capture_parameters() {
 }
 
 #[test]
-fn a_checkpoint_that_does_nothing_passes_the_gradient_on() {
-    let x = place::scalar(2.0).tracked();
+fn gradients_flow_through_an_identity_checkpoint() {
+    let x = device::scalar(2.0).tracked();
     let same = checkpoint(&[&x], |x| Ok(x[0].clone())).unwrap();
     assert_eq!((&same * &x).unwrap().backward().unwrap().get(&x).unwrap().item(), Ok(4.0));
 }
@@ -219,5 +219,5 @@ fn a_checkpoint_that_does_nothing_passes_the_gradient_on() {
 #[test]
 fn an_error_inside_a_checkpoint_is_returned() {
     let x = Draw(14).tensor([3]).tracked();
-    assert!(checkpoint(&[&x], |x| x[0].add(&place::zeros([4]))).is_err());
+    assert!(checkpoint(&[&x], |x| x[0].add(&device::zeros([4]))).is_err());
 }

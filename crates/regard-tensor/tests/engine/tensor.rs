@@ -1,10 +1,10 @@
-//! Tensors themselves: values that live elsewhere, sharing, memory that comes back.
+//! Tensors: external values, shared memory, and memory that returns to the pool.
 
 use regard_tensor::optimiser::{Method, Optimiser, Update};
 use regard_tensor::{DataType, Device, External, Gradient, Tensor, Values, pool};
 use std::sync::Arc;
 
-/// Values that someone else owns.
+/// Values that are not owned by the engine.
 struct Owned(Arc<Vec<f32>>);
 
 impl External for Owned {
@@ -28,7 +28,7 @@ fn external_values_are_read_in_place_and_copied_before_they_change() {
 }
 
 #[test]
-fn tensors_say_what_they_are() {
+fn tensors_print_shape_values_and_tracking() {
     let x = Tensor::full([2, 5], 1.5);
     assert_eq!((x.count(), x.shape().rank(), x.shape().rows(), x.shape().last()), (10, 2, 2, 5));
     assert_eq!((x.device(), x.data_type()), (Device::Cpu, DataType::F32));
@@ -45,7 +45,7 @@ fn reshapes_and_leading_slices_share_memory() {
 }
 
 #[test]
-fn freed_memory_is_counted_and_can_be_given_back() {
+fn freed_memory_is_counted_and_can_be_released() {
     let count = 3_000_017;
     let x = Tensor::full([count], 1.0);
     assert!(pool::usage().used >= 4 * count && pool::usage().peak >= 4 * count);

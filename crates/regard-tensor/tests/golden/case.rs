@@ -1,6 +1,6 @@
-//! Reading golden files and comparing with them.
+//! Reads golden files and compares results with them.
 
-use crate::place;
+use crate::device;
 use regard_tensor::{Ids, Mask, Pass, Result, Tensor};
 use safetensors::{Dtype, SafeTensors};
 use std::cell::RefCell;
@@ -23,7 +23,7 @@ struct Stored {
 impl Golden {
     /// Reads `tests/golden/<family>.safetensors`.
     pub fn open(family: &str) -> Self {
-        // Where the crate is now, which need not be where it was built.
+        // The crate's current folder, which may differ from the one it was built in.
         let crate_folder = std::env::var("CARGO_MANIFEST_DIR").unwrap_or(env!("CARGO_MANIFEST_DIR").into());
         let folder = Path::new(&crate_folder).join("tests/golden");
         let bytes =
@@ -42,7 +42,7 @@ impl Golden {
         Case { golden: self, name: name.to_owned() }
     }
 
-    /// Fails if the file has a case that was never opened.
+    /// Panics if the file has a case that was never opened.
     pub fn finish(&self) {
         let all: BTreeSet<String> = self
             .stored
@@ -64,7 +64,7 @@ impl Golden {
         assert_eq!(*data_type, Dtype::F32, "{name}");
         let (words, _) = bytes.as_chunks::<4>();
         let values: Vec<f32> = words.iter().map(|&word| f32::from_le_bytes(word)).collect();
-        place::new(&values, shape.clone()).expect("the file knows its shapes")
+        device::new(&values, shape.clone()).expect("the file knows its shapes")
     }
 
     /// Ids by their full name.
@@ -151,15 +151,15 @@ impl Case<'_> {
     }
 }
 
-/// Fails unless shapes are equal and each value is within 1e-6 + 1e-5 · (the largest expected magnitude).
+/// Panics unless shapes are equal and each value is within 1e-6 + 1e-5 · (the largest expected magnitude).
 pub fn assert_close(what: &str, got: &Tensor, expected: &Tensor) {
     assert_eq!(got.shape(), expected.shape(), "{what}");
     let (got, expected) = (got.to_vec(), expected.to_vec());
     let largest = expected.iter().filter(|x| x.is_finite()).fold(0.0_f32, |largest, x| largest.max(x.abs()));
     let tolerance = 1e-6 + 1e-5 * largest;
-    for (place, (got, expected)) in got.iter().zip(&expected).enumerate() {
+    for (index, (got, expected)) in got.iter().zip(&expected).enumerate() {
         // Infinities must be equal; NaN is never close.
         let close = got == expected || (got - expected).abs() <= tolerance;
-        assert!(close, "{what} at {place}: got {got}, expected {expected} ± {tolerance}");
+        assert!(close, "{what} at {index}: got {got}, expected {expected} ± {tolerance}");
     }
 }

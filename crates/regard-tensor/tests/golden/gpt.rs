@@ -1,4 +1,4 @@
-//! Ten steps of training a small GPT-2, from the same weights as PyTorch's.
+//! Ten training steps of a small GPT-2, compared with PyTorch from the same weights.
 
 use crate::case::Golden;
 use regard_tensor::ops::{Attention, CrossEntropy, Function, Layout, Projections, attend};
@@ -74,7 +74,7 @@ impl Gpt {
     }
 }
 
-/// The inputs and, one place further on, the targets of a batch (B, T + 1).
+/// The inputs and, shifted by one position, the targets of a batch (B, T + 1).
 fn split(batch: &[u32], time: usize) -> Result<(Ids, Ids)> {
     let shape = [batch.len() / (time + 1), time];
     let cut = |from: usize| -> Vec<u32> {

@@ -173,7 +173,7 @@ impl Influence {
 
     /// Reports every attribution method on one text or picture.
     fn report(&self, opened: &Opened, targeted: TargetedText, output: &Output) -> Result<()> {
-        let (tokens, limit) = (targeted.tokens.in_all(), self.flow_limit);
+        let (tokens, limit) = (targeted.tokens.total_len(), self.flow_limit);
         if tokens > limit {
             remark(format!("flow is left out: there are {tokens} tokens, more than --flow-limit {limit}"));
         }

@@ -6,7 +6,7 @@ use crate::figure::{Axis, Chart, ColourScale, HeatMap, Matrix, Picture, Point, S
 use crate::progress::StepProgress;
 use crate::terminal::line;
 use anyhow::Result;
-use regard_nn::analysis::ablation::{Ablation, Effect, ablate_watched, pruning_curve};
+use regard_nn::analysis::ablation::{Ablation, Effect, ablate_with_progress, pruning_curve};
 use regard_nn::analysis::statistics::{Interval, Resampling, spearman};
 use regard_nn::analysis::{Subject, all_heads};
 
@@ -35,7 +35,7 @@ pub fn analyse(subject: Subject, data: &EvaluationBatches, seed: u64) -> Result<
     let progress = StepProgress::new(format!("{heads} heads"), steps);
     let resampling = Resampling::new(seed);
     let ablate = |subject: Subject| {
-        data.with_kinds(|kinds| ablate_watched(subject, data.iter(), kinds, &resampling, &|| progress.step()))
+        data.with_kinds(|kinds| ablate_with_progress(subject, data.iter(), kinds, &resampling, &|| progress.step()))
     };
     let fresh = subject.model.fresh(seed)?;
     let (ablation, untrained) = (ablate(subject)?, ablate(Subject { model: &*fresh, ..subject })?);

@@ -37,7 +37,7 @@ impl TextAttribution {
         let changes = occlusion(model, &targeted.tokens, targeted.target, (blank, Quantity::Logit))?;
         let mut methods = Vec::new();
         for method in Method::ALL {
-            if method == Method::Flow && targeted.tokens.in_all() > flow_limit {
+            if method == Method::Flow && targeted.tokens.total_len() > flow_limit {
                 continue;
             }
             methods.push((method, influence(model, &targeted.tokens, targeted.target, method, flow_limit)?));

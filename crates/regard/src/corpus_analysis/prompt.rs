@@ -131,7 +131,7 @@ pub fn patch(opened: &Opened, clean: &TargetedText, other: &TargetedText, output
         vec![head.layer.to_string(), head.head.to_string(), logit.to_string(), shown(*logit)]
     });
     output.csv("patching-heads", &["layer", "head", "logit", "restored"], rows)?;
-    let streams = patching.stream_by_position()?;
+    let streams = patching.residual_by_position()?;
     let pieces = &clean.encoding.pieces;
     let rows = streams.iter().enumerate().flat_map(|(layer, places)| {
         places.iter().enumerate().map(move |(place, logit)| {

@@ -78,7 +78,7 @@ impl Syntax {
                 let untrained = self.untrained.best_head_towards(relation, direction);
                 let (Some(offset), Some(untrained)) = (offset, untrained) else { continue };
                 for guess in self.trained.guesses(relation).filter(|guess| guess.direction == direction) {
-                    if guess.who == head.who {
+                    if guess.predictor == head.predictor {
                         let judged = Judged { relation, head, offset, untrained, p_value: 1.0 };
                         of_relation.push((judged, p_values.len()));
                     }
@@ -123,7 +123,7 @@ impl Syntax {
         let judged: Vec<Judged> = self.judged().into_iter().take(SHOWN).collect();
         let names = judged.iter().map(|judged| {
             let Judged { relation, head, .. } = judged;
-            format!("{relation} ({}, {})", name(head.who), direction(head.direction))
+            format!("{relation} ({}, {})", name(head.predictor), direction(head.direction))
         });
         let bar = |found: Interval| Bar::new(found.mean).interval(found.low, found.high);
         let heads = judged.iter().map(|judged| bar(judged.head.interval()));
@@ -158,10 +158,10 @@ impl Syntax {
             let cells = [
                 (*relation).to_owned(),
                 head.pairs.to_string(),
-                name(head.who),
+                name(head.predictor),
                 direction(head.direction).to_owned(),
                 super::interval(mean, low, high),
-                format!("{} ({})", fixed(offset.accuracy, 3), signed(offset.who)),
+                format!("{} ({})", fixed(offset.accuracy, 3), signed(offset.predictor)),
                 fixed(untrained.accuracy, 3),
                 if *p_value < super::heads::SIGNIFICANCE { "beats both".to_owned() } else { String::new() },
             ];
@@ -205,7 +205,7 @@ pub fn rows<'a>(whose: &'a str, matches: &'a Matches) -> impl Iterator<Item = Ve
     matches.relations().into_iter().flat_map(move |relation| {
         matches.guesses(relation).map(move |guess| {
             let mut row = [whose, relation, direction(guess.direction)].map(str::to_owned).to_vec();
-            row.extend([guess.who.layer, guess.who.head].map(|number| number.to_string()));
+            row.extend([guess.predictor.layer, guess.predictor.head].map(|number| number.to_string()));
             let found = guess.interval();
             row.extend(numbers(&found));
             row.extend([guess.pairs, found.count].map(|count| count.to_string()));

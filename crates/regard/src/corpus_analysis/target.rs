@@ -91,7 +91,7 @@ fn target_decoder(
     let before: Vec<u32> = abilities.start.into_iter().chain(own[..place].iter().copied()).collect();
     let pieces = before.iter().map(|&id| tokenized.tokenizer.piece(id).unwrap_or_else(|| id.to_string()));
     let output = pieces.collect();
-    let tokens = Tokens::new(before).answering(source);
+    let tokens = Tokens::new(before).with_source(source);
     let class = match answer {
         Some(answer) => class_of(opened, answer, abilities.classes)?,
         None => own[place] as usize,

@@ -86,7 +86,7 @@ pub fn answers(
             input.special = input.ids.iter().map(|&id| tokenized.tokenizer.is_special(id)).collect();
             input.special[0] = true;
             input.delimiter = input.ids.iter().map(delimits).collect();
-            all.push(Answered { input: input.answering(source), output });
+            all.push(Answered { input: input.with_source(source), output });
         }
         Ok(())
     };
@@ -146,7 +146,7 @@ pub fn pictures(
         let preprocessing = Preprocessing::of(&opened.folder)?;
         let read = |path: &PathBuf| -> Result<Tokens> {
             let pixels = image::read(path, &preprocessing, patches)?;
-            Ok(Tokens::of_picture(pixels.to_vec().into(), count))
+            Ok(Tokens::from_image(pixels.to_vec().into(), count))
         };
         let texts = evenly(&files, arguments.limit).map(read).collect::<Result<_>>()?;
         return Ok((texts, None));
@@ -165,7 +165,7 @@ pub fn pictures(
     let batch = normalised(opened, images)?.batch(Selection { examples, first: 0, epoch: 0 })?;
     let values = batch.pixels.values();
     let pictures = values.chunks_exact(height * width);
-    let texts = pictures.map(|pixels| Tokens::of_picture(pixels.into(), count)).collect();
+    let texts = pictures.map(|pixels| Tokens::from_image(pixels.into(), count)).collect();
     Ok((texts, Some(batch.labels.values().to_vec())))
 }
 

@@ -110,14 +110,14 @@ impl Measured {
 
     /// How often the head that follows a relation best on one half is right on the other.
     pub fn best_match(&self, relation: &str, direction: Direction) -> Option<f64> {
-        let Guess { who, .. } = self.matches[0].best_head_towards(relation, direction)?;
-        let same = |guess: &Guess<Head>| guess.who == who && guess.direction == direction;
+        let Guess { predictor: who, .. } = self.matches[0].best_head_towards(relation, direction)?;
+        let same = |guess: &Guess<Head>| guess.predictor == who && guess.direction == direction;
         self.matches[1].guesses(relation).find(same).map(|guess| guess.accuracy)
     }
 
     /// The same of a fixed offset.
     pub fn best_offset(&self, relation: &str, direction: Direction) -> Option<f64> {
-        let offset = self.matches[0].best_offset(relation, direction)?.who;
+        let offset = self.matches[0].best_offset(relation, direction)?.predictor;
         let counts = self.matches[1].counts.get(&(relation.to_owned(), direction))?;
         Some(counts.offsets.get(&offset).map_or(0.0, |right| right.over(&counts.pairs)))
     }

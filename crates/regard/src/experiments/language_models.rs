@@ -218,7 +218,7 @@ pub fn tokens_of(tokenizer: &Tokenizer, text: &str, most: usize) -> Result<Optio
 pub fn parsed_sentences(tokenizer: &Tokenizer, count: usize, most: usize) -> Result<Vec<(Tokens, Aligned)>> {
     let texts = sources::builtin_test()?;
     let mut sentences = Vec::with_capacity(count);
-    for parsed in texts.iter().flat_map(Parsed::of_text) {
+    for parsed in texts.iter().flat_map(Parsed::from_text) {
         let encoding = tokenizer.encode(&parsed.text, Special::Drop)?;
         if (4..=most).contains(&encoding.ids.len()) {
             sentences.push(parsed.align(&encoding));

@@ -7,7 +7,7 @@ use crate::model::Opened;
 use crate::statistics::paired;
 use anyhow::Result;
 use regard_nn::analysis::Tokens;
-use regard_nn::analysis::heads::watch;
+use regard_nn::analysis::heads::record_weights;
 use regard_nn::data::builtin::{Corpus, CorpusSettings, SentenceKind, Split};
 use regard_nn::tokens::Encoding;
 use serde::{Deserialize, Serialize};
@@ -224,7 +224,7 @@ fn looks(
         let (Some(to), Some(from)) = (place(&encodings[i], negator), place(&encodings[i], negated)) else {
             continue;
         };
-        let seen = watch(&*opened.model, &tokens[i..=i])?;
+        let seen = record_weights(&*opened.model, &tokens[i..=i])?;
         let Some(weights) = seen.first() else { continue };
         let length = tokens[i].len();
         let all = weights.all();

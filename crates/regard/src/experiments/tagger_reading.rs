@@ -4,7 +4,7 @@ use super::tagger_models::{self as taggers, Sentence};
 use crate::model::Opened;
 use anyhow::Result;
 use regard_nn::Context;
-use regard_nn::analysis::heads::{Weighing, look, watch};
+use regard_nn::analysis::heads::{Weighing, for_each_layer, record_weights};
 use regard_nn::analysis::{Tokens, pad, scores};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -99,7 +99,7 @@ pub fn read(opened: &Opened, sentences: &[Sentence]) -> Result<Reading> {
 
 /// The weights of every head on a sentence, row by row: what each word attends to when it is the hidden one.
 pub fn maps(opened: &Opened, sentence: &Sentence) -> Result<Vec<Vec<f32>>> {
-    let seen = watch(&*opened.model, &taggers::hide_each(opened.tokenizer()?, sentence)?)?;
+    let seen = record_weights(&*opened.model, &taggers::hide_each(opened.tokenizer()?, sentence)?)?;
     let Some(weights) = seen.first() else { return Ok(Vec::new()) };
     let [_, heads, time, _] = weights.sizes();
     let all = weights.all();
@@ -167,7 +167,7 @@ fn view(opened: &Opened, sentences: &[Sentence], texts: Vec<(Tokens, Vec<bool>)>
     let mut tally = Tally::default();
     let about =
         texts.into_iter().zip(sentences).map(|((tokens, asks), sentence)| Ok((tokens, (asks, sentence))));
-    look(&*opened.model, about, (32, Weighing::Attention), |look| {
+    for_each_layer(&*opened.model, about, (32, Weighing::Attention), |look| {
         let (asks, sentence) = look.about;
         for (head, weights) in look.heads().enumerate() {
             for query in (0..sentence.len()).filter(|&query| asks[query]) {

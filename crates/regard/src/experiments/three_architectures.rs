@@ -16,7 +16,7 @@ use regard_nn::models::{Inputs, Model, Transformer};
 use regard_nn::tensor::Ids;
 use regard_nn::tensor::random::Key;
 use regard_nn::tokens::{Special, Tokenizer};
-use regard_nn::train::{NextWord, Task};
+use regard_nn::train::{LanguageModelling, Task};
 use serde::{Deserialize, Serialize};
 
 pub const EXPERIMENT: Experiment = Experiment {
@@ -221,7 +221,7 @@ fn gpt_passive(lab: &Lab, seed: u64) -> Result<(f64, f64)> {
         Key::new(seed).site("data"),
     )?;
     let held_out = PackedWindows::new(stream(Split::Validation, 20)?, length, 16)?;
-    let mut task = NextWord::new(Box::new(Transformer::new(form.form(), seed)?), windows, held_out)?;
+    let mut task = LanguageModelling::new(Box::new(Transformer::new(form.form(), seed)?), windows, held_out)?;
     config.train.evaluate_every = 0;
     lab.train_task(&mut task, &config, &mut ())?;
     let mut said = Vec::new();

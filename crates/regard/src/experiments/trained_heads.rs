@@ -10,7 +10,7 @@ use crate::run::sources;
 use crate::statistics::paired;
 use anyhow::{Context as _, Result};
 use regard_nn::analysis::dependencies::Parsed;
-use regard_nn::analysis::heads::watch;
+use regard_nn::analysis::heads::record_weights;
 use regard_nn::analysis::{Tokens, all_heads};
 use regard_nn::models::Model;
 use regard_nn::tokens::Special;
@@ -151,7 +151,7 @@ fn read(lab: &Lab, seed: u64) -> Result<Run> {
 /// The first sentence of a readable length that has both a subject and a modifier.
 fn example(trained: &Opened, untrained: &Opened) -> Result<Option<Example>> {
     let tokenizer = trained.tokenizer()?;
-    for sentence in sources::builtin_test()?.iter().flat_map(Parsed::of_text) {
+    for sentence in sources::builtin_test()?.iter().flat_map(Parsed::from_text) {
         let encoding = tokenizer.encode(&sentence.text, Special::Drop)?;
         let has = |relation: &str| sentence.words.iter().any(|word| word.relation == relation);
         let unknown = tokenizer.special().unknown.is_some_and(|unknown| encoding.ids.contains(&unknown));
@@ -159,7 +159,7 @@ fn example(trained: &Opened, untrained: &Opened) -> Result<Option<Example>> {
             continue;
         }
         let see = |model: &dyn Model| -> Result<Vec<Vec<f32>>> {
-            let seen = watch(model, &[Tokens::from_encoding(&encoding)])?;
+            let seen = record_weights(model, &[Tokens::from_encoding(&encoding)])?;
             Ok(seen.iter().map(|weights| weights.all().to_vec()).collect())
         };
         return Ok(Some(Example {

@@ -42,9 +42,9 @@ fn empty_files() {
     says(&complaint("shakespeare-char", "a.txt", b"", &[]), "no characters to learn from");
     says(&complaint("words-llama", "a.txt", b"", &[]), "the texts are empty");
     says(&complaint("masked-words", "a.txt", b"", &[]), "a.txt");
-    says(&complaint("classify", "a.tsv", b"", &[]), "a.tsv: it is empty");
-    says(&complaint("classify", "a.tsv", b"sentence\tlabel\n", &[]), "no lines after the names");
-    says(&complaint("tagger", "a.conllu", b"", &[]), "a.conllu: it has no sentences");
+    says(&complaint("classify", "a.tsv", b"", &[]), "a.tsv: the file is empty");
+    says(&complaint("classify", "a.tsv", b"sentence\tlabel\n", &[]), "no lines after the header");
+    says(&complaint("tagger", "a.conllu", b"", &[]), "a.conllu: the file has no sentences");
     says(&complaint("sentiment-max", "a.tar.gz", b"", &[]), "a.tar.gz: no reviews");
     says(&complaint("digits", "a.idx", b"", &[]), "neither train-images");
 }
@@ -80,7 +80,7 @@ fn labels_that_are_missing_or_all_the_same() {
     let said = complaint("classify", "a.tsv", b"sentence\tscore\nfine\t1\nbad\t0\n", &[]);
     says(&said, "no column \"label\"; there are [\"sentence\", \"score\"]");
     let said = complaint("bag", "a.tsv", b"sentence\tlabel\nfine\t1\ngood\t1\n", &[]);
-    says(&said, "one class only, \"1\": there is nothing to tell apart");
+    says(&said, "one class only, \"1\": there is nothing to classify");
 }
 
 #[test]

@@ -18,7 +18,7 @@ pub struct Classification {
 pub struct ClassificationBatch {
     /// Ids (batch, time), padded to the longest.
     pub ids: Ids,
-    /// The length of each text. A text without pieces counts as one piece of padding.
+    /// The length of each text. An empty text counts as one token of padding.
     pub lengths: Vec<usize>,
     /// Where ids are not padding: (batch, time).
     pub present: Mask,

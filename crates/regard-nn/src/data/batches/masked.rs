@@ -1,85 +1,94 @@
 //! Batches for masked language models (Devlin et al., *BERT*, 2019).
 //!
-//! 15 % of the pieces are chosen for the model to guess. Of these, 80 % are hidden behind the mask, 10 % are replaced by
-//! a random piece, and 10 % are left as they are. Special pieces are never chosen, and of every text at least one piece
-//! is, where there is one to choose. Each epoch chooses anew.
+//! 15 % of the tokens are selected for the model to predict. Of these, 80 % are replaced by the mask token, 10 % by a
+//! random token, and 10 % are left unchanged. Special tokens are never selected, and at least one token of every text is,
+//! if possible. Each epoch makes a new selection.
 
 use super::padded::pad;
 use super::{Examples, IGNORED, Selection};
 use crate::error::{Error, Result};
+#[cfg(feature = "tokenizers")]
 use crate::tokens::Tokenizer;
 use regard_tensor::random::Key;
 use regard_tensor::{Ids, Mask};
 
-/// What can be chosen, and what it becomes.
+/// Which tokens are selected, and how they are changed.
 #[derive(Debug, Clone)]
 pub struct Masking {
-    /// The share of pieces that are chosen.
+    /// The share of tokens that are selected.
     pub share: f32,
-    /// The share of the chosen that are hidden behind the mask.
+    /// The share of the selected tokens that are replaced by the mask token.
     pub hidden: f32,
-    /// The share of the chosen that are replaced by a random piece.
+    /// The share of the selected tokens that are replaced by a random token.
     pub replaced: f32,
     mask: u32,
     padding: u32,
-    /// Ids that are not special, by which pieces are replaced.
+    /// The ids that can replace a token: all but the special ones.
     ordinary: Vec<u32>,
-    /// Whether each id may be chosen.
+    /// Whether each id may be selected.
     allowed: Vec<bool>,
 }
 
 impl Masking {
-    /// The share of pieces that BERT guesses.
+    /// The share of tokens that BERT predicts.
     pub const SHARE: f32 = 0.15;
 
-    /// BERT's shares, with a tokenizer's mask and padding.
+    /// BERT's shares, with a tokenizer's mask and padding tokens.
+    #[cfg(feature = "tokenizers")]
     pub fn new(tokenizer: &Tokenizer) -> Result<Self> {
         let missing =
-            |what: &str| Error::data("tokenizer", format!("it has no {what} piece, which masking needs"));
+            |what: &str| Error::data("tokenizer", format!("it has no {what} token, which masking needs"));
         let special = tokenizer.special();
         let mask = special.mask.ok_or_else(|| missing("mask"))?;
         let padding = special.pad.ok_or_else(|| missing("padding"))?;
         let allowed: Vec<bool> = (0..tokenizer.vocabulary_size() as u32)
             .map(|id| !tokenizer.is_special(id) && tokenizer.piece(id).is_some())
             .collect();
+        Self::from_ids(mask, padding, allowed)
+    }
+
+    /// BERT's shares, with the ids of the mask and padding tokens, and whether each id of the vocabulary may be selected
+    /// (special tokens may not).
+    pub fn from_ids(mask: u32, padding: u32, allowed: Vec<bool>) -> Result<Self> {
         let ordinary: Vec<u32> =
             (0_u32..).zip(&allowed).filter(|&(_, &allowed)| allowed).map(|(id, _)| id).collect();
         if ordinary.is_empty() {
-            return Err(Error::data("tokenizer", "all of its pieces are special: there is nothing to guess"));
+            return Err(Error::data("masking", "all tokens are special: there is nothing to predict"));
         }
         Ok(Self { share: Self::SHARE, hidden: 0.8, replaced: 0.1, mask, padding, ordinary, allowed })
     }
 
-    /// Changes a text, and returns what is to be guessed where: [`IGNORED`] elsewhere. The draws are those of `example`.
+    /// Masks a text in place, and returns the targets: [`IGNORED`] where nothing was selected. The draws are those of
+    /// `example`.
     pub fn apply(&self, text: &mut [u32], key: Key, example: u64) -> Vec<u32> {
         let mut targets = vec![IGNORED; text.len()];
-        let places: Vec<usize> = (0..text.len())
-            .filter(|&place| self.allowed.get(text[place] as usize).copied().unwrap_or(false))
+        let candidates: Vec<usize> = (0..text.len())
+            .filter(|&at| self.allowed.get(text[at] as usize).copied().unwrap_or(false))
             .collect();
         let chosen = key.site("chosen");
-        let mut guessed: Vec<usize> = places
+        let mut selected: Vec<usize> = candidates
             .iter()
             .copied()
-            .filter(|&place| chosen.uniform(example, place as u64) < self.share)
+            .filter(|&at| chosen.uniform(example, at as u64) < self.share)
             .collect();
-        if guessed.is_empty() && !places.is_empty() {
-            guessed.push(places[key.site("one").below(example, 0, places.len())]);
+        if selected.is_empty() && !candidates.is_empty() {
+            selected.push(candidates[key.site("one").below(example, 0, candidates.len())]);
         }
-        for place in guessed {
-            targets[place] = text[place];
-            let draw = key.site("fate").uniform(example, place as u64);
+        for at in selected {
+            targets[at] = text[at];
+            let draw = key.site("fate").uniform(example, at as u64);
             if draw < self.hidden {
-                text[place] = self.mask;
+                text[at] = self.mask;
             } else if draw < self.hidden + self.replaced {
-                let other = key.site("replacement").below(example, place as u64, self.ordinary.len());
-                text[place] = self.ordinary[other];
+                let other = key.site("replacement").below(example, at as u64, self.ordinary.len());
+                text[at] = self.ordinary[other];
             }
         }
         targets
     }
 }
 
-/// Encoded texts, of which some pieces are to be hidden.
+/// Encoded texts for masked language modelling.
 #[derive(Debug, Clone)]
 pub struct Masked {
     texts: Vec<Vec<u32>>,
@@ -87,12 +96,12 @@ pub struct Masked {
     key: Key,
 }
 
-/// Texts with some pieces hidden.
+/// Texts with masked tokens.
 #[derive(Debug, Clone)]
 pub struct MaskedBatch {
-    /// Ids (batch, time), padded to the longest, as the model sees them.
+    /// Masked ids (batch, time), padded to the longest.
     pub ids: Ids,
-    /// The pieces to guess: (batch, time), [`IGNORED`] elsewhere.
+    /// The tokens to predict: (batch, time), [`IGNORED`] elsewhere.
     pub targets: Ids,
     /// Where ids are not padding: (batch, time).
     pub present: Mask,
@@ -103,7 +112,7 @@ pub struct MaskedBatch {
 }
 
 impl Masked {
-    /// Texts as ids, special pieces included. What is hidden is drawn by `key`, the epoch and the example.
+    /// Texts as ids, including special tokens. The selection is drawn by `key`, the epoch and the example.
     pub fn new(texts: Vec<Vec<u32>>, masking: Masking, key: Key) -> Self {
         Self { texts, masking, key: key.site("data.masking") }
     }

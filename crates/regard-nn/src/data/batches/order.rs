@@ -1,23 +1,23 @@
-//! The order of examples, epoch after epoch.
+//! The order of examples in each epoch.
 
 use super::DataPosition;
 use crate::error::{Error, Result};
 use regard_tensor::random::Key;
 
-/// How many batches' worth of shuffled examples are sorted by length together. More saves padding, fewer shuffles better.
+/// The number of batches whose examples are sorted by length together. More reduce padding, fewer shuffle better.
 const POOL: usize = 50;
 
-/// Cuts examples into batches, each epoch in another order, every example once an epoch.
+/// Divides examples into batches, in a new order each epoch, with every example once per epoch.
 ///
-/// The examples are shuffled; within stretches of fifty batches they are sorted by length, so that a batch has
-/// examples of similar length and little padding; then the batches are shuffled.
+/// The examples are shuffled; groups of fifty batches are sorted by length, so that a batch has examples of similar
+/// length and little padding; then the batches are shuffled.
 #[derive(Debug, Clone)]
 pub struct Order {
     lengths: Vec<usize>,
     batch_size: usize,
     key: Key,
     position: DataPosition,
-    /// The batches of the epoch at hand.
+    /// The batches of the current epoch.
     epoch: Option<(u64, Vec<Selection>)>,
 }
 
@@ -26,21 +26,21 @@ pub struct Order {
 pub struct Selection {
     /// Their indices.
     pub examples: Vec<usize>,
-    /// How many examples the run has used before them, for draws that are keyed by example.
+    /// The number of examples that the run has used before, for draws that are keyed by example.
     pub first: u64,
     /// The epoch.
     pub epoch: u64,
 }
 
 impl Selection {
-    /// The selected ones of all examples.
+    /// The selected elements of a list.
     pub(super) fn of<'e, T>(&self, all: &'e [T]) -> impl Iterator<Item = &'e T> {
         self.examples.iter().filter_map(|&example| all.get(example))
     }
 }
 
 impl Order {
-    /// An order of examples of these lengths.
+    /// An order of examples with these lengths.
     pub fn new(lengths: Vec<usize>, batch_size: usize, key: Key) -> Result<Self> {
         if lengths.is_empty() || batch_size == 0 {
             let problem = format!("{} examples in batches of {batch_size}", lengths.len());
@@ -50,28 +50,31 @@ impl Order {
         Ok(Self { lengths, batch_size, key, position: DataPosition::default(), epoch: None })
     }
 
-    /// How many batches an epoch has.
+    /// The number of batches per epoch.
     pub fn batches(&self) -> usize {
         self.lengths.len().div_ceil(self.batch_size)
     }
 
-    /// The position of the next batch; [`seek`](Self::seek) goes back to it.
+    /// The position of the next batch; [`seek`](Self::seek) returns to it.
     pub fn position(&self) -> DataPosition {
         self.position
     }
 
-    /// Continues from a position.
+    /// Resumes from a position.
     pub fn seek(&mut self, position: DataPosition) -> Result<()> {
         if position.batch >= self.batches() as u64 {
-            let problem =
-                format!("batch {} of an epoch of {}: another data set?", position.batch, self.batches());
+            let problem = format!(
+                "batch {} of an epoch of {} batches: is this another data set?",
+                position.batch,
+                self.batches()
+            );
             return Err(Error::data("batches", problem));
         }
         self.position = position;
         Ok(())
     }
 
-    /// The next batch's examples. Epochs follow one another without end.
+    /// The next batch's examples. Epochs follow each other without end.
     #[expect(clippy::should_implement_trait, reason = "it never ends")]
     pub fn next(&mut self) -> Selection {
         let DataPosition { epoch, batch } = self.position;

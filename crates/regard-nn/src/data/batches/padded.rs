@@ -1,4 +1,4 @@
-//! Sequences of different lengths as one rectangle.
+//! Padding of sequences of different lengths.
 
 use crate::error::Result;
 use regard_tensor::{Ids, Mask};
@@ -10,7 +10,7 @@ pub(super) struct Padded {
     pub lengths: Vec<usize>,
 }
 
-/// A sequence without ids is one of padding: models have nothing to say about none at all.
+/// An empty sequence becomes one token of padding, because models need at least one token.
 pub(super) fn pad<S: AsRef<[u32]>>(sequences: &[S], padding: u32) -> Result<Padded> {
     let lengths: Vec<usize> = sequences.iter().map(|sequence| sequence.as_ref().len().max(1)).collect();
     let time = lengths.iter().copied().max().unwrap_or(1);

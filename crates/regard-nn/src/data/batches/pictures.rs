@@ -25,7 +25,7 @@ pub struct PicturesBatch {
 }
 
 impl Pictures {
-    /// Images whose pixels, 0 to 1, are shifted and scaled by a mean and a deviation.
+    /// Images whose pixels, scaled to 0 to 1, are normalised by a mean and a standard deviation.
     pub fn new(images: Images, (mean, deviation): (f32, f32)) -> Self {
         Self { images, mean, deviation }
     }
@@ -35,7 +35,7 @@ impl Examples for Pictures {
     type Batch = PicturesBatch;
 
     fn lengths(&self) -> Vec<usize> {
-        // All are of one size, so nothing is gained by an order.
+        // All images have one size, so grouping by length has no effect.
         vec![1; self.images.len()]
     }
 

@@ -1,11 +1,11 @@
-//! Batches with a class for every piece, such as parts of speech.
+//! Batches with a class for every token, such as parts of speech.
 
 use super::padded::pad;
 use super::{Examples, IGNORED, Selection};
 use crate::error::{Error, Result};
 use regard_tensor::{Ids, Mask};
 
-/// Encoded texts with a class for every piece.
+/// Encoded texts with a class for every token.
 #[derive(Debug, Clone)]
 pub struct Tagging {
     texts: Vec<Vec<u32>>,
@@ -18,7 +18,7 @@ pub struct Tagging {
 pub struct TaggingBatch {
     /// Ids (batch, time), padded to the longest.
     pub ids: Ids,
-    /// The class of each piece: (batch, time), [`IGNORED`] in the padding.
+    /// The class of each token: (batch, time), [`IGNORED`] in the padding.
     pub targets: Ids,
     /// Where ids are not padding: (batch, time).
     pub present: Mask,

@@ -1,11 +1,11 @@
-//! Batches for models that turn one sequence into another.
+//! Batches for sequence-to-sequence models.
 
 use super::padded::pad;
 use super::{Examples, IGNORED, Selection};
 use crate::error::{Error, Result};
 use regard_tensor::{Ids, Mask};
 
-/// Encoded pairs.
+/// Encoded pairs of source and target.
 #[derive(Debug, Clone)]
 pub struct Translation {
     pairs: Vec<(Vec<u32>, Vec<u32>)>,
@@ -16,13 +16,13 @@ pub struct Translation {
 /// Pairs of similar length.
 #[derive(Debug, Clone)]
 pub struct TranslationBatch {
-    /// What to translate: ids (batch, source time), padded.
+    /// Source ids (batch, source time), padded.
     pub source: Ids,
     /// Where the source is not padding.
     pub source_present: Mask,
-    /// What the decoder has said so far: the target shifted right by one, after the start id; (batch, target time).
+    /// The decoder's input (batch, target time): the start id, then the target shifted right by one.
     pub input: Ids,
-    /// What it is to say next: (batch, target time), [`IGNORED`] in the padding.
+    /// The next token at each position (batch, target time), [`IGNORED`] in the padding.
     pub targets: Ids,
     /// Where the decoder's input is not padding.
     pub target_present: Mask,
@@ -31,8 +31,8 @@ pub struct TranslationBatch {
 }
 
 impl Translation {
-    /// Pairs of source and target ids. Targets end with the id that ends a text; `start` is the id a decoder begins with
-    /// (T5: that of the padding).
+    /// Pairs of source and target ids. Targets include the end token; `start` is the decoder's start token (T5: the padding
+    /// token).
     pub fn new(pairs: Vec<(Vec<u32>, Vec<u32>)>, padding: u32, start: u32) -> Result<Self> {
         if let Some(place) = pairs.iter().position(|(source, target)| source.is_empty() || target.is_empty())
         {

@@ -5,19 +5,19 @@ use crate::error::{Error, Result};
 use regard_tensor::Ids;
 use regard_tensor::random::Key;
 
-/// Windows of a text, and the same windows one piece later.
+/// Windows of a text, and the same windows shifted by one token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WindowBatch {
     /// Ids (batch, time).
     pub ids: Ids,
-    /// The next id at each place: (batch, time).
+    /// The next id at each position: (batch, time).
     pub targets: Ids,
-    /// How many windows come before these, for draws that are keyed by example.
+    /// The number of windows before these, for draws that are keyed by example.
     pub first: u64,
 }
 
-/// Windows from anywhere in a text, as nanoGPT trains: each starts at a place drawn for its step and its number in the
-/// batch. The step is all there is to a position.
+/// Windows at random positions of a text, as in nanoGPT: each start is drawn for its step and its index in the batch. The
+/// step alone determines a batch.
 ///
 /// ```
 /// use regard_nn::data::{batches::RandomWindows, text::TokenStream};
@@ -54,7 +54,7 @@ impl RandomWindows {
     }
 }
 
-/// Windows side by side, which cover a text once: every id but the first is a target exactly once. For evaluation.
+/// Consecutive windows that cover a text once: every id but the first is a target exactly once. For evaluation.
 #[derive(Debug, Clone)]
 pub struct PackedWindows {
     stream: TokenStream,
@@ -63,18 +63,18 @@ pub struct PackedWindows {
 }
 
 impl PackedWindows {
-    /// Windows of `context` ids, `batch_size` at a time. The last one may be shorter; it is a batch of its own then.
+    /// Windows of `context` ids, `batch_size` at a time. The last window may be shorter and then has a batch of its own.
     pub fn new(stream: TokenStream, context: usize, batch_size: usize) -> Result<Self> {
         check(&stream, context, batch_size, 2)?;
         Ok(Self { stream, context, batch_size })
     }
 
-    /// How many targets there are in all: one less than there are ids.
+    /// The total number of targets: one less than the number of ids.
     pub fn targets(&self) -> usize {
         self.stream.len() - 1
     }
 
-    /// How many batches there are.
+    /// The number of batches.
     pub fn batches(&self) -> usize {
         let rest = usize::from(!self.targets().is_multiple_of(self.context));
         self.full().div_ceil(self.batch_size) + rest
@@ -88,7 +88,8 @@ impl PackedWindows {
     /// One of the batches.
     pub fn batch(&self, index: usize) -> Result<WindowBatch> {
         if index >= self.batches() {
-            return Err(Error::data("batches", format!("batch {index}, but there are {}", self.batches())));
+            let problem = format!("batch {index} is out of range, there are {}", self.batches());
+            return Err(Error::data("batches", problem));
         }
         let first = index.saturating_mul(self.batch_size).min(self.full());
         let last = (first + self.batch_size).min(self.full());
@@ -100,7 +101,7 @@ impl PackedWindows {
         windows(&self.stream, &starts, self.context, first as u64)
     }
 
-    /// At most so many windows, in batches, spread evenly over a text; all of them if it has no more.
+    /// At most `limit` windows, in batches, evenly spaced over the text.
     pub fn evenly(&self, limit: usize) -> Box<dyn Iterator<Item = Result<WindowBatch>> + '_> {
         if limit >= self.full() {
             return Box::new(self.iter());
@@ -121,7 +122,8 @@ impl PackedWindows {
 
 fn check(stream: &TokenStream, context: usize, batch_size: usize, least: usize) -> Result<()> {
     if context == 0 || batch_size == 0 {
-        return Err(Error::data("batches", format!("windows of {context} ids in batches of {batch_size}")));
+        let problem = format!("invalid sizes: windows of {context} ids in batches of {batch_size}");
+        return Err(Error::data("batches", problem));
     }
     if stream.len() < least {
         let problem = format!(

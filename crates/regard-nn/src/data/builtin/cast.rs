@@ -1,7 +1,7 @@
-//! The film of a text, the people who made it and the people in it, and how they are called.
+//! The film of a text, its makers and characters, and how they are referred to.
 //!
-//! What has been named is remembered: a person is introduced by the full name and called by one name or a pronoun
-//! afterwards, and the film's title comes before "the film" and "it".
+//! The cast keeps track of mentions: a person is introduced by the full name and later called by one name or a pronoun,
+//! and the film's title comes before "the film" and "it".
 
 use super::draws::Draws;
 use super::lexicon::{Entry, LEXICON};
@@ -9,7 +9,7 @@ use super::morphology::WordForm;
 use super::text::PartOfSpeech as P;
 use super::tree::{Node, Token};
 
-/// Someone who can be mentioned again.
+/// A referent that can be mentioned again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Who {
     Film,
@@ -34,20 +34,20 @@ impl Who {
     }
 }
 
-/// In which form someone is mentioned.
+/// The form of a mention.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Manner {
-    /// As a subject, perhaps by a pronoun.
+    /// Subject, possibly a pronoun.
     Subject,
-    /// As an object, perhaps by a pronoun.
+    /// Object, possibly a pronoun.
     Object,
-    /// In the genitive, perhaps by a pronoun.
+    /// Genitive, possibly a pronoun.
     Possessive,
-    /// Not by a pronoun.
+    /// Not a pronoun.
     Name,
-    /// By the full name or title.
+    /// The full name or title.
     Full,
-    /// As a subject, by a pronoun.
+    /// Subject pronoun.
     Pronoun,
 }
 
@@ -95,15 +95,15 @@ impl Person {
     }
 }
 
-/// The people in the order in which a cast has them.
+/// The people, in the order of [`Cast`]'s list.
 const PEOPLE: [Who; 5] = [Who::Director, Who::Lead, Who::Support, Who::Hero, Who::Rival];
 
-/// A name made of a beginning and an end.
+/// A name composed of a first and a last part.
 pub(super) fn composed(family: &'static str, draws: &mut Draws) -> String {
     let start = LEXICON.list(family, None, "start").draw(draws).lemma;
     loop {
         let end = LEXICON.list(family, None, "end").draw(draws).lemma;
-        // No letter doubled at the seam, and no "Woodwood".
+        // No doubled letter at the joint, and no "Woodwood".
         let clumsy = start.to_lowercase() == end || start.chars().last() == end.chars().next();
         if !clumsy {
             return format!("{start}{end}");
@@ -121,12 +121,12 @@ pub(super) struct Cast {
     pub towns: [String; 2],
     people: [Person; 5],
     pub title_known: bool,
-    /// Who the last sentence was about, and who this one is about.
+    /// The referent of the last sentence, and of this one.
     focus: Option<Who>,
     next_focus: Option<Who>,
-    /// Who has been mentioned in this sentence.
+    /// The referents mentioned in this sentence.
     present: Vec<Who>,
-    /// Whether this sentence has something else that "it" could mean.
+    /// Whether this sentence has another possible antecedent of "it".
     pub crowded: bool,
 }
 
@@ -134,7 +134,7 @@ impl Cast {
     /// A cast whose film has no title yet.
     pub fn draw(draws: &mut Draws) -> Self {
         let (director, hero) = (draws.chance(0.5), draws.chance(0.5));
-        // The two characters differ in gender, so that pronouns are clear.
+        // The two characters differ in gender, so that pronouns are unambiguous.
         let people = [director, hero, !hero, hero, !hero].map(|female| Person::draw(draws, female));
         let towns = [composed("town", draws), composed("town", draws)];
         let untitled = Node::leaf("", P::Other);
@@ -240,7 +240,7 @@ impl Cast {
         if manner == Manner::Possessive { genitive(node) } else { node }
     }
 
-    /// Whether a pronoun for this person could mean nobody else of this sentence.
+    /// Whether a pronoun for this person is unambiguous in this sentence.
     fn alone_of_gender(&self, index: usize) -> bool {
         let mut others =
             (0..PEOPLE.len()).filter(|&other| other != index && self.present.contains(&PEOPLE[other]));
@@ -271,7 +271,7 @@ fn the(words: &[&'static str]) -> Node {
     noun.before("det", Node::leaf("the", P::Determiner))
 }
 
-/// Whether a genitive of it reads well: "Silver Harbour's plot", but not "Chasing the Wolf's plot".
+/// Whether its genitive reads well: "Silver Harbour's plot", but not "Chasing the Wolf's plot".
 pub(super) fn is_short(node: &Node) -> bool {
     let singular_noun = node.token.part_of_speech == P::Noun && node.token.form.is_none();
     let simple = node.left.iter().all(|left| !matches!(left.relation, "case" | "nmod:poss"));
@@ -283,7 +283,7 @@ pub(super) fn genitive(node: Node) -> Node {
     node.after("case", Node::leaf("'s", P::Particle))
 }
 
-/// A word of a list, with what belongs to it.
+/// The node of a list entry, with its compound or particle.
 pub(super) fn word(entry: Entry) -> Node {
     let mut token = Token::new(entry.lemma, entry.part_of_speech);
     if entry.plural {

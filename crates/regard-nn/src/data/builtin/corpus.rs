@@ -1,4 +1,4 @@
-//! The corpus: text number i of a seed.
+//! The corpus: an endless sequence of texts for each seed.
 
 use super::draws::Draws;
 use super::morphology::Tense;
@@ -9,19 +9,19 @@ use super::tree::{Node, realise};
 use crate::error::Result;
 use regard_tensor::random::Key;
 
-/// A part of the corpus. No text of one is in another: the films are different ones, and every text names its film.
+/// A split of the corpus. Splits share no text: their films differ, and every text names its film.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Split {
-    /// To learn from.
+    /// For training.
     Train,
-    /// To choose by.
+    /// For model selection.
     Validation,
-    /// To report.
+    /// For the final result.
     Test,
 }
 
 impl Split {
-    /// All three.
+    /// All splits.
     pub const ALL: [Self; 3] = [Self::Train, Self::Validation, Self::Test];
 
     /// `train`, `validation` or `test`.
@@ -39,7 +39,7 @@ impl Split {
         let hash = title.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
         });
-        // The upper half is the better mixed one.
+        // The upper half of the hash is mixed better.
         self == match (hash >> 32) % 10 {
             0 => Self::Validation,
             1 => Self::Test,
@@ -48,7 +48,7 @@ impl Split {
     }
 }
 
-/// An endless supply of texts, each made when it is asked for.
+/// An endless corpus, whose texts are generated on demand.
 #[derive(Debug, Clone)]
 pub struct Corpus {
     settings: CorpusSettings,
@@ -63,23 +63,23 @@ impl Corpus {
         Ok(Self { settings, key: Key::new(seed).site("builtin"), split: Split::Train })
     }
 
-    /// The same corpus, another part of it.
+    /// Another split of the same corpus.
     #[must_use]
     pub fn split(&self, split: Split) -> Self {
         Self { split, ..self.clone() }
     }
 
-    /// What its texts are like.
+    /// The settings of the corpus.
     pub fn settings(&self) -> &CorpusSettings {
         &self.settings
     }
 
-    /// All texts from number 0 on, without end.
+    /// All texts from index 0 on, without end.
     pub fn texts(&self) -> impl Iterator<Item = Text> {
         (0..).map(|index| self.text(index))
     }
 
-    /// Text number `index`. It is the same whatever else has been made.
+    /// The text with index `index`, independent of all others.
     pub fn text(&self, index: u64) -> Text {
         let key = self.key.site(self.split.name());
         let label = label(key.site("label"), index);
@@ -104,7 +104,7 @@ impl Corpus {
     }
 }
 
-/// Of the texts 2k and 2k+1, one is positive and one negative.
+/// One of the texts 2k and 2k+1 is positive, the other negative.
 fn label(key: Key, index: u64) -> Polarity {
     let first_is_positive = key.below(index / 2, 0, 2) == 0;
     if index.is_multiple_of(2) == first_is_positive { Polarity::Positive } else { Polarity::Negative }
@@ -113,27 +113,27 @@ fn label(key: Key, index: u64) -> Polarity {
 fn name(title: &Node) -> String {
     let mut string = String::new();
     realise(title.clone(), false, &mut string);
-    // Without the full stop of a sentence.
+    // Without the full stop of the sentence.
     string.pop();
     string
 }
 
-/// The sentences of a text: what each does, and what it says.
+/// The sentences of a text: the kind and the polarity of each.
 type SentencePlan = Vec<(SentenceKind, Option<Polarity>)>;
 
 fn plan(settings: &CorpusSettings, label: Polarity, draws: &mut Draws) -> SentencePlan {
     let sentences =
         settings.fewest_sentences + draws.below(settings.most_sentences - settings.fewest_sentences + 1);
-    let judging = (0..sentences).filter(|_| draws.chance(settings.opinions)).count().max(1);
-    let dissenting = (0..judging).filter(|_| draws.chance(settings.dissent)).count().min((judging - 1) / 2);
-    let mut plan: SentencePlan = (0..judging)
+    let opinions = (0..sentences).filter(|_| draws.chance(settings.opinions)).count().max(1);
+    let dissenting = (0..opinions).filter(|_| draws.chance(settings.dissent)).count().min((opinions - 1) / 2);
+    let mut plan: SentencePlan = (0..opinions)
         .map(|i| {
             let polarity = if i < dissenting { label.opposite() } else { label };
-            (judging_kind(settings, draws), Some(polarity))
+            (opinion_kind(settings, draws), Some(polarity))
         })
         .collect();
     let mut story = SentencePlan::new();
-    for _ in judging..sentences {
+    for _ in opinions..sentences {
         if draws.chance(settings.distractors) {
             plan.push((SentenceKind::Distractor, None));
         } else {
@@ -141,13 +141,13 @@ fn plan(settings: &CorpusSettings, label: Polarity, draws: &mut Draws) -> Senten
         }
     }
     draws.shuffle(&mut plan);
-    // Most reviews tell the story first; some begin with an opinion.
+    // Most reviews start with the story, some with an opinion.
     let first = draws.below(plan.len().min(3)) * usize::from(draws.chance(0.4));
     plan.splice(first..first, story);
     plan
 }
 
-fn judging_kind(settings: &CorpusSettings, draws: &mut Draws) -> SentenceKind {
+fn opinion_kind(settings: &CorpusSettings, draws: &mut Draws) -> SentenceKind {
     let mut at = draws.unit();
     let shares = [
         (settings.near_negation, SentenceKind::NearNegation),
@@ -164,7 +164,7 @@ fn judging_kind(settings: &CorpusSettings, draws: &mut Draws) -> SentenceKind {
     SentenceKind::Plain
 }
 
-/// Writes down what the speaker says.
+/// Collects the sentences of a speaker into a text.
 struct Writer {
     speaker: Speaker,
     contract: bool,
@@ -175,8 +175,8 @@ struct Writer {
 impl Writer {
     fn sentence(&mut self, kind: SentenceKind, polarity: Option<Polarity>, first: bool) {
         let rule = self.rule(kind, first);
-        let says = polarity.unwrap_or(self.text.label);
-        let tree = self.speaker.sentence(rule, says, says != self.text.label);
+        let opinion = polarity.unwrap_or(self.text.label);
+        let tree = self.speaker.sentence(rule, opinion, opinion != self.text.label);
         if !self.text.string.is_empty() {
             self.text.string.push(' ');
         }

@@ -1,4 +1,4 @@
-//! Digits as a pocket calculator shows them, a little out of place: images to learn from without any file.
+//! Seven-segment digits with random distortions: an image data set without files.
 
 use crate::data::idx::Images;
 use regard_tensor::random::Key;
@@ -6,7 +6,7 @@ use regard_tensor::random::Key;
 /// The height and width of an image.
 const SIDE: usize = 28;
 
-/// The seven strokes of each digit: top, upper left, upper right, middle, lower left, lower right, bottom.
+/// The seven segments of each digit: top, upper left, upper right, middle, lower left, lower right, bottom.
 const STROKES: [[bool; 7]; 10] = {
     const O: bool = false;
     const X: bool = true;
@@ -24,8 +24,8 @@ const STROKES: [[bool; 7]; 10] = {
     ]
 };
 
-/// `count` images of 28×28 with their digits: shifted, slanted, stretched, of varying thickness, with noise. Images of
-/// one part of the data (`part`) are never those of another.
+/// `count` images of 28×28 pixels with their digits: shifted, slanted, stretched, of varying thickness, with noise. The
+/// parts of the data, named by `part`, have different images.
 pub fn digits(seed: u64, part: &str, count: usize) -> Images {
     let key = Key::new(seed).site("builtin digits").site(part);
     let mut images = Images {
@@ -69,7 +69,7 @@ fn draw(digit: usize, key: Key, number: u64, pixels: &mut Vec<u8>) {
     }
 }
 
-/// From a point to a stroke.
+/// The distance from a point to a segment.
 fn distance((x, y): (f32, f32), [x0, y0, x1, y1]: [f32; 4]) -> f32 {
     let (dx, dy) = (x1 - x0, y1 - y0);
     let along = (((x - x0) * dx + (y - y0) * dy) / (dx * dx + dy * dy)).clamp(0.0, 1.0);

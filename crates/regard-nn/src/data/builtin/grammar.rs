@@ -28,11 +28,11 @@ pub(super) struct Rule {
 #[derive(Debug)]
 pub(super) struct Alternative {
     pub weight: u32,
-    /// The kinds of topic; none given allows all.
+    /// The allowed kinds of topic; empty for all.
     pub topics: Vec<TopicKind>,
     pub needs: Needs,
     pub group: Group,
-    /// Has a negator that reverses.
+    /// Whether it has a negator that reverses.
     pub reverses: bool,
 }
 
@@ -55,7 +55,7 @@ pub(super) struct Group {
 #[derive(Debug)]
 pub(super) struct Item {
     pub relation: &'static str,
-    /// In how many of 100 cases it stands there.
+    /// The probability that it is present, in percent.
     pub percent: Option<usize>,
     pub source: Source,
     pub inflection: Option<Inflection>,
@@ -71,21 +71,21 @@ pub(super) enum Source {
     Mention(Mention),
 }
 
-/// Someone or something of this text.
+/// A referent of this text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Mention {
     Cast(Who, Manner),
     Topic(Manner),
     HeroJob,
     RivalJob,
-    /// Of the character whom the topic, an actor, plays.
+    /// The job of the character played by the topic, an actor.
     RoleJob,
     Town,
-    /// Of the film.
+    /// The genre of the film.
     Year,
     PastYear,
     OtherTitle,
-    /// A person without a part in the text.
+    /// A person with no other role in the text.
     Someone,
 }
 
@@ -109,15 +109,15 @@ impl Mention {
     }
 }
 
-/// The form that a word is put into.
+/// The inflection of a word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Inflection {
     WordForm(WordForm),
-    /// Finite, in the tense of the text.
+    /// Finite, in the text's tense.
     TextTense,
 }
 
-/// What a word does to others.
+/// The effect of a word on others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Mark {
     Negator,
@@ -125,13 +125,13 @@ pub(super) enum Mark {
     Contrast,
 }
 
-/// How the words below a name stand to what the sentence says.
+/// The polarity of the words below a name, relative to the opinion of the sentence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stance {
     Same,
     Reversed,
     Conceded,
-    /// Any polarity, or that of the sentence, or the opposite.
+    /// Any polarity, or the polarity of the sentence, or the opposite.
     Misleading(Option<bool>),
 }
 
@@ -145,7 +145,7 @@ impl Grammar {
             source.lines().enumerate().filter(|(_, line)| !line.starts_with('#') && !line.trim().is_empty());
         let mut names = BTreeMap::new();
         let mut rules: Vec<Rule> = Vec::new();
-        // The alternatives' tokens, with their rule and line: they are read when all names are known.
+        // The tokens of the alternatives, with rule and line; parsed once all names are known.
         let mut alternatives: Vec<(usize, usize, Vec<&'static str>)> = Vec::new();
         for (number, line) in lines {
             let number = number + 1;
@@ -171,7 +171,7 @@ impl Grammar {
     }
 }
 
-/// Cuts at spaces, after an opening bracket and before a closing one; `]?30` stays together.
+/// Splits at spaces, after an opening bracket and before a closing one; `]?30` stays together.
 fn tokens(line: &'static str) -> Vec<&'static str> {
     let mut tokens = Vec::new();
     for word in line.split_whitespace() {
@@ -245,7 +245,7 @@ impl Parser<'_> {
         Alternative { weight, topics, needs, group, reverses }
     }
 
-    /// Items up to the end or the closing bracket.
+    /// Parses items up to the end or the closing bracket.
     fn group(&mut self) -> Group {
         let (mut before, mut head, mut after) = (Vec::new(), None, Vec::new());
         while let Some(token) = self.peek().filter(|token| !token.starts_with(']')) {
@@ -281,7 +281,7 @@ impl Parser<'_> {
             }
             return Item { relation, percent, source: Source::Group(group), inflection: None, mark: None };
         }
-        // Inside the brackets of a name, `?` is a stance.
+        // Inside the angle brackets of a name, `?` is a stance.
         let (name, rest) = match source.find('>') {
             Some(end) => source.split_at(end + 1),
             None => source.split_at(source.find(['~', '!', '?', '.', '/']).unwrap_or(source.len())),
@@ -289,7 +289,7 @@ impl Parser<'_> {
         let (rest, percent) = self.optional(rest);
         let (rest, mark) = mark(rest);
         let (suffix, tag) = rest.split_once('/').unwrap_or((rest, ""));
-        // The mark of `be~!/VERB` may also stand before the tag.
+        // A mark may also precede the tag, as in `be~!/VERB`.
         let (suffix, mark) = if mark.is_none() { self::mark(suffix) } else { (suffix, mark) };
         let inflection = match suffix {
             "" => None,
@@ -342,8 +342,8 @@ impl Parser<'_> {
         }
         let (family, class) =
             name.split_once('.').map_or((name, None), |(family, class)| (family, Some(class)));
-        if !LEXICON.has_family(family) || LEXICON.is_judging(family) != stance.is_some() {
-            self.fail(&format!("unknown name, or a stance too many or too few: {name}"));
+        if !LEXICON.has_family(family) || LEXICON.is_sentiment(family) != stance.is_some() {
+            self.fail(&format!("unknown name, or one stance too many or too few: {name}"));
         }
         let polarity = stance.map(|_| Polarity::Positive);
         if class.is_some_and(|class| LEXICON.find(family, polarity, class).is_none()) {
@@ -392,7 +392,7 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
-    /// What a text or a pair begins with.
+    /// The rules that a text or a pair starts from.
     const BEGINNINGS: [&str; 18] = [
         "plain",
         "near",
@@ -438,14 +438,14 @@ mod tests {
         }
         let unreached = GRAMMAR.rules.iter().enumerate().filter(|(index, _)| !reached.contains(index));
         assert_eq!(unreached.map(|(_, rule)| rule.name).collect::<Vec<_>>(), Vec::<&str>::new());
-        // These are drawn by the program itself.
+        // These are drawn by the code itself.
         families.extend(["aspect", "diminisher", "film-word", "name", "surname", "town"]);
         let unused: Vec<_> = LEXICON.families().filter(|family| !families.contains(family)).collect();
         assert_eq!(unused, Vec::<&str>::new());
     }
 
     #[test]
-    fn a_line_is_cut_at_brackets() {
+    fn a_line_is_split_at_brackets() {
         let cut = tokens("    2 {film} nsubj=[det=the *plot]?30 obl=[case=of *[*<x>]] ,");
         let expected = "2|{film}|nsubj=[|det=the|*plot|]?30|obl=[|case=of|*[|*<x>|]|]|,";
         assert_eq!(cut.join("|"), expected);

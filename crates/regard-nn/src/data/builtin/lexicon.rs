@@ -8,20 +8,20 @@ use std::sync::LazyLock;
 /// The lexicon that ships with the library.
 pub(super) static LEXICON: LazyLock<Lexicon> = LazyLock::new(|| Lexicon::read(include_str!("lexicon.txt")));
 
-/// A word of a list.
+/// A word in a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Entry {
-    /// The dictionary form; of a compound, the word that is inflected.
+    /// The dictionary form; for a compound, the word that is inflected.
     pub lemma: &'static str,
-    /// What else belongs to it: the first noun of a compound, the particle of a verb.
+    /// The first noun of a compound, or the particle of a verb.
     pub partner: Option<&'static str>,
     pub part_of_speech: PartOfSpeech,
     pub plural: bool,
-    /// Cannot be graded: no "very" before it.
+    /// Whether it is extreme, so that "very" cannot precede it.
     pub extreme: bool,
 }
 
-/// Words that are drawn with the frequencies of Zipf's law: the word of rank r about as often as 1/r.
+/// Words drawn with frequencies by Zipf's law: about 1/r for the word of rank r.
 #[derive(Debug, Clone, Default)]
 pub(super) struct List {
     entries: Vec<Entry>,
@@ -30,7 +30,7 @@ pub(super) struct List {
 
 impl List {
     fn new(entries: Vec<Entry>) -> Self {
-        // Mandelbrot's form of the law: the shift keeps the first words from drowning the others.
+        // Mandelbrot's form of the law: the shift keeps the first words from dominating.
         let weights = (0..entries.len()).map(|rank| 1.0 / (rank as f64 + 4.0));
         let cumulative = weights.scan(0.0, |sum, weight| {
             *sum += weight;
@@ -46,7 +46,7 @@ impl List {
 
 type ListName = (&'static str, Option<Polarity>, &'static str);
 
-/// The class of words that fit every topic.
+/// The class of words for all topics.
 const ANY: &str = "any";
 
 #[derive(Debug, Default)]
@@ -61,7 +61,7 @@ pub(super) struct Lexicon {
 }
 
 impl Lexicon {
-    /// The words of a family that fit a class: those of the class and those of every class, by turns.
+    /// The words of a family for a class: those of the class and the general ones, alternating.
     pub fn list(&self, family: &'static str, polarity: Option<Polarity>, class: &'static str) -> &List {
         self.find(family, polarity, class).unwrap_or_else(|| panic!("no words {family} {polarity:?} {class}"))
     }
@@ -86,7 +86,7 @@ impl Lexicon {
         names.into_iter()
     }
 
-    pub fn is_judging(&self, family: &str) -> bool {
+    pub fn is_sentiment(&self, family: &str) -> bool {
         self.lists.keys().any(|(name, polarity, _)| *name == family && polarity.is_some())
     }
 
@@ -95,7 +95,7 @@ impl Lexicon {
     }
 
     /// All words of this polarity.
-    pub fn judging(&self, polarity: Polarity) -> impl Iterator<Item = Entry> {
+    pub fn sentiment(&self, polarity: Polarity) -> impl Iterator<Item = Entry> {
         let lists = self.lists.iter().filter(move |((_, of, _), _)| *of == Some(polarity));
         lists.flat_map(|(_, list)| list.entries.iter().copied())
     }
@@ -115,7 +115,7 @@ impl Lexicon {
                 lexicon.parts_of_speech.entry(entry.lemma).or_insert(part);
             }
             if name == "closed" {
-                // The words of the grammar take precedence: "that" is what the grammar says first.
+                // Function words of the grammar take precedence, as for "that".
                 lexicon.parts_of_speech.extend(words.iter().map(|&word| (word, part)));
                 continue;
             }
@@ -127,7 +127,7 @@ impl Lexicon {
         lexicon
     }
 
-    /// Reads a list of forms; false if this is none.
+    /// Reads a list of irregular forms; returns false for other lists.
     fn read_forms(&mut self, name: &str, words: &[&'static str]) -> bool {
         match name {
             "irregular-verbs" => {
@@ -198,9 +198,9 @@ fn list_names(name: &'static str) -> Vec<ListName> {
     classes.split(',').map(|class| (family, polarity, class)).collect()
 }
 
-/// Adds the words that fit every class to each class, by turns, so that both kinds are frequent.
+/// Adds the general words to each class, alternating, so that both kinds are frequent.
 fn merge(raw: &BTreeMap<ListName, Vec<Entry>>) -> BTreeMap<ListName, List> {
-    // Classes of their own: their words are not joined by general ones.
+    // Closed classes, without general words.
     const CLOSED: [&str; 6] = ["character", "event", "extreme", "negated", "female", "male"];
     let merged = raw.iter().map(|(&(family, polarity, class), own)| {
         let general = match class {
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn words_of_a_class_and_of_every_class_take_turns() {
+    fn words_of_a_class_and_general_words_alternate() {
         let list = LEXICON.list("adj", Some(Polarity::Positive), "look");
         let first: Vec<_> = list.entries.iter().take(4).map(|entry| entry.lemma).collect();
         assert_eq!(first, ["gorgeous", "good", "stunning", "great"]);

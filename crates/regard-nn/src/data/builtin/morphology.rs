@@ -3,7 +3,7 @@
 use super::lexicon::LEXICON;
 use super::text::PartOfSpeech;
 
-/// When something happens.
+/// The tense of a verb.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Tense {
     Present,
@@ -65,7 +65,7 @@ pub(super) fn participle(lemma: &str) -> String {
     LEXICON.irregular_verbs.get(lemma).map_or_else(|| with_ed(lemma), |forms| forms.1.to_owned())
 }
 
-/// The form in -ing: write → writing.
+/// The -ing form: write → writing.
 pub(super) fn gerund(lemma: &str) -> String {
     if let Some(stem) = lemma.strip_suffix("ie") {
         return format!("{stem}ying");
@@ -89,7 +89,7 @@ pub(super) fn plural(lemma: &str) -> String {
     LEXICON.irregular_nouns.get(lemma).map_or_else(|| with_s(lemma), |&form| form.to_owned())
 }
 
-/// Whether "an" rather than "a" stands before a word.
+/// Whether a word takes "an" rather than "a".
 pub(super) fn takes_an(word: &str) -> bool {
     let word = word.to_lowercase();
     if LEXICON.sounds_like_a.contains(word.as_str()) {
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn nouns_and_articles_follow_their_sounds() {
+    fn plurals_and_articles_follow_pronunciation() {
         assert_eq!(
             ["key", "box", "story", "wolf", "fisherman", "church", "piano"].map(plural),
             ["keys", "boxes", "stories", "wolves", "fishermen", "churches", "pianos"]

@@ -1,13 +1,13 @@
-//! A small task from sequence to sequence: put a sentence into the passive.
+//! A small sequence-to-sequence task: convert a sentence to the passive voice.
 //!
 //! ```text
 //! The young baker hid three silver keys in the mill.
 //! Three silver keys were hidden by the young baker in the mill.
 //! ```
 //!
-//! Names and descriptions are copied to another place, the auxiliary agrees with what was the object, the verb becomes a
-//! participle and pronouns change their case: a decoder has to look back at the source for every word. Each target
-//! word that comes from the source knows from where, so that cross-attention can be compared with the truth.
+//! Names and descriptions move to another position, the auxiliary agrees with the former object, the verb becomes a
+//! participle and pronouns change their case: a decoder must attend to the source for every word. The alignment of target
+//! and source words is given, so that cross-attention can be compared with it.
 
 use super::corpus::Split;
 use super::draws::Draws;
@@ -17,23 +17,24 @@ use super::text::{PartOfSpeech as P, Polarity, Word};
 use super::tree::{Node, Token, realise_with_origins};
 use regard_tensor::random::Key;
 
-/// A sentence and the same in the passive.
+/// A sentence and its passive.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Pair {
     /// The sentence in the active voice.
     pub source: String,
     /// The sentence in the passive voice.
     pub target: String,
-    /// The words of the source; their spans are those in it.
+    /// The words of the source, with spans in it.
     pub source_words: Vec<Word>,
     /// The words of the target.
     pub target_words: Vec<Word>,
-    /// For each word of the target, the index of the word of the source that it comes from, changed or not. The
-    /// auxiliary of the passive and *by* come from none.
+    /// For each target word, the index of the source word that it comes from, changed or not; `None` for the passive
+    /// auxiliary and *by*.
     pub alignment: Vec<Option<usize>>,
 }
 
-/// An endless supply of pairs, each made when it is asked for.
+/// An endless sequence of pairs, generated on demand.
 ///
 /// ```
 /// use regard_nn::data::builtin::Pairs;
@@ -56,18 +57,18 @@ impl Pairs {
         Self { key: Key::new(seed).site("builtin.pairs"), split: Split::Train }
     }
 
-    /// The same, another part; no sentence is in two parts.
+    /// Another split; no sentence is in two splits.
     #[must_use]
     pub fn split(&self, split: Split) -> Self {
         Self { split, ..*self }
     }
 
-    /// All pairs from number 0 on, without end.
+    /// All pairs from index 0 on, without end.
     pub fn pairs(&self) -> impl Iterator<Item = Pair> {
         (0..).map(|index| self.pair(index))
     }
 
-    /// Pair number `index`. It is the same whatever else has been made.
+    /// The pair with index `index`, independent of all others.
     pub fn pair(&self, index: u64) -> Pair {
         let mut draws = Draws::new(self.key.site(self.split.name()), index);
         loop {
@@ -81,7 +82,7 @@ impl Pairs {
     }
 }
 
-/// How the verb stands in time.
+/// The tense or modal of the verb.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Time {
     Finite(Tense),
@@ -89,7 +90,7 @@ enum Time {
     Modal(&'static str),
 }
 
-/// Who does what to whom, before it is said one way or the other.
+/// Agent, action and patient of a sentence, before the choice of voice.
 struct Event {
     doer: Node,
     verb: Node,
@@ -128,7 +129,7 @@ impl Event {
         event
     }
 
-    /// Gives every word a number that it keeps in both sentences.
+    /// Gives every word a number that is the same in both sentences.
     fn number(&mut self) {
         let mut next = NEGATOR + 1;
         let mut number = |token: &mut Token| {
@@ -223,7 +224,7 @@ impl Event {
     }
 }
 
-/// Numbers of words that both sentences make anew.
+/// Numbers of words that each sentence creates itself.
 const AUXILIARY: usize = 0;
 const NEGATOR: usize = 1;
 
@@ -248,7 +249,7 @@ enum Case {
     Object,
 }
 
-/// Pronouns have two cases.
+/// Puts pronouns into a case.
 fn in_case(mut node: Node, case: Case) -> Node {
     const PRONOUNS: [(&str, &str); 5] =
         [("he", "him"), ("she", "her"), ("they", "them"), ("we", "us"), ("I", "me")];

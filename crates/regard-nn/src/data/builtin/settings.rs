@@ -1,37 +1,37 @@
-//! How the texts of the corpus are mixed.
+//! Settings of the corpus.
 
 use crate::error::{Error, Result};
 use serde::{Deserialize, Serialize};
 
-/// The most sentences a text may have: enough for any context, and a bound on memory.
+/// The maximum number of sentences per text: enough for any context, and a bound on memory.
 const MOST_SENTENCES: usize = 10_000;
 
-/// What the texts are like. Every share is between 0 and 1.
+/// The mixture of sentence kinds and the length of texts. Every share is between 0 and 1.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct CorpusSettings {
-    /// The fewest sentences of a text.
+    /// The minimum number of sentences of a text.
     pub fewest_sentences: usize,
-    /// The most sentences of a text; its number is drawn evenly.
+    /// The maximum number of sentences of a text; the number is uniform.
     pub most_sentences: usize,
-    /// A text that has fewer words (without punctuation) than this goes on with sentences that do not judge.
+    /// Texts with fewer words (without punctuation) than this get more sentences without opinions.
     pub fewest_words: usize,
-    /// The share of sentences that judge the film; every text has at least one.
+    /// The share of sentences with an opinion of the film; every text has at least one.
     pub opinions: f64,
-    /// The share of those that say the opposite of the label; always fewer than half of a text's.
+    /// The share of opinions that contradict the label; always less than half in a text.
     pub dissent: f64,
-    /// The share of judging sentences with a negator near the word that it reverses.
+    /// The share of opinions with a negator near the word that it reverses.
     pub near_negation: f64,
-    /// The share of judging sentences with a negator far from it.
+    /// The share of opinions with a negator far from the word that it reverses.
     pub far_negation: f64,
-    /// The share of judging sentences in which one part decides against another.
+    /// The share of opinions with two contrasting clauses, of which one counts.
     pub contrast: f64,
-    /// The share of judging sentences with negators that reverse nothing, or opinions that do not count. What is left
-    /// of the judging sentences is plain.
+    /// The share of opinions with negators that reverse nothing, or with opinions that do not count. The remaining opinions
+    /// are plain.
     pub decoys: f64,
-    /// The share, of the sentences that do not judge, of those that have such words nevertheless.
+    /// The share of sentences without an opinion that nevertheless contain sentiment words.
     pub distractors: f64,
-    /// The share of adjectives with a word that strengthens or weakens them.
+    /// The share of adjectives with an intensifier or diminisher.
     pub degrees: f64,
     /// The share of texts that contract *is not* to *isn't*.
     pub contractions: f64,
@@ -61,13 +61,13 @@ impl CorpusSettings {
         let problem = |problem: String| Err(Error::configuration("built-in corpus", problem));
         if self.fewest_sentences == 0 || self.fewest_sentences > self.most_sentences {
             return problem(format!(
-                "sentences from {} to {}: expected at least 1, and not more of the fewest than of the most",
+                "sentences from {} to {}: the minimum must be at least 1 and at most the maximum",
                 self.fewest_sentences, self.most_sentences
             ));
         }
         if self.most_sentences > MOST_SENTENCES || self.fewest_words > MOST_SENTENCES {
             return problem(format!(
-                "{} sentences, {} words: at most {MOST_SENTENCES} of each can be asked for",
+                "{} sentences and {} words: expected at most {MOST_SENTENCES} of each",
                 self.most_sentences, self.fewest_words
             ));
         }
@@ -83,7 +83,7 @@ impl CorpusSettings {
             ("contractions", self.contractions),
         ];
         if let Some((name, share)) = shares.iter().find(|(_, share)| !(0.0..=1.0).contains(share)) {
-            return problem(format!("{name} is {share}: a share is between 0 and 1"));
+            return problem(format!("{name} must be between 0 and 1, got {share}"));
         }
         let kinds = self.near_negation + self.far_negation + self.contrast + self.decoys;
         if kinds > 1.0 + 1e-9 {

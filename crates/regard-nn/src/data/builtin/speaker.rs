@@ -1,4 +1,4 @@
-//! Says sentences: expands the rules of the grammar for one text.
+//! Generates sentences: expands the rules of the grammar for one text.
 
 use super::cast::{Cast, Manner, Person, Who, genitive, is_short, word};
 use super::draws::Draws;
@@ -9,7 +9,7 @@ use super::text::{PartOfSpeech as P, Polarity, Role};
 use super::topic::Topic;
 use super::tree::{Node, Token};
 
-/// How the words under a rule count.
+/// How the sentiment words under a rule count.
 #[derive(Debug, Clone, Copy)]
 struct View {
     /// The polarity of the words themselves.
@@ -32,15 +32,15 @@ pub(super) struct Speaker {
     tense: Tense,
     degrees: f64,
     topic: Topic,
-    /// The topics of this sentence, and of the whole text except the film itself.
+    /// The topics of this sentence, and those of the whole text except the film itself.
     topics: Vec<Topic>,
     judged: Vec<Topic>,
-    /// Whether this sentence goes against the whole text.
+    /// Whether this sentence contradicts the label of the text.
     dissents: bool,
-    /// Words of this sentence, none of which is said twice.
-    said: Vec<&'static str>,
+    /// Words of this sentence, none of which is used twice.
+    used_words: Vec<&'static str>,
     negations: u32,
-    /// The alternatives, by rule and number, that this text has used up.
+    /// The alternatives, by rule and index, that this text has used.
     used: Vec<(usize, usize)>,
 }
 
@@ -57,7 +57,7 @@ impl Speaker {
             topics: Vec::new(),
             judged: Vec::new(),
             dissents: false,
-            said: Vec::new(),
+            used_words: Vec::new(),
             negations: 0,
             used: Vec::new(),
         };
@@ -71,15 +71,15 @@ impl Speaker {
         speaker
     }
 
-    /// The tree of a sentence by this rule, which says `polarity`. One that dissents from the text spares the film as a
-    /// whole.
+    /// The tree of a sentence by this rule with this polarity. A sentence that dissents from the text is not about the film
+    /// as a whole.
     pub fn sentence(&mut self, rule: &str, polarity: Polarity, dissents: bool) -> Node {
         self.dissents = dissents;
         let view = View { words: polarity, counts: Counts::Yes, reversed_by: None };
         let tree = self.expand(GRAMMAR.rule(rule), view);
         self.cast.end_sentence();
         self.topics.clear();
-        self.said.clear();
+        self.used_words.clear();
         tree
     }
 
@@ -99,7 +99,7 @@ impl Speaker {
         let rule = &GRAMMAR.rules[index];
         let outer = self.topic;
         if rule.opens_topic {
-            // Nor is the film as a whole what a concession is about.
+            // A concession is not about the film as a whole either.
             self.topic = self.new_topic(self.dissents || view.counts == Counts::Conceded);
             self.topics.push(self.topic);
         }
@@ -118,7 +118,7 @@ impl Speaker {
         node
     }
 
-    /// The number of an alternative that fits the topic and what is said.
+    /// The index of an alternative that fits the topic and the polarity.
     fn choose(&mut self, rule: usize, view: View) -> usize {
         let fits = |alternative: &Alternative| {
             let needs = alternative.needs;
@@ -135,7 +135,7 @@ impl Speaker {
             let unused: Vec<usize> =
                 fitting.iter().copied().filter(|&i| !self.used.contains(&(rule, i))).collect();
             if unused.is_empty() {
-                // All have been used: begin again.
+                // All have been used: start again.
                 self.used.retain(|&(other, _)| other != rule);
             } else {
                 fitting = unused;
@@ -175,7 +175,7 @@ impl Speaker {
         Some(node)
     }
 
-    /// What an item stands for, in its form and with its mark.
+    /// The subtree of an item, inflected and marked.
     fn source(&mut self, item: &Item, view: View, negation: Option<u32>) -> Node {
         let mut node = match &item.source {
             Source::Literal(lemma, part) => Node::leaf(*lemma, *part),
@@ -190,7 +190,7 @@ impl Speaker {
             }
             Source::Words { family, class, stance } => {
                 let view = self.turn(view, *stance, negation);
-                self.judging(family, class.unwrap_or(self.topic.class()), view)
+                self.sentiment(family, class.unwrap_or(self.topic.class()), view)
             }
             Source::Mention(mention) => self.mention(*mention),
         };
@@ -203,7 +203,7 @@ impl Speaker {
             node.token.form = Some(form);
         }
         match item.mark {
-            // What is negated in a misleading part judges nothing.
+            // A negation in a misleading part is not an opinion.
             Some(Mark::Negator) if view.counts != Counts::Misleads => {
                 node.token.role = Role::Negator;
                 node.token.negation = negation;
@@ -232,8 +232,8 @@ impl Speaker {
         }
     }
 
-    /// A word that praises or blames, perhaps with one that strengthens or weakens it.
-    fn judging(&mut self, family: &'static str, class: &'static str, view: View) -> Node {
+    /// A sentiment word, possibly with an intensifier or diminisher.
+    fn sentiment(&mut self, family: &'static str, class: &'static str, view: View) -> Node {
         let entry = self.fresh(family, Some(view.words), class);
         let mut node = word(entry);
         node.token.role = match view.counts {
@@ -242,7 +242,7 @@ impl Speaker {
             Counts::Misleads => Role::Distractor(view.words),
         };
         node.token.negation = view.reversed_by.filter(|_| view.counts != Counts::Misleads);
-        // Under a negation a degree would change what is said: "not utterly dull" is no praise.
+        // Under a negation a degree would change the meaning: "not utterly dull" is not praise.
         if matches!(family, "adj" | "point") && view.reversed_by.is_none() && self.draws.chance(self.degrees)
         {
             node = node.before("advmod", self.degree(entry));
@@ -261,17 +261,17 @@ impl Speaker {
         word(self.fresh(family, None, class)).with_role(role_of_list(family))
     }
 
-    /// A word that this sentence does not have yet, if a few draws find one.
+    /// A word that this sentence does not contain yet, if a few draws find one.
     fn fresh(&mut self, family: &'static str, polarity: Option<Polarity>, class: &'static str) -> Entry {
         let list = LEXICON.list(family, polarity, class);
         let mut entry = list.draw(&mut self.draws);
         for _ in 0..8 {
-            if !self.said.contains(&entry.lemma) {
+            if !self.used_words.contains(&entry.lemma) {
                 break;
             }
             entry = list.draw(&mut self.draws);
         }
-        self.said.push(entry.lemma);
+        self.used_words.push(entry.lemma);
         entry
     }
 

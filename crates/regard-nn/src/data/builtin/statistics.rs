@@ -1,10 +1,10 @@
-//! What a set of texts is like, in numbers.
+//! Statistics of a set of texts.
 
-use super::text::{PartOfSpeech, Polarity, SentenceKind, Text};
+use super::text::{PartOfSpeech, SentenceKind, Text};
 use std::borrow::Borrow;
 use std::collections::{BTreeMap, HashMap};
 
-/// Counts over texts. Punctuation marks are no words, and capital letters make no difference.
+/// Counts over texts. Punctuation does not count as words, and case is ignored.
 ///
 /// ```
 /// use regard_nn::data::builtin::{Corpus, CorpusSettings, SentenceKind, Statistics};
@@ -17,27 +17,28 @@ use std::collections::{BTreeMap, HashMap};
 /// # Ok::<(), regard_nn::Error>(())
 /// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Statistics {
-    /// How many texts there are.
+    /// The number of texts.
     pub texts: u64,
-    /// How many sentences.
+    /// The number of sentences.
     pub sentences: u64,
-    /// How many words in all.
+    /// The number of words.
     pub words: u64,
-    /// The different words with their counts, the most frequent first; equally frequent ones in alphabetical order.
+    /// The distinct words with their counts, most frequent first; ties in alphabetical order.
     pub frequencies: Vec<(String, u64)>,
-    /// How many texts are negative, how many positive.
+    /// The numbers of negative and of positive texts.
     pub labels: [u64; 2],
-    /// How many texts have each number of words.
+    /// The number of texts of each length in words.
     pub lengths: BTreeMap<usize, u64>,
-    /// How many sentences there are of each kind.
+    /// The number of sentences of each kind.
     pub kinds: BTreeMap<SentenceKind, u64>,
-    /// How many reversed words stand at each distance from their negator.
+    /// The number of negated words at each distance from their negator.
     pub distances: BTreeMap<usize, u64>,
 }
 
 impl Statistics {
-    /// Counts these texts. Memory grows with the number of different words, not of texts.
+    /// Counts these texts. Memory grows with the number of distinct words, not of texts.
     pub fn of<T: Borrow<Text>>(texts: impl IntoIterator<Item = T>) -> Self {
         let mut statistics = Self::default();
         let mut counts: HashMap<String, u64> = HashMap::new();
@@ -68,14 +69,9 @@ impl Statistics {
         }
     }
 
-    /// How many different words there are.
+    /// The number of distinct words.
     pub fn distinct_words(&self) -> usize {
         self.frequencies.len()
-    }
-
-    /// The share of texts with this label; 0 without texts.
-    pub fn label_share(&self, label: Polarity) -> f64 {
-        ratio(self.labels[label.class()], self.texts)
     }
 
     /// The share of sentences of this kind; 0 without sentences.
@@ -83,7 +79,7 @@ impl Statistics {
         ratio(self.kinds.get(&kind).copied().unwrap_or(0), self.sentences)
     }
 
-    /// The share of all words that a vocabulary of the `size` most frequent ones knows; 0 without words.
+    /// The share of all words that are among the `size` most frequent ones; 0 without words.
     pub fn coverage(&self, size: usize) -> f64 {
         ratio(self.frequencies.iter().take(size).map(|(_, count)| count).sum(), self.words)
     }
@@ -93,7 +89,7 @@ impl Statistics {
         ratio(self.words, self.texts)
     }
 
-    /// The number of words that a share `quantile` of the texts does not exceed: 0.5 gives the median. 0 without texts.
+    /// A quantile of the length in words: 0.5 gives the median. 0 without texts.
     pub fn length_quantile(&self, quantile: f64) -> usize {
         let wanted = (quantile.clamp(0.0, 1.0) * self.texts as f64).ceil().max(1.0) as u64;
         let mut seen = 0;

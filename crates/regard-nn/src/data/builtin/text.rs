@@ -3,17 +3,17 @@
 use std::fmt::Write as _;
 use std::ops::Range;
 
-/// Whether something is praised or blamed.
+/// The sentiment of a word, sentence or text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Polarity {
-    /// Blame; class 0.
+    /// Negative; class 0.
     Negative,
-    /// Praise; class 1.
+    /// Positive; class 1.
     Positive,
 }
 
 impl Polarity {
-    /// The other one.
+    /// The opposite polarity.
     #[must_use]
     pub fn opposite(self) -> Self {
         match self {
@@ -45,7 +45,7 @@ macro_rules! parts_of_speech {
         }
 
         impl PartOfSpeech {
-            /// All of them, in the order of their tags.
+            /// All parts of speech, in the order of their tags.
             pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
 
             /// The tag in a treebank, such as `NOUN`.
@@ -79,47 +79,46 @@ parts_of_speech! {
 }
 
 impl PartOfSpeech {
-    /// The one with this tag.
+    /// The part of speech with this tag.
     pub fn from_tag(tag: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|part| part.tag() == tag)
     }
 
-    /// Whether words of this kind carry content (nouns, names, verbs, adjectives, adverbs, interjections: the open
-    /// classes), rather than grammar.
+    /// Whether words of this kind are content words (nouns, names, verbs, adjectives, adverbs, interjections: the open
+    /// classes) rather than function words.
     pub fn is_content(self) -> bool {
         use PartOfSpeech as P;
         matches!(self, P::Adjective | P::Adverb | P::Interjection | P::Noun | P::ProperNoun | P::Verb)
     }
 }
 
-/// What a word does for the label of its text.
+/// The role of a word for the label of its text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Role {
-    /// Nothing.
+    /// None.
     Plain,
-    /// It judges the film, in the polarity it has by itself. If it has a [negator](Word::negator), it counts as the
+    /// A sentiment word about the film, with its own polarity. If it has a [negator](Word::negator), it counts as the
     /// opposite.
     Sentiment(Polarity),
-    /// It judges the film in the part of a contrast that does not decide: it does not count.
+    /// A sentiment word about the film in the conceded clause of a contrast: it does not count.
     Conceded(Polarity),
-    /// It could judge a film, but here it says something of the story, of another film, or what others think: it does
-    /// not count.
+    /// A sentiment word about the story, about another film, or in the opinion of others: it does not count.
     Distractor(Polarity),
-    /// It reverses words that judge. Verbs (*lacks*), adjectives (*free of*), pronouns (*nobody*) and counterfactuals
-    /// (*could have been*) do so, too.
+    /// A negator, which reverses sentiment words. Also verbs (*lacks*), adjectives (*free of*), pronouns (*nobody*) and
+    /// counterfactuals (*could have been*).
     Negator,
-    /// It looks like a negator but reverses no word that judges the film.
+    /// A negator that reverses no sentiment word about the film.
     IdleNegator,
-    /// It strengthens a word that judges.
+    /// It strengthens a sentiment word.
     Intensifier,
-    /// It weakens a word that judges.
+    /// It weakens a sentiment word.
     Diminisher,
-    /// It sets a part that counts against one that does not: *but*, *although*, *despite*.
+    /// It contrasts a clause that counts with one that does not: *but*, *although*, *despite*.
     Contrast,
 }
 
 impl Role {
-    /// The polarity of a word that praises or blames by itself, whether it counts here or not.
+    /// The polarity of a sentiment word, whether it counts here or not.
     pub fn polarity(self) -> Option<Polarity> {
         match self {
             Self::Sentiment(polarity) | Self::Conceded(polarity) | Self::Distractor(polarity) => {
@@ -133,7 +132,7 @@ impl Role {
 /// A word or punctuation mark.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Word {
-    /// As it stands in the text.
+    /// The word as written in the text.
     pub text: String,
     /// Its dictionary form.
     pub lemma: String,
@@ -141,37 +140,37 @@ pub struct Word {
     pub part_of_speech: PartOfSpeech,
     /// The index in the sentence of the word it depends on; none for the root.
     pub head: Option<usize>,
-    /// How it depends on it, in the words of Universal Dependencies; `root` for the root.
+    /// Its relation to its head in Universal Dependencies; `root` for the root.
     pub relation: &'static str,
-    /// What it does for the label.
+    /// Its role for the label.
     pub role: Role,
-    /// For words that judge: the index in the sentence of the word that reverses them.
+    /// For sentiment words: the index in the sentence of the negator that reverses them.
     pub negator: Option<usize>,
-    /// Its bytes in the string of its text.
+    /// Its byte range in the text.
     pub span: Range<usize>,
 }
 
-/// How a sentence was made.
+/// How a sentence was generated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum SentenceKind {
-    /// It judges the film with nothing in the way.
+    /// An opinion of the film without complications.
     Plain,
-    /// It judges with a negator close to the word that it reverses.
+    /// An opinion with a negator close to the word that it reverses.
     NearNegation,
-    /// It judges with a negator at least [`FAR`] words before the word that it reverses.
+    /// An opinion with a negator at least [`FAR`] words before the word that it reverses.
     FarNegation,
-    /// One part of it decides against another.
+    /// An opinion with two contrasting clauses, of which one counts.
     Contrast,
-    /// It judges, with negators that reverse nothing or opinions that do not count beside.
+    /// An opinion with additional negators that reverse nothing, or opinions that do not count.
     Decoy,
-    /// It has words that could judge a film but do not judge this one.
+    /// No opinion of the film, but sentiment words that do not count.
     Distractor,
-    /// It has no such words.
+    /// No sentiment words.
     Neutral,
 }
 
 impl SentenceKind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Self; 7] = [
         Self::Plain,
         Self::NearNegation,
@@ -182,8 +181,8 @@ impl SentenceKind {
         Self::Neutral,
     ];
 
-    /// Whether such a sentence judges the film.
-    pub fn judges(self) -> bool {
+    /// Whether such a sentence has an opinion of the film.
+    pub fn is_opinion(self) -> bool {
         !matches!(self, Self::Distractor | Self::Neutral)
     }
 
@@ -201,7 +200,7 @@ impl SentenceKind {
     }
 }
 
-/// From this distance in words on, a negator is far.
+/// The distance in words from which a negator counts as far.
 pub const FAR: usize = 5;
 
 /// A sentence.
@@ -209,43 +208,43 @@ pub const FAR: usize = 5;
 pub struct Sentence {
     /// Its words and punctuation marks, in order.
     pub words: Vec<Word>,
-    /// How it was made.
+    /// How it was generated.
     pub kind: SentenceKind,
-    /// What it says of the film, with negation and contrast resolved; none if it does not judge the film.
+    /// Its opinion of the film, with negation and contrast resolved; `None` if it has no opinion.
     pub polarity: Option<Polarity>,
 }
 
 impl Sentence {
-    /// Its bytes in the string of its text.
+    /// Its byte range in the text.
     pub fn span(&self) -> Range<usize> {
         let start = self.words.first().map_or(0, |word| word.span.start);
         start..self.words.last().map_or(start, |word| word.span.end)
     }
 }
 
-/// A word that judges, and the negator that reverses it.
+/// A sentiment word and the negator that reverses it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Negation<'a> {
     /// The index of the sentence in its text.
     pub sentence: usize,
     /// The index of the negator in the sentence.
     pub negator_index: usize,
-    /// The index of the reversed word in the sentence.
+    /// The index of the negated word in the sentence.
     pub sentiment_index: usize,
     /// The negator.
     pub negator: &'a Word,
-    /// The reversed word.
+    /// The negated word.
     pub sentiment: &'a Word,
-    /// How many words the second comes after the first; 1 if it is the next one. Punctuation marks count.
+    /// The distance from the negator to the word; 1 if they are adjacent. Punctuation marks count.
     pub distance: usize,
 }
 
 /// A text with its label.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Text {
-    /// The polarity of most of its sentences that judge the film.
+    /// The polarity of the majority of its opinions.
     pub label: Polarity,
-    /// The title of the film it is about, which it names at least once.
+    /// The title of the film, which occurs at least once.
     pub film: String,
     /// The sentences, in order.
     pub sentences: Vec<Sentence>,
@@ -253,7 +252,7 @@ pub struct Text {
 }
 
 impl Text {
-    /// The text as a reader sees it.
+    /// The text as a string.
     pub fn text(&self) -> &str {
         &self.string
     }
@@ -263,13 +262,13 @@ impl Text {
         self.sentences.iter().flat_map(|sentence| &sentence.words)
     }
 
-    /// The string of one sentence.
+    /// The text of one sentence.
     pub fn sentence_text(&self, sentence: &Sentence) -> &str {
         self.string.get(sentence.span()).unwrap_or_default()
     }
 
-    /// The words that judge the film and are reversed by a negator, in order. Conceded ones do not count for the
-    /// label, but they are reversed all the same, and listed.
+    /// The sentiment words about the film that a negator reverses, in order. Conceded ones are included, although they do
+    /// not count for the label.
     pub fn negations(&self) -> impl Iterator<Item = Negation<'_>> {
         self.sentences.iter().enumerate().flat_map(|(sentence, parent)| {
             parent.words.iter().enumerate().filter_map(move |(sentiment_index, sentiment)| {
@@ -281,9 +280,9 @@ impl Text {
         })
     }
 
-    /// The text as a treebank in the CoNLL-U format, one block a sentence, with `id` before each sentence's number.
+    /// The text as a treebank in the CoNLL-U format, one block per sentence, with `id` before each sentence's number.
     ///
-    /// The role stands in the last column (`Role=Sentiment(Positive)`), the negator as its number (`Negator=3`).
+    /// The last column has the role (`Role=Sentiment(Positive)`) and the number of the negator (`Negator=3`).
     pub fn conllu(&self, id: &str) -> String {
         let mut out = String::new();
         for (number, sentence) in self.sentences.iter().enumerate() {

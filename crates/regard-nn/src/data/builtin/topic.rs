@@ -1,4 +1,4 @@
-//! What a clause is about.
+//! The topic of a clause.
 
 use super::cast::{Cast, Who};
 use super::draws::Draws;
@@ -7,7 +7,7 @@ use super::lexicon::{Entry, LEXICON};
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Topic {
     Film,
-    /// A part of it, such as the plot, and the class of the words that fit it.
+    /// An aspect of the film, such as the plot, and the class of words that fit it.
     Aspect(Entry, &'static str),
     Actor(Who),
     Director,
@@ -37,7 +37,7 @@ impl TopicKind {
 }
 
 impl Topic {
-    /// The class of the words that fit it.
+    /// The class of words that fit it.
     pub fn class(self) -> &'static str {
         match self {
             Self::Film => "film",
@@ -60,7 +60,7 @@ impl Topic {
         const ASPECTS: [&str; 5] = ["story", "look", "sound", "act", "comic"];
         const CUMULATIVE: [f64; 5] = [50.0, 66.0, 78.0, 91.0, 100.0];
         let at = draws.unit();
-        // People can only be judged once the title has been said: every text has to say it.
+        // Opinions of people come after the title, because every text has to mention it.
         if at < 0.2 && cast.title_known {
             return match draws.below(10) {
                 0..4 => Self::Actor(Who::Lead),

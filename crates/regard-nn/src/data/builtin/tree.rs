@@ -1,23 +1,23 @@
-//! Dependency trees, and how they become sentences: order, agreement, articles, contractions, capitals.
+//! Dependency trees and their realisation as sentences: order, agreement, articles, contractions, capitals.
 
 use super::morphology::{self, Agreement, WordForm};
 use super::text::{PartOfSpeech, Role, Word};
 use std::borrow::Cow;
 
-/// A word before its form is settled.
+/// A word before inflection.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Token {
     pub lemma: Cow<'static, str>,
     pub part_of_speech: PartOfSpeech,
     pub form: Option<WordForm>,
     pub role: Role,
-    /// Joins the words that judge with the negator that reverses them.
+    /// Links sentiment words with the negator that reverses them.
     pub negation: Option<u32>,
-    /// Verbs agree with it as with several; a title that looks plural is still one.
+    /// Whether verbs agree with it in the plural; a title that looks plural is singular.
     pub plural: bool,
     pub capital: bool,
     pub in_title: bool,
-    /// Marks the same word in two trees.
+    /// Identifies the same word in two trees.
     pub origin: Option<usize>,
 }
 
@@ -52,7 +52,7 @@ impl Node {
         Token::new(lemma, part_of_speech).into()
     }
 
-    /// With a dependent before everything else.
+    /// Adds a dependent before all others.
     #[must_use]
     pub fn before(mut self, relation: &'static str, mut dependent: Self) -> Self {
         dependent.relation = relation;
@@ -60,7 +60,7 @@ impl Node {
         self
     }
 
-    /// With a dependent after everything else.
+    /// Adds a dependent after all others.
     #[must_use]
     pub fn after(mut self, relation: &'static str, mut dependent: Self) -> Self {
         dependent.relation = relation;
@@ -100,12 +100,12 @@ struct Flat {
     head: Option<usize>,
 }
 
-/// The sentence of this tree, with its full stop. It is appended to the string, which the words' spans refer to.
+/// The sentence of this tree, with its full stop. Appends it to the string that the words' spans refer to.
 pub(super) fn realise(tree: Node, contract: bool, string: &mut String) -> Vec<Word> {
     realise_with_origins(tree, contract, string).0
 }
 
-/// The same, with the origin of each word.
+/// Like [`realise`], with the origin of each word.
 pub(super) fn realise_with_origins(
     tree: Node,
     contract: bool,
@@ -157,7 +157,7 @@ fn dictionary_form(word: &Flat) -> String {
     lemma.to_owned()
 }
 
-/// A comma before another mark falls away, except before a closing quotation mark.
+/// Removes a comma before another punctuation mark, except before a closing quotation mark.
 fn without_double_punctuation(mut flat: Vec<Flat>) -> Vec<Flat> {
     let mut index = 0;
     while index + 1 < flat.len() {
@@ -188,8 +188,8 @@ fn form(flat: &[Flat], index: usize) -> String {
     if token.capital { capitalised(&form) } else { form }
 }
 
-/// What a finite verb agrees with: its subject, that of the clause it is joined to, or, of a relative clause, the
-/// word that the clause describes.
+/// The agreement of a finite verb: with its subject, with the subject of the clause it is conjoined to, or, in a relative
+/// clause, with the word that the clause modifies.
 fn agreement(flat: &[Flat], index: usize) -> Agreement {
     let mut clause = match flat[index].relation {
         "aux" | "aux:pass" | "cop" => flat[index].head.unwrap_or(index),
@@ -266,14 +266,14 @@ pub(super) fn capitalised(word: &str) -> String {
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
-/// Whether a space stands before this word.
+/// Whether a space precedes this word.
 fn spaced(flat: &[Flat], forms: &[String], index: usize) -> bool {
     let closes = matches!(&*flat[index].token.lemma, "," | "." | ";" | ":" | "”" | "'s");
     let clitic = forms[index] == "n't" || (forms[index] == "not" && flat[index - 1].token.lemma == "can");
     !closes && !clitic && flat[index - 1].token.lemma != "“"
 }
 
-/// The index of the word that reverses this one.
+/// The index of the negator that reverses this word.
 fn negator(flat: &[Flat], index: usize) -> Option<usize> {
     let token = &flat[index].token;
     token.negation?;

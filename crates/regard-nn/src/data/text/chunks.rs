@@ -1,54 +1,54 @@
-//! A text in pieces that can be tokenized one by one.
+//! Chunks of a text that can be tokenized independently.
 
 use crate::data::file::InputFile;
 use crate::error::{Error, Result};
 use std::path::Path;
 
-/// How much text is read at a time, in bytes.
+/// The size of a chunk in bytes.
 pub const CHUNK: usize = 1 << 18;
 
-/// How much of the text before a piece is given with it, in bytes.
+/// The amount of text before a chunk that is given as context, in bytes.
 const CONTEXT: usize = 256;
 
 const MARK: &str = "\u{feff}";
 
-/// A piece of a text.
+/// A chunk of a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Chunk {
-    /// A little of the text before the piece, then the piece.
+    /// A little of the preceding text, then the chunk.
     pub text: String,
-    /// Where the piece starts.
+    /// Where the chunk starts.
     pub fresh: usize,
 }
 
-/// The pieces of a file: UTF-8, plain or gzip; a byte-order mark at the start is left out.
+/// The chunks of a file: UTF-8, plain or gzip; a byte-order mark at the start is skipped.
 #[derive(Debug)]
 pub struct Chunks {
     source: InputFile,
-    /// Bytes that have been read but not handed out.
+    /// Bytes that have been read but not returned.
     pending: Vec<u8>,
-    /// The end of what was handed out last.
+    /// The end of the last chunk.
     context: String,
-    /// How many bytes were handed out.
+    /// The number of bytes returned.
     position: u64,
     ended: bool,
 }
 
 impl Chunks {
-    /// The pieces of a file.
+    /// The chunks of a file.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let source = InputFile::open_text(path, u64::MAX)?;
         Ok(Self { source, pending: Vec::new(), context: String::new(), position: 0, ended: false })
     }
 
-    /// The next piece, or nothing at the end of the file.
+    /// The next chunk, or `None` at the end of the file.
     #[expect(clippy::should_implement_trait, reason = "reading may fail")]
     pub fn next(&mut self) -> Result<Option<Chunk>> {
         self.fill()?;
         let valid = match str::from_utf8(&self.pending) {
             Ok(text) => text,
             Err(error) => {
-                // A character may continue in what has not been read yet.
+                // The character may continue in bytes that have not been read yet.
                 let unfinished = error.error_len().is_none() && !self.ended;
                 if !unfinished {
                     let byte = self.position + error.valid_up_to() as u64;
@@ -83,8 +83,8 @@ impl Chunks {
     }
 }
 
-/// Where to cut: at the last space that follows a word, else after the last line end, else at the end. The second half is
-/// searched, so that pieces stay large.
+/// Where to split: at the last space that follows a word, else after the last line end, else at the end. Only the second
+/// half is searched, so that chunks stay large.
 fn cut(text: &str) -> usize {
     let half = boundary(text, text.len() / 2);
     let tail = &text[half..];
@@ -96,14 +96,14 @@ fn follows_word(text: &str, at: usize) -> bool {
     text[..at].chars().next_back().is_some_and(|c| !c.is_whitespace())
 }
 
-/// The last words of a text, from a space that follows a word; nothing if there is no such space near its end.
+/// The last words of a text, from a space that follows a word; empty if there is no such space near its end.
 fn context(text: &str) -> &str {
     let from = boundary(text, text.len().saturating_sub(CONTEXT));
     let space = text[from..].match_indices(' ').map(|(at, _)| from + at).find(|&at| follows_word(text, at));
     space.map_or("", |at| &text[at..])
 }
 
-/// The first place between two characters at or after `at`.
+/// The first character boundary at or after `at`.
 fn boundary(text: &str, at: usize) -> usize {
     (at..text.len()).find(|&at| text.is_char_boundary(at)).unwrap_or(text.len())
 }

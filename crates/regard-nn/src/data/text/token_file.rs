@@ -1,7 +1,7 @@
-//! A file of ids, read where it is needed.
+//! A file of ids with random access.
 //!
-//! 32 bytes (a mark, the bytes of an id: 2 or 4, the size of the vocabulary, the number of ids, a number for what it was
-//! made from), then the ids; all little-endian.
+//! The header has 32 bytes: magic bytes, the width of an id (2 or 4), the size of the vocabulary, the number of ids, and a
+//! hash of the origin. Then follow the ids; all little-endian.
 
 use crate::data::file::{explain, temporary_name};
 use crate::error::{Error, Result};
@@ -33,19 +33,18 @@ impl TokenFile {
         let bytes = file.metadata().map_err(failed)?.len();
         let mut header = [0; HEADER];
         if bytes < HEADER as u64 {
-            return Err(Error::file(path, "not a file of ids: it is too short"));
+            return Err(Error::file(path, "not a file of ids: the file is too short"));
         }
         file.read_exact(&mut header).map_err(failed)?;
         if header[..8] != MARK {
-            return Err(Error::file(path, "not a file of ids: its mark is missing"));
+            return Err(Error::file(path, "not a file of ids: the magic bytes are missing"));
         }
         let [width, vocabulary, count, origin] =
             [(8, 4), (12, 4), (16, 8), (24, 8)].map(|(at, bytes)| number(&header[at..at + bytes]));
         let expected = count.checked_mul(width).and_then(|ids| ids.checked_add(HEADER as u64));
         if !(width == 2 || width == 4) || count == 0 || expected != Some(bytes) {
-            let problem = format!(
-                "it should have {count} ids of {width} bytes, but has {bytes} bytes: is it incomplete?"
-            );
+            let problem =
+                format!("expected {count} ids of {width} bytes, got {bytes} bytes: is the file incomplete?");
             return Err(Error::file(path, problem));
         }
         let (path, file) = (path.to_owned(), Mutex::new(file));
@@ -61,7 +60,7 @@ impl TokenFile {
         self.origin
     }
 
-    /// Copies the ids from `start` on; the caller has checked that they are there.
+    /// Copies the ids from `start` on; the caller has checked the range.
     pub fn copy(&self, start: usize, ids: &mut [u32]) -> Result<()> {
         let mut bytes = vec![0; ids.len() * self.width];
         {
@@ -73,7 +72,7 @@ impl TokenFile {
         for (id, bytes) in ids.iter_mut().zip(bytes.chunks_exact(self.width)) {
             *id = number(bytes) as u32;
             if *id as usize >= self.vocabulary {
-                let problem = format!("the id {id} is damaged: the vocabulary has {}", self.vocabulary);
+                let problem = format!("the id {id} is out of range: the vocabulary has {}", self.vocabulary);
                 return Err(Error::file(&self.path, problem));
             }
         }
@@ -85,7 +84,7 @@ fn number(bytes: &[u8]) -> u64 {
     bytes.iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte))
 }
 
-/// A file of ids in the making, under a temporary name.
+/// Writes a file of ids under a temporary name.
 pub(super) struct Writer {
     path: PathBuf,
     temporary: PathBuf,
@@ -150,13 +149,12 @@ impl Writer {
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        // Renamed away when all went well; else half a file, which is of no use.
+        // After success the file has been renamed; otherwise the incomplete file is removed.
         let _ = std::fs::remove_file(&self.temporary);
     }
 }
 
-/// A number that differs, as good as always, when the files or the tokenizer do: FNV-1a of the tokenizer, and each
-/// file's path, size and time of change.
+/// A hash of the origin of a file of ids: FNV-1a of the tokenizer and of each file's path, size and modification time.
 pub(super) fn origin<P: AsRef<Path>>(paths: &[P], tokenizer: &Tokenizer) -> Result<u64> {
     let mut hash = fnv(0xcbf2_9ce4_8422_2325, tokenizer.to_json()?.as_bytes());
     for path in paths {

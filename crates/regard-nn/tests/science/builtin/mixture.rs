@@ -19,8 +19,8 @@ fn impossible_settings_are_refused() {
     assert!(with(|s| s.fewest_sentences = 13).contains("sentences from 13 to 12"));
     assert!(with(|s| s.most_sentences = usize::MAX).contains("at most"));
     assert!(with(|s| s.fewest_words = usize::MAX).contains("at most"));
-    assert!(with(|s| s.opinions = -0.1).contains("opinions is -0.1: a share is between 0 and 1"));
-    assert!(with(|s| s.distractors = f64::NAN).contains("distractors is NaN"));
+    assert!(with(|s| s.opinions = -0.1).contains("opinions must be between 0 and 1, got -0.1"));
+    assert!(with(|s| s.distractors = f64::NAN).contains("distractors must be between 0 and 1, got NaN"));
     assert!(with(|s| s.contrast = 0.9).contains("add up to"));
 }
 

@@ -10,14 +10,14 @@ pub struct Attention<'a> {
     pub scale: f64,
     pub allowed: PerPair<'a, bool>,
     pub bias: PerPair<'a, f64>,
-    /// A logit a head without a value.
+    /// One logit per head, without a value.
     pub sink: Option<&'a Array>,
-    /// What dropout multiplies each weight with.
+    /// The dropout factor of each weight.
     pub factor: PerPair<'a, f64>,
 }
 
 impl Attention<'_> {
-    /// Everyone to everyone.
+    /// Every query may attend to every key.
     pub fn scaled(scale: f64) -> Self {
         Self {
             scale,

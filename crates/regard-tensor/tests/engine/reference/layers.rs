@@ -35,14 +35,14 @@ pub fn norm(x: &Array, weight: &Array, bias: Option<&Array>, epsilon: f64, centr
     })
 }
 
-/// ln Σ eˣ over the allowed places; −∞ if there is none.
+/// ln Σ eˣ over the allowed elements; −∞ if there is none.
 fn log_sum_exp(row: &[f64], allowed: &[bool]) -> f64 {
     let kept = || row.iter().zip(allowed).filter(|(_, allowed)| **allowed).map(|(&x, _)| x);
     let max = kept().fold(f64::NEG_INFINITY, f64::max);
     if max == f64::NEG_INFINITY { max } else { max + kept().map(|x| (x - max).exp()).sum::<f64>().ln() }
 }
 
-/// Log-softmax over the places where `mask` (broadcast to x) is 1; −∞ elsewhere.
+/// Log-softmax over the elements where `mask` (broadcast to x) is 1; −∞ elsewhere.
 pub fn log_softmax(x: &Array, mask: &Array) -> Array {
     let full = super::broadcast(x, mask, |_, allowed| allowed);
     x.map_rows(|i, row| {
@@ -79,17 +79,17 @@ pub fn binary_cross_entropy(x: f64, t: f64) -> f64 {
     t * softplus(-x) + (1.0 - t) * softplus(x)
 }
 
-/// (batch, time, heads, width) with pairs (j, j + half), or (2j, 2j + 1) if `interleaved`, turned by their angle.
+/// (batch, time, heads, width) with pairs (j, j + half), or (2j, 2j + 1) if `interleaved`, rotated by their angle.
 pub fn rotary(x: &Array, cos: &Array, sin: &Array, positions: &[u32], interleaved: bool) -> Array {
     let half = cos.width();
     let (time, heads) = (x.shape[1], x.shape[2]);
     x.map_rows(|row, values| {
-        let place = row / heads;
-        assert!(place / time < x.shape[0]);
+        let token = row / heads;
+        assert!(token / time < x.shape[0]);
         let mut out = values.to_vec();
         for j in 0..half {
             let (first, second) = if interleaved { (2 * j, 2 * j + 1) } else { (j, j + half) };
-            let at = [positions[place] as usize, j];
+            let at = [positions[token] as usize, j];
             out[first] = values[first] * cos.at(&at) - values[second] * sin.at(&at);
             out[second] = values[first] * sin.at(&at) + values[second] * cos.at(&at);
         }

@@ -11,7 +11,7 @@ use regard_nn::data::batches::{Batches, Masked, Masking, PackedWindows, RandomWi
 use regard_nn::data::builtin::{self, Split};
 use regard_nn::data::text::{TokenStream, with_texts};
 use regard_nn::tokens::Special;
-use regard_nn::train::{NextWord, Supervised};
+use regard_nn::train::{LanguageModelling, Supervised};
 use std::path::Path;
 
 impl Preparation<'_> {
@@ -73,7 +73,7 @@ impl Preparation<'_> {
         let windows = RandomWindows::new(stream, length, train.batch_size, self.key)?;
         let held_out = PackedWindows::new(held_out, length, 4 * train.batch_size)?;
         let config_fields = special_token_fields(&tokenizer);
-        let task = Box::new(NextWord::new(model, windows, held_out)?);
+        let task = Box::new(LanguageModelling::new(model, windows, held_out)?);
         Ok(self.finish(task, Some(tokenizer), config_fields, summary))
     }
 

@@ -204,7 +204,7 @@ fn mistakes_are_errors_of_one_line() {
         (&["--corpus", "builtin"], 2, "did you mean built-in?"),
         (&["--corpus", "no/such/file.txt"], 1, "there is no file no/such/file.txt"),
         (&["--corpus", text(&empty)], 1, "no text of two tokens"),
-        (&["--treebank", "no.conllu"], 1, "no.conllu: there is no such file"),
+        (&["--treebank", "no.conllu"], 1, "no.conllu: no such file"),
         (&["--length", "33"], 2, "reads 32 tokens at most"),
         (&["--length", "1"], 2, "--length"),
         (&["--batch", "0"], 2, "--batch"),
