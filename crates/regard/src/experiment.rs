@@ -5,21 +5,32 @@
 //! figures, and a [`Verdict`] for each of its [claims]. A verdict compares an interval with a bound that was stated
 //! beforehand; where anything was changed after a look at results, the experiment [says so](Experiment::changed).
 
+pub mod charts;
 pub mod claims;
+mod facts;
 mod findings;
 mod lab;
 mod measurements;
 mod progress;
+mod sizes;
 mod store;
+mod sweep;
+mod table;
 mod training;
 mod trainings;
 mod verdict;
 
-pub use findings::{About, Figure, Findings, Table};
+pub(crate) use facts::facts;
+pub use facts::{Fact, Key};
+pub use findings::{About, Figure, Findings, Listing};
 pub use lab::Lab;
 pub use measurements::{Measurements, Summary, write_csv};
 pub use progress::Progress;
+pub use sizes::{SMALL_MODELS, Sizes};
 pub use store::Store;
+pub use sweep::{Run, Sweep};
+pub(crate) use table::named;
+pub use table::{Condition, Rows, Table};
 pub use training::{Line, Trained};
 pub use verdict::{Bound, Check, Outcome, Published, Verdict, those_that_apply, true_minus};
 
@@ -84,8 +95,12 @@ pub struct Experiment {
     pub changed: Option<&'static str>,
     /// What `--data` must be at full size; nothing if it needs none.
     pub real_data: Option<&'static str>,
-    /// How long it should take on two cores, in seconds: quick, standard, full.
-    pub seconds: [f64; 3],
+    /// What its measurements are made under: the names of the condition columns.
+    pub conditions: &'static [&'static str],
+    /// How many seeds it draws.
+    pub seeds: Sizes<u64>,
+    /// How long it should take on two cores, in seconds.
+    pub seconds: Sizes<f64>,
     /// The work itself.
     pub run: fn(&Lab) -> Result<Findings>,
 }
@@ -93,11 +108,7 @@ pub struct Experiment {
 impl Experiment {
     /// How long it should take, in seconds.
     pub fn expected(&self, size: Size) -> f64 {
-        match size {
-            Size::Smoke | Size::Quick => self.seconds[0],
-            Size::Standard => self.seconds[1],
-            Size::Full => self.seconds[2],
-        }
+        self.seconds.at(size)
     }
 
     /// Runs it, writes its files to its folder in `out`, and returns what it found.

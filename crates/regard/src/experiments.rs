@@ -1,33 +1,24 @@
 //! The experiments, one file each, in the order of the report.
 
 mod activation;
-mod bag_models;
 mod content_words;
 mod cost;
-mod cross_attention;
-mod digit_reader;
 mod exactness;
-mod extension_costs;
 mod extensions;
-mod guessed_words;
 mod head_count;
-mod head_patterns;
 mod head_removal;
 mod ingredients;
-mod language_models;
+mod instruments;
 mod lookup;
 mod model_size;
+mod models;
 mod negation;
 mod norm_placement;
 mod pooled_words;
 mod positions;
 mod random_heads;
 mod scale_sweep;
-mod sentiment_models;
-mod stopwatch;
 mod tagger_heads;
-mod tagger_models;
-mod tagger_reading;
 mod three_architectures;
 mod three_models;
 mod trained_heads;
@@ -70,11 +61,6 @@ pub const EXPERIMENTS: &[Experiment] = &[
     extensions::EXPERIMENT,
 ];
 
-/// The largest of some sizes: infinite if one of them is not a number, which `max` would pass over.
-fn largest(sizes: impl IntoIterator<Item = f64>) -> f64 {
-    sizes.into_iter().fold(0.0, |most, size| if size.is_nan() { f64::INFINITY } else { most.max(size) })
-}
-
 /// An experiment by its name.
 pub fn find(name: &str) -> Option<&'static Experiment> {
     EXPERIMENTS.iter().find(|experiment| experiment.name == name)
@@ -90,12 +76,14 @@ fn wrong(verdict: &crate::experiment::Verdict) -> Vec<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::experiment::Size;
 
     #[test]
     fn the_documentation_has_every_experiment_with_its_data_and_its_times() {
         let text = include_str!("../../../docs/experiments.md");
         for experiment in EXPERIMENTS {
-            let [quick, standard, full] = experiment.seconds.map(crate::terminal::duration);
+            let [quick, standard, full] = [Size::Quick, Size::Standard, Size::Full]
+                .map(|size| crate::terminal::duration(experiment.expected(size)));
             let data = experiment.real_data.unwrap_or("–");
             let (name, claims) = (experiment.name, experiment.claims.join(", "));
             let row = format!("| `{name}` | {claims} | {data} | {quick} | {standard} | {full} |");

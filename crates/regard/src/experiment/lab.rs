@@ -7,9 +7,9 @@
 use super::progress::Progress;
 use super::store::Store;
 use super::trainings::{Training, Trainings};
-use super::{Conditions, Experiment, Size};
+use super::{Conditions, Experiment, Size, Sizes};
 use crate::error::Interrupted;
-use crate::run::interrupt_flag;
+use crate::run::{RunConfig, interrupt_flag, preset};
 use anyhow::{Context as _, Result, anyhow, bail};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -17,11 +17,14 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+/// Enough seeds to see that everything works.
+const SMOKE_SEEDS: u64 = 2;
+
 /// What an experiment is given.
 pub struct Lab<'a> {
     /// What it is run on, and how large.
     pub conditions: Conditions<'a>,
-    experiment: &'a Experiment,
+    pub(super) experiment: &'a Experiment,
     pub(super) store: &'a Store,
     pub(super) progress: &'a Progress,
     pub(super) trainings: Trainings,
@@ -44,25 +47,37 @@ impl<'a> Lab<'a> {
         Self { conditions, experiment, store, progress, trainings: Trainings::default() }
     }
 
-    /// The seeds to draw: as many as the user asked for, or else as many as the experiment says it needs.
-    pub fn seeds(&self, usual: u64) -> Vec<u64> {
-        let usual = if self.conditions.size == Size::Smoke { usual.min(2) } else { usual };
+    /// The seeds to draw: as many as the user asked for, or else as many as the experiment needs.
+    pub fn seeds(&self) -> Vec<u64> {
+        self.seeds_of(self.experiment.seeds)
+    }
+
+    /// The same for models that have a number of seeds of their own.
+    pub fn seeds_of(&self, usual: Sizes<u64>) -> Vec<u64> {
+        let usual = match self.conditions.size {
+            Size::Smoke => self.at(usual).min(SMOKE_SEEDS),
+            _ => self.at(usual),
+        };
         (0..self.conditions.seeds.unwrap_or(usual)).collect()
     }
 
-    /// The seeds of an experiment whose models take seconds to train: at standard size three times as many.
-    pub fn seeds_of_small_models(&self) -> Vec<u64> {
-        self.seeds(self.by_size(2, 5, 15, 5))
+    /// The value for the size that the experiment has.
+    pub fn at<T: Copy>(&self, sizes: Sizes<T>) -> T {
+        sizes.at(self.conditions.size)
     }
 
-    /// One of four values, by size. The first is for trying out whether everything works, nothing else.
-    pub fn by_size<T>(&self, smoke: T, quick: T, standard: T, full: T) -> T {
-        match self.conditions.size {
-            Size::Smoke => smoke,
-            Size::Quick => quick,
-            Size::Standard => standard,
-            Size::Full => full,
-        }
+    /// The data that the user gave, as a configuration names it.
+    pub fn data(&self) -> Option<String> {
+        self.conditions.data.map(|path| path.display().to_string())
+    }
+
+    /// A preset with settings of its own for each size, and a seed. Nothing is saved while it trains.
+    pub fn preset(&self, name: &str, settings: Sizes<&[&str]>, seed: u64) -> Result<RunConfig> {
+        let settings: Vec<String> = self.at(settings).iter().map(ToString::to_string).collect();
+        let mut config = preset(name, &settings)?;
+        config.train.seed = seed;
+        config.run.save_every = 0;
+        Ok(config)
     }
 
     /// Does the same work for each of several inputs, side by side, and returns the results in order. Finished ones are
@@ -218,7 +233,9 @@ pub(super) mod tests {
         design: "",
         changed: None,
         real_data: None,
-        seconds: [1.0; 3],
+        conditions: &[],
+        seeds: Sizes::quick(2),
+        seconds: Sizes::quick(1.0),
         run: |_| Ok(Findings::default()),
     };
 

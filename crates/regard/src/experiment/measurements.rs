@@ -21,11 +21,11 @@ pub struct Measurements {
 }
 
 #[derive(Debug, Clone)]
-struct Row {
-    conditions: Vec<String>,
-    seed: u64,
-    measure: String,
-    value: f64,
+pub(super) struct Row {
+    pub conditions: Vec<String>,
+    pub seed: u64,
+    pub measure: String,
+    pub value: f64,
 }
 
 /// The values of one measure under the same conditions, over seeds.
@@ -45,6 +45,15 @@ impl Measurements {
     /// An empty table with these conditions, such as `["d_k", "scaled"]`.
     pub fn new(conditions: &[&'static str]) -> Self {
         Self { conditions: conditions.to_vec(), ..Self::default() }
+    }
+
+    /// Measurements under these conditions, one value of each a row.
+    pub(super) fn of(conditions: &[&'static str], rows: Vec<Row>) -> Result<Self> {
+        if let Some(row) = rows.iter().find(|row| row.conditions.len() != conditions.len()) {
+            let (got, expected) = (row.conditions.join(", "), conditions.join(", "));
+            bail!("{:?} was measured under ({got}), expected ({expected})", row.measure);
+        }
+        Ok(Self { conditions: conditions.to_vec(), rows, ..Self::default() })
     }
 
     /// Adds a value, under as many conditions as the table has.

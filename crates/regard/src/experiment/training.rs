@@ -138,6 +138,11 @@ impl Trained {
         Ok(Self { curve: text.lines().skip(1).filter_map(line).collect(), folder })
     }
 
+    /// The held-out loss after so many updates, wherever it was measured.
+    pub fn losses(&self) -> Vec<(u64, f64)> {
+        self.curve.iter().filter_map(|line| Some((line.step, line.loss?))).collect()
+    }
+
     /// The last held-out loss.
     pub fn loss(&self) -> Result<f64> {
         let last = self.curve.iter().rev().find_map(|line| line.loss);

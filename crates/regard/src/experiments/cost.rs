@@ -1,6 +1,7 @@
 //! What attention costs: time and memory against length and width.
 
-use super::stopwatch::{Spent, spend};
+use super::instruments::stopwatch::{Spent, spend};
+use crate::experiment::Sizes;
 use crate::experiment::{Bound, Check, Experiment, Findings, Lab, Measurements, Verdict};
 use crate::figure::{Axis, Chart, Picture, Series};
 use crate::statistics::{Interval, Sample, slope_by_seed};
@@ -31,7 +32,9 @@ pub const EXPERIMENT: Experiment = Experiment {
          rounds were taken instead of three, which had left the exponents open. The bounds are the first ones.",
     ),
     real_data: None,
-    seconds: [10.0, 50.0, 250.0],
+    conditions: &["work", "heads", "length", "width"],
+    seeds: Sizes::quick(5),
+    seconds: Sizes::quick(10.0).standard(50.0).full(250.0),
     run,
 };
 
@@ -85,9 +88,9 @@ struct Cost {
 }
 
 fn run(lab: &Lab) -> Result<Findings> {
-    let rounds = lab.seeds(5);
-    let most = lab.by_size(512, 2_048, 4_096, 16_384);
-    let widest = lab.by_size(256, 512, 1_024, 1_024);
+    let rounds = lab.seeds();
+    let most = lab.at(Sizes::quick(2_048).smoke(512).standard(4_096).full(16_384));
+    let widest = lab.at(Sizes::quick(512).smoke(256).standard(1_024));
     let doubled = |least: usize, most: usize| -> Vec<usize> {
         (0..16).map(|power| least << power).filter(|size| *size <= most).collect()
     };
@@ -109,7 +112,7 @@ fn run(lab: &Lab) -> Result<Findings> {
             inputs.extend(widths.iter().map(cell));
         }
     }
-    let patience = Duration::from_millis(lab.by_size(1, 50, 150, 300));
+    let patience = Duration::from_millis(lab.at(Sizes::quick(50).smoke(1).standard(150).full(300)));
     let costs = lab.timed_parts("costs", &inputs, |cell| measure(*cell, patience))?;
     let mut findings = Findings::new(&["work", "heads", "length", "width"]);
     for (cell, cost) in inputs.iter().zip(&costs) {

@@ -1,9 +1,10 @@
 //! What the source left as future work: each part works, and what it costs.
 
-use super::cross_attention::{Crossed, cross, found_by_best_head};
-use super::digit_reader::{Eye, look};
-use super::extension_costs::{Cost, Saving};
-use super::language_models as models;
+use super::instruments::cross_attention::{Crossed, cross, found_by_best_head};
+use super::instruments::savings::{Cost, Saving};
+use super::models::digits::{Eye, look};
+use super::models::language as models;
+use crate::experiment::Sizes;
 use crate::experiment::{Bound, Check, Experiment, Findings, Lab, Measurements, Verdict};
 use crate::figure::{Axis, Bar, Bars, ColourScale, Gallery, HeatMap, Matrix, Picture, fixed};
 use crate::statistics::paired;
@@ -37,7 +38,9 @@ pub const EXPERIMENT: Experiment = Experiment {
          processor since other programs made the first times differ. The bounds are the first ones.",
     ),
     real_data: None,
-    seconds: [15.0, 130.0, 1_500.0],
+    conditions: &["extension"],
+    seeds: Sizes::quick(3),
+    seconds: Sizes::quick(15.0).standard(130.0).full(1_500.0),
     run,
 };
 
@@ -61,9 +64,9 @@ struct Sentence {
 }
 
 fn run(lab: &Lab) -> Result<Findings> {
-    let seeds = lab.seeds(3);
-    let length = lab.by_size(256, 2_048, 4_096, 8_192);
-    let patience = Duration::from_millis(lab.by_size(1, 60, 200, 400));
+    let seeds = lab.seeds();
+    let length = lab.at(Sizes::quick(2_048).smoke(256).standard(4_096).full(8_192));
+    let patience = Duration::from_millis(lab.at(Sizes::quick(60).smoke(1).standard(200).full(400)));
     let mut inputs = Vec::new();
     for &round in &seeds {
         inputs.extend(Saving::ALL.map(|saving| (saving, length, round)));
@@ -120,15 +123,20 @@ fn read(lab: &Lab, seed: u64) -> Result<Reader> {
     let t5 = lab.train(&models::passive(lab, seed)?)?.open()?;
     let pairs = Pairs::new(seed).split(Split::Test);
     let crossed = |pair: Pair| cross(&t5, &pair);
-    let crossed: Vec<Crossed> =
-        pairs.pairs().take(lab.by_size(10, 100, 400, 1_000)).map(crossed).collect::<Result<_>>()?;
+    let crossed: Vec<Crossed> = pairs
+        .pairs()
+        .take(lab.at(Sizes::quick(100).smoke(10).standard(400).full(1_000)))
+        .map(crossed)
+        .collect::<Result<_>>()?;
     let gpt = models::trained_base(lab, seed)?.open()?;
     let tokenizer = gpt.tokenizer()?;
     let unknown = tokenizer.special().unknown.context("the tokenizer has no unknown word")?;
     let most = models::base(lab, seed)?.data.length.min(24);
     let mut texts = Vec::new();
     let mut sentence = None;
-    for (tokens, _) in models::parsed_sentences(tokenizer, lab.by_size(6, 60, 300, 500), most)? {
+    for (tokens, _) in
+        models::parsed_sentences(tokenizer, lab.at(Sizes::quick(60).smoke(6).standard(300).full(500)), most)?
+    {
         if sentence.is_none()
             && (9..=14).contains(&tokens.len())
             && !tokens.ids.contains(&unknown)

@@ -1,6 +1,7 @@
 //! Does a head matter, and for what? Take each one away and look at the loss, by kind of word.
 
-use super::language_models as models;
+use super::models::language as models;
+use crate::experiment::Sizes;
 use crate::experiment::{Bound, Check, Experiment, Findings, Lab, Measurements, Verdict};
 use crate::figure::{Axis, Chart, ColourScale, HeatMap, Matrix, Picture, Point, Scatter, Series};
 use crate::model::Opened;
@@ -36,7 +37,9 @@ pub const EXPERIMENT: Experiment = Experiment {
          text. The interval of the share of heads was later made no narrower than a count allows.",
     ),
     real_data: None,
-    seconds: [2.0, 60.0, 300.0],
+    conditions: &["head", "kind"],
+    seeds: Sizes::quick(3).standard(5),
+    seconds: Sizes::quick(2.0).standard(60.0).full(300.0),
     run,
 };
 
@@ -67,7 +70,7 @@ struct Run {
 }
 
 fn run(lab: &Lab) -> Result<Findings> {
-    let seeds = lab.seeds(lab.by_size(2, 3, 5, 5));
+    let seeds = lab.seeds();
     let runs = lab.parts("runs", &seeds, |&seed| read(lab, seed))?;
     let mut findings = Findings::new(&["head", "kind"]);
     for (&seed, run) in seeds.iter().zip(&runs) {
@@ -135,11 +138,16 @@ fn read(lab: &Lab, seed: u64) -> Result<Run> {
     let counts: Vec<usize> = (0..=order.len()).collect();
     let curve = pruning_curve(&*opened.model, &batches, &order, &counts, &resampling)?;
     let pruning = curve.into_iter().map(|(count, loss)| (count, loss.mean)).collect();
-    let few = texts.iter().take(lab.by_size(6, 60, 200, 200)).cloned();
+    let few = texts.iter().take(lab.at(Sizes::quick(60).smoke(6).standard(200))).cloned();
     let (heads, divergences) = head_divergences(&*opened.model, few.map(Ok))?;
     let distances = root(&divergences);
     let groups = GROUPS.min(heads.len());
-    let clustering = against_shuffled(&distances, groups, Key::new(seed), lab.by_size(5, 50, 100, 100))?;
+    let clustering = against_shuffled(
+        &distances,
+        groups,
+        Key::new(seed),
+        lab.at(Sizes::quick(50).smoke(5).standard(100)),
+    )?;
     let places = map(&distances, 2).0.iter().map(|place| (at(place, 0), at(place, 1))).collect();
     Ok(Run {
         heads: heads.iter().map(|head| (head.layer, head.head)).collect(),
@@ -165,7 +173,7 @@ fn texts(lab: &Lab, opened: &Opened, length: usize) -> Result<(Vec<Tokens>, Vec<
     let tokenizer = opened.tokenizer()?;
     let built_in = sources::builtin_test()?;
     let mut texts = Vec::new();
-    for text in built_in.iter().take(lab.by_size(12, 160, 600, 2_000)) {
+    for text in built_in.iter().take(lab.at(Sizes::quick(160).smoke(12).standard(600).full(2_000))) {
         texts.extend(models::tokens_of(tokenizer, text.text(), length)?.filter(|text| text.len() > 1));
     }
     if texts.len() < 4 {

@@ -1,5 +1,6 @@
 //! Attention as a soft dictionary: ask with a key, and get its value.
 
+use crate::experiment::Sizes;
 use crate::experiment::{Bound, Check, Experiment, Findings, Lab, Measurements, Verdict};
 use crate::figure::{Axis, Chart, ColourScale, Gallery, Matrix, Picture, Series, number};
 use crate::statistics::{Interval, slope_by_seed};
@@ -23,7 +24,9 @@ pub const EXPERIMENT: Experiment = Experiment {
         the right value over that of the plain mean of all values: 1 is knowing nothing, 0 a dictionary. Each draw is a seed.",
     changed: None,
     real_data: None,
-    seconds: [1.0, 3.0, 10.0],
+    conditions: &["overlap", "sharpness"],
+    seeds: Sizes::quick(30).standard(100).full(300),
+    seconds: Sizes::quick(1.0).standard(3.0).full(10.0),
     run,
 };
 
@@ -46,7 +49,7 @@ struct Draw {
 }
 
 fn run(lab: &Lab) -> Result<Findings> {
-    let seeds = lab.seeds(lab.by_size(3, 30, 100, 300));
+    let seeds = lab.seeds();
     let inputs: Vec<(f32, usize)> = OVERLAPS.iter().map(|&overlap| (overlap, seeds.len())).collect();
     let draws: Vec<Vec<Draw>> = lab.parts("draws", &inputs, |&(overlap, count)| {
         (0..count as u64).map(|seed| draw(overlap, seed)).collect()

@@ -1,6 +1,7 @@
 //! Larger models, lower loss: by what power of the number of parameters?
 
-use super::language_models as models;
+use super::models::language as models;
+use crate::experiment::Sizes;
 use crate::experiment::claims::SOURCES;
 use crate::experiment::{
     Bound, Check, Experiment, Findings, Lab, Measurements, Summary, Verdict, those_that_apply,
@@ -27,16 +28,18 @@ pub const EXPERIMENT: Experiment = Experiment {
          lie on a line was predicted, but is checked only since they were seen not to. The other bounds are the first ones.",
     ),
     real_data: Some("plain text such as WikiText-2's folder"),
-    seconds: [25.0, 460.0, 16_000.0],
+    conditions: &["layers", "width"],
+    seeds: Sizes::quick(3),
+    seconds: Sizes::quick(25.0).standard(460.0).full(16_000.0),
     run,
 };
 
 /// Layers, heads and width of each model, by size of the experiment: smoke, quick, standard, full.
-type Sizes = [(usize, usize, usize); 5];
-const SMOKE: Sizes = [(1, 1, 4), (1, 2, 8), (1, 2, 16), (2, 2, 24), (2, 2, 32)];
-const QUICK: Sizes = [(1, 1, 4), (1, 2, 12), (2, 4, 32), (2, 4, 64), (2, 4, 96)];
-const STANDARD: Sizes = [(1, 1, 8), (2, 2, 24), (3, 4, 64), (3, 4, 128), (4, 4, 160)];
-const FULL: Sizes = [(1, 1, 8), (2, 2, 32), (4, 4, 128), (4, 4, 256), (6, 6, 384)];
+type Forms = [(usize, usize, usize); 5];
+const SMOKE: Forms = [(1, 1, 4), (1, 2, 8), (1, 2, 16), (2, 2, 24), (2, 2, 32)];
+const QUICK: Forms = [(1, 1, 4), (1, 2, 12), (2, 4, 32), (2, 4, 64), (2, 4, 96)];
+const STANDARD: Forms = [(1, 1, 8), (2, 2, 24), (3, 4, 64), (3, 4, 128), (4, 4, 160)];
+const FULL: Forms = [(1, 1, 8), (2, 2, 32), (4, 4, 128), (4, 4, 256), (6, 6, 384)];
 /// Millions of parameters and perplexity, as the source gives them.
 const PUBLISHED: [(f64, f64); 3] = [(50.0, 52.1), (100.0, 38.2), (200.0, 29.7)];
 const CLAIMED: f64 = -0.35;
@@ -53,8 +56,8 @@ struct Run {
 }
 
 fn run(lab: &Lab) -> Result<Findings> {
-    let seeds = lab.seeds(lab.by_size(2, 3, 3, 3));
-    let sizes = *lab.by_size(&SMOKE, &QUICK, &STANDARD, &FULL);
+    let seeds = lab.seeds();
+    let sizes = lab.at(Sizes::quick(QUICK).smoke(SMOKE).standard(STANDARD).full(FULL));
     // The largest first, so that no core waits for it at the end.
     let inputs: Vec<(usize, u64)> =
         (0..sizes.len()).rev().flat_map(|size| seeds.iter().map(move |&seed| (size, seed))).collect();
@@ -160,7 +163,7 @@ fn source_perplexity_exponent() -> f64 {
     slope(&PUBLISHED.map(|(n, perplexity)| (n.ln(), perplexity.ln()))).mean
 }
 
-fn draw(findings: &mut Findings, sizes: &Sizes, inputs: &[(usize, u64)], runs: &[Run]) {
+fn draw(findings: &mut Findings, sizes: &Forms, inputs: &[(usize, u64)], runs: &[Run]) {
     let measured: Vec<(f64, f64)> = runs.iter().map(|run| (run.parameters as f64, run.loss)).collect();
     let points: Vec<(f64, f64)> =
         points(&findings.measurements).iter().map(|(n, losses)| (*n, losses.mean().mean)).collect();

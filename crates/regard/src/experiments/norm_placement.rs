@@ -1,6 +1,7 @@
 //! Norms before each layer or after each sum: which trains, how deep, and at what rate?
 
-use super::language_models as models;
+use super::models::language as models;
+use crate::experiment::Sizes;
 use crate::experiment::{Bound, Check, Experiment, Findings, Lab, Measurements, Verdict};
 use crate::figure::{Axis, Bar, Bars, Chart, Picture, Series};
 use crate::run::{RunConfig, prepare, sources};
@@ -32,7 +33,9 @@ pub const EXPERIMENT: Experiment = Experiment {
          had five seeds and 400 steps; for its time it has four and 300.",
     ),
     real_data: Some("plain text such as WikiText-2's folder"),
-    seconds: [14.0, 400.0, 17_000.0],
+    conditions: &["placement", "layers", "rate"],
+    seeds: Sizes::quick(3).standard(4).full(3),
+    seconds: Sizes::quick(14.0).standard(400.0).full(17_000.0),
     run,
 };
 
@@ -62,8 +65,8 @@ struct Run {
 }
 
 fn run(lab: &Lab) -> Result<Findings> {
-    let seeds = lab.seeds(lab.by_size(2, 3, 4, 3));
-    let depths = *lab.by_size(&[1, 2, 3], &[2, 5, 10], &[2, 8, 24], &[4, 12, 24]);
+    let seeds = lab.seeds();
+    let depths = lab.at(Sizes::quick([2, 5, 10]).smoke([1, 2, 3]).standard([2, 8, 24]).full([4, 12, 24]));
     let mut inputs = Vec::new();
     for placement in 0..PLACEMENTS.len() {
         for depth in depths {
@@ -116,18 +119,20 @@ fn run(lab: &Lab) -> Result<Findings> {
 
 fn config(lab: &Lab, cell: Cell) -> Result<RunConfig> {
     let mut config = models::base_on_text(lab, cell.seed)?;
-    let (width, heads, length, words) =
-        lab.by_size((8, 2, 8, 100), (32, 2, 32, 500), (48, 4, 64, 1_000), (128, 4, 128, 10_000));
+    let (width, heads, length, words) = lab.at(Sizes::quick((32, 2, 32, 500))
+        .smoke((8, 2, 8, 100))
+        .standard((48, 4, 64, 1_000))
+        .full((128, 4, 128, 10_000)));
     config.tokens.size = words;
     config.data.length = length;
-    config.data.texts = lab.by_size(60, 1_500, 6_000, 40_000);
+    config.data.texts = lab.at(Sizes::quick(1_500).smoke(60).standard(6_000).full(40_000));
     let gpt = models::gpt(&mut config)?;
     (gpt.n_layers, gpt.d_model, gpt.n_heads, gpt.context) = (cell.depth, width, heads, length);
     gpt.norm = PLACEMENTS[cell.placement].0;
     gpt.dropout = 0.0;
     let train = &mut config.train;
-    train.steps = lab.by_size(4, 120, 300, 1_000);
-    train.batch_size = lab.by_size(4, 8, 16, 16);
+    train.steps = lab.at(Sizes::quick(120).smoke(4).standard(300).full(1_000));
+    train.batch_size = lab.at(Sizes::quick(8).smoke(4).standard(16));
     train.evaluate_every = 0;
     train.clip = 0.0;
     train.rate.highest = RATES[cell.rate];
@@ -163,7 +168,11 @@ fn word_frequencies(lab: &Lab, seed: u64) -> Result<f64> {
     let config = config(lab, Cell { placement: 0, depth: 1, rate: 0, seed })?;
     let material = prepare(&config, None, None)?;
     let tokenizer = material.tokenizer.as_ref().context("words need a tokenizer")?;
-    entropy(&sources::test_stream(&config.data, tokenizer, lab.by_size(20, 300, 1_000, 2_000))?)
+    entropy(&sources::test_stream(
+        &config.data,
+        tokenizer,
+        lab.at(Sizes::quick(300).smoke(20).standard(1_000).full(2_000)),
+    )?)
 }
 
 /// The entropy of the frequencies of a text's words, in nats: what is left to guess for who knows them alone.

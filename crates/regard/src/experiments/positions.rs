@@ -1,6 +1,7 @@
 //! How a model knows where a word stands, and what becomes of it in texts longer than those it was trained on.
 
-use super::language_models as models;
+use super::models::language as models;
+use crate::experiment::Sizes;
 use crate::experiment::claims::SOURCES;
 use crate::experiment::{
     Bound, Check, Experiment, Findings, Lab, Measurements, Trained, Verdict, those_that_apply,
@@ -28,7 +29,9 @@ pub const EXPERIMENT: Experiment = Experiment {
          the first ones.",
     ),
     real_data: Some("plain text such as WikiText-2's folder"),
-    seconds: [30.0, 300.0, 7_600.0],
+    conditions: &["encoding", "length"],
+    seeds: Sizes::quick(3),
+    seconds: Sizes::quick(30.0).standard(300.0).full(7_600.0),
     run,
 };
 
@@ -70,7 +73,7 @@ struct Run {
 }
 
 fn run(lab: &Lab) -> Result<Findings> {
-    let seeds = lab.seeds(3);
+    let seeds = lab.seeds();
     let inputs: Vec<(usize, u64)> =
         (0..ENCODINGS.len()).flat_map(|encoding| seeds.iter().map(move |&seed| (encoding, seed))).collect();
     let runs = lab.parts("runs", &inputs, |&(encoding, seed)| read(lab, encoding, seed))?;

@@ -1,5 +1,6 @@
 //! Why 1/√d_k: attention with and without the scale, as keys and queries grow.
 
+use crate::experiment::Sizes;
 use crate::experiment::claims::SOURCES;
 use crate::experiment::{Bound, Check, Experiment, Findings, Lab, Measurements, Verdict, those_that_apply};
 use crate::figure::{Axis, Chart, ColourScale, Gallery, Histogram, Matrix, Picture, Series};
@@ -25,7 +26,9 @@ pub const EXPERIMENT: Experiment = Experiment {
         of the output's product with a standard normal matrix. Each draw is a seed.",
     changed: None,
     real_data: None,
-    seconds: [1.0, 4.0, 30.0],
+    conditions: &["d_k", "scaled"],
+    seeds: Sizes::quick(400).standard(2_000).full(10_000),
+    seconds: Sizes::quick(1.0).standard(4.0).full(30.0),
     run,
 };
 
@@ -53,7 +56,7 @@ struct Draw {
 }
 
 fn run(lab: &Lab) -> Result<Findings> {
-    let seeds = lab.seeds(lab.by_size(2, 400, 2_000, 10_000));
+    let seeds = lab.seeds();
     let cells: Vec<(usize, bool)> =
         WIDTHS.iter().flat_map(|&width| [(width, false), (width, true)]).collect();
     let inputs: Vec<(usize, bool, usize)> =

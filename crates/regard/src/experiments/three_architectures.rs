@@ -1,8 +1,9 @@
 //! GPT, BERT and T5 at the same size and budget: what is each for?
 
-use super::cross_attention::{Crossed, cross};
-use super::guessed_words::{Side, from_the_left, masked, places, share_of_most_frequent};
-use super::language_models as models;
+use super::instruments::cross_attention::{Crossed, cross};
+use super::instruments::word_guessing::{Side, from_the_left, masked, places, share_of_most_frequent};
+use super::models::language as models;
+use crate::experiment::Sizes;
 use crate::experiment::{Bound, Check, Experiment, Findings, Lab, Measurements, Verdict, those_that_apply};
 use crate::figure::{Axis, Bar, Bars, ColourScale, HeatMap, Matrix, Picture};
 use crate::run::RunConfig;
@@ -42,7 +43,9 @@ pub const EXPERIMENT: Experiment = Experiment {
          GPT. The bounds are the first ones.",
     ),
     real_data: None,
-    seconds: [45.0, 500.0, 14_000.0],
+    conditions: &["model", "task"],
+    seeds: Sizes::quick(3),
+    seconds: Sizes::quick(45.0).standard(500.0).full(14_000.0),
     run,
 };
 
@@ -73,7 +76,7 @@ struct Run {
 }
 
 fn run(lab: &Lab) -> Result<Findings> {
-    let seeds = lab.seeds(3);
+    let seeds = lab.seeds();
     // Each model is a part of its own, so that all cores have something to do and progress can be told.
     let inputs: Vec<(Training, u64)> =
         Training::ALL.into_iter().flat_map(|model| seeds.iter().map(move |&seed| (model, seed))).collect();
@@ -151,7 +154,11 @@ impl Training {
 
 /// Sentences to put into the passive.
 fn test_pairs(lab: &Lab, seed: u64) -> Vec<Pair> {
-    Pairs::new(seed).split(Split::Test).pairs().take(lab.by_size(10, 200, 500, 1_000)).collect()
+    Pairs::new(seed)
+        .split(Split::Test)
+        .pairs()
+        .take(lab.at(Sizes::quick(200).smoke(10).standard(500).full(1_000)))
+        .collect()
 }
 
 fn read(lab: &Lab, seed: u64) -> Result<Run> {

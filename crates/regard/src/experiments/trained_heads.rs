@@ -1,7 +1,8 @@
 //! Do heads specialise without being told to? The same measures of every head before and after training.
 
-use super::head_patterns::{Measured, PATTERNS, RELATIONS, labels, material, measure};
-use super::language_models as models;
+use super::instruments::head_patterns::{Measured, PATTERNS, RELATIONS, labels, material, measure};
+use super::models::language as models;
+use crate::experiment::Sizes;
 use crate::experiment::claims::SOURCES;
 use crate::experiment::{Bound, Check, Experiment, Findings, Lab, Measurements, Verdict, those_that_apply};
 use crate::figure::{Axis, Bar, Bars, ColourScale, Gallery, Matrix, Picture};
@@ -30,7 +31,9 @@ pub const EXPERIMENT: Experiment = Experiment {
         measured on the other; the same is done with the model as it was before its first step.",
     changed: Some(models::GPT_CHANGED),
     real_data: None,
-    seconds: [9.0, 130.0, 3_000.0],
+    conditions: &["pattern"],
+    seeds: Sizes::quick(3).standard(5),
+    seconds: Sizes::quick(9.0).standard(130.0).full(3_000.0),
     run,
 };
 
@@ -64,7 +67,7 @@ struct Example {
 }
 
 fn run(lab: &Lab) -> Result<Findings> {
-    let seeds = lab.seeds(lab.by_size(2, 3, 5, 5));
+    let seeds = lab.seeds();
     let runs = lab.parts("runs", &seeds, |&seed| read(lab, seed))?;
     let mut findings = Findings::new(&["pattern"]);
     for (&seed, run) in seeds.iter().zip(&runs) {

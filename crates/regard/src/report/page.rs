@@ -6,7 +6,7 @@ use super::references::REFERENCES;
 use super::summary::summary;
 use super::terms::TERMS;
 use crate::experiment::claims::{CLAIMS, SOURCES};
-use crate::experiment::{Conditions, Outcome, Summary};
+use crate::experiment::{Conditions, Outcome, Size, Summary};
 use crate::figure::{font_face, number, stylesheet};
 use anyhow::Result;
 use std::fmt::Write as _;
@@ -156,7 +156,7 @@ fn glance(article: &Article) -> Result<String> {
 fn real_data() -> String {
     let rows = crate::experiments::EXPERIMENTS.iter().filter_map(|experiment| {
         let wanted = experiment.real_data?;
-        let hours = experiment.seconds[2] / 3600.0;
+        let hours = experiment.expected(Size::Full) / 3600.0;
         let time = if hours < 1.0 { format!("{:.0} min", hours * 60.0) } else { format!("{hours:.1} h") };
         Some(format!(
             "<tr><td><code>regard experiment {} --size full --data …</code></td><td>{}</td><td class=\"n\">{time}</td></tr>",

@@ -1,7 +1,7 @@
 //! The machinery of experiments: parts that are remembered, models that are shared, and the same files from the same command.
 
 use anyhow::{Result, ensure};
-use regard::experiment::{Conditions, Experiment, Findings, Lab, Progress, Size, Store};
+use regard::experiment::{Conditions, Experiment, Findings, Lab, Progress, Size, Sizes, Store};
 use regard::run::{RunConfig, preset};
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,7 +15,7 @@ use tempfile::TempDir;
 const SMOKE: Conditions = Conditions { size: Size::Smoke, seeds: None, data: None, vectors: None };
 
 fn experiment(name: &'static str, run: fn(&Lab) -> Result<Findings>) -> Experiment {
-    let (claims, seconds) = (&[] as &[&str], [1.0; 3]);
+    let claims = &[] as &[&str];
     Experiment {
         name,
         claims,
@@ -24,7 +24,9 @@ fn experiment(name: &'static str, run: fn(&Lab) -> Result<Findings>) -> Experime
         design: "",
         changed: None,
         real_data: None,
-        seconds,
+        conditions: &[],
+        seeds: Sizes::quick(2),
+        seconds: Sizes::quick(1.0),
         run,
     }
 }

@@ -1,7 +1,8 @@
 //! A vision transformer that reads the built-in digits, and where it looks.
 
 use crate::experiment::Lab;
-use crate::run::{RunConfig, preset, sources};
+use crate::experiment::Sizes;
+use crate::run::{RunConfig, sources};
 use anyhow::{Context as _, Result, bail};
 use regard_nn::analysis::influence::rollout;
 use regard_nn::data::batches::{Batches, Pictures};
@@ -36,33 +37,29 @@ pub struct Look {
 }
 
 fn digits(lab: &Lab, seed: u64) -> Result<RunConfig> {
-    let settings: &[&str] = lab.by_size(
-        &[
-            "model.n_layers=1",
-            "model.d_model=8",
-            "model.n_heads=2",
-            "model.d_hidden=16",
-            "train.steps=6",
-            "data.texts=60",
-        ],
-        &[
-            "model.n_layers=2",
-            "model.d_model=32",
-            "model.d_hidden=64",
-            "model.patch=7",
-            "train.steps=1500",
-            "train.batch_size=32",
-            "train.rate.highest=8e-3",
-            "train.rate.warmup=30",
-            "data.texts=10000",
-        ],
-        &["train.steps=1000", "data.texts=10000"],
-        &["data.texts=20000"],
-    );
-    let mut config = preset("digits", &settings.iter().map(ToString::to_string).collect::<Vec<_>>())?;
-    config.train.seed = seed;
+    const SETTINGS: Sizes<&[&str]> = Sizes::<&[&str]>::quick(&[
+        "model.n_layers=2",
+        "model.d_model=32",
+        "model.d_hidden=64",
+        "model.patch=7",
+        "train.steps=1500",
+        "train.batch_size=32",
+        "train.rate.highest=8e-3",
+        "train.rate.warmup=30",
+        "data.texts=10000",
+    ])
+    .smoke(&[
+        "model.n_layers=1",
+        "model.d_model=8",
+        "model.n_heads=2",
+        "model.d_hidden=16",
+        "train.steps=6",
+        "data.texts=60",
+    ])
+    .standard(&["train.steps=1000", "data.texts=10000"])
+    .full(&["data.texts=20000"]);
+    let mut config = lab.preset("digits", SETTINGS, seed)?;
     config.train.evaluate_every = (config.train.steps / 2).max(1);
-    config.run.save_every = 0;
     Ok(config)
 }
 
@@ -76,7 +73,7 @@ pub fn look(lab: &Lab, seed: u64) -> Result<Eye> {
     let number = |key: &str, default: f64| settings[key][0].as_f64().unwrap_or(default) as f32;
     let scale = (number("image_mean", 0.0), number("image_std", 1.0));
     let mut images = sources::test_images(&config.data)?;
-    let count = lab.by_size(20, 500, 2_000, 2_000).min(images.len());
+    let count = lab.at(Sizes::quick(500).smoke(20).standard(2_000)).min(images.len());
     images.labels.truncate(count);
     images.pixels.truncate(count * images.rows * images.columns);
     let Some(patches) = opened.model.abilities().pictures() else {

@@ -1,9 +1,10 @@
 //! The bags of word vectors that several experiments train: the classifier of the first source, and what it lacks.
 
-use super::sentiment_models as sentiment;
+use crate::experiment::Sizes;
 use crate::experiment::{Lab, Trained};
+use crate::experiments::models::sentiment;
 use crate::model::Opened;
-use crate::run::{RunConfig, preset, sources};
+use crate::run::{RunConfig, sources};
 use anyhow::{Context as _, Result};
 use regard_nn::analysis::Tokens;
 use regard_nn::data::builtin::{Corpus, CorpusSettings};
@@ -48,23 +49,25 @@ impl Form {
 
 /// How a bag is trained: on 1,000 texts, as the source does.
 pub fn config(lab: &Lab, form: Form, seed: u64) -> Result<RunConfig> {
-    let mut config = preset("bag", &[])?;
+    let mut config = lab.preset("bag", Sizes::quick(&[]), seed)?;
     // Attention learns 1,000 texts by heart sooner, and costs more: fewer steps, smaller batches, and the last words, where opinions are.
     let attends = form.heads > 0;
-    config.train.steps = if attends { lab.by_size(6, 200, 400, 400) } else { lab.by_size(6, 300, 600, 600) };
-    let length = if attends { lab.by_size(32, 64, 128, 256) } else { 256 };
+    config.train.steps = if attends {
+        lab.at(Sizes::quick(200).smoke(6).standard(400))
+    } else {
+        lab.at(Sizes::quick(300).smoke(6).standard(600))
+    };
+    let length = if attends { lab.at(Sizes::quick(64).smoke(32).standard(128).full(256)) } else { 256 };
     if attends {
-        config.train.batch_size = lab.by_size(16, 16, 32, 32);
+        config.train.batch_size = lab.at(Sizes::quick(16).standard(32));
     }
     config.data.keep = Keep::Last;
     config.train.evaluate_every = (config.train.steps / 6).max(1);
-    config.train.seed = seed;
-    config.run.save_every = 0;
     config.run.snapshots = vec![0];
-    config.data.limit = lab.by_size(60, 1_000, 1_000, 1_000) * form.data.max(1);
+    config.data.limit = lab.at(Sizes::quick(1_000).smoke(60)) * form.data.max(1);
     config.data.texts = config.data.limit;
     config.data.length = length;
-    config.data.path = lab.conditions.data.map(|path| path.display().to_string());
+    config.data.path = lab.data();
     if form.vectors {
         config.data.vectors = lab.conditions.vectors.map(|path| path.display().to_string());
     }

@@ -1,6 +1,7 @@
 //! Words of test texts to guess, from the left by a GPT, or behind a mask by a BERT.
 
 use crate::experiment::Lab;
+use crate::experiment::Sizes;
 use crate::run::sources;
 use anyhow::{Context as _, Result, bail};
 use regard_nn::Context;
@@ -21,7 +22,10 @@ pub struct Place {
 pub fn places(lab: &Lab, gpt: &Tokenizer, bert: &Tokenizer, length: usize) -> Result<Vec<Place>> {
     let key = Key::new(0).site("words to guess");
     let mut places = Vec::new();
-    for (number, text) in sources::builtin_test()?.iter().take(lab.by_size(10, 300, 1_000, 2_000)).enumerate()
+    for (number, text) in sources::builtin_test()?
+        .iter()
+        .take(lab.at(Sizes::quick(300).smoke(10).standard(1_000).full(2_000)))
+        .enumerate()
     {
         let ids = |tokenizer: &Tokenizer| -> Result<Vec<u32>> {
             let mut ids = tokenizer.encode(text.text(), Special::Drop)?.ids;

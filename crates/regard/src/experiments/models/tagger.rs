@@ -1,9 +1,9 @@
-//! The taggers that several experiments train: one attention layer that tells from the context whether a hidden word is a
-//! content word or a function word; and the sentences they are read on.
+//! The taggers that several experiments train: one attention layer that classifies hidden words as content words or function
+//! words from their context; and the sentences that they are tested on.
 
-use super::sentiment_models::lexicon;
-use crate::experiment::{Lab, Trained};
-use crate::run::{RunConfig, preset, sources};
+use crate::experiment::{Lab, SMALL_MODELS, Sizes, Trained, named};
+use crate::experiments::models::sentiment::lexicon;
+use crate::run::{RunConfig, sources};
 use anyhow::{Context as _, Result};
 use regard_nn::analysis::Tokens;
 use regard_nn::data::builtin::{self, PartOfSpeech};
@@ -17,8 +17,30 @@ use std::ops::RangeInclusive;
 /// The numbers of heads that are compared.
 pub const HEADS: [usize; 4] = [1, 2, 4, 8];
 
-/// Names of the classes of words, by number.
-pub const CLASSES: [&str; 2] = ["function words", "content words"];
+named! {
+    /// The classes of words, by number.
+    pub enum Class { Function = "function words", Content = "content words" }
+}
+
+named! {
+    /// When a tagger is read.
+    pub enum Stage { Before = "before training", After = "after training" }
+}
+
+named! {
+    /// The words whose attention is measured: only the answers for hidden ones enter the loss.
+    pub enum Words { Hidden = "hidden words", Visible = "visible words" }
+}
+
+impl Stage {
+    /// The update after which it is.
+    pub fn step(self, lab: &Lab) -> u64 {
+        match self {
+            Stage::Before => 0,
+            Stage::After => last_step(lab),
+        }
+    }
+}
 
 /// A parsed sentence without its punctuation.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -31,7 +53,7 @@ pub struct Sentence {
     pub heads: Vec<Option<usize>>,
     /// What each is to it.
     pub relations: Vec<String>,
-    /// Whether each praises or blames by itself.
+    /// Whether each is a sentiment word.
     pub judging: Vec<bool>,
 }
 
@@ -67,7 +89,7 @@ impl Sentence {
         Self { words, classes, heads: vec![None; count], relations, judging }
     }
 
-    /// Whether it is one of those that are read.
+    /// Whether it has a length that is tested.
     pub fn is_read(&self) -> bool {
         LENGTHS.contains(&self.len())
     }
@@ -83,7 +105,7 @@ impl Sentence {
     }
 }
 
-/// Sentences of so many words are read: shorter ones leave attention no choice.
+/// Sentences of so many words are tested: shorter ones leave attention no choice.
 const LENGTHS: RangeInclusive<usize> = 4..=60;
 
 /// Sentences that no tagger was trained on: of the built-in corpus, or of the treebank that the user gave (a folder's test
@@ -121,7 +143,7 @@ pub fn test_sentences(lab: &Lab) -> Result<Vec<Sentence>> {
             sentences
         }
     };
-    let most = lab.by_size(30, 600, 1_500, usize::MAX);
+    let most = lab.at(Sizes::quick(600).smoke(30).standard(1_500).full(usize::MAX));
     let fits = all.into_iter().filter(Sentence::is_read);
     let kept: Vec<Sentence> = fits.take(most).collect();
     anyhow::ensure!(!kept.is_empty(), "there is no test sentence of {} words or more", LENGTHS.start());
@@ -131,35 +153,43 @@ pub fn test_sentences(lab: &Lab) -> Result<Vec<Sentence>> {
 /// The seeds that a tagger is trained with: one head and four are what most claims are about.
 pub fn seeds(lab: &Lab, heads: usize) -> Vec<u64> {
     match heads {
-        1 | 4 => lab.seeds_of_small_models(),
-        _ => lab.seeds(lab.by_size(2, 3, 15, 3)),
+        1 | 4 => lab.seeds_of(SMALL_MODELS),
+        _ => lab.seeds_of(Sizes::quick(3).standard(15).full(3)),
     }
+}
+
+/// Every seed of the taggers with so many heads, before and after training.
+pub fn before_and_after(lab: &Lab, heads: usize) -> Vec<(Stage, u64)> {
+    seeds(lab, heads).into_iter().flat_map(|seed| Stage::ALL.map(|stage| (stage, seed))).collect()
+}
+
+/// The sentence to show: the first of a length that is easy to read.
+pub fn example(sentences: &[Sentence]) -> usize {
+    sentences.iter().position(|sentence| (8..=12).contains(&sentence.len())).unwrap_or(0)
 }
 
 /// How a tagger is trained. Width, rate and rotary positions are those at which one head did best on held-out sentences.
 pub fn config(lab: &Lab, heads: usize, seed: u64) -> Result<RunConfig> {
-    let settings = ["model.positions=rotary", "train.rate.highest=1e-2", "train.rate.decay=cosine"];
-    let mut config = preset("tagger", &settings.map(str::to_owned))?;
+    let settings: &[&str] = &["model.positions=rotary", "train.rate.highest=1e-2", "train.rate.decay=cosine"];
+    let mut config = lab.preset("tagger", Sizes::quick(settings), seed)?;
     let steps = steps(lab);
     config.train.steps = last_step(lab);
     config.train.evaluate_every = (config.train.steps / 4).max(1);
-    config.train.seed = seed;
-    config.data.texts = lab.by_size(30, 2_000, 6_000, 10_000);
-    config.data.path = lab.conditions.data.map(|path| path.display().to_string());
-    config.run.save_every = 0;
-    // The curve is drawn for one head and for four; the others are looked at before and after.
+    config.data.texts = lab.at(Sizes::quick(2_000).smoke(30).standard(6_000).full(10_000));
+    config.data.path = lab.data();
+    // The curve is drawn for one head and for four; the others are measured before and after.
     config.run.snapshots = match heads {
         1 | 4 => steps,
         _ => steps.first().into_iter().chain(steps.last()).copied().collect(),
     };
     if let Recipe::Tagger(model) = &mut config.model {
         model.n_heads = heads;
-        model.d_model = lab.by_size(16, 32, 32, 64);
+        model.d_model = lab.at(Sizes::quick(32).smoke(16).full(64));
     }
     Ok(config)
 }
 
-/// The steps at which a tagger is looked at: before the first, then at twice as many each time.
+/// The steps at which a tagger is measured: before the first, then at twice as many each time.
 pub fn steps(lab: &Lab) -> Vec<u64> {
     let last = last_step(lab);
     let mut steps: Vec<u64> =
@@ -170,7 +200,7 @@ pub fn steps(lab: &Lab) -> Vec<u64> {
 
 /// The step after which a tagger is done.
 pub fn last_step(lab: &Lab) -> u64 {
-    lab.by_size(8, 800, 2_000, 3_000)
+    lab.at(Sizes::quick(800).smoke(8).standard(2_000).full(3_000))
 }
 
 /// Trains a tagger, or takes it from an experiment that did.

@@ -1,8 +1,9 @@
 //! Five patterns of attention, and how much each head of a model shows of them. A head is chosen on one half of the examples and
 //! measured on the other, so that the best of many heads is not best by luck.
 
-use super::language_models as models;
 use crate::experiment::Lab;
+use crate::experiment::Sizes;
+use crate::experiments::models::language as models;
 use crate::model::Opened;
 use crate::run::sources;
 use anyhow::Result;
@@ -47,10 +48,11 @@ enum Half {
 pub fn material(lab: &Lab, opened: &Opened, length: usize) -> Result<Material> {
     let tokenizer = opened.tokenizer()?;
     let mut texts = Vec::new();
-    for text in sources::builtin_test()?.iter().take(lab.by_size(12, 200, 2_000, 2_000)) {
+    for text in sources::builtin_test()?.iter().take(lab.at(Sizes::quick(200).smoke(12).standard(2_000))) {
         texts.extend(models::tokens_of(tokenizer, text.text(), length)?.filter(|text| text.len() > 1));
     }
-    let sentences = models::parsed_sentences(tokenizer, lab.by_size(60, 1_000, 10_000, 10_000), length)?;
+    let sentences =
+        models::parsed_sentences(tokenizer, lab.at(Sizes::quick(1_000).smoke(60).standard(10_000)), length)?;
     Ok(Material { texts, sentences })
 }
 
@@ -144,7 +146,7 @@ pub fn labels(
         let random = repeated_random(
             2..vocabulary,
             length / 2,
-            lab.by_size(2, 16, 100, 100),
+            lab.at(Sizes::quick(16).smoke(2).standard(100)),
             Key::new(0).site("labels"),
         );
         table.extend(prefix_matching(model, random, HeadSettings::default())?);

@@ -1,5 +1,6 @@
 //! The small language models that several experiments train and read. One of them, the base, is shared: it is trained once.
 
+use crate::experiment::Sizes;
 use crate::experiment::{Lab, Trained};
 use crate::model::Opened;
 use crate::run::{RunConfig, preset, sources, text_files};
@@ -26,53 +27,49 @@ pub const ROOM: usize = 4;
 /// It is trained on windows of a quarter of the positions that it has room for, so that longer texts can be tried. Positions
 /// are rotary because a model learns from them in a fraction of the steps that a learned table needs.
 pub fn base(lab: &Lab, seed: u64) -> Result<RunConfig> {
-    // The rates are those at which the base did best on held-out texts.
-    let settings: &[&str] = lab.by_size(
-        &[
-            "model.n_layers=2",
-            "model.n_heads=2",
-            "model.d_model=16",
-            "model.dropout=0.0",
-            "tokens.size=200",
-            "data.length=16",
-            "data.texts=80",
-            "train.steps=6",
-            "train.batch_size=4",
-        ],
-        &[
-            "model.n_layers=2",
-            "model.n_heads=4",
-            "model.d_model=32",
-            "model.dropout=0.0",
-            "tokens.size=500",
-            "data.length=32",
-            "data.texts=4000",
-            "train.steps=500",
-            "train.batch_size=16",
-            "train.rate.highest=1e-2",
-            "train.rate.lowest=5e-4",
-            "train.rate.warmup=20",
-        ],
-        &[
-            "model.n_layers=3",
-            "model.n_heads=4",
-            "model.d_model=64",
-            "model.dropout=0.0",
-            "tokens.size=1000",
-            "data.length=64",
-            "data.texts=12000",
-            "train.steps=1500",
-            "train.batch_size=16",
-            "train.rate.highest=5e-3",
-            "train.rate.lowest=3e-4",
-            "train.rate.warmup=50",
-        ],
-        &["tokens.size=10000", "data.length=128", "data.texts=40000", "train.steps=2000"],
-    );
-    let mut config = preset("words-gpt", &settings.iter().map(ToString::to_string).collect::<Vec<_>>())?;
-    config.train.seed = seed;
+    // The rates that gave the base model the lowest loss on held-out texts.
+    const SETTINGS: Sizes<&[&str]> = Sizes::<&[&str]>::quick(&[
+        "model.n_layers=2",
+        "model.n_heads=4",
+        "model.d_model=32",
+        "model.dropout=0.0",
+        "tokens.size=500",
+        "data.length=32",
+        "data.texts=4000",
+        "train.steps=500",
+        "train.batch_size=16",
+        "train.rate.highest=1e-2",
+        "train.rate.lowest=5e-4",
+        "train.rate.warmup=20",
+    ])
+    .smoke(&[
+        "model.n_layers=2",
+        "model.n_heads=2",
+        "model.d_model=16",
+        "model.dropout=0.0",
+        "tokens.size=200",
+        "data.length=16",
+        "data.texts=80",
+        "train.steps=6",
+        "train.batch_size=4",
+    ])
+    .standard(&[
+        "model.n_layers=3",
+        "model.n_heads=4",
+        "model.d_model=64",
+        "model.dropout=0.0",
+        "tokens.size=1000",
+        "data.length=64",
+        "data.texts=12000",
+        "train.steps=1500",
+        "train.batch_size=16",
+        "train.rate.highest=5e-3",
+        "train.rate.lowest=3e-4",
+        "train.rate.warmup=50",
+    ])
+    .full(&["tokens.size=10000", "data.length=128", "data.texts=40000", "train.steps=2000"]);
+    let mut config = lab.preset("words-gpt", SETTINGS, seed)?;
     config.train.evaluate_every = (config.train.steps / 5).max(1);
-    config.run.save_every = 0;
     config.run.snapshots = vec![0];
     let length = config.data.length;
     let form = gpt(&mut config)?;
@@ -95,7 +92,7 @@ fn initial_deviation(width: usize) -> f32 {
 pub fn base_on_text(lab: &Lab, seed: u64) -> Result<RunConfig> {
     let mut config = base(lab, seed)?;
     if let Some(path) = lab.conditions.data {
-        config.data.path = Some(path.display().to_string());
+        config.data.path = lab.data();
         config.tokens.kind = crate::run::TokensKind::Whitespace;
         if lab.conditions.size == crate::experiment::Size::Full {
             let read = (config.train.batch_size * config.data.length) as u64;
@@ -194,8 +191,13 @@ fn whole_windows(
 
 /// Text that no model was trained on or chosen by, as much of it as the size of the experiment asks for.
 pub fn test_text(lab: &Lab, config: &RunConfig, tokenizer: &Tokenizer) -> Result<TokenStream> {
-    let text = sources::test_stream(&config.data, tokenizer, lab.by_size(20, 300, 1_000, 2_000))?;
-    let mut ids = vec![0; text.len().min(lab.by_size(600, 20_000, 60_000, usize::MAX))];
+    let text = sources::test_stream(
+        &config.data,
+        tokenizer,
+        lab.at(Sizes::quick(300).smoke(20).standard(1_000).full(2_000)),
+    )?;
+    let mut ids =
+        vec![0; text.len().min(lab.at(Sizes::quick(20_000).smoke(600).standard(60_000).full(usize::MAX)))];
     text.copy(0, &mut ids)?;
     Ok(TokenStream::new(&ids)?)
 }

@@ -1,6 +1,6 @@
 //! Attention that costs less, and training that remembers less: whether each is exact, and what it takes.
 
-use super::stopwatch::{Spent, spend};
+use crate::experiments::instruments::stopwatch::{Spent, spend};
 use anyhow::Result;
 use regard_nn::attention::{How, Pattern, Rules, Scale, Weigh, attend, scaled_dot_product};
 use regard_nn::models::{GptConfig, Inputs, Model, Transformer};

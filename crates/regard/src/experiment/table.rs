@@ -1,0 +1,194 @@
+//! Measurements by typed conditions: a condition that the experiment does not have does not compile.
+
+use super::measurements::{Measurements, Row};
+use crate::statistics::{Interval, Sample};
+use anyhow::{Result, bail};
+use std::collections::BTreeSet;
+use std::fmt::Display;
+use std::marker::PhantomData;
+use std::sync::{Mutex, PoisonError};
+
+/// What a measurement was made under: one value for each condition column of the table. Tuples have the columns of their
+/// members, one after the other.
+pub trait Condition {
+    /// The value in each column.
+    fn columns(&self) -> Vec<String>;
+}
+
+macro_rules! displayed {
+    ($($kind:ty),*) => {
+        $(impl Condition for $kind {
+            fn columns(&self) -> Vec<String> {
+                vec![self.to_string()]
+            }
+        })*
+    };
+}
+
+displayed!(bool, u32, u64, usize, f32, f64, &str, String);
+
+macro_rules! tuples {
+    ($($member:ident),*) => {
+        impl<$($member: Condition),*> Condition for ($($member,)*) {
+            #[allow(non_snake_case)]
+            fn columns(&self) -> Vec<String> {
+                let ($($member,)*) = self;
+                [$($member.columns()),*].concat()
+            }
+        }
+    };
+}
+
+tuples!(A, B);
+tuples!(A, B, C);
+tuples!(A, B, C, D);
+
+/// A condition, or nothing in each of its three columns for what is measured over all of them.
+impl<A: Condition, B: Condition, C: Condition> Condition for Option<(A, B, C)> {
+    fn columns(&self) -> Vec<String> {
+        self.as_ref().map_or_else(|| vec![String::new(); 3], Condition::columns)
+    }
+}
+
+/// An enum whose members have the names that tables, figures and texts use. It can be a [`Condition`], the key of a fact, or
+/// a measure; `ALL` lists the members in order.
+macro_rules! named {
+    ($(#[$about:meta])* $visible:vis enum $name:ident { $($(#[$note:meta])* $member:ident = $text:expr),* $(,)? }) => {
+        $(#[$about])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
+        $visible enum $name { $($(#[$note])* $member),* }
+
+        impl $name {
+            /// All of them, in order.
+            #[allow(dead_code)]
+            pub const ALL: [Self; [$(Self::$member),*].len()] = [$(Self::$member),*];
+
+            /// What tables, figures and texts call it.
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$member => $text),* }
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(self.name())
+            }
+        }
+
+        impl $crate::experiment::Condition for $name {
+            fn columns(&self) -> Vec<String> {
+                vec![self.name().to_owned()]
+            }
+        }
+    };
+}
+pub(crate) use named;
+
+/// Measurements under conditions of one type.
+///
+/// Reading something that was never measured is a mistake in the experiment, not a finding. It is noted, and
+/// [`Table::measured`] fails before anything is judged by an empty sample.
+#[derive(Debug)]
+pub struct Table<C> {
+    rows: Vec<Row>,
+    mistakes: Mutex<BTreeSet<String>>,
+    conditions: PhantomData<fn(C)>,
+}
+
+impl<C> Default for Table<C> {
+    fn default() -> Self {
+        Self { rows: Vec::new(), mistakes: Mutex::default(), conditions: PhantomData }
+    }
+}
+
+impl<C: Condition> Table<C> {
+    /// An empty table.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a value.
+    pub fn add(&mut self, condition: C, seed: u64, measure: impl Display, value: f64) {
+        self.rows.push(Row { conditions: condition.columns(), seed, measure: measure.to_string(), value });
+    }
+
+    /// Adds what a part measured.
+    pub(super) fn extend(&mut self, seed: u64, rows: Rows<C>) {
+        self.rows.extend(rows.rows.into_iter().map(|(conditions, measure, value)| Row {
+            conditions,
+            seed,
+            measure,
+            value,
+        }));
+    }
+
+    /// The values of a measure under a condition, one a seed. Nothing measured is a mistake.
+    pub fn values(&self, condition: C, measure: impl Display) -> Sample {
+        let (columns, measure) = (condition.columns(), measure.to_string());
+        let found = self.select(&columns, &measure);
+        if found.is_empty() {
+            let mistake = format!("nothing was measured as {measure:?} under ({})", columns.join(", "));
+            self.mistakes.lock().unwrap_or_else(PoisonError::into_inner).insert(mistake);
+        }
+        found
+    }
+
+    /// The same where nothing may have been measured.
+    pub fn find(&self, condition: C, measure: impl Display) -> Sample {
+        self.select(&condition.columns(), &measure.to_string())
+    }
+
+    fn select(&self, columns: &[String], measure: &str) -> Sample {
+        let same = |row: &&Row| row.measure == measure && row.conditions == columns;
+        self.rows.iter().filter(same).map(|row| (row.seed, row.value)).collect()
+    }
+
+    /// Mean and interval of a measure under a condition.
+    pub fn mean(&self, condition: C, measure: impl Display) -> Interval {
+        self.values(condition, measure).mean()
+    }
+
+    /// The same where nothing may have been measured: pictures leave it out.
+    pub fn mean_if_measured(&self, condition: C, measure: impl Display) -> Interval {
+        self.find(condition, measure).mean()
+    }
+
+    /// The measurements with the names of their condition columns. Fails if something was read that was never measured.
+    pub(super) fn measured(self, columns: &[&'static str]) -> Result<Measurements> {
+        let mistakes = self.mistakes.into_inner().unwrap_or_else(PoisonError::into_inner);
+        match mistakes.first() {
+            None => Measurements::of(columns, self.rows),
+            Some(first) if mistakes.len() == 1 => bail!("{first}"),
+            Some(first) => bail!("{first}; and {} more such mistakes", mistakes.len() - 1),
+        }
+    }
+}
+
+/// What one part of an experiment measured.
+#[derive(Debug)]
+pub struct Rows<C> {
+    rows: Vec<(Vec<String>, String, f64)>,
+    conditions: PhantomData<fn(C)>,
+}
+
+impl<C: Condition> Rows<C> {
+    pub(super) fn new(rows: Vec<(Vec<String>, String, f64)>) -> Self {
+        Self { rows, conditions: PhantomData }
+    }
+
+    pub(super) fn into_inner(self) -> Vec<(Vec<String>, String, f64)> {
+        self.rows
+    }
+
+    /// Adds a value.
+    pub fn add(&mut self, condition: C, measure: impl Display, value: f64) {
+        self.rows.push((condition.columns(), measure.to_string(), value));
+    }
+
+    /// Adds a value if there is one: what could not be measured is not zero.
+    pub fn add_some(&mut self, condition: C, measure: impl Display, value: Option<f64>) {
+        if let Some(value) = value {
+            self.add(condition, measure, value);
+        }
+    }
+}
