@@ -124,29 +124,9 @@ impl Measurements {
         self.rows.is_empty()
     }
 
-    /// One line for each measure under each conditions, in the order they first came.
+    /// One line for each measure under each condition, in the order they first came.
     pub fn summary(&self) -> Vec<Summary> {
-        let mut groups: Vec<Vec<&Row>> = Vec::new();
-        let mut known = std::collections::HashMap::new();
-        for row in &self.rows {
-            let key = (row.conditions.as_slice(), row.measure.as_str());
-            let group = *known.entry(key).or_insert_with(|| {
-                groups.push(Vec::new());
-                groups.len() - 1
-            });
-            groups[group].push(row);
-        }
-        let summary = |rows: Vec<&Row>| {
-            let sample: Sample = rows.iter().map(|row| (row.seed, row.value)).collect();
-            let first = rows.first()?;
-            Some(Summary {
-                conditions: first.conditions.clone(),
-                measure: first.measure.clone(),
-                interval: sample.mean(),
-                deviation: statistics::deviation(&sample.values()),
-            })
-        };
-        groups.into_iter().filter_map(summary).collect()
+        summary(&self.rows)
     }
 
     /// The names of the conditions.
@@ -178,6 +158,31 @@ impl Measurements {
         });
         write_csv(path, header, rows)
     }
+}
+
+/// One line for each measure under each condition, in the order they first came.
+pub(super) fn summary(rows: &[Row]) -> Vec<Summary> {
+    let mut groups: Vec<Vec<&Row>> = Vec::new();
+    let mut known = std::collections::HashMap::new();
+    for row in rows {
+        let key = (row.conditions.as_slice(), row.measure.as_str());
+        let group = *known.entry(key).or_insert_with(|| {
+            groups.push(Vec::new());
+            groups.len() - 1
+        });
+        groups[group].push(row);
+    }
+    let summary = |rows: Vec<&Row>| {
+        let sample: Sample = rows.iter().map(|row| (row.seed, row.value)).collect();
+        let first = rows.first()?;
+        Some(Summary {
+            conditions: first.conditions.clone(),
+            measure: first.measure.clone(),
+            interval: sample.mean(),
+            deviation: statistics::deviation(&sample.values()),
+        })
+    };
+    groups.into_iter().filter_map(summary).collect()
 }
 
 /// Writes a table as CSV (RFC 4180).

@@ -1,6 +1,6 @@
 //! Measurements by typed conditions: a condition that the experiment does not have does not compile.
 
-use super::measurements::{Measurements, Row};
+use super::measurements::{self, Measurements, Row, Summary};
 use crate::statistics::{Interval, Sample};
 use anyhow::{Result, bail};
 use std::collections::BTreeSet;
@@ -151,6 +151,16 @@ impl<C: Condition> Table<C> {
     /// The same where nothing may have been measured: pictures leave it out.
     pub fn mean_if_measured(&self, condition: C, measure: impl Display) -> Interval {
         self.find(condition, measure).mean()
+    }
+
+    /// Mean, deviation and interval of each measure under each condition, in the order they first came.
+    pub fn summary(&self) -> Vec<Summary> {
+        measurements::summary(&self.rows)
+    }
+
+    /// The values of another measure under the conditions of a line of the summary.
+    pub fn beside(&self, line: &Summary, measure: &str) -> Sample {
+        self.select(&line.conditions, measure)
     }
 
     /// The measurements with the names of their condition columns. Fails if something was read that was never measured.

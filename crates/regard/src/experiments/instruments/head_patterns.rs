@@ -1,8 +1,7 @@
 //! Five patterns of attention, and how much each head of a model shows of them. A head is chosen on one half of the examples and
-//! measured on the other, so that the best of many heads is not best by luck.
+//! measured on the other, so that the best of many heads is not the best by luck.
 
-use crate::experiment::Lab;
-use crate::experiment::Sizes;
+use crate::experiment::{Lab, Sizes, named};
 use crate::experiments::models::language as models;
 use crate::model::Opened;
 use crate::run::sources;
@@ -16,19 +15,32 @@ use regard_nn::analysis::{
 use regard_nn::models::Model;
 use regard_nn::tensor::random::Key;
 
+named! {
+    /// A pattern of attention.
+    pub enum Pattern {
+        Previous = "previous token",
+        Delimiters = "delimiters",
+        Subject = "subject of a verb",
+        Modifier = "modifier of a noun",
+        Far = "far away",
+        /// Measured over all heads.
+        Any = "any",
+    }
+}
+
 /// The patterns, and the weight that was published of each.
-pub const PATTERNS: [(&str, f64); 5] = [
-    ("previous token", 0.82),
-    ("delimiters", 0.65),
-    ("subject of a verb", 0.71),
-    ("modifier of a noun", 0.78),
-    ("far away", 0.45),
+pub const PATTERNS: [(Pattern, f64); 5] = [
+    (Pattern::Previous, 0.82),
+    (Pattern::Delimiters, 0.65),
+    (Pattern::Subject, 0.71),
+    (Pattern::Modifier, 0.78),
+    (Pattern::Far, 0.45),
 ];
 /// The patterns that are syntactic, and their relations.
-pub const RELATIONS: [(&str, &str); 2] = [("subject of a verb", "nsubj"), ("modifier of a noun", "amod")];
+pub const RELATIONS: [(Pattern, &str); 2] = [(Pattern::Subject, "nsubj"), (Pattern::Modifier, "amod")];
 /// Fixed offsets up to this far are tried against heads.
 const REACH: usize = 10;
-/// A direction of a relation with fewer pairs is not looked at.
+/// A direction of a relation with fewer pairs is left out.
 const FEWEST: u64 = 10;
 
 /// What heads are measured on.
@@ -97,9 +109,9 @@ pub fn measure(model: &dyn Model, material: &Material) -> Result<Measured> {
 }
 
 impl Measured {
-    /// The head that shows a pattern most on one half, and how much on the other; nothing if the texts have no place for it.
-    pub fn best(&self, pattern: usize) -> Option<(usize, f64)> {
-        let [choose, measure] = [&self.weights[0][pattern], &self.weights[1][pattern]];
+    /// The head that shows a pattern most on one half, and how much on the other; nothing if the texts have no example of it.
+    pub fn best(&self, pattern: Pattern) -> Option<(usize, f64)> {
+        let [choose, measure] = [&self.weights[0][pattern as usize], &self.weights[1][pattern as usize]];
         let best = (0..choose.len()).max_by(|&a, &b| choose[a].total_cmp(&choose[b]))?;
         Some((best, *measure.get(best)?))
     }
