@@ -43,27 +43,16 @@ impl From<Fact> for Key {
     }
 }
 
-/// Constants for facts: `facts! { "positions": LENGTH = "trained length"; pub RISE(name: Encoding) = "rise: {name}"; }`.
+/// Constants for the facts of the experiment of a file:
+/// `facts! { LENGTH = "trained length"; pub RISE(encoding: Encoding) = "rise: {encoding}"; }`.
 macro_rules! facts {
-    ($experiment:literal: $($(#[$about:meta])* $visible:vis $key:ident $(($($argument:ident: $kind:ty),+))? = $text:literal;)*) => {
+    ($($(#[$about:meta])* $visible:vis $key:ident $(($($argument:ident: $kind:ty),+))? = $text:literal;)*) => {
         $(
             $(#[$about])*
             #[allow(unused_parens)]
             $visible const $key: $crate::experiment::Fact<($($($kind),+)?)> =
-                $crate::experiment::Fact::new($experiment, |($($($argument),+)?)| format!($text));
+                $crate::experiment::Fact::new(EXPERIMENT.name, |($($($argument),+)?)| format!($text));
         )*
     };
 }
 pub(crate) use facts;
-
-impl From<&str> for Key {
-    fn from(name: &str) -> Self {
-        Self { experiment: "", name: name.to_owned() }
-    }
-}
-
-impl From<String> for Key {
-    fn from(name: String) -> Self {
-        Self { experiment: "", name }
-    }
-}

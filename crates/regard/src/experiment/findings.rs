@@ -53,11 +53,6 @@ pub struct Listing {
 }
 
 impl Findings {
-    /// Nothing found yet; measurements will have these conditions.
-    pub fn new(conditions: &[&'static str]) -> Self {
-        Self { measurements: Measurements::new(conditions), ..Self::default() }
-    }
-
     /// Adds a picture.
     pub fn figure(&mut self, name: impl Into<String>, caption: impl Into<String>, picture: Picture) {
         self.figures.push(Figure { name: name.into(), caption: caption.into(), picture });

@@ -125,7 +125,7 @@ impl<C: Condition> Table<C> {
     /// The values of a measure under a condition, one a seed. Nothing measured is a mistake.
     pub fn values(&self, condition: C, measure: impl Display) -> Sample {
         let (columns, measure) = (condition.columns(), measure.to_string());
-        let found = self.select(&columns, &measure);
+        let found = measurements::select(&self.rows, &columns, &measure);
         if found.is_empty() {
             let mistake = format!("nothing was measured as {measure:?} under ({})", columns.join(", "));
             self.mistakes.lock().unwrap_or_else(PoisonError::into_inner).insert(mistake);
@@ -135,12 +135,7 @@ impl<C: Condition> Table<C> {
 
     /// The same where nothing may have been measured.
     pub fn find(&self, condition: C, measure: impl Display) -> Sample {
-        self.select(&condition.columns(), &measure.to_string())
-    }
-
-    fn select(&self, columns: &[String], measure: &str) -> Sample {
-        let same = |row: &&Row| row.measure == measure && row.conditions == columns;
-        self.rows.iter().filter(same).map(|row| (row.seed, row.value)).collect()
+        measurements::select(&self.rows, &condition.columns(), &measure.to_string())
     }
 
     /// Mean and interval of a measure under a condition.
@@ -160,14 +155,14 @@ impl<C: Condition> Table<C> {
 
     /// The values of another measure under the conditions of a line of the summary.
     pub fn beside(&self, line: &Summary, measure: &str) -> Sample {
-        self.select(&line.conditions, measure)
+        measurements::select(&self.rows, &line.conditions, measure)
     }
 
     /// The measurements with the names of their condition columns. Fails if something was read that was never measured.
     pub(super) fn measured(self, columns: &[&'static str]) -> Result<Measurements> {
         let mistakes = self.mistakes.into_inner().unwrap_or_else(PoisonError::into_inner);
         match mistakes.first() {
-            None => Measurements::of(columns, self.rows),
+            None => Measurements::new(columns, self.rows),
             Some(first) if mistakes.len() == 1 => bail!("{first}"),
             Some(first) => bail!("{first}; and {} more such mistakes", mistakes.len() - 1),
         }
@@ -200,5 +195,60 @@ impl<C: Condition> Rows<C> {
         if let Some(value) = value {
             self.add(condition, measure, value);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    named! {
+        enum Scaling { Unscaled = "unscaled", Scaled = "scaled" }
+    }
+
+    fn table() -> Table<(usize, Scaling)> {
+        let mut table = Table::new();
+        for seed in 0..3 {
+            for d_k in [4, 16] {
+                table.add((d_k, Scaling::Scaled), seed, "entropy", d_k as f64 + seed as f64);
+            }
+        }
+        table
+    }
+
+    #[test]
+    fn values_come_back_by_condition_and_are_summed_up_over_seeds() {
+        let table = table();
+        assert_eq!(table.values((16, Scaling::Scaled), "entropy").values(), [16.0, 17.0, 18.0]);
+        assert!(table.find((16, Scaling::Unscaled), "entropy").is_empty());
+        let summary = table.summary();
+        assert_eq!(summary.len(), 2);
+        assert_eq!(
+            (summary[0].interval.mean, summary[0].deviation, summary[0].interval.count),
+            (5.0, 1.0, 3)
+        );
+        assert_eq!(table.beside(&summary[1], "entropy").values(), [16.0, 17.0, 18.0]);
+        let measured = table.measured(&["d_k", "scaling"]).unwrap();
+        assert_eq!(measured.mean(&[&4, &"scaled"], "entropy").mean, 5.0);
+    }
+
+    #[test]
+    fn reading_what_was_not_measured_is_a_mistake() {
+        let measured = |read: &dyn Fn(&Table<(usize, Scaling)>)| {
+            let table = table();
+            read(&table);
+            table.measured(&["d_k", "scaling"])
+        };
+        assert!(measured(&|table| assert!(table.find((4, Scaling::Unscaled), "entropy").is_empty())).is_ok());
+        let problem = measured(&|table| {
+            table.values((4, Scaling::Unscaled), "entropy");
+        });
+        let expected = "nothing was measured as \"entropy\" under (4, unscaled)";
+        assert_eq!(problem.unwrap_err().to_string(), expected);
+        let problems = measured(&|table| {
+            table.mean((4, Scaling::Scaled), "entropie");
+            table.mean((4, Scaling::Unscaled), "entropy");
+        });
+        assert!(problems.unwrap_err().to_string().ends_with("; and 1 more such mistakes"));
     }
 }

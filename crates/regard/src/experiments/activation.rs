@@ -41,7 +41,7 @@ impl Function {
     }
 }
 
-facts! { "activation":
+facts! {
     LOSS(function: Function) = "loss: {function}";
 }
 

@@ -52,7 +52,7 @@ const ACCURACY_IN_TRAINING: &str = "accuracy on training sentences";
 /// A head that is this much better on its training sentences has memorised some of them.
 const MEMORISED: f64 = 0.05;
 
-facts! { "content-words":
+facts! {
     ACCURACY_OF(model: Model) = "accuracy: {model}";
     SENTENCES = "sentences";
 }

@@ -44,7 +44,7 @@ impl Task {
     }
 }
 
-facts! { "head-count":
+facts! {
     ACCURACY(task: Task, heads: usize) = "accuracy, {task}, {heads} heads";
 }
 

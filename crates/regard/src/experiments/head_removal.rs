@@ -101,7 +101,7 @@ const SILHOUETTE: &str = "silhouette";
 const SHUFFLED: &str = "silhouette, shuffled";
 const COUNT: &str = "number of heads";
 
-facts! { "head-removal":
+facts! {
     SPECIFIC_HEAD = "specific head";
     SPECIFIC_KIND = "specific kind";
     SPECIFIC_CHANGE = "specific change";

@@ -54,7 +54,7 @@ named! {
 const INGREDIENTS: [With; 4] = [With::Projections, With::Positions, With::Residual, With::Data];
 const ACCURACY: &str = "accuracy";
 
-facts! { "ingredients":
+facts! {
     ACCURACY_WITH(with: With) = "accuracy: {with}";
 }
 

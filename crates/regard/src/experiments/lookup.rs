@@ -43,7 +43,7 @@ const ERROR: &str = "error";
 /// Overlap and sharpness.
 type Measured = Table<(f32, f32)>;
 
-facts! { "lookup":
+facts! {
     ERROR_AT(sharpness: f32) = "error at sharpness {sharpness}";
     COUNT = "entries";
 }

@@ -60,7 +60,7 @@ const SOURCE: &str = SOURCES[4];
 /// Layers and width.
 type Measured = Table<(usize, usize)>;
 
-facts! { "model-size":
+facts! {
     /// The largest model's number of parameters.
     pub LARGEST_PARAMETERS = "largest_parameters";
     pub LARGEST_LAYERS = "largest_layers";

@@ -47,7 +47,7 @@ named! {
     pub enum Kind { Plain = "plain", Negated = "negated" }
 }
 
-facts! { "negation":
+facts! {
     pub ACCURACY(kind: Kind, model: Variant) = "{kind}: {model}";
     SENTENCES = "negated sentences";
 }

@@ -64,7 +64,7 @@ const FAILED: &str = "failed to learn";
 /// Placement of the norms, number of layers, and learning rate.
 type Cell = (Norm, usize, f32);
 
-facts! { "norm-placement":
+facts! {
     /// How many runs failed to learn.
     pub FAILURES(norm: Norm) = "failed: {norm}";
     /// How many runs there were.

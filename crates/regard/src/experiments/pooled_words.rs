@@ -46,7 +46,7 @@ named! {
 const VARIANTS: [Variant; 2] = [Variant::Max, Variant::Additive];
 const AGREEMENT: &str = "agreement with blank-out";
 
-facts! { "pooled-words":
+facts! {
     /// The share of the weight on a kind of words, beyond its share of the text.
     pub EXCESS(kind: Kind, model: Variant) = "excess on {kind}: {model}";
     /// The words with the most weight for how often they occur.

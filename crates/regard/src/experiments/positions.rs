@@ -85,7 +85,7 @@ const WHEN: [&str; 2] = ["held-out loss, a fifth of the training", "held-out los
 /// Encoding, and the length of the windows over the trained length.
 type Measured = Table<(Encoding, f64)>;
 
-facts! { "positions":
+facts! {
     PERPLEXITY_AT(encoding: Encoding, stretch: f64) = "perplexity: {encoding}, {stretch}×";
     /// The share by which perplexity rises at twice the trained length.
     pub RISE(encoding: Encoding) = "rise: {encoding}";

@@ -69,7 +69,7 @@ impl Kind {
 
 type Measured = Table<(Kind, Pair)>;
 
-facts! { "random-heads":
+facts! {
     MEAN(measure: &'static str, pair: Pair) = "{measure}: {pair}";
 }
 

@@ -60,7 +60,7 @@ named! {
 /// d_k, and whether the scores are scaled.
 type Measured = Table<(usize, bool)>;
 
-facts! { "scale-sweep":
+facts! {
     /// The mean of the largest of eight weights at d_k 256.
     pub LARGEST(kind: Kind) = "max_{kind}_256";
     /// The standard deviation of the scores at d_k 64.

@@ -39,7 +39,7 @@ const ACCURACY: &str = "accuracy";
 
 type Measured = Table<(usize, Stage)>;
 
-facts! { "tagger-heads":
+facts! {
     MEAN(measure: &'static str, heads: usize, stage: Stage) = "{measure}, {heads} heads: {stage}";
     HABIT(head: usize) = "head {head}";
 }

@@ -45,7 +45,7 @@ const QUARTERS: usize = 4;
 /// The widened models take the longest, and have fewer seeds.
 const WIDE_SEEDS: Sizes<u64> = Sizes::quick(4).standard(5).full(3);
 
-facts! { "three-models":
+facts! {
     MEAN(measure: &'static str, model: Variant) = "{measure}: {model}";
     TEXTS = "texts";
 }

@@ -55,7 +55,7 @@ const LABELLED: &str = "share of heads with a label";
 const SINK_SHARE: &str = "share of heads that are sinks";
 const LOSS: &str = "loss";
 
-facts! { "trained-heads":
+facts! {
     HEAD(pattern: Pattern) = "head: {pattern}";
     LABELS = "labels";
     HEADS = "heads";

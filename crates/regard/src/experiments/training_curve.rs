@@ -74,7 +74,7 @@ impl Measure {
     }
 }
 
-facts! { "training-curve":
+facts! {
     GROWTH(measure: Measure) = "rank correlation: {measure}";
     LAST_STEP = "last step";
 }

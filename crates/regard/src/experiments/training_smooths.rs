@@ -45,7 +45,7 @@ const DIVERGENCE: &str = "divergence from other seeds";
 
 type Measured = Table<(Stage, Words)>;
 
-facts! { "training-smooths":
+facts! {
     MEAN(measure: &'static str, stage: Stage) = "{measure}: {stage}";
     ENTROPY_OF(class: Class, stage: Stage) = "entropy of {class}: {stage}";
 }

@@ -85,7 +85,7 @@ type Measured = Table<Option<Cell>>;
 const ENTROPY: &str = "relative entropy";
 const SHARPER: &str = "texts in which d_k 32 is sharper than 2";
 
-facts! { "untrained-attention":
+facts! {
     ENTROPY_OF(drawn: Drawn, kind: &'static str, width: usize) = "relative entropy, {drawn}, {kind}, d_k {width}";
     SHARPER_DRAWS = "share of single draws in which d_k 32 is sharper than 2";
 }

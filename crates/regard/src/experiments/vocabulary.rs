@@ -46,7 +46,7 @@ const UNCHANGED: &str = "known words that come back unchanged";
 const PADDING: &str = "padding";
 const CHANGE: &str = "change of an answer by padding";
 
-facts! { "vocabulary":
+facts! {
     MEAN(measure: &'static str) = "{measure}";
     KNOWN_BY(words: usize) = "known by {words} words";
     UNKNOWN = "unknown";

@@ -44,7 +44,7 @@ const RELATED: &str = "weight between judging words ÷ equal share";
 
 type Measured = Table<(Stage, Words)>;
 
-facts! { "word-links":
+facts! {
     MEAN(measure: &'static str, stage: Stage) = "{measure}: {stage}";
     BEST_OFFSET = "best offset";
     BY_OFFSET = "largest weight on a linked word: best offset";

@@ -52,7 +52,7 @@ named! {
     enum Stage { Untrained = "untrained", Trained = "trained" }
 }
 
-facts! { "word-vectors":
+facts! {
     MEAN(measure: &'static str, stage: Stage) = "{measure}: {stage}";
     NEAREST(word: String) = "nearest to {word}";
     ACCURACY = "accuracy";

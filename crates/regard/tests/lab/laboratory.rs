@@ -59,7 +59,7 @@ impl Bench {
 
 /// Findings that are nothing but the results of parts.
 fn told<T: std::fmt::Debug>(results: &[T]) -> Findings {
-    let mut findings = Findings::new(&[]);
+    let mut findings = Findings::default();
     findings.table(
         "results",
         &["result"],

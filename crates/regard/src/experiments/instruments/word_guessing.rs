@@ -1,4 +1,4 @@
-//! Words of test texts to guess, from the left by a GPT, or behind a mask by a BERT.
+//! Words of test texts to predict, from the left by a GPT, or behind a mask by a BERT.
 
 use crate::experiment::Lab;
 use crate::experiment::Sizes;
@@ -11,7 +11,7 @@ use regard_nn::tensor::random::Key;
 use regard_nn::tokens::{Special, Tokenizer};
 use std::collections::BTreeMap;
 
-/// A word to guess: the text as each model reads it, and the place.
+/// A word to predict: the text as each model reads it, and the position.
 pub struct Place {
     gpt: Vec<u32>,
     bert: Vec<u32>,
@@ -50,7 +50,7 @@ pub fn places(lab: &Lab, gpt: &Tokenizer, bert: &Tokenizer, length: usize) -> Re
     Ok(places)
 }
 
-/// The share of words that are right if the most frequent of them is always said: more than anybody can know beforehand.
+/// The share of words that equal the most frequent of them, which is known only afterwards.
 pub fn share_of_most_frequent(places: &[Place]) -> f64 {
     let mut counts: BTreeMap<u32, usize> = BTreeMap::new();
     for place in places {
@@ -59,20 +59,20 @@ pub fn share_of_most_frequent(places: &[Place]) -> f64 {
     counts.values().max().copied().unwrap_or(0) as f64 / places.len().max(1) as f64
 }
 
-/// The share of words that a GPT guesses from those before.
+/// The share of words that a GPT predicts from those before.
 pub fn from_the_left(model: &dyn Model, places: &[Place]) -> Result<f64> {
     let read = |place: &Place| (place.gpt[..place.at].to_vec(), place.at - 1, place.gpt[place.at]);
     share_right(model, places.iter().map(read))
 }
 
-/// What a BERT is shown.
+/// The context that a BERT is given.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Side {
     Left,
     Both,
 }
 
-/// The share of words that a BERT guesses behind a mask.
+/// The share of words that a BERT predicts behind a mask.
 pub fn masked((model, tokenizer): &(Box<dyn Model>, Tokenizer), places: &[Place], side: Side) -> Result<f64> {
     let mask = tokenizer.special().mask.context("the tokenizer has no mask")?;
     let read = |place: &Place| {
@@ -86,7 +86,7 @@ pub fn masked((model, tokenizer): &(Box<dyn Model>, Tokenizer), places: &[Place]
     share_right(&**model, places.iter().map(read))
 }
 
-/// How often the best answer at a place of a text is the right one.
+/// How often the most likely token at a position of a text is the right one.
 fn share_right(model: &dyn Model, asked: impl Iterator<Item = (Vec<u32>, usize, u32)>) -> Result<f64> {
     let asked: Vec<(Vec<u32>, usize, u32)> = asked.collect();
     let mut right = 0;

@@ -1,4 +1,4 @@
-//! A vision transformer that reads the built-in digits, and where it looks.
+//! A vision transformer that classifies the built-in digits, and the patches that it attends to.
 
 use crate::experiment::Lab;
 use crate::experiment::Sizes;
@@ -17,23 +17,23 @@ use serde::{Deserialize, Serialize};
 /// So many digits are shown.
 const SHOWN: usize = 4;
 
-/// How well a ViT reads digits, and where it looks.
+/// The accuracy of a ViT, and the patches that it attends to.
 #[derive(Serialize, Deserialize)]
-pub struct Eye {
+pub struct Tested {
     pub accuracy: f64,
     /// Of the first seed: each digit's pixels, and the rollout of the class token over its patches.
     pub looks: Vec<Look>,
     pub patches: usize,
 }
 
-/// One digit as it sees it.
+/// One digit, and the patches that the class token comes from.
 #[derive(Serialize, Deserialize)]
 pub struct Look {
     pub pixels: Vec<f32>,
     pub side: usize,
     pub weights: Vec<f32>,
     pub label: u8,
-    pub said: usize,
+    pub predicted: usize,
 }
 
 fn digits(lab: &Lab, seed: u64) -> Result<RunConfig> {
@@ -63,8 +63,8 @@ fn digits(lab: &Lab, seed: u64) -> Result<RunConfig> {
     Ok(config)
 }
 
-/// A ViT, and how it looks at digits that it was not trained on.
-pub fn look(lab: &Lab, seed: u64) -> Result<Eye> {
+/// Trains a ViT and tests it on digits that it was not trained on.
+pub fn train_and_test(lab: &Lab, seed: u64) -> Result<Tested> {
     let config = digits(lab, seed)?;
     let opened = lab.train(&config)?.open()?;
     let settings = std::fs::read_to_string(opened.folder.join("preprocessor_config.json"))
@@ -77,7 +77,7 @@ pub fn look(lab: &Lab, seed: u64) -> Result<Eye> {
     images.labels.truncate(count);
     images.pixels.truncate(count * images.rows * images.columns);
     let Some(patches) = opened.model.abilities().pictures() else {
-        bail!("the digits were learned by a {}", opened.model.kind())
+        bail!("digits need a model of pictures, not a {}", opened.model.kind())
     };
     let looks = (0..SHOWN.min(count)).map(|i| see(&*opened.model, &images, i, scale));
     let looks = if seed == 0 { looks.collect::<Result<_>>()? } else { Vec::new() };
@@ -88,7 +88,7 @@ pub fn look(lab: &Lab, seed: u64) -> Result<Eye> {
         &Context::inference(),
     )?;
     let accuracy = found.measures.iter().find(|(name, _)| name == "accuracy").context("no accuracy")?.1;
-    Ok(Eye { accuracy, looks, patches })
+    Ok(Tested { accuracy, looks, patches })
 }
 
 fn see(model: &dyn Model, images: &Images, index: usize, (mean, deviation): (f32, f32)) -> Result<Look> {
@@ -109,7 +109,7 @@ fn see(model: &dyn Model, images: &Images, index: usize, (mean, deviation): (f32
         side: images.columns,
         weights: rolled.select(0, 0)?.to_vec().split_off(1),
         label: images.labels[index],
-        said: scores.argmax(-1)?.values().first().map_or(0, |&class| class as usize),
+        predicted: scores.argmax(-1)?.values().first().map_or(0, |&class| class as usize),
         pixels,
     })
 }
@@ -120,7 +120,7 @@ mod tests {
     use regard_nn::models::{Transformer, VitConfig};
     use regard_nn::train::{Progress, Schedule, Supervised, Task, TrainConfig, train};
 
-    /// The accuracy of a small ViT, measured as in [`look`], that was trained on digits with some labels.
+    /// The accuracy of a small ViT, measured as in [`train_and_test`], that was trained on digits with some labels.
     fn trained_on(label: impl Fn(&Images, usize) -> u8) -> Result<f64> {
         let labelled = |part: &str, count: usize| {
             let mut images = regard_nn::data::builtin::digits(0, part, count);
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_vit_reads_digits_no_better_than_by_chance_if_their_labels_mean_nothing() -> Result<()> {
+    fn a_vit_is_no_better_than_chance_if_labels_mean_nothing() -> Result<()> {
         let key = Key::new(7);
         // The pixels decide which of the labels is drawn, so that the parts do not share their draws.
         let drawn = |images: &Images, i: usize| {
