@@ -1,9 +1,9 @@
 //! Experiments: a claim, a prediction, a measurement, a verdict.
 //!
-//! Each experiment is one file of [`crate::experiments`]. It states its question and its prediction, cuts its work into
-//! [parts](Lab::parts) that are run side by side and remembered, and turns what they measured into [`Findings`]: tables,
-//! figures, and a [`Verdict`] for each of its [claims]. A verdict compares an interval with a bound that was stated
-//! beforehand; where anything was changed after a look at results, the experiment [says so](Experiment::changed).
+//! Each experiment is one file of [`crate::experiments`]. It states its question, its prediction and its design; a
+//! [sweep](Lab::sweep) over conditions and seeds measures, in parts that run side by side and are kept, and gathers a [`Table`];
+//! and from the table it makes [`Findings`]: figures, [facts](Fact) for the report, and a [`Verdict`] for each of its [claims]. A verdict compares an interval with a bound that was stated
+//! beforehand; what was changed after results had been seen is [recorded](Experiment::changed).
 
 pub mod charts;
 pub mod claims;
@@ -67,10 +67,10 @@ impl Size {
 
 /// What an experiment is run on, and how large.
 #[derive(Debug, Clone, Copy)]
-pub struct Conditions<'a> {
+pub struct Setup<'a> {
     /// How large to make it.
     pub size: Size,
-    /// How many seeds to draw, if not as many as the experiment says it needs.
+    /// How many seeds to draw, if not as many as the experiment needs.
     pub seeds: Option<u64>,
     /// Real data to use instead of the built-in corpus.
     pub data: Option<&'a Path>,
@@ -84,7 +84,7 @@ pub struct Experiment {
     pub name: &'static str,
     /// The claims it tests, such as `["D3", "D4"]`.
     pub claims: &'static [&'static str],
-    /// What it asks, in one sentence.
+    /// The question, in one sentence.
     pub question: &'static str,
     /// What should be seen if the claims are true. Written before anything is measured.
     pub prediction: &'static str,
@@ -112,22 +112,16 @@ impl Experiment {
     }
 
     /// Runs it, writes its files to its folder in `out`, and returns what it found.
-    pub fn conduct(
-        &self,
-        conditions: Conditions,
-        out: &Path,
-        store: &Store,
-        progress: &Progress,
-    ) -> Result<Findings> {
+    pub fn conduct(&self, setup: Setup, out: &Path, store: &Store, progress: &Progress) -> Result<Findings> {
         let started = Instant::now();
-        progress.begin(self.name, self.expected(conditions.size));
-        let lab = Lab::new(self, conditions, store, progress);
+        progress.begin(self.name, self.expected(setup.size));
+        let lab = Lab::new(self, setup, store, progress);
         let mut findings =
             (self.run)(&lab).with_context(|| format!("the experiment {} failed", self.name))?;
         findings.trainings = lab.trainings.to_toml()?;
         let about = About {
             experiment: self,
-            conditions,
+            setup,
             seconds: started.elapsed().as_secs_f64(),
             date: httpdate::fmt_http_date(SystemTime::now()),
             program: store.program(),

@@ -4,7 +4,7 @@ use super::facts::{Fact, Key};
 use super::measurements::{Measurements, write_csv};
 use super::table::{Condition, Table};
 use super::verdict::Verdict;
-use super::{Conditions, Experiment, Lab};
+use super::{Experiment, Lab, Setup};
 use crate::figure::Picture;
 use anyhow::{Context as _, Result};
 use regard_nn::data::file::write_whole;
@@ -13,14 +13,14 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
 
-/// Everything an experiment has to say.
+/// Everything that an experiment found.
 #[derive(Default)]
 pub struct Findings {
     /// Every single measurement.
     pub measurements: Measurements,
     /// A conclusion for each of its claims.
     pub verdicts: Vec<Verdict>,
-    /// What there is to look at, in the order to look at it.
+    /// Pictures, in the order in which to show them.
     pub figures: Vec<Figure>,
     /// Numbers by name, for the text of the report.
     pub facts: BTreeMap<String, f64>,
@@ -110,7 +110,7 @@ impl Findings {
             write_whole(&folder.join("training.toml"), |file| file.write_all(trainings.as_bytes()))?;
         }
         let Experiment { name, question, prediction, design, changed, .. } = about.experiment;
-        let Conditions { size, seeds, data, vectors } = about.conditions;
+        let Setup { size, seeds, data, vectors } = about.setup;
         let verdict = json!({
             "experiment": name,
             "question": question,
@@ -141,7 +141,7 @@ pub struct About<'a> {
     /// The experiment.
     pub experiment: &'a Experiment,
     /// What it was run on.
-    pub conditions: Conditions<'a>,
+    pub setup: Setup<'a>,
     /// How long it took; parts that were finished before count nothing.
     pub seconds: f64,
     /// When it was finished.

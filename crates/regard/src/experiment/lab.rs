@@ -7,7 +7,7 @@
 use super::progress::Progress;
 use super::store::Store;
 use super::trainings::{Training, Trainings};
-use super::{Conditions, Experiment, Size, Sizes};
+use super::{Experiment, Setup, Size, Sizes};
 use crate::error::Interrupted;
 use crate::run::{RunConfig, interrupt_flag, preset};
 use anyhow::{Context as _, Result, anyhow, bail};
@@ -23,7 +23,7 @@ const SMOKE_SEEDS: u64 = 2;
 /// What an experiment is given.
 pub struct Lab<'a> {
     /// What it is run on, and how large.
-    pub conditions: Conditions<'a>,
+    pub setup: Setup<'a>,
     pub(super) experiment: &'a Experiment,
     pub(super) store: &'a Store,
     pub(super) progress: &'a Progress,
@@ -40,11 +40,11 @@ struct Kept<T> {
 impl<'a> Lab<'a> {
     pub(super) fn new(
         experiment: &'a Experiment,
-        conditions: Conditions<'a>,
+        setup: Setup<'a>,
         store: &'a Store,
         progress: &'a Progress,
     ) -> Self {
-        Self { conditions, experiment, store, progress, trainings: Trainings::default() }
+        Self { setup, experiment, store, progress, trainings: Trainings::default() }
     }
 
     /// The seeds to draw: as many as the user asked for, or else as many as the experiment needs.
@@ -54,21 +54,21 @@ impl<'a> Lab<'a> {
 
     /// The same for models that have a number of seeds of their own.
     pub fn seeds_of(&self, usual: Sizes<u64>) -> Vec<u64> {
-        let usual = match self.conditions.size {
+        let usual = match self.setup.size {
             Size::Smoke => self.at(usual).min(SMOKE_SEEDS),
             _ => self.at(usual),
         };
-        (0..self.conditions.seeds.unwrap_or(usual)).collect()
+        (0..self.setup.seeds.unwrap_or(usual)).collect()
     }
 
     /// The value for the size that the experiment has.
     pub fn at<T: Copy>(&self, sizes: Sizes<T>) -> T {
-        sizes.at(self.conditions.size)
+        sizes.at(self.setup.size)
     }
 
     /// The data that the user gave, as a configuration names it.
     pub fn data(&self) -> Option<String> {
-        self.conditions.data.map(|path| path.display().to_string())
+        self.setup.data.map(|path| path.display().to_string())
     }
 
     /// A preset with settings of its own for each size, and a seed. Nothing is saved while it trains.
@@ -131,7 +131,7 @@ impl<'a> Lab<'a> {
             turn();
         });
         drop(busy);
-        // The first failure is the one to tell; parts after it may not have run.
+        // The first failure is reported; parts after it may not have run.
         let mut results = Vec::with_capacity(inputs.len());
         for slot in slots {
             match slot.into_inner().unwrap_or_else(PoisonError::into_inner) {
@@ -165,7 +165,7 @@ impl<'a> Lab<'a> {
     ) -> Result<T> {
         let input = serde_json::to_string(input)?;
         let name = self.experiment.name;
-        let Conditions { size, data, vectors, .. } = self.conditions;
+        let Setup { size, data, vectors, .. } = self.setup;
         let identity = |path: Option<&Path>| {
             anyhow::Ok(path.map(|path| self.store.identity(path)).transpose()?.unwrap_or_default())
         };
@@ -243,8 +243,8 @@ pub(super) mod tests {
     pub fn at_a_bench<T>(work: impl FnOnce(&Lab) -> T) -> T {
         let folder = tempfile::tempdir().unwrap();
         let (store, progress) = (Store::new(folder.path()).unwrap(), Progress::silent());
-        let conditions = Conditions { size: Size::Smoke, seeds: None, data: None, vectors: None };
-        work(&Lab::new(&EXPERIMENT, conditions, &store, &progress))
+        let setup = Setup { size: Size::Smoke, seeds: None, data: None, vectors: None };
+        work(&Lab::new(&EXPERIMENT, setup, &store, &progress))
     }
 
     /// A number that has much of the engine behind it.
@@ -274,9 +274,9 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn the_first_failure_in_order_is_told_however_many_cores_there_are() {
+    fn the_first_failure_in_order_is_reported_on_any_number_of_cores() {
         for cores in [1, 3, 8] {
-            let told = at_a_bench(|lab| {
+            let failure = at_a_bench(|lab| {
                 lab.parts_on(cores, "letters", &[0, 1, 2, 3, 4, 5], |&letter: &u64| {
                     match letter {
                         2 => std::thread::sleep(std::time::Duration::from_millis(30)),
@@ -286,7 +286,7 @@ pub(super) mod tests {
                     bail!("no ink")
                 })
             });
-            assert_eq!(format!("{:#}", told.unwrap_err()), "trial, letters 2: no ink", "{cores} cores");
+            assert_eq!(format!("{:#}", failure.unwrap_err()), "trial, letters 2: no ink", "{cores} cores");
         }
     }
 

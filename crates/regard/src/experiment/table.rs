@@ -12,13 +12,13 @@ use std::sync::{Mutex, PoisonError};
 /// members, one after the other.
 pub trait Condition {
     /// The value in each column.
-    fn columns(&self) -> Vec<String>;
+    fn columns(self) -> Vec<String>;
 }
 
 macro_rules! displayed {
     ($($kind:ty),*) => {
         $(impl Condition for $kind {
-            fn columns(&self) -> Vec<String> {
+            fn columns(self) -> Vec<String> {
                 vec![self.to_string()]
             }
         })*
@@ -31,7 +31,7 @@ macro_rules! tuples {
     ($($member:ident),*) => {
         impl<$($member: Condition),*> Condition for ($($member,)*) {
             #[allow(non_snake_case)]
-            fn columns(&self) -> Vec<String> {
+            fn columns(self) -> Vec<String> {
                 let ($($member,)*) = self;
                 [$($member.columns()),*].concat()
             }
@@ -45,8 +45,8 @@ tuples!(A, B, C, D);
 
 /// A condition, or nothing in each of its three columns for what is measured over all of them.
 impl<A: Condition, B: Condition, C: Condition> Condition for Option<(A, B, C)> {
-    fn columns(&self) -> Vec<String> {
-        self.as_ref().map_or_else(|| vec![String::new(); 3], Condition::columns)
+    fn columns(self) -> Vec<String> {
+        self.map_or_else(|| vec![String::new(); 3], Condition::columns)
     }
 }
 
@@ -76,7 +76,7 @@ macro_rules! named {
         }
 
         impl $crate::experiment::Condition for $name {
-            fn columns(&self) -> Vec<String> {
+            fn columns(self) -> Vec<String> {
                 vec![self.name().to_owned()]
             }
         }
@@ -206,7 +206,9 @@ mod tests {
         enum Scaling { Unscaled = "unscaled", Scaled = "scaled" }
     }
 
-    fn table() -> Table<(usize, Scaling)> {
+    type Measured = Table<(usize, Scaling)>;
+
+    fn table() -> Measured {
         let mut table = Table::new();
         for seed in 0..3 {
             for d_k in [4, 16] {
@@ -234,7 +236,7 @@ mod tests {
 
     #[test]
     fn reading_what_was_not_measured_is_a_mistake() {
-        let measured = |read: &dyn Fn(&Table<(usize, Scaling)>)| {
+        let measured = |read: &dyn Fn(&Measured)| {
             let table = table();
             read(&table);
             table.measured(&["d_k", "scaling"])

@@ -52,7 +52,9 @@ fn run(lab: &Lab) -> Result<Findings> {
         let trained = lab.train(&config)?;
         rows.add(function, "loss", models::test_loss(lab, &config, &trained.open()?)?);
         let curve = trained.losses();
-        curve.iter().for_each(|(step, loss)| rows.add(function, loss_at(*step), *loss));
+        for &(step, loss) in &curve {
+            rows.add(function, loss_at(step), loss);
+        }
         Ok(curve.into_iter().map(|(step, _)| step).collect::<Vec<u64>>())
     })?;
     let mut findings = Findings::default();

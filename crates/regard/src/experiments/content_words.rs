@@ -266,7 +266,7 @@ mod tests {
         assert_eq!(judge(&planted(0.9)).why, None);
     }
 
-    /// Sentences over some words, each word of the class that the function says.
+    /// Sentences over some words, each word of the class that the function gives.
     fn sentences(class: impl Fn(u64, &[u64]) -> u32) -> Vec<Tagged> {
         let key = Key::new(3);
         let sentence = |number: u64| {

@@ -61,7 +61,7 @@ enum Extension {
 }
 
 impl Condition for Extension {
-    fn columns(&self) -> Vec<String> {
+    fn columns(self) -> Vec<String> {
         let name = match self {
             Extension::Saving(saving) => saving.name(),
             Extension::Vision => "vision transformer",
@@ -178,9 +178,7 @@ fn read(lab: &Lab, seed: u64) -> Result<Reader> {
         {
             sentence = Some(picture(&*gpt.model, &tokens, |id| tokenizer.piece(id).unwrap_or_default())?);
         }
-        if let Some(asked) = last_word(&tokens) {
-            texts.push(asked);
-        }
+        texts.extend(last_word(&tokens));
     }
     let found: Vec<Agreement> = faithfulness(
         &*gpt.model,

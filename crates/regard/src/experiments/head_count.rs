@@ -55,7 +55,7 @@ fn form(heads: usize) -> Form {
 
 fn run(lab: &Lab) -> Result<Findings> {
     // Labelled texts do not say which words are content words.
-    let tasks = if lab.conditions.data.is_some() { &Task::ALL[..1] } else { &Task::ALL };
+    let tasks = if lab.setup.data.is_some() { &Task::ALL[..1] } else { &Task::ALL };
     let cells = || tasks.iter().flat_map(|&task| task.heads().iter().map(move |&heads| (task, heads)));
     let inputs = cells().flat_map(|(task, heads)| {
         let seeds = if task == Task::Sentiment { lab.seeds() } else { taggers::seeds(lab, heads) };

@@ -1,9 +1,9 @@
 //! Does a head matter, and for what? Each is removed in turn, and the loss is measured by kind of word.
 
+use super::instruments::word_kinds::{KINDS, Kind, kind, kinds_of_tokens};
 use super::models::language as models;
 use crate::experiment::{
     Bound, Check, Condition, Experiment, Findings, Lab, Rows, Sizes, Sweep, Table, Verdict, charts, facts,
-    named,
 };
 use crate::figure::{Axis, Chart, ColourScale, HeatMap, Matrix, Picture, Point, Scatter, Series};
 use crate::model::Opened;
@@ -15,12 +15,10 @@ use regard_nn::analysis::clusters::against_shuffled;
 use regard_nn::analysis::distance::{head_divergences, map, root};
 use regard_nn::analysis::statistics::Resampling;
 use regard_nn::analysis::{HeadSettings, Measure, Tokens, measure_heads};
-use regard_nn::data::builtin::{PartOfSpeech, Text};
+use regard_nn::data::builtin::Text;
 use regard_nn::models::Model;
 use regard_nn::tensor::random::Key;
-use regard_nn::tokens::{Special, Tokenizer};
 use serde::{Deserialize, Serialize};
-use std::collections::HashMap;
 
 pub const EXPERIMENT: Experiment = Experiment {
     name: "head-removal",
@@ -44,25 +42,6 @@ pub const EXPERIMENT: Experiment = Experiment {
     run,
 };
 
-named! {
-    /// The kind of the word to be predicted.
-    enum Kind {
-        Function = "function words",
-        Nouns = "nouns",
-        Verbs = "verbs",
-        Modifiers = "modifiers",
-        Punctuation = "punctuation",
-        /// A noun that occurred in the text before: a head can look for it.
-        Repeated = "said before",
-        /// All words.
-        All = "all",
-    }
-}
-
-/// The kinds that words are divided into.
-const KINDS: [Kind; 6] =
-    [Kind::Function, Kind::Nouns, Kind::Verbs, Kind::Modifiers, Kind::Punctuation, Kind::Repeated];
-
 /// Which heads a measurement is about.
 #[derive(Clone, Copy, PartialEq, Serialize, Deserialize)]
 enum Heads {
@@ -84,7 +63,7 @@ impl std::fmt::Display for Heads {
 }
 
 impl Condition for Heads {
-    fn columns(&self) -> Vec<String> {
+    fn columns(self) -> Vec<String> {
         vec![self.to_string()]
     }
 }
@@ -185,7 +164,9 @@ fn measure(lab: &Lab, seed: u64, rows: &mut Rows<(Heads, Kind)>) -> Result<Group
         (SHUFFLED, mean(&clustering.shuffled).mean),
         (LOSS, f64::midpoint(one.loss.all.mean, other.loss.all.mean)),
     ];
-    values.into_iter().for_each(|(measure, value)| rows.add((Heads::Any, Kind::All), measure, value));
+    for (measure, value) in values {
+        rows.add((Heads::Any, Kind::All), measure, value);
+    }
     let batches = texts.chunks(16).map(AblationBatch::next_tokens);
     let order = one.least_important_first();
     let counts: Vec<usize> = (0..=order.len()).collect();
@@ -218,51 +199,6 @@ fn texts(lab: &Lab, opened: &Opened, length: usize) -> Result<(Vec<Tokens>, Vec<
     let words = built_in.iter().flat_map(Text::words);
     let words = words.map(|word| (word.text.as_str(), word.part_of_speech));
     Ok((texts, kinds_of_tokens(tokenizer, words)?))
-}
-
-/// The kind of each token: that of the part of speech it has most often. An unknown word counts as a noun: most rare words are
-/// names.
-fn kinds_of_tokens<'a>(
-    tokenizer: &Tokenizer,
-    words: impl Iterator<Item = (&'a str, PartOfSpeech)>,
-) -> Result<Vec<Kind>> {
-    let mut known: HashMap<(&str, PartOfSpeech), u32> = HashMap::new();
-    for word in words {
-        *known.entry(word).or_default() += 1;
-    }
-    let mut counts = vec![[0_u32; KINDS.len()]; tokenizer.vocabulary_size()];
-    for ((word, part), count) in known {
-        for id in tokenizer.encode(word, Special::Drop)?.ids {
-            if let Some(counts) = counts.get_mut(id as usize) {
-                counts[kind_of_part(part) as usize] += count;
-            }
-        }
-    }
-    let most = |counts: &[u32; KINDS.len()]| {
-        let best = KINDS.into_iter().rev().max_by_key(|&kind| counts[kind as usize]);
-        best.filter(|&kind| counts[kind as usize] > 0).unwrap_or(Kind::Nouns)
-    };
-    Ok(counts.iter().map(most).collect())
-}
-
-fn kind_of_part(part: PartOfSpeech) -> Kind {
-    use PartOfSpeech as P;
-    match part {
-        P::Noun | P::ProperNoun | P::Numeral | P::Symbol | P::Other => Kind::Nouns,
-        P::Verb => Kind::Verbs,
-        P::Adjective | P::Adverb | P::Interjection => Kind::Modifiers,
-        P::Punctuation => Kind::Punctuation,
-        _ => Kind::Function,
-    }
-}
-
-/// The kind of the word to be predicted at a position.
-fn kind(batch: &AblationBatch, text: usize, place: usize, kinds: &[Kind]) -> Kind {
-    let row = text * batch.shown.ids.shape().last();
-    let target = batch.targets.values()[row + place];
-    let kind = kinds.get(target as usize).copied().unwrap_or(Kind::Nouns);
-    let before = batch.shown.ids.values()[row..=row + place].contains(&target);
-    if kind == Kind::Nouns && before { Kind::Repeated } else { kind }
 }
 
 /// By head: the change of the loss, the lower end of its interval, and the changes by kind, of both halves together.

@@ -81,7 +81,7 @@ fn run(lab: &Lab) -> Result<Findings> {
     let texts = sentiment::test_texts(lab)?;
     let mut forms: Vec<With> = With::ALL[..6].to_vec();
     let mut width = None;
-    if let Some(file) = lab.conditions.vectors {
+    if let Some(file) = lab.setup.vectors {
         let none: [&str; 0] = [];
         width = Some(WordVectors::open(file, &none)?.dimension());
         forms.extend([With::SameWidth, With::Vectors]);

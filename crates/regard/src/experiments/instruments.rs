@@ -6,6 +6,7 @@ pub mod savings;
 pub mod stopwatch;
 pub mod tagger_attention;
 pub mod word_guessing;
+pub mod word_kinds;
 
 /// The largest of some sizes: infinite if one of them is not a number, which `max` would pass over.
 pub fn largest(sizes: impl IntoIterator<Item = f64>) -> f64 {

@@ -108,7 +108,9 @@ fn run(lab: &Lab) -> Result<Findings> {
         (CLAIMED_EXPONENT, CLAIMED),
         (SOURCE_EXPONENT, source_exponent()),
     ];
-    facts.into_iter().for_each(|(fact, value)| findings.fact(fact, value));
+    for (fact, value) in facts {
+        findings.fact(fact, value);
+    }
     findings.finish(lab, table)
 }
 
@@ -137,7 +139,9 @@ fn measure(lab: &Lab, form: Form, seed: u64, rows: &mut Rows<(usize, usize)>) ->
         ("tokens", last.tokens as f64),
     ];
     let condition = (form.layers, form.width);
-    values.into_iter().for_each(|(measure, value)| rows.add(condition, measure, value));
+    for (measure, value) in values {
+        rows.add(condition, measure, value);
+    }
     let curve: Vec<(u64, f64)> =
         trained.curve.iter().filter_map(|line| Some((line.tokens, line.loss?))).collect();
     for (tokens, loss) in &curve {

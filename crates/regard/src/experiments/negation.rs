@@ -99,7 +99,7 @@ fn at_distance(distance: &str) -> String {
 }
 
 fn sentences(lab: &Lab) -> Result<Vec<Sentence>> {
-    if lab.conditions.data.is_some() {
+    if lab.setup.data.is_some() {
         let texts = models::test_texts(lab)?.into_iter();
         return Ok(texts
             .map(|(text, label)| Sentence { negation: find_negation(&text), text, label })

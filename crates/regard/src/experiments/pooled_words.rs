@@ -154,14 +154,14 @@ fn measure(
     favourites.truncate(30);
     let few = lab.at(Sizes::quick(40).smoke(4).standard(200).full(400));
     // Data sets put one class after the other.
-    let asked = sources::spread(tokens.len(), few);
+    let blanked = sources::spread(tokens.len(), few);
     for (kind, excess) in Kind::ALL.into_iter().zip(excess) {
         rows.add(variant, excess_on(kind), mean(&excess).mean);
     }
-    let agreement = agreement(&opened, asked.iter().map(|&i| (&tokens[i], weights[i].as_slice())))?;
+    let agreement = agreement(&opened, blanked.iter().map(|&i| (&tokens[i], weights[i].as_slice())))?;
     rows.add(variant, AGREEMENT, agreement);
     Ok(Shown {
-        blanked: asked.len(),
+        blanked: blanked.len(),
         favourites,
         examples: if seed == 0 { examples(&encodings, &weights, &margins, texts) } else { Vec::new() },
     })
@@ -214,9 +214,10 @@ fn examples(
 fn draw(findings: &mut Findings, table: &Table<Variant>, examples: &[Example]) {
     let names = ["negative", "positive"];
     let panel = examples.iter().fold(Words::new(ColourScale::sequential("weight")), |panel, example| {
-        let said = names[usize::from(example.margin > 0.0)];
+        let predicted = names[usize::from(example.margin > 0.0)];
         let sure = 1.0 / (1.0 + (-example.margin.abs()).exp());
-        let heading = format!("predicted {said} ({:.0} %), truly {}", 100.0 * sure, names[example.label]);
+        let heading =
+            format!("predicted {predicted} ({:.0} %), truly {}", 100.0 * sure, names[example.label]);
         panel.passage(Passage::new(example.words.clone()).heading(heading).right(example.right()))
     });
     findings.figure(
@@ -309,8 +310,8 @@ mod tests {
         let lexicon = models::lexicon();
         assert!(lexicon.len() > 50);
         assert_eq!(kind_of("the", &lexicon), Kind::Stop);
-        let judging = lexicon.iter().min().unwrap();
-        assert_eq!(kind_of(judging, &lexicon), Kind::Sentiment);
+        let word = lexicon.iter().min().unwrap();
+        assert_eq!(kind_of(word, &lexicon), Kind::Sentiment);
         assert!(STOP_WORDS.iter().all(|word| !lexicon.contains(*word)));
         assert!(STOP_WORDS.iter().all(|word| !models::is_negator(word)));
     }

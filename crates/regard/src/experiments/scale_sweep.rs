@@ -1,10 +1,11 @@
 //! Why 1/√d_k: attention with and without the scale, as keys and queries get wider.
 
+mod pictures;
+
 use crate::experiment::claims::SOURCES;
 use crate::experiment::{
-    Bound, Check, Experiment, Findings, Lab, Sizes, Table, Verdict, charts, facts, named, those_that_apply,
+    Bound, Check, Experiment, Findings, Lab, Sizes, Table, Verdict, facts, named, those_that_apply,
 };
-use crate::figure::{Axis, Chart, ColourScale, Gallery, Histogram, Picture, Series};
 use crate::statistics::{Interval, deviation, exact, slope_by_seed};
 use anyhow::Result;
 use regard_nn::attention::{Scale, scaled_dot_product};
@@ -120,8 +121,8 @@ fn run(lab: &Lab) -> Result<Findings> {
         let of_kind = cells.iter().zip(&draws).filter(move |((_, known), _)| *known == scaled);
         of_kind.filter_map(|(_, draws)| draws.first().map(|draw| &draw.weights))
     };
-    draw_weights(&mut findings, weights(false).chain(weights(true)));
-    draw_measures(&mut findings, &table, seeds);
+    pictures::draw_weights(&mut findings, weights(false).chain(weights(true)));
+    pictures::draw_measures(&mut findings, &table, seeds);
     findings.verdicts = vec![judge_sharpness(&table), judge_gradients(&table), judge_files(&findings)];
     let mean = |width, measure, kind: Kind| at(&table, width, measure, kind.scaled());
     findings.facts(LARGEST, Kind::ALL, |kind| mean(256, Measure::Largest, kind));
@@ -193,64 +194,6 @@ fn write_summary(findings: &mut Findings, table: &Measured) {
     });
     let header = ["d_k", "scaled", "measure", "mean", "sd", "n"];
     findings.table("attention_robustness_summary", &header, rows.collect());
-}
-
-fn draw_weights<'a>(findings: &mut Findings, weights: impl Iterator<Item = &'a Vec<f32>>) {
-    let empty = Gallery::new(WIDTHS.len(), ColourScale::sequential("weight").range(0.0, 1.0))
-        .row_titles(Kind::ALL.map(|kind| kind.label().to_owned()).to_vec())
-        .column_titles(WIDTHS.iter().map(|width| format!("dₖ = {width}")).collect());
-    findings.figure(
-        "attention_heatmap_gallery",
-        "Weights of 8 queries (rows) over 8 keys, one draw for each width, with and without the scale.",
-        Picture::new("Attention with and without the scale").panel(charts::with_maps(empty, TOKENS, weights)),
-    );
-}
-
-fn draw_measures(findings: &mut Findings, table: &Measured, seeds: u64) {
-    let chart = |measure: Measure, label: &str| {
-        let axis = Axis::log("dₖ").ticks(WIDTHS.map(|width| width as f64));
-        let empty = Chart::new(axis, Axis::linear(label).from_zero());
-        let chart = Kind::ALL.into_iter().fold(empty, |chart, kind| {
-            let points = WIDTHS.map(|width| {
-                let sample = table.values((width, kind.scaled()), measure);
-                let (x, centre, low, high) = charts::spread_point(width as f64, &sample);
-                (x, centre, low.max(0.0), high)
-            });
-            chart.series(Series::new(kind.label()).intervals(points))
-        });
-        chart.half()
-    };
-    let gradients = Picture::new("Gradients against width")
-        .subtitle(format!("Mean ± sd over {seeds} draws"))
-        .columns(2)
-        .titled_panel("Q", chart(Measure::OfQ, "gradient norm"))
-        .titled_panel("K", chart(Measure::OfK, "gradient norm"))
-        .titled_panel("scores", chart(Measure::OfScores, "gradient norm"));
-    let entropy = chart(Measure::Entropy, "mean entropy, nats");
-    let sharpness = Picture::new("Sharpness against width")
-        .subtitle("Mean ± sd over draws of 8 tokens")
-        .columns(2)
-        .titled_panel("largest weight", chart(Measure::Largest, "mean of the largest weight"))
-        .titled_panel("entropy", entropy.level((TOKENS as f64).ln(), "uniform, ln 8"));
-    let unscaled = table.values((256, false), Measure::Largest);
-    let histogram = Histogram::new(Axis::linear("mean of the largest weight, unscaled, dₖ = 256"))
-        .sample("our draws", &unscaled.values())
-        .mark(PUBLISHED[0].2, "published draw");
-    findings.figure(
-        "gradient_norms_vs_dk",
-        "Norms of the gradients of Q, K and the scores for a random direction of the output.",
-        gradients,
-    );
-    findings.figure(
-        "sharpness_vs_dk",
-        "The mean of each row's largest weight, and the rows' mean entropy.",
-        sharpness,
-    );
-    findings.figure(
-        "published_draw",
-        "The one published draw among ours.",
-        Picture::new("The published draw among ours").panel(histogram),
-    );
 }
 
 /// The change of a measure (or of its logarithm to base 2) with each doubling of d_k: the slope of each draw, and their mean.
@@ -379,6 +322,7 @@ fn judge_files(findings: &Findings) -> Verdict {
 mod tests {
     use super::*;
     use crate::experiment::Outcome;
+    use crate::figure::{Axis, Chart, Picture};
 
     /// A value for each width, scaled or not.
     type Rule = fn(f64, bool) -> f64;

@@ -15,7 +15,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     claims: &["B5"],
     question: "Do heads specialise when there are several?",
     prediction: "With two, four and eight heads, the place of a head's largest weight (how far before or after the hidden word, on a \
-        content or a function word) says more about which head it is after training than before.",
+        content or a function word) has more information about which head it is after training than before.",
     design: "The task of `content-words` with 1, 2, 4 and 8 heads of equal total width, measured on test sentences with hidden words \
         before and after training. Specialisation is the mutual information of the head and the place of its largest weight, in bits: 0 \
         if all heads do the same, log₂ of their number if no two ever do. Untrained heads differ too, so that the change counts, paired \

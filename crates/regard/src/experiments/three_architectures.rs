@@ -187,7 +187,9 @@ fn measure(lab: &Lab, seed: u64, passive: Shares, rows: &mut Rows<(Kind, Goal)>)
         (Kind::T5, Goal::Passive, RIGHT, t5_right.0),
         (Kind::T5, Goal::Passive, SENTENCES_RIGHT, t5_right.1),
     ];
-    values.into_iter().for_each(|(model, task, measure, value)| rows.add((model, task), measure, value));
+    for (model, task, measure, value) in values {
+        rows.add((model, task), measure, value);
+    }
     for (kind, model) in COUNTED.into_iter().zip([&*gpt.model, &*bert.0, &*t5.model]) {
         rows.add((kind, Goal::Any), PARAMETERS, model.parameter_count() as f64);
     }

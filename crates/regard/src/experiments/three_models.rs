@@ -79,7 +79,7 @@ fn run(lab: &Lab) -> Result<Findings> {
     let by_length: Vec<f64> =
         quarters(&texts).into_iter().map(|group| sentiment_words(&texts, &group)).collect();
     findings.verdicts = vec![
-        judge_order(&table, lab.conditions.data.is_some()),
+        judge_order(&table, lab.setup.data.is_some()),
         judge_length(&table, [by_length[0], by_length[QUARTERS - 1]]),
         judge_scale(&table),
     ];
@@ -131,7 +131,9 @@ fn measure(
     let Recipe::Sentiment(model) = &config.model else { anyhow::bail!("not a sentiment classifier") };
     rows.add(variant, PARAMETERS, models::beside_vectors(model)? as f64);
     let losses = trained.losses();
-    losses.iter().for_each(|(step, loss)| rows.add(variant, loss_at(*step), *loss));
+    for &(step, loss) in &losses {
+        rows.add(variant, loss_at(step), loss);
+    }
     let thin = roc.points().len().div_ceil(100).max(1);
     let points = roc.points().iter().step_by(thin).chain(roc.points().last());
     Ok(Curves {

@@ -72,7 +72,9 @@ fn run(lab: &Lab) -> Result<Findings> {
     })?;
     let mut table = Table::new();
     for (index, (&(stage, seed), run)) in inputs.iter().zip(&runs).enumerate() {
-        Words::ALL.into_iter().for_each(|words| add(&mut table, (stage, words), seed, run.reading.of(words)));
+        for words in Words::ALL {
+            add(&mut table, (stage, words), seed, run.reading.of(words));
+        }
         let others = inputs.iter().zip(&runs).enumerate();
         let others = others.filter(|(other, ((known, _), _))| *other != index && *known == stage);
         let apart: Vec<f64> =

@@ -80,7 +80,7 @@ fn run(lab: &Lab) -> Result<Findings> {
             findings.word(EXAMPLE.of(part), text);
         }
     }
-    findings.verdicts = vec![judge(&table, lab.conditions.data.is_some())];
+    findings.verdicts = vec![judge(&table, lab.setup.data.is_some())];
     findings.facts(MEAN, [DISTINCT, SIZE, PADDING], |measure| table.mean(MOST, measure).mean);
     findings.facts(KNOWN_BY, [100, 1_000], |size| table.mean_if_measured(size, KNOWN).mean);
     findings.fact(UNKNOWN, 1.0 - table.mean(MOST, KNOWN).mean);

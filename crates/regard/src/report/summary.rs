@@ -159,7 +159,9 @@ mod tests {
     fn results(facts: Vec<(Key, f64)>, verdict: Option<Verdict>) -> Results<'static> {
         let mut findings = Findings::default();
         let experiment = facts[0].0.experiment;
-        facts.into_iter().for_each(|(key, value)| findings.fact(key, value));
+        for (key, value) in facts {
+            findings.fact(key, value);
+        }
         findings.verdicts.extend(verdict);
         let mut results = Results::default();
         results.add(find(experiment).unwrap(), findings);

@@ -33,11 +33,11 @@ pub fn cross(opened: &Opened, pair: &Pair) -> Result<Crossed> {
     let target = tokenizer.encode(&pair.target, Special::Keep)?;
     let shifted = std::iter::once(start).chain(target.ids.iter().copied());
     let input: Vec<u32> = shifted.take(target.ids.len()).collect();
-    let (read, said) = (Ids::new(&source.ids, [1, source.len()])?, Ids::new(&input, [1, input.len()])?);
+    let (read, answer) = (Ids::new(&source.ids, [1, source.len()])?, Ids::new(&input, [1, input.len()])?);
     let sites: Vec<String> = model.part(Part::Cross)?.into_iter().map(|site| site.name).collect();
     let probe = sites.iter().fold(Probe::new(), |probe, site| probe.record(format!("{site}.weights")));
-    let scores =
-        model.forward(&Context::inference().with_probe(&probe), &Inputs::ids(&read).answered(&said, None))?;
+    let scores = model
+        .forward(&Context::inference().with_probe(&probe), &Inputs::ids(&read).answered(&answer, None))?;
     let best = scores.argmax(-1)?;
     let mut heads = Vec::new();
     for site in &sites {
@@ -47,7 +47,7 @@ pub fn cross(opened: &Opened, pair: &Pair) -> Result<Crossed> {
     }
     Ok(Crossed {
         origins: origins(pair, &source, &target),
-        right: best.values().iter().zip(&target.ids).map(|(said, wanted)| said == wanted).collect(),
+        right: best.values().iter().zip(&target.ids).map(|(best, wanted)| best == wanted).collect(),
         source: pieces(&pair.source, &source),
         target: pieces(&pair.target, &target),
         heads,

@@ -101,7 +101,8 @@ pub fn accuracy(opened: &Opened, sentences: &[Sentence]) -> Result<f64> {
 pub fn read(opened: &Opened, sentences: &[Sentence]) -> Result<Reading> {
     let tokenizer = opened.tokenizer()?;
     let whole = taggers::encode(tokenizer, sentences)?.into_iter();
-    let whole = whole.map(|tokens| (vec![true; tokens.len()], tokens)).map(|(asks, tokens)| (tokens, asks));
+    let whole =
+        whole.map(|tokens| (vec![true; tokens.len()], tokens)).map(|(attends, tokens)| (tokens, attends));
     let hidden = taggers::hide(tokenizer, sentences)?;
     Ok(Reading {
         visible: view(opened, sentences, whole.collect())?,
@@ -137,8 +138,8 @@ fn confusion(
         for (row, (sentence, (_, hidden))) in sentences.iter().zip(batch).enumerate() {
             for place in (0..sentence.len()).filter(|&place| hidden[place]) {
                 let at = (row * time + place) * 2;
-                let said = usize::from(values[at + 1] > values[at]);
-                counts[sentence.classes[place] as usize][said] += 1;
+                let predicted = usize::from(values[at + 1] > values[at]);
+                counts[sentence.classes[place] as usize][predicted] += 1;
             }
         }
     }
@@ -178,12 +179,14 @@ struct Tally {
 
 fn view(opened: &Opened, sentences: &[Sentence], texts: Vec<(Tokens, Vec<bool>)>) -> Result<View> {
     let mut tally = Tally::default();
-    let about =
-        texts.into_iter().zip(sentences).map(|((tokens, asks), sentence)| Ok((tokens, (asks, sentence))));
+    let about = texts
+        .into_iter()
+        .zip(sentences)
+        .map(|((tokens, attends), sentence)| Ok((tokens, (attends, sentence))));
     look(&*opened.model, about, (32, Weighing::Attention), |look| {
-        let (asks, sentence) = look.about;
+        let (attends, sentence) = look.about;
         for (head, weights) in look.heads().enumerate() {
-            for query in (0..sentence.len()).filter(|&query| asks[query]) {
+            for query in (0..sentence.len()).filter(|&query| attends[query]) {
                 let row = &weights[query * look.keys..query * look.keys + sentence.len()];
                 tally.add(head, sentence, query, row);
             }
@@ -211,8 +214,8 @@ impl Tally {
             let relation = self.relations.entry(sentence.relations[query].clone()).or_default();
             relation.add(f64::from(u8::from(first == parent)));
         }
-        if sentence.judging[query] {
-            for key in others().filter(|&key| sentence.judging[key] && !sentence.linked(query, key)) {
+        if sentence.sentiment[query] {
+            for key in others().filter(|&key| sentence.sentiment[key] && !sentence.linked(query, key)) {
                 self.related.add(weight(key) / equal);
             }
         }
@@ -306,7 +309,7 @@ mod tests {
             classes: vec![0, 1, 1],
             heads: vec![Some(1), None, Some(1)],
             relations,
-            judging: vec![true, false, true],
+            sentiment: vec![true, false, true],
         }
     }
 
@@ -340,7 +343,7 @@ mod tests {
         assert_eq!(offsets.relations["det"], (1, 1.0));
         assert_eq!(offsets.relations["obj"], (-1, 1.0));
         assert!((offsets.chance - (0.5 + 1.0 + 0.5) / 3.0).abs() < 1e-9);
-        // If only the last word asks, only the place before it is of use.
+        // If only the last word attends, only the place before it is of use.
         let last = super::offsets(&[sentence()], &[vec![false, false, true]]);
         assert_eq!((last.linked, last.chance, last.relations.len()), ((-1, 1.0), 0.5, 1));
     }

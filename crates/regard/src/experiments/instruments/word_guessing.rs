@@ -1,7 +1,6 @@
 //! Words of test texts to predict, from the left by a GPT, or behind a mask by a BERT.
 
-use crate::experiment::Lab;
-use crate::experiment::Sizes;
+use crate::experiment::{Lab, Sizes};
 use crate::run::sources;
 use anyhow::{Context as _, Result, bail};
 use regard_nn::Context;
@@ -87,17 +86,17 @@ pub fn masked((model, tokenizer): &(Box<dyn Model>, Tokenizer), places: &[Place]
 }
 
 /// How often the most likely token at a position of a text is the right one.
-fn share_right(model: &dyn Model, asked: impl Iterator<Item = (Vec<u32>, usize, u32)>) -> Result<f64> {
-    let asked: Vec<(Vec<u32>, usize, u32)> = asked.collect();
+fn share_right(model: &dyn Model, wanted: impl Iterator<Item = (Vec<u32>, usize, u32)>) -> Result<f64> {
+    let wanted: Vec<(Vec<u32>, usize, u32)> = wanted.collect();
     let mut right = 0;
-    for asked in asked.chunks(32) {
-        let texts: Vec<Tokens> = asked.iter().map(|(ids, ..)| Tokens::new(ids.clone())).collect();
+    for wanted in wanted.chunks(32) {
+        let texts: Vec<Tokens> = wanted.iter().map(|(ids, ..)| Tokens::new(ids.clone())).collect();
         let (ids, lengths) = pad(&texts)?;
         let best = scores(model, &Context::inference(), &ids, &lengths)?.argmax(-1)?;
         let time = ids.shape().last();
         let answers =
-            asked.iter().enumerate().map(|(i, (_, at, wanted))| best.values()[i * time + at] == *wanted);
+            wanted.iter().enumerate().map(|(i, (_, at, word))| best.values()[i * time + at] == *word);
         right += answers.filter(|&right| right).count();
     }
-    Ok(right as f64 / asked.len().max(1) as f64)
+    Ok(right as f64 / wanted.len().max(1) as f64)
 }

@@ -1,7 +1,6 @@
-//! The bags of word vectors that several experiments train: the classifier of the first source, and what it lacks.
+//! The bags of word vectors that several experiments train: the classifier of the first source, and its extensions.
 
-use crate::experiment::Sizes;
-use crate::experiment::{Lab, Trained};
+use crate::experiment::{Lab, Sizes, Trained};
 use crate::experiments::models::sentiment;
 use crate::model::Opened;
 use crate::run::{RunConfig, sources};
@@ -24,7 +23,7 @@ pub struct Form {
     pub trained: bool,
     /// Whether the vectors say where a word stands.
     pub positions: bool,
-    /// Whether what attention says is added to the vectors.
+    /// Whether there is a residual connection around attention.
     pub residual: bool,
     /// How many times the data of the others it learns from; 0 counts as 1.
     pub data: usize,
@@ -50,7 +49,7 @@ impl Form {
 /// How a bag is trained: on 1,000 texts, as the source does.
 pub fn config(lab: &Lab, form: Form, seed: u64) -> Result<RunConfig> {
     let mut config = lab.preset("bag", Sizes::quick(&[]), seed)?;
-    // Attention learns 1,000 texts by heart sooner, and costs more: fewer steps, smaller batches, and the last words, where opinions are.
+    // Attention memorises 1,000 texts sooner, and costs more: fewer steps, smaller batches, and the last words, which hold opinions.
     let attends = form.heads > 0;
     config.train.steps = if attends {
         lab.at(Sizes::quick(200).smoke(6).standard(400))
@@ -69,7 +68,7 @@ pub fn config(lab: &Lab, form: Form, seed: u64) -> Result<RunConfig> {
     config.data.length = length;
     config.data.path = lab.data();
     if form.vectors {
-        config.data.vectors = lab.conditions.vectors.map(|path| path.display().to_string());
+        config.data.vectors = lab.setup.vectors.map(|path| path.display().to_string());
     }
     if let Recipe::Bag(model) = &mut config.model {
         model.n_heads = form.heads;
@@ -90,7 +89,7 @@ pub fn trained(lab: &Lab, form: Form, seed: u64) -> Result<Trained> {
 /// The texts that a plain bag is trained on.
 pub fn training_texts(lab: &Lab, seed: u64) -> Result<Vec<String>> {
     let data = config(lab, Form::PLAIN, seed)?.data;
-    let Some(path) = lab.conditions.data else {
+    let Some(path) = lab.setup.data else {
         let corpus = Corpus::new(CorpusSettings::default(), seed)?;
         return Ok(corpus.texts().take(data.texts).map(|text| text.text().to_owned()).collect());
     };
@@ -99,7 +98,7 @@ pub fn training_texts(lab: &Lab, seed: u64) -> Result<Vec<String>> {
     Ok(sources::thinned(train, data.limit).examples.into_iter().map(|example| example.text).collect())
 }
 
-/// The share of texts that a bag tells right.
+/// The share of texts that a bag classifies correctly.
 pub fn accuracy(opened: &Opened, config: &RunConfig, texts: &[(String, usize)]) -> Result<f64> {
     let encode = |(text, _): &(String, usize)| Ok(Tokens::new(sentiment::encode(opened, config, text)?.ids));
     let tokens: Vec<Tokens> = texts.iter().map(encode).collect::<Result<_>>()?;
@@ -113,7 +112,7 @@ pub fn vectors(opened: &Opened) -> Result<&Tensor> {
     Ok(opened.model.token_embeddings().context("the model has no word vectors")?.tensor())
 }
 
-/// The first words of a text, as many as asked for, with their ids; none if it has fewer.
+/// The first words of a text, as many as requested, with their ids; none if it has fewer.
 pub fn first_words(
     tokenizer: &Tokenizer,
     text: &str,

@@ -1,7 +1,6 @@
 //! A vision transformer that classifies the built-in digits, and the patches that it attends to.
 
-use crate::experiment::Lab;
-use crate::experiment::Sizes;
+use crate::experiment::{Lab, Sizes};
 use crate::run::{RunConfig, sources};
 use anyhow::{Context as _, Result, bail};
 use regard_nn::analysis::influence::rollout;

@@ -125,7 +125,7 @@ fn widened(config: &SentimentConfig, times: usize) -> Result<usize> {
 pub fn test_texts(lab: &Lab) -> Result<Vec<(String, usize)>> {
     let config = config(lab, Variant::Max, 0)?;
     let most = lab.at(Sizes::quick(800).smoke(40).standard(2_000).full(usize::MAX));
-    if let Some(path) = lab.conditions.data {
+    if let Some(path) = lab.setup.data {
         sources::ensure_test_part(path)?;
     }
     let labelled = sources::test_labelled(&config.data)?;

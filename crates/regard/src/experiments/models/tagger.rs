@@ -54,7 +54,7 @@ pub struct Sentence {
     /// What each is to it.
     pub relations: Vec<String>,
     /// Whether each is a sentiment word.
-    pub judging: Vec<bool>,
+    pub sentiment: Vec<bool>,
 }
 
 /// A word of a tree as both sources have it: form, part of speech, head, relation.
@@ -62,7 +62,7 @@ type Node<'a> = (&'a str, &'a str, Option<usize>, &'a str);
 
 impl Sentence {
     /// Leaves out punctuation and signs. A word that depends on one of these is taken for a root.
-    fn new<'a>(nodes: impl Iterator<Item = Node<'a>>, judging: impl Fn(&str) -> bool) -> Self {
+    fn new<'a>(nodes: impl Iterator<Item = Node<'a>>, sentiment: impl Fn(&str) -> bool) -> Self {
         let nodes: Vec<Node> = nodes.collect();
         let kept = |node: &Node| !["PUNCT", "SYM", "X"].contains(&node.1);
         let places: Vec<Option<usize>> = nodes
@@ -76,7 +76,7 @@ impl Sentence {
             sentence.classes.push(u32::from(content));
             sentence.heads.push(head.and_then(|head| places.get(head).copied().flatten()));
             sentence.relations.push(relation.split(':').next().unwrap_or_default().to_owned());
-            sentence.judging.push(judging(&form.to_lowercase()));
+            sentence.sentiment.push(sentiment(&form.to_lowercase()));
         }
         sentence
     }
@@ -85,8 +85,8 @@ impl Sentence {
     pub fn without_tree(tagged: &sources::Tagged) -> Self {
         let (words, classes) = tagged.iter().cloned().unzip();
         let count = tagged.len();
-        let (relations, judging) = (vec![String::new(); count], vec![false; count]);
-        Self { words, classes, heads: vec![None; count], relations, judging }
+        let (relations, sentiment) = (vec![String::new(); count], vec![false; count]);
+        Self { words, classes, heads: vec![None; count], relations, sentiment }
     }
 
     /// Whether it has a length that is tested.
@@ -112,8 +112,8 @@ const LENGTHS: RangeInclusive<usize> = 4..=60;
 /// part, or the last tenth of a file).
 pub fn test_sentences(lab: &Lab) -> Result<Vec<Sentence>> {
     let lexicon = lexicon();
-    let judging = |word: &str| lexicon.contains(word);
-    let all: Vec<Sentence> = match lab.conditions.data {
+    let sentiment = |word: &str| lexicon.contains(word);
+    let all: Vec<Sentence> = match lab.setup.data {
         None => {
             let node = |word: &builtin::Word| (word.part_of_speech.tag(), word.head, word.relation);
             let texts = sources::builtin_test()?;
@@ -122,7 +122,7 @@ pub fn test_sentences(lab: &Lab) -> Result<Vec<Sentence>> {
                     let (tag, head, relation) = node(word);
                     (word.text.as_str(), tag, head, relation)
                 });
-                Sentence::new(nodes, judging)
+                Sentence::new(nodes, sentiment)
             });
             sentences.collect()
         }
@@ -133,7 +133,7 @@ pub fn test_sentences(lab: &Lab) -> Result<Vec<Sentence>> {
                     let tag = treebank::PARTS_OF_SPEECH[word.part_of_speech];
                     (word.form.as_str(), tag, word.head, word.relation.as_str())
                 });
-                Sentence::new(nodes, judging)
+                Sentence::new(nodes, sentiment)
             });
             let mut sentences: Vec<Sentence> = sentences.filter(|sentence| sentence.len() > 0).collect();
             if !path.is_dir() {
@@ -261,7 +261,7 @@ mod tests {
         assert_eq!(sentence.classes, [1, 0, 1]);
         assert_eq!(sentence.heads, [Some(2), Some(2), None]);
         assert_eq!(sentence.relations[1], "nsubj");
-        assert_eq!(sentence.judging, [false, false, true]);
+        assert_eq!(sentence.sentiment, [false, false, true]);
         assert!(sentence.linked(0, 2) && sentence.linked(2, 0) && !sentence.linked(0, 1));
     }
 }
