@@ -1,4 +1,4 @@
-//! The experiments, one file each, in the order of the report; and the [models] and [instruments] that several of them share.
+//! The experiments, one file each, in the order of the report; and the `models` and `instruments` that several of them share.
 //!
 //! A file reads from top to bottom: `EXPERIMENT` states question, prediction and design; enums name the conditions; `facts!` the
 //! numbers for the report; `run` sweeps over conditions and seeds, draws and judges; `judge` compares intervals with the bounds of
