@@ -1,25 +1,36 @@
 //! Experiments: a claim, a prediction, a measurement, a verdict.
 //!
-//! Each experiment is one file of [`crate::experiments`]. It states its question and its prediction, cuts its work into
-//! [parts](Lab::parts) that are run side by side and remembered, and turns what they measured into [`Findings`]: tables,
-//! figures, and a [`Verdict`] for each of its [claims]. A verdict compares an interval with a bound that was stated
-//! beforehand; where anything was changed after a look at results, the experiment [says so](Experiment::changed).
+//! Each experiment is one file of [`crate::experiments`]. It states its question, its prediction and its design; a
+//! [sweep](Lab::sweep) over conditions and seeds measures, in parts that run side by side and are kept, and gathers a [`Table`];
+//! and from the table it makes [`Findings`]: figures, [facts](Fact) for the report, and a [`Verdict`] for each of its [claims]. A verdict compares an interval with a bound that was stated
+//! beforehand; what was changed after results had been seen is [recorded](Experiment::changed).
 
+pub mod charts;
 pub mod claims;
+mod facts;
 mod findings;
 mod lab;
 mod measurements;
 mod progress;
+mod sizes;
 mod store;
+mod sweep;
+mod table;
 mod training;
 mod trainings;
 mod verdict;
 
-pub use findings::{About, Figure, Findings, Table};
+pub(crate) use facts::facts;
+pub use facts::{Fact, Key};
+pub use findings::{About, Figure, Findings, Listing};
 pub use lab::Lab;
 pub use measurements::{Measurements, Summary, write_csv};
 pub use progress::Progress;
+pub use sizes::{SMALL_MODELS, Sizes};
 pub use store::Store;
+pub use sweep::{Run, Sweep};
+pub(crate) use table::named;
+pub use table::{Condition, Rows, Table};
 pub use training::{Line, Trained};
 pub use verdict::{Bound, Check, Outcome, Published, Verdict, those_that_apply, true_minus};
 
@@ -56,10 +67,10 @@ impl Size {
 
 /// What an experiment is run on, and how large.
 #[derive(Debug, Clone, Copy)]
-pub struct Conditions<'a> {
+pub struct Setup<'a> {
     /// How large to make it.
     pub size: Size,
-    /// How many seeds to draw, if not as many as the experiment says it needs.
+    /// How many seeds to draw, if not as many as the experiment needs.
     pub seeds: Option<u64>,
     /// Real data to use instead of the built-in corpus.
     pub data: Option<&'a Path>,
@@ -73,7 +84,7 @@ pub struct Experiment {
     pub name: &'static str,
     /// The claims it tests, such as `["D3", "D4"]`.
     pub claims: &'static [&'static str],
-    /// What it asks, in one sentence.
+    /// The question, in one sentence.
     pub question: &'static str,
     /// What should be seen if the claims are true. Written before anything is measured.
     pub prediction: &'static str,
@@ -84,8 +95,12 @@ pub struct Experiment {
     pub changed: Option<&'static str>,
     /// What `--data` must be at full size; nothing if it needs none.
     pub real_data: Option<&'static str>,
-    /// How long it should take on two cores, in seconds: quick, standard, full.
-    pub seconds: [f64; 3],
+    /// What its measurements are made under: the names of the condition columns.
+    pub conditions: &'static [&'static str],
+    /// How many seeds it draws.
+    pub seeds: Sizes<u64>,
+    /// How long it should take on two cores, in seconds.
+    pub seconds: Sizes<f64>,
     /// The work itself.
     pub run: fn(&Lab) -> Result<Findings>,
 }
@@ -93,34 +108,20 @@ pub struct Experiment {
 impl Experiment {
     /// How long it should take, in seconds.
     pub fn expected(&self, size: Size) -> f64 {
-        match size {
-            Size::Smoke | Size::Quick => self.seconds[0],
-            Size::Standard => self.seconds[1],
-            Size::Full => self.seconds[2],
-        }
+        self.seconds.at(size)
     }
 
     /// Runs it, writes its files to its folder in `out`, and returns what it found.
-    pub fn conduct(
-        &self,
-        conditions: Conditions,
-        out: &Path,
-        store: &Store,
-        progress: &Progress,
-    ) -> Result<Findings> {
+    pub fn conduct(&self, setup: Setup, out: &Path, store: &Store, progress: &Progress) -> Result<Findings> {
         let started = Instant::now();
-        progress.begin(self.name, self.expected(conditions.size));
-        let lab = Lab::new(self, conditions, store, progress);
+        progress.begin(self.name, self.expected(setup.size));
+        let lab = Lab::new(self, setup, store, progress);
         let mut findings =
             (self.run)(&lab).with_context(|| format!("the experiment {} failed", self.name))?;
-        findings
-            .measurements
-            .ensure_measured()
-            .with_context(|| format!("the experiment {} asks for what it did not measure", self.name))?;
         findings.trainings = lab.trainings.to_toml()?;
         let about = About {
             experiment: self,
-            conditions,
+            setup,
             seconds: started.elapsed().as_secs_f64(),
             date: httpdate::fmt_http_date(SystemTime::now()),
             program: store.program(),

@@ -1,40 +1,35 @@
-//! The experiments, one file each, in the order of the report.
+//! The experiments, one file each, in the order of the report; and the `models` and `instruments` that several of them share.
+//!
+//! A file reads from top to bottom: `EXPERIMENT` states question, prediction and design; enums name the conditions; `facts!` the
+//! numbers for the report; `run` sweeps over conditions and seeds, draws and judges; `judge` compares intervals with the bounds of
+//! the prediction, and its tests plant results on both sides of each bound.
 
 mod activation;
-mod bag_models;
 mod content_words;
 mod cost;
-mod cross_attention;
-mod digit_reader;
 mod exactness;
-mod extension_costs;
-mod extensions;
-mod guessed_words;
+pub(crate) mod extensions;
 mod head_count;
-mod head_patterns;
 mod head_removal;
 mod ingredients;
-mod language_models;
+pub(crate) mod instruments;
 mod lookup;
-mod model_size;
-mod negation;
-mod norm_placement;
-mod pooled_words;
-mod positions;
+pub(crate) mod model_size;
+pub(crate) mod models;
+pub(crate) mod negation;
+pub(crate) mod norm_placement;
+pub(crate) mod pooled_words;
+pub(crate) mod positions;
 mod random_heads;
-mod scale_sweep;
-mod sentiment_models;
-mod stopwatch;
+pub(crate) mod scale_sweep;
 mod tagger_heads;
-mod tagger_models;
-mod tagger_reading;
 mod three_architectures;
 mod three_models;
 mod trained_heads;
 mod training_curve;
-mod training_smooths;
+pub(crate) mod training_smooths;
 mod untrained_attention;
-mod vocabulary;
+pub(crate) mod vocabulary;
 mod word_links;
 mod word_vectors;
 
@@ -70,11 +65,6 @@ pub const EXPERIMENTS: &[Experiment] = &[
     extensions::EXPERIMENT,
 ];
 
-/// The largest of some sizes: infinite if one of them is not a number, which `max` would pass over.
-fn largest(sizes: impl IntoIterator<Item = f64>) -> f64 {
-    sizes.into_iter().fold(0.0, |most, size| if size.is_nan() { f64::INFINITY } else { most.max(size) })
-}
-
 /// An experiment by its name.
 pub fn find(name: &str) -> Option<&'static Experiment> {
     EXPERIMENTS.iter().find(|experiment| experiment.name == name)
@@ -90,12 +80,14 @@ fn wrong(verdict: &crate::experiment::Verdict) -> Vec<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::experiment::Size;
 
     #[test]
     fn the_documentation_has_every_experiment_with_its_data_and_its_times() {
         let text = include_str!("../../../docs/experiments.md");
         for experiment in EXPERIMENTS {
-            let [quick, standard, full] = experiment.seconds.map(crate::terminal::duration);
+            let [quick, standard, full] = [Size::Quick, Size::Standard, Size::Full]
+                .map(|size| crate::terminal::duration(experiment.expected(size)));
             let data = experiment.real_data.unwrap_or("–");
             let (name, claims) = (experiment.name, experiment.claims.join(", "));
             let row = format!("| `{name}` | {claims} | {data} | {quick} | {standard} | {full} |");

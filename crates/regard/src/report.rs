@@ -16,7 +16,7 @@ mod terms;
 
 pub use results::Results;
 
-use crate::experiment::{Conditions, Progress, Store};
+use crate::experiment::{Progress, Setup, Store};
 use crate::experiments::EXPERIMENTS;
 use anyhow::Result;
 use article::Article;
@@ -26,18 +26,17 @@ use std::path::Path;
 use std::time::Instant;
 
 /// Runs all experiments and writes the page with its tables and figures to a folder. Returns what was found.
-pub fn write(conditions: Conditions, out: &Path) -> Result<Results<'static>> {
+pub fn write(setup: Setup, out: &Path) -> Result<Results<'static>> {
     let started = Instant::now();
     let store = Store::new(out)?;
-    let planned = EXPERIMENTS.iter().map(|experiment| experiment.expected(conditions.size)).sum();
+    let planned = EXPERIMENTS.iter().map(|experiment| experiment.expected(setup.size)).sum();
     let progress = Progress::new(planned);
     let mut results = Results::default();
     for experiment in EXPERIMENTS {
-        results.add(experiment, experiment.conduct(conditions, out, &store, &progress)?);
+        results.add(experiment, experiment.conduct(setup, out, &store, &progress)?);
     }
     progress.finish();
-    let about =
-        page::About { conditions, seconds: started.elapsed().as_secs_f64(), resumed: store.resumed() };
+    let about = page::About { setup, seconds: started.elapsed().as_secs_f64(), resumed: store.resumed() };
     let page = compose(&results, &about)?;
     write_whole(&out.join("index.html"), |file| file.write_all(page.as_bytes()))?;
     Ok(results)

@@ -1,7 +1,7 @@
 //! `regard experiment`: a claim put to the test.
 
 use crate::bad_usage;
-use crate::experiment::{Conditions, Experiment as Definition, Findings, Outcome, Progress, Size, Store};
+use crate::experiment::{Experiment as Definition, Findings, Outcome, Progress, Setup, Size, Store};
 use crate::experiments::{EXPERIMENTS, find};
 use crate::figure::number;
 use crate::run::nearest;
@@ -58,13 +58,13 @@ impl Experiment {
         let data = self.data.as_deref().map(crate::fetch::data::named).transpose()?.map(PathBuf::from);
         let store = Store::new(&self.out)?;
         let progress = Progress::new(experiment.expected(self.size));
-        let conditions = Conditions {
+        let setup = Setup {
             size: self.size,
             seeds: self.seeds,
             data: data.as_deref(),
             vectors: self.vectors.as_deref(),
         };
-        let findings = experiment.conduct(conditions, &self.out, &store, &progress)?;
+        let findings = experiment.conduct(setup, &self.out, &store, &progress)?;
         progress.finish();
         show(experiment, &findings);
         terminal::remark(format!("\nfigures and tables: {}", self.out.join(experiment.name).display()));

@@ -1,7 +1,7 @@
 //! `regard report`: the whole story, measured.
 
 use crate::experiment::claims::CLAIMS;
-use crate::experiment::{Conditions, Outcome, Size};
+use crate::experiment::{Outcome, Setup, Size};
 use crate::{browser, report, terminal};
 use anyhow::Result;
 use clap::Args;
@@ -43,9 +43,9 @@ impl Report {
                  comes in quick and standard"
             );
         }
-        let conditions =
-            Conditions { size: self.size, seeds: self.seeds, data: None, vectors: self.vectors.as_deref() };
-        let results = report::write(conditions, &self.out)?;
+        let setup =
+            Setup { size: self.size, seeds: self.seeds, data: None, vectors: self.vectors.as_deref() };
+        let results = report::write(setup, &self.out)?;
         for claim in CLAIMS {
             let (experiment, verdict) = results.verdict(claim.id)?;
             let outcome = verdict.outcome.name();

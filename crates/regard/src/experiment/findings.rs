@@ -1,8 +1,10 @@
 //! What an experiment found, and the files that it leaves.
 
+use super::facts::{Fact, Key};
 use super::measurements::{Measurements, write_csv};
+use super::table::{Condition, Table};
 use super::verdict::Verdict;
-use super::{Conditions, Experiment};
+use super::{Experiment, Lab, Setup};
 use crate::figure::Picture;
 use anyhow::{Context as _, Result};
 use regard_nn::data::file::write_whole;
@@ -11,21 +13,21 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
 
-/// Everything an experiment has to say.
+/// Everything that an experiment found.
 #[derive(Default)]
 pub struct Findings {
     /// Every single measurement.
     pub measurements: Measurements,
     /// A conclusion for each of its claims.
     pub verdicts: Vec<Verdict>,
-    /// What there is to look at, in the order to look at it.
+    /// Pictures, in the order in which to show them.
     pub figures: Vec<Figure>,
     /// Numbers by name, for the text of the report.
     pub facts: BTreeMap<String, f64>,
     /// Words by name, for the text of the report: examples, names, lists.
     pub words: BTreeMap<String, String>,
     /// More tables, each a file of its own.
-    pub tables: Vec<Table>,
+    pub tables: Vec<Listing>,
     /// How its models were trained, as TOML, if it trained any.
     pub trainings: Option<String>,
 }
@@ -40,8 +42,8 @@ pub struct Figure {
     pub picture: Picture,
 }
 
-/// A table with a name.
-pub struct Table {
+/// A further table, with a name.
+pub struct Listing {
     /// The name of its file, without the suffix.
     pub name: String,
     /// The columns.
@@ -51,30 +53,43 @@ pub struct Table {
 }
 
 impl Findings {
-    /// Nothing found yet; measurements will have these conditions.
-    pub fn new(conditions: &[&'static str]) -> Self {
-        Self { measurements: Measurements::new(conditions), ..Self::default() }
-    }
-
     /// Adds a picture.
     pub fn figure(&mut self, name: impl Into<String>, caption: impl Into<String>, picture: Picture) {
         self.figures.push(Figure { name: name.into(), caption: caption.into(), picture });
     }
 
     /// Adds a number for the text of the report.
-    pub fn fact(&mut self, name: impl Into<String>, value: f64) {
-        self.facts.insert(name.into(), value);
+    pub fn fact(&mut self, key: impl Into<Key>, value: f64) {
+        self.facts.insert(key.into().name, value);
+    }
+
+    /// Adds a number for each of several things.
+    pub fn facts<A: Copy>(
+        &mut self,
+        fact: Fact<A>,
+        about: impl IntoIterator<Item = A>,
+        value: impl Fn(A) -> f64,
+    ) {
+        about.into_iter().for_each(|one| self.fact(fact.of(one), value(one)));
     }
 
     /// Adds words for the text of the report.
-    pub fn word(&mut self, name: impl Into<String>, words: impl Into<String>) {
-        self.words.insert(name.into(), words.into());
+    pub fn word(&mut self, key: impl Into<Key>, words: impl Into<String>) {
+        self.words.insert(key.into().name, words.into());
+    }
+
+    /// Adds the measurements, when everything was read from them. Fails if something was read that was never measured.
+    pub fn finish<C: Condition>(mut self, lab: &Lab, table: Table<C>) -> Result<Self> {
+        self.measurements = table
+            .measured(lab.experiment.conditions)
+            .context("the experiment uses something that it did not measure")?;
+        Ok(self)
     }
 
     /// Adds a table.
     pub fn table(&mut self, name: impl Into<String>, header: &[&str], rows: Vec<Vec<String>>) {
         let header = header.iter().map(ToString::to_string).collect();
-        self.tables.push(Table { name: name.into(), header, rows });
+        self.tables.push(Listing { name: name.into(), header, rows });
     }
 
     /// Writes measurements, summary, tables, figures, `training.toml` and `verdict.json` to a folder.
@@ -83,7 +98,7 @@ impl Findings {
             .with_context(|| format!("cannot create the folder {}", folder.display()))?;
         self.measurements.write(&folder.join("measurements.csv"))?;
         self.measurements.write_summary(&folder.join("summary.csv"))?;
-        for Table { name, header, rows } in &self.tables {
+        for Listing { name, header, rows } in &self.tables {
             write_csv(&folder.join(format!("{name}.csv")), header.clone(), rows.iter().cloned())?;
         }
         for Figure { name, picture, .. } in &self.figures {
@@ -95,7 +110,7 @@ impl Findings {
             write_whole(&folder.join("training.toml"), |file| file.write_all(trainings.as_bytes()))?;
         }
         let Experiment { name, question, prediction, design, changed, .. } = about.experiment;
-        let Conditions { size, seeds, data, vectors } = about.conditions;
+        let Setup { size, seeds, data, vectors } = about.setup;
         let verdict = json!({
             "experiment": name,
             "question": question,
@@ -126,7 +141,7 @@ pub struct About<'a> {
     /// The experiment.
     pub experiment: &'a Experiment,
     /// What it was run on.
-    pub conditions: Conditions<'a>,
+    pub setup: Setup<'a>,
     /// How long it took; parts that were finished before count nothing.
     pub seconds: f64,
     /// When it was finished.

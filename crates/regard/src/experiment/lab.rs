@@ -7,9 +7,9 @@
 use super::progress::Progress;
 use super::store::Store;
 use super::trainings::{Training, Trainings};
-use super::{Conditions, Experiment, Size};
+use super::{Experiment, Setup, Size, Sizes};
 use crate::error::Interrupted;
-use crate::run::interrupt_flag;
+use crate::run::{RunConfig, interrupt_flag, preset};
 use anyhow::{Context as _, Result, anyhow, bail};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -17,11 +17,14 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+/// Enough seeds to see that everything works.
+const SMOKE_SEEDS: u64 = 2;
+
 /// What an experiment is given.
 pub struct Lab<'a> {
     /// What it is run on, and how large.
-    pub conditions: Conditions<'a>,
-    experiment: &'a Experiment,
+    pub setup: Setup<'a>,
+    pub(super) experiment: &'a Experiment,
     pub(super) store: &'a Store,
     pub(super) progress: &'a Progress,
     pub(super) trainings: Trainings,
@@ -37,32 +40,44 @@ struct Kept<T> {
 impl<'a> Lab<'a> {
     pub(super) fn new(
         experiment: &'a Experiment,
-        conditions: Conditions<'a>,
+        setup: Setup<'a>,
         store: &'a Store,
         progress: &'a Progress,
     ) -> Self {
-        Self { conditions, experiment, store, progress, trainings: Trainings::default() }
+        Self { setup, experiment, store, progress, trainings: Trainings::default() }
     }
 
-    /// The seeds to draw: as many as the user asked for, or else as many as the experiment says it needs.
-    pub fn seeds(&self, usual: u64) -> Vec<u64> {
-        let usual = if self.conditions.size == Size::Smoke { usual.min(2) } else { usual };
-        (0..self.conditions.seeds.unwrap_or(usual)).collect()
+    /// The seeds to draw: as many as the user asked for, or else as many as the experiment needs.
+    pub fn seeds(&self) -> Vec<u64> {
+        self.seeds_of(self.experiment.seeds)
     }
 
-    /// The seeds of an experiment whose models take seconds to train: at standard size three times as many.
-    pub fn seeds_of_small_models(&self) -> Vec<u64> {
-        self.seeds(self.by_size(2, 5, 15, 5))
+    /// The same for models that have a number of seeds of their own.
+    pub fn seeds_of(&self, usual: Sizes<u64>) -> Vec<u64> {
+        let usual = match self.setup.size {
+            Size::Smoke => self.at(usual).min(SMOKE_SEEDS),
+            _ => self.at(usual),
+        };
+        (0..self.setup.seeds.unwrap_or(usual)).collect()
     }
 
-    /// One of four values, by size. The first is for trying out whether everything works, nothing else.
-    pub fn by_size<T>(&self, smoke: T, quick: T, standard: T, full: T) -> T {
-        match self.conditions.size {
-            Size::Smoke => smoke,
-            Size::Quick => quick,
-            Size::Standard => standard,
-            Size::Full => full,
-        }
+    /// The value for the size that the experiment has.
+    pub fn at<T: Copy>(&self, sizes: Sizes<T>) -> T {
+        sizes.at(self.setup.size)
+    }
+
+    /// The data that the user gave, as a configuration names it.
+    pub fn data(&self) -> Option<String> {
+        self.setup.data.map(|path| path.display().to_string())
+    }
+
+    /// A preset with settings of its own for each size, and a seed. Nothing is saved while it trains.
+    pub fn preset(&self, name: &str, settings: Sizes<&[&str]>, seed: u64) -> Result<RunConfig> {
+        let settings: Vec<String> = self.at(settings).iter().map(ToString::to_string).collect();
+        let mut config = preset(name, &settings)?;
+        config.train.seed = seed;
+        config.run.save_every = 0;
+        Ok(config)
     }
 
     /// Does the same work for each of several inputs, side by side, and returns the results in order. Finished ones are
@@ -116,7 +131,7 @@ impl<'a> Lab<'a> {
             turn();
         });
         drop(busy);
-        // The first failure is the one to tell; parts after it may not have run.
+        // The first failure is reported; parts after it may not have run.
         let mut results = Vec::with_capacity(inputs.len());
         for slot in slots {
             match slot.into_inner().unwrap_or_else(PoisonError::into_inner) {
@@ -150,7 +165,7 @@ impl<'a> Lab<'a> {
     ) -> Result<T> {
         let input = serde_json::to_string(input)?;
         let name = self.experiment.name;
-        let Conditions { size, data, vectors, .. } = self.conditions;
+        let Setup { size, data, vectors, .. } = self.setup;
         let identity = |path: Option<&Path>| {
             anyhow::Ok(path.map(|path| self.store.identity(path)).transpose()?.unwrap_or_default())
         };
@@ -218,7 +233,9 @@ pub(super) mod tests {
         design: "",
         changed: None,
         real_data: None,
-        seconds: [1.0; 3],
+        conditions: &[],
+        seeds: Sizes::quick(2),
+        seconds: Sizes::quick(1.0),
         run: |_| Ok(Findings::default()),
     };
 
@@ -226,8 +243,8 @@ pub(super) mod tests {
     pub fn at_a_bench<T>(work: impl FnOnce(&Lab) -> T) -> T {
         let folder = tempfile::tempdir().unwrap();
         let (store, progress) = (Store::new(folder.path()).unwrap(), Progress::silent());
-        let conditions = Conditions { size: Size::Smoke, seeds: None, data: None, vectors: None };
-        work(&Lab::new(&EXPERIMENT, conditions, &store, &progress))
+        let setup = Setup { size: Size::Smoke, seeds: None, data: None, vectors: None };
+        work(&Lab::new(&EXPERIMENT, setup, &store, &progress))
     }
 
     /// A number that has much of the engine behind it.
@@ -257,9 +274,9 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn the_first_failure_in_order_is_told_however_many_cores_there_are() {
+    fn the_first_failure_in_order_is_reported_on_any_number_of_cores() {
         for cores in [1, 3, 8] {
-            let told = at_a_bench(|lab| {
+            let failure = at_a_bench(|lab| {
                 lab.parts_on(cores, "letters", &[0, 1, 2, 3, 4, 5], |&letter: &u64| {
                     match letter {
                         2 => std::thread::sleep(std::time::Duration::from_millis(30)),
@@ -269,7 +286,7 @@ pub(super) mod tests {
                     bail!("no ink")
                 })
             });
-            assert_eq!(format!("{:#}", told.unwrap_err()), "trial, letters 2: no ink", "{cores} cores");
+            assert_eq!(format!("{:#}", failure.unwrap_err()), "trial, letters 2: no ink", "{cores} cores");
         }
     }
 

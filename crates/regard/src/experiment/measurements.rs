@@ -3,29 +3,24 @@
 use crate::statistics::{self, Interval, Sample};
 use anyhow::{Result, bail};
 use regard_nn::data::file::write_whole;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt::Display;
 use std::io::Write;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
 
-/// A table with one value a row: under which conditions, with which seed, what was measured.
-///
-/// Asking it for something that was never measured is a mistake in the experiment, not a finding. The question is noted,
-/// and [`Measurements::ensure_measured`] fails before anything is judged by an empty sample.
+/// Every measurement of an experiment, one value a row: under which conditions, with which seed, what was measured.
 #[derive(Debug, Default)]
 pub struct Measurements {
     conditions: Vec<&'static str>,
     rows: Vec<Row>,
-    mistakes: Mutex<BTreeSet<String>>,
 }
 
 #[derive(Debug, Clone)]
-struct Row {
-    conditions: Vec<String>,
-    seed: u64,
-    measure: String,
-    value: f64,
+pub(super) struct Row {
+    pub conditions: Vec<String>,
+    pub seed: u64,
+    pub measure: String,
+    pub value: f64,
 }
 
 /// The values of one measure under the same conditions, over seeds.
@@ -42,71 +37,24 @@ pub struct Summary {
 }
 
 impl Measurements {
-    /// An empty table with these conditions, such as `["d_k", "scaled"]`.
-    pub fn new(conditions: &[&'static str]) -> Self {
-        Self { conditions: conditions.to_vec(), ..Self::default() }
-    }
-
-    /// Adds a value, under as many conditions as the table has.
-    pub fn add(&mut self, conditions: &[&dyn Display], seed: u64, measure: impl Into<String>, value: f64) {
-        let measure = measure.into();
-        let conditions = self.checked(conditions, &measure);
-        self.rows.push(Row { conditions, seed, measure, value });
-    }
-
-    /// The values of a measure under conditions, one a seed. Nothing measured is a mistake.
-    pub fn values(&self, conditions: &[&dyn Display], measure: &str) -> Sample {
-        let found = self.find(conditions, measure);
-        if found.is_empty() {
-            let conditions: Vec<String> = conditions.iter().map(ToString::to_string).collect();
-            self.mistake(format!("nothing was measured as {measure:?} under ({})", conditions.join(", ")));
+    /// Measurements under these conditions, one value of each in every row.
+    pub(super) fn new(conditions: &[&'static str], rows: Vec<Row>) -> Result<Self> {
+        if let Some(row) = rows.iter().find(|row| row.conditions.len() != conditions.len()) {
+            let (got, expected) = (row.conditions.join(", "), conditions.join(", "));
+            bail!("{:?} was measured under ({got}), expected ({expected})", row.measure);
         }
-        found
+        Ok(Self { conditions: conditions.to_vec(), rows })
     }
 
-    /// The same where nothing may have been measured.
-    pub fn find(&self, conditions: &[&dyn Display], measure: &str) -> Sample {
-        let conditions = self.checked(conditions, measure);
-        let same = |row: &&Row| row.measure == measure && row.conditions == conditions;
-        self.rows.iter().filter(same).map(|row| (row.seed, row.value)).collect()
-    }
-
-    /// Mean and interval of a measure under conditions, where nothing may have been measured: pictures leave it out.
-    pub fn mean_if_measured(&self, conditions: &[&dyn Display], measure: &str) -> Interval {
-        self.find(conditions, measure).mean()
-    }
-
-    /// Conditions as text. Fewer or more than the table has are a mistake: values under different conditions would be pooled.
-    fn checked(&self, conditions: &[&dyn Display], measure: &str) -> Vec<String> {
-        if conditions.len() != self.conditions.len() {
-            let (got, expected) = (conditions.len(), self.conditions.join(", "));
-            self.mistake(format!("{measure:?} was given {got} conditions, expected ({expected})"));
-        }
-        conditions.iter().map(ToString::to_string).collect()
-    }
-
-    fn mistake(&self, mistake: String) {
-        self.mistakes.lock().unwrap_or_else(PoisonError::into_inner).insert(mistake);
-    }
-
-    /// Fails if the table was asked for something that was never measured.
-    pub fn ensure_measured(&self) -> Result<()> {
-        let mistakes = self.mistakes.lock().unwrap_or_else(PoisonError::into_inner);
-        match mistakes.first() {
-            Some(first) if mistakes.len() == 1 => bail!("{first}"),
-            Some(first) => bail!("{first}; and {} more such mistakes", mistakes.len() - 1),
-            None => Ok(()),
-        }
-    }
-
-    /// Mean and interval of a measure under conditions.
+    /// Mean and interval of a measure under conditions; of what was not measured, [`Interval::nothing`].
     pub fn mean(&self, conditions: &[&dyn Display], measure: &str) -> Interval {
-        self.values(conditions, measure).mean()
+        let conditions: Vec<String> = conditions.iter().map(ToString::to_string).collect();
+        select(&self.rows, &conditions, measure).mean()
     }
 
     /// All seeds that anything was measured with.
     pub fn seeds(&self) -> Vec<u64> {
-        let seeds: std::collections::BTreeSet<u64> = self.rows.iter().map(|row| row.seed).collect();
+        let seeds: BTreeSet<u64> = self.rows.iter().map(|row| row.seed).collect();
         seeds.into_iter().collect()
     }
 
@@ -115,29 +63,9 @@ impl Measurements {
         self.rows.is_empty()
     }
 
-    /// One line for each measure under each conditions, in the order they first came.
+    /// One line for each measure under each condition, in the order they first came.
     pub fn summary(&self) -> Vec<Summary> {
-        let mut groups: Vec<Vec<&Row>> = Vec::new();
-        let mut known = std::collections::HashMap::new();
-        for row in &self.rows {
-            let key = (row.conditions.as_slice(), row.measure.as_str());
-            let group = *known.entry(key).or_insert_with(|| {
-                groups.push(Vec::new());
-                groups.len() - 1
-            });
-            groups[group].push(row);
-        }
-        let summary = |rows: Vec<&Row>| {
-            let sample: Sample = rows.iter().map(|row| (row.seed, row.value)).collect();
-            let first = rows.first()?;
-            Some(Summary {
-                conditions: first.conditions.clone(),
-                measure: first.measure.clone(),
-                interval: sample.mean(),
-                deviation: statistics::deviation(&sample.values()),
-            })
-        };
-        groups.into_iter().filter_map(summary).collect()
+        summary(&self.rows)
     }
 
     /// The names of the conditions.
@@ -171,6 +99,37 @@ impl Measurements {
     }
 }
 
+/// The values of a measure under conditions, by seed.
+pub(super) fn select(rows: &[Row], conditions: &[String], measure: &str) -> Sample {
+    let same = |row: &&Row| row.measure == measure && row.conditions == conditions;
+    rows.iter().filter(same).map(|row| (row.seed, row.value)).collect()
+}
+
+/// One line for each measure under each condition, in the order they first came.
+pub(super) fn summary(rows: &[Row]) -> Vec<Summary> {
+    let mut groups: Vec<Vec<&Row>> = Vec::new();
+    let mut known = HashMap::new();
+    for row in rows {
+        let key = (row.conditions.as_slice(), row.measure.as_str());
+        let group = *known.entry(key).or_insert_with(|| {
+            groups.push(Vec::new());
+            groups.len() - 1
+        });
+        groups[group].push(row);
+    }
+    let summary = |rows: Vec<&Row>| {
+        let sample: Sample = rows.iter().map(|row| (row.seed, row.value)).collect();
+        let first = rows.first()?;
+        Some(Summary {
+            conditions: first.conditions.clone(),
+            measure: first.measure.clone(),
+            interval: sample.mean(),
+            deviation: statistics::deviation(&sample.values()),
+        })
+    };
+    groups.into_iter().filter_map(summary).collect()
+}
+
 /// Writes a table as CSV (RFC 4180).
 pub fn write_csv(path: &Path, header: Vec<String>, rows: impl Iterator<Item = Vec<String>>) -> Result<()> {
     let line = |fields: Vec<String>| {
@@ -193,46 +152,24 @@ fn quoted(field: &str) -> String {
 mod tests {
     use super::*;
 
-    #[test]
-    fn measurements_come_back_by_condition_and_are_summed_up_over_seeds() {
-        let mut table = Measurements::new(&["d_k", "scaled"]);
-        for seed in 0..3 {
-            for d_k in [4, 16] {
-                table.add(&[&d_k, &true], seed, "entropy", f64::from(d_k) + seed as f64);
-            }
-        }
-        assert_eq!(table.values(&[&16, &true], "entropy").values(), [16.0, 17.0, 18.0]);
-        assert!(table.find(&[&16, &false], "entropy").is_empty());
-        table.ensure_measured().unwrap();
-        let summary = table.summary();
-        assert_eq!(summary.len(), 2);
-        assert_eq!(
-            (summary[0].interval.mean, summary[0].deviation, summary[0].interval.count),
-            (5.0, 1.0, 3)
-        );
+    fn row(word: &str, seed: u64, value: f64) -> Row {
+        Row { conditions: vec![word.to_owned()], seed, measure: "weight".to_owned(), value }
     }
 
     #[test]
-    fn asking_for_what_was_not_measured_is_a_mistake() {
-        let mut table = Measurements::new(&["d_k", "scaled"]);
-        table.add(&[&4, &true], 0, "entropy", 1.0);
-        assert_eq!(table.mean(&[&4, &true], "entropy").mean, 1.0);
-        table.ensure_measured().unwrap();
-        assert!(table.values(&[&4, &true], "entropie").is_empty());
-        let problem = table.ensure_measured().unwrap_err().to_string();
-        assert_eq!(problem, "nothing was measured as \"entropie\" under (4, true)");
-        let mut pooled = Measurements::new(&["d_k", "scaled"]);
-        pooled.add(&[&4, &true], 0, "entropy", 1.0);
-        assert!(pooled.values(&[&4], "entropy").is_empty(), "conditions are never pooled");
-        assert!(pooled.ensure_measured().is_err());
+    fn rows_must_have_a_value_for_every_condition() {
+        let table = Measurements::new(&["word"], vec![row("a", 0, 1.0), row("a", 1, 3.0)]).unwrap();
+        assert_eq!(table.mean(&[&"a"], "weight").mean, 2.0);
+        assert!(table.mean(&[&"b"], "weight").mean.is_nan());
+        let problem = Measurements::new(&["word", "d_k"], vec![row("a", 0, 1.0)]).unwrap_err().to_string();
+        assert_eq!(problem, "\"weight\" was measured under (a), expected (word, d_k)");
     }
 
     #[test]
     fn files_are_tidy_and_quoted_where_they_must_be() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x.csv");
-        let mut table = Measurements::new(&["word"]);
-        table.add(&[&"a, \"b\""], 7, "weight", 0.1);
+        let table = Measurements::new(&["word"], vec![row("a, \"b\"", 7, 0.1)]).unwrap();
         table.write(&path).unwrap();
         assert_eq!(
             std::fs::read_to_string(&path).unwrap(),

@@ -34,10 +34,10 @@ struct State {
     done: usize,
     /// How many of those that are done were read back.
     read_back: usize,
-    /// How far the training was that is going on when it was first heard of, and how far it is. A thread works at one part at a
+    /// How far the training was that is going on when it was first reported, and how far it is. A thread works at one part at a
     /// time.
     partly: HashMap<ThreadId, (f64, f64)>,
-    /// What the training of parts that are done had behind it when it was first heard of, in parts.
+    /// What the training of parts that are done had behind it when it was first reported, in parts.
     trained_before: f64,
     /// When to say something next, counted from the start.
     next_words: Option<Duration>,

@@ -47,7 +47,7 @@ impl Store {
         &self.program
     }
 
-    /// What tells one data set from another without reading it: path, size and time of change; of a folder, those of the
+    /// The identity of a data set, without reading it: path, size and time of change; of a folder, those of the
     /// files in it. What this store keeps there is no data.
     pub fn identity(&self, path: &Path) -> Result<String> {
         let about = std::fs::metadata(path).with_context(|| format!("cannot read {}", path.display()))?;

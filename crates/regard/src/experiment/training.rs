@@ -1,5 +1,5 @@
-//! Models that experiments train: one that is kept is trained once, whoever wants it; of others only what an observer takes down
-//! stays. Both show how far they are, and stop if Ctrl-C was pressed.
+//! Models that experiments train: one that is kept is trained once and shared; of others only what an observer records is kept.
+//! Both show their progress, and stop on Ctrl-C.
 
 use super::lab::Lab;
 use crate::error::Interrupted;
@@ -43,7 +43,7 @@ impl Lab<'_> {
         if !train_in(&folder, config, Reporting::Fraction(&|share| self.progress.partly(share)))? {
             bail!(Interrupted::repeat());
         }
-        // Of a model that was there already nothing was heard.
+        // A model that was trained before reports no progress.
         self.progress.partly(1.0);
         // The sizes of the model are known only now: its vocabulary comes from the data.
         self.trainings.add(&RunFolder::config_in(&folder)?.unwrap_or_else(|| config.clone()))?;
@@ -136,6 +136,11 @@ impl Trained {
             })
         };
         Ok(Self { curve: text.lines().skip(1).filter_map(line).collect(), folder })
+    }
+
+    /// The held-out loss after so many updates, wherever it was measured.
+    pub fn losses(&self) -> Vec<(u64, f64)> {
+        self.curve.iter().filter_map(|line| Some((line.step, line.loss?))).collect()
     }
 
     /// The last held-out loss.

@@ -65,7 +65,7 @@ impl Trainings {
         }
     }
 
-    /// What this thread has trained since it was last asked.
+    /// What this thread has trained since the last call.
     pub fn of_this_part(&self) -> Vec<Training> {
         self.state().parts.remove(&thread::current().id()).unwrap_or_default()
     }
@@ -102,7 +102,7 @@ mod tests {
     use crate::run::preset;
 
     #[test]
-    fn each_configuration_is_told_once_with_its_seeds() {
+    fn each_configuration_is_listed_once_with_its_seeds() {
         let trainings = Trainings::default();
         assert_eq!(trainings.to_toml().unwrap(), None);
         let mut config = preset("words-gpt", &["train.rate.highest=3e-4".to_owned()]).unwrap();
@@ -114,13 +114,13 @@ mod tests {
         assert_eq!((kept.len(), trainings.of_this_part().len()), (3, 0));
         config.train.steps += 1;
         trainings.add(&config).unwrap();
-        let told = trainings.to_toml().unwrap().unwrap();
-        let table: Table = toml::from_str(&told).unwrap();
+        let written = trainings.to_toml().unwrap().unwrap();
+        let table: Table = toml::from_str(&written).unwrap();
         let entries = table["training"].as_array().unwrap();
         let seeds: Vec<String> = entries.iter().map(|entry| entry["seeds"].to_string()).collect();
         assert_eq!(seeds.len(), 2);
         assert!(seeds.contains(&"[0, 2]".to_owned()) && seeds.contains(&"[2]".to_owned()), "{seeds:?}");
-        assert!(told.contains("highest = 0.0003") && !told.contains("seed = "), "{told}");
+        assert!(written.contains("highest = 0.0003") && !written.contains("seed = "), "{written}");
 
         let again = Trainings::default();
         again.read_back(&kept);

@@ -1,81 +1,86 @@
 //! GELU against ReLU, in the same model.
 
-use super::language_models as models;
-use crate::experiment::{Bound, Check, Experiment, Findings, Lab, Measurements, Verdict};
+use super::models::language as models;
+use crate::experiment::{
+    Bound, Check, Experiment, Findings, Lab, Sizes, Sweep, Table, Verdict, charts, facts, named,
+};
 use crate::figure::{Axis, Chart, Picture, Series};
 use crate::statistics::paired;
 use anyhow::Result;
 use regard_nn::layers::Activation;
 use regard_nn::tensor::Tensor;
-use regard_nn::tensor::ops::Function;
-use serde::{Deserialize, Serialize};
+use regard_nn::tensor::ops;
 
 pub const EXPERIMENT: Experiment = Experiment {
     name: "activation",
     claims: &["E6"],
-    question: "Does a language model with GELU in its feed-forward layers learn better than the same model with ReLU?",
+    question: "Does a language model with GELU in its feed-forward layers reach a lower loss than the same model with ReLU?",
     prediction: "The loss on test text is lower with GELU than with ReLU: the interval of the paired difference lies below 0.",
-    design: "The base GPT, once with GELU and once with ReLU, everything else and the seed the same: the two begin with the same \
-        weights and read the same windows in the same order. The difference of their losses on test text, by seed.",
+    design: "The base GPT, once with GELU and once with ReLU. Everything else is the same, including the seed: both models start \
+        from the same weights and read the same windows in the same order. The difference of their losses on test text is taken \
+        seed by seed.",
     changed: Some(models::GPT_CHANGED),
     real_data: Some("plain text such as WikiText-2's folder"),
-    seconds: [9.0, 110.0, 3_600.0],
+    conditions: &["function"],
+    seeds: Sizes::quick(4).standard(5),
+    seconds: Sizes::quick(9.0).standard(110.0).full(3_600.0),
     run,
 };
 
-const FUNCTIONS: [(Activation, &str); 2] = [(Activation::GeluNew, "GELU"), (Activation::Relu, "ReLU")];
+named! {
+    /// The activation functions compared.
+    pub enum Function { Gelu = "GELU", Relu = "ReLU" }
+}
 
-#[derive(Serialize, Deserialize)]
-struct Run {
-    loss: f64,
-    curve: Vec<(u64, f64)>,
+impl Function {
+    fn activation(self) -> Activation {
+        match self {
+            Function::Gelu => Activation::GeluNew,
+            Function::Relu => Activation::Relu,
+        }
+    }
+}
+
+facts! {
+    LOSS(function: Function) = "loss: {function}";
 }
 
 fn run(lab: &Lab) -> Result<Findings> {
-    let seeds = lab.seeds(lab.by_size(2, 4, 5, 5));
-    let inputs: Vec<(usize, u64)> =
-        (0..FUNCTIONS.len()).flat_map(|function| seeds.iter().map(move |&seed| (function, seed))).collect();
-    let runs = lab.parts("runs", &inputs, |&(function, seed)| {
+    let Sweep { table, runs } = lab.sweep("runs", lab.each(Function::ALL), |function, seed, rows| {
         let mut config = models::base_on_text(lab, seed)?;
-        models::gpt(&mut config)?.activation = FUNCTIONS[function].0;
+        models::gpt(&mut config)?.activation = function.activation();
         let trained = lab.train(&config)?;
-        let loss = models::test_loss(lab, &config, &trained.open()?)?;
-        let curve = trained.curve.iter().filter_map(|line| Some((line.step, line.loss?))).collect();
-        Ok(Run { loss, curve })
-    })?;
-    let mut findings = Findings::new(&["function"]);
-    for (&(function, seed), run) in inputs.iter().zip(&runs) {
-        findings.measurements.add(&[&FUNCTIONS[function].1], seed, "loss", run.loss);
-        for &(step, loss) in &run.curve {
-            findings.measurements.add(&[&FUNCTIONS[function].1], seed, format!("loss at step {step}"), loss);
+        rows.add(function, "loss", models::test_loss(lab, &config, &trained.open()?)?);
+        let curve = trained.losses();
+        for &(step, loss) in &curve {
+            rows.add(function, loss_at(step), loss);
         }
-    }
-    let steps: Vec<u64> =
-        runs.first().map_or_else(Vec::new, |run| run.curve.iter().map(|(step, _)| *step).collect());
-    draw(&mut findings, &steps)?;
-    findings.verdicts = vec![judge(&findings.measurements)];
-    for (_, name) in FUNCTIONS {
-        let loss = findings.measurements.mean(&[&name], "loss").mean;
-        findings.fact(format!("loss: {name}"), loss);
-    }
-    Ok(findings)
+        Ok(curve.into_iter().map(|(step, _)| step).collect::<Vec<u64>>())
+    })?;
+    let mut findings = Findings::default();
+    draw(&mut findings, &table, runs.first().map_or(&[], |run| &run.result))?;
+    findings.verdicts = vec![judge(&table)];
+    findings.facts(LOSS, Function::ALL, |function| table.mean(function, "loss").mean);
+    findings.finish(lab, table)
 }
 
-fn draw(findings: &mut Findings, steps: &[u64]) -> Result<()> {
-    let places: Vec<f32> = (-80..=80).map(|i| i as f32 / 20.0).collect();
-    let x = Tensor::new(&places, [places.len()])?;
-    let empty = Chart::new(Axis::linear("x"), Axis::linear("f(x)"));
-    let mut shapes = empty;
-    for (activation, name) in FUNCTIONS {
-        let y = x.apply(Function::from(activation))?.to_vec();
-        let points = places.iter().zip(y).map(|(&x, y)| (f64::from(x), f64::from(y)));
-        shapes = shapes.series(Series::new(name).points(points));
+fn loss_at(step: u64) -> String {
+    format!("loss at step {step}")
+}
+
+fn draw(findings: &mut Findings, table: &Table<Function>, steps: &[u64]) -> Result<()> {
+    let xs: Vec<f32> = (-80..=80).map(|i| i as f32 / 20.0).collect();
+    let x = Tensor::new(&xs, [xs.len()])?;
+    let mut shapes = Chart::new(Axis::linear("x"), Axis::linear("f(x)"));
+    for function in Function::ALL {
+        let y = x.apply(ops::Function::from(function.activation()))?.to_vec();
+        let points = xs.iter().zip(y).map(|(&x, y)| (f64::from(x), f64::from(y)));
+        shapes = shapes.series(Series::new(function.name()).points(points));
     }
-    // The gap is far smaller than the fall of the loss: it is drawn by itself.
-    let gap = steps.iter().map(|step| {
-        let of = |name: &str| findings.measurements.values(&[&name], &format!("loss at step {step}"));
-        let gap = paired(&of(FUNCTIONS[0].1), &of(FUNCTIONS[1].1));
-        (*step as f64, gap.mean, gap.low, gap.high)
+    // The gap is far smaller than the fall of the loss, so that it has a chart of its own.
+    let gap = steps.iter().map(|&step| {
+        let of = |function| table.values(function, loss_at(step));
+        charts::point(step as f64, paired(&of(Function::Gelu), &of(Function::Relu)))
     });
     let gap: Vec<_> =
         gap.filter(|(_, mean, low, high)| [mean, low, high].iter().all(|x| x.is_finite())).collect();
@@ -84,19 +89,18 @@ fn draw(findings: &mut Findings, steps: &[u64]) -> Result<()> {
         .level(0.0, "no difference");
     findings.figure(
         "gelu_and_relu",
-        "The two functions, and the difference of the losses on held-out text while training, with 95 % intervals over \
-         seeds; below 0 GELU is better.",
-        Picture::new("A smooth bend or a sharp one")
+        "The two functions, and the difference of the losses on held-out text during training, with 95 % intervals over \
+         seeds. Below 0 GELU is better.",
+        Picture::new("A smooth or a sharp activation")
             .columns(2)
             .titled_panel("the functions", shapes.size(360.0, 300.0))
-            .titled_panel("what they are worth", gaps.size(440.0, 300.0)),
+            .titled_panel("the difference in loss", gaps.size(440.0, 300.0)),
     );
     Ok(())
 }
 
-fn judge(table: &Measurements) -> Verdict {
-    let of = |name: &str| table.values(&[&name], "loss");
-    let (gelu, relu) = (of(FUNCTIONS[0].1), of(FUNCTIONS[1].1));
+fn judge(table: &Table<Function>) -> Verdict {
+    let [gelu, relu] = Function::ALL.map(|function| table.values(function, "loss"));
     let gain = paired(&gelu, &relu);
     let finding = format!(
         "The loss is {:.3} with GELU and {:.3} with ReLU: a difference of {:+.3} [{:+.3}, {:+.3}] over {} seeds, {:.1} % of the loss.",
@@ -116,12 +120,12 @@ mod tests {
     use super::*;
     use crate::experiment::Outcome;
 
-    fn planted(gap: f64) -> Measurements {
-        let mut table = Measurements::new(&["function"]);
+    fn planted(gap: f64) -> Table<Function> {
+        let mut table = Table::new();
         for seed in 0..4 {
             let shared = 3.0 + 0.1 * seed as f64;
-            table.add(&[&"GELU"], seed, "loss", shared + gap + 0.001 * seed as f64);
-            table.add(&[&"ReLU"], seed, "loss", shared);
+            table.add(Function::Gelu, seed, "loss", shared + gap + 0.001 * seed as f64);
+            table.add(Function::Relu, seed, "loss", shared);
         }
         table
     }

@@ -1,90 +1,84 @@
 //! Can one head tell from the context whether a hidden word is a content word or a function word?
 
-use super::tagger_models::{self as taggers, CLASSES, Sentence};
-use super::tagger_reading;
-use crate::experiment::{Bound, Check, Experiment, Findings, Lab, Measurements, Verdict};
-use crate::figure::{Axis, Bar, Bars, HeatMap, Matrix, Picture};
+use super::instruments::tagger_attention;
+use super::models::tagger::{self as taggers, Class, Sentence};
+use crate::experiment::{
+    Bound, Check, Experiment, Findings, Lab, Rows, SMALL_MODELS, Sizes, Sweep, Table, Verdict, charts, facts,
+    named,
+};
+use crate::figure::{Axis, Bars, HeatMap, Matrix, Picture};
 use crate::run::sources::{self, Tagged};
 use crate::statistics::paired;
 use anyhow::Result;
-use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 
 pub const EXPERIMENT: Experiment = Experiment {
     name: "content-words",
     claims: &["B1"],
-    question: "Can one head tell from the context whether a hidden word is a content word or a function word?",
-    prediction: "On sentences that were not trained on, a single attention head tells the class of hidden words more often than \
-        always saying the more frequent class, and more often than the better of the two neighbours does by itself.",
-    design: "One attention layer with one head over word and position vectors; about one word in seven is hidden, and its \
-        class (content: noun, name, verb, adjective, adverb, interjection; function: all else) is to be told. Baselines \
-        are counted on the same training sentences: the majority, the class that most often follows the word before, the \
-        one that most often precedes the word after, and both together. Paired by seed.",
+    question: "Can one head classify a hidden word as content or function word from its context?",
+    prediction: "On sentences outside the training data, a single attention head classifies hidden words correctly more often than the \
+        more frequent class would, and more often than the better of the two neighbouring words predicts it.",
+    design: "One attention layer with one head over word and position vectors. About one word in seven is hidden, and the model \
+        predicts its class (content: noun, name, verb, adjective, adverb, interjection; function: all others). Baselines are counted \
+        on the same training sentences: the majority class, the class that most often follows the previous word, the one that most \
+        often precedes the next word, and both combined. Differences are paired by seed.",
     changed: Some(
-        "After first runs the tagger got more sentences to learn from and more steps: at quick size 2,000 and 800 instead of 1,500 \
-         and 600. Standard size had five seeds, which left it open; it has fifteen.",
+        "After the first runs the tagger got more training sentences and steps: 2,000 and 800 at quick size instead of 1,500 and 600. \
+         Standard size had five seeds, which left the claim undecided; it has fifteen.",
     ),
     real_data: Some("a CoNLL-U treebank: a file, or a folder with train and test parts"),
-    seconds: [7.0, 20.0, 120.0],
+    conditions: &["model"],
+    seeds: SMALL_MODELS,
+    seconds: Sizes::quick(7.0).standard(20.0).full(120.0),
     run,
 };
 
-const MODELS: [&str; 5] = ["majority", "word before", "word after", "both neighbours", "one head"];
-
-#[derive(Serialize, Deserialize)]
-struct Run {
-    /// In the order of [`MODELS`].
-    accuracies: Vec<f64>,
-    /// The better of the two single neighbours on the training sentences.
-    better: usize,
-    confusion: [[u64; 2]; 2],
-    /// How often the head is right on sentences that it was trained on.
-    learned: f64,
+named! {
+    enum Model {
+        Majority = "majority",
+        Before = "word before",
+        After = "word after",
+        Both = "both neighbours",
+        Head = "one head",
+        /// The better of the two single neighbours on the training sentences.
+        Better = "better neighbour",
+    }
 }
 
-/// A head that is better by this on what it was trained on has learned some of it by heart.
-const BY_HEART: f64 = 0.05;
-/// What that is called among the measurements.
-const LEARNED: &str = "accuracy on training sentences";
+/// The models that are shown.
+const SHOWN: [Model; 5] = [Model::Majority, Model::Before, Model::After, Model::Both, Model::Head];
+const ACCURACY: &str = "accuracy";
+const ACCURACY_IN_TRAINING: &str = "accuracy on training sentences";
+/// A head that is this much better on its training sentences has memorised some of them.
+const MEMORISED: f64 = 0.05;
+
+facts! {
+    ACCURACY_OF(model: Model) = "accuracy: {model}";
+    SENTENCES = "sentences";
+}
 
 fn run(lab: &Lab) -> Result<Findings> {
-    let seeds = taggers::seeds(lab, 1);
     let sentences = taggers::test_sentences(lab)?;
-    let runs = lab.parts("runs", &seeds, |&seed| read(lab, seed, &sentences))?;
-    let mut findings = Findings::new(&["model"]);
-    for (&seed, run) in seeds.iter().zip(&runs) {
-        for (model, &accuracy) in MODELS.iter().zip(&run.accuracies) {
-            findings.measurements.add(&[model], seed, "accuracy", accuracy);
-        }
-        findings.measurements.add(&[&"better neighbour"], seed, "accuracy", run.accuracies[run.better]);
-        findings.measurements.add(&[&"one head"], seed, LEARNED, run.learned);
-        for (truth, counts) in CLASSES.iter().zip(run.confusion) {
-            for (said, count) in CLASSES.iter().zip(counts) {
-                let measure = format!("{truth} told as {said}");
-                findings.measurements.add(&[&"one head"], seed, measure, count as f64);
-            }
-        }
-    }
+    let Sweep { table, runs } = lab.sweep_seeds("runs", |seed, rows| measure(lab, seed, &sentences, rows))?;
     let confusion = runs.iter().fold([[0.0_f32; 2]; 2], |mut sum, run| {
-        for (sums, counts) in sum.iter_mut().zip(run.confusion) {
+        for (sums, counts) in sum.iter_mut().zip(run.result) {
             sums.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count as f32);
         }
         sum
     });
-    draw(&mut findings, confusion);
-    findings.verdicts = vec![judge(&findings.measurements)];
-    for model in MODELS {
-        let value = findings.measurements.mean(&[&model], "accuracy").mean;
-        findings.fact(format!("accuracy: {model}"), value);
-    }
-    findings.fact("sentences", sentences.len() as f64);
-    Ok(findings)
+    let mut findings = Findings::default();
+    draw(&mut findings, &table, confusion);
+    findings.verdicts = vec![judge(&table)];
+    findings.facts(ACCURACY_OF, SHOWN, |model| table.mean(model, ACCURACY).mean);
+    findings.fact(SENTENCES, sentences.len() as f64);
+    findings.finish(lab, table)
 }
 
-fn read(lab: &Lab, seed: u64, sentences: &[Sentence]) -> Result<Run> {
+/// How well a tagger and the baselines classify hidden words. Returns the tagger's counts by true and predicted class.
+fn measure(lab: &Lab, seed: u64, sentences: &[Sentence], rows: &mut Rows<Model>) -> Result<[[u64; 2]; 2]> {
     let config = taggers::config(lab, 1, seed)?;
     let opened = taggers::trained(lab, 1, seed)?.snapshot(taggers::last_step(lab))?;
-    let reading = tagger_reading::read(&opened, sentences)?;
+    let reading = tagger_attention::read(&opened, sentences)?;
     let (train, _, _) = sources::tagged_parts(&config.data, seed)?;
     let guesses = Guesses::of(&train);
     let hidden = taggers::hide(opened.tokenizer()?, sentences)?;
@@ -100,22 +94,32 @@ fn read(lab: &Lab, seed: u64, sentences: &[Sentence]) -> Result<Run> {
                 None => Some(EDGE),
             };
         for place in (0..words.len()).filter(|&place| hidden[place]) {
-            let said = guesses.say(shown(place.checked_sub(1)), shown(Some(place + 1)));
-            for (right, said) in right.iter_mut().zip(said) {
-                *right += u64::from(said == sentence.classes[place]);
+            let predicted = guesses.predict(shown(place.checked_sub(1)), shown(Some(place + 1)));
+            for (right, class) in right.iter_mut().zip(predicted) {
+                *right += u64::from(class == sentence.classes[place]);
             }
             count += 1;
         }
     }
     let baselines = right.map(|right| right as f64 / f64::from(count.max(1)));
-    let accuracies = baselines.into_iter().chain([reading.accuracy()]).collect();
+    for (model, accuracy) in SHOWN.into_iter().zip(baselines.into_iter().chain([reading.accuracy()])) {
+        rows.add(model, ACCURACY, accuracy);
+    }
+    rows.add(Model::Better, ACCURACY, baselines[guesses.better]);
     let some = sources::spread(train.len(), sentences.len()).into_iter();
     let some = some.map(|i| Sentence::without_tree(&train[i])).filter(Sentence::is_read);
-    let learned = tagger_reading::accuracy(&opened, &some.collect::<Vec<_>>())?;
-    Ok(Run { accuracies, better: guesses.better, confusion: reading.confusion, learned })
+    let learned = tagger_attention::accuracy(&opened, &some.collect::<Vec<_>>())?;
+    rows.add(Model::Head, ACCURACY_IN_TRAINING, learned);
+    for truth in Class::ALL {
+        for predicted in Class::ALL {
+            let count = reading.confusion[truth as usize][predicted as usize];
+            rows.add(Model::Head, format!("{truth} told as {predicted}"), count as f64);
+        }
+    }
+    Ok(reading.confusion)
 }
 
-/// What stands beside the first and the last word.
+/// The neighbour of the first and of the last word.
 const EDGE: &str = "";
 
 /// Guesses from neighbours: how often each class was seen after and before each word.
@@ -123,7 +127,7 @@ struct Guesses {
     classes: [u64; 2],
     after: HashMap<String, [u64; 2]>,
     before: HashMap<String, [u64; 2]>,
-    /// 1 if the word before is the better guide, 2 if the word after is.
+    /// 1 if the word before predicts better, 2 if the word after does.
     better: usize,
 }
 
@@ -153,17 +157,17 @@ impl Guesses {
         for sentence in &lower {
             for (place, (_, class)) in sentence.iter().enumerate() {
                 let (before, after) = neighbours(sentence, place);
-                let said = guesses.say(Some(&before), Some(&after));
-                right.iter_mut().zip(said).for_each(|(right, said)| *right += u64::from(said == *class));
+                let predicted = guesses.predict(Some(&before), Some(&after));
+                right.iter_mut().zip(predicted).for_each(|(right, one)| *right += u64::from(one == *class));
             }
         }
         guesses.better = if right[2] > right[1] { 2 } else { 1 };
         guesses
     }
 
-    /// What the majority, the word before, the word after, and both say. A neighbour that is hidden or was never seen says
-    /// what the majority does.
-    fn say(&self, before: Option<&str>, after: Option<&str>) -> [u32; 4] {
+    /// The classes that the majority, the word before, the word after, and both predict. A neighbour that is hidden or was never
+    /// seen predicts the majority class.
+    fn predict(&self, before: Option<&str>, after: Option<&str>) -> [u32; 4] {
         let odds = |[function, content]: [u64; 2]| ((content as f64 + 1.0) / (function as f64 + 1.0)).ln();
         let prior = odds(self.classes);
         let of = |table: &HashMap<String, [u64; 2]>, word: Option<&str>| {
@@ -174,54 +178,47 @@ impl Guesses {
     }
 }
 
-fn draw(findings: &mut Findings, confusion: [[f32; 2]; 2]) {
-    let bar = |model: &str| {
-        let interval = findings.measurements.mean(&[&model], "accuracy");
-        Bar::new(interval.mean).interval(interval.low.max(0.0), interval.high.min(1.0))
-    };
-    let bars = Bars::lying(
-        MODELS.map(str::to_owned).to_vec(),
-        Axis::linear("accuracy on hidden words").range(0.0, 1.0),
-    )
-    .series("accuracy", MODELS.into_iter().map(bar).collect());
+fn draw(findings: &mut Findings, table: &Table<Model>, confusion: [[f32; 2]; 2]) {
+    let empty = Bars::lying(charts::names(SHOWN), Axis::linear("accuracy on hidden words").range(0.0, 1.0));
+    let bars =
+        charts::grouped(empty, [ACCURACY], &SHOWN, |_, model| charts::share(table.mean(model, ACCURACY)));
     findings.figure(
         "accuracy",
-        "How often the class of a hidden word is told right; mean over seeds with 95 % intervals.",
+        "The share of hidden words that are classified correctly; mean over seeds with 95 % intervals.",
         Picture::new("Content or function word? One head against its neighbours").panel(bars),
     );
     let counts = Matrix::from_fn(2, 2, |row, column| confusion[row][column]);
     findings.figure(
         "confusion",
-        "Hidden words by their true class and by what one head says, all seeds together.",
-        Picture::new("What one head mistakes").panel(HeatMap::confusion(&CLASSES.map(str::to_owned), counts)),
+        "Hidden words by their true class and by the class that one head predicts, all seeds together.",
+        Picture::new("The errors of one head").panel(HeatMap::confusion(&charts::names(Class::ALL), counts)),
     );
 }
 
-fn judge(table: &Measurements) -> Verdict {
-    let of = |model: &str| table.values(&[&model], "accuracy");
-    let mean = |model: &str| 100.0 * table.mean(&[&model], "accuracy").mean;
-    let gain = |model: &str| paired(&of("one head"), &of(model));
+fn judge(table: &Table<Model>) -> Verdict {
+    let mean = |model| 100.0 * table.mean(model, ACCURACY).mean;
+    let gain = |model| paired(&table.values(Model::Head, ACCURACY), &table.values(model, ACCURACY));
     let finding = format!(
-        "One head tells {:.1} % of hidden words right. Always the more frequent class: {:.1} %; by the word before: {:.1} %; by the \
-         word after: {:.1} %; by both neighbours together: {:.1} %.",
-        mean("one head"),
-        mean("majority"),
-        mean("word before"),
-        mean("word after"),
-        mean("both neighbours"),
+        "One head classifies {:.1} % of hidden words correctly. The majority class: {:.1} %; the word before: {:.1} %; the word \
+         after: {:.1} %; both neighbours together: {:.1} %.",
+        mean(Model::Head),
+        mean(Model::Majority),
+        mean(Model::Before),
+        mean(Model::After),
+        mean(Model::Both),
     );
     let checks = vec![
-        Check::new("accuracy: one head − majority", gain("majority"), Bound::Above(0.0)),
-        Check::new("accuracy: one head − the better neighbour", gain("better neighbour"), Bound::Above(0.0)),
+        Check::new("accuracy: one head − majority", gain(Model::Majority), Bound::Above(0.0)),
+        Check::new("accuracy: one head − the better neighbour", gain(Model::Better), Bound::Above(0.0)),
     ];
     Verdict::new("B1", checks, finding).because(|_| {
-        let learned = table.values(&[&"one head"], LEARNED);
-        let meaning = match paired(&learned, &of("one head")).low > BY_HEART {
-            true => "part of what it has learned is true of those sentences alone",
-            false => "hardly more than of others",
+        let learned = table.values(Model::Head, ACCURACY_IN_TRAINING);
+        let meaning = match paired(&learned, &table.values(Model::Head, ACCURACY)).low > MEMORISED {
+            true => "it has memorised part of them",
+            false => "hardly more than in other sentences",
         };
         format!(
-            "Of the hidden words of sentences that it was trained on, the head tells {:.1} % right: {meaning}.",
+            "In sentences that it was trained on, the head classifies {:.1} % of hidden words correctly: {meaning}.",
             100.0 * learned.mean().mean
         )
     })
@@ -237,13 +234,13 @@ mod tests {
     use regard_nn::tensor::random::Key;
     use regard_nn::train::{Progress, Supervised, Task, TrainConfig, train};
 
-    fn planted(head: f64) -> Measurements {
-        let mut table = Measurements::new(&["model"]);
+    fn planted(head: f64) -> Table<Model> {
+        let mut table = Table::new();
         for seed in 0..4 {
             let noise = 0.002 * seed as f64;
-            table.add(&[&"one head"], seed, "accuracy", head + 2.0 * noise);
-            table.add(&[&"majority"], seed, "accuracy", 0.5 + noise);
-            table.add(&[&"better neighbour"], seed, "accuracy", 0.7 + noise);
+            table.add(Model::Head, seed, ACCURACY, head + 2.0 * noise);
+            table.add(Model::Majority, seed, ACCURACY, 0.5 + noise);
+            table.add(Model::Better, seed, ACCURACY, 0.7 + noise);
         }
         table
     }
@@ -256,19 +253,20 @@ mod tests {
     }
 
     #[test]
-    fn a_head_that_fails_has_learned_by_heart_or_not_at_all() {
-        for (learned, told) in
-            [(0.95, "95.0 % right: part of what it has learned"), (0.62, "62.0 % right: hardly more")]
-        {
+    fn a_head_that_fails_has_memorised_its_sentences_or_learned_nothing() {
+        for (learned, expected) in [
+            (0.95, "95.0 % of hidden words correctly: it has"),
+            (0.62, "62.0 % of hidden words correctly: hardly"),
+        ] {
             let mut table = planted(0.6);
-            (0..4).for_each(|seed| table.add(&[&"one head"], seed, LEARNED, learned));
+            (0..4).for_each(|seed| table.add(Model::Head, seed, ACCURACY_IN_TRAINING, learned));
             let why = judge(&table).why.unwrap_or_default();
-            assert!(why.contains(told), "{why}");
+            assert!(why.contains(expected), "{why}");
         }
         assert_eq!(judge(&planted(0.9)).why, None);
     }
 
-    /// Sentences over some words, each word of the class that the function says.
+    /// Sentences over some words, each word of the class that the function gives.
     fn sentences(class: impl Fn(u64, &[u64]) -> u32) -> Vec<Tagged> {
         let key = Key::new(3);
         let sentence = |number: u64| {
@@ -283,16 +281,16 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_tell_what_they_know_and_no_more() {
+    fn neighbours_predict_the_class_that_follows_them_most_often() {
         let by_neighbour = |_: u64, before: &[u64]| before.last().map_or(0, |word| (word % 2) as u32);
         let guesses = Guesses::of(&sentences(by_neighbour));
         assert_eq!(guesses.better, 1);
-        assert_eq!(guesses.say(Some("w3"), None)[1], 1);
-        assert_eq!(guesses.say(Some("w4"), None)[1], 0);
-        assert_eq!(guesses.say(None, None)[0], guesses.say(None, None)[3]);
+        assert_eq!(guesses.predict(Some("w3"), None)[1], 1);
+        assert_eq!(guesses.predict(Some("w4"), None)[1], 0);
+        assert_eq!(guesses.predict(None, None)[0], guesses.predict(None, None)[3]);
     }
 
-    /// A head that learns classes drawn at random tells those of other sentences no better than a coin.
+    /// A head that learns random classes predicts those of other sentences no better than a coin.
     #[test]
     fn random_classes_give_chance_level() {
         let key = Key::new(5);

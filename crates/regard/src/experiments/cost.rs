@@ -1,7 +1,9 @@
-//! What attention costs: time and memory against length and width.
+//! The cost of attention: time and memory against length and width.
 
-use super::stopwatch::{Spent, spend};
-use crate::experiment::{Bound, Check, Experiment, Findings, Lab, Measurements, Verdict};
+use super::instruments::stopwatch::{Spent, spend};
+use crate::experiment::{
+    Bound, Check, Experiment, Findings, Lab, Sizes, Sweep, Table, Verdict, facts, named,
+};
 use crate::figure::{Axis, Chart, Picture, Series};
 use crate::statistics::{Interval, Sample, slope_by_seed};
 use anyhow::Result;
@@ -11,7 +13,6 @@ use regard_nn::tensor::Tensor;
 use regard_nn::tensor::ops::{Layout, Projections};
 use regard_nn::tensor::random::Key;
 use regard_nn::{Context, Draw, Initial};
-use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 pub const EXPERIMENT: Experiment = Experiment {
@@ -22,16 +23,18 @@ pub const EXPERIMENT: Experiment = Experiment {
         that grows as its square (1.8 to 2.2), and at most in proportion to the width (below 1.3); feed-forward layers grow \
         in proportion to the length (0.8 to 1.2) and as the square of the width (1.7 to 2.3); the memory of tiled attention \
         grows in proportion to the length (0.8 to 1.2).",
-    design: "Forward passes over random values, two heads of 64: attention written out as the reference has it, tiled attention, \
+    design: "Forward passes over random values, two heads of width 64: attention written out as in the reference, tiled attention, \
         the same with a window of 128 tokens to each side, linear attention, and a feed-forward layer of four times the width. \
-        Times are those that one thread spends on a processor, the mean of repeated passes; memory is the most that is in use at one time \
-        beyond the inputs. Exponents are slopes on logarithmic axes over the three largest sizes.",
+        Times are processor times of one thread, the mean of repeated passes; memory is the peak beyond the inputs. Exponents are slopes \
+        on logarithmic axes over the three largest sizes.",
     changed: Some(
-        "After first runs times were counted on the processor rather than on the clock, since other programs made them differ, and five \
-         rounds were taken instead of three, which had left the exponents open. The bounds are the first ones.",
+        "After the first runs processor time was measured instead of wall-clock time, since other programs had disturbed it, and five \
+         rounds were taken instead of three, which had left the exponents undecided. The bounds are the original ones.",
     ),
     real_data: None,
-    seconds: [10.0, 50.0, 250.0],
+    conditions: &["work", "heads", "length", "width"],
+    seeds: Sizes::quick(5),
+    seconds: Sizes::quick(10.0).standard(50.0).full(250.0),
     run,
 };
 
@@ -45,103 +48,81 @@ const LONGEST_REFERENCE: usize = 4_096;
 /// Exponents are taken over so many of the largest sizes.
 const FITTED: usize = 3;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-enum Work {
-    Reference,
-    Tiled,
-    Window,
-    Linear,
-    FeedForward,
-}
-
-impl Work {
-    const ALL: [Work; 5] = [Work::Reference, Work::Tiled, Work::Window, Work::Linear, Work::FeedForward];
-
-    fn name(self) -> &'static str {
-        match self {
-            Work::Reference => "attention, written out",
-            Work::Tiled => "attention, tiled",
-            Work::Window => "attention, window",
-            Work::Linear => "attention, linear",
-            Work::FeedForward => "feed-forward",
-        }
+named! {
+    /// What is measured.
+    enum Work {
+        Reference = "attention, written out",
+        Tiled = "attention, tiled",
+        Window = "attention, window",
+        Linear = "attention, linear",
+        FeedForward = "feed-forward",
     }
 }
 
-/// One thing to measure: what, over how many tokens, how wide, for the how-manieth time.
-#[derive(Clone, Copy, Serialize)]
-struct Cell {
-    work: Work,
-    length: usize,
-    heads: usize,
-    width: usize,
-    round: u64,
+/// Work, heads, length and width of a head.
+type Cell = (Work, usize, usize, usize);
+type Measured = Table<Cell>;
+
+const TIME: &str = "milliseconds";
+const MEMORY: &str = "megabytes";
+
+facts! {
+    LONGEST = "longest";
+    COST(measure: &'static str, work: Work) = "{measure}: {work}";
+    EXPONENT(work: Work) = "time exponent: {work}";
 }
 
-#[derive(Serialize, Deserialize)]
-struct Cost {
-    milliseconds: f64,
-    megabytes: f64,
+/// The cell of some work at a length.
+fn long(work: Work, length: usize) -> Cell {
+    (work, HEADS, length, HEAD_WIDTH)
+}
+
+/// The cell of some work at a width.
+fn wide(work: Work, width: usize) -> Cell {
+    (work, 1, FIXED_LENGTH, width)
 }
 
 fn run(lab: &Lab) -> Result<Findings> {
-    let rounds = lab.seeds(5);
-    let most = lab.by_size(512, 2_048, 4_096, 16_384);
-    let widest = lab.by_size(256, 512, 1_024, 1_024);
     let doubled = |least: usize, most: usize| -> Vec<usize> {
         (0..16).map(|power| least << power).filter(|size| *size <= most).collect()
     };
-    let (lengths, widths) = (doubled(128, most), doubled(64, widest));
+    let lengths = doubled(128, lab.at(Sizes::quick(2_048).smoke(512).standard(4_096).full(16_384)));
+    let widths = doubled(64, lab.at(Sizes::quick(512).smoke(256).standard(1_024)));
+    let possible = |work, length| work != Work::Reference || length <= LONGEST_REFERENCE;
     let mut inputs = Vec::new();
-    for &round in &rounds {
+    for round in lab.seeds() {
         for work in Work::ALL {
-            let possible = |length: &&usize| work != Work::Reference || **length <= LONGEST_REFERENCE;
-            inputs.extend(lengths.iter().filter(possible).map(|&length| Cell {
-                work,
-                length,
-                heads: HEADS,
-                width: HEAD_WIDTH,
-                round,
-            }));
+            let lengths = lengths.iter().filter(|&&length| possible(work, length));
+            inputs.extend(lengths.map(|&length| (long(work, length), round)));
         }
         for work in [Work::Reference, Work::FeedForward] {
-            let cell = |&width: &usize| Cell { work, length: FIXED_LENGTH, heads: 1, width, round };
-            inputs.extend(widths.iter().map(cell));
+            inputs.extend(widths.iter().map(|&width| (wide(work, width), round)));
         }
     }
-    let patience = Duration::from_millis(lab.by_size(1, 50, 150, 300));
-    let costs = lab.timed_parts("costs", &inputs, |cell| measure(*cell, patience))?;
-    let mut findings = Findings::new(&["work", "heads", "length", "width"]);
-    for (cell, cost) in inputs.iter().zip(&costs) {
-        let conditions: [&dyn std::fmt::Display; 4] =
-            [&cell.work.name(), &cell.heads, &cell.length, &cell.width];
-        findings.measurements.add(&conditions, cell.round, "milliseconds", cost.milliseconds);
-        findings.measurements.add(&conditions, cell.round, "megabytes", cost.megabytes);
-    }
-    draw(&mut findings, &lengths, &widths);
-    findings.verdicts = vec![judge(&findings.measurements, &lengths, &widths)];
+    let patience = Duration::from_millis(lab.at(Sizes::quick(50).smoke(1).standard(150).full(300)));
+    let Sweep { table, .. } = lab.timed_sweep("costs", inputs, |cell, _, rows| {
+        let Spent { milliseconds, megabytes } = spend(patience, prepare(cell)?)?;
+        rows.add(cell, TIME, milliseconds);
+        rows.add(cell, MEMORY, megabytes);
+        Ok(())
+    })?;
+    let mut findings = Findings::default();
+    draw(&mut findings, &table, &lengths, &widths);
+    findings.verdicts = vec![judge(&table, &lengths, &widths)];
     let longest = lengths.last().copied().unwrap_or(0).min(LONGEST_REFERENCE);
-    findings.fact("longest", longest as f64);
-    for work in Work::ALL {
-        for measure in ["milliseconds", "megabytes"] {
-            let value =
-                findings.measurements.mean(&[&work.name(), &HEADS, &longest, &HEAD_WIDTH], measure).mean;
-            findings.fact(format!("{measure}: {}", work.name()), value);
-        }
-        let exponent = by_length(&findings.measurements, work, "milliseconds", &lengths).mean;
-        findings.fact(format!("time exponent: {}", work.name()), exponent);
+    findings.fact(LONGEST, longest as f64);
+    for measure in [TIME, MEMORY] {
+        findings.facts(COST, Work::ALL.map(|work| (measure, work)), |(measure, work)| {
+            table.mean(long(work, longest), measure).mean
+        });
     }
-    Ok(findings)
-}
-
-fn measure(cell: Cell, patience: Duration) -> Result<Cost> {
-    let Spent { milliseconds, megabytes } = spend(patience, prepare(cell)?)?;
-    Ok(Cost { milliseconds, megabytes })
+    findings.facts(EXPONENT, Work::ALL, |work| by_length(&table, work, TIME, &lengths).mean);
+    findings.finish(lab, table)
 }
 
 type Pass = Box<dyn Fn() -> Result<Tensor>>;
 
-fn prepare(Cell { work, length, heads, width, .. }: Cell) -> Result<Pass> {
+fn prepare((work, heads, length, width): Cell) -> Result<Pass> {
     let key = Key::new(1).site("cost");
     let random = |name: &str, shape: &[usize]| {
         Tensor::new(&key.site(name).normal(shape.iter().product(), 1.0), shape.to_vec())
@@ -189,59 +170,42 @@ fn exponent(points: impl Iterator<Item = (usize, Sample)>) -> Interval {
     slope_by_seed(&last.collect::<Vec<_>>())
 }
 
-fn by_length(table: &Measurements, work: Work, measure: &str, lengths: &[usize]) -> Interval {
-    exponent(
-        lengths
-            .iter()
-            .map(|&length| (length, table.values(&[&work.name(), &HEADS, &length, &HEAD_WIDTH], measure))),
-    )
+fn by_length(table: &Measured, work: Work, measure: &str, lengths: &[usize]) -> Interval {
+    exponent(lengths.iter().map(|&length| (length, table.find(long(work, length), measure))))
 }
 
-fn by_width(table: &Measurements, work: Work, measure: &str, widths: &[usize]) -> Interval {
-    exponent(
-        widths
-            .iter()
-            .map(|&width| (width, table.values(&[&work.name(), &1, &FIXED_LENGTH, &width], measure))),
-    )
+fn by_width(table: &Measured, work: Work, measure: &str, widths: &[usize]) -> Interval {
+    exponent(widths.iter().map(|&width| (width, table.values(wide(work, width), measure))))
 }
 
-fn draw(findings: &mut Findings, lengths: &[usize], widths: &[usize]) {
-    let table = &findings.measurements;
-    let chart = |measure: &'static str, label: &str| {
-        let empty = Chart::new(
-            Axis::log("length, tokens").ticks(lengths.iter().map(|&length| length as f64)),
-            Axis::log(label),
-        );
-        Work::ALL.into_iter().fold(empty, |chart, work| {
-            let points = lengths.iter().filter_map(|&length| {
-                let interval = table.mean(&[&work.name(), &HEADS, &length, &HEAD_WIDTH], measure);
-                interval.mean.is_finite().then_some((length as f64, interval.mean))
-            });
+fn draw(findings: &mut Findings, table: &Measured, lengths: &[usize], widths: &[usize]) {
+    let ticks = |sizes: &[usize]| sizes.iter().map(|&size| size as f64).collect::<Vec<_>>();
+    let chart = |measure: &str, label: &str| {
+        let empty = Chart::new(Axis::log("length, tokens").ticks(ticks(lengths)), Axis::log(label));
+        let chart = Work::ALL.into_iter().fold(empty, |chart, work| {
+            let mean = |length| table.mean_if_measured(long(work, length), measure).mean;
+            let points = lengths.iter().map(|&length| (length as f64, mean(length)));
             let power = by_length(table, work, measure, lengths).mean;
-            chart.series(Series::new(format!("{}, n^{power:.2}", work.name())).points(points))
-        })
-    };
-    let picture = Picture::new("Cost against length")
-        .subtitle("One forward pass on one thread, two heads of 64; exponents over the three largest lengths")
-        .columns(2)
-        .titled_panel("time", chart("milliseconds", "milliseconds").size(460.0, 360.0))
-        .titled_panel("memory", chart("megabytes", "megabytes beyond the inputs").size(460.0, 360.0));
-    let empty = Chart::new(
-        Axis::log("width").ticks(widths.iter().map(|&width| width as f64)),
-        Axis::log("milliseconds"),
-    );
-    let width = [Work::Reference, Work::FeedForward].into_iter().fold(empty, |chart, work| {
-        let points = widths.iter().map(|&width| {
-            (width as f64, table.mean(&[&work.name(), &1, &FIXED_LENGTH, &width], "milliseconds").mean)
+            let name = format!("{work}, n^{power:.2}");
+            chart.series(Series::new(name).points(points.filter(|(_, mean)| mean.is_finite())))
         });
-        let power = by_width(table, work, "milliseconds", widths).mean;
-        chart.series(Series::new(format!("{}, d^{power:.2}", work.name())).points(points))
-    });
+        chart.size(460.0, 360.0)
+    };
     findings.figure(
         "cost_against_length",
-        "Time and memory of one forward pass against the length of the text, on logarithmic axes: a line's slope is its exponent.",
-        picture,
+        "Time and memory of one forward pass against the length of the text, on logarithmic axes: the slope of a line is its exponent.",
+        Picture::new("Cost against length")
+            .subtitle("One forward pass on one thread, two heads of 64; exponents over the three largest lengths")
+            .columns(2)
+            .titled_panel("time", chart(TIME, "milliseconds"))
+            .titled_panel("memory", chart(MEMORY, "megabytes beyond the inputs")),
     );
+    let empty = Chart::new(Axis::log("width").ticks(ticks(widths)), Axis::log("milliseconds"));
+    let width = [Work::Reference, Work::FeedForward].into_iter().fold(empty, |chart, work| {
+        let points = widths.iter().map(|&width| (width as f64, table.mean(wide(work, width), TIME).mean));
+        let power = by_width(table, work, TIME, widths).mean;
+        chart.series(Series::new(format!("{work}, d^{power:.2}")).points(points))
+    });
     findings.figure(
         "cost_against_width",
         format!("Time of one forward pass over {FIXED_LENGTH} tokens against the width, one head."),
@@ -249,10 +213,10 @@ fn draw(findings: &mut Findings, lengths: &[usize], widths: &[usize]) {
     );
 }
 
-fn judge(table: &Measurements, lengths: &[usize], widths: &[usize]) -> Verdict {
-    let time = |work| by_length(table, work, "milliseconds", lengths);
-    let memory = |work| by_length(table, work, "megabytes", lengths);
-    let wide = |work| by_width(table, work, "milliseconds", widths);
+fn judge(table: &Measured, lengths: &[usize], widths: &[usize]) -> Verdict {
+    let time = |work| by_length(table, work, TIME, lengths);
+    let memory = |work| by_length(table, work, MEMORY, lengths);
+    let wide = |work| by_width(table, work, TIME, widths);
     let finding = format!(
         "Written out, attention's time grows as n^{:.2} and its memory as n^{:.2}; tiled, n^{:.2} and n^{:.2}; with a window, time \
          n^{:.2}; linear attention, n^{:.2}. A feed-forward layer's time grows as n^{:.2} and d^{:.2}, attention's as d^{:.2}.",
@@ -286,50 +250,10 @@ mod tests {
     const LENGTHS: [usize; 4] = [128, 256, 512, 1024];
     const WIDTHS: [usize; 4] = [64, 128, 256, 512];
 
-    /// Costs as powers: of attention's time and memory in n, and of tiled attention's memory.
-    fn planted(time: f64, memory: f64, tiled: f64) -> Measurements {
-        let mut table = Measurements::new(&["work", "heads", "length", "width"]);
-        for round in 0..3 {
-            let noise = 1.0 + 0.01 * round as f64;
-            for work in Work::ALL {
-                for length in LENGTHS {
-                    let n = length as f64;
-                    let (t, m) = match work {
-                        Work::Reference => (n.powf(time), n.powf(memory)),
-                        Work::Tiled => (n * n, n.powf(tiled)),
-                        _ => (n, n),
-                    };
-                    let conditions: [&dyn std::fmt::Display; 4] =
-                        [&work.name(), &HEADS, &length, &HEAD_WIDTH];
-                    table.add(&conditions, round, "milliseconds", noise * t);
-                    table.add(&conditions, round, "megabytes", m);
-                }
-                for width in WIDTHS {
-                    let d = width as f64;
-                    let t = if work == Work::FeedForward { d * d } else { d };
-                    table.add(&[&work.name(), &1, &FIXED_LENGTH, &width], round, "milliseconds", noise * t);
-                }
-            }
-        }
-        table
-    }
-
-    #[test]
-    fn the_verdict_follows_the_exponents() {
-        assert_eq!(judge(&planted(2.0, 2.0, 1.0), &LENGTHS, &WIDTHS).outcome, Outcome::Holds);
-        assert_eq!(judge(&planted(1.0, 2.0, 1.0), &LENGTHS, &WIDTHS).outcome, Outcome::Fails);
-        assert_eq!(
-            judge(&planted(2.0, 2.0, 2.0), &LENGTHS, &WIDTHS).outcome,
-            Outcome::Fails,
-            "tiled is not linear"
-        );
-    }
-
     #[test]
     fn all_kinds_of_work_give_as_many_vectors_as_they_get() -> Result<()> {
         for work in Work::ALL {
-            let cell = Cell { work, length: 32, heads: 2, width: 8, round: 0 };
-            assert_eq!(prepare(cell)?()?.count(), 32 * 2 * 8, "{work:?}");
+            assert_eq!(prepare((work, 2, 32, 8))?()?.count(), 32 * 2 * 8, "{work:?}");
         }
         Ok(())
     }
@@ -337,7 +261,7 @@ mod tests {
     /// Costs that grow with these powers, in the order of the checks, a little differently in each round.
     fn growing(powers: [f64; 6]) -> Verdict {
         let [time, memory, wide, forward, forward_wide, tiled] = powers;
-        let mut table = Measurements::new(&["work", "heads", "length", "width"]);
+        let mut table = Table::new();
         for round in 0..4 {
             let power = |size: usize, power: f64| {
                 (1.0 + 0.02 * round as f64) * (size as f64).powf(power + 0.004 * (round % 3) as f64)
@@ -350,16 +274,13 @@ mod tests {
                         Work::FeedForward => (forward, 1.0),
                         Work::Window | Work::Linear => (1.0, 1.0),
                     };
-                    let conditions: [&dyn std::fmt::Display; 4] =
-                        [&work.name(), &HEADS, &length, &HEAD_WIDTH];
-                    table.add(&conditions, round, "milliseconds", power(length, in_time));
-                    table.add(&conditions, round, "megabytes", power(length, in_memory));
+                    table.add(long(work, length), round, TIME, power(length, in_time));
+                    table.add(long(work, length), round, MEMORY, power(length, in_memory));
                 }
             }
             for (work, of_width) in [(Work::Reference, wide), (Work::FeedForward, forward_wide)] {
                 for width in WIDTHS {
-                    let conditions: [&dyn std::fmt::Display; 4] = [&work.name(), &1, &FIXED_LENGTH, &width];
-                    table.add(&conditions, round, "milliseconds", power(width, of_width));
+                    table.add(super::wide(work, width), round, TIME, power(width, of_width));
                 }
             }
         }

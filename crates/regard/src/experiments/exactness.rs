@@ -1,6 +1,7 @@
 //! Is attention from scratch exact: against PyTorch, behind masks, and with huge scores?
 
-use crate::experiment::{Bound, Check, Experiment, Findings, Lab, Verdict};
+use super::instruments::largest;
+use crate::experiment::{Bound, Check, Experiment, Findings, Lab, Sizes, Table, Verdict, facts};
 use crate::figure::{Axis, Chart, ColourScale, Gallery, Matrix, Picture, Series, number};
 use crate::statistics::exact;
 use anyhow::{Context as _, Result};
@@ -8,30 +9,31 @@ use regard_nn::attention::{Scale, scaled_dot_product};
 use regard_nn::tensor::ops::{Attention, Projections, attend};
 use regard_nn::tensor::random::Key;
 use regard_nn::tensor::{BlockMask, Mask, Tensor};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use std::sync::Arc;
 
 pub const EXPERIMENT: Experiment = Experiment {
     name: "exactness",
     claims: &["D1", "D2", "D6"],
     question: "Is attention written from scratch exact, behind masks and with huge scores too?",
-    prediction: "Output and gradients differ from PyTorch's by rounding alone (below 10⁻⁵); a masked position has a weight of \
-        exactly 0, and a row with nothing to see is all zeros; the naive softmax is no longer finite at some score from \
-        80 to 90 (e^88.72 is the largest number of 32 bits, and 16 terms are summed), while ours has an error below 10⁻⁶ for scores \
-        up to 10³⁰.",
+    prediction: "Output and gradients differ from PyTorch's by rounding alone (below 10⁻⁵). A masked position has a weight of exactly 0, \
+        and a fully masked row is all zeros. The naive softmax is no longer finite at some score from 80 to 90 (e^88.72 is the largest \
+        32-bit number, and 16 terms are summed), while ours has an error below 10⁻⁶ for scores up to 10³⁰.",
     design: "The same inputs through our step-by-step function, our tiled kernel and PyTorch's \
         scaled_dot_product_attention (values kept from a run of tools/golden_sdpa.py), with 4 to 512 tokens, causal and \
         not. Random scores of growing size through the naive and our softmax, against 64-bit arithmetic.",
     changed: Some(
-        "D6 first asked only that the naive softmax overflow somewhere below 10³⁰, which it could hardly fail to do. D2 first looked at the \
-         step-by-step form and the gradient of Q alone; the tiled one and those of K and V came later.",
+        "D6 first required only that the naive softmax overflow somewhere below 10³⁰, which it could hardly fail to do. D2 first covered \
+         the step-by-step form and the gradient of Q alone; the tiled form and the gradients of K and V were added later.",
     ),
     real_data: None,
-    seconds: [1.0, 1.0, 1.0],
+    conditions: &["what", "tokens", "causal"],
+    seeds: Sizes::quick(20),
+    seconds: Sizes::quick(1.0),
     run,
 };
 
-/// What PyTorch computed; every n-th value of each result.
+/// Results of PyTorch; every n-th value of each.
 #[derive(Deserialize)]
 struct Golden {
     pytorch: String,
@@ -49,12 +51,22 @@ struct Case {
     value: Vec<f32>,
 }
 
+/// What was computed, the number of tokens or the largest score, and whether it was causal.
+type Measured = Table<(String, f32, bool)>;
+
+facts! {
+    DIFFERENCE_REFERENCE = "difference_reference";
+    DIFFERENCE_TILED = "difference_tiled";
+    NAIVE_BREAKS = "naive_breaks_at";
+}
+
 fn run(lab: &Lab) -> Result<Findings> {
-    let mut findings = Findings::new(&["what", "tokens", "causal"]);
-    against_pytorch(&mut findings)?;
-    behind_masks(&mut findings)?;
-    huge_scores(lab, &mut findings)?;
-    Ok(findings)
+    let (mut findings, mut table) = (Findings::default(), Table::new());
+    against_pytorch(&mut findings, &mut table)?;
+    behind_masks(&mut findings, &mut table)?;
+    draw_masks(&mut findings)?;
+    huge_scores(&mut findings, &mut table, &lab.seeds())?;
+    findings.finish(lab, table)
 }
 
 /// The inputs of the golden file: multiples of 2⁻¹⁵ from the same generator.
@@ -97,13 +109,12 @@ fn results(output: &Tensor, direction: &Tensor, [q, k, v]: [&Tensor; 3]) -> Resu
     Ok([("output", output.detach()), ("query", of(q)?), ("key", of(k)?), ("value", of(v)?)])
 }
 
-fn against_pytorch(findings: &mut Findings) -> Result<()> {
+fn against_pytorch(findings: &mut Findings, table: &mut Measured) -> Result<()> {
     let golden: Golden = serde_json::from_str(include_str!("sdpa.json"))?;
     let mut worst = [0.0_f64; 2];
     for case in &golden.cases {
-        for (which, (path, results)) in
-            [("step by step", step_by_step(case)?), ("tiled", tiled(case)?)].into_iter().enumerate()
-        {
+        let paths = [("step by step", step_by_step(case)?), ("tiled", tiled(case)?)];
+        for (worst, (path, results)) in worst.iter_mut().zip(paths) {
             for (name, ours) in results {
                 let theirs = match name {
                     "output" => &case.output,
@@ -112,9 +123,13 @@ fn against_pytorch(findings: &mut Findings) -> Result<()> {
                     _ => &case.value,
                 };
                 let error = difference(&ours, theirs);
-                worst[which] = worst[which].max(error);
-                let what = format!("{path}: {name}");
-                findings.measurements.add(&[&what, &case.tokens, &case.causal], 0, "difference", error);
+                *worst = worst.max(error);
+                table.add(
+                    (format!("{path}: {name}"), case.tokens as f32, case.causal),
+                    0,
+                    "difference",
+                    error,
+                );
             }
         }
     }
@@ -127,8 +142,8 @@ fn against_pytorch(findings: &mut Findings) -> Result<()> {
         number(worst[0]),
         number(worst[1]),
     );
-    findings.fact("difference_reference", worst[0]);
-    findings.fact("difference_tiled", worst[1]);
+    findings.fact(DIFFERENCE_REFERENCE, worst[0]);
+    findings.fact(DIFFERENCE_TILED, worst[1]);
     findings.verdicts.push(judge_agreement(worst, finding));
     Ok(())
 }
@@ -141,7 +156,7 @@ fn difference(ours: &Tensor, kept: &[f32]) -> f64 {
     if ours.len() != kept.len() {
         return f64::INFINITY;
     }
-    super::largest(ours.zip(kept).map(|(a, b)| f64::from((a - b).abs())))
+    largest(ours.zip(kept).map(|(a, b)| f64::from((a - b).abs())))
 }
 
 fn judge_agreement([by_step, tiled]: [f64; 2], finding: String) -> Verdict {
@@ -160,8 +175,8 @@ fn judge_masks(masked: usize, leaks: usize, blind: usize, bad: usize) -> Verdict
         none("gradients that are not finite", bad),
     ];
     let finding = format!(
-        "Of {masked} masked weights, {} are exactly 0. A row that may see nothing has {blind} values that are not, in its output and \
-         its gradient, step by step and in tiles; {bad} values of the gradients of Q, K and V are not finite.",
+        "{} of {masked} masked weights are exactly 0. A fully masked row has {blind} values that are not 0, in its output and its \
+         gradient, step by step and tiled; {bad} values of the gradients of Q, K and V are not finite.",
         masked.saturating_sub(leaks),
     );
     Verdict::new("D2", checks, finding)
@@ -177,10 +192,10 @@ fn tiled_behind(mask: &Mask, inputs: [&Tensor; 3]) -> Result<Tensor> {
     Ok(attend(projections, &rules)?.output.reshape([tokens, width])?)
 }
 
-fn behind_masks(findings: &mut Findings) -> Result<()> {
+fn behind_masks(findings: &mut Findings, table: &mut Measured) -> Result<()> {
     let tokens = 16;
     let input = |seed| inputs(tokens, 8, seed);
-    // Row 5 sees nothing; the others see a pseudo-random half.
+    // Row 5 is fully masked; the others attend to a pseudo-random half.
     let visible = |row: usize, column: usize| row != 5 && (row * 7 + column * 5) % 11 < 6;
     let mask = Mask::from_fn([tokens, tokens], |at| visible(at[0], at[1]));
     let [q, k, v] = [input(1)?.tracked(), input(2)?.tracked(), input(3)?.tracked()];
@@ -200,54 +215,57 @@ fn behind_masks(findings: &mut Findings) -> Result<()> {
         bad += gradients.iter().flat_map(Tensor::to_vec).filter(|value| !value.is_finite()).count();
     }
     for (what, count) in [("weights", leaks), ("blind row", blind), ("gradients not finite", bad)] {
-        findings.measurements.add(&[&what, &tokens, &false], 0, "not zero", count as f64);
+        table.add((what.to_owned(), tokens as f32, false), 0, "not zero", count as f64);
     }
     findings.verdicts.push(judge_masks((0..weights.len()).filter(hidden).count(), leaks, blind, bad));
     Ok(())
 }
 
-#[derive(Serialize, Deserialize)]
+/// The largest error of each softmax; nothing if it was not finite.
 struct Softmax {
-    /// The largest error of the naive softmax; nothing if it was not finite.
     naive: Option<f64>,
-    /// The largest error of ours; nothing if it was not finite.
     ours: Option<f64>,
 }
 
 const MAGNITUDES: [f32; 12] = [1.0, 3.0, 10.0, 30.0, 60.0, 80.0, 88.0, 89.0, 100.0, 1e3, 1e10, 1e30];
 
-fn huge_scores(lab: &Lab, findings: &mut Findings) -> Result<()> {
-    let seeds = lab.seeds(20);
+/// The largest errors over the seeds, for scores up to a magnitude.
+fn softmax_errors((index, magnitude): (usize, f32), seeds: &[u64]) -> Result<Softmax> {
+    let mut errors = Softmax { naive: Some(0.0), ours: Some(0.0) };
+    for &seed in seeds {
+        let key = Key::new(seed).site("scores").step(index as u64);
+        let mut scores = key.uniforms(16, -magnitude, magnitude);
+        scores[0] = magnitude;
+        let exact = softmax_f64(&scores);
+        let exponentials: Vec<f32> = scores.iter().map(|score| score.exp()).collect();
+        let sum: f32 = exponentials.iter().sum();
+        let naive: Vec<f32> = exponentials.iter().map(|value| value / sum).collect();
+        let ours = Tensor::new(&scores, [1, 16])?.softmax()?.to_vec();
+        errors.naive = worse(errors.naive, &naive, &exact);
+        errors.ours = worse(errors.ours, &ours, &exact);
+    }
+    Ok(errors)
+}
+
+fn huge_scores(findings: &mut Findings, table: &mut Measured, seeds: &[u64]) -> Result<()> {
     let mut worst: Vec<Softmax> = Vec::new();
-    for (i, &magnitude) in MAGNITUDES.iter().enumerate() {
-        let mut here = Softmax { naive: Some(0.0), ours: Some(0.0) };
-        for &seed in &seeds {
-            let mut scores = Key::new(seed).site("scores").step(i as u64).uniforms(16, -magnitude, magnitude);
-            scores[0] = magnitude;
-            let exact = softmax_f64(&scores);
-            let exponentials: Vec<f32> = scores.iter().map(|score| score.exp()).collect();
-            let sum: f32 = exponentials.iter().sum();
-            let naive: Vec<f32> = exponentials.iter().map(|value| value / sum).collect();
-            let ours = Tensor::new(&scores, [1, 16])?.softmax()?.to_vec();
-            here.naive = worse(here.naive, &naive, &exact);
-            here.ours = worse(here.ours, &ours, &exact);
+    for (i, magnitude) in MAGNITUDES.into_iter().enumerate() {
+        let errors = softmax_errors((i, magnitude), seeds)?;
+        for (name, error) in [("naive", errors.naive), ("ours", errors.ours)] {
+            table.add((name.to_owned(), magnitude, false), 0, "error", error.unwrap_or(f64::NAN));
         }
-        let number = |error: Option<f64>| error.unwrap_or(f64::NAN);
-        findings.measurements.add(&[&"naive", &magnitude, &false], 0, "error", number(here.naive));
-        findings.measurements.add(&[&"ours", &magnitude, &false], 0, "error", number(here.ours));
-        worst.push(here);
+        worst.push(errors);
     }
     let broken = MAGNITUDES.iter().zip(&worst).find(|(_, error)| error.naive.is_none());
     let largest = worst.iter().map(|error| error.ours.unwrap_or(f64::INFINITY)).fold(0.0, f64::max);
     let breaks = broken.map_or(f64::INFINITY, |(&magnitude, _)| f64::from(magnitude));
     findings.verdicts.push(judge_softmax(breaks, largest));
-    findings.fact("naive_breaks_at", breaks);
+    findings.fact(NAIVE_BREAKS, breaks);
     let curve = |name: &str, of: fn(&Softmax) -> Option<f64>| {
         let points = MAGNITUDES.iter().zip(&worst).take(10);
         let points = points.map(|(&x, error)| (f64::from(x), of(error).map_or(f64::NAN, |e| e.max(1e-9))));
         Series::new(name).points(points.collect::<Vec<_>>())
     };
-    draw_masks(findings)?;
     let chart = Chart::new(Axis::log("largest score"), Axis::log("largest error of a weight"))
         .series(curve("naive", |error| error.naive))
         .series(curve("with the maximum subtracted", |error| error.ours))
@@ -260,9 +278,9 @@ fn huge_scores(lab: &Lab, findings: &mut Findings) -> Result<()> {
     Ok(())
 }
 
-/// The weights of equal scores behind the masks that are used most.
+/// The weights of equal scores behind the most common masks.
 fn draw_masks(findings: &mut Findings) -> Result<()> {
-    /// Whether a query may look at a key.
+    /// Whether a query may attend to a key.
     type May<'a> = &'a dyn Fn(usize, usize) -> bool;
     const WORDS: usize = 8;
     const PADDING: usize = 3;
@@ -284,10 +302,10 @@ fn draw_masks(findings: &mut Findings) -> Result<()> {
     findings.figure(
         "masks",
         format!(
-            "The weights of {WORDS} words whose scores are all equal, behind a causal mask, behind one that hides {PADDING} places of padding, \
-             and behind both. Rows look at columns; hatched: masked."
+            "The weights of {WORDS} words with equal scores, behind a causal mask, behind one that hides {PADDING} padding positions, and \
+             behind both. Rows attend to columns; hatched: masked."
         ),
-        Picture::new("Who may look at whom").panel(gallery),
+        Picture::new("Attention masks").panel(gallery),
     );
     Ok(())
 }
@@ -302,7 +320,7 @@ fn judge_softmax(breaks: f64, largest: f64) -> Verdict {
         Check::new("largest error of ours, scores up to 10³⁰", exact(largest), Bound::Below(1e-6)),
     ];
     let finding = format!(
-        "The naive softmax is not finite from scores of {breaks} on; with the row's maximum subtracted the largest error is \
+        "The naive softmax is not finite from scores of {breaks}; with the row's maximum subtracted the largest error is \
          {} up to scores of 10³⁰.",
         number(largest)
     );

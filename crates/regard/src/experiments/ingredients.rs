@@ -1,138 +1,151 @@
 //! What would make the first classifier better: pre-trained vectors, trained projections, positions, residuals, more data?
 
-use super::bag_models::{self as bags, Form};
-use super::sentiment_models as sentiment;
-use crate::experiment::{Bound, Check, Experiment, Findings, Lab, Measurements, Verdict};
+use super::models::bag::{self as bags, Form};
+use super::models::sentiment;
+use crate::experiment::{
+    Bound, Check, Experiment, Findings, Lab, SMALL_MODELS, Sizes, Sweep, Table, Verdict, facts, named,
+};
 use crate::figure::{Axis, IntervalRow, Intervals, Picture};
-use crate::statistics::paired;
+use crate::statistics::{Interval, paired};
 use anyhow::Result;
 use regard_nn::data::vectors::WordVectors;
 
 pub const EXPERIMENT: Experiment = Experiment {
     name: "ingredients",
     claims: &["A6"],
-    question: "What makes the simple classifier better: pre-trained vectors, trained attention, positions, residuals, data?",
+    question: "What improves the simple classifier: pre-trained vectors, trained attention, positions, a residual connection, more data?",
     prediction: "Each of pre-trained word vectors, trained projections, positions, a residual connection and four times the data, \
         added alone to a bag of word vectors under untrained attention with four heads, raises the accuracy on test texts.",
-    design: "The classifier of `word-vectors` with attention over the vectors whose projections stay as they were drawn; each \
-        ingredient switched on by itself, and all but the vectors together. Same data, steps and rate; paired by seed. \
-        Pre-trained vectors (`--vectors FILE`, GloVe or fastText) are compared with vectors of the same width drawn at \
-        random.",
+    design: "The classifier of `word-vectors`, with attention over the vectors whose projections stay as they were initialised. Each \
+        ingredient is switched on alone, and all but the vectors together. Data, steps and learning rate are the same; differences \
+        are paired by seed. Pre-trained vectors (`--vectors FILE`, GloVe or fastText) are compared with random vectors of the same \
+        width.",
     changed: Some(
-        "After first runs, bags with attention got fewer steps, smaller batches and fewer words of a text than plain ones, which learn \
-         more slowly and cost less; and of long texts the last words are read instead of the first. Standard size had five seeds, which \
-         left it open; it has fifteen.",
+        "After the first runs, bags with attention got fewer steps, smaller batches and fewer words of each text than plain bags, which \
+         learn more slowly and cost less; and long texts are read from their end, not from their beginning. Standard size had five \
+         seeds, which left the claim undecided; it has fifteen.",
     ),
     real_data: Some("IMDb (aclImdb_v1.tar.gz) or a folder with train.tsv and test.tsv"),
-    seconds: [15.0, 70.0, 900.0],
+    conditions: &["with"],
+    seeds: SMALL_MODELS,
+    seconds: Sizes::quick(15.0).standard(70.0).full(900.0),
     run,
 };
 
 const HEADS: usize = 4;
 /// More data is so many times as much.
 const MORE: usize = 4;
-const BASE: &str = "none of these";
-const VECTORS: &str = "pre-trained vectors";
-const SAME_WIDTH: &str = "vectors of that width, drawn at random";
-const INGREDIENTS: [&str; 4] =
-    ["trained projections", "positions", "residual connection", "four times the data"];
-const ALL: &str = "all four";
 
-/// The forms that are compared, by name.
-fn forms() -> Vec<(&'static str, Form)> {
-    let base = Form { heads: HEADS, ..Form::PLAIN };
-    let all = Form { trained: true, positions: true, residual: true, data: MORE, ..base };
-    vec![
-        (BASE, base),
-        (INGREDIENTS[0], Form { trained: true, ..base }),
-        (INGREDIENTS[1], Form { positions: true, ..base }),
-        (INGREDIENTS[2], Form { residual: true, ..base }),
-        (INGREDIENTS[3], Form { data: MORE, ..base }),
-        (ALL, all),
-    ]
+named! {
+    /// What is added to the base.
+    enum With {
+        Nothing = "none of these",
+        Projections = "trained projections",
+        Positions = "positions",
+        Residual = "residual connection",
+        Data = "four times the data",
+        All = "all four",
+        SameWidth = "vectors of that width, drawn at random",
+        Vectors = "pre-trained vectors",
+    }
 }
 
-/// The forms for vectors of a width: as many heads as divide it.
-fn vector_forms(width: usize) -> [(&'static str, Form); 2] {
-    let heads = if width.is_multiple_of(HEADS) { HEADS } else { 1 };
-    let base = Form { heads, width: Some(width), ..Form::PLAIN };
-    [(SAME_WIDTH, base), (VECTORS, Form { vectors: true, ..base })]
+/// What is switched on by itself.
+const INGREDIENTS: [With; 4] = [With::Projections, With::Positions, With::Residual, With::Data];
+const ACCURACY: &str = "accuracy";
+
+facts! {
+    ACCURACY_WITH(with: With) = "accuracy: {with}";
+}
+
+impl With {
+    /// The bag; of pre-trained vectors the width must be known.
+    fn form(self, width: Option<usize>) -> Form {
+        // As many heads as divide the width.
+        let heads = if width.is_none_or(|width| width.is_multiple_of(HEADS)) { HEADS } else { 1 };
+        let base = Form { heads, ..Form::PLAIN };
+        match self {
+            With::Nothing => base,
+            With::Projections => Form { trained: true, ..base },
+            With::Positions => Form { positions: true, ..base },
+            With::Residual => Form { residual: true, ..base },
+            With::Data => Form { data: MORE, ..base },
+            With::All => Form { trained: true, positions: true, residual: true, data: MORE, ..base },
+            With::SameWidth => Form { width, ..base },
+            With::Vectors => Form { width, vectors: true, ..base },
+        }
+    }
 }
 
 fn run(lab: &Lab) -> Result<Findings> {
-    let seeds = lab.seeds_of_small_models();
     let texts = sentiment::test_texts(lab)?;
-    let mut forms = forms();
-    if let Some(file) = lab.conditions.vectors {
+    let mut forms: Vec<With> = With::ALL[..6].to_vec();
+    let mut width = None;
+    if let Some(file) = lab.setup.vectors {
         let none: [&str; 0] = [];
-        forms.extend(vector_forms(WordVectors::open(file, &none)?.dimension()));
+        width = Some(WordVectors::open(file, &none)?.dimension());
+        forms.extend([With::SameWidth, With::Vectors]);
     }
-    let inputs: Vec<(&str, Form, u64)> =
-        forms.iter().flat_map(|&(name, form)| seeds.iter().map(move |&seed| (name, form, seed))).collect();
-    let accuracies = lab.parts("accuracies", &inputs, |&(_, form, seed)| {
+    let width = |with| if matches!(with, With::SameWidth | With::Vectors) { width } else { None };
+    let inputs = lab.each(forms.iter().map(|&with| (with, with.form(width(with)))));
+    let Sweep { table, .. } = lab.sweep("accuracies", inputs, |(with, form), seed, rows| {
         let opened = bags::trained(lab, form, seed)?.open()?;
-        bags::accuracy(&opened, &bags::config(lab, form, seed)?, &texts)
+        rows.add(with, ACCURACY, bags::accuracy(&opened, &bags::config(lab, form, seed)?, &texts)?);
+        Ok(())
     })?;
-    let mut findings = Findings::new(&["with"]);
-    for ((name, _, seed), accuracy) in inputs.iter().zip(accuracies) {
-        findings.measurements.add(&[name], *seed, "accuracy", accuracy);
-    }
-    draw(&mut findings);
-    findings.verdicts = vec![judge(&findings.measurements)];
-    for (name, _) in forms {
-        let value = findings.measurements.mean(&[&name], "accuracy").mean;
-        findings.fact(format!("accuracy: {name}"), value);
-    }
-    Ok(findings)
+    let mut findings = Findings::default();
+    draw(&mut findings, &table);
+    findings.verdicts = vec![judge(&table)];
+    findings.facts(ACCURACY_WITH, forms, |with| table.mean(with, ACCURACY).mean);
+    findings.finish(lab, table)
 }
 
 /// What an ingredient adds to the accuracy; nothing if it was not measured.
-fn gain(table: &Measurements, name: &str) -> Option<crate::statistics::Interval> {
-    let without = if name == VECTORS { SAME_WIDTH } else { BASE };
-    let with = table.find(&[&name], "accuracy");
-    (!with.is_empty()).then(|| paired(&with, &table.values(&[&without], "accuracy")))
+fn gain(table: &Table<With>, with: With) -> Option<Interval> {
+    let without = if with == With::Vectors { With::SameWidth } else { With::Nothing };
+    let measured = table.find(with, ACCURACY);
+    (!measured.is_empty()).then(|| paired(&measured, &table.values(without, ACCURACY)))
 }
 
-fn draw(findings: &mut Findings) {
+fn draw(findings: &mut Findings, table: &Table<With>) {
     let empty = Intervals::new(Axis::linear("accuracy with it − without it")).reference(0.0);
-    let names = INGREDIENTS.into_iter().chain([VECTORS, ALL]);
-    let panel = names.fold(empty, |panel, name| {
-        let (mean, low, high) = gain(&findings.measurements, name)
-            .map_or((f64::NAN, f64::NAN, f64::NAN), |gain| (gain.mean, gain.low, gain.high));
-        panel.line(IntervalRow::new(name, mean, low, high))
+    let panel = INGREDIENTS.into_iter().chain([With::Vectors, With::All]).fold(empty, |panel, with| {
+        let gain = gain(table, with).unwrap_or_else(Interval::nothing);
+        panel.line(IntervalRow::new(with.name(), gain.mean, gain.low, gain.high))
     });
     findings.figure(
         "gains",
         "What each ingredient adds to the accuracy on test texts, alone; mean over seeds with 95 % intervals.",
-        Picture::new("What makes a simple classifier better").panel(panel),
+        Picture::new("What improves a simple classifier").panel(panel),
     );
 }
 
-fn judge(table: &Measurements) -> Verdict {
-    let accuracy = |name: &str| 100.0 * table.mean(&[&name], "accuracy").mean;
-    let vectors = match gain(table, VECTORS) {
+fn judge(table: &Table<With>) -> Verdict {
+    let accuracy = |with| 100.0 * table.mean(with, ACCURACY).mean;
+    let vectors = match gain(table, With::Vectors) {
         Some(gain) => format!("Pre-trained vectors add {:+.1} points.", 100.0 * gain.mean),
-        None => "Pre-trained vectors were not measured: bring a file of GloVe or fastText (as text) with `--vectors FILE`."
-            .to_owned(),
+        None => {
+            "Pre-trained vectors were not measured: give a file of GloVe or fastText (as text) with `--vectors FILE`.".to_owned()
+        }
     };
     let parts: Vec<String> = INGREDIENTS
         .iter()
-        .filter_map(|name| Some(format!("{name} {:+.1}", 100.0 * gain(table, name)?.mean)))
+        .filter_map(|&with| Some(format!("{with} {:+.1}", 100.0 * gain(table, with)?.mean)))
         .collect();
     let finding = format!(
-        "Untrained attention alone: {:.1} % of test texts right. Points added: {}; all four together {:+.1}. {vectors}",
-        accuracy(BASE),
+        "Untrained attention alone classifies {:.1} % of test texts correctly. Points added: {}; all four together {:+.1}. {vectors}",
+        accuracy(With::Nothing),
         parts.join(", "),
-        accuracy(ALL) - accuracy(BASE),
+        accuracy(With::All) - accuracy(With::Nothing),
     );
-    let check = |name: &str| {
-        let what = format!("accuracy: {name} − without");
-        match gain(table, name) {
+    let check = |with: With| {
+        let what = format!("accuracy: {with} − without");
+        match gain(table, with) {
             Some(gain) => Check::new(what, gain, Bound::Above(0.0)),
             None => Check::not_measured(what, Bound::Above(0.0)),
         }
     };
-    Verdict::new("A6", INGREDIENTS.into_iter().chain([VECTORS]).map(check).collect(), finding)
+    Verdict::new("A6", INGREDIENTS.into_iter().chain([With::Vectors]).map(check).collect(), finding)
 }
 
 #[cfg(test)]
@@ -140,17 +153,17 @@ mod tests {
     use super::*;
     use crate::experiment::Outcome;
 
-    fn planted(gain: f64, vectors: Option<f64>) -> Measurements {
-        let mut table = Measurements::new(&["with"]);
+    fn planted(gain: f64, vectors: Option<f64>) -> Table<With> {
+        let mut table = Table::new();
         for seed in 0..4 {
             let noise = 0.002 * seed as f64;
-            table.add(&[&BASE], seed, "accuracy", 0.7 + noise);
-            table.add(&[&SAME_WIDTH], seed, "accuracy", 0.7 + noise);
-            for name in INGREDIENTS {
-                table.add(&[&name], seed, "accuracy", 0.7 + gain + 1.5 * noise);
+            table.add(With::Nothing, seed, ACCURACY, 0.7 + noise);
+            table.add(With::SameWidth, seed, ACCURACY, 0.7 + noise);
+            for with in INGREDIENTS {
+                table.add(with, seed, ACCURACY, 0.7 + gain + 1.5 * noise);
             }
             if let Some(vectors) = vectors {
-                table.add(&[&VECTORS], seed, "accuracy", 0.7 + vectors + 1.5 * noise);
+                table.add(With::Vectors, seed, ACCURACY, 0.7 + vectors + 1.5 * noise);
             }
         }
         table

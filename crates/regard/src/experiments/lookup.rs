@@ -1,29 +1,30 @@
-//! Attention as a soft dictionary: ask with a key, and get its value.
+//! Attention as a soft dictionary: a query that equals a key returns the value of that key.
 
-use crate::experiment::{Bound, Check, Experiment, Findings, Lab, Measurements, Verdict};
-use crate::figure::{Axis, Chart, ColourScale, Gallery, Matrix, Picture, Series, number};
+use crate::experiment::{Bound, Check, Experiment, Findings, Lab, Sizes, Table, Verdict, charts, facts};
+use crate::figure::{Axis, Chart, ColourScale, Gallery, Picture, Series, number};
 use crate::statistics::{Interval, slope_by_seed};
 use anyhow::Result;
 use regard_nn::attention::{Scale, scaled_dot_product};
 use regard_nn::tensor::Tensor;
 use regard_nn::tensor::random::Key;
-use serde::{Deserialize, Serialize};
 
 pub const EXPERIMENT: Experiment = Experiment {
     name: "lookup",
     claims: &["E1"],
-    question: "Is attention a soft dictionary lookup: does asking for a key return that key's value?",
+    question: "Is attention a soft dictionary lookup: does a query that equals a key return the value of that key?",
     prediction: "With n keys of length 1 whose cosines are c, a query that is β times a key gives it all but \
         (n − 1)/(n − 1 + e^β(1 − c)) of the weight. The error therefore falls by a factor e^(1 − c) with each unit of \
         sharpness β: orthogonal keys (c = 0) return the exact value, to rounding (an error below 1e-5), at β = 32, and the \
         plain mean (an error of 1, within 0.001) at β = 0; ln error falls by 1 with each unit of β where c is 0 and by 0.5 where it is 0.5 \
         (each within 0.05): keys that overlap need longer queries.",
-    design: "A dictionary of 16 entries: keys 64 wide with all cosines equal, turned at random, and values drawn from a \
-        standard normal. Each key in turn, times the sharpness, is the query. The error is the distance of the output from \
-        the right value over that of the plain mean of all values: 1 is knowing nothing, 0 a dictionary. Each draw is a seed.",
+    design: "A dictionary of 16 entries: keys of width 64 with equal cosines, randomly rotated, and values drawn from a standard \
+        normal. Each key in turn, times the sharpness, is the query. The error is the distance of the output from the right value over that \
+        of the plain mean of all values: 1 is the error of an uninformed answer, 0 that of a dictionary. Each draw is a seed.",
     changed: None,
     real_data: None,
-    seconds: [1.0, 3.0, 10.0],
+    conditions: &["overlap", "sharpness"],
+    seeds: Sizes::quick(30).standard(100).full(300),
+    seconds: Sizes::quick(1.0).standard(3.0).full(10.0),
     run,
 };
 
@@ -37,54 +38,68 @@ const OVERLAPS: [f32; 4] = [0.0, 0.25, 0.5, 0.75];
 /// The sharpness of the heat maps.
 const SHOWN: [f32; 4] = [0.0, 2.0, 4.0, 8.0];
 
-#[derive(Serialize, Deserialize)]
-struct Draw {
-    /// By [`SHARPNESS`].
-    errors: Vec<f64>,
-    /// The weights at each sharpness of [`SHOWN`], of the first draw.
-    weights: Vec<Vec<f32>>,
+const ERROR: &str = "error";
+
+/// Overlap and sharpness.
+type Measured = Table<(f32, f32)>;
+
+facts! {
+    ERROR_AT(sharpness: f32) = "error at sharpness {sharpness}";
+    COUNT = "entries";
 }
 
 fn run(lab: &Lab) -> Result<Findings> {
-    let seeds = lab.seeds(lab.by_size(3, 30, 100, 300));
-    let inputs: Vec<(f32, usize)> = OVERLAPS.iter().map(|&overlap| (overlap, seeds.len())).collect();
-    let draws: Vec<Vec<Draw>> = lab.parts("draws", &inputs, |&(overlap, count)| {
-        (0..count as u64).map(|seed| draw(overlap, seed)).collect()
+    let seeds = lab.seeds().len() as u64;
+    // A draw takes less time than a part: all draws of an overlap are one.
+    let parts = lab.parts("draws", &OVERLAPS.map(|overlap| (overlap, seeds)), |&(overlap, seeds)| {
+        (0..seeds).map(|seed| errors(overlap, seed)).collect::<Result<Vec<_>>>()
     })?;
-    let mut findings = Findings::new(&["overlap", "sharpness"]);
-    for (overlap, draws) in OVERLAPS.iter().zip(&draws) {
-        for (seed, draw) in draws.iter().enumerate() {
-            for (sharpness, &error) in SHARPNESS.iter().zip(&draw.errors) {
-                findings.measurements.add(&[overlap, sharpness], seed as u64, "error", error);
+    let mut table = Table::new();
+    for (overlap, draws) in OVERLAPS.into_iter().zip(&parts) {
+        for (seed, errors) in (0..).zip(draws) {
+            for (sharpness, &error) in SHARPNESS.into_iter().zip(errors) {
+                table.add((overlap, sharpness), seed, ERROR, error);
             }
         }
     }
-    draw_figures(&mut findings, &draws);
-    findings.verdicts = vec![judge(&findings.measurements)];
-    for sharpness in [4.0_f32, 8.0, 32.0] {
-        let value = findings.measurements.mean(&[&0.0_f32, &sharpness], "error").mean;
-        findings.fact(format!("error at sharpness {sharpness}"), value);
-    }
-    findings.fact("entries", ENTRIES as f64);
-    Ok(findings)
+    let mut findings = Findings::default();
+    draw(&mut findings, &table, seeds)?;
+    findings.verdicts = vec![judge(&table)];
+    findings.facts(ERROR_AT, [4.0, 8.0, 32.0], |sharpness| table.mean((0.0, sharpness), ERROR).mean);
+    findings.fact(COUNT, ENTRIES as f64);
+    findings.finish(lab, table)
 }
 
-/// One dictionary, asked for every key at every sharpness.
-fn draw(overlap: f32, seed: u64) -> Result<Draw> {
-    let key = Key::new(seed).site("lookup");
-    let keys = Tensor::new(&keys(overlap, key), [ENTRIES, WIDTH])?;
-    let values = Tensor::new(&key.site("values").normal(ENTRIES * VALUE_WIDTH, 1.0), [ENTRIES, VALUE_WIDTH])?;
-    let middle = values.mean(0)?.reshape([1, VALUE_WIDTH])?;
-    let ignorance = norm(&values.subtract(&middle)?);
-    let ask = |sharpness: f32| -> Result<(Tensor, Tensor)> {
-        Ok(scaled_dot_product(&keys.scale(sharpness)?, &keys, &values, None, Scale::None)?)
-    };
-    let error = |&sharpness: &f32| Ok(norm(&ask(sharpness)?.0.subtract(&values)?) / ignorance);
-    let weights = |&sharpness: &f32| Ok(ask(sharpness)?.1.to_vec());
-    Ok(Draw {
-        errors: SHARPNESS.iter().map(error).collect::<Result<_>>()?,
-        weights: if seed == 0 { SHOWN.iter().map(weights).collect::<Result<_>>()? } else { Vec::new() },
-    })
+/// A random dictionary.
+struct Dictionary {
+    keys: Tensor,
+    values: Tensor,
+}
+
+impl Dictionary {
+    fn new(overlap: f32, seed: u64) -> Result<Self> {
+        let key = Key::new(seed).site("lookup");
+        let values = key.site("values").normal(ENTRIES * VALUE_WIDTH, 1.0);
+        Ok(Self {
+            keys: Tensor::new(&keys(overlap, key), [ENTRIES, WIDTH])?,
+            values: Tensor::new(&values, [ENTRIES, VALUE_WIDTH])?,
+        })
+    }
+
+    /// The outputs and weights for every key, times the sharpness, as the query.
+    fn look_up(&self, sharpness: f32) -> Result<(Tensor, Tensor)> {
+        let Self { keys, values } = self;
+        Ok(scaled_dot_product(&keys.scale(sharpness)?, keys, values, None, Scale::None)?)
+    }
+}
+
+/// The error of one dictionary at every [`SHARPNESS`].
+fn errors(overlap: f32, seed: u64) -> Result<Vec<f64>> {
+    let dictionary = Dictionary::new(overlap, seed)?;
+    let values = &dictionary.values;
+    let uninformed = norm(&values.subtract(&values.mean(0)?.reshape([1, VALUE_WIDTH])?)?);
+    let error = |&sharpness: &f32| Ok(norm(&dictionary.look_up(sharpness)?.0.subtract(values)?) / uninformed);
+    SHARPNESS.iter().map(error).collect()
 }
 
 fn norm(x: &Tensor) -> f64 {
@@ -118,57 +133,58 @@ fn orthonormal(count: usize, key: Key) -> Vec<Vec<f32>> {
     axes.into_iter().map(|axis| axis.into_iter().map(|a| a as f32).collect()).collect()
 }
 
-fn draw_figures(findings: &mut Findings, draws: &[Vec<Draw>]) {
+fn draw(findings: &mut Findings, table: &Measured, seeds: u64) -> Result<()> {
     let empty =
         Chart::new(Axis::linear("sharpness β of the query"), Axis::log("error ÷ error of the plain mean"));
-    let chart = OVERLAPS.iter().fold(empty, |chart, overlap| {
+    let chart = OVERLAPS.into_iter().fold(empty, |chart, overlap| {
         // An error of exactly 0 has no place on a logarithmic axis.
-        let points = SHARPNESS.iter().filter_map(|sharpness| {
-            let error = findings.measurements.mean(&[overlap, sharpness], "error").mean;
-            (error > 1e-8).then_some((f64::from(*sharpness), error))
+        let points = SHARPNESS.into_iter().filter_map(|sharpness| {
+            let error = table.mean((overlap, sharpness), ERROR).mean;
+            (error > 1e-8).then_some((f64::from(sharpness), error))
         });
         chart.series(Series::new(format!("cosine {overlap}")).points(points))
     });
     findings.figure(
         "error_against_sharpness",
-        "The error of a lookup against the sharpness of its query, for keys at right angles and keys that overlap. A straight \
-         line on this axis is an exponential; where a line ends, the answer is exact to the rounding of 32-bit numbers.",
+        "The error of a lookup against the sharpness of its query, for orthogonal and for overlapping keys. A straight line on this axis \
+         is an exponential; where a line ends, the output is exact to the rounding of 32-bit numbers.",
         Picture::new("Error against sharpness")
-            .subtitle(format!("{ENTRIES} entries, mean of {} dictionaries", draws.first().map_or(0, Vec::len)))
+            .subtitle(format!("{ENTRIES} entries, mean of {seeds} dictionaries"))
             .panel(chart),
     );
-    let mut gallery = Gallery::new(SHOWN.len(), ColourScale::sequential("weight").range(0.0, 1.0))
+    let empty = Gallery::new(SHOWN.len(), ColourScale::sequential("weight").range(0.0, 1.0))
         .row_titles(vec!["cosine 0".into(), "cosine 0.5".into()])
         .column_titles(SHOWN.iter().map(|sharpness| format!("β = {sharpness}")).collect());
-    for overlap in [0, 2] {
-        let weights = draws[overlap].first().map(|draw| draw.weights.as_slice()).unwrap_or_default();
-        for weights in weights {
-            if let Ok(matrix) = Matrix::new(ENTRIES, ENTRIES, weights.clone()) {
-                gallery = gallery.map("", matrix);
-            }
+    let mut maps = Vec::new();
+    for overlap in [0.0, 0.5] {
+        let dictionary = Dictionary::new(overlap, 0)?;
+        for sharpness in SHOWN {
+            maps.push(dictionary.look_up(sharpness)?.1.to_vec());
         }
     }
+    let gallery = charts::with_maps(empty, ENTRIES, &maps);
     findings.figure(
         "lookup_weights",
-        "Each row asks for one of the 16 keys. At β = 0 everyone gets the same; as the query grows, only the key that was \
-         asked for is left.",
+        "Each row is the query for one of the 16 keys. At β = 0 every key gets the same weight; as the query grows, only the matching key \
+         is left.",
         Picture::new("From a mean of everything to a dictionary").panel(gallery),
     );
+    Ok(())
 }
 
 /// The change of ln error with each unit of sharpness, where it falls.
-fn fall(table: &Measurements, overlap: f32) -> Interval {
-    let falling = SHARPNESS.iter().filter(|&sharpness| FALLING.contains(&(sharpness * (1.0 - overlap))));
+fn fall(table: &Measured, overlap: f32) -> Interval {
+    let falling = SHARPNESS.into_iter().filter(|&sharpness| FALLING.contains(&(sharpness * (1.0 - overlap))));
     let log = |error: f64| error.max(1e-12).ln();
-    let points = falling
-        .map(|sharpness| (f64::from(*sharpness), table.values(&[&overlap, sharpness], "error").map(log)));
+    let points =
+        falling.map(|sharpness| (f64::from(sharpness), table.values((overlap, sharpness), ERROR).map(log)));
     slope_by_seed(&points.collect::<Vec<_>>())
 }
 
-fn judge(table: &Measurements) -> Verdict {
-    let error = |sharpness: f32| table.mean(&[&0.0_f32, &sharpness], "error");
+fn judge(table: &Measured) -> Verdict {
+    let error = |sharpness| table.mean((0.0, sharpness), ERROR);
     let finding = format!(
-        "With keys at right angles the error is {:.2} of that of the plain mean at sharpness 2, {:.4} at 8 and {} at 32. \
+        "With orthogonal keys the error is {:.2} of that of the plain mean at sharpness 2, {:.4} at 8 and {} at 32. \
          ln error falls by {:.3} with each unit of sharpness, and by {:.3} where keys have cosine 0.5.",
         error(2.0).mean,
         error(8.0).mean,
@@ -191,13 +207,13 @@ mod tests {
     use super::*;
     use crate::experiment::Outcome;
 
-    fn planted(error: impl Fn(f32, f32) -> f64) -> Measurements {
-        let mut table = Measurements::new(&["overlap", "sharpness"]);
+    fn planted(error: impl Fn(f32, f32) -> f64) -> Measured {
+        let mut table = Table::new();
         for overlap in OVERLAPS {
             for sharpness in SHARPNESS {
                 for seed in 0..4 {
                     let noise = 1.0 + 1e-4 * seed as f64;
-                    table.add(&[&overlap, &sharpness], seed, "error", noise * error(overlap, sharpness));
+                    table.add((overlap, sharpness), seed, ERROR, noise * error(overlap, sharpness));
                 }
             }
         }
@@ -225,7 +241,7 @@ mod tests {
     #[test]
     fn the_error_is_the_predicted_one() -> Result<()> {
         // The rest of the weight is spread evenly over the other values, so that the error is its share times n/(n − 1).
-        let errors = draw(0.5, 0)?.errors;
+        let errors = errors(0.5, 0)?;
         for (sharpness, error) in SHARPNESS.iter().zip(errors) {
             let others = (ENTRIES - 1) as f64;
             let rest = others / (others + f64::from(sharpness * 0.5).exp());

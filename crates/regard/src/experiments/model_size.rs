@@ -1,9 +1,9 @@
-//! Larger models, lower loss: by what power of the number of parameters?
+//! The loss as a power of the number of parameters.
 
-use super::language_models as models;
+use super::models::language as models;
 use crate::experiment::claims::SOURCES;
 use crate::experiment::{
-    Bound, Check, Experiment, Findings, Lab, Measurements, Summary, Verdict, those_that_apply,
+    Bound, Check, Experiment, Findings, Lab, Rows, Sizes, Sweep, Table, Verdict, facts, those_that_apply,
 };
 use crate::figure::{Axis, Chart, Picture, Series, fixed};
 use crate::run::RunConfig;
@@ -17,89 +17,104 @@ pub const EXPERIMENT: Experiment = Experiment {
     question: "By what power of the number of parameters does the loss of a language model fall?",
     prediction: "At equal numbers of tokens, ln loss falls along a line against ln parameters, with a slope within 0.1 of the \
         −0.35 that is claimed; the slopes of the smaller and of the larger half of the sizes differ by less than 0.1.",
-    design: "GPTs of five sizes over two orders of magnitude, the same text, tokens and steps for all; models wider than the base \
-        learn at a rate that falls with the root of the width. The slope is that of \
-        the least-squares line through ln loss on test text against ln parameters (all of them, the word vectors \
-        included), for each seed. Training times are those of runs side by side, one a core. The same slope is computed from the three figures that were published.",
+    design: "GPTs of five sizes over two orders of magnitude, with the same text, tokens and steps; models wider than the base have a \
+        learning rate that falls with the square root of the width. The slope is that of the least-squares line through ln loss on test \
+        text against ln parameters (all of them, including the word vectors), for each seed. Training times are those of runs in parallel, \
+        one per core. The same slope is computed from the three figures that were published.",
     changed: Some(
-        "The sizes were chosen for their time (the largest of standard size was 192 wide before it was 160), and the initial weights and rates of small models on held-out text, after first runs. The \
-         slope was first fitted through all runs as if they were independent; it is one slope for each seed now. That the points \
-         lie on a line was predicted, but is checked only since they were seen not to. The other bounds are the first ones.",
+        "The sizes were chosen for their time (the largest of standard size was 192 wide before it was 160), and the initial weights and \
+         rates of small models on held-out text, after first runs. The slope was first fitted through all runs as if they were \
+         independent; now it is one slope for each seed. That the points lie on a line was predicted, but is checked only since they were \
+         seen not to. The other bounds are the original ones.",
     ),
     real_data: Some("plain text such as WikiText-2's folder"),
-    seconds: [25.0, 460.0, 16_000.0],
+    conditions: &["layers", "width"],
+    seeds: Sizes::quick(3),
+    seconds: Sizes::quick(25.0).standard(460.0).full(16_000.0),
     run,
 };
 
-/// Layers, heads and width of each model, by size of the experiment: smoke, quick, standard, full.
-type Sizes = [(usize, usize, usize); 5];
-const SMOKE: Sizes = [(1, 1, 4), (1, 2, 8), (1, 2, 16), (2, 2, 24), (2, 2, 32)];
-const QUICK: Sizes = [(1, 1, 4), (1, 2, 12), (2, 4, 32), (2, 4, 64), (2, 4, 96)];
-const STANDARD: Sizes = [(1, 1, 8), (2, 2, 24), (3, 4, 64), (3, 4, 128), (4, 4, 160)];
-const FULL: Sizes = [(1, 1, 8), (2, 2, 32), (4, 4, 128), (4, 4, 256), (6, 6, 384)];
+/// The form of a model.
+#[derive(Clone, Copy, PartialEq, Serialize, Deserialize)]
+struct Form {
+    layers: usize,
+    heads: usize,
+    width: usize,
+}
+
+const fn form((layers, heads, width): (usize, usize, usize)) -> Form {
+    Form { layers, heads, width }
+}
+
+/// Layers, heads and width of each model.
+const FORMS: Sizes<[(usize, usize, usize); 5]> =
+    Sizes::quick([(1, 1, 4), (1, 2, 12), (2, 4, 32), (2, 4, 64), (2, 4, 96)])
+        .smoke([(1, 1, 4), (1, 2, 8), (1, 2, 16), (2, 2, 24), (2, 2, 32)])
+        .standard([(1, 1, 8), (2, 2, 24), (3, 4, 64), (3, 4, 128), (4, 4, 160)])
+        .full([(1, 1, 8), (2, 2, 32), (4, 4, 128), (4, 4, 256), (6, 6, 384)]);
 /// Millions of parameters and perplexity, as the source gives them.
 const PUBLISHED: [(f64, f64); 3] = [(50.0, 52.1), (100.0, 38.2), (200.0, 29.7)];
 const CLAIMED: f64 = -0.35;
 const SOURCE: &str = SOURCES[4];
 
+/// Layers and width.
+type Measured = Table<(usize, usize)>;
+
+facts! {
+    /// The largest model's number of parameters.
+    pub LARGEST_PARAMETERS = "largest_parameters";
+    pub LARGEST_LAYERS = "largest_layers";
+    pub LARGEST_WIDTH = "largest_width";
+    /// How long the largest model was trained.
+    pub LARGEST_SECONDS = "largest_seconds";
+    LARGEST_PERPLEXITY = "largest_perplexity";
+    /// The tokens that each model read.
+    pub TOKENS = "tokens";
+    pub VOCABULARY = "vocabulary";
+    EXPONENT = "exponent";
+    CLAIMED_EXPONENT = "claimed_exponent";
+    SOURCE_EXPONENT = "source_exponent";
+}
+
+/// What is drawn of a run, beside its measurements.
 #[derive(Serialize, Deserialize)]
-struct Run {
-    parameters: usize,
+struct Read {
     vocabulary: usize,
-    loss: f64,
-    tokens: u64,
-    seconds: f64,
+    /// The held-out loss after so many tokens.
     curve: Vec<(u64, f64)>,
 }
 
 fn run(lab: &Lab) -> Result<Findings> {
-    let seeds = lab.seeds(lab.by_size(2, 3, 3, 3));
-    let sizes = *lab.by_size(&SMOKE, &QUICK, &STANDARD, &FULL);
+    let forms = lab.at(FORMS).map(form);
     // The largest first, so that no core waits for it at the end.
-    let inputs: Vec<(usize, u64)> =
-        (0..sizes.len()).rev().flat_map(|size| seeds.iter().map(move |&seed| (size, seed))).collect();
-    let runs = lab.parts("runs", &inputs, |&(size, seed)| read(lab, sizes[size], seed))?;
-    let mut findings = Findings::new(&["layers", "width"]);
-    for (&(size, seed), run) in inputs.iter().zip(&runs) {
-        let (layers, _, width) = sizes[size];
-        let values = [
-            ("parameters", run.parameters as f64),
-            ("loss", run.loss),
-            ("perplexity", run.loss.exp()),
-            ("seconds", run.seconds),
-            ("tokens", run.tokens as f64),
-        ];
-        for (measure, value) in values {
-            findings.measurements.add(&[&layers, &width], seed, measure, value);
-        }
-        for &(tokens, loss) in &run.curve {
-            let measure = format!("held-out loss after {tokens} tokens");
-            findings.measurements.add(&[&layers, &width], seed, measure, loss);
-        }
-    }
-    draw(&mut findings, &sizes, &inputs, &runs);
-    findings.verdicts = vec![judge(&findings.measurements)];
-    let (layers, _, width) = sizes[sizes.len() - 1];
-    let largest = |measure: &str| findings.measurements.mean(&[&layers, &width], measure).mean;
+    let inputs = lab.each(forms.into_iter().rev());
+    let sweep = lab.sweep("runs", inputs, |form, seed, rows| measure(lab, form, seed, rows))?;
+    let mut findings = Findings::default();
+    draw(&mut findings, &sweep, &forms);
+    let vocabulary = sweep.results().next().map_or(0, |run| run.vocabulary);
+    let table = sweep.table;
+    findings.verdicts = vec![judge(&table)];
+    let Form { layers, width, .. } = forms[forms.len() - 1];
+    let largest = |measure: &str| table.mean((layers, width), measure).mean;
     let facts = [
-        ("largest_parameters", largest("parameters")),
-        ("largest_layers", layers as f64),
-        ("largest_width", width as f64),
-        ("largest_seconds", largest("seconds")),
-        ("largest_perplexity", largest("perplexity")),
-        ("tokens", largest("tokens")),
-        ("vocabulary", runs.first().map_or(0.0, |run| run.vocabulary as f64)),
-        ("exponent", exponent(&findings.measurements).mean),
-        ("claimed_exponent", CLAIMED),
-        ("source_exponent", source_exponent()),
+        (LARGEST_PARAMETERS, largest("parameters")),
+        (LARGEST_LAYERS, layers as f64),
+        (LARGEST_WIDTH, width as f64),
+        (LARGEST_SECONDS, largest("seconds")),
+        (LARGEST_PERPLEXITY, largest("perplexity")),
+        (TOKENS, largest("tokens")),
+        (VOCABULARY, vocabulary as f64),
+        (EXPONENT, exponent(&table).mean),
+        (CLAIMED_EXPONENT, CLAIMED),
+        (SOURCE_EXPONENT, source_exponent()),
     ];
-    for (name, value) in facts {
-        findings.fact(name, value);
+    for (fact, value) in facts {
+        findings.fact(fact, value);
     }
-    Ok(findings)
+    findings.finish(lab, table)
 }
 
-fn config(lab: &Lab, (layers, heads, width): (usize, usize, usize), seed: u64) -> Result<RunConfig> {
+fn config(lab: &Lab, Form { layers, heads, width }: Form, seed: u64) -> Result<RunConfig> {
     let mut config = models::base_on_text(lab, seed)?;
     let gpt = models::gpt(&mut config)?;
     let usual = gpt.d_model;
@@ -110,40 +125,44 @@ fn config(lab: &Lab, (layers, heads, width): (usize, usize, usize), seed: u64) -
     Ok(config)
 }
 
-fn read(lab: &Lab, size: (usize, usize, usize), seed: u64) -> Result<Run> {
-    let config = config(lab, size, seed)?;
+fn measure(lab: &Lab, form: Form, seed: u64, rows: &mut Rows<(usize, usize)>) -> Result<Read> {
+    let config = config(lab, form, seed)?;
     let trained = lab.train(&config)?;
     let opened = trained.open()?;
     let last = trained.curve.last().context("no step was logged")?;
-    let vocabulary = opened.model.abilities().classes;
-    Ok(Run {
-        parameters: opened.model.parameter_count(),
-        vocabulary,
-        loss: models::test_loss(lab, &config, &opened)?,
-        tokens: last.tokens,
-        seconds: last.seconds,
-        curve: trained.curve.iter().filter_map(|line| Some((line.tokens, line.loss?))).collect(),
-    })
+    let loss = models::test_loss(lab, &config, &opened)?;
+    let values = [
+        ("parameters", opened.model.parameter_count() as f64),
+        ("loss", loss),
+        ("perplexity", loss.exp()),
+        ("seconds", last.seconds),
+        ("tokens", last.tokens as f64),
+    ];
+    let condition = (form.layers, form.width);
+    for (measure, value) in values {
+        rows.add(condition, measure, value);
+    }
+    let curve: Vec<(u64, f64)> =
+        trained.curve.iter().filter_map(|line| Some((line.tokens, line.loss?))).collect();
+    for (tokens, loss) in &curve {
+        rows.add(condition, format!("held-out loss after {tokens} tokens"), *loss);
+    }
+    Ok(Read { vocabulary: opened.model.abilities().classes, curve })
 }
 
 /// ln parameters and ln loss, by seed, of every size.
-fn points(table: &Measurements) -> Vec<(f64, Sample)> {
+fn points(table: &Measured) -> Vec<(f64, Sample)> {
     let sizes = table.summary().into_iter().filter(|line| line.measure == "parameters");
-    let point = |size: Summary| {
-        let conditions: Vec<&dyn std::fmt::Display> =
-            size.conditions.iter().map(|condition| condition as &dyn std::fmt::Display).collect();
-        (size.interval.mean.ln(), table.values(&conditions, "loss").map(f64::ln))
-    };
-    sizes.map(point).collect()
+    sizes.map(|size| (size.interval.mean.ln(), table.beside(&size, "loss").map(f64::ln))).collect()
 }
 
 /// The slope of each seed, and their mean.
-fn exponent(table: &Measurements) -> Interval {
+fn exponent(table: &Measured) -> Interval {
     slopes(&points(table)).mean()
 }
 
 /// The slopes of the smaller and of the larger half of the sizes, by seed. The middle one is in both.
-fn halves(table: &Measurements) -> [Sample; 2] {
+fn halves(table: &Measured) -> [Sample; 2] {
     let mut points = points(table);
     points.sort_by(|a, b| a.0.total_cmp(&b.0));
     let middle = points.len() / 2;
@@ -160,16 +179,24 @@ fn source_perplexity_exponent() -> f64 {
     slope(&PUBLISHED.map(|(n, perplexity)| (n.ln(), perplexity.ln()))).mean
 }
 
-fn draw(findings: &mut Findings, sizes: &Sizes, inputs: &[(usize, u64)], runs: &[Run]) {
-    let measured: Vec<(f64, f64)> = runs.iter().map(|run| (run.parameters as f64, run.loss)).collect();
-    let points: Vec<(f64, f64)> =
-        points(&findings.measurements).iter().map(|(n, losses)| (*n, losses.mean().mean)).collect();
+fn draw(findings: &mut Findings, sweep: &Sweep<Form, (usize, usize), Read>, forms: &[Form; 5]) {
+    let table = &sweep.table;
+    let measured: Vec<(f64, f64)> = sweep
+        .runs
+        .iter()
+        .filter_map(|run| {
+            let of =
+                |measure| table.values((run.condition.layers, run.condition.width), measure).of(run.seed);
+            Some((of("parameters")?, of("loss")?))
+        })
+        .collect();
+    let points: Vec<(f64, f64)> = points(table).iter().map(|(n, losses)| (*n, losses.mean().mean)).collect();
     let (fitted, at_one) = (slope(&points).mean, intercept(&points));
     let ends =
         measured.iter().fold((f64::INFINITY, 0.0_f64), |(low, high), &(n, _)| (n.min(low), n.max(high)));
     let line =
         |exponent: f64, through: f64| [ends.0, ends.1].map(|n| (n, (through + exponent * n.ln()).exp()));
-    // The claimed line is hung on the same middle, so that only the slopes differ.
+    // The claimed line passes through the same middle, so that only the slopes differ.
     let middle = mean(&points.iter().map(|point| point.0).collect::<Vec<_>>()).mean;
     let claimed = at_one + (fitted - CLAIMED) * middle;
     let chart = Chart::new(Axis::log("parameters"), Axis::log("loss on test text, nats"))
@@ -184,50 +211,40 @@ fn draw(findings: &mut Findings, sizes: &Sizes, inputs: &[(usize, u64)], runs: &
                 .class(1),
         );
     let empty = Chart::new(Axis::linear("tokens read"), Axis::linear("loss on held-out text, nats"));
-    let curves = sizes.iter().enumerate().fold(empty, |chart, (size, (layers, _, width))| {
-        let first = inputs.iter().zip(runs).find(|((known, _), _)| *known == size);
-        let points: Vec<(f64, f64)> = first.map_or_else(Vec::new, |(_, run)| {
-            run.curve.iter().map(|&(tokens, loss)| (tokens as f64, loss)).collect()
-        });
-        chart.series(
-            Series::new(format!("{layers} layer{}, width {width}", if *layers == 1 { "" } else { "s" }))
-                .points(points),
-        )
+    let curves = forms.iter().fold(empty, |chart, &form| {
+        let curve = sweep.under(form).next().map_or(&[][..], |run| &run.curve);
+        let points = curve.iter().map(|&(tokens, loss)| (tokens as f64, loss));
+        let Form { layers, width, .. } = form;
+        let layers = if layers == 1 { "1 layer".to_owned() } else { format!("{layers} layers") };
+        chart.series(Series::new(format!("{layers}, width {width}")).points(points))
     });
     findings.figure(
         "scaling",
-        "Loss against parameters, every size and seed a point, with the fitted power and the claimed one through the same middle; and \
-         the loss of each size as it reads more (first seed).",
+        "Loss against parameters, one point for each size and seed, with the fitted power and the claimed one through the same middle; and \
+         the loss of each size against the tokens it has read (first seed).",
         Picture::new("Loss against size")
             .columns(2)
             .titled_panel("against parameters", chart.size(420.0, 320.0))
             .titled_panel("against tokens", curves.size(420.0, 320.0)),
     );
-    let rows = sizes.iter().map(|(layers, heads, width)| {
-        let of = |measure: &str| findings.measurements.mean(&[layers, width], measure).mean.to_string();
-        [layers.to_string(), heads.to_string(), width.to_string()]
-            .into_iter()
-            .chain(["parameters", "loss", "perplexity", "seconds"].map(of))
-            .collect()
+    let rows = forms.iter().map(|form| {
+        let of = |measure| table.mean((form.layers, form.width), measure).mean.to_string();
+        let form = [form.layers, form.heads, form.width].map(|number| number.to_string());
+        form.into_iter().chain(["parameters", "loss", "perplexity", "seconds"].map(of)).collect()
     });
-    let rows = rows.collect();
-    findings.table(
-        "sizes",
-        &["layers", "heads", "width", "parameters", "loss", "perplexity", "seconds"],
-        rows,
-    );
+    let header = ["layers", "heads", "width", "parameters", "loss", "perplexity", "seconds"];
+    findings.table("sizes", &header, rows.collect());
 }
 
-fn judge(table: &Measurements) -> Verdict {
+fn judge(table: &Measured) -> Verdict {
     let exponent = exponent(table);
     let halves = halves(table);
     let [smaller, larger] = [halves[0].mean().mean, halves[1].mean().mean];
     let bend = paired(&halves[1], &halves[0]);
     let finding = format!(
-        "The line through all sizes falls as parameters to the power {:.3} (over seeds: [{:.3}, {:.3}]; it says nothing of how well a \
+        "The line through all sizes falls as parameters to the power {:.3} (over seeds: [{:.3}, {:.3}], which does not say how well a \
          line fits): {smaller:.3} over the smaller half of the sizes, {larger:.3} over the larger. The claim is {CLAIMED}, but the three \
-         figures published with it give {:.3} for the loss (and {:.3} for the perplexity, which is not what a scaling law of the loss \
-         is about).",
+         figures published with it give {:.3} for the loss (and {:.3} for the perplexity, which a scaling law of the loss is not about).",
         exponent.mean,
         exponent.low,
         exponent.high,
@@ -240,9 +257,9 @@ fn judge(table: &Measurements) -> Verdict {
             (checks[0].fails(), "Larger models do not have a lower loss here."),
             (
                 flattens,
-                "No single power fits: over the larger half of the sizes the loss falls less than over the smaller. Two reasons are \
-                 possible, and this experiment does not tell them apart: all sizes read the same tokens, of which a larger model \
-                 needs more; and no model can go below the entropy of the text itself.",
+                "No single power fits: over the larger half of the sizes the loss falls less than over the smaller. There are two possible \
+                 reasons, which this experiment does not separate: all sizes read the same tokens, and larger models need more; and no \
+                 model can go below the entropy of the text itself.",
             ),
             (
                 checks[2].fails() && !flattens,
@@ -250,7 +267,7 @@ fn judge(table: &Measurements) -> Verdict {
             ),
             (
                 checks[1].fails() && !checks[2].fails(),
-                "The exponent is another one, on this text and with this many tokens.",
+                "The exponent is different on this text and with this many tokens.",
             ),
         ])
     };
@@ -283,7 +300,7 @@ fn judge(table: &Measurements) -> Verdict {
             "Kaplan et al., 2020",
         )
         .published(
-            "exponent of what the loss is above the entropy of the text",
+            "exponent of the excess of the loss over the entropy of the text",
             -0.34,
             None,
             "Hoffmann et al., 2022",
@@ -296,16 +313,16 @@ fn judge(table: &Measurements) -> Verdict {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::Outcome;
+    use crate::experiment::{Outcome, Size};
 
-    fn planted(exponent: f64) -> Measurements {
-        let mut table = Measurements::new(&["layers", "width"]);
-        for (layers, _, width) in QUICK {
+    fn planted(exponent: f64) -> Measured {
+        let mut table = Table::new();
+        for (layers, _, width) in FORMS.at(Size::Quick) {
             for seed in 0..2 {
                 let parameters = (12 * layers * width * width + 1000 * width) as f64;
                 let loss = 20.0 * parameters.powf(exponent) * (1.0 + 0.002 * seed as f64);
-                table.add(&[&layers, &width], seed, "parameters", parameters);
-                table.add(&[&layers, &width], seed, "loss", loss);
+                table.add((layers, width), seed, "parameters", parameters);
+                table.add((layers, width), seed, "loss", loss);
             }
         }
         table

@@ -1,7 +1,9 @@
-//! Norms before each layer or after each sum: which trains, how deep, and at what rate?
+//! Pre-norm or post-norm: which trains, how deep, and at what rate?
 
-use super::language_models as models;
-use crate::experiment::{Bound, Check, Experiment, Findings, Lab, Measurements, Verdict};
+use super::models::language as models;
+use crate::experiment::{
+    Bound, Check, Experiment, Findings, Lab, Rows, Sizes, Sweep, Table, Verdict, charts, facts, named,
+};
 use crate::figure::{Axis, Bar, Bars, Chart, Picture, Series};
 use crate::run::{RunConfig, prepare, sources};
 use crate::statistics::{Sample, mean, paired};
@@ -12,161 +14,156 @@ use regard_nn::data::text::TokenStream;
 use regard_nn::tensor::Gradients;
 use regard_nn::tensor::optimiser::global_norm;
 use regard_nn::train::{Decay, Evaluation, Flow, Observer, Progress, Step, Task};
-use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 
 pub const EXPERIMENT: Experiment = Experiment {
     name: "norm-placement",
     claims: &["E5"],
     question: "Does pre-norm train more stably, and deeper, than post-norm?",
-    prediction: "Over depths and rates, fewer runs fail to learn with norms before the layers than with norms after the sums; and \
-        at the largest depth, the loss on held-out text is lower with them.",
-    design: "GPTs of three depths, with norms before each layer or after each sum, at two constant learning rates, without \
-        warm-up and without clipping of gradients: nothing that would hide an instability. A run fails to learn if its loss is \
-        not finite, or if it ends no better than a model that knows the frequencies of words and nothing else. Also the norm \
-        of each layer's gradients in the first step. The seed is shared, and differences are paired by it.",
+    prediction: "Over depths and rates, fewer runs fail to learn with pre-norm than with post-norm; and at the largest depth, the loss on \
+        held-out text is lower with pre-norm.",
+    design: "GPTs of three depths, pre-norm or post-norm, at two constant learning rates, without warm-up and without gradient clipping, \
+        which would hide an instability. A run fails to learn if its loss is not finite, or if it ends no better than the unigram \
+        distribution. Also measured is the norm of each layer's gradients in the first step. The seed is shared, and differences are \
+        paired by it.",
     changed: Some(
-        "These are the third settings of the models: with the first two, which started from GPT-2's initial weights, the answer was once \
-         that it holds and once undecided. The share of failures was first counted as if every run were independent; it is one share \
-         for each seed now. Its interval was later made no narrower than a count allows. Standard size \
-         had five seeds and 400 steps; for its time it has four and 300.",
+        "These are the third settings of the models: with the first two, which started from GPT-2's initial weights, the claim once \
+         held and once was undecided. The share of failures was first counted as if every run were independent; it is one share for each \
+         seed now. Its interval was later made no narrower than a count allows. Standard size had five seeds and 400 steps; to save time \
+         it has four and 300.",
     ),
     real_data: Some("plain text such as WikiText-2's folder"),
-    seconds: [14.0, 400.0, 17_000.0],
+    conditions: &["placement", "layers", "rate"],
+    seeds: Sizes::quick(3).standard(4).full(3),
+    seconds: Sizes::quick(14.0).standard(400.0).full(17_000.0),
     run,
 };
 
-const PLACEMENTS: [(Placement, &str); 2] = [(Placement::Pre, "pre-norm"), (Placement::Post, "post-norm")];
-/// Constant learning rates: one that small models like, and one that is bold.
-const RATES: [f32; 2] = [2e-3, 1e-2];
-/// Training losses are kept as means of so many steps.
-const SMOOTH: usize = 5;
-
-/// What a run is, by place in [`PLACEMENTS`], number of layers, place in [`RATES`], and seed.
-#[derive(Clone, Copy, Serialize, Deserialize)]
-struct Cell {
-    placement: usize,
-    depth: usize,
-    rate: usize,
-    seed: u64,
+named! {
+    pub enum Norm { Pre = "pre-norm", Post = "post-norm" }
 }
 
-#[derive(Serialize, Deserialize)]
-struct Run {
-    /// The step and the mean loss of the steps before it.
-    curve: Vec<(u64, f64)>,
-    /// The held-out loss; that of a guess among all words if the run ended in numbers that are not finite.
-    loss: f64,
-    /// The norm of each layer's gradients in the first step.
-    gradients: Vec<f64>,
+impl Norm {
+    fn placement(self) -> Placement {
+        match self {
+            Norm::Pre => Placement::Pre,
+            Norm::Post => Placement::Post,
+        }
+    }
+}
+
+/// Constant learning rates: one that suits small models, and a high one.
+const RATES: [f32; 2] = [2e-3, 1e-2];
+const DEPTHS: Sizes<[usize; 3]> =
+    Sizes::quick([2, 5, 10]).smoke([1, 2, 3]).standard([2, 8, 24]).full([4, 12, 24]);
+/// Training losses are kept as means of so many steps.
+const SMOOTH: usize = 5;
+const LOSS: &str = "loss";
+const FAILED: &str = "failed to learn";
+
+/// Placement of the norms, number of layers, and learning rate.
+type Cell = (Norm, usize, f32);
+
+facts! {
+    /// How many runs failed to learn.
+    pub FAILURES(norm: Norm) = "failed: {norm}";
+    /// How many runs there were.
+    pub RUNS(norm: Norm) = "runs: {norm}";
+    DEEPEST = "deepest";
+    UNIGRAM = "loss of word frequencies";
 }
 
 fn run(lab: &Lab) -> Result<Findings> {
-    let seeds = lab.seeds(lab.by_size(2, 3, 4, 3));
-    let depths = *lab.by_size(&[1, 2, 3], &[2, 5, 10], &[2, 8, 24], &[4, 12, 24]);
-    let mut inputs = Vec::new();
-    for placement in 0..PLACEMENTS.len() {
-        for depth in depths {
-            for rate in 0..RATES.len() {
-                inputs.extend(seeds.iter().map(|&seed| Cell { placement, depth, rate, seed }));
-            }
-        }
-    }
-    let runs = lab.parts("runs", &inputs, |cell| read(lab, *cell))?;
-    let frequencies = lab.parts("frequencies", &seeds, |&seed| word_frequencies(lab, seed))?;
-    let by_seed: HashMap<u64, f64> = seeds.iter().copied().zip(frequencies.iter().copied()).collect();
-    // A guess among all words is never better than their frequencies: a run that ended in no number counts as failed.
-    let failed = |cell: &Cell, run: &Run| run.loss >= by_seed[&cell.seed];
-    let mut findings = Findings::new(&["placement", "layers", "rate"]);
-    for (cell, run) in inputs.iter().zip(&runs) {
-        let conditions: [&dyn std::fmt::Display; 3] =
-            [&PLACEMENTS[cell.placement].1, &cell.depth, &RATES[cell.rate]];
-        findings.measurements.add(&conditions, cell.seed, "loss", run.loss);
-        findings.measurements.add(
-            &conditions,
-            cell.seed,
-            "failed to learn",
-            f64::from(u8::from(failed(cell, run))),
-        );
-        for (step, loss) in &run.curve {
-            let measure = format!("training loss, the {SMOOTH} steps to {step}");
-            findings.measurements.add(&conditions, cell.seed, measure, *loss);
-        }
-        for (layer, &norm) in run.gradients.iter().enumerate() {
-            findings.measurements.add(
-                &conditions,
-                cell.seed,
-                format!("gradient norm, layer {}", layer + 1),
-                norm,
-            );
-        }
-    }
-    let usual = mean(&frequencies).mean;
-    draw(&mut findings, &depths, usual, (&inputs, &runs));
-    findings.verdicts = vec![judge(&findings.measurements, &depths)];
-    for (placement, name) in PLACEMENTS.iter().map(|(_, name)| name).enumerate() {
-        let of = || inputs.iter().zip(&runs).filter(move |(cell, _)| cell.placement == placement);
-        findings.fact(format!("failed: {name}"), of().filter(|(cell, run)| failed(cell, run)).count() as f64);
-        findings.fact(format!("runs: {name}"), of().count() as f64);
-    }
-    findings.fact("deepest", depths[2] as f64);
-    findings.fact("loss of word frequencies", usual);
-    Ok(findings)
+    let depths = lab.at(DEPTHS);
+    let of_depth = |norm| depths.into_iter().flat_map(move |depth| RATES.map(|rate| (norm, depth, rate)));
+    let cells = lab.each(Norm::ALL.into_iter().flat_map(of_depth));
+    let seeds = lab.seeds();
+    let unigram = lab.parts("frequencies", &seeds, |&seed| unigram_loss(lab, seed))?;
+    let by_seed: HashMap<u64, f64> = seeds.iter().copied().zip(unigram.iter().copied()).collect();
+    let Sweep { table, runs } =
+        lab.sweep("runs", cells, |cell, seed, rows| measure(lab, cell, seed, by_seed[&seed], rows))?;
+    let mut findings = Findings::default();
+    let points = runs.iter().map(|run| run.result).max().unwrap_or(0);
+    draw(&mut findings, &table, &depths, (mean(&unigram).mean, points));
+    findings.verdicts = vec![judge(&table, &depths)];
+    let of_norm = |norm| of_depth(norm).flat_map(|cell| table.values(cell, FAILED).values());
+    findings.facts(FAILURES, Norm::ALL, |norm| of_norm(norm).sum());
+    findings.facts(RUNS, Norm::ALL, |norm| of_norm(norm).count() as f64);
+    findings.fact(DEEPEST, depths[2] as f64);
+    findings.fact(UNIGRAM, mean(&unigram).mean);
+    findings.finish(lab, table)
 }
 
-fn config(lab: &Lab, cell: Cell) -> Result<RunConfig> {
-    let mut config = models::base_on_text(lab, cell.seed)?;
-    let (width, heads, length, words) =
-        lab.by_size((8, 2, 8, 100), (32, 2, 32, 500), (48, 4, 64, 1_000), (128, 4, 128, 10_000));
+/// The measure of the training loss; the first point is 1.
+fn training_loss(point: usize) -> String {
+    format!("training loss, the {SMOOTH} steps to {}", point * SMOOTH)
+}
+
+/// The measure of the gradients of a layer; the first is 1.
+fn gradient_norm(layer: usize) -> String {
+    format!("gradient norm, layer {layer}")
+}
+
+fn config(lab: &Lab, (norm, depth, rate): Cell, seed: u64) -> Result<RunConfig> {
+    let mut config = models::base_on_text(lab, seed)?;
+    let (width, heads, length, words) = lab.at(Sizes::quick((32, 2, 32, 500))
+        .smoke((8, 2, 8, 100))
+        .standard((48, 4, 64, 1_000))
+        .full((128, 4, 128, 10_000)));
     config.tokens.size = words;
     config.data.length = length;
-    config.data.texts = lab.by_size(60, 1_500, 6_000, 40_000);
+    config.data.texts = lab.at(Sizes::quick(1_500).smoke(60).standard(6_000).full(40_000));
     let gpt = models::gpt(&mut config)?;
-    (gpt.n_layers, gpt.d_model, gpt.n_heads, gpt.context) = (cell.depth, width, heads, length);
-    gpt.norm = PLACEMENTS[cell.placement].0;
+    (gpt.n_layers, gpt.d_model, gpt.n_heads, gpt.context) = (depth, width, heads, length);
+    gpt.norm = norm.placement();
     gpt.dropout = 0.0;
     let train = &mut config.train;
-    train.steps = lab.by_size(4, 120, 300, 1_000);
-    train.batch_size = lab.by_size(4, 8, 16, 16);
+    train.steps = lab.at(Sizes::quick(120).smoke(4).standard(300).full(1_000));
+    train.batch_size = lab.at(Sizes::quick(8).smoke(4).standard(16));
     train.evaluate_every = 0;
     train.clip = 0.0;
-    train.rate.highest = RATES[cell.rate];
-    train.rate.lowest = RATES[cell.rate];
+    train.rate.highest = rate;
+    train.rate.lowest = rate;
     train.rate.warmup = 0;
     train.rate.decay = Decay::Constant;
     Ok(config)
 }
 
-/// Trains without keeping the model: only how it went matters.
-fn read(lab: &Lab, cell: Cell) -> Result<Run> {
-    let config = config(lab, cell)?;
+/// Trains a model, which is not kept, and returns how many points its curve has.
+fn measure(lab: &Lab, cell: Cell, seed: u64, unigram: f64, rows: &mut Rows<Cell>) -> Result<usize> {
+    let config = config(lab, cell, seed)?;
     let mut material = prepare(&config, None, None)?;
     let tokenizer = material.tokenizer.as_ref().context("words need a tokenizer")?;
-    let guess = (tokenizer.vocabulary_size() as f64).ln();
+    let uniform = (tokenizer.vocabulary_size() as f64).ln();
     let mut watch = Watch::default();
     let finite = match lab.train_task(material.task.as_mut(), &config, &mut watch) {
         Ok(()) => true,
         Err(error) if matches!(error.downcast_ref(), Some(regard_nn::Error::Diverged { .. })) => false,
         Err(error) => return Err(error),
     };
-    let loss = watch.held_out.filter(|loss| finite && loss.is_finite());
-    let means = watch.losses.chunks(SMOOTH).enumerate();
-    Ok(Run {
-        curve: means.map(|(i, part)| (((i + 1) * SMOOTH) as u64, mean(part).mean)).collect(),
-        loss: loss.unwrap_or(guess),
-        gradients: watch.gradients,
-    })
+    // A run that diverged counts as a guess among all words, which is never better than the unigram distribution: it failed.
+    let loss = watch.held_out.filter(|loss| finite && loss.is_finite()).unwrap_or(uniform);
+    rows.add(cell, LOSS, loss);
+    rows.add(cell, FAILED, f64::from(u8::from(loss >= unigram)));
+    let points = watch.losses.chunks(SMOOTH);
+    let count = points.len();
+    points.enumerate().for_each(|(i, part)| rows.add(cell, training_loss(i + 1), mean(part).mean));
+    for (layer, norm) in watch.gradients.into_iter().enumerate() {
+        rows.add(cell, gradient_norm(layer + 1), norm);
+    }
+    Ok(count)
 }
 
-/// The loss of who knows how frequent words are and nothing else, on the words of a seed's models.
-fn word_frequencies(lab: &Lab, seed: u64) -> Result<f64> {
-    let config = config(lab, Cell { placement: 0, depth: 1, rate: 0, seed })?;
+/// The loss of the unigram distribution, on the words of a seed's models.
+fn unigram_loss(lab: &Lab, seed: u64) -> Result<f64> {
+    let config = config(lab, (Norm::Pre, 1, RATES[0]), seed)?;
     let material = prepare(&config, None, None)?;
     let tokenizer = material.tokenizer.as_ref().context("words need a tokenizer")?;
-    entropy(&sources::test_stream(&config.data, tokenizer, lab.by_size(20, 300, 1_000, 2_000))?)
+    let texts = lab.at(Sizes::quick(300).smoke(20).standard(1_000).full(2_000));
+    entropy(&sources::test_stream(&config.data, tokenizer, texts)?)
 }
 
-/// The entropy of the frequencies of a text's words, in nats: what is left to guess for who knows them alone.
+/// The entropy of the unigram distribution of a text, in nats.
 fn entropy(text: &TokenStream) -> Result<f64> {
     let mut ids = vec![0; text.len()];
     text.copy(0, &mut ids)?;
@@ -224,36 +221,26 @@ impl Observer for Watch {
     }
 }
 
-fn draw(findings: &mut Findings, depths: &[usize; 3], frequencies: f64, (inputs, runs): (&[Cell], &[Run])) {
-    let of = |placement: usize, depth: usize, rate: usize| {
-        let same = move |cell: &Cell| (cell.placement, cell.depth, cell.rate) == (placement, depth, rate);
-        inputs.iter().zip(runs).filter(move |(cell, _)| same(cell)).map(|(_, run)| run).collect::<Vec<_>>()
-    };
-    let mut picture = Picture::new("Deeper and bolder")
+fn draw(findings: &mut Findings, table: &Table<Cell>, depths: &[usize; 3], (unigram, points): (f64, usize)) {
+    let mut picture = Picture::new("Deeper models, higher rates")
         .subtitle("Training loss, mean over seeds; without warm-up, without clipping")
         .columns(2);
     for &depth in depths {
         let mut chart = Chart::new(Axis::linear("step"), Axis::linear("loss, nats"));
-        for (placement, (_, name)) in PLACEMENTS.iter().enumerate() {
-            for (rate, value) in RATES.iter().enumerate() {
-                let runs = of(placement, depth, rate);
-                let steps = runs.iter().map(|run| run.curve.len()).max().unwrap_or(0);
-                let points: Vec<(f64, f64)> = (0..steps)
-                    .map(|i| {
-                        let losses: Vec<f64> =
-                            runs.iter().filter_map(|run| Some(run.curve.get(i)?.1)).collect();
-                        (((i + 1) * SMOOTH) as f64, mean(&losses).mean)
-                    })
-                    .collect();
-                chart = chart.series(Series::new(format!("{name}, rate {value}")).points(points));
+        for norm in Norm::ALL {
+            for rate in RATES {
+                let loss = |point| table.mean_if_measured((norm, depth, rate), training_loss(point)).mean;
+                let curve = (1..=points).map(|point| ((point * SMOOTH) as f64, loss(point)));
+                let curve = curve.filter(|(_, loss)| loss.is_finite());
+                chart = chart.series(Series::new(format!("{norm}, rate {rate}")).points(curve));
             }
         }
-        let chart = chart.level(frequencies, "word frequencies alone").half();
+        let chart = chart.level(unigram, "unigram distribution").half();
         picture = picture.titled_panel(format!("{depth} layers"), chart);
     }
     findings.figure(
         "loss_by_depth_and_placement",
-        "Training loss by number of layers, place of the norms and learning rate. A curve that stays at the dashed level has \
+        "Training loss by number of layers, placement of the norms and learning rate. A curve that stays at the dashed level has \
          learned nothing but how frequent words are.",
         picture,
     );
@@ -261,33 +248,20 @@ fn draw(findings: &mut Findings, depths: &[usize; 3], frequencies: f64, (inputs,
     let layers = (1..=deepest).step_by(deepest.div_ceil(10)).map(|layer| layer as f64);
     let empty =
         Chart::new(Axis::linear("layer").ticks(layers), Axis::log("norm of its gradients, first step"));
-    let chart = PLACEMENTS.iter().enumerate().fold(empty, |chart, (placement, (_, name))| {
-        let runs = of(placement, deepest, 0);
-        let points: Vec<(f64, f64)> = (0..deepest)
-            .map(|layer| {
-                let norms: Vec<f64> =
-                    runs.iter().filter_map(|run| run.gradients.get(layer).copied()).collect();
-                (layer as f64 + 1.0, mean(&norms).mean)
-            })
-            .collect();
-        chart.series(Series::new(*name).points(points))
+    let chart = Norm::ALL.into_iter().fold(empty, |chart, norm| {
+        let size = |layer| table.mean_if_measured((norm, deepest, RATES[0]), gradient_norm(layer)).mean;
+        chart.series(Series::new(norm.name()).points((1..=deepest).map(|layer| (layer as f64, size(layer)))))
     });
-    let names: Vec<String> =
-        depths.iter().flat_map(|depth| RATES.map(|rate| format!("{depth} layers, rate {rate}"))).collect();
-    let bars = PLACEMENTS.iter().fold(
-        Bars::lying(names, Axis::linear("share of runs that fail to learn").range(0.0, 1.0)),
-        |bars, (_, name)| {
-            let share = |depth: usize, rate: f32| {
-                findings.measurements.mean(&[name, &depth, &rate], "failed to learn").mean
-            };
-            let shares = depths.iter().flat_map(|&depth| RATES.map(|rate| Bar::new(share(depth, rate))));
-            bars.series(*name, shares.collect())
-        },
-    );
+    let cells: Vec<(usize, f32)> = depths.iter().flat_map(|&depth| RATES.map(|rate| (depth, rate))).collect();
+    let names = cells.iter().map(|(depth, rate)| format!("{depth} layers, rate {rate}")).collect();
+    let empty = Bars::lying(names, Axis::linear("share of runs that fail to learn").range(0.0, 1.0));
+    let bars = charts::grouped(empty, Norm::ALL, &cells, |norm, (depth, rate)| {
+        Bar::new(table.mean((norm, depth, rate), FAILED).mean)
+    });
     findings.figure(
         "gradients_and_failures",
-        "The norm of each layer's gradients before anything is learned, in the deepest model (were the way back narrow, the first layers \
-         would have the smallest); and how many runs end no better than the frequencies of words.",
+        "The norm of each layer's gradients in the first step of the deepest model (if gradients vanished on the way back, the first \
+         layers would have the smallest); and the share of runs that end no better than the unigram distribution.",
         Picture::new("Gradients at the start, failures at the end")
             .columns(2)
             .titled_panel(format!("gradients, {deepest} layers"), chart.half())
@@ -295,39 +269,35 @@ fn draw(findings: &mut Findings, depths: &[usize; 3], frequencies: f64, (inputs,
     );
 }
 
-fn judge(table: &Measurements, depths: &[usize; 3]) -> Verdict {
+fn judge(table: &Table<Cell>, depths: &[usize; 3]) -> Verdict {
     let deepest = depths[depths.len() - 1];
-    let of = |placement: usize, depth: usize, rate: f32, measure: &str| {
-        table.values(&[&PLACEMENTS[placement].1, &depth, &rate], measure)
-    };
+    let cells: Vec<(usize, f32)> = depths.iter().flat_map(|&depth| RATES.map(|rate| (depth, rate))).collect();
     // One value a seed: its share over all depths and rates, and its mean over the rates.
-    let failed = [0, 1].map(|placement| {
-        let cells = depths.iter().flat_map(|&depth| RATES.map(|rate| (depth, rate)));
-        Sample::together(cells.map(|(depth, rate)| of(placement, depth, rate, "failed to learn")))
+    let failed = Norm::ALL.map(|norm| {
+        Sample::together(cells.iter().map(|&(depth, rate)| table.values((norm, depth, rate), FAILED)))
     });
     let losses =
-        [0, 1].map(|placement| Sample::together(RATES.map(|rate| of(placement, deepest, rate, "loss"))));
-    let cells = (depths.len() * RATES.len()) as f64;
-    let count = |placement: usize| cells * failed[placement].values().iter().sum::<f64>();
+        Norm::ALL.map(|norm| Sample::together(RATES.map(|rate| table.values((norm, deepest, rate), LOSS))));
+    let count = |failed: &Sample| cells.len() as f64 * failed.values().iter().sum::<f64>();
     let at_rate = |rate: f32| {
         let at = |depth: usize| {
-            let [pre, post] = [0, 1].map(|placement| of(placement, depth, rate, "loss").mean().mean);
+            let [pre, post] = Norm::ALL.map(|norm| table.mean((norm, depth, rate), LOSS).mean);
             format!("{pre:.2} and {post:.2} with {depth} layers")
         };
         format!("at rate {rate} {}", depths.map(at).join(", "))
     };
     let finding = format!(
         "Of {:.0} runs each, {:.0} fail to learn with pre-norm and {:.0} with post-norm. Losses with pre-norm and with post-norm: {}.",
-        cells * failed[0].len() as f64,
-        count(0),
-        count(1),
+        (cells.len() * failed[0].len()) as f64,
+        count(&failed[0]),
+        count(&failed[1]),
         RATES.map(at_rate).join("; "),
     );
     let checks = vec![
         Check::new(
             "share of runs that fail to learn, post-norm − pre-norm",
             // Both sides are counted, and their errors add up as squares do.
-            paired(&failed[1], &failed[0]).in_steps(2_f64.sqrt() / cells),
+            paired(&failed[1], &failed[0]).in_steps(2_f64.sqrt() / cells.len() as f64),
             Bound::Above(0.0),
         ),
         Check::new(
@@ -345,40 +315,7 @@ mod tests {
     use crate::experiment::Outcome;
     use crate::experiments::wrong;
 
-    const DEPTHS: [usize; 3] = [2, 6, 12];
-
-    fn planted(post_fails_from: usize, gap: f64) -> Measurements {
-        let mut table = Measurements::new(&["placement", "layers", "rate"]);
-        for (placement, (_, name)) in PLACEMENTS.iter().enumerate() {
-            for depth in DEPTHS {
-                for rate in RATES {
-                    for seed in 0..3 {
-                        let fails = placement == 1 && depth >= post_fails_from;
-                        let loss = 3.0 + 0.01 * seed as f64 * (1 + placement) as f64 + gap * placement as f64;
-                        table.add(&[name, &depth, &rate], seed, "loss", loss);
-                        table.add(
-                            &[name, &depth, &rate],
-                            seed,
-                            "failed to learn",
-                            f64::from(u8::from(fails)),
-                        );
-                    }
-                }
-            }
-        }
-        table
-    }
-
-    #[test]
-    fn the_verdict_follows_failures_and_losses() {
-        assert_eq!(judge(&planted(6, 0.5), &DEPTHS).outcome, Outcome::Holds);
-        assert_eq!(
-            judge(&planted(6, -0.5), &DEPTHS).outcome,
-            Outcome::Fails,
-            "deep post-norm models do better"
-        );
-        assert_ne!(judge(&planted(99, 0.5), &DEPTHS).outcome, Outcome::Holds, "nobody fails");
-    }
+    const TESTED: [usize; 3] = [2, 6, 12];
 
     #[test]
     fn the_entropy_of_two_equal_words_is_a_bit() {
@@ -386,31 +323,32 @@ mod tests {
         assert!((entropy(&text).unwrap() - 2_f64.ln()).abs() < 1e-12);
     }
 
-    /// Runs of which some fail, and what deep post-norm models lose beyond pre-norm ones.
-    fn judged(fails: impl Fn(usize, usize, u64) -> bool, gap: f64) -> Verdict {
-        let mut table = Measurements::new(&["placement", "layers", "rate"]);
-        for (placement, (_, name)) in PLACEMENTS.iter().enumerate() {
-            for depth in DEPTHS {
+    /// Runs of which some fail, and how much larger the loss of deep post-norm models is than that of pre-norm ones.
+    fn judged(fails: impl Fn(Norm, usize, u64) -> bool, gap: f64) -> Verdict {
+        let mut table = Table::new();
+        for norm in Norm::ALL {
+            for depth in TESTED {
                 for (bold, rate) in RATES.into_iter().enumerate() {
                     for seed in 0..4 {
-                        let noise =
-                            0.01 * seed as f64 + 0.003 * ((seed as usize + placement + bold) % 3) as f64;
-                        let failed = f64::from(u8::from(fails(placement, depth, seed)));
-                        table.add(&[name, &depth, &rate], seed, "loss", 3.0 + noise + gap * placement as f64);
-                        table.add(&[name, &depth, &rate], seed, "failed to learn", failed);
+                        let other = (seed as usize + norm as usize + bold) % 3;
+                        let noise = 0.01 * seed as f64 + 0.003 * other as f64;
+                        let failed = f64::from(u8::from(fails(norm, depth, seed)));
+                        let loss = 3.0 + noise + gap * f64::from(norm as u8);
+                        table.add((norm, depth, rate), seed, LOSS, loss);
+                        table.add((norm, depth, rate), seed, FAILED, failed);
                     }
                 }
             }
         }
-        judge(&table, &DEPTHS)
+        judge(&table, &TESTED)
     }
 
     #[test]
     fn failures_and_losses_can_be_wrong_alone() {
         // Deep models fail, and one of middle depth does with some seeds.
         let unstable = |depth: usize, seed: u64| depth == 12 || depth == 6 && seed.is_multiple_of(2);
-        let post_fails = |placement: usize, depth: usize, seed: u64| placement == 1 && unstable(depth, seed);
-        let pre_fails = |placement: usize, depth: usize, seed: u64| placement == 0 && unstable(depth, seed);
+        let post_fails = |norm, depth, seed| norm == Norm::Post && unstable(depth, seed);
+        let pre_fails = |norm, depth, seed| norm == Norm::Pre && unstable(depth, seed);
         let holds = judged(post_fails, 0.5);
         assert_eq!((holds.outcome, wrong(&holds)), (Outcome::Holds, vec![]));
         let unstable_pre = judged(pre_fails, 0.5);
@@ -424,6 +362,7 @@ mod tests {
             Outcome::Undecided,
             "both fail"
         );
+        assert_ne!(judged(|_, _, _| false, 0.5).outcome, Outcome::Holds, "none fails");
         assert_eq!(judged(post_fails, 0.0).outcome, Outcome::Undecided, "the losses are the same");
     }
 }

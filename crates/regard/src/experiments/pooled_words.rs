@@ -1,8 +1,10 @@
-//! What a model that reads sentiment looks at: words that judge, or words such as "the".
+//! Which words a sentiment classifier attends to: sentiment words, or words such as "the".
 
-use super::sentiment_models::{self as models, STOP_WORDS, Variant};
-use crate::experiment::{Bound, Check, Experiment, Findings, Lab, Measurements, Verdict};
-use crate::figure::{Axis, Bar, Bars, ColourScale, Passage, Picture, Words};
+use super::models::sentiment::{self as models, STOP_WORDS, Variant};
+use crate::experiment::{
+    Bound, Check, Experiment, Findings, Lab, Rows, Sizes, Table, Verdict, charts, facts, named,
+};
+use crate::figure::{Axis, Bars, ColourScale, Passage, Picture, Words};
 use crate::model::Opened;
 use crate::run::sources;
 use crate::statistics::{exact, mean};
@@ -18,32 +20,44 @@ use std::collections::{BTreeMap, HashSet};
 pub const EXPERIMENT: Experiment = Experiment {
     name: "pooled-words",
     claims: &["C2", "C5"],
-    question: "Which words does a classifier of sentiment rest on, and do its weights say why it decided?",
-    prediction: "Additive attention gives words that praise or blame more than their share of the weight and stop words less; \
-        its weights rank the words of a text much as taking each of them away does (a rank correlation above 0.3). Right and \
-        wrong predictions are shown alike.",
-    design: "The models of `three-models`. The share of the pool's weight on a list of words that judge and on a list of stop \
-        words, minus the share of the text that they make up, text by text. For the max pool, a word's weight is the share of \
-        features in which it is the largest. Blank-out, over some of the texts: the change of the logit when a word is replaced by the unknown word.",
+    question: "Which words does a sentiment classifier attend to, and do its weights explain its decisions?",
+    prediction: "Additive attention gives sentiment words more than their share of the weight and stop words less. Its weights rank the \
+        words of a text much as blanking out each of them does (a rank correlation above 0.3). Correct and wrong predictions are shown \
+        alike.",
+    design: "The models of `three-models`. The share of the pool's weight on a list of sentiment words and on a list of stop words, minus \
+        the share of the text that they make up, text by text. For the max pool, a word's weight is the share of features in which it \
+        has the largest value. Blank-out, over some of the texts: the change of the logit when a word is replaced by the unknown word.",
     changed: Some(
         "The models are those of `three-models`, whose seeds, initial weights, widths, steps and rates were chosen after first runs (C2, C5). \
-         C5 first blanked out words of the first test texts, which in real data are all of one class; it takes them from all over now.",
+         C5 first blanked out words of the first test texts, which in real data are all of one class; now they are spread over all texts.",
     ),
     real_data: Some("IMDb (aclImdb_v1.tar.gz) or a folder with train.tsv and test.tsv"),
-    seconds: [6.0, 40.0, 600.0],
+    conditions: &["model"],
+    seeds: models::SEEDS,
+    seconds: Sizes::quick(6.0).standard(40.0).full(600.0),
     run,
 };
 
-const KINDS: [&str; 3] = ["words that judge", "stop words", "all others"];
-const VARIANTS: [Variant; 2] = [Variant::Max, Variant::Additive];
+named! {
+    /// The kinds of words.
+    pub enum Kind { Sentiment = "words that judge", Stop = "stop words", Other = "all others" }
+}
 
+const VARIANTS: [Variant; 2] = [Variant::Max, Variant::Additive];
+const AGREEMENT: &str = "agreement with blank-out";
+
+facts! {
+    /// The share of the weight on a kind of words, beyond its share of the text.
+    pub EXCESS(kind: Kind, model: Variant) = "excess on {kind}: {model}";
+    /// The words with the most weight for how often they occur.
+    pub FAVOURITES(model: Variant) = "favourites: {model}";
+}
+
+/// What is shown of a run, beside its measurements.
 #[derive(Serialize, Deserialize)]
-struct Run {
-    /// Share of weight minus share of text, for each kind.
-    excess: Vec<f64>,
-    /// Mean over texts of the rank correlation with blank-out, and how many texts they are.
-    agreement: f64,
-    asked: usize,
+struct Shown {
+    /// How many texts had their words blanked out.
+    blanked: usize,
     /// The words with the most weight in all, relative to their count: word, mean weight × length.
     favourites: Vec<(String, f64)>,
     examples: Vec<Example>,
@@ -57,71 +71,59 @@ struct Example {
     margin: f32,
 }
 
-fn run(lab: &Lab) -> Result<Findings> {
-    let seeds = lab.seeds(models::SEEDS);
-    let inputs: Vec<(Variant, u64)> =
-        VARIANTS.into_iter().flat_map(|variant| seeds.iter().map(move |&seed| (variant, seed))).collect();
-    let texts = models::test_texts(lab)?;
-    let runs = lab.parts("runs", &inputs, |&(variant, seed)| read(lab, variant, seed, &texts))?;
-    let mut findings = Findings::new(&["model"]);
-    for (&(variant, seed), run) in inputs.iter().zip(&runs) {
-        let name = variant.name();
-        for (kind, &value) in KINDS.into_iter().zip(&run.excess) {
-            findings.measurements.add(&[&name], seed, format!("excess weight on {kind}"), value);
-        }
-        findings.measurements.add(&[&name], seed, "agreement with blank-out", run.agreement);
-    }
-    let of = |wanted: Variant| inputs.iter().zip(&runs).find(|((variant, _), _)| *variant == wanted);
-    let shown = of(Variant::Additive).map(|(_, run)| run.examples.as_slice()).unwrap_or_default();
-    draw(&mut findings, shown);
-    for variant in VARIANTS {
-        let favourites = of(variant).map(|(_, run)| run.favourites.as_slice()).unwrap_or_default();
-        let rows = favourites.iter().map(|(word, weight)| vec![word.clone(), weight.to_string()]).collect();
-        let words: Vec<&str> = favourites.iter().take(8).map(|(word, _)| word.as_str()).collect();
-        findings.word(format!("favourites: {}", variant.name()), words.join(", "));
-        findings.table(
-            format!("favourites_{}", if variant == Variant::Max { "max" } else { "additive" }),
-            &["word", "relative_weight"],
-            rows,
-        );
-    }
-    let right = shown.iter().filter(|example| example.right()).count();
-    findings.verdicts = vec![
-        judge_focus(&findings.measurements),
-        judge_reasons(
-            &findings.measurements,
-            right,
-            shown.len() - right,
-            runs.first().map_or(0, |run| run.asked),
-        ),
-    ];
-    for kind in KINDS {
-        for variant in VARIANTS {
-            let value = findings
-                .measurements
-                .mean_if_measured(&[&variant.name()], &format!("excess weight on {kind}"))
-                .mean;
-            findings.fact(format!("excess on {kind}: {}", variant.name()), value);
-        }
-    }
-    Ok(findings)
-}
-
 impl Example {
     fn right(&self) -> bool {
         (self.margin > 0.0) == (self.label == 1)
     }
 }
 
-fn kind_of(word: &str, lexicon: &HashSet<String>) -> usize {
+fn run(lab: &Lab) -> Result<Findings> {
+    let texts = models::test_texts(lab)?;
+    let sweep = lab.sweep("runs", lab.each(VARIANTS), |variant, seed, rows| {
+        measure(lab, (variant, seed), &texts, rows)
+    })?;
+    let mut findings = Findings::default();
+    let examples = sweep.under(Variant::Additive).next().map_or(&[][..], |run| &run.examples);
+    draw(&mut findings, &sweep.table, examples);
+    for (variant, file) in VARIANTS.into_iter().zip(["favourites_max", "favourites_additive"]) {
+        let favourites = sweep.under(variant).next().map_or(&[][..], |run| &run.favourites);
+        let rows = favourites.iter().map(|(word, weight)| vec![word.clone(), weight.to_string()]).collect();
+        let words: Vec<&str> = favourites.iter().take(8).map(|(word, _)| word.as_str()).collect();
+        findings.word(FAVOURITES.of(variant), words.join(", "));
+        findings.table(file, &["word", "relative_weight"], rows);
+    }
+    let right = examples.iter().filter(|example| example.right()).count();
+    let blanked = sweep.results().next().map_or(0, |run| run.blanked);
+    findings.verdicts = vec![
+        judge_focus(&sweep.table),
+        judge_reasons(&sweep.table, [right, examples.len() - right], blanked),
+    ];
+    for kind in Kind::ALL {
+        findings.facts(EXCESS, VARIANTS.map(|variant| (kind, variant)), |(kind, variant)| {
+            sweep.table.mean_if_measured(variant, excess_on(kind)).mean
+        });
+    }
+    findings.finish(lab, sweep.table)
+}
+
+fn excess_on(kind: Kind) -> String {
+    format!("excess weight on {kind}")
+}
+
+fn kind_of(word: &str, lexicon: &HashSet<String>) -> Kind {
     match word {
-        word if lexicon.contains(word) => 0,
-        word if STOP_WORDS.contains(&word) => 1,
-        _ => 2,
+        word if lexicon.contains(word) => Kind::Sentiment,
+        word if STOP_WORDS.contains(&word) => Kind::Stop,
+        _ => Kind::Other,
     }
 }
 
-fn read(lab: &Lab, variant: Variant, seed: u64, texts: &[(String, usize)]) -> Result<Run> {
+fn measure(
+    lab: &Lab,
+    (variant, seed): (Variant, u64),
+    texts: &[(String, usize)],
+    rows: &mut Rows<Variant>,
+) -> Result<Shown> {
     let config = models::config(lab, variant, seed)?;
     let opened = models::trained(lab, variant, seed)?.open()?;
     let lexicon = models::lexicon();
@@ -133,13 +135,13 @@ fn read(lab: &Lab, variant: Variant, seed: u64, texts: &[(String, usize)]) -> Re
     for batch in tokens.chunks(32) {
         weights.extend(pool_weights(&*opened.model, batch)?);
     }
-    let mut excess = vec![Vec::new(); KINDS.len()];
+    let mut excess = Kind::ALL.map(|_| Vec::new());
     let mut by_word: BTreeMap<&str, (f64, u32)> = BTreeMap::new();
     for (encoding, weights) in encodings.iter().zip(&weights) {
         let total: f64 = weights.iter().sum::<f64>().max(f64::MIN_POSITIVE);
-        let mut shares = [0.0; KINDS.len()];
+        let mut shares = Kind::ALL.map(|_| 0.0);
         for (word, weight) in encoding.pieces.iter().zip(weights) {
-            shares[kind_of(word, &lexicon)] += weight / total - 1.0 / weights.len() as f64;
+            shares[kind_of(word, &lexicon) as usize] += weight / total - 1.0 / weights.len() as f64;
             let entry = by_word.entry(word).or_default();
             *entry = (entry.0 + weight / total * weights.len() as f64, entry.1 + 1);
         }
@@ -150,19 +152,22 @@ fn read(lab: &Lab, variant: Variant, seed: u64, texts: &[(String, usize)]) -> Re
         known.map(|(word, (sum, count))| (word.to_owned(), sum / f64::from(count))).collect();
     favourites.sort_by(|a, b| b.1.total_cmp(&a.1));
     favourites.truncate(30);
-    let few = lab.by_size(4, 40, 200, 400);
+    let few = lab.at(Sizes::quick(40).smoke(4).standard(200).full(400));
     // Data sets put one class after the other.
-    let asked = sources::spread(tokens.len(), few);
-    Ok(Run {
-        excess: excess.iter().map(|of_kind| mean(of_kind).mean).collect(),
-        agreement: agreement(&opened, asked.iter().map(|&i| (&tokens[i], weights[i].as_slice())))?,
-        asked: asked.len(),
+    let blanked = sources::spread(tokens.len(), few);
+    for (kind, excess) in Kind::ALL.into_iter().zip(excess) {
+        rows.add(variant, excess_on(kind), mean(&excess).mean);
+    }
+    let agreement = agreement(&opened, blanked.iter().map(|&i| (&tokens[i], weights[i].as_slice())))?;
+    rows.add(variant, AGREEMENT, agreement);
+    Ok(Shown {
+        blanked: blanked.len(),
         favourites,
         examples: if seed == 0 { examples(&encodings, &weights, &margins, texts) } else { Vec::new() },
     })
 }
 
-/// The mean over texts of the rank correlation of weights with what taking each word away changes.
+/// The mean over texts of the rank correlation of weights with the change of the logit when each word is blanked out.
 fn agreement<'a>(opened: &Opened, texts: impl Iterator<Item = (&'a Tokens, &'a [f64])>) -> Result<f64> {
     let unknown = opened.tokenizer()?.special().unknown.unwrap_or(0);
     let target = Target { position: None, class: 1, against: None };
@@ -175,7 +180,7 @@ fn agreement<'a>(opened: &Opened, texts: impl Iterator<Item = (&'a Tokens, &'a [
     Ok(mean(&correlations).mean)
 }
 
-/// The two texts of each kind (right and wrong, positive and negative) that are short enough to show, surest first.
+/// The most confident text of each kind (correct and wrong, positive and negative) that is short enough to show.
 fn examples(
     encodings: &[Encoding],
     weights: &[Vec<f64>],
@@ -206,78 +211,66 @@ fn examples(
     shown
 }
 
-fn draw(findings: &mut Findings, examples: &[Example]) {
+fn draw(findings: &mut Findings, table: &Table<Variant>, examples: &[Example]) {
     let names = ["negative", "positive"];
     let panel = examples.iter().fold(Words::new(ColourScale::sequential("weight")), |panel, example| {
-        let said = names[usize::from(example.margin > 0.0)];
+        let predicted = names[usize::from(example.margin > 0.0)];
         let sure = 1.0 / (1.0 + (-example.margin.abs()).exp());
-        let heading = format!("predicted {said} ({:.0} %), truly {}", 100.0 * sure, names[example.label]);
+        let heading =
+            format!("predicted {predicted} ({:.0} %), truly {}", 100.0 * sure, names[example.label]);
         panel.passage(Passage::new(example.words.clone()).heading(heading).right(example.right()))
     });
     findings.figure(
         "words_by_attention",
-        "Test texts with each word on a ground as strong as its weight in additive attention: the surest right ones and the \
-         surest wrong ones.",
-        Picture::new("What additive attention rests on").panel(panel),
+        "Test texts with each word on a background as dark as its weight in additive attention: the most confident correct and wrong \
+         predictions.",
+        Picture::new("Where additive attention puts its weight").panel(panel),
     );
-    let bars = VARIANTS.into_iter().fold(
-        Bars::lying(
-            KINDS.map(str::to_owned).to_vec(),
-            Axis::linear("share of the weight − share of the text"),
-        ),
-        |bars, variant| {
-            let bar = |kind: &str| {
-                let interval = findings
-                    .measurements
-                    .mean_if_measured(&[&variant.name()], &format!("excess weight on {kind}"));
-                Bar::new(interval.mean).interval(interval.low, interval.high)
-            };
-            bars.series(variant.name(), KINDS.into_iter().map(bar).collect())
-        },
-    );
+    let axis = Axis::linear("share of the weight − share of the text");
+    let empty = Bars::lying(charts::names(["sentiment words", "stop words", "all others"]), axis);
+    let bars = charts::grouped(empty, VARIANTS, &Kind::ALL, |variant, kind| {
+        charts::bar(table.mean_if_measured(variant, excess_on(kind)))
+    });
     findings.figure(
         "excess_weight",
         "Weight beyond an equal share for every word; mean over seeds with 95 % intervals.",
-        Picture::new("Who gets more than a fair share").panel(bars),
+        Picture::new("Which words get more than an equal share").panel(bars),
     );
 }
 
-fn judge_focus(table: &Measurements) -> Verdict {
-    let name = Variant::Additive.name();
-    let excess = |kind: &str| table.mean(&[&name], &format!("excess weight on {kind}"));
-    let (judging, stopping) = (excess(KINDS[0]), excess(KINDS[1]));
-    let max = table.mean(&[&Variant::Max.name()], &format!("excess weight on {}", KINDS[0]));
+fn judge_focus(table: &Table<Variant>) -> Verdict {
+    let excess = |variant, kind| table.mean(variant, excess_on(kind));
+    let sentiment = excess(Variant::Additive, Kind::Sentiment);
+    let stop = excess(Variant::Additive, Kind::Stop);
+    let max = excess(Variant::Max, Kind::Sentiment);
     let finding = format!(
-        "Additive attention gives words that judge {:+.1} points of weight beyond their share of the text, and stop words \
-         {:+.1}. The max pool, without attention, gives words that judge {:+.1}{}",
-        100.0 * judging.mean,
-        100.0 * stopping.mean,
+        "Additive attention gives sentiment words {:+.1} points of weight beyond their share of the text, and stop words {:+.1}. The max \
+         pool, without attention, gives sentiment words {:+.1}{}",
+        100.0 * sentiment.mean,
+        100.0 * stop.mean,
         100.0 * max.mean,
-        if max.mean >= judging.mean { ": it takes no attention to find them." } else { "." },
+        if max.mean >= sentiment.mean { ": finding them takes no attention." } else { "." },
     );
+    let share = |of: &str| format!("additive: weight on {of} − their share of the text");
     let checks = vec![
-        Check::new(
-            "additive: weight on words that judge − their share of the text",
-            judging,
-            Bound::Above(0.0),
-        ),
-        Check::new("additive: weight on stop words − their share of the text", stopping, Bound::Below(0.0)),
+        Check::new(share("sentiment words"), sentiment, Bound::Above(0.0)),
+        Check::new(share("stop words"), stop, Bound::Below(0.0)),
     ];
     Verdict::new("C2", checks, finding)
 }
 
-fn judge_reasons(table: &Measurements, right: usize, wrong: usize, asked: usize) -> Verdict {
-    let agreement = table.mean(&[&Variant::Additive.name()], "agreement with blank-out");
+fn judge_reasons(table: &Table<Variant>, [right, wrong]: [usize; 2], texts: usize) -> Verdict {
+    let agreement = table.mean(Variant::Additive, AGREEMENT);
     let finding = format!(
-        "{right} right and {wrong} wrong predictions are shown. Over {asked} texts the rank correlation of a word's weight with what \
-         taking the word away changes is {:.2}; for the max pool, which has no attention, {:.2}. A weight is a hint at what an answer rests \
-         on, not a reason.",
+        "{right} correct and {wrong} wrong predictions are shown. Over {texts} texts the rank correlation of a word's weight with the \
+         change of the logit when the word is blanked out is {:.2}; for the max pool, which has no attention, {:.2}. A weight hints at \
+         what an answer depends on; it does not explain it.",
         agreement.mean,
-        table.mean(&[&Variant::Max.name()], "agreement with blank-out").mean,
+        table.mean(Variant::Max, AGREEMENT).mean,
     );
     let checks = vec![
         Check::new("additive: rank correlation of weights with blank-out", agreement, Bound::Above(0.3)),
-        Check::new("right predictions shown", exact(right as f64), Bound::Above(0.5)),
+        Check::new("correct predictions shown", exact(right as f64), Bound::Above(0.5)),
         Check::new("wrong predictions shown", exact(wrong as f64), Bound::Above(0.5)),
     ];
     Verdict::new("C5", checks, finding)
@@ -289,15 +282,14 @@ mod tests {
     use crate::experiment::Outcome;
     use crate::experiments::wrong;
 
-    fn planted(judging: f64, stopping: f64, agreement: f64) -> Measurements {
-        let mut table = Measurements::new(&["model"]);
+    fn planted(sentiment: f64, stop: f64, agreement: f64) -> Table<Variant> {
+        let mut table = Table::new();
         for variant in VARIANTS {
             for seed in 0..4 {
                 let noise = 0.001 * seed as f64;
-                let name = variant.name();
-                table.add(&[&name], seed, format!("excess weight on {}", KINDS[0]), judging + noise);
-                table.add(&[&name], seed, format!("excess weight on {}", KINDS[1]), stopping + noise);
-                table.add(&[&name], seed, "agreement with blank-out", agreement + noise);
+                table.add(variant, seed, excess_on(Kind::Sentiment), sentiment + noise);
+                table.add(variant, seed, excess_on(Kind::Stop), stop + noise);
+                table.add(variant, seed, AGREEMENT, agreement + noise);
             }
         }
         table
@@ -307,37 +299,37 @@ mod tests {
     fn verdicts_follow_the_weights() {
         let table = planted(0.2, -0.1, 0.6);
         assert_eq!(judge_focus(&table).outcome, Outcome::Holds);
-        assert_eq!(judge_reasons(&table, 2, 2, 40).outcome, Outcome::Holds);
+        assert_eq!(judge_reasons(&table, [2, 2], 40).outcome, Outcome::Holds);
         let table = planted(-0.2, 0.1, 0.1);
         assert_eq!(judge_focus(&table).outcome, Outcome::Fails);
-        assert_eq!(judge_reasons(&table, 2, 2, 40).outcome, Outcome::Fails);
+        assert_eq!(judge_reasons(&table, [2, 2], 40).outcome, Outcome::Fails);
     }
 
     #[test]
     fn words_are_of_one_kind() {
         let lexicon = models::lexicon();
         assert!(lexicon.len() > 50);
-        assert_eq!(kind_of("the", &lexicon), 1);
-        let judging = lexicon.iter().min().unwrap();
-        assert_eq!(kind_of(judging, &lexicon), 0);
+        assert_eq!(kind_of("the", &lexicon), Kind::Stop);
+        let word = lexicon.iter().min().unwrap();
+        assert_eq!(kind_of(word, &lexicon), Kind::Sentiment);
         assert!(STOP_WORDS.iter().all(|word| !lexicon.contains(*word)));
         assert!(STOP_WORDS.iter().all(|word| !models::is_negator(word)));
     }
 
     #[test]
     fn weights_give_reasons_if_they_agree_with_blank_out_and_can_be_seen() {
-        let agreeing = judge_reasons(&planted(0.2, -0.1, 0.6), 2, 2, 40);
+        let agreeing = judge_reasons(&planted(0.2, -0.1, 0.6), [2, 2], 40);
         assert_eq!((agreeing.outcome, wrong(&agreeing)), (Outcome::Holds, vec![]));
-        let beside_the_point = judge_reasons(&planted(0.2, -0.1, 0.1), 2, 2, 40);
+        let beside_the_point = judge_reasons(&planted(0.2, -0.1, 0.1), [2, 2], 40);
         assert_eq!((beside_the_point.outcome, wrong(&beside_the_point)), (Outcome::Fails, vec![0]));
         for (right, wrong_ones, at) in [(4, 0, 2), (0, 4, 1)] {
-            let one_sided = judge_reasons(&planted(0.2, -0.1, 0.6), right, wrong_ones, 40);
+            let one_sided = judge_reasons(&planted(0.2, -0.1, 0.6), [right, wrong_ones], 40);
             assert_eq!((one_sided.outcome, wrong(&one_sided)), (Outcome::Fails, vec![at]));
         }
-        let unseen = judge_reasons(&planted(0.2, -0.1, 0.6), 0, 0, 40);
+        let unseen = judge_reasons(&planted(0.2, -0.1, 0.6), [0, 0], 40);
         assert_eq!((unseen.outcome, wrong(&unseen)), (Outcome::Fails, vec![1, 2]));
         // Some seeds above the bound, some below.
-        assert_eq!(judge_reasons(&planted(0.2, -0.1, 0.2985), 2, 2, 40).outcome, Outcome::Undecided);
+        assert_eq!(judge_reasons(&planted(0.2, -0.1, 0.2985), [2, 2], 40).outcome, Outcome::Undecided);
     }
 
     #[test]

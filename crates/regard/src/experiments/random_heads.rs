@@ -1,9 +1,12 @@
-//! Do heads with random projections look different on the same sentence?
+//! Do heads with random projections show different patterns on the same sentence?
 
-use super::bag_models::{self as bags, Form};
-use super::sentiment_models as sentiment;
-use crate::experiment::{Bound, Check, Experiment, Findings, Lab, Measurements, Verdict, those_that_apply};
-use crate::figure::{Axis, Bar, Bars, ColourScale, Gallery, Matrix, Picture, number};
+use super::models::bag::{self as bags, Form};
+use super::models::sentiment;
+use crate::experiment::{
+    Bound, Check, Experiment, Findings, Lab, Rows, SMALL_MODELS, Sizes, Sweep, Table, Verdict, charts, facts,
+    named, those_that_apply,
+};
+use crate::figure::{Axis, Bar, Bars, ColourScale, Gallery, Picture, number};
 use crate::statistics::{Sample, paired};
 use anyhow::{Result, bail};
 use regard_nn::analysis::distance::divergence_of_weights;
@@ -12,25 +15,26 @@ use regard_nn::data::builtin::{Polarity, sentiment_words};
 use regard_nn::models::Visibility;
 use regard_nn::tensor::Tensor;
 use regard_nn::tensor::random::Key;
-use serde::{Deserialize, Serialize};
 
 pub const EXPERIMENT: Experiment = Experiment {
     name: "random-heads",
     claims: &["A5"],
     question: "Do four heads with random projections show different patterns on one sentence?",
     prediction: "The weights of two heads differ more (Jensen–Shannon divergence) than those of one head whose projections were \
-        disturbed by a tenth, and by more than the eye can miss: a hundredth of a bit, where rows without a word in common differ by \
-        one; and in more than half of all rows the largest weight lies on different words.",
-    design: "Word vectors of 16 dimensions, trained as in `word-vectors`; four heads of width 4, projections drawn as PyTorch's \
-        Linear does, anew for each text; the first 12 words of positive and of negative test texts. Divergence in bits, mean \
-        over rows, pairs of heads and texts. The baseline adds normal noise of a tenth of the projections' deviation.",
+        perturbed by a tenth, and visibly: by more than a hundredth of a bit, where rows without a word in common differ by one bit. In \
+        more than half of all rows the largest weight lies on different words.",
+    design: "Word vectors of 16 dimensions, trained as in `word-vectors`; four heads of width 4, with projections initialised as PyTorch's \
+        Linear, anew for each text; the first 12 words of positive and of negative test texts. Divergence in bits, mean over rows, pairs of \
+        heads and texts. The baseline adds normal noise of a tenth of the projections' standard deviation.",
     changed: Some(
-        "At first two heads had only to differ more than one that is disturbed, which they do however faint their patterns are. After it \
-         had held with a ten-thousandth of a bit, a smallest difference was set: the claim is that the patterns are visibly different. \
-         Standard size got fifteen seeds instead of five.",
+        "At first two heads had only to differ more than one perturbed head, which they do however faint their patterns are. After the \
+         claim had held with a ten-thousandth of a bit, a smallest difference was set: the claim is that the patterns are visibly \
+         different. Standard size got fifteen seeds instead of five.",
     ),
     real_data: Some("IMDb (aclImdb_v1.tar.gz) or a folder with train.tsv and test.tsv"),
-    seconds: [1.0, 3.0, 60.0],
+    conditions: &["texts", "pair"],
+    seeds: SMALL_MODELS,
+    seconds: Sizes::quick(1.0).standard(3.0).full(60.0),
     run,
 };
 
@@ -40,12 +44,37 @@ const WORDS: usize = 12;
 const NOISE: f32 = 0.1;
 /// The divergence, in bits, from which two patterns are called visibly different.
 const VISIBLE: f64 = 0.01;
-const PAIRS: [&str; 2] = ["two heads", "one head, disturbed"];
-const KINDS: [&str; 2] = ["negative", "positive"];
 const BOTH_WAYS: Visibility = Visibility { causal: false, window: None };
+const DIVERGENCE: &str = "divergence";
+const ELSEWHERE: &str = "largest weight elsewhere";
+
+named! {
+    /// Which weights are compared.
+    enum Pair { Heads = "two heads", Perturbed = "one head, disturbed" }
+}
+
+named! {
+    /// The texts.
+    enum Kind { Negative = "negative", Positive = "positive" }
+}
+
+impl Kind {
+    fn polarity(self) -> Polarity {
+        match self {
+            Kind::Negative => Polarity::Negative,
+            Kind::Positive => Polarity::Positive,
+        }
+    }
+}
+
+type Measured = Table<(Kind, Pair)>;
+
+facts! {
+    MEAN(measure: &'static str, pair: Pair) = "{measure}: {pair}";
+}
 
 /// How far apart two sets of weights are.
-#[derive(Clone, Copy, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, Default)]
 struct Apart {
     /// Jensen–Shannon divergence, in bits.
     divergence: f64,
@@ -53,84 +82,73 @@ struct Apart {
     elsewhere: f64,
 }
 
-#[derive(Serialize, Deserialize)]
-struct Run {
-    /// For negative and positive texts: in the order of [`PAIRS`].
-    kinds: Vec<[Apart; 2]>,
-    /// A text of each kind, with the weights of all heads.
-    examples: Vec<(Vec<String>, Vec<Vec<f32>>)>,
-}
+/// A text's words, with the weights of all heads.
+type Example = (Vec<String>, Vec<Vec<f32>>);
 
 fn run(lab: &Lab) -> Result<Findings> {
-    let seeds = lab.seeds_of_small_models();
     let texts = sentiment::test_texts(lab)?;
-    let runs = lab.parts("runs", &seeds, |&seed| read(lab, seed, &texts))?;
-    let mut findings = Findings::new(&["texts", "pair"]);
-    for (&seed, run) in seeds.iter().zip(&runs) {
-        for (kind, of_kind) in KINDS.iter().zip(&run.kinds) {
-            for (pair, apart) in PAIRS.iter().zip(of_kind) {
-                findings.measurements.add(&[kind, pair], seed, "divergence", apart.divergence);
-                findings.measurements.add(&[kind, pair], seed, "largest weight elsewhere", apart.elsewhere);
-            }
-        }
+    let Sweep { table, runs } = lab.sweep_seeds("runs", |seed, rows| measure(lab, seed, &texts, rows))?;
+    let mut findings = Findings::default();
+    draw(&mut findings, &table, runs.first().map_or(&[], |run| &run.result));
+    findings.verdicts = vec![judge(&table)];
+    for measure in [DIVERGENCE, ELSEWHERE] {
+        findings.facts(MEAN, Pair::ALL.map(|pair| (measure, pair)), |(measure, pair)| {
+            both(&table, pair, measure).mean().mean
+        });
     }
-    draw(&mut findings, runs.first().map(|run| run.examples.as_slice()).unwrap_or_default());
-    findings.verdicts = vec![judge(&findings.measurements)];
-    for pair in PAIRS {
-        for measure in ["divergence", "largest weight elsewhere"] {
-            let value = both(&findings.measurements, pair, measure).mean().mean;
-            findings.fact(format!("{measure}: {pair}"), value);
-        }
-    }
-    Ok(findings)
+    findings.finish(lab, table)
 }
 
-fn read(lab: &Lab, seed: u64, texts: &[(String, usize)]) -> Result<Run> {
+/// Compares the weights of heads on the texts of both kinds. Returns a text of each, of the first seed.
+fn measure(
+    lab: &Lab,
+    seed: u64,
+    texts: &[(String, usize)],
+    rows: &mut Rows<(Kind, Pair)>,
+) -> Result<Vec<Example>> {
     let opened = bags::trained(lab, Form::PLAIN, seed)?.open()?;
     let (table, tokenizer) = (bags::vectors(&opened)?, opened.tokenizer()?);
-    let most = lab.by_size(6, 100, 300, 1_000);
-    let (mut kinds, mut examples) = (Vec::new(), Vec::new());
-    for (label, name) in KINDS.iter().enumerate() {
+    let most = lab.at(Sizes::quick(100).smoke(6).standard(300).full(1_000));
+    let mut examples: Vec<Example> = Vec::new();
+    for kind in Kind::ALL {
         let (mut sums, mut count, mut shown) = ([Apart::default(); 2], 0_u32, false);
-        let polarity = if label == 1 { Polarity::Positive } else { Polarity::Negative };
-        let lexicon = sentiment_words(polarity);
+        let (label, lexicon) = (kind as usize, sentiment_words(kind.polarity()));
         let of_kind = texts.iter().enumerate().filter(|(_, (_, known))| *known == label);
         for (index, (text, _)) in of_kind.take(most) {
             let Some((words, ids)) = bags::first_words(tokenizer, text, WORDS)? else { continue };
             let x = bags::rows(table, &ids)?;
             let key = Key::new(seed).site("random-heads").step(index as u64);
-            let heads: Vec<Vec<f32>> =
-                (0..HEADS).map(|head| weights(&x, head, 0.0, key)).collect::<Result<_>>()?;
-            let disturbed: Vec<Vec<f32>> =
-                (0..HEADS).map(|head| weights(&x, head, NOISE, key)).collect::<Result<_>>()?;
+            let heads =
+                |noise| (0..HEADS).map(|head| weights(&x, head, noise, key)).collect::<Result<Vec<_>>>();
+            let (heads, perturbed) = (heads(0.0)?, heads(NOISE)?);
             let pairs = (0..HEADS).flat_map(|a| (a + 1..HEADS).map(move |b| (a, b)));
             let between = average(pairs.map(|(a, b)| apart(&heads[a], &heads[b])))?;
-            let baseline = average(heads.iter().zip(&disturbed).map(|(one, other)| apart(one, other)))?;
+            let baseline = average(heads.iter().zip(&perturbed).map(|(one, other)| apart(one, other)))?;
             for (sum, one) in sums.iter_mut().zip([between, baseline]) {
                 sum.divergence += one.divergence;
                 sum.elsewhere += one.elsewhere;
             }
             count += 1;
-            // To be shown, a text should say what it is: its words must judge.
-            let judges = words.iter().any(|word| lexicon.contains(&word.to_lowercase()));
-            if seed == 0 && (examples.len() == label || judges && !shown) {
-                shown = judges;
+            // A text that is shown should have a sentiment word.
+            let has_sentiment = words.iter().any(|word| lexicon.contains(&word.to_lowercase()));
+            if seed == 0 && (examples.len() == label || has_sentiment && !shown) {
+                shown = has_sentiment;
                 examples.truncate(label);
                 examples.push((words, heads));
             }
         }
         if count == 0 {
-            bail!("no {name} test text has {WORDS} words");
+            bail!("no {kind} test text has {WORDS} words");
         }
-        kinds.push(sums.map(|sum| Apart {
-            divergence: sum.divergence / f64::from(count),
-            elsewhere: sum.elsewhere / f64::from(count),
-        }));
+        for (pair, sum) in Pair::ALL.into_iter().zip(sums) {
+            rows.add((kind, pair), DIVERGENCE, sum.divergence / f64::from(count));
+            rows.add((kind, pair), ELSEWHERE, sum.elsewhere / f64::from(count));
+        }
     }
-    Ok(Run { kinds, examples })
+    Ok(examples)
 }
 
-/// The weights of a head, its projections disturbed by so much noise.
+/// The weights of a head, its projections perturbed by so much noise.
 fn weights(x: &Tensor, head: usize, noise: f32, key: Key) -> Result<Vec<f32>> {
     let (inputs, outputs) = (x.shape().last(), x.shape().last().div_ceil(HEADS));
     let limit = (inputs as f32).powf(-0.5);
@@ -138,8 +156,8 @@ fn weights(x: &Tensor, head: usize, noise: f32, key: Key) -> Result<Vec<f32>> {
         let key = key.site(name).site(&head.to_string());
         let drawn = key.uniforms(inputs * outputs, -limit, limit);
         // A uniform draw within ±limit has the deviation limit/√3.
-        let disturbance = key.site("noise").normal(inputs * outputs, noise * limit / 3_f32.sqrt());
-        let sum: Vec<f32> = drawn.iter().zip(disturbance).map(|(drawn, noise)| drawn + noise).collect();
+        let perturbation = key.site("noise").normal(inputs * outputs, noise * limit / 3_f32.sqrt());
+        let sum: Vec<f32> = drawn.iter().zip(perturbation).map(|(drawn, noise)| drawn + noise).collect();
         anyhow::Ok(x.matmul(&Tensor::new(&sum, [inputs, outputs])?)?)
     };
     let (_, weights) = scaled_dot_product(&project("query")?, &project("key")?, x, None, Scale::InverseRoot)?;
@@ -163,73 +181,71 @@ fn average(all: impl Iterator<Item = Result<Apart>>) -> Result<Apart> {
 }
 
 /// A measure of each seed, the mean of negative and positive texts.
-fn both(table: &Measurements, pair: &str, measure: &str) -> Sample {
-    Sample::together(KINDS.iter().map(|kind| table.values(&[kind, &pair], measure)))
+fn both(table: &Measured, pair: Pair, measure: &str) -> Sample {
+    Sample::together(Kind::ALL.map(|kind| table.values((kind, pair), measure)))
 }
 
-fn draw(findings: &mut Findings, examples: &[(Vec<String>, Vec<Vec<f32>>)]) {
+fn draw(findings: &mut Findings, table: &Measured, examples: &[Example]) {
     let all = || examples.iter().flat_map(|(_, heads)| heads.iter().flatten().copied());
     let range = (all().fold(f32::INFINITY, f32::min), all().fold(0.0, f32::max));
-    let mut picture = Picture::new("Four heads that have learned nothing, two sentences").subtitle(format!(
-        "Equal weights are {:.3}; the scale goes from the least to the largest",
+    let mut picture = Picture::new("Four untrained heads, two sentences").subtitle(format!(
+        "Equal weights are {:.3}; the scale goes from the smallest to the largest weight",
         1.0 / WORDS as f64
     ));
-    for ((words, heads), kind) in examples.iter().zip(KINDS).rev() {
+    for ((words, heads), kind) in examples.iter().zip(Kind::ALL).rev() {
         let scale = ColourScale::sequential("weight").range(f64::from(range.0), f64::from(range.1));
         let empty = Gallery::new(HEADS, scale)
             .column_titles((1..=HEADS).map(|head| format!("head {head}")).collect())
             .words(words.clone(), words.clone());
-        let maps = heads.iter().filter_map(|weights| Matrix::new(WORDS, WORDS, weights.clone()).ok());
-        let gallery = maps.fold(empty, |gallery, matrix| gallery.map("", matrix));
-        picture = picture.titled_panel(format!("from a {kind} text"), gallery);
+        picture = picture.titled_panel(format!("from a {kind} text"), charts::with_maps(empty, WORDS, heads));
     }
     findings.figure(
         "random_heads",
         "Weights from each word (rows) to each word in four untrained heads, on the beginning of a positive and of a negative text.",
         picture,
     );
-    let bars = |measure: &'static str, label: &'static str| {
-        let empty = Bars::upright(KINDS.map(|kind| format!("{kind} texts")).to_vec(), Axis::linear(label));
-        PAIRS.into_iter().fold(empty.half(), |bars, pair| {
-            let bar = |kind: &str| {
-                let interval = findings.measurements.mean(&[&kind, &pair], measure);
-                Bar::new(interval.mean).interval(interval.low.max(0.0), interval.high)
-            };
-            bars.series(pair, KINDS.into_iter().map(bar).collect())
+    let bars = |measure: &str, label: &str| {
+        let names = Kind::ALL.map(|kind| format!("{kind} texts")).to_vec();
+        let empty = Bars::upright(names, Axis::linear(label)).half();
+        charts::grouped(empty, Pair::ALL, &Kind::ALL, |pair, kind| {
+            let interval = table.mean((kind, pair), measure);
+            Bar::new(interval.mean).interval(interval.low.max(0.0), interval.high)
         })
     };
-    let picture = Picture::new("How different is different?")
-        .columns(2)
-        .titled_panel("divergence", bars("divergence", "Jensen–Shannon divergence, bits"))
-        .titled_panel(
-            "where the largest weight lies",
-            bars("largest weight elsewhere", "share of rows in which it is on another word"),
-        );
     findings.figure(
         "divergence",
-        "Two heads against one head disturbed by a tenth; 95 % intervals over seeds. A divergence of 1 bit would be no overlap at all.",
-        picture,
+        "Two heads against one head perturbed by a tenth; 95 % intervals over seeds. A divergence of 1 bit would be no overlap at all.",
+        Picture::new("How different are the heads?")
+            .columns(2)
+            .titled_panel("divergence", bars(DIVERGENCE, "Jensen–Shannon divergence, bits"))
+            .titled_panel(
+                "where the largest weight lies",
+                bars(ELSEWHERE, "share of rows in which it is on another word"),
+            ),
     );
 }
 
-fn judge(table: &Measurements) -> Verdict {
-    let divergence = |pair| both(table, pair, "divergence");
-    let elsewhere = |pair| both(table, pair, "largest weight elsewhere").mean();
-    let difference = paired(&divergence(PAIRS[0]), &divergence(PAIRS[1]));
+fn judge(table: &Measured) -> Verdict {
+    let [heads, perturbed] = Pair::ALL.map(|pair| both(table, pair, DIVERGENCE));
+    let [elsewhere, perturbed_elsewhere] = Pair::ALL.map(|pair| both(table, pair, ELSEWHERE).mean());
     let finding = format!(
-        "Two heads diverge by {} bits, one head disturbed by a tenth by {}. In {:.1} % of rows two heads have their \
-         largest weight on different words (disturbed: {:.1} %). Rows that share no word at all would diverge by 1 bit.",
-        number(divergence(PAIRS[0]).mean().mean),
-        number(divergence(PAIRS[1]).mean().mean),
-        100.0 * elsewhere(PAIRS[0]).mean,
-        100.0 * elsewhere(PAIRS[1]).mean,
+        "Two heads diverge by {} bits, one head perturbed by a tenth by {}. In {:.1} % of rows two heads have their \
+         largest weight on different words (perturbed: {:.1} %). Rows that share no word at all would diverge by 1 bit.",
+        number(heads.mean().mean),
+        number(perturbed.mean().mean),
+        100.0 * elsewhere.mean,
+        100.0 * perturbed_elsewhere.mean,
     );
     let checks = vec![
-        Check::new("divergence: two heads − one head disturbed, bits", difference, Bound::Above(0.0)),
-        Check::new("divergence of two heads, bits", divergence(PAIRS[0]).mean(), Bound::Above(VISIBLE)),
+        Check::new(
+            "divergence: two heads − one head perturbed, bits",
+            paired(&heads, &perturbed),
+            Bound::Above(0.0),
+        ),
+        Check::new("divergence of two heads, bits", heads.mean(), Bound::Above(VISIBLE)),
         Check::new(
             "share of rows whose largest weights are on different words",
-            elsewhere(PAIRS[0]),
+            elsewhere,
             Bound::Above(0.5),
         ),
     ];
@@ -238,9 +254,9 @@ fn judge(table: &Measurements) -> Verdict {
             (
                 checks[1].fails(),
                 "Untrained heads give all words nearly equal weights (A3). Which word is ahead differs from head to head, but by so \
-                 little that only a colour scale stretched from the least to the largest weight shows it.",
+                 little that only a colour scale stretched from the smallest to the largest weight shows it.",
             ),
-            (checks[0].fails(), "Two heads differ less than a head differs from itself, a little disturbed."),
+            (checks[0].fails(), "Two heads differ less than a head differs from itself after a small perturbation."),
             (checks[2].fails(), "In most rows all heads have their largest weight on the same word."),
         ])
     })
@@ -251,14 +267,14 @@ mod tests {
     use super::*;
     use crate::experiment::Outcome;
 
-    fn planted(between: f64, disturbed: f64, elsewhere: f64) -> Measurements {
-        let mut table = Measurements::new(&["texts", "pair"]);
-        for kind in KINDS {
-            for (pair, values) in PAIRS.into_iter().zip([[between, elsewhere], [disturbed, 0.1]]) {
+    fn planted(between: f64, perturbed: f64, elsewhere: f64) -> Measured {
+        let mut table = Table::new();
+        for kind in Kind::ALL {
+            for (pair, values) in Pair::ALL.into_iter().zip([[between, elsewhere], [perturbed, 0.1]]) {
                 for seed in 0..4 {
                     let noise = 0.0005 * seed as f64 * values[0];
-                    table.add(&[&kind, &pair], seed, "divergence", values[0] + noise);
-                    table.add(&[&kind, &pair], seed, "largest weight elsewhere", values[1] + noise);
+                    table.add((kind, pair), seed, DIVERGENCE, values[0] + noise);
+                    table.add((kind, pair), seed, ELSEWHERE, values[1] + noise);
                 }
             }
         }

@@ -1,8 +1,11 @@
-//! Why 1/√d_k: attention with and without the scale, as keys and queries grow.
+//! Why 1/√d_k: attention with and without the scale, as keys and queries get wider.
+
+mod pictures;
 
 use crate::experiment::claims::SOURCES;
-use crate::experiment::{Bound, Check, Experiment, Findings, Lab, Measurements, Verdict, those_that_apply};
-use crate::figure::{Axis, Chart, ColourScale, Gallery, Histogram, Matrix, Picture, Series};
+use crate::experiment::{
+    Bound, Check, Experiment, Findings, Lab, Sizes, Table, Verdict, facts, named, those_that_apply,
+};
 use crate::statistics::{Interval, deviation, exact, slope_by_seed};
 use anyhow::Result;
 use regard_nn::attention::{Scale, scaled_dot_product};
@@ -25,7 +28,9 @@ pub const EXPERIMENT: Experiment = Experiment {
         of the output's product with a standard normal matrix. Each draw is a seed.",
     changed: None,
     real_data: None,
-    seconds: [1.0, 4.0, 30.0],
+    conditions: &["d_k", "scaled"],
+    seeds: Sizes::quick(400).standard(2_000).full(10_000),
+    seconds: Sizes::quick(1.0).standard(4.0).full(30.0),
     run,
 };
 
@@ -33,69 +38,99 @@ const WIDTHS: [usize; 4] = [4, 16, 64, 256];
 const TOKENS: usize = 8;
 const VALUE_WIDTH: usize = 16;
 /// The one draw that was published: unscaled and scaled, at the largest width.
-const PUBLISHED: [(&str, bool, f64); 4] = [
-    ("mean_max_weight", false, 0.9942),
-    ("mean_entropy", false, 0.0296),
-    ("mean_max_weight", true, 0.3680),
-    ("mean_entropy", true, 1.7256),
+const PUBLISHED: [(Measure, bool, f64); 4] = [
+    (Measure::Largest, false, 0.9942),
+    (Measure::Entropy, false, 0.0296),
+    (Measure::Largest, true, 0.3680),
+    (Measure::Entropy, true, 1.7256),
 ];
 const SOURCE: &str = SOURCES[3];
 
+named! {
+    /// What is measured of a draw.
+    enum Measure {
+        Largest = "mean_max_weight",
+        Entropy = "mean_entropy",
+        OfQ = "grad_norm_q",
+        OfK = "grad_norm_k",
+        OfScores = "grad_norm_scores",
+        Logits = "logit_sd",
+    }
+}
+
+/// d_k, and whether the scores are scaled.
+type Measured = Table<(usize, bool)>;
+
+facts! {
+    /// The mean of the largest of eight weights at d_k 256.
+    pub LARGEST(kind: Kind) = "max_{kind}_256";
+    /// The standard deviation of the scores at d_k 64.
+    pub DEVIATION(kind: Kind) = "sd_{kind}_64";
+    ABOVE_PUBLISHED = "share_above_published";
+    GRADIENT_OF_SCORES(width: usize) = "gradient_scores_unscaled_{width}";
+    GRADIENT_OF_Q(kind: Kind) = "gradient_q_{kind}_256";
+}
+
+named! {
+    pub enum Kind { Unscaled = "unscaled", Scaled = "scaled" }
+}
+
+impl Kind {
+    fn scaled(self) -> bool {
+        self == Kind::Scaled
+    }
+
+    /// What figures call it.
+    fn label(self) -> &'static str {
+        if self.scaled() { "scaled by 1/√dₖ" } else { "unscaled" }
+    }
+}
+
 #[derive(Serialize, Deserialize)]
 struct Draw {
-    logit_sd: f64,
-    mean_max_weight: f64,
-    mean_entropy: f64,
-    grad_norm_q: f64,
-    grad_norm_k: f64,
-    grad_norm_scores: f64,
+    /// In the order of [`Measure::ALL`].
+    values: [f64; 6],
+    /// The weights, of the first draw.
     weights: Vec<f32>,
 }
 
 fn run(lab: &Lab) -> Result<Findings> {
-    let seeds = lab.seeds(lab.by_size(2, 400, 2_000, 10_000));
+    let seeds = lab.seeds().len() as u64;
     let cells: Vec<(usize, bool)> =
         WIDTHS.iter().flat_map(|&width| [(width, false), (width, true)]).collect();
-    let inputs: Vec<(usize, bool, usize)> =
-        cells.iter().map(|&(width, scaled)| (width, scaled, seeds.len())).collect();
-    let draws: Vec<Vec<Draw>> = lab.parts("draws", &inputs, |&(width, scaled, count)| {
-        (0..count as u64).map(|seed| draw(width, scaled, seed)).collect()
+    // A draw takes less time than a part: all draws of a cell are one.
+    let inputs: Vec<_> = cells.iter().map(|&(width, scaled)| (width, scaled, seeds)).collect();
+    let draws: Vec<Vec<Draw>> = lab.parts("draws", &inputs, |&(width, scaled, seeds)| {
+        (0..seeds).map(|seed| draw(width, scaled, seed)).collect()
     })?;
-
-    let mut findings = Findings::new(&["d_k", "scaled"]);
-    let mut rows = Vec::new();
+    let (mut table, mut rows) = (Table::new(), Vec::new());
     for (&(width, scaled), draws) in cells.iter().zip(&draws) {
-        for (seed, draw) in draws.iter().enumerate() {
-            let values = [
-                ("mean_max_weight", draw.mean_max_weight),
-                ("mean_entropy", draw.mean_entropy),
-                ("grad_norm_q", draw.grad_norm_q),
-                ("grad_norm_k", draw.grad_norm_k),
-                ("grad_norm_scores", draw.grad_norm_scores),
-                ("logit_sd", draw.logit_sd),
-            ];
-            for (measure, value) in values {
-                findings.measurements.add(&[&width, &scaled], seed as u64, measure, value);
+        for (seed, Draw { values, .. }) in (0..).zip(draws) {
+            for (measure, &value) in Measure::ALL.into_iter().zip(values) {
+                table.add((width, scaled), seed, measure, value);
             }
             let row = [width.to_string(), scaled.to_string(), seed.to_string()];
-            rows.push(
-                row.into_iter().chain(values[..4].iter().map(|(_, value)| value.to_string())).collect(),
-            );
+            rows.push(row.into_iter().chain(values[..4].iter().map(ToString::to_string)).collect());
         }
     }
+    let mut findings = Findings::default();
     let columns = ["d_k", "scaled", "seed", "mean_max_weight", "mean_entropy", "grad_norm_q", "grad_norm_k"];
     findings.table("attention_sweep_results", &columns, rows);
-    write_summary(&mut findings);
-    draw_figures(&mut findings, &cells, &draws);
-    findings.verdicts = vec![
-        judge_sharpness(&findings.measurements),
-        judge_gradients(&findings.measurements),
-        judge_files(&findings),
-    ];
-    for (name, value) in facts(&findings.measurements) {
-        findings.fact(name, value);
-    }
-    Ok(findings)
+    write_summary(&mut findings, &table);
+    let weights = |scaled: bool| {
+        let of_kind = cells.iter().zip(&draws).filter(move |((_, known), _)| *known == scaled);
+        of_kind.filter_map(|(_, draws)| draws.first().map(|draw| &draw.weights))
+    };
+    pictures::draw_weights(&mut findings, weights(false).chain(weights(true)));
+    pictures::draw_measures(&mut findings, &table, seeds);
+    findings.verdicts = vec![judge_sharpness(&table), judge_gradients(&table), judge_files(&findings)];
+    let mean = |width, measure, kind: Kind| at(&table, width, measure, kind.scaled());
+    findings.facts(LARGEST, Kind::ALL, |kind| mean(256, Measure::Largest, kind));
+    findings.facts(DEVIATION, Kind::ALL, |kind| mean(64, Measure::Logits, kind));
+    findings.facts(GRADIENT_OF_SCORES, [4, 256], |width| mean(width, Measure::OfScores, Kind::Unscaled));
+    findings.facts(GRADIENT_OF_Q, Kind::ALL, |kind| mean(256, Measure::OfQ, kind));
+    findings.fact(ABOVE_PUBLISHED, share_above_published(&table));
+    findings.finish(lab, table)
 }
 
 /// One draw of Q, K and V.
@@ -119,20 +154,20 @@ fn draw(width: usize, scaled: bool, seed: u64) -> Result<Draw> {
         .collect();
     let pulls = direction.matmul_transposed(&v, false, true)?.to_vec();
     let weights = weights.to_vec();
-    let rows = || weights.chunks(TOKENS);
     let entropy = |row: &[f32]| -> f64 {
         row.iter().map(|&p| f64::from(p)).filter(|&p| p > 0.0).map(|p| -p * p.ln()).sum()
     };
-    let over_rows = |of: &dyn Fn(&[f32]) -> f64| rows().map(of).sum::<f64>() / TOKENS as f64;
+    let over_rows = |of: &dyn Fn(&[f32]) -> f64| weights.chunks(TOKENS).map(of).sum::<f64>() / TOKENS as f64;
     Ok(Draw {
-        logit_sd: deviation(&logits),
-        mean_max_weight: over_rows(&|row| f64::from(row.iter().copied().fold(0.0, f32::max))),
-        mean_entropy: over_rows(&entropy),
-        grad_norm_q: norm(&q),
-        grad_norm_k: norm(&k),
-        grad_norm_scores: score_gradient_norm(&weights, &pulls),
-        // Only the first draw of each cell is shown.
-        weights: if seed == 0 { weights.clone() } else { Vec::new() },
+        values: [
+            over_rows(&|row| f64::from(row.iter().copied().fold(0.0, f32::max))),
+            over_rows(&entropy),
+            norm(&q),
+            norm(&k),
+            score_gradient_norm(&weights, &pulls),
+            deviation(&logits),
+        ],
+        weights: if seed == 0 { weights } else { Vec::new() },
     })
 }
 
@@ -151,117 +186,44 @@ fn norm(values: &[f32]) -> f64 {
     values.iter().map(|&value| f64::from(value).powi(2)).sum::<f64>().sqrt()
 }
 
-fn write_summary(findings: &mut Findings) {
-    let rows = findings.measurements.summary().into_iter().map(|line| {
+fn write_summary(findings: &mut Findings, table: &Measured) {
+    let rows = table.summary().into_iter().map(|line| {
         let numbers =
             [line.interval.mean.to_string(), line.deviation.to_string(), line.interval.count.to_string()];
         line.conditions.into_iter().chain([line.measure]).chain(numbers).collect()
     });
-    let rows = rows.collect();
-    findings.table("attention_robustness_summary", &["d_k", "scaled", "measure", "mean", "sd", "n"], rows);
-}
-
-fn draw_figures(findings: &mut Findings, cells: &[(usize, bool)], draws: &[Vec<Draw>]) {
-    let mut gallery = Gallery::new(WIDTHS.len(), ColourScale::sequential("weight").range(0.0, 1.0))
-        .row_titles(vec!["unscaled".into(), "scaled by 1/√dₖ".into()])
-        .column_titles(WIDTHS.iter().map(|width| format!("dₖ = {width}")).collect());
-    for wanted in [false, true] {
-        for (&(_, scaled), draws) in cells.iter().zip(draws) {
-            if scaled == wanted
-                && let Some(weights) = draws.first().map(|draw| draw.weights.clone())
-                && let Ok(matrix) = Matrix::new(TOKENS, TOKENS, weights)
-            {
-                gallery = gallery.map("", matrix);
-            }
-        }
-    }
-    findings.figure(
-        "attention_heatmap_gallery",
-        "Weights of 8 queries (rows) over 8 keys, one draw a width, with and without the scale.",
-        Picture::new("Attention with and without the scale").panel(gallery),
-    );
-
-    let series = |measure: &'static str, scaled: bool| {
-        let name = if scaled { "scaled by 1/√dₖ" } else { "unscaled" };
-        let points: Vec<_> = WIDTHS
-            .iter()
-            .map(|&width| {
-                let values = findings.measurements.values(&[&width, &scaled], measure);
-                let (centre, spread) = (values.mean().mean, deviation(&values.values()));
-                (width as f64, centre, (centre - spread).max(0.0), centre + spread)
-            })
-            .collect();
-        Series::new(name).intervals(points)
-    };
-    let chart = |measure, label: &str| {
-        Chart::new(Axis::log("dₖ").ticks(WIDTHS.map(|width| width as f64)), Axis::linear(label).from_zero())
-            .series(series(measure, false))
-            .series(series(measure, true))
-            .half()
-    };
-    let gradients = Picture::new("Gradients against width")
-        .subtitle(format!("Mean ± sd over {} draws", draws.first().map_or(0, Vec::len)))
-        .columns(2)
-        .titled_panel("Q", chart("grad_norm_q", "gradient norm"))
-        .titled_panel("K", chart("grad_norm_k", "gradient norm"))
-        .titled_panel("scores", chart("grad_norm_scores", "gradient norm"));
-    let sharpness = Picture::new("Sharpness against width")
-        .subtitle("Mean ± sd over draws of 8 tokens")
-        .columns(2)
-        .titled_panel("largest weight", chart("mean_max_weight", "mean of the largest weight"))
-        .titled_panel(
-            "entropy",
-            chart("mean_entropy", "mean entropy, nats").level((TOKENS as f64).ln(), "uniform, ln 8"),
-        );
-    let unscaled = findings.measurements.values(&[&256, &false], "mean_max_weight");
-    let histogram = Histogram::new(Axis::linear("mean of the largest weight, unscaled, dₖ = 256"))
-        .sample("our draws", &unscaled.values())
-        .mark(PUBLISHED[0].2, "published draw");
-    findings.figure(
-        "gradient_norms_vs_dk",
-        "Norms of the gradients of Q, K and the scores for a random direction of the output.",
-        gradients,
-    );
-    findings.figure(
-        "sharpness_vs_dk",
-        "The mean of each row's largest weight, and the rows' mean entropy.",
-        sharpness,
-    );
-    findings.figure(
-        "published_draw",
-        "Where the one published draw lies among ours.",
-        Picture::new("The published draw among ours").panel(histogram),
-    );
+    let header = ["d_k", "scaled", "measure", "mean", "sd", "n"];
+    findings.table("attention_robustness_summary", &header, rows.collect());
 }
 
 /// The change of a measure (or of its logarithm to base 2) with each doubling of d_k: the slope of each draw, and their mean.
-fn per_doubling(table: &Measurements, measure: &str, scaled: bool, transform: fn(f64) -> f64) -> Interval {
+fn per_doubling(table: &Measured, measure: Measure, scaled: bool, transform: fn(f64) -> f64) -> Interval {
     let points =
-        WIDTHS.map(|width| ((width as f64).log2(), table.values(&[&width, &scaled], measure).map(transform)));
+        WIDTHS.map(|width| ((width as f64).log2(), table.values((width, scaled), measure).map(transform)));
     slope_by_seed(&points)
 }
 
 /// The mean of a measure at a width.
-fn at(table: &Measurements, width: usize, measure: &str, scaled: bool) -> f64 {
-    table.mean(&[&width, &scaled], measure).mean
+fn at(table: &Measured, width: usize, measure: Measure, scaled: bool) -> f64 {
+    table.mean((width, scaled), measure).mean
 }
 
 /// The share of our draws that are as sharp as the published one.
-fn share_above_published(table: &Measurements) -> f64 {
-    let draws = table.values(&[&256, &false], "mean_max_weight");
+fn share_above_published(table: &Measured) -> f64 {
+    let draws = table.values((256, false), Measure::Largest);
     draws.map(|draw| f64::from(u8::from(draw >= PUBLISHED[0].2))).mean().mean
 }
 
-fn judge_sharpness(table: &Measurements) -> Verdict {
-    let slope = |scaled| per_doubling(table, "mean_max_weight", scaled, |weight| weight);
-    let spread = |scaled: bool| table.mean(&[&64, &scaled], "logit_sd");
+fn judge_sharpness(table: &Measured) -> Verdict {
+    let slope = |scaled| per_doubling(table, Measure::Largest, scaled, |weight| weight);
+    let spread = |scaled: bool| table.mean((64, scaled), Measure::Logits);
     let finding = format!(
         "At d_k 256 the largest weight is {:.3} unscaled and {:.3} scaled (entropy {:.3} and {:.3}); the published draw's \
          {} is reached by {:.1} % of our draws.",
-        at(table, 256, "mean_max_weight", false),
-        at(table, 256, "mean_max_weight", true),
-        at(table, 256, "mean_entropy", false),
-        at(table, 256, "mean_entropy", true),
+        at(table, 256, Measure::Largest, false),
+        at(table, 256, Measure::Largest, true),
+        at(table, 256, Measure::Entropy, false),
+        at(table, 256, Measure::Entropy, true),
         PUBLISHED[0].2,
         100.0 * share_above_published(table),
     );
@@ -282,48 +244,48 @@ fn judge_sharpness(table: &Measurements) -> Verdict {
     })
 }
 
-fn judge_gradients(table: &Measurements) -> Verdict {
+fn judge_gradients(table: &Measured) -> Verdict {
     let falling = |measure| per_doubling(table, measure, false, |norm| norm.max(1e-12).log2());
-    let ratio = |measure: &str| {
-        let of = |scaled: bool| table.values(&[&256, &scaled], measure);
+    let ratio = |measure: Measure| {
+        let of = |scaled: bool| table.values((256, scaled), measure);
         of(false).over(&of(true)).mean()
     };
-    // Of twenty draws without the scale, how large the smallest gradient of Q is.
+    // The 5 % quantile of the gradients of Q without the scale.
     let lowest = |width: usize| {
-        let mut draws = table.values(&[&width, &false], "grad_norm_q").values();
+        let mut draws = table.values((width, false), Measure::OfQ).values();
         draws.sort_by(f64::total_cmp);
         draws.get(draws.len() / 20).copied().unwrap_or(f64::NAN)
     };
-    let from_to = |measure: &str, scaled: bool| {
+    let from_to = |measure: Measure, scaled: bool| {
         format!("{:.1} to {:.1}", at(table, 4, measure, scaled), at(table, 256, measure, scaled))
     };
     let finding = format!(
         "From d_k 4 to 256 the gradient norm of the scores goes from {} unscaled (scaled: {}). That of Q goes from {} \
          (scaled: {}): at 256 the unscaled one is {:.2} times the scaled one. One draw in twenty has a gradient of \
          Q below {:.1} at d_k 4, and below {:.1} at 256.",
-        from_to("grad_norm_scores", false),
-        from_to("grad_norm_scores", true),
-        from_to("grad_norm_q", false),
-        from_to("grad_norm_q", true),
-        ratio("grad_norm_q").mean,
+        from_to(Measure::OfScores, false),
+        from_to(Measure::OfScores, true),
+        from_to(Measure::OfQ, false),
+        from_to(Measure::OfQ, true),
+        ratio(Measure::OfQ).mean,
         lowest(4),
         lowest(256),
     );
     let falls = |of: &str| format!("unscaled: log₂ of {of}'s gradient norm per doubling of d_k");
     let compared = |of: &str| format!("{of}'s gradient norm at d_k 256, unscaled ÷ scaled");
     let checks = vec![
-        Check::new(falls("Q"), falling("grad_norm_q"), Bound::Below(0.0)),
-        Check::new(falls("K"), falling("grad_norm_k"), Bound::Below(0.0)),
-        Check::new(compared("Q"), ratio("grad_norm_q"), Bound::Below(1.0)),
-        Check::new(compared("K"), ratio("grad_norm_k"), Bound::Below(1.0)),
+        Check::new(falls("Q"), falling(Measure::OfQ), Bound::Below(0.0)),
+        Check::new(falls("K"), falling(Measure::OfK), Bound::Below(0.0)),
+        Check::new(compared("Q"), ratio(Measure::OfQ), Bound::Below(1.0)),
+        Check::new(compared("K"), ratio(Measure::OfK), Bound::Below(1.0)),
     ];
-    let growth = |measure: &str| at(table, 256, measure, false) / at(table, 4, measure, false);
-    let (scores, q) = (growth("grad_norm_scores"), growth("grad_norm_q"));
+    let growth = |measure: Measure| at(table, 256, measure, false) / at(table, 4, measure, false);
+    let (scores, q) = (growth(Measure::OfScores), growth(Measure::OfQ));
     Verdict::new("D4", checks, finding).because(|checks| match scores < 1.0 && q > 1.0 {
         true => format!(
-            "The softmax does saturate: the gradient of the scores shrinks to {scores:.2} of what it was. But Q's gradient is that of \
-             the scores times K, whose norm grows as √d_k. With the scale that product is divided by √d_k, without it by nothing, and it \
-             grows by a factor of {q:.2}."
+            "The softmax does saturate: the gradient of the scores shrinks to {scores:.2} of its size. But the gradient of Q is that of \
+             the scores times K, whose norm grows as √d_k. The scale divides this product by √d_k; without it the gradient of Q grows by a \
+             factor of {q:.2}."
         ),
         false => those_that_apply([
             (checks[0].fails() || checks[1].fails(), "Without the scale the gradients grow with d_k."),
@@ -356,37 +318,24 @@ fn judge_files(findings: &Findings) -> Verdict {
     )
 }
 
-fn facts(table: &Measurements) -> Vec<(&'static str, f64)> {
-    vec![
-        ("max_unscaled_256", at(table, 256, "mean_max_weight", false)),
-        ("max_scaled_256", at(table, 256, "mean_max_weight", true)),
-        ("share_above_published", share_above_published(table)),
-        ("sd_unscaled_64", at(table, 64, "logit_sd", false)),
-        ("sd_scaled_64", at(table, 64, "logit_sd", true)),
-        ("gradient_scores_unscaled_4", at(table, 4, "grad_norm_scores", false)),
-        ("gradient_scores_unscaled_256", at(table, 256, "grad_norm_scores", false)),
-        ("gradient_q_unscaled_256", at(table, 256, "grad_norm_q", false)),
-        ("gradient_q_scaled_256", at(table, 256, "grad_norm_q", true)),
-    ]
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::experiment::Outcome;
+    use crate::figure::{Axis, Chart, Picture};
 
     /// A value for each width, scaled or not.
     type Rule = fn(f64, bool) -> f64;
 
     /// Measurements as they would be if a measure followed a rule.
-    fn planted(measures: &[(&str, Rule)]) -> Measurements {
-        let mut table = Measurements::new(&["d_k", "scaled"]);
+    fn planted(measures: &[(Measure, Rule)]) -> Measured {
+        let mut table = Table::new();
         for width in WIDTHS {
             for scaled in [false, true] {
                 for seed in 0..5 {
                     for (measure, rule) in measures {
                         let value = rule(width as f64, scaled) * (1.0 + 0.001 * seed as f64);
-                        table.add(&[&width, &scaled], seed, *measure, value);
+                        table.add((width, scaled), seed, measure, value);
                     }
                 }
             }
@@ -399,7 +348,7 @@ mod tests {
         let logits: Rule = |d, scaled| if scaled { 1.0 } else { d.sqrt() };
         let sharpens: Rule = |d, scaled| if scaled { 0.36 } else { 0.4 + 0.07 * d.log2() };
         let steady: Rule = |_, _| 0.36;
-        let of = |rule| judge_sharpness(&planted(&[("logit_sd", logits), ("mean_max_weight", rule)]));
+        let of = |rule| judge_sharpness(&planted(&[(Measure::Logits, logits), (Measure::Largest, rule)]));
         assert_eq!(of(sharpens).outcome, Outcome::Holds);
         assert_eq!(of(steady).outcome, Outcome::Fails);
     }
@@ -410,9 +359,9 @@ mod tests {
         let grow: Rule = |d, scaled| if scaled { 4.0 } else { d.sqrt() };
         let of = |rule, scores: Rule| {
             judge_gradients(&planted(&[
-                ("grad_norm_q", rule),
-                ("grad_norm_k", rule),
-                ("grad_norm_scores", scores),
+                (Measure::OfQ, rule),
+                (Measure::OfK, rule),
+                (Measure::OfScores, scores),
             ]))
         };
         assert_eq!(of(vanish, vanish).outcome, Outcome::Holds);
@@ -451,7 +400,7 @@ mod tests {
         let tables = ["attention_sweep_results", "attention_robustness_summary"];
         let pictures = ["attention_heatmap_gallery", "gradient_norms_vs_dk"];
         let without = |missing: &str| {
-            let mut findings = Findings::new(&["d_k", "scaled"]);
+            let mut findings = Findings::default();
             for name in tables.into_iter().filter(|name| *name != missing) {
                 findings.table(name, &["d_k"], vec![vec!["4".to_owned()]]);
             }

@@ -1,9 +1,10 @@
 //! Do heads specialise when there are several?
 
-use super::tagger_models::{self as taggers, HEADS, Sentence};
-use super::tagger_reading::{self, PLACES, Reading};
-use super::training_smooths::{STAGES, example};
-use crate::experiment::{Bound, Check, Experiment, Findings, Lab, Measurements, Verdict};
+use super::instruments::tagger_attention::{self, PLACES, View};
+use super::models::tagger::{self as taggers, HEADS, Sentence, Stage};
+use crate::experiment::{
+    Bound, Check, Experiment, Findings, Lab, SMALL_MODELS, Sizes, Table, Verdict, charts, facts,
+};
 use crate::figure::{Axis, Chart, ColourScale, Gallery, HeatMap, Matrix, Numbers, Picture, Series};
 use crate::statistics::paired;
 use anyhow::Result;
@@ -13,90 +14,90 @@ pub const EXPERIMENT: Experiment = Experiment {
     name: "tagger-heads",
     claims: &["B5"],
     question: "Do heads specialise when there are several?",
-    prediction: "With two, four and eight heads, where a head's largest weight lies (how far before or after the hidden word, on a content \
-        or a function word) tells more about which head it is after training than before.",
-    design: "The task of `content-words` with 1, 2, 4 and 8 heads of equal total width, read on test sentences with hidden words \
-        before and after training. Specialisation is the mutual information of head and place of the largest weight, in bits: 0 if all \
-        heads do the same, log₂ of their number if each does what no other does. Untrained heads differ too, so the change \
-        counts, paired by seed.",
+    prediction: "With two, four and eight heads, the place of a head's largest weight (how far before or after the hidden word, on a \
+        content or a function word) has more information about which head it is after training than before.",
+    design: "The task of `content-words` with 1, 2, 4 and 8 heads of equal total width, measured on test sentences with hidden words \
+        before and after training. Specialisation is the mutual information of the head and the place of its largest weight, in bits: 0 \
+        if all heads do the same, log₂ of their number if no two ever do. Untrained heads differ too, so that the change counts, paired \
+        by seed.",
     changed: Some(
-        "At first all words of whole sentences were judged; after the first runs the hidden ones are, as in `training-smooths`. \
-         Standard size had fewer seeds, which left some of it open; it has fifteen.",
+        "At first all words of whole sentences were judged; after the first runs the hidden words are, as in `training-smooths`. \
+         Standard size had fewer seeds, which left part of the claim undecided; it has fifteen.",
     ),
     real_data: Some("a CoNLL-U treebank: a file, or a folder with train and test parts"),
-    seconds: [3.0, 20.0, 300.0],
+    conditions: &["heads", "stage"],
+    seeds: SMALL_MODELS,
+    seconds: Sizes::quick(3.0).standard(20.0).full(300.0),
     run,
 };
 
 /// The number of heads whose habits are shown.
 const SHOWN: usize = 4;
 
+const SPECIALISATION: &str = "specialisation";
+const ACCURACY: &str = "accuracy";
+
+type Measured = Table<(usize, Stage)>;
+
+facts! {
+    MEAN(measure: &'static str, heads: usize, stage: Stage) = "{measure}, {heads} heads: {stage}";
+    HABIT(head: usize) = "head {head}";
+}
+
+/// The model that is shown: how often each head's largest weight lies at each place, and its weights on one sentence.
 #[derive(Serialize, Deserialize)]
-struct Run {
-    reading: Reading,
-    /// The weights of all heads on one sentence, for the model that is shown.
+struct Shown {
+    habits: Vec<[f64; PLACES.len()]>,
     maps: Vec<Vec<f32>>,
 }
 
 fn run(lab: &Lab) -> Result<Findings> {
-    let steps = [0, taggers::last_step(lab)];
-    let mut inputs = Vec::new();
-    for heads in HEADS {
-        let seeds = taggers::seeds(lab, heads).into_iter();
-        inputs.extend(seeds.flat_map(|seed| steps.map(|step| (heads, seed, step))));
-    }
+    let inputs = HEADS.into_iter().flat_map(|heads| {
+        taggers::before_and_after(lab, heads).into_iter().map(move |(stage, seed)| ((heads, stage), seed))
+    });
     let sentences = taggers::test_sentences(lab)?;
-    let shown = &sentences[example(&sentences)];
-    let runs = lab.parts("runs", &inputs, |&(heads, seed, step)| {
-        let opened = taggers::trained(lab, heads, seed)?.snapshot(step)?;
-        let maps =
-            if (heads, seed) == (SHOWN, 0) { tagger_reading::maps(&opened, shown)? } else { Vec::new() };
-        Ok(Run { reading: tagger_reading::read(&opened, &sentences)?, maps })
+    let chosen = &sentences[taggers::example(&sentences)];
+    let sweep = lab.sweep("runs", inputs.collect(), |(heads, stage), seed, rows| {
+        let opened = taggers::trained(lab, heads, seed)?.snapshot(stage.step(lab))?;
+        let reading = tagger_attention::read(&opened, &sentences)?;
+        rows.add((heads, stage), SPECIALISATION, reading.hidden.specialisation());
+        let visible = reading.visible.specialisation();
+        rows.add((heads, stage), "specialisation, words of whole sentences", visible);
+        rows.add((heads, stage), ACCURACY, reading.accuracy());
+        if (heads, seed) != (SHOWN, 0) {
+            return Ok(None);
+        }
+        Ok(Some(Shown { habits: habits(&reading.hidden), maps: tagger_attention::maps(&opened, chosen)? }))
     })?;
-    let mut findings = Findings::new(&["heads", "stage"]);
-    for (&(heads, seed, step), run) in inputs.iter().zip(&runs) {
-        let stage = STAGES[usize::from(step > 0)];
-        let mut add =
-            |measure: &str, value: f64| findings.measurements.add(&[&heads, &stage], seed, measure, value);
-        add("specialisation", run.reading.hidden.specialisation());
-        add("specialisation, words of whole sentences", run.reading.visible.specialisation());
-        add("accuracy", run.reading.accuracy());
-    }
-    let of = |wanted: u64| {
-        let found = inputs.iter().zip(&runs).find(|(input, _)| **input == (SHOWN, 0, wanted));
-        found.map(|(_, run)| run)
-    };
-    draw(&mut findings, steps.map(of), shown);
-    findings.verdicts = vec![judge(&findings.measurements)];
+    let shown = |stage| sweep.under((SHOWN, stage)).find_map(Option::as_ref);
+    let mut findings = Findings::default();
+    draw(&mut findings, &sweep.table, Stage::ALL.map(shown), chosen);
+    findings.verdicts = vec![judge(&sweep.table)];
     for heads in HEADS {
-        for stage in STAGES {
-            for measure in ["specialisation", "accuracy"] {
-                let value = findings.measurements.mean_if_measured(&[&heads, &stage], measure).mean;
-                findings.fact(format!("{measure}, {heads} heads: {stage}"), value);
+        for stage in Stage::ALL {
+            for measure in [SPECIALISATION, ACCURACY] {
+                let value = sweep.table.mean_if_measured((heads, stage), measure).mean;
+                findings.fact(MEAN.of((measure, heads, stage)), value);
             }
         }
     }
-    if let Some(run) = of(steps[1]) {
-        for (head, habits) in run.reading.hidden.preferences.iter().enumerate() {
-            let sums = habits.map(|place| place[0] + place[1]);
-            let most = (0..PLACES.len()).max_by(|&a, &b| sums[a].total_cmp(&sums[b])).unwrap_or(0);
-            findings.word(
-                format!("head {}", head + 1),
-                format!("{} ({:.0} %)", PLACES[most], 100.0 * sums[most]),
-            );
-        }
+    for (head, habits) in shown(Stage::After).into_iter().flat_map(|shown| &shown.habits).enumerate() {
+        let most = (0..PLACES.len()).max_by(|&a, &b| habits[a].total_cmp(&habits[b])).unwrap_or(0);
+        findings.word(HABIT.of(head + 1), format!("{} ({:.0} %)", PLACES[most], 100.0 * habits[most]));
     }
-    Ok(findings)
+    findings.finish(lab, sweep.table)
 }
 
-fn draw(findings: &mut Findings, [before, after]: [Option<&Run>; 2], sentence: &Sentence) {
-    let mut picture = Picture::new("Where each head's largest weight lies").columns(2);
-    for (run, stage) in [before, after].into_iter().zip(STAGES) {
-        let Some(run) = run else { continue };
-        let habits = &run.reading.hidden.preferences;
-        let matrix = Matrix::from_fn(habits.len(), PLACES.len(), |head, place| {
-            (habits[head][place][0] + habits[head][place][1]) as f32
-        });
+/// How often each head's largest weight lies at each place, on whichever class of word.
+fn habits(view: &View) -> Vec<[f64; PLACES.len()]> {
+    view.preferences.iter().map(|places| places.map(|place| place[0] + place[1])).collect()
+}
+
+fn draw(findings: &mut Findings, table: &Measured, shown: [Option<&Shown>; 2], sentence: &Sentence) {
+    let mut picture = Picture::new("Where the largest weight of each head lies").columns(2);
+    for (shown, stage) in shown.into_iter().zip(Stage::ALL) {
+        let Some(Shown { habits, .. }) = shown else { continue };
+        let matrix = Matrix::from_fn(habits.len(), PLACES.len(), |head, place| habits[head][place] as f32);
         let map = HeatMap::new(matrix, ColourScale::sequential("share of words").range(0.0, 1.0).percent())
             .words(
                 (1..=habits.len()).map(|head| format!("head {head}")).collect(),
@@ -104,79 +105,67 @@ fn draw(findings: &mut Findings, [before, after]: [Option<&Run>; 2], sentence: &
             )
             .numbers(Numbers::Decimals(0))
             .area(330.0, 160.0);
-        picture = picture.titled_panel(stage, map);
+        picture = picture.titled_panel(stage.name(), map);
     }
     findings.figure(
         "habits",
-        "For each head of a tagger with four, how often its largest weight lies so many words before or after the hidden word; first seed, test \
-         sentences.",
+        "For each head of a tagger with four, how often its largest weight lies so many words before or after the hidden word; first \
+         seed, test sentences.",
         picture,
     );
     let words = &sentence.words;
     let empty = Gallery::new(SHOWN, ColourScale::sequential("weight"))
         .column_titles((1..=SHOWN).map(|head| format!("head {head}")).collect())
-        .row_titles(STAGES.map(str::to_owned).to_vec())
+        .row_titles(charts::names(Stage::ALL))
         .words(words.clone(), words.clone());
-    let maps = [before, after].into_iter().flatten().flat_map(|run| &run.maps);
-    let gallery =
-        maps.fold(empty, |gallery, weights| match Matrix::new(words.len(), words.len(), weights.clone()) {
-            Ok(matrix) => gallery.map("", matrix),
-            Err(_) => gallery,
-        });
+    let maps = shown.into_iter().flatten().flat_map(|shown| &shown.maps);
     findings.figure(
         "four_heads",
-        "The four heads of a tagger on a test sentence, before and after training: each row is what the word attends to while it is \
+        "The four heads of a tagger on a test sentence, before and after training: each row shows where the word attends while it is \
          hidden. First seed.",
-        Picture::new("Four heads, one task").panel(gallery),
+        Picture::new("Four heads, one task").panel(charts::with_maps(empty, words.len(), maps)),
     );
-    let line = |stage: &'static str, measure: &'static str, heads: &[usize]| {
-        let points: Vec<_> = heads
-            .iter()
-            .map(|&heads| {
-                let interval = findings.measurements.mean_if_measured(&[&heads, &stage], measure);
-                (heads as f64, interval.mean, interval.low.max(0.0), interval.high)
-            })
-            .collect();
-        Series::new(stage).intervals(points)
+    let line = |stage: Stage, measure: &str, heads: &[usize]| {
+        let points = heads.iter().map(|&heads| {
+            let interval = table.mean_if_measured((heads, stage), measure);
+            (heads as f64, interval.mean, interval.low.max(0.0), interval.high)
+        });
+        Series::new(stage.name()).intervals(points)
     };
     let axis = || Axis::log("heads").ticks(HEADS.map(|heads| heads as f64));
-    let specialisation = Chart::new(axis(), Axis::linear("bits").from_zero())
-        .series(line(STAGES[0], "specialisation", &HEADS[1..]))
-        .series(line(STAGES[1], "specialisation", &HEADS[1..]));
+    let specialisation =
+        Stage::ALL.into_iter().fold(Chart::new(axis(), Axis::linear("bits").from_zero()), |chart, stage| {
+            chart.series(line(stage, SPECIALISATION, &HEADS[1..]))
+        });
     let accuracy = Chart::new(axis(), Axis::linear("accuracy on hidden words"))
-        .series(line(STAGES[1], "accuracy", &HEADS).class(1));
+        .series(line(Stage::After, ACCURACY, &HEADS).class(1));
     findings.figure(
         "by_number_of_heads",
-        "How much the place that a head looks at tells about which head it is (0: all heads do the same), and accuracy, by the number of \
-         heads; mean over seeds with 95 % intervals.",
+        "Specialisation (0: all heads do the same) and accuracy by the number of heads; mean over seeds with 95 % intervals.",
         Picture::new("More heads")
             .columns(2)
-            .titled_panel("how much a habit tells about its head", specialisation.half())
-            .titled_panel("how well the task is done", accuracy.half()),
+            .titled_panel("specialisation", specialisation.half())
+            .titled_panel("accuracy", accuracy.half()),
     );
 }
 
-fn judge(table: &Measurements) -> Verdict {
-    let of = |heads: usize, stage: usize| table.values(&[&heads, &STAGES[stage]], "specialisation");
-    let mean =
-        |heads: usize, stage: usize, measure: &str| table.mean(&[&heads, &STAGES[stage]], measure).mean;
+fn judge(table: &Measured) -> Verdict {
+    let of = |heads, stage| table.values((heads, stage), SPECIALISATION);
+    let from_to = |heads| {
+        let [before, after] = Stage::ALL.map(|stage| of(heads, stage).mean().mean);
+        format!("from {before:.3} to {after:.3}")
+    };
+    let [one, two, four, eight] = HEADS.map(|heads| 100.0 * table.mean((heads, Stage::After), ACCURACY).mean);
     let finding = format!(
-        "Specialisation goes from {:.3} to {:.3} bits with two heads, from {:.3} to {:.3} with four and from {:.3} to {:.3} with eight. \
-         Hidden words are told right in {:.1} %, {:.1} %, {:.1} % and {:.1} % of cases with 1, 2, 4 and 8 heads.",
-        mean(2, 0, "specialisation"),
-        mean(2, 1, "specialisation"),
-        mean(4, 0, "specialisation"),
-        mean(4, 1, "specialisation"),
-        mean(8, 0, "specialisation"),
-        mean(8, 1, "specialisation"),
-        100.0 * mean(1, 1, "accuracy"),
-        100.0 * mean(2, 1, "accuracy"),
-        100.0 * mean(4, 1, "accuracy"),
-        100.0 * mean(8, 1, "accuracy"),
+        "Specialisation goes {} bits with two heads, {} with four and {} with eight. With 1, 2, 4 and 8 heads, {one:.1} %, {two:.1} %, \
+         {four:.1} % and {eight:.1} % of hidden words are classified correctly.",
+        from_to(2),
+        from_to(4),
+        from_to(8),
     );
     let check = |heads: usize| {
         let what = format!("specialisation with {heads} heads, bits: after − before training");
-        Check::new(what, paired(&of(heads, 1), &of(heads, 0)), Bound::Above(0.0))
+        Check::new(what, paired(&of(heads, Stage::After), &of(heads, Stage::Before)), Bound::Above(0.0))
     };
     Verdict::new("B5", [4, 2, 8].map(check).into(), finding)
 }
@@ -186,14 +175,14 @@ mod tests {
     use super::*;
     use crate::experiment::Outcome;
 
-    fn planted(before: f64, after: f64) -> Measurements {
-        let mut table = Measurements::new(&["heads", "stage"]);
+    fn planted(before: f64, after: f64) -> Measured {
+        let mut table = Table::new();
         for heads in HEADS {
-            for (stage, value) in STAGES.into_iter().zip([before, after]) {
+            for (stage, value) in Stage::ALL.into_iter().zip([before, after]) {
                 for seed in 0..4 {
                     let noise = 0.01 * seed as f64 * value;
-                    table.add(&[&heads, &stage], seed, "specialisation", value + noise);
-                    table.add(&[&heads, &stage], seed, "accuracy", 0.8);
+                    table.add((heads, stage), seed, SPECIALISATION, value + noise);
+                    table.add((heads, stage), seed, ACCURACY, 0.8);
                 }
             }
         }

@@ -1,9 +1,11 @@
-//! Attention isolated: three classifiers that differ in nothing but how they attend, and one that is merely larger.
+//! Attention isolated: three classifiers that differ only in how they attend, and ones that are merely larger.
 
-use super::sentiment_models::{self as models, Variant};
-use crate::experiment::{Bound, Check, Experiment, Findings, Lab, Measurements, Verdict};
-use crate::figure::{Axis, Bar, Bars, Chart, Picture, Series, fixed};
-use crate::statistics::{Sample, deviation, mean, paired};
+use super::models::sentiment::{self as models, Variant};
+use crate::experiment::{
+    Bound, Check, Experiment, Findings, Lab, Rows, Sizes, Sweep, Table, Verdict, charts, facts,
+};
+use crate::figure::{Axis, Bars, Chart, Picture, Series, fixed};
+use crate::statistics::{Sample, paired};
 use anyhow::Result;
 use regard_nn::analysis::Tokens;
 use regard_nn::metrics::{Confusion, RocCurve};
@@ -14,100 +16,98 @@ pub const EXPERIMENT: Experiment = Experiment {
     name: "three-models",
     claims: &["C1", "C4", "C6"],
     question: "On top of the same BiLSTM, does attention classify better than a max pool, and than a larger BiLSTM?",
-    prediction: "On texts that were not trained on, additive attention is more accurate than the max pool and self-attention \
-        more accurate than both; the max pool loses accuracy on the longest quarter of texts of each class; a max pool with one, two and \
-        four times the parameters of the model with self-attention still does worse than it.",
-    design: "Embedding, BiLSTM, then max pool, additive attention, or four heads of self-attention and max pool. Same data, \
-        vocabulary, sizes, optimiser, rate and steps; the seed decides the initial weights and the order of the data, and is \
-        shared by all models. Differences are paired by seed.",
+    prediction: "On texts outside the training data, additive attention is more accurate than the max pool and self-attention more \
+        accurate than both. The max pool is less accurate on the longest quarter of texts of each class. A max pool with one, two and \
+        four times the parameters of the model with self-attention is still less accurate.",
+    design: "Embedding, BiLSTM, then max pool, additive attention, or four heads of self-attention and max pool. Data, vocabulary, \
+        sizes, optimiser, rate and steps are the same. The seed determines the initial weights and the order of the data, and all models \
+        share it. Differences are paired by seed.",
     changed: Some(
-        "C1 was undecided with five seeds; the usual number was then raised to eight. C4 first cut texts into quarters by their length \
-         after truncation; where many are cut, these were not quarters by length, so that whole lengths are taken, each class by \
-         itself. C6 had three seeds. The models' initial weights, widths, steps and rates (C1, C4, C6) were chosen on held-out texts after \
-         first runs in which small ones stayed at chance.",
+        "C1 was undecided with five seeds; their number was then raised to eight. C4 first divided texts into quarters by their length \
+         after truncation; where many are truncated, these are no quarters by length, so that whole lengths are used, separately for each \
+         class. C6 had three seeds. The models' initial weights, widths, steps and rates (C1, C4, C6) were chosen on held-out texts after \
+         first runs in which small models stayed at chance.",
     ),
     real_data: Some("IMDb (aclImdb_v1.tar.gz) or a folder with train.tsv and test.tsv"),
-    seconds: [70.0, 800.0, 8_000.0],
+    conditions: &["model"],
+    seeds: models::SEEDS,
+    seconds: Sizes::quick(70.0).standard(800.0).full(8_000.0),
     run,
 };
 
-/// The models in the order of the comparison.
-const MODELS: [Variant; 6] =
-    [Variant::Max, Variant::Additive, Variant::Heads, Variant::Wide(1), Variant::Wide(2), Variant::Wide(4)];
 const MEASURES: [&str; 5] = ["accuracy", "F1", "precision", "recall", "ROC-AUC"];
-/// What logistic regression on a bag of words reaches on IMDb: a neural model should do better.
+const ACCURACY: &str = MEASURES[0];
+const PARAMETERS: &str = "parameters";
+/// The accuracy of logistic regression on a bag of words on IMDb: a neural model should be better.
 const BAG_OF_WORDS: f64 = 0.8885;
-/// Texts are put into so many groups of equal size by their length.
+/// Texts are divided into so many groups of equal size by their length.
 const QUARTERS: usize = 4;
+/// The widened models take the longest, and have fewer seeds.
+const WIDE_SEEDS: Sizes<u64> = Sizes::quick(4).standard(5).full(3);
 
+facts! {
+    MEAN(measure: &'static str, model: Variant) = "{measure}: {model}";
+    TEXTS = "texts";
+}
+
+/// What is drawn of a run, beside its measurements.
 #[derive(Serialize, Deserialize)]
-struct Run {
-    /// In the order of [`MEASURES`].
-    measures: Vec<f64>,
-    by_length: Vec<f64>,
-    curve: Vec<(u64, f64)>,
+struct Curves {
+    steps: Vec<u64>,
     roc: Vec<(f64, f64)>,
-    parameters: usize,
+    area: f64,
 }
 
 fn run(lab: &Lab) -> Result<Findings> {
-    let seeds = lab.seeds(models::SEEDS);
-    // The wide ones take the longest: half of the seeds, unless the user says how many.
-    let wide = lab.seeds(lab.by_size(2, 4, 5, 3));
-    let mut inputs = Vec::new();
-    for variant in MODELS {
-        let seeds = if matches!(variant, Variant::Wide(_)) { &wide } else { &seeds };
-        inputs.extend(seeds.iter().map(|&seed| (variant, seed)));
-    }
+    let wide = lab.seeds_of(WIDE_SEEDS);
+    let inputs = Variant::ALL.into_iter().flat_map(|variant| {
+        let seeds = if Variant::WIDE.contains(&variant) { wide.clone() } else { lab.seeds() };
+        seeds.into_iter().map(move |seed| (variant, seed))
+    });
     let texts = models::test_texts(lab)?;
-    let runs = lab.parts("runs", &inputs, |&(variant, seed)| read(lab, variant, seed, &texts))?;
-
-    let mut findings = Findings::new(&["model"]);
-    for (&(variant, seed), run) in inputs.iter().zip(&runs) {
-        let name = variant.name();
-        for (measure, &value) in MEASURES.into_iter().zip(&run.measures) {
-            findings.measurements.add(&[&name], seed, measure, value);
-        }
-        for (quarter, &value) in run.by_length.iter().enumerate() {
-            findings.measurements.add(
-                &[&name],
-                seed,
-                format!("accuracy, length quarter {}", quarter + 1),
-                value,
-            );
-        }
-        findings.measurements.add(&[&name], seed, "parameters", run.parameters as f64);
-        for &(step, loss) in &run.curve {
-            findings.measurements.add(&[&name], seed, format!("loss at step {step}"), loss);
-        }
-    }
-    let roc = inputs.iter().zip(&runs).flat_map(|(&(variant, seed), run)| {
-        let row = move |&(wrong, right): &(f64, f64)| {
-            vec![variant.name(), seed.to_string(), wrong.to_string(), right.to_string()]
-        };
-        run.roc.iter().map(row)
+    let sweep = lab
+        .sweep("runs", inputs.collect(), |variant, seed, rows| measure(lab, (variant, seed), &texts, rows))?;
+    let mut findings = Findings::default();
+    let roc = sweep.runs.iter().flat_map(|run| {
+        run.result.roc.iter().map(|(wrong, right)| {
+            vec![run.condition.to_string(), run.seed.to_string(), wrong.to_string(), right.to_string()]
+        })
     });
     findings.table("roc", &["model", "seed", "false_positive_rate", "true_positive_rate"], roc.collect());
-    draw(&mut findings, &inputs, &runs);
-    let table = &findings.measurements;
-    let real = lab.conditions.data.is_some();
-    let by_length = quarters(&texts).into_iter().map(|group| judging_words(&texts, &group));
-    let by_length: Vec<f64> = by_length.collect();
-    let judging = [by_length[0], by_length[QUARTERS - 1]];
-    findings.verdicts = vec![judge_order(table, real), judge_length(table, judging), judge_scale(table)];
-    for variant in MODELS {
-        let name = variant.name();
-        for measure in ["accuracy", "parameters"] {
-            let value = findings.measurements.mean(&[&name], measure).mean;
-            findings.fact(format!("{measure}: {name}"), value);
-        }
+    draw(&mut findings, &sweep);
+    let table = sweep.table;
+    let by_length: Vec<f64> =
+        quarters(&texts).into_iter().map(|group| sentiment_words(&texts, &group)).collect();
+    findings.verdicts = vec![
+        judge_order(&table, lab.setup.data.is_some()),
+        judge_length(&table, [by_length[0], by_length[QUARTERS - 1]]),
+        judge_scale(&table),
+    ];
+    for measure in [ACCURACY, PARAMETERS] {
+        findings.facts(MEAN, Variant::ALL.map(|variant| (measure, variant)), |(measure, variant)| {
+            table.mean(variant, measure).mean
+        });
     }
-    findings.fact("texts", texts.len() as f64);
-    Ok(findings)
+    findings.fact(TEXTS, texts.len() as f64);
+    findings.finish(lab, table)
 }
 
-/// Trains a variant and reads the test texts with it.
-fn read(lab: &Lab, variant: Variant, seed: u64, texts: &[(String, usize)]) -> Result<Run> {
+/// The measure of the accuracy in a quarter of the texts by length; the first is 1.
+fn accuracy_in(quarter: usize) -> String {
+    format!("accuracy, length quarter {quarter}")
+}
+
+fn loss_at(step: u64) -> String {
+    format!("loss at step {step}")
+}
+
+/// Trains a variant and classifies the test texts with it.
+fn measure(
+    lab: &Lab,
+    (variant, seed): (Variant, u64),
+    texts: &[(String, usize)],
+    rows: &mut Rows<Variant>,
+) -> Result<Curves> {
     let config = models::config(lab, variant, seed)?;
     let trained = models::trained(lab, variant, seed)?;
     let opened = trained.open()?;
@@ -121,35 +121,30 @@ fn read(lab: &Lab, variant: Variant, seed: u64, texts: &[(String, usize)]) -> Re
     let positive: Vec<bool> = truth.iter().map(|&label| label == 1).collect();
     let confusion = Confusion::of(2, &truth, &predicted)?;
     let roc = RocCurve::of(&positive, &margins)?;
-
-    let right = |group: &Vec<usize>| {
-        group.iter().filter(|&&i| truth[i] == predicted[i]).count() as f64 / group.len().max(1) as f64
-    };
-    let Recipe::Sentiment(model) = &config.model else { anyhow::bail!("not a model of sentiment") };
+    let values =
+        [confusion.accuracy(), confusion.f1(1), confusion.precision(1), confusion.recall(1), roc.area()];
+    MEASURES.into_iter().zip(values).for_each(|(measure, value)| rows.add(variant, measure, value));
+    for (quarter, group) in quarters(texts).iter().enumerate() {
+        let right = group.iter().filter(|&&i| truth[i] == predicted[i]).count();
+        rows.add(variant, accuracy_in(quarter + 1), right as f64 / group.len().max(1) as f64);
+    }
+    let Recipe::Sentiment(model) = &config.model else { anyhow::bail!("not a sentiment classifier") };
+    rows.add(variant, PARAMETERS, models::beside_vectors(model)? as f64);
+    let losses = trained.losses();
+    for &(step, loss) in &losses {
+        rows.add(variant, loss_at(step), loss);
+    }
     let thin = roc.points().len().div_ceil(100).max(1);
-    Ok(Run {
-        measures: vec![
-            confusion.accuracy(),
-            confusion.f1(1),
-            confusion.precision(1),
-            confusion.recall(1),
-            roc.area(),
-        ],
-        by_length: quarters(texts).iter().map(right).collect(),
-        curve: trained.curve.iter().filter_map(|line| Some((line.step, line.loss?))).collect(),
-        roc: roc
-            .points()
-            .iter()
-            .step_by(thin)
-            .chain(roc.points().last())
-            .map(|point| (point.false_positive_rate, point.true_positive_rate))
-            .collect(),
-        parameters: models::beside_vectors(model)?,
+    let points = roc.points().iter().step_by(thin).chain(roc.points().last());
+    Ok(Curves {
+        steps: losses.into_iter().map(|(step, _)| step).collect(),
+        roc: points.map(|point| (point.false_positive_rate, point.true_positive_rate)).collect(),
+        area: roc.area(),
     })
 }
 
-/// Texts in groups by their length in words, before anything is cut off: each class by itself, so that the groups have
-/// the same share of it whatever the order of the texts.
+/// Texts in groups by their length in words before truncation: each class separately, so that every group has the same share of
+/// it, whatever the order of the texts.
 fn quarters(texts: &[(String, usize)]) -> Vec<Vec<usize>> {
     let mut groups = vec![Vec::new(); QUARTERS];
     for class in 0..2 {
@@ -162,8 +157,8 @@ fn quarters(texts: &[(String, usize)]) -> Vec<Vec<usize>> {
     groups
 }
 
-/// How many words that judge a text of a group has, in the mean.
-fn judging_words(texts: &[(String, usize)], group: &[usize]) -> f64 {
+/// The mean number of sentiment words of the texts of a group.
+fn sentiment_words(texts: &[(String, usize)], group: &[usize]) -> f64 {
     let lexicon = models::lexicon();
     let words = |text: &str| -> usize {
         let words = text.split(|character: char| !character.is_alphanumeric());
@@ -172,76 +167,50 @@ fn judging_words(texts: &[(String, usize)], group: &[usize]) -> f64 {
     group.iter().map(|&i| words(&texts[i].0)).sum::<usize>() as f64 / group.len().max(1) as f64
 }
 
-fn draw(findings: &mut Findings, inputs: &[(Variant, u64)], runs: &[Run]) {
-    let of = |variant: Variant| {
-        inputs.iter().zip(runs).filter(move |((known, _), _)| *known == variant).map(|(_, run)| run)
-    };
+fn draw(findings: &mut Findings, sweep: &Sweep<Variant, Variant, Curves>) {
+    let table = &sweep.table;
     let empty = Chart::new(Axis::linear("step"), Axis::linear("loss on held-out texts"));
     let chart = Variant::THREE.into_iter().fold(empty, |chart, variant| {
-        let steps: Vec<u64> =
-            of(variant).next().map_or_else(Vec::new, |run| run.curve.iter().map(|(step, _)| *step).collect());
-        let points: Vec<_> = steps
+        let steps = sweep.under(variant).next().map_or(&[][..], |run| &run.steps);
+        let points = steps
             .iter()
-            .enumerate()
-            .map(|(i, &step)| {
-                let losses: Vec<f64> = of(variant).filter_map(|run| Some(run.curve.get(i)?.1)).collect();
-                let (centre, spread) = (mean(&losses).mean, deviation(&losses));
-                (step as f64, centre, centre - spread, centre + spread)
-            })
-            .collect();
+            .map(|&step| charts::spread_point(step as f64, &table.values(variant, loss_at(step))));
         chart.series(Series::new(variant.name()).intervals(points).band())
     });
     findings.figure(
         "loss_curves",
-        "Loss on held-out texts while training: mean over seeds, band of one standard deviation.",
+        "Loss on held-out texts during training: mean over seeds, band of one standard deviation.",
         Picture::new("Three ways to pool, trained alike").panel(chart.level(2_f64.ln(), "chance, ln 2")),
     );
     let curves = Variant::THREE.into_iter().filter_map(|variant| {
-        let run = of(variant).next()?;
-        let name = format!("{}, AUC {:.3}", variant.name(), run.measures[4]);
-        Some(Series::new(name).points(run.roc.iter().copied()))
+        let Curves { roc, area, .. } = sweep.under(variant).next()?;
+        Some(Series::new(format!("{variant}, AUC {area:.3}")).points(roc.iter().copied()))
     });
     findings.figure(
         "roc",
         "Receiver operating characteristics on the test texts, first seed.",
         Picture::new("True against false positives").panel(Chart::roc(curves)),
     );
-    let table = &findings.measurements;
-    let bar = |variant: Variant, measure: &str| {
-        let interval = table.mean(&[&variant.name()], measure);
-        Bar::new(interval.mean).interval(interval.low.max(0.0), interval.high.min(1.0))
+    let empty = Bars::upright(charts::names(MEASURES), Axis::linear("on test texts").range(0.5, 1.0));
+    let bars = charts::grouped(empty, Variant::THREE, &MEASURES, |variant, measure| {
+        charts::share(table.mean(variant, measure))
+    });
+    let names = charts::names(["shortest quarter", "second", "third", "longest quarter"]);
+    let empty = Bars::upright(names, Axis::linear("accuracy").range(0.5, 1.0));
+    let by_length = charts::grouped(empty, Variant::THREE, &[1, 2, 3, 4], |variant, quarter| {
+        charts::share(table.mean(variant, accuracy_in(quarter)))
+    });
+    let series = |name: &str, variants: &[Variant]| {
+        let points = variants.iter().map(|&variant| {
+            charts::share_point(table.mean(variant, PARAMETERS).mean, table.mean(variant, ACCURACY))
+        });
+        Series::new(name).intervals(points)
     };
-    let bars = Variant::THREE.into_iter().fold(
-        Bars::upright(MEASURES.map(str::to_owned).to_vec(), Axis::linear("on test texts").range(0.5, 1.0)),
-        |bars, variant| {
-            bars.series(variant.name(), MEASURES.iter().map(|measure| bar(variant, measure)).collect())
-        },
-    );
-    let quarters: Vec<String> =
-        ["shortest quarter", "second", "third", "longest quarter"].map(str::to_owned).to_vec();
-    let by_length = Variant::THREE.into_iter().fold(
-        Bars::upright(quarters, Axis::linear("accuracy").range(0.5, 1.0)),
-        |bars, variant| {
-            let value = |i: usize| bar(variant, &format!("accuracy, length quarter {}", i + 1));
-            bars.series(variant.name(), (0..QUARTERS).map(value).collect())
-        },
-    );
-    let points = |variants: &[Variant]| -> Vec<(f64, f64, f64, f64)> {
-        variants
-            .iter()
-            .map(|variant| {
-                let name = variant.name();
-                let accuracy = table.mean(&[&name], "accuracy");
-                let parameters = table.mean(&[&name], "parameters").mean;
-                (parameters, accuracy.mean, accuracy.low.max(0.0), accuracy.high.min(1.0))
-            })
-            .collect()
-    };
-    let wide = [Variant::Max, Variant::Wide(1), Variant::Wide(2), Variant::Wide(4)];
+    let wide = [Variant::Max, Variant::Wide, Variant::Wide2, Variant::Wide4];
     let scale = Chart::new(Axis::log("parameters beside the word vectors"), Axis::linear("accuracy"))
-        .series(Series::new("max pool, wider and wider").intervals(points(&wide)))
-        .series(Series::new("additive attention").intervals(points(&[Variant::Additive])).without_line())
-        .series(Series::new("self-attention").intervals(points(&[Variant::Heads])).without_line());
+        .series(series("max pool, wider and wider", &wide))
+        .series(series("additive attention", &[Variant::Additive]).without_line())
+        .series(series("self-attention", &[Variant::Heads]).without_line());
     let pictures = [
         (
             "measures",
@@ -264,22 +233,22 @@ fn draw(findings: &mut Findings, inputs: &[(Variant, u64)], runs: &[Run]) {
     }
 }
 
-fn accuracies(table: &Measurements, variant: Variant) -> Sample {
-    table.values(&[&variant.name()], "accuracy")
+fn accuracies(table: &Table<Variant>, variant: Variant) -> Sample {
+    table.values(variant, ACCURACY)
 }
 
-fn judge_order(table: &Measurements, real: bool) -> Verdict {
+fn judge_order(table: &Table<Variant>, real: bool) -> Verdict {
     let [max, additive, heads] = Variant::THREE.map(|variant| accuracies(table, variant));
     let best =
         [&max, &additive, &heads].map(|sample| sample.mean().mean).into_iter().fold(f64::NAN, f64::max);
-    let earned = match real && best < BAG_OF_WORDS {
+    let compared = match real && best < BAG_OF_WORDS {
         true => format!(
-            " The best of them is below a bag of words with logistic regression ({BAG_OF_WORDS}): it has not earned its keep."
+            " The best of them is below a bag of words with logistic regression ({BAG_OF_WORDS}), a much simpler model."
         ),
         false => String::new(),
     };
     let finding = format!(
-        "Accuracy on test texts: {:.3} with the max pool, {:.3} with additive attention, {:.3} with self-attention ({} seeds).{earned}",
+        "Accuracy on test texts: {:.3} with the max pool, {:.3} with additive attention, {:.3} with self-attention ({} seeds).{compared}",
         max.mean().mean,
         additive.mean().mean,
         heads.mean().mean,
@@ -301,58 +270,48 @@ fn judge_order(table: &Measurements, real: bool) -> Verdict {
     )
 }
 
-/// `judging`: how many words that judge the texts of the shortest and of the longest quarter have.
-fn judge_length(table: &Measurements, judging: [f64; 2]) -> Verdict {
-    let of = |variant: Variant, quarter: usize| {
-        table.values(&[&variant.name()], &format!("accuracy, length quarter {quarter}"))
+/// `words`: how many sentiment words the texts of the shortest and of the longest quarter have.
+fn judge_length(table: &Table<Variant>, words: [f64; 2]) -> Verdict {
+    let change = |variant| {
+        let of = |quarter| table.values(variant, accuracy_in(quarter));
+        paired(&of(QUARTERS), &of(1))
     };
-    let change = |variant| paired(&of(variant, QUARTERS), &of(variant, 1));
     let (max, heads) = (change(Variant::Max), change(Variant::Heads));
     let finding = format!(
         "From the shortest to the longest quarter of texts, the accuracy of the max pool changes by {:+.3}, that of \
          self-attention by {:+.3}.",
         max.mean, heads.mean,
     );
-    let check =
-        Check::new("max pool: accuracy on the longest quarter − on the shortest", max, Bound::Below(0.0));
-    Verdict::new("C4", vec![check], finding).because(|_| {
-        let [fewest, most] = judging;
+    let what = "max pool: accuracy on the longest quarter − on the shortest";
+    Verdict::new("C4", vec![Check::new(what, max, Bound::Below(0.0))], finding).because(|_| {
+        let [fewest, most] = words;
         let more = match most > fewest {
-            true => "here a longer text says more often what it thinks, and a pool over all words finds it",
-            false => "that is not what makes long texts easier",
+            true => "here a longer text states its opinion more often, and a pool over all words finds it",
+            false => "their number does not make long texts easier",
         };
-        format!("A text of the shortest quarter has {fewest:.1} words that judge, one of the longest {most:.1}: {more}.")
+        format!("Texts of the shortest quarter have {fewest:.1} sentiment words, those of the longest {most:.1}: {more}.")
     })
 }
 
-fn judge_scale(table: &Measurements) -> Verdict {
+fn judge_scale(table: &Table<Variant>) -> Verdict {
     let heads = accuracies(table, Variant::Heads);
-    let checks: Vec<Check> = [1, 2, 4]
-        .map(|times| {
-            let wide = Variant::Wide(times);
-            let what = format!("accuracy: self-attention − {}", wide.name());
+    let checks: Vec<Check> = Variant::WIDE
+        .map(|wide| {
+            let what = format!("accuracy: self-attention − {wide}");
             Check::new(what, paired(&heads, &accuracies(table, wide)), Bound::Above(0.0))
         })
         .into();
-    let parameters = |variant: Variant| fixed(table.mean(&[&variant.name()], "parameters").mean, 0);
-    // The wide ones have fewer seeds: what they are compared with is the mean over the same.
-    let shared: Sample = accuracies(table, Variant::Wide(1))
-        .seeds()
-        .filter_map(|seed| Some((seed, heads.of(seed)?)))
-        .collect();
+    // The wide models have fewer seeds: they are compared with the mean over the same ones.
+    let wide = accuracies(table, Variant::Wide);
+    let shared = wide.seeds().filter_map(|seed| Some((seed, heads.of(seed)?)));
+    let shared: Sample = shared.collect();
+    let [max, additive, own, one, two, four] =
+        Variant::ALL.map(|variant| fixed(table.mean(variant, PARAMETERS).mean, 0));
+    let [first, second, third] = Variant::WIDE.map(|wide| accuracies(table, wide).mean().mean);
     let finding = format!(
-        "Beside the word vectors, the max pool has {} parameters, additive attention {}, self-attention {}. Widened to \
-         {}, {} and {}, the max pool reaches an accuracy of {:.3}, {:.3} and {:.3}; self-attention {:.3} with the same {} \
-         seeds.",
-        parameters(Variant::Max),
-        parameters(Variant::Additive),
-        parameters(Variant::Heads),
-        parameters(Variant::Wide(1)),
-        parameters(Variant::Wide(2)),
-        parameters(Variant::Wide(4)),
-        accuracies(table, Variant::Wide(1)).mean().mean,
-        accuracies(table, Variant::Wide(2)).mean().mean,
-        accuracies(table, Variant::Wide(4)).mean().mean,
+        "Beside the word vectors, the max pool has {max} parameters, additive attention {additive}, self-attention {own}. Widened to \
+         {one}, {two} and {four}, the max pool reaches an accuracy of {first:.3}, {second:.3} and {third:.3}; self-attention {:.3} with \
+         the same {} seeds.",
         shared.mean().mean,
         shared.len(),
     );
@@ -365,19 +324,17 @@ mod tests {
     use crate::experiment::Outcome;
 
     /// Accuracies of each model, with a little noise that all models of a seed share.
-    fn planted(accuracy: impl Fn(Variant) -> f64, drop: f64) -> Measurements {
-        let mut table = Measurements::new(&["model"]);
-        for variant in MODELS {
+    fn planted(accuracy: impl Fn(Variant) -> f64, drop: f64) -> Table<Variant> {
+        let mut table = Table::new();
+        for variant in Variant::ALL {
             for seed in 0..4 {
                 let noise = 0.01 * seed as f64;
-                let name = variant.name();
-                table.add(&[&name], seed, "accuracy", accuracy(variant) + noise);
-                table.add(&[&name], seed, "parameters", 1000.0);
+                table.add(variant, seed, ACCURACY, accuracy(variant) + noise);
+                table.add(variant, seed, PARAMETERS, 1000.0);
                 for quarter in 1..=QUARTERS {
-                    let value = accuracy(variant) - drop * quarter as f64
-                        + noise
-                        + 0.001 * (seed * quarter as u64) as f64;
-                    table.add(&[&name], seed, format!("accuracy, length quarter {quarter}"), value);
+                    let more = noise + 0.001 * (seed * quarter as u64) as f64;
+                    let value = accuracy(variant) - drop * quarter as f64 + more;
+                    table.add(variant, seed, accuracy_in(quarter), value);
                 }
             }
         }
@@ -402,9 +359,9 @@ mod tests {
     #[test]
     fn verdicts_follow_the_accuracies() {
         let rising = |variant| match variant {
-            Variant::Max | Variant::Wide(_) => 0.80,
             Variant::Additive => 0.82,
             Variant::Heads => 0.84,
+            _ => 0.80,
         };
         let table = planted(rising, 0.02);
         assert_eq!(judge_order(&table, false).outcome, Outcome::Holds);

@@ -1,9 +1,12 @@
-//! Do heads specialise without being told to? The same measures of every head before and after training.
+//! Do heads specialise without supervision? The same measures of every head before and after training.
 
-use super::head_patterns::{Measured, PATTERNS, RELATIONS, labels, material, measure};
-use super::language_models as models;
+use super::instruments::head_patterns::{Measured, PATTERNS, Pattern, RELATIONS, labels, material, measure};
+use super::models::language as models;
 use crate::experiment::claims::SOURCES;
-use crate::experiment::{Bound, Check, Experiment, Findings, Lab, Measurements, Verdict, those_that_apply};
+use crate::experiment::{
+    Bound, Check, Experiment, Findings, Lab, Rows, Sizes, Sweep, Table, Verdict, charts, facts, named,
+    those_that_apply,
+};
 use crate::figure::{Axis, Bar, Bars, ColourScale, Gallery, Matrix, Picture};
 use crate::model::Opened;
 use crate::run::sources;
@@ -15,6 +18,7 @@ use regard_nn::analysis::{Tokens, all_heads};
 use regard_nn::models::Model;
 use regard_nn::tokens::Special;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 
 pub const EXPERIMENT: Experiment = Experiment {
     name: "trained-heads",
@@ -22,39 +26,55 @@ pub const EXPERIMENT: Experiment = Experiment {
     question: "Do heads specialise without supervision, as previous-token, delimiter, subject–verb, modifier–noun and long-range \
         heads?",
     prediction: "For each of the five patterns, the head of the trained model that shows it most shows it more than any head \
-        of the same model untrained; and the most-attended word of the best head is the subject of a verb, and the modifier of \
-        a noun, more often than the word at any fixed distance is.",
-    design: "A GPT over words learns to say the next word of the built-in corpus. Over texts that it was not trained on, each \
-        head's mean weight on the token before, on delimiters, and on tokens 8 or more places away; over parsed sentences, its \
-        weight from a verb to its subject and from a noun to its modifier. The head is chosen on one half of the examples and \
-        measured on the other; the same is done with the model as it was before its first step.",
+        of the untrained model; and the most-attended word of the best head is the subject of a verb, and the modifier of \
+        a noun, more often than the word at any fixed distance.",
+    design: "A GPT over words learns to predict the next word of the built-in corpus. On texts outside the training data: each head's \
+        mean weight on the previous token, on delimiters, and on tokens 8 or more positions away; on parsed sentences: its weight from a \
+        verb to its subject and from a noun to its modifier. The head is chosen on one half of the examples and measured on the other; the \
+        same is done with the model before its first step.",
     changed: Some(models::GPT_CHANGED),
     real_data: None,
-    seconds: [9.0, 130.0, 3_000.0],
+    conditions: &["pattern"],
+    seeds: Sizes::quick(3).standard(5),
+    seconds: Sizes::quick(9.0).standard(130.0).full(3_000.0),
     run,
 };
 
 const SOURCE: &str = SOURCES[4];
 const SINKS: &str = "Gu et al., 2024: heads that give the first token more than 0.3 of their weight";
+
+named! {
+    /// The model before its first step and after its last.
+    enum Stage { Trained = "trained", Untrained = "untrained" }
+}
+
+const BEST_HEAD: &str = "right, best head";
+const BEST_UNTRAINED: &str = "right, best untrained head";
+const BEST_OFFSET: &str = "right, best fixed offset";
+const LABELLED: &str = "share of heads with a label";
+const SINK_SHARE: &str = "share of heads that are sinks";
+const LOSS: &str = "loss";
+
+facts! {
+    HEAD(pattern: Pattern) = "head: {pattern}";
+    LABELS = "labels";
+    HEADS = "heads";
+    WEIGHT(pattern: Pattern, stage: Stage) = "{pattern}, {stage}";
+    MEAN_LOSS = "loss";
+}
+
+/// What is shown of a run, beside its measurements.
 #[derive(Serialize, Deserialize)]
-struct Run {
-    /// By pattern: the chosen head's value, trained and untrained. Nothing where the texts have no place for it.
-    patterns: Vec<Option<(f64, f64)>>,
+struct Shown {
     /// By pattern: the chosen head of the trained model, as layer and head.
     chosen: Vec<Option<(usize, usize)>>,
-    /// By relation: how often the best head, the best head of the untrained model, and the best fixed offset are right.
-    /// Nothing where the texts have too few such pairs.
-    right: Vec<Option<(f64, f64, f64)>>,
-    /// The share of heads that give the first token more than [`SINK`](regard_nn::analysis::measures::SINK) of their weight.
-    sinks: f64,
     /// Labels that heads got by rule: layer, head, label.
     labels: Vec<(usize, usize, String)>,
     heads: usize,
-    loss: f64,
     example: Option<Example>,
 }
 
-/// A sentence as all heads see it, untrained and trained.
+/// A sentence and the weights of all heads on it, untrained and trained.
 #[derive(Serialize, Deserialize)]
 struct Example {
     words: Vec<String>,
@@ -64,88 +84,74 @@ struct Example {
 }
 
 fn run(lab: &Lab) -> Result<Findings> {
-    let seeds = lab.seeds(lab.by_size(2, 3, 5, 5));
-    let runs = lab.parts("runs", &seeds, |&seed| read(lab, seed))?;
-    let mut findings = Findings::new(&["pattern"]);
-    for (&seed, run) in seeds.iter().zip(&runs) {
-        for ((pattern, _), found) in PATTERNS.iter().zip(&run.patterns) {
-            let &Some((trained, untrained)) = found else { continue };
-            findings.measurements.add(&[pattern], seed, "weight, trained", trained);
-            findings.measurements.add(&[pattern], seed, "weight, untrained", untrained);
-        }
-        for ((pattern, _), found) in RELATIONS.iter().zip(&run.right) {
-            let &Some((head, untrained, offset)) = found else { continue };
-            findings.measurements.add(&[pattern], seed, "right, best head", head);
-            findings.measurements.add(&[pattern], seed, "right, best untrained head", untrained);
-            findings.measurements.add(&[pattern], seed, "right, best fixed offset", offset);
-        }
-        let labelled: std::collections::BTreeSet<_> =
-            run.labels.iter().map(|label| (label.0, label.1)).collect();
-        let share = labelled.len() as f64 / run.heads.max(1) as f64;
-        findings.measurements.add(&[&"any"], seed, "share of heads with a label", share);
-        findings.measurements.add(&[&"any"], seed, "share of heads that are sinks", run.sinks);
-        findings.measurements.add(&[&"any"], seed, "loss", run.loss);
+    let Sweep { table, runs } = lab.sweep_seeds("runs", |seed, rows| read(lab, seed, rows))?;
+    let mut findings = Findings::default();
+    draw(&mut findings, &table, runs.iter().find_map(|run| run.result.example.as_ref()));
+    findings.verdicts = vec![judge(&table)];
+    if let Some(run) = runs.first() {
+        report(&mut findings, &table, &run.result);
     }
-    draw(&mut findings, runs.iter().find_map(|run| run.example.as_ref()));
-    findings.verdicts = vec![judge(&findings.measurements)];
-    tell(&mut findings, &runs);
-    Ok(findings)
+    findings.finish(lab, table)
 }
 
-/// What the report says of the first seed's heads.
-fn tell(findings: &mut Findings, runs: &[Run]) {
-    let Some(run) = runs.first() else { return };
-    for ((pattern, _), chosen) in PATTERNS.iter().zip(&run.chosen) {
-        let name = chosen.map_or("none".to_owned(), |(layer, head)| format!("{}.{}", layer + 1, head + 1));
-        findings.word(format!("head: {pattern}"), name);
+fn weight(stage: Stage) -> String {
+    format!("weight, {stage}")
+}
+
+/// What the report says about the heads of the first seed.
+fn report(findings: &mut Findings, table: &Table<Pattern>, run: &Shown) {
+    let name = |layer: usize, head: usize| format!("{}.{}", layer + 1, head + 1);
+    for ((pattern, _), chosen) in PATTERNS.into_iter().zip(&run.chosen) {
+        let chosen = chosen.map_or("none".to_owned(), |(layer, head)| name(layer, head));
+        findings.word(HEAD.of(pattern), chosen);
     }
-    let labels: Vec<String> =
-        run.labels.iter().map(|(layer, head, label)| format!("{}.{} {label}", layer + 1, head + 1)).collect();
-    let labels = if labels.is_empty() { "none".to_owned() } else { labels.join(", ") };
-    findings.word("labels", labels);
-    findings.fact("heads", run.heads as f64);
+    let labels = run.labels.iter().map(|(layer, head, label)| format!("{} {label}", name(*layer, *head)));
+    let labels: Vec<String> = labels.collect();
+    findings.word(LABELS, if labels.is_empty() { "none".to_owned() } else { labels.join(", ") });
+    findings.fact(HEADS, run.heads as f64);
     for (pattern, _) in PATTERNS {
-        for when in ["trained", "untrained"] {
-            let value = findings.measurements.mean(&[&pattern], &format!("weight, {when}")).mean;
-            findings.fact(format!("{pattern}, {when}"), value);
-        }
+        findings.facts(WEIGHT, Stage::ALL.map(|stage| (pattern, stage)), |(pattern, stage)| {
+            table.mean(pattern, weight(stage)).mean
+        });
     }
-    let loss = findings.measurements.mean(&[&"any"], "loss").mean;
-    findings.fact("loss", loss);
+    findings.fact(MEAN_LOSS, table.mean(Pattern::Any, LOSS).mean);
 }
 
-fn read(lab: &Lab, seed: u64) -> Result<Run> {
+fn read(lab: &Lab, seed: u64, rows: &mut Rows<Pattern>) -> Result<Shown> {
     let run = models::trained_base(lab, seed)?;
     let (trained, untrained) = (run.open()?, run.snapshot(0)?);
     let length = models::base(lab, seed)?.data.length;
     let material = material(lab, &trained, length)?;
     let (after, before) = (measure(&*trained.model, &material)?, measure(&*untrained.model, &material)?);
     let heads = all_heads(&*trained.model)?;
-    let (mut patterns, mut chosen) = (Vec::new(), Vec::new());
-    for pattern in 0..PATTERNS.len() {
-        let (Some(after), Some(before)) = (after.best(pattern), before.best(pattern)) else {
-            patterns.push(None);
-            chosen.push(None);
-            continue;
-        };
-        patterns.push(Some((after.1, before.1)));
-        chosen.push(Some((heads[after.0].layer, heads[after.0].head)));
+    let mut chosen = Vec::new();
+    for (pattern, _) in PATTERNS {
+        // Nothing where the texts have no example of it.
+        let best = after.best(pattern).zip(before.best(pattern));
+        rows.add_some(pattern, weight(Stage::Trained), best.map(|(after, _)| after.1));
+        rows.add_some(pattern, weight(Stage::Untrained), best.map(|(_, before)| before.1));
+        chosen.push(best.map(|((head, _), _)| (heads[head].layer, heads[head].head)));
     }
-    let right = RELATIONS.iter().map(|(_, relation)| {
-        let direction = after.best_direction(relation)?;
-        let of = |measured: &Measured| measured.best_match(relation, direction);
-        Some((of(&after)?, of(&before)?, after.best_offset(relation, direction)?))
-    });
-    Ok(Run {
-        patterns,
-        chosen,
-        right: right.collect(),
-        sinks: after.sinks(),
-        labels: labels(lab, &*trained.model, &*untrained.model, &material, length)?,
-        heads: heads.len(),
-        loss: run.loss()?,
-        example: if seed == 0 { example(&trained, &untrained)? } else { None },
-    })
+    for (pattern, relation) in RELATIONS {
+        // Nothing where the texts have too few such pairs.
+        let right = || {
+            let direction = after.best_direction(relation)?;
+            let of = |measured: &Measured| measured.best_match(relation, direction);
+            Some([of(&after)?, of(&before)?, after.best_offset(relation, direction)?])
+        };
+        for (measure, value) in
+            [BEST_HEAD, BEST_UNTRAINED, BEST_OFFSET].into_iter().zip(right().into_iter().flatten())
+        {
+            rows.add(pattern, measure, value);
+        }
+    }
+    let labels = labels(lab, &*trained.model, &*untrained.model, &material, length)?;
+    let labelled: BTreeSet<_> = labels.iter().map(|label| (label.0, label.1)).collect();
+    rows.add(Pattern::Any, LABELLED, labelled.len() as f64 / heads.len().max(1) as f64);
+    rows.add(Pattern::Any, SINK_SHARE, after.sinks());
+    rows.add(Pattern::Any, LOSS, run.loss()?);
+    let example = if seed == 0 { example(&trained, &untrained)? } else { None };
+    Ok(Shown { chosen, labels, heads: heads.len(), example })
 }
 
 /// The first sentence of a readable length that has both a subject and a modifier.
@@ -171,7 +177,7 @@ fn example(trained: &Opened, untrained: &Opened) -> Result<Option<Example>> {
     Ok(None)
 }
 
-fn draw(findings: &mut Findings, example: Option<&Example>) {
+fn draw(findings: &mut Findings, table: &Table<Pattern>, example: Option<&Example>) {
     if let Some(Example { words, untrained, trained }) = example {
         let n = words.len();
         let heads = trained.first().map_or(0, |layer| layer.len() / (n * n).max(1));
@@ -193,24 +199,18 @@ fn draw(findings: &mut Findings, example: Option<&Example>) {
             .words(words.clone(), words.clone());
         findings.figure(
             "heads_of_all_layers",
-            "Every head on one sentence that the model was not trained on: before the first step, and after the last. Rows attend, \
-             columns are attended to; hatched: masked.",
-            Picture::new("What training makes of the heads").panel(gallery),
+            "Every head on one sentence outside the training data: before the first step, and after the last. Rows attend, columns are \
+             attended to; hatched: masked.",
+            Picture::new("What training does to the heads").panel(gallery),
         );
     }
-    let names: Vec<String> = PATTERNS.iter().map(|(pattern, _)| (*pattern).to_owned()).collect();
-    let bars = |when: &str| -> Vec<Bar> {
-        let bar = |(pattern, _): &(&str, f64)| {
-            let interval = findings.measurements.mean(&[pattern], &format!("weight, {when}"));
-            Bar::new(interval.mean).interval(interval.low.max(0.0), interval.high.min(1.0))
-        };
-        PATTERNS.iter().map(bar).collect()
-    };
-    let published = PATTERNS.iter().map(|(_, value)| Bar::new(*value)).collect();
-    let panel = Bars::upright(names, Axis::linear("weight of the head that has most").from_zero())
-        .series("untrained", bars("untrained"))
-        .series("trained", bars("trained"))
-        .series("published", published);
+    let patterns = PATTERNS.map(|(pattern, _)| pattern);
+    let axis = Axis::linear("weight of the head that has most").from_zero();
+    let empty = Bars::upright(charts::names(patterns), axis);
+    let panel = charts::grouped(empty, [Stage::Untrained, Stage::Trained], &patterns, |stage, pattern| {
+        charts::share(table.mean(pattern, weight(stage)))
+    });
+    let panel = panel.series("published", PATTERNS.map(|(_, value)| Bar::new(value)).to_vec());
     findings.figure(
         "patterns_before_and_after",
         "For each pattern the head that shows it most, chosen on other examples: mean weight, with 95 % intervals over seeds.",
@@ -218,56 +218,47 @@ fn draw(findings: &mut Findings, example: Option<&Example>) {
     );
 }
 
-fn judge(table: &Measurements) -> Verdict {
-    let gain = |pattern: &str| {
-        paired(&table.values(&[&pattern], "weight, trained"), &table.values(&[&pattern], "weight, untrained"))
-    };
-    let beyond = |pattern: &str| {
-        paired(
-            &table.values(&[&pattern], "right, best head"),
-            &table.values(&[&pattern], "right, best fixed offset"),
-        )
-    };
-    let weight = |pattern: &str| table.mean(&[&pattern], "weight, trained").mean;
-    let right = |pattern: &str, who: &str| 100.0 * table.mean(&[&pattern], &format!("right, {who}")).mean;
-    let [subject, modifier] = [RELATIONS[0].0, RELATIONS[1].0];
+fn judge(table: &Table<Pattern>) -> Verdict {
+    let of = |pattern, stage| table.mean(pattern, weight(stage)).mean;
+    let right = |pattern, measure| 100.0 * table.mean(pattern, measure).mean;
+    let [previous, delimiters, subject, modifier, far] =
+        PATTERNS.map(|(pattern, _)| of(pattern, Stage::Trained));
     let finding = format!(
-        "The best heads put {:.2} of their weight on the token before, {:.2} on delimiters, {:.2} on a verb's subject, {:.2} on \
-         a noun's modifier and {:.2} far away. The best head finds the subject in {:.0} % of cases (best fixed offset: {:.0} %) \
-         and the modifier in {:.0} % ({:.0} %). {:.0} % of heads get a label by rule.",
-        weight(PATTERNS[0].0),
-        weight(PATTERNS[1].0),
-        weight(PATTERNS[2].0),
-        weight(PATTERNS[3].0),
-        weight(PATTERNS[4].0),
-        right(subject, "best head"),
-        right(subject, "best fixed offset"),
-        right(modifier, "best head"),
-        right(modifier, "best fixed offset"),
-        100.0 * table.mean(&[&"any"], "share of heads with a label").mean,
+        "The best heads put {previous:.2} of their weight on the previous token, {delimiters:.2} on delimiters, {subject:.2} on a verb's \
+         subject, {modifier:.2} on a noun's modifier and {far:.2} far away. The best head finds the subject in {:.0} % of cases (best \
+         fixed offset: {:.0} %) and the modifier in {:.0} % ({:.0} %). {:.0} % of heads get a label by rule.",
+        right(Pattern::Subject, BEST_HEAD),
+        right(Pattern::Subject, BEST_OFFSET),
+        right(Pattern::Modifier, BEST_HEAD),
+        right(Pattern::Modifier, BEST_OFFSET),
+        100.0 * table.mean(Pattern::Any, LABELLED).mean,
     );
+    let gain = |pattern| {
+        let [trained, untrained] = Stage::ALL.map(|stage| table.values(pattern, weight(stage)));
+        paired(&trained, &untrained)
+    };
+    let beyond = |pattern| paired(&table.values(pattern, BEST_HEAD), &table.values(pattern, BEST_OFFSET));
     let mut checks: Vec<Check> = PATTERNS
         .iter()
-        .map(|(pattern, _)| {
+        .map(|&(pattern, _)| {
             let what = format!("{pattern}: weight of the best head, trained − untrained");
             Check::new(what, gain(pattern), Bound::Above(0.0))
         })
         .collect();
-    checks.extend(RELATIONS.iter().map(|(pattern, _)| {
+    checks.extend(RELATIONS.map(|(pattern, _)| {
         let what = format!("{pattern}: share that the best head finds − that a fixed offset finds");
         Check::new(what, beyond(pattern), Bound::Above(0.0))
     }));
-    let sinks = table.mean(&[&"any"], "share of heads that are sinks").mean;
-    let far = PATTERNS[4].0;
+    let sinks = table.mean(Pattern::Any, SINK_SHARE).mean;
     let why = |checks: &[Check]| {
         let evenly = format!(
-            "An untrained head spreads its weight over all that came before, and {:.2} of it is 8 or more places away; heads that \
-             learn to look at something look nearer ({:.2}). Weight far away is no skill by itself.",
-            table.mean(&[&far], "weight, untrained").mean,
-            weight(far),
+            "An untrained head spreads its weight over all earlier tokens, and {:.2} of it is 8 or more positions away; heads that learn to \
+             attend to something attend nearer ({far:.2}). Weight far away is no skill by itself.",
+            of(Pattern::Far, Stage::Untrained),
         );
-        let names = |places: std::ops::Range<usize>, of: &dyn Fn(usize) -> &'static str| {
-            let failing: Vec<&str> = places.filter(|&place| checks[place].fails()).map(of).collect();
+        let names = |places: std::ops::Range<usize>, of: &dyn Fn(usize) -> Pattern| {
+            let failing: Vec<&str> =
+                places.filter(|&place| checks[place].fails()).map(|place| of(place).name()).collect();
             failing.join(", ")
         };
         let untrained = names(0..4, &|place| PATTERNS[place].0);
@@ -290,13 +281,9 @@ fn judge(table: &Measurements) -> Verdict {
         .because(why)
         .published("share of heads that are sinks, GPT-2 XL", 0.77, Some(sinks), SINKS)
         .published("share of heads that are sinks, LLaMA-3 8B", 0.99, Some(sinks), SINKS);
-    PATTERNS.iter().fold(verdict, |verdict, (pattern, theirs)| {
-        verdict.published(
-            format!("weight of the best head: {pattern}"),
-            *theirs,
-            Some(weight(pattern)),
-            SOURCE,
-        )
+    PATTERNS.into_iter().fold(verdict, |verdict, (pattern, theirs)| {
+        let ours = of(pattern, Stage::Trained);
+        verdict.published(format!("weight of the best head: {pattern}"), theirs, Some(ours), SOURCE)
     })
 }
 
@@ -305,15 +292,15 @@ mod tests {
     use super::*;
     use crate::experiment::Outcome;
 
-    fn planted(trained: f64, untrained: f64, head: f64, offset: f64) -> Measurements {
-        let mut table = Measurements::new(&["pattern"]);
+    fn planted(trained: f64, untrained: f64, head: f64, offset: f64) -> Table<Pattern> {
+        let mut table = Table::new();
         for seed in 0..4 {
             let noise = 0.002 * seed as f64;
             for (pattern, _) in PATTERNS {
-                table.add(&[&pattern], seed, "weight, trained", trained + noise);
-                table.add(&[&pattern], seed, "weight, untrained", untrained - noise);
-                table.add(&[&pattern], seed, "right, best head", head + noise);
-                table.add(&[&pattern], seed, "right, best fixed offset", offset - noise);
+                table.add(pattern, seed, weight(Stage::Trained), trained + noise);
+                table.add(pattern, seed, weight(Stage::Untrained), untrained - noise);
+                table.add(pattern, seed, BEST_HEAD, head + noise);
+                table.add(pattern, seed, BEST_OFFSET, offset - noise);
             }
         }
         table

@@ -1,8 +1,10 @@
 //! Do the patterns of attention come from training: do they grow with its steps?
 
-use super::tagger_models as taggers;
-use super::tagger_reading::{self, Reading};
-use crate::experiment::{Bound, Check, Experiment, Findings, Lab, Measurements, Verdict};
+use super::instruments::tagger_attention::{self, Reading};
+use super::models::tagger as taggers;
+use crate::experiment::{
+    Bound, Check, Experiment, Findings, Lab, SMALL_MODELS, Sizes, Sweep, Table, Verdict, charts, facts, named,
+};
 use crate::figure::{Axis, Chart, Picture, Series};
 use crate::statistics::{Interval, Sample, mean};
 use anyhow::Result;
@@ -15,42 +17,66 @@ pub const EXPERIMENT: Experiment = Experiment {
     prediction: "Over the steps of training, the entropy of the weights, the excess of function words' entropy over content \
         words', the weight on syntactically linked words and the specialisation of four heads each rise (a rank correlation \
         with the step above 0).",
-    design: "Every measure of `training-smooths`, `word-links` and `tagger-heads` on the same hidden words of test sentences, from snapshots of the \
-        same taggers: before the first step and at six points of training, each at twice the step of the one before. \
-        Spearman's correlation with the step for each seed.",
+    design: "The measures of `training-smooths`, `word-links` and `tagger-heads` for the same hidden words of test sentences, on \
+        snapshots of the same taggers: before the first step and at six points of training, each at twice the step of the one before. \
+        Spearman's correlation with the step is computed for each seed.",
     changed: Some(
-        "At first all words of whole sentences were judged; after the first runs the hidden ones are, as in `training-smooths`. \
-         Standard size had fewer seeds, which left some of it open; it has fifteen.",
+        "At first all words of whole sentences were judged; after the first runs the hidden words are, as in `training-smooths`. \
+         Standard size had fewer seeds, which left part of the claim undecided; it has fifteen.",
     ),
     real_data: Some("a CoNLL-U treebank: a file, or a folder with train and test parts"),
-    seconds: [3.0, 15.0, 200.0],
+    conditions: &["step"],
+    seeds: SMALL_MODELS,
+    seconds: Sizes::quick(3.0).standard(15.0).full(200.0),
     run,
 };
 
-/// What is followed, with the number of heads it is measured with and the claim that says it rises, if one does.
-const MEASURES: [(&str, usize, Option<&str>); 8] = [
-    ("entropy ÷ ln n", 1, Some("B2")),
-    ("largest weight", 1, None),
-    ("entropy of function − content words", 1, Some("B3")),
-    ("weight on linked words", 1, Some("B4")),
-    ("largest weight on a linked word", 1, None),
-    ("weight between judging words ÷ equal share", 1, None),
-    ("specialisation of four heads, bits", 4, Some("B5")),
-    ("accuracy on hidden words", 1, None),
+named! {
+    /// What is followed over the steps.
+    enum Measure {
+        Entropy = "entropy ÷ ln n",
+        Largest = "largest weight",
+        Classes = "entropy of function − content words",
+        Linked = "weight on linked words",
+        LargestLinked = "largest weight on a linked word",
+        Related = "weight between judging words ÷ equal share",
+        Specialisation = "specialisation of four heads, bits",
+        Accuracy = "accuracy on hidden words",
+    }
+}
+
+/// The measures that are claimed to rise, and the claims.
+const CLAIMED: [(Measure, &str); 4] = [
+    (Measure::Entropy, "B2"),
+    (Measure::Classes, "B3"),
+    (Measure::Linked, "B4"),
+    (Measure::Specialisation, "B5"),
 ];
 
-fn value(reading: &Reading, measure: &str) -> Option<f64> {
-    let view = &reading.hidden;
-    match measure {
-        "entropy ÷ ln n" => view.entropy,
-        "largest weight" => view.largest,
-        "entropy of function − content words" => Some(view.by_class[0]? - view.by_class[1]?),
-        "weight on linked words" => view.linked,
-        "largest weight on a linked word" => view.linked_first,
-        "weight between judging words ÷ equal share" => view.related,
-        "specialisation of four heads, bits" => Some(view.specialisation()),
-        _ => Some(reading.accuracy()),
+impl Measure {
+    /// The number of heads of the tagger that it is measured on.
+    fn heads(self) -> usize {
+        if self == Measure::Specialisation { 4 } else { 1 }
     }
+
+    fn of(self, reading: &Reading) -> Option<f64> {
+        let view = &reading.hidden;
+        match self {
+            Measure::Entropy => view.entropy,
+            Measure::Largest => view.largest,
+            Measure::Classes => Some(view.by_class[0]? - view.by_class[1]?),
+            Measure::Linked => view.linked,
+            Measure::LargestLinked => view.linked_first,
+            Measure::Related => view.related,
+            Measure::Specialisation => Some(view.specialisation()),
+            Measure::Accuracy => Some(reading.accuracy()),
+        }
+    }
+}
+
+facts! {
+    GROWTH(measure: Measure) = "rank correlation: {measure}";
+    LAST_STEP = "last step";
 }
 
 fn run(lab: &Lab) -> Result<Findings> {
@@ -58,38 +84,29 @@ fn run(lab: &Lab) -> Result<Findings> {
     let mut inputs = Vec::new();
     for heads in [1, 4] {
         let seeds = taggers::seeds(lab, heads).into_iter();
-        inputs.extend(seeds.flat_map(|seed| steps.iter().map(move |&step| (heads, seed, step))));
+        inputs.extend(seeds.flat_map(|seed| steps.iter().map(move |&step| ((heads, step), seed))));
     }
     let sentences = taggers::test_sentences(lab)?;
-    let readings = lab.parts("readings", &inputs, |&(heads, seed, step)| {
-        tagger_reading::read(&taggers::trained(lab, heads, seed)?.snapshot(step)?, &sentences)
-    })?;
-    let mut findings = Findings::new(&["step"]);
-    for (&(heads, seed, step), reading) in inputs.iter().zip(&readings) {
-        for (measure, with, _) in MEASURES {
-            if heads == with
-                && let Some(value) = value(reading, measure)
-            {
-                findings.measurements.add(&[&step], seed, measure, value);
-            }
+    let Sweep { table, .. } = lab.sweep("readings", inputs, |(heads, step), seed, rows| {
+        let opened = taggers::trained(lab, heads, seed)?.snapshot(step)?;
+        let reading = tagger_attention::read(&opened, &sentences)?;
+        for measure in Measure::ALL.into_iter().filter(|measure| measure.heads() == heads) {
+            rows.add_some(step, measure, measure.of(&reading));
         }
-    }
-    draw(&mut findings, &steps);
-    findings.verdicts = vec![judge(&findings.measurements, &steps)];
-    for (measure, ..) in MEASURES {
-        findings.fact(
-            format!("rank correlation: {measure}"),
-            growth(&findings.measurements, &steps, measure).mean,
-        );
-    }
-    findings.fact("last step", steps.last().copied().unwrap_or(0) as f64);
-    Ok(findings)
+        Ok(())
+    })?;
+    let mut findings = Findings::default();
+    draw(&mut findings, &table, &steps);
+    findings.verdicts = vec![judge(&table, &steps)];
+    findings.facts(GROWTH, Measure::ALL, |measure| growth(&table, &steps, measure).mean);
+    findings.fact(LAST_STEP, steps.last().copied().unwrap_or(0) as f64);
+    findings.finish(lab, table)
 }
 
 /// The rank correlation of a measure with the step, for each seed, and their mean. A measure that never changes does not
 /// grow: it counts as 0. Seeds that lack a step are left out.
-fn growth(table: &Measurements, steps: &[u64], measure: &str) -> Interval {
-    let by_step: Vec<Sample> = steps.iter().map(|step| table.find(&[step], measure)).collect();
+fn growth(table: &Table<u64>, steps: &[u64], measure: Measure) -> Interval {
+    let by_step: Vec<Sample> = steps.iter().map(|&step| table.find(step, measure)).collect();
     let order: Vec<f64> = steps.iter().map(|&step| step as f64).collect();
     let of_seed = |seed: u64| {
         let values: Option<Vec<f64>> = by_step.iter().map(|values| values.of(seed)).collect();
@@ -99,54 +116,43 @@ fn growth(table: &Measurements, steps: &[u64], measure: &str) -> Interval {
     mean(&seeds.filter_map(of_seed).collect::<Vec<_>>())
 }
 
-fn draw(findings: &mut Findings, steps: &[u64]) {
-    let mut picture = Picture::new("Attention while it learns")
+fn draw(findings: &mut Findings, table: &Table<u64>, steps: &[u64]) {
+    let mut picture = Picture::new("Attention during training")
         .subtitle("Mean over seeds and 95 % intervals, test sentences; the first point is before training")
         .columns(2);
-    for (measure, ..) in MEASURES {
-        let points: Vec<_> = steps
-            .iter()
-            .map(|step| {
-                let interval = findings.measurements.mean_if_measured(&[step], measure);
-                (*step as f64 + 1.0, interval.mean, interval.low, interval.high)
-            })
-            .collect();
-        let chart = Chart::new(Axis::log("step + 1"), Axis::linear(measure))
+    for measure in Measure::ALL {
+        let points =
+            steps.iter().map(|&step| charts::point(step as f64 + 1.0, table.mean_if_measured(step, measure)));
+        let chart = Chart::new(Axis::log("step + 1"), Axis::linear(measure.name()))
             .series(Series::new("").intervals(points).band())
             .size(460.0, 280.0);
         picture = picture.panel(chart);
     }
     findings.figure(
         "curves",
-        "What is measured of a tagger's attention before the first step and after more and more of them.",
+        "The measures of a tagger's attention before the first step and at later steps of training.",
         picture,
     );
 }
 
-fn judge(table: &Measurements, steps: &[u64]) -> Verdict {
-    let claimed = MEASURES.iter().filter_map(|(measure, _, claim)| Some((measure, (*claim)?)));
-    let checks: Vec<Check> = claimed
-        .map(|(measure, claim)| {
-            let what = format!("{measure} ({claim}): rank correlation with the step");
-            Check::new(what, growth(table, steps, measure), Bound::Above(0.0))
-        })
-        .collect();
-    let parts: Vec<String> = MEASURES
-        .iter()
-        .map(|(measure, ..)| {
-            let at = |step: Option<&u64>| {
-                step.map_or(f64::NAN, |step| table.mean_if_measured(&[step], measure).mean)
-            };
-            format!("{measure} from {:.3} to {:.3}", at(steps.first()), at(steps.last()))
-        })
-        .collect();
+fn judge(table: &Table<u64>, steps: &[u64]) -> Verdict {
+    let check = |(measure, claim): (Measure, &str)| {
+        let what = format!("{measure} ({claim}): rank correlation with the step");
+        Check::new(what, growth(table, steps, measure), Bound::Above(0.0))
+    };
+    let checks: Vec<Check> = CLAIMED.map(check).into();
+    let parts = Measure::ALL.map(|measure| {
+        let at =
+            |step: Option<&u64>| step.map_or(f64::NAN, |&step| table.mean_if_measured(step, measure).mean);
+        format!("{measure} from {:.3} to {:.3}", at(steps.first()), at(steps.last()))
+    });
     let finding = format!("From the first to the last step: {}.", parts.join("; "));
     Verdict::new("B6", checks, finding).because(|checks| {
         let against = checks.iter().filter(|check| check.fails());
         let against: Vec<&str> =
             against.map(|check| check.what.split(": rank").next().unwrap_or_default()).collect();
         format!(
-            "The patterns do come with the steps, but not all in the direction that is claimed: as training goes on, these fall: {}.",
+            "Training changes the patterns, but not all in the direction that is claimed. These fall during training: {}.",
             against.join("; ")
         )
     })
@@ -159,14 +165,14 @@ mod tests {
 
     const STEPS: [u64; 5] = [0, 10, 20, 40, 80];
 
-    fn planted(slope: f64) -> Measurements {
-        let mut table = Measurements::new(&["step"]);
-        for (measure, ..) in MEASURES {
-            for (at, step) in STEPS.iter().enumerate() {
+    fn planted(slope: f64) -> Table<u64> {
+        let mut table = Table::new();
+        for measure in Measure::ALL {
+            for (at, step) in STEPS.into_iter().enumerate() {
                 for seed in 0..4_u64 {
                     // Two neighbouring points of one seed are swapped, so that the seeds are not all alike.
                     let at = if seed == 3 { [1, 0, 2, 3, 4][at] } else { at };
-                    table.add(&[step], seed, measure, 1.0 + slope * at as f64);
+                    table.add(step, seed, measure, 1.0 + slope * at as f64);
                 }
             }
         }

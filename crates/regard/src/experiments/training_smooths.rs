@@ -1,9 +1,12 @@
 //! Does training spread attention out, and do function words attend more diffusely than content words?
 
-use super::tagger_models::{self as taggers, CLASSES, Sentence};
-use super::tagger_reading::{self, Reading, View};
-use crate::experiment::{Bound, Check, Experiment, Findings, Lab, Measurements, Verdict, those_that_apply};
-use crate::figure::{Axis, Bar, Bars, ColourScale, Gallery, Matrix, Picture};
+use super::instruments::tagger_attention::{self, Reading, View};
+use super::models::tagger::{self as taggers, Class, Sentence, Stage, Words};
+use crate::experiment::{
+    Bound, Check, Experiment, Fact, Findings, Lab, SMALL_MODELS, Sizes, Table, Verdict, charts, facts,
+    those_that_apply,
+};
+use crate::figure::{Axis, Bars, ColourScale, Gallery, Picture};
 use crate::model::Opened;
 use crate::statistics::paired;
 use anyhow::Result;
@@ -14,97 +17,105 @@ use serde::{Deserialize, Serialize};
 pub const EXPERIMENT: Experiment = Experiment {
     name: "training-smooths",
     claims: &["B2", "B3"],
-    question: "Does training turn attention on arbitrary single words into smoother weights, and who attends diffusely?",
+    question: "Does training turn attention to arbitrary single words into smoother weights, and which words attend diffusely?",
     prediction: "Before training the largest weight of a word is at least twice an equal share. Training raises the entropy of the \
-        weights and lowers the largest one; after it, function words attend with higher entropy than content words.",
-    design: "The taggers of `content-words` read test sentences with hidden words before and after training: entropy ÷ ln n and \
-        the largest weight of the hidden words, the only ones whose answer enters the loss; the same sentences before and \
-        after, paired by seed. Beside it the same of the words of whole sentences, and how far the weights of different \
-        seeds are from each other.",
+        weights and lowers the largest weight. After training, function words attend with higher entropy than content words.",
+    design: "The taggers of `content-words` read test sentences with hidden words before and after training. Measured are entropy ÷ ln n \
+        and the largest weight of the hidden words, the only ones that the loss is about, on the same sentences before and after, \
+        paired by seed. The same is reported for the words of whole sentences, and how much the weights of different seeds diverge.",
     changed: Some(
         "At first all words of whole sentences were judged. After the first runs the hidden words are, since the loss is about no others; \
-         the rest are still measured and told beside. How many seeds there are was also chosen after them.",
+         the rest are still measured and reported. The number of seeds was also chosen after the first runs.",
     ),
     real_data: Some("a CoNLL-U treebank: a file, or a folder with train and test parts"),
-    seconds: [1.5, 6.0, 60.0],
+    conditions: &["stage", "words"],
+    seeds: SMALL_MODELS,
+    seconds: Sizes::quick(1.5).standard(6.0).full(60.0),
     run,
 };
 
-pub const STAGES: [&str; 2] = ["before training", "after training"];
-/// The words whose attention is measured; the first are judged.
-pub const ROWS: [&str; 2] = ["hidden words", "visible words"];
 const BOTH_WAYS: Visibility = Visibility { causal: false, window: None };
 /// So many sentences are compared between seeds.
 const COMPARED: usize = 25;
+const ENTROPY: &str = "entropy";
+const LARGEST: &str = "largest weight";
+const LARGEST_SHARE: &str = "largest weight ÷ equal share";
+const ON_NEIGHBOUR: &str = "largest weight on a neighbour";
+const DIVERGENCE: &str = "divergence from other seeds";
+
+type Measured = Table<(Stage, Words)>;
+
+facts! {
+    MEAN(measure: &'static str, stage: Stage) = "{measure}: {stage}";
+    ENTROPY_OF(class: Class, stage: Stage) = "entropy of {class}: {stage}";
+}
+
+/// The mean entropy of a head's weights ÷ that of equal weights.
+pub const MEAN_ENTROPY: Fact<Stage> = Fact::new(EXPERIMENT.name, |stage| MEAN.of((ENTROPY, stage)).name);
 
 /// A sentence's words and the weights of a tagger's first head when each of them is hidden.
-pub type Shown = (Vec<String>, Vec<f32>);
+type Shown = (Vec<String>, Vec<f32>);
 
 #[derive(Serialize, Deserialize)]
-struct Run {
+struct Read {
     reading: Reading,
     weights: Vec<Shown>,
 }
 
 fn run(lab: &Lab) -> Result<Findings> {
-    let seeds = taggers::seeds(lab, 1);
-    let steps = [0, taggers::last_step(lab)];
-    let inputs: Vec<(u64, u64)> = seeds.iter().flat_map(|&seed| steps.map(|step| (seed, step))).collect();
+    let inputs = taggers::before_and_after(lab, 1);
     let sentences = taggers::test_sentences(lab)?;
-    let runs = lab.parts("runs", &inputs, |&(seed, step)| {
-        let opened = taggers::trained(lab, 1, seed)?.snapshot(step)?;
-        let reading = tagger_reading::read(&opened, &sentences)?;
-        Ok(Run { reading, weights: shown(&opened, &sentences[..sentences.len().min(COMPARED)])? })
+    let compared = &sentences[..sentences.len().min(COMPARED)];
+    let runs = lab.parts("runs", &inputs, |&(stage, seed)| {
+        let opened = taggers::trained(lab, 1, seed)?.snapshot(stage.step(lab))?;
+        Ok(Read { reading: tagger_attention::read(&opened, &sentences)?, weights: shown(&opened, compared)? })
     })?;
-    let mut findings = Findings::new(&["stage", "words"]);
-    for (index, (&(seed, step), run)) in inputs.iter().zip(&runs).enumerate() {
-        let stage = STAGES[usize::from(step > 0)];
-        for (rows, view) in ROWS.iter().zip([&run.reading.hidden, &run.reading.visible]) {
-            add(&mut findings.measurements, (stage, rows), seed, view);
+    let mut table = Table::new();
+    for (index, (&(stage, seed), run)) in inputs.iter().zip(&runs).enumerate() {
+        for words in Words::ALL {
+            add(&mut table, (stage, words), seed, run.reading.of(words));
         }
-        let others = inputs
-            .iter()
-            .zip(&runs)
-            .enumerate()
-            .filter(|(other, ((_, known), _))| *other != index && *known == step);
+        let others = inputs.iter().zip(&runs).enumerate();
+        let others = others.filter(|(other, ((known, _), _))| *other != index && *known == stage);
         let apart: Vec<f64> =
             others.filter_map(|(_, (_, other))| apart(&run.weights, &other.weights)).collect();
         if !apart.is_empty() {
             let mean = apart.iter().sum::<f64>() / apart.len() as f64;
-            findings.measurements.add(&[&stage, &ROWS[0]], seed, "divergence from other seeds", mean);
+            table.add((stage, Words::Hidden), seed, DIVERGENCE, mean);
         }
     }
-    let chosen = example(&sentences[..sentences.len().min(COMPARED)]);
-    draw(&mut findings, &runs, chosen);
-    findings.verdicts = vec![judge_smoothness(&findings.measurements), judge_classes(&findings.measurements)];
-    for stage in STAGES {
-        for measure in
-            ["entropy", "largest weight", "largest weight ÷ equal share", "divergence from other seeds"]
-        {
-            let value = findings.measurements.mean(&[&stage, &ROWS[0]], measure).mean;
-            findings.fact(format!("{measure}: {stage}"), value);
+    let mut findings = Findings::default();
+    draw(&mut findings, &table, &runs, taggers::example(compared));
+    findings.verdicts = vec![judge_smoothness(&table), judge_classes(&table)];
+    for stage in Stage::ALL {
+        let mean = |measure: &str| table.mean((stage, Words::Hidden), measure).mean;
+        for measure in [ENTROPY, LARGEST, LARGEST_SHARE, DIVERGENCE] {
+            findings.fact(MEAN.of((measure, stage)), mean(measure));
         }
-        for class in CLASSES {
-            let value = findings.measurements.mean(&[&stage, &ROWS[0]], &format!("entropy of {class}")).mean;
-            findings.fact(format!("entropy of {class}: {stage}"), value);
+        for class in Class::ALL {
+            findings.fact(ENTROPY_OF.of((class, stage)), mean(&entropy_of(class)));
         }
     }
-    Ok(findings)
+    findings.finish(lab, table)
 }
 
-fn add(table: &mut Measurements, (stage, rows): (&str, &str), seed: u64, view: &View) {
-    let measures = [
-        ("entropy", view.entropy),
-        ("largest weight", view.largest),
-        ("largest weight ÷ equal share", view.largest_share),
-        ("largest weight on a neighbour", view.beside()),
+fn entropy_of(class: Class) -> String {
+    format!("entropy of {class}")
+}
+
+fn add(table: &mut Measured, condition: (Stage, Words), seed: u64, view: &View) {
+    let means = [
+        (ENTROPY, view.entropy),
+        (LARGEST, view.largest),
+        (LARGEST_SHARE, view.largest_share),
+        (ON_NEIGHBOUR, view.beside()),
     ];
-    for (measure, value) in measures.into_iter().filter_map(|(measure, value)| Some((measure, value?))) {
-        table.add(&[&stage, &rows], seed, measure, value);
-    }
-    for (class, value) in CLASSES.iter().zip(view.by_class) {
+    let by_class = Class::ALL.map(|class| (entropy_of(class), view.entropy_of(class)));
+    for (measure, value) in
+        means.map(|(measure, value)| (measure.to_owned(), value)).into_iter().chain(by_class)
+    {
         if let Some(value) = value {
-            table.add(&[&stage, &rows], seed, format!("entropy of {class}"), value);
+            table.add(condition, seed, measure, value);
         }
     }
 }
@@ -112,15 +123,10 @@ fn add(table: &mut Measurements, (stage, rows): (&str, &str), seed: u64, view: &
 /// The weights of the first head on sentences.
 fn shown(opened: &Opened, sentences: &[Sentence]) -> Result<Vec<Shown>> {
     let one = |sentence: &Sentence| {
-        let first = tagger_reading::maps(opened, sentence)?.into_iter().next();
+        let first = tagger_attention::maps(opened, sentence)?.into_iter().next();
         Ok((sentence.words.clone(), first.unwrap_or_default()))
     };
     sentences.iter().map(one).collect()
-}
-
-/// The sentence to show: the first of a length that is easy to read.
-pub fn example(sentences: &[Sentence]) -> usize {
-    sentences.iter().position(|sentence| (8..=12).contains(&sentence.len())).unwrap_or(0)
 }
 
 /// The mean Jensen–Shannon divergence, in bits, of two taggers' weights on the same sentences.
@@ -132,111 +138,98 @@ fn apart(a: &[Shown], b: &[Shown]) -> Option<f64> {
     (!all.is_empty()).then(|| all.iter().sum::<f64>() / all.len() as f64)
 }
 
-fn draw(findings: &mut Findings, runs: &[Run], chosen: usize) {
-    let at = |run: &Run| run.weights.get(chosen).cloned();
+fn draw(findings: &mut Findings, table: &Measured, runs: &[Read], chosen: usize) {
     // Runs come in pairs, before and after; two seeds are shown.
-    let maps: Vec<Shown> = runs.iter().take(4).filter_map(at).collect();
+    let maps: Vec<&Shown> = runs.iter().take(4).filter_map(|run| run.weights.get(chosen)).collect();
     if let Some((words, _)) = maps.first() {
         let empty = Gallery::new(2, ColourScale::sequential("weight"))
-            .column_titles(STAGES.map(str::to_owned).to_vec())
+            .column_titles(charts::names(Stage::ALL))
             .row_titles((1..=maps.len() / 2).map(|seed| format!("seed {seed}")).collect())
             .words(words.clone(), words.clone())
             .side(300.0);
-        let gallery = maps.iter().fold(empty, |gallery, (words, weights)| {
-            match Matrix::new(words.len(), words.len(), weights.clone()) {
-                Ok(matrix) => gallery.map("", matrix),
-                Err(_) => gallery,
-            }
-        });
+        let gallery = charts::with_maps(empty, words.len(), maps.iter().map(|(_, weights)| weights));
         findings.figure(
             "before_and_after",
-            "One head on a test sentence, before and after it was trained to tell content words from function words: each row is \
-             what the word attends to while it is hidden. Two seeds.",
+            "One head on a test sentence, before and after it was trained to classify content and function words: each row shows \
+             where the word attends while it is hidden. Two seeds.",
             Picture::new("What training does to attention").panel(gallery),
         );
     }
-    let bars = |rows: &'static str| {
-        let empty = Bars::upright(
-            CLASSES.map(str::to_owned).to_vec(),
-            Axis::linear("entropy ÷ ln n").range(0.0, 1.0),
-        );
-        STAGES.into_iter().fold(empty.half(), |bars, stage| {
-            let bar = |class: &str| {
-                let interval = findings.measurements.mean(&[&stage, &rows], &format!("entropy of {class}"));
-                Bar::new(interval.mean).interval(interval.low.max(0.0), interval.high.min(1.0))
-            };
-            bars.series(stage, CLASSES.into_iter().map(bar).collect())
+    let bars = |words| {
+        let axis = Axis::linear("entropy ÷ ln n").range(0.0, 1.0);
+        let empty = Bars::upright(charts::names(Class::ALL), axis).half();
+        charts::grouped(empty, Stage::ALL, &Class::ALL, |stage, class| {
+            charts::share(table.mean((stage, words), entropy_of(class)))
         })
     };
     findings.figure(
         "entropy_by_class",
         "Entropy of the weights by the class of the word that attends (1: equal weights); mean over seeds with 95 % intervals. \
-         Only hidden words have an answer that enters the loss.",
-        Picture::new("Who attends diffusely")
+         Only the answers for hidden words enter the loss.",
+        Picture::new("Which words attend diffusely")
             .columns(2)
-            .titled_panel("hidden words", bars(ROWS[0]))
-            .titled_panel("the words of whole sentences", bars(ROWS[1])),
+            .titled_panel("hidden words", bars(Words::Hidden))
+            .titled_panel("the words of whole sentences", bars(Words::Visible)),
     );
 }
 
-fn judge_smoothness(table: &Measurements) -> Verdict {
-    let of = |stage: usize, measure: &str| table.values(&[&STAGES[stage], &ROWS[0]], measure);
-    let mean = |stage: usize, measure: &str| table.mean(&[&STAGES[stage], &ROWS[0]], measure);
-    let change = |measure: &str| paired(&of(1, measure), &of(0, measure));
-    let visible = |stage: usize| table.mean(&[&STAGES[stage], &ROWS[1]], "entropy").mean;
-    let share = "largest weight ÷ equal share";
+fn judge_smoothness(table: &Measured) -> Verdict {
+    let of = |stage, measure: &str| table.values((stage, Words::Hidden), measure);
+    let mean = |stage, measure: &str| of(stage, measure).mean();
+    let change = |measure: &str| paired(&of(Stage::After, measure), &of(Stage::Before, measure));
+    let visible = |stage| table.mean((stage, Words::Visible), ENTROPY).mean;
     let finding = format!(
-        "Before training the largest weight is {:.2} times an equal share, after it {:.2} times; the entropy goes from {:.3} to {:.3} \
-         of that of equal weights (of words that are not hidden: from {:.3} to {:.3}). Two seeds' weights diverge by {:.3} bits before and \
-         by {:.3} after.",
-        mean(0, share).mean,
-        mean(1, share).mean,
-        mean(0, "entropy").mean,
-        mean(1, "entropy").mean,
-        visible(0),
-        visible(1),
-        mean(0, "divergence from other seeds").mean,
-        mean(1, "divergence from other seeds").mean,
+        "Before training the largest weight is {:.2} times an equal share, after training {:.2} times. The entropy goes from {:.3} to \
+         {:.3} of that of equal weights (words that are not hidden: from {:.3} to {:.3}). The weights of two seeds diverge by {:.3} bits \
+         before and by {:.3} after.",
+        mean(Stage::Before, LARGEST_SHARE).mean,
+        mean(Stage::After, LARGEST_SHARE).mean,
+        mean(Stage::Before, ENTROPY).mean,
+        mean(Stage::After, ENTROPY).mean,
+        visible(Stage::Before),
+        visible(Stage::After),
+        mean(Stage::Before, DIVERGENCE).mean,
+        mean(Stage::After, DIVERGENCE).mean,
     );
     let checks = vec![
-        Check::new("entropy ÷ ln n: after − before training", change("entropy"), Bound::Above(0.0)),
-        Check::new("largest weight: after − before training", change("largest weight"), Bound::Below(0.0)),
-        Check::new("before training: largest weight ÷ an equal share", mean(0, share), Bound::Above(2.0)),
+        Check::new("entropy ÷ ln n: after − before training", change(ENTROPY), Bound::Above(0.0)),
+        Check::new("largest weight: after − before training", change(LARGEST), Bound::Below(0.0)),
+        Check::new(
+            "before training: largest weight ÷ an equal share",
+            mean(Stage::Before, LARGEST_SHARE),
+            Bound::Above(2.0),
+        ),
     ];
     Verdict::new("B2", checks, finding).because(|checks| {
-        let beside = "largest weight on a neighbour";
         let found = format!(
-            "What tells the class of a word stands next to it, and training finds that: the largest weight is on the word before or after \
-             in {:.0} % of cases before and in {:.0} % after. Nothing in the loss asks for weight on anything else.",
-            100.0 * mean(0, beside).mean,
-            100.0 * mean(1, beside).mean,
+            "The neighbours of a word predict its class, and training finds them: the largest weight is on the previous or next word \
+             in {:.0} % of cases before training and in {:.0} % after. The loss rewards no weight elsewhere.",
+            100.0 * mean(Stage::Before, ON_NEIGHBOUR).mean,
+            100.0 * mean(Stage::After, ON_NEIGHBOUR).mean,
         );
         let sharper = checks[0].fails() || checks[1].fails();
         those_that_apply([
-            (sharper && change(beside).low > 0.0, found.as_str()),
+            (sharper && change(ON_NEIGHBOUR).low > 0.0, found.as_str()),
             (checks[2].fails(), "Before training no single word stands out."),
         ])
     })
 }
 
-fn judge_classes(table: &Measurements) -> Verdict {
-    let entropy = |stage: usize, rows: usize, class: usize| {
-        table.values(&[&STAGES[stage], &ROWS[rows]], &format!("entropy of {}", CLASSES[class]))
+fn judge_classes(table: &Measured) -> Verdict {
+    let difference = |stage, words| {
+        let [function, content] = Class::ALL.map(|class| table.values((stage, words), entropy_of(class)));
+        paired(&function, &content)
     };
-    let difference = |stage, rows| paired(&entropy(stage, rows, 0), &entropy(stage, rows, 1));
+    let after = difference(Stage::After, Words::Hidden);
     let finding = format!(
         "The entropy of the weights of function words minus that of content words, both hidden, is {:+.3} after training and {:+.3} \
-         before it. Of words that are not hidden: {:+.3} after training.",
-        difference(1, 0).mean,
-        difference(0, 0).mean,
-        difference(1, 1).mean,
+         before. For words that are not hidden it is {:+.3} after training.",
+        after.mean,
+        difference(Stage::Before, Words::Hidden).mean,
+        difference(Stage::After, Words::Visible).mean,
     );
-    let check = Check::new(
-        "after training: entropy ÷ ln n of function words − of content words",
-        difference(1, 0),
-        Bound::Above(0.0),
-    );
-    Verdict::new("B3", vec![check], finding)
+    let what = "after training: entropy ÷ ln n of function words − of content words";
+    Verdict::new("B3", vec![Check::new(what, after, Bound::Above(0.0))], finding)
 }
 
 #[cfg(test)]
@@ -244,23 +237,18 @@ mod tests {
     use super::*;
     use crate::experiment::Outcome;
 
-    fn planted(entropy: [f64; 2], largest: [f64; 2], classes: [f64; 2]) -> Measurements {
-        let mut table = Measurements::new(&["stage", "words"]);
-        for (stage, name) in STAGES.iter().enumerate() {
-            for rows in ROWS {
+    fn planted(entropy: [f64; 2], largest: [f64; 2], classes: [f64; 2]) -> Measured {
+        let mut table = Table::new();
+        for stage in Stage::ALL {
+            for words in Words::ALL {
                 for seed in 0..4 {
-                    let noise = 0.001 * (seed * (1 + stage as u64)) as f64;
-                    table.add(&[name, &rows], seed, "entropy", entropy[stage] + noise);
-                    table.add(&[name, &rows], seed, "largest weight", largest[stage] + noise);
-                    table.add(
-                        &[name, &rows],
-                        seed,
-                        "largest weight ÷ equal share",
-                        10.0 * largest[stage] + noise,
-                    );
-                    for (class, value) in CLASSES.iter().zip(classes) {
-                        let noise = noise * value;
-                        table.add(&[name, &rows], seed, format!("entropy of {class}"), value + noise);
+                    let at = stage as usize;
+                    let noise = 0.001 * (seed * (1 + at as u64)) as f64;
+                    table.add((stage, words), seed, ENTROPY, entropy[at] + noise);
+                    table.add((stage, words), seed, LARGEST, largest[at] + noise);
+                    table.add((stage, words), seed, LARGEST_SHARE, 10.0 * largest[at] + noise);
+                    for (class, value) in Class::ALL.into_iter().zip(classes) {
+                        table.add((stage, words), seed, entropy_of(class), value + noise * value);
                     }
                 }
             }

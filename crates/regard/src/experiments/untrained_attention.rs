@@ -1,36 +1,38 @@
 //! How sharp is attention whose projections were never trained, and does its width matter?
 
-use super::bag_models::{self as bags, Form};
-use super::sentiment_models as sentiment;
+use super::models::bag::{self as bags, Form};
+use super::models::sentiment;
 use crate::experiment::{
-    Bound, Check, Experiment, Findings, Lab, Measurements, Outcome, Verdict, those_that_apply,
+    Bound, Check, Experiment, Findings, Lab, Outcome, Rows, SMALL_MODELS, Sizes, Sweep, Table, Verdict,
+    charts, facts, named, those_that_apply,
 };
-use crate::figure::{Axis, Chart, ColourScale, Gallery, Matrix, Picture, Series};
+use crate::figure::{Axis, Chart, ColourScale, Gallery, Picture, Series};
 use crate::statistics::{Interval, slope_by_seed};
 use anyhow::{Result, bail};
 use regard_nn::attention::{Scale, scaled_dot_product};
 use regard_nn::tensor::Tensor;
 use regard_nn::tensor::random::Key;
-use serde::{Deserialize, Serialize};
 
 pub const EXPERIMENT: Experiment = Experiment {
     name: "untrained-attention",
     claims: &["A3", "A4"],
     question: "How sharp is attention whose projections were never trained, and does it become sharper with d_k?",
-    prediction: "With projections as libraries draw them, the entropy of a word's weights is above 90 % of that of equal weights, \
-        whatever d_k. As d_k grows over 2, 4, 8 and 32, what it lacks to equal weights grows by at least 7 % with each doubling \
+    prediction: "With projections initialised as libraries do it, the entropy of a word's weights is above 90 % of that of equal weights, \
+        whatever d_k. As d_k grows over 2, 4, 8 and 32, how far the entropy falls short of uniform grows by at least 7 % with each doubling \
         (log₂ above 0.1), with the scale 1/√d_k as well as without.",
     design: "Word vectors of 16 dimensions, trained as in `word-vectors`; the first 12 words of test texts; W_Q and W_K drawn \
-        anew for every text. Entropy ÷ ln 12, the mean over words and texts, for each seed of the word vectors. Four ways \
-        to draw: PyTorch's Linear (uniform within ±1/√16), normal with deviation 1/√16, normal with 0.02 as BERT has it, and \
-        plain standard normal, which no library does but which is quickly written by hand.",
+        anew for every text. Entropy ÷ ln 12, the mean over words and texts, for each seed of the word vectors. Four ways to initialise: \
+        PyTorch's Linear (uniform within ±1/√16), normal with deviation 1/√16, normal with 0.02 as in BERT, and standard normal, which no \
+        library uses but which is quickly written by hand.",
     changed: Some(
-        "A4 first asked for any fall of the entropy itself. Near equal weights that fall is in the fourth digit whatever happens, so \
-         after the first run the measure became what the entropy lacks to equal weights, on a logarithmic scale, and a smallest \
+        "A4 first required any fall of the entropy itself. Near equal weights that fall is in the fourth digit whatever happens, so \
+         after the first run the measure became how far the entropy falls short of uniform, on a logarithmic scale, and a smallest \
          effect of 7 % was set. At standard size A3 and A4 got fifteen seeds instead of five.",
     ),
     real_data: Some("IMDb (aclImdb_v1.tar.gz) or a folder with train.tsv and test.tsv"),
-    seconds: [1.5, 6.0, 60.0],
+    conditions: &["drawn", "d_k", "scaled"],
+    seeds: SMALL_MODELS,
+    seconds: Sizes::quick(1.5).standard(6.0).full(60.0),
     run,
 };
 
@@ -39,28 +41,18 @@ const WIDTHS: [usize; 4] = [2, 4, 8, 32];
 /// So many words are read.
 const WORDS: usize = 12;
 
-/// How a projection is drawn.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Drawn {
-    Linear,
-    Normal,
-    Small,
-    Standard,
+named! {
+    /// How a projection is drawn.
+    enum Drawn {
+        Linear = "PyTorch's Linear",
+        Normal = "normal, 1/√16",
+        Small = "normal, 0.02",
+        Standard = "normal, 1",
+    }
 }
 
 impl Drawn {
-    const ALL: [Drawn; 4] = [Drawn::Linear, Drawn::Normal, Drawn::Small, Drawn::Standard];
-
-    fn name(self) -> &'static str {
-        match self {
-            Drawn::Linear => "PyTorch's Linear",
-            Drawn::Normal => "normal, 1/√16",
-            Drawn::Small => "normal, 0.02",
-            Drawn::Standard => "normal, 1",
-        }
-    }
-
-    /// Whether a library draws like this, and so whether the claim is about it.
+    /// Whether a library initialises like this, so that the claim is about it.
     fn is_usual(self) -> bool {
         self != Drawn::Standard
     }
@@ -80,62 +72,55 @@ impl Drawn {
 /// A way to draw, a width, and whether scores are scaled.
 type Cell = (Drawn, usize, bool);
 
-fn cells() -> Vec<Cell> {
+fn cells() -> impl Iterator<Item = Cell> {
     let scales = |drawn, width| [true, false].map(|scaled| (drawn, width, scaled));
-    let widths = |drawn| WIDTHS.into_iter().flat_map(move |width| scales(drawn, width));
-    Drawn::ALL.into_iter().flat_map(widths).collect()
+    Drawn::ALL
+        .into_iter()
+        .flat_map(move |drawn| WIDTHS.into_iter().flat_map(move |width| scales(drawn, width)))
 }
 
-#[derive(Serialize, Deserialize)]
-struct Run {
-    /// Of each of [`cells`]: the means over texts of relative entropy and of the largest weight.
-    cells: Vec<(f64, f64)>,
-    /// The share of single texts in which the widest attention is sharper than the narrowest, scaled, PyTorch's Linear.
-    sharper: f64,
-    /// One text's words and its weights in each cell of PyTorch's Linear.
-    example: Option<(Vec<String>, Vec<Vec<f32>>)>,
+/// A cell of the table; none for what is measured over several.
+type Measured = Table<Option<Cell>>;
+
+const ENTROPY: &str = "relative entropy";
+const SHARPER: &str = "texts in which d_k 32 is sharper than 2";
+
+facts! {
+    ENTROPY_OF(drawn: Drawn, kind: &'static str, width: usize) = "relative entropy, {drawn}, {kind}, d_k {width}";
+    SHARPER_DRAWS = "share of single draws in which d_k 32 is sharper than 2";
 }
+
+/// One text's words and its weights in each cell of PyTorch's Linear.
+type Example = (Vec<String>, Vec<Vec<f32>>);
 
 fn run(lab: &Lab) -> Result<Findings> {
-    let seeds = lab.seeds_of_small_models();
     let texts = sentiment::test_texts(lab)?;
-    let runs = lab.parts("runs", &seeds, |&seed| read(lab, seed, &texts))?;
-    let mut findings = Findings::new(&["drawn", "d_k", "scaled"]);
-    for (&seed, run) in seeds.iter().zip(&runs) {
-        for ((drawn, width, scaled), &(entropy, largest)) in cells().into_iter().zip(&run.cells) {
-            let conditions: [&dyn std::fmt::Display; 3] = [&drawn.name(), &width, &scaled];
-            findings.measurements.add(&conditions, seed, "relative entropy", entropy);
-            findings.measurements.add(&conditions, seed, "largest weight", largest);
-        }
-        findings.measurements.add(
-            &[&"", &"", &""],
-            seed,
-            "texts in which d_k 32 is sharper than 2",
-            run.sharper,
-        );
-    }
-    draw(&mut findings, runs.iter().find_map(|run| run.example.as_ref()));
-    findings.verdicts = vec![judge_uniform(&findings.measurements), judge_width(&findings.measurements)];
+    let Sweep { table, runs } = lab.sweep_seeds("runs", |seed, rows| measure(lab, seed, &texts, rows))?;
+    let mut findings = Findings::default();
+    draw(&mut findings, &table, runs.iter().find_map(|run| run.result.as_ref()));
+    findings.verdicts = vec![judge_uniform(&table), judge_width(&table)];
     for drawn in Drawn::ALL {
-        for scaled in [true, false] {
-            let kind = if scaled { "scaled" } else { "unscaled" };
+        for (scaled, kind) in [(true, "scaled"), (false, "unscaled")] {
             for width in [WIDTHS[0], WIDTHS[3]] {
-                let value = entropy(&findings.measurements, (drawn, width, scaled)).mean;
-                findings.fact(format!("relative entropy, {}, {kind}, d_k {width}", drawn.name()), value);
+                let value = entropy(&table, (drawn, width, scaled)).mean;
+                findings.fact(ENTROPY_OF.of((drawn, kind, width)), value);
             }
         }
     }
-    let sharper =
-        findings.measurements.mean(&[&"", &"", &""], "texts in which d_k 32 is sharper than 2").mean;
-    findings.fact("share of single draws in which d_k 32 is sharper than 2", sharper);
-    Ok(findings)
+    findings.fact(SHARPER_DRAWS, table.mean(None, SHARPER).mean);
+    findings.finish(lab, table)
 }
 
-fn read(lab: &Lab, seed: u64, texts: &[(String, usize)]) -> Result<Run> {
+fn measure(
+    lab: &Lab,
+    seed: u64,
+    texts: &[(String, usize)],
+    rows: &mut Rows<Option<Cell>>,
+) -> Result<Option<Example>> {
     let opened = bags::trained(lab, Form::PLAIN, seed)?.open()?;
     let (table, tokenizer) = (bags::vectors(&opened)?, opened.tokenizer()?);
-    let most = lab.by_size(10, 300, 800, 2_000);
-    let cells = cells();
+    let most = lab.at(Sizes::quick(300).smoke(10).standard(800).full(2_000));
+    let cells: Vec<Cell> = cells().collect();
     let mut sums = vec![(0.0, 0.0); cells.len()];
     let (mut read, mut sharper, mut example) = (0_u32, 0_u32, None);
     for (index, (text, _)) in texts.iter().enumerate().take(most) {
@@ -162,11 +147,12 @@ fn read(lab: &Lab, seed: u64, texts: &[(String, usize)]) -> Result<Run> {
         bail!("no test text has {WORDS} words");
     }
     let share = |sum: f64| sum / f64::from(read);
-    Ok(Run {
-        cells: sums.into_iter().map(|(entropy, largest)| (share(entropy), share(largest))).collect(),
-        sharper: share(f64::from(sharper)),
-        example,
-    })
+    for (cell, (entropy, largest)) in cells.into_iter().zip(sums) {
+        rows.add(Some(cell), ENTROPY, share(entropy));
+        rows.add(Some(cell), "largest weight", share(largest));
+    }
+    rows.add(None, SHARPER, share(f64::from(sharper)));
+    Ok(example)
 }
 
 /// The weights of each word over all words. Scaled and unscaled attention have the same projections.
@@ -192,22 +178,20 @@ fn shape(weights: &[f32]) -> (f64, f64) {
     (sums.0 / WORDS as f64, sums.1 / WORDS as f64)
 }
 
-fn entropy(table: &Measurements, (drawn, width, scaled): Cell) -> Interval {
-    table.mean(&[&drawn.name(), &width, &scaled], "relative entropy")
+fn entropy(table: &Measured, cell: Cell) -> Interval {
+    table.mean(Some(cell), ENTROPY)
 }
 
-/// How log₂ of what the entropy lacks to that of equal weights changes with each doubling of d_k: the slope of each seed, and
-/// their mean. A change of size does not depend on how near to uniform everything is.
-fn per_doubling(table: &Measurements, drawn: Drawn, scaled: bool) -> Interval {
-    let lack = |entropy: f64| (1.0 - entropy).max(1e-12).log2();
-    let points = WIDTHS.map(|width| {
-        let entropy = table.values(&[&drawn.name(), &width, &scaled], "relative entropy");
-        ((width as f64).log2(), entropy.map(lack))
-    });
+/// How log₂ of the entropy's distance from uniform changes with each doubling of d_k: the slope of each seed, and their mean. A
+/// relative change does not depend on how near to uniform everything is.
+fn per_doubling(table: &Measured, drawn: Drawn, scaled: bool) -> Interval {
+    let short = |entropy: f64| (1.0 - entropy).max(1e-12).log2();
+    let points = WIDTHS
+        .map(|width| ((width as f64).log2(), table.values(Some((drawn, width, scaled)), ENTROPY).map(short)));
     slope_by_seed(&points)
 }
 
-fn draw(findings: &mut Findings, example: Option<&(Vec<String>, Vec<Vec<f32>>)>) {
+fn draw(findings: &mut Findings, table: &Measured, example: Option<&Example>) {
     let chart = |scaled: bool| {
         let empty = Chart::new(
             Axis::log("dₖ").ticks(WIDTHS.map(|width| width as f64)),
@@ -215,44 +199,38 @@ fn draw(findings: &mut Findings, example: Option<&(Vec<String>, Vec<Vec<f32>>)>)
         );
         Drawn::ALL.into_iter().fold(empty.half(), |chart, drawn| {
             let points = WIDTHS.map(|width| {
-                let Interval { mean, low, high, .. } =
-                    entropy(&findings.measurements, (drawn, width, scaled));
-                let lack = |entropy: f64| (1.0 - entropy).clamp(1e-9, 1.0);
-                (width as f64, lack(mean), lack(high), lack(low))
+                let Interval { mean, low, high, .. } = entropy(table, (drawn, width, scaled));
+                let short = |entropy: f64| (1.0 - entropy).clamp(1e-9, 1.0);
+                (width as f64, short(mean), short(high), short(low))
             });
             chart.series(Series::new(drawn.name()).intervals(points))
         })
     };
     findings.figure(
         "entropy_vs_dk",
-        "What the entropy of untrained attention over 12 words lacks to that of equal weights (0: uniform, 1: a single word), for \
-         four ways to draw the projections; mean over seeds with 95 % intervals.",
+        "How far the entropy of untrained attention over 12 words falls short of uniform (0: uniform, 1: a single word), for four \
+         initialisations of the projections; mean over seeds with 95 % intervals.",
         Picture::new("How far untrained attention is from uniform")
             .columns(2)
             .titled_panel("scaled by 1/√dₖ", chart(true))
             .titled_panel("unscaled", chart(false)),
     );
     let Some((words, weights)) = example else { return };
-    let mut gallery = Gallery::new(WIDTHS.len(), ColourScale::sequential("weight"))
+    let empty = Gallery::new(WIDTHS.len(), ColourScale::sequential("weight"))
         .row_titles(vec!["scaled by 1/√dₖ".into(), "unscaled".into()])
         .column_titles(WIDTHS.iter().map(|width| format!("dₖ = {width}")).collect())
         .words(words.clone(), words.clone());
     // The cells alternate: scaled, unscaled.
-    for first in [0, 1] {
-        for weights in weights.iter().skip(first).step_by(2) {
-            if let Ok(matrix) = Matrix::new(WORDS, WORDS, weights.clone()) {
-                gallery = gallery.map("", matrix);
-            }
-        }
-    }
+    let rows = [0, 1].into_iter().flat_map(|first| weights.iter().skip(first).step_by(2));
+    let gallery = charts::with_maps(empty, WORDS, rows);
     findings.figure(
         "untrained_gallery",
-        "Weights from each word (rows) to each word of one text, with untrained projections drawn as PyTorch's Linear does.",
-        Picture::new("Attention that has learned nothing yet").panel(gallery),
+        "Weights from each word (rows) to each word of one text, with untrained projections initialised as PyTorch's Linear.",
+        Picture::new("Attention before any training").panel(gallery),
     );
 }
 
-fn judge_uniform(table: &Measurements) -> Verdict {
+fn judge_uniform(table: &Measured) -> Verdict {
     let at = |drawn, width| entropy(table, (drawn, width, true));
     let mut checks = Vec::new();
     for drawn in Drawn::ALL.into_iter().filter(|drawn| drawn.is_usual()) {
@@ -262,9 +240,9 @@ fn judge_uniform(table: &Measurements) -> Verdict {
         }
     }
     let finding = format!(
-        "Small vectors and small projections give scores close together, and so nearly equal weights. At d_k 8 the entropy is {:.2} % of that of equal weights with PyTorch's Linear, {:.2} % with deviation 1/√16 and {:.2} % \
-         with 0.02. With standard normal projections, which no library draws and which are not judged, it is {:.1} %: their scores are \
-         larger.",
+        "Small vectors and small projections give scores that are close together, and so nearly equal weights. At d_k 8 the entropy is \
+         {:.2} % of that of equal weights with PyTorch's Linear, {:.2} % with deviation 1/√16 and {:.2} % with 0.02. With standard normal \
+         projections, which no library uses and which are not judged, it is {:.1} %: their scores are larger.",
         100.0 * at(Drawn::Linear, 8).mean,
         100.0 * at(Drawn::Normal, 8).mean,
         100.0 * at(Drawn::Small, 8).mean,
@@ -273,16 +251,16 @@ fn judge_uniform(table: &Measurements) -> Verdict {
     Verdict::new("A3", checks, finding)
 }
 
-fn judge_width(table: &Measurements) -> Verdict {
+fn judge_width(table: &Measured) -> Verdict {
     let change = |scaled| per_doubling(table, Drawn::Linear, scaled);
-    let sharper = table.mean(&[&"", &"", &""], "texts in which d_k 32 is sharper than 2").mean;
+    let sharper = table.mean(None, SHARPER).mean;
     let from_to = |scaled| {
         let at = |width| 100.0 * entropy(table, (Drawn::Linear, width, scaled)).mean;
         format!("{:.3} % to {:.3} %", at(WIDTHS[0]), at(WIDTHS[3]))
     };
     let finding = format!(
         "From d_k 2 to 32 the entropy goes from {} of that of equal weights with the scale, and from {} without. A single draw \
-         decides nothing: with the scale, d_k 32 is the sharper one in {:.0} % of texts.",
+         decides nothing: with the scale, d_k 32 is sharper in {:.0} % of texts.",
         from_to(true),
         from_to(false),
         100.0 * sharper,
@@ -296,14 +274,14 @@ fn judge_width(table: &Measurements) -> Verdict {
         those_that_apply([
             (
                 checks[0].fails(),
-                "A score is a sum of d_k products, whose deviation grows as √d_k, and the scale divides by just that: with it the \
-                 scores are as far apart at any d_k.",
+                "A score is a sum of d_k products, whose standard deviation grows as √d_k, and the scale divides by exactly that: with it \
+                 the spread of the scores is the same at any d_k.",
             ),
             (
                 checks[0].fails() && checks[1].outcome == Outcome::Holds,
-                "Only without the scale does attention become sharper.",
+                "Attention becomes sharper only without the scale.",
             ),
-            (checks[1].fails(), "Not even without the scale does attention become sharper."),
+            (checks[1].fails(), "Attention does not become sharper without the scale either."),
         ])
     })
 }
@@ -314,13 +292,13 @@ mod tests {
     use crate::experiment::Outcome;
     use crate::experiments::wrong;
 
-    fn planted(level: f64, slopes: [f64; 2]) -> Measurements {
-        let mut table = Measurements::new(&["drawn", "d_k", "scaled"]);
+    fn planted(level: f64, slopes: [f64; 2]) -> Measured {
+        let mut table = Table::new();
         for (drawn, width, scaled) in cells() {
             for seed in 0..4 {
                 let growth = slopes[usize::from(!scaled)] * (1.0 + 0.02 * seed as f64);
                 let value = 1.0 - (1.0 - level) * (growth * (width as f64).log2()).exp2();
-                table.add(&[&drawn.name(), &width, &scaled], seed, "relative entropy", value);
+                table.add(Some((drawn, width, scaled)), seed, ENTROPY, value);
             }
         }
         table
@@ -352,13 +330,17 @@ mod tests {
         assert!(
             steady_with
                 .why
-                .is_some_and(|why| why.ends_with("Only without the scale does attention become sharper."))
+                .is_some_and(|why| why.ends_with("Attention becomes sharper only without the scale."))
         );
         let steady_without = judge_width(&planted(0.97, [0.5, 0.01]));
         assert_eq!((steady_without.outcome, wrong(&steady_without)), (Outcome::Fails, vec![1]));
         let softer = judge_width(&planted(0.97, [-0.3, -0.3]));
         assert_eq!((softer.outcome, wrong(&softer)), (Outcome::Fails, vec![0, 1]));
-        assert!(softer.why.is_some_and(|why| why.ends_with("Not even without the scale does attention become sharper.")));
+        assert!(
+            softer.why.is_some_and(
+                |why| why.ends_with("Attention does not become sharper without the scale either.")
+            )
+        );
         // Some seeds above the bound, some below.
         assert_eq!(judge_width(&planted(0.97, [0.5, 0.097])).outcome, Outcome::Undecided);
     }

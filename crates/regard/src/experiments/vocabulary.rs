@@ -1,9 +1,11 @@
-//! How text becomes word indices: how many words there are, how many are unknown, and what padding changes.
+//! How text becomes word indices: how many words there are, how many are unknown, and whether padding changes anything.
 
-use super::bag_models as bags;
-use super::sentiment_models as sentiment;
+use super::instruments::largest;
+use super::models::{bag as bags, sentiment};
 use crate::experiment::claims::SOURCES;
-use crate::experiment::{Bound, Check, Experiment, Findings, Lab, Measurements, Verdict};
+use crate::experiment::{
+    Bound, Check, Experiment, Findings, Lab, Rows, SMALL_MODELS, Sizes, Sweep, Table, Verdict, charts, facts,
+};
 use crate::figure::{Axis, Chart, Picture, Series, fixed};
 use crate::run::sources;
 use anyhow::Result;
@@ -16,15 +18,17 @@ use serde::{Deserialize, Serialize};
 pub const EXPERIMENT: Experiment = Experiment {
     name: "vocabulary",
     claims: &["A1"],
-    question: "How many words does a vocabulary need, and what becomes of the rest?",
-    prediction: "A vocabulary of at most 15,000 words, made from the training texts, knows more than 95 % of the words of other \
-        texts; every known word comes back unchanged from its index; and padding changes no answer by more than 1e-5.",
-    design: "The most frequent words of 1,000 training texts, `<PAD>` and `<UNK>` added; test texts become indices and words again. \
-        Coverage is counted for vocabularies cut to fewer words too. For the padding, a bag of word vectors with random weights \
-        reads texts alone and side by side with longer ones. Each seed draws its own training texts.",
+    question: "How many words does a vocabulary need, and what happens to the rest?",
+    prediction: "A vocabulary of at most 15,000 words, built from the training texts, covers more than 95 % of the words of other \
+        texts; every known word comes back unchanged from its index; and padding changes no output by more than 1e-5.",
+    design: "The most frequent words of 1,000 training texts, plus `<PAD>` and `<UNK>`. Test texts are encoded to indices and decoded. \
+        Coverage is also counted for smaller vocabularies. For the padding, a bag of word vectors with random weights reads texts alone \
+        and in a batch with longer ones. Each seed draws its own training texts.",
     changed: Some("Standard size got fifteen seeds instead of five."),
     real_data: Some("IMDb (aclImdb_v1.tar.gz) or a folder with train.tsv and test.tsv"),
-    seconds: [1.5, 3.0, 60.0],
+    conditions: &["size"],
+    seeds: SMALL_MODELS,
+    seconds: Sizes::quick(1.5).standard(3.0).full(60.0),
     run,
 };
 
@@ -35,76 +39,67 @@ const SIZES: [usize; 9] = [30, 100, 300, 1_000, 2_000, 4_000, 8_000, 12_000, MOS
 /// `<PAD>` and `<UNK>` come first.
 const SPECIAL: usize = 2;
 
+const KNOWN: &str = "known";
+const DISTINCT: &str = "different words";
+const SIZE: &str = "size";
+const UNCHANGED: &str = "known words that come back unchanged";
+const PADDING: &str = "padding";
+const CHANGE: &str = "change of an answer by padding";
+
+facts! {
+    MEAN(measure: &'static str) = "{measure}";
+    KNOWN_BY(words: usize) = "known by {words} words";
+    UNKNOWN = "unknown";
+    /// A short built-in review of a class.
+    pub SAMPLE(class: &'static str) = "sample: {class}";
+    EXAMPLE(part: &'static str) = "example {part}";
+}
+
+/// The classes of the built-in reviews.
+pub const CLASSES: [&str; 2] = ["negative", "positive"];
+
+/// What is shown of a run.
 #[derive(Serialize, Deserialize)]
-struct Run {
-    /// Different words of the training texts, and pieces of the vocabulary.
-    distinct: f64,
-    size: f64,
-    /// The share of the test texts' words that a vocabulary knows, for those of [`SIZES`] that there are words enough for.
-    known: Vec<(usize, f64)>,
-    /// The share of all known words of test texts that come back as they were, but for capital letters.
-    unchanged: f64,
-    /// The share of places in batches of 32 that is padding.
-    padding: f64,
-    /// The largest difference of an answer with and without padding.
-    moved: f64,
+struct Shown {
     /// Counts of words by rank, thinned out.
     ranks: Vec<(f64, f64)>,
-    example: (String, String, String),
+    /// A text, its pieces and its indices.
+    example: [String; 3],
 }
 
 fn run(lab: &Lab) -> Result<Findings> {
-    let seeds = lab.seeds_of_small_models();
     let texts: Vec<String> = sentiment::test_texts(lab)?.into_iter().map(|(text, _)| text).collect();
-    let runs = lab.parts("runs", &seeds, |&seed| read(lab, seed, &texts))?;
-    let mut findings = Findings::new(&["size"]);
-    for (&seed, run) in seeds.iter().zip(&runs) {
-        let mut add = |measure: &str, value: f64| findings.measurements.add(&[&MOST], seed, measure, value);
-        add("different words", run.distinct);
-        add("size", run.size);
-        add("known words that come back unchanged", run.unchanged);
-        add("padding", run.padding);
-        add("change of an answer by padding", run.moved);
-        for (size, known) in &run.known {
-            findings.measurements.add(&[size], seed, "known", *known);
-        }
-    }
+    let Sweep { table, runs } = lab.sweep_seeds("runs", |seed, rows| measure(lab, seed, &texts, rows))?;
+    let mut findings = Findings::default();
     for (class, text) in samples()? {
-        findings.word(format!("sample: {class}"), text);
+        findings.word(SAMPLE.of(class), text);
     }
     if let Some(run) = runs.first() {
-        draw(&mut findings, run);
-        let (text, pieces, ids) = run.example.clone();
-        findings.word("example text", text);
-        findings.word("example pieces", pieces);
-        findings.word("example ids", ids);
+        draw(&mut findings, &table, &run.result);
+        for (part, text) in ["text", "pieces", "ids"].into_iter().zip(&run.result.example) {
+            findings.word(EXAMPLE.of(part), text);
+        }
     }
-    findings.verdicts = vec![judge(&findings.measurements, lab.conditions.data.is_some())];
-    for measure in ["different words", "size", "padding"] {
-        let value = findings.measurements.mean(&[&MOST], measure).mean;
-        findings.fact(measure, value);
-    }
-    for size in [100, 1_000] {
-        let value = findings.measurements.mean_if_measured(&[&size], "known").mean;
-        findings.fact(format!("known by {size} words"), value);
-    }
-    let unknown = 1.0 - findings.measurements.mean(&[&MOST], "known").mean;
-    findings.fact("unknown", unknown);
-    Ok(findings)
+    findings.verdicts = vec![judge(&table, lab.setup.data.is_some())];
+    findings.facts(MEAN, [DISTINCT, SIZE, PADDING], |measure| table.mean(MOST, measure).mean);
+    findings.facts(KNOWN_BY, [100, 1_000], |size| table.mean_if_measured(size, KNOWN).mean);
+    findings.fact(UNKNOWN, 1.0 - table.mean(MOST, KNOWN).mean);
+    findings.finish(lab, table)
 }
 
 /// A short built-in review of each class.
-fn samples() -> Result<Vec<(String, String)>> {
+fn samples() -> Result<Vec<(&'static str, String)>> {
     let labelled = sources::builtin_labelled(&sources::builtin_test()?);
-    let short = |class: usize| {
+    let short = |(label, class): (usize, &'static str)| {
         let fits = |text: &str| (20..=40).contains(&text.split_whitespace().count());
-        labelled.examples.iter().find(|example| example.label == class && fits(&example.text))
+        let mut examples = labelled.examples.iter();
+        let found = examples.find(|example| example.label == label && fits(&example.text))?;
+        Some((class, found.text.clone()))
     };
-    let of = |(class, name): (usize, &String)| Some((name.clone(), short(class)?.text.clone()));
-    Ok(labelled.classes.iter().enumerate().filter_map(of).collect())
+    Ok(CLASSES.into_iter().enumerate().filter_map(short).collect())
 }
 
-fn read(lab: &Lab, seed: u64, texts: &[String]) -> Result<Run> {
+fn measure(lab: &Lab, seed: u64, texts: &[String], rows: &mut Rows<usize>) -> Result<Shown> {
     let training = bags::training_texts(lab, seed)?;
     let all = Tokenizer::words(&training, &WordSettings { maximum: usize::MAX, ..WordSettings::default() })?;
     let tokenizer = Tokenizer::words(&training, &WordSettings { maximum: MOST, ..WordSettings::default() })?;
@@ -137,13 +132,13 @@ fn read(lab: &Lab, seed: u64, texts: &[String]) -> Result<Run> {
     let up_to = |size: usize| by_id.iter().take(size + SPECIAL).sum::<u64>();
     let sizes = SIZES.iter().filter(|&&size| size <= distinct.max(SIZES[0]) || size == MOST);
     let share = |part: u64, whole: u64| part as f64 / whole.max(1) as f64;
-    Ok(Run {
-        distinct: distinct as f64,
-        size: tokenizer.vocabulary_size() as f64,
-        known: sizes.map(|&size| (size, share(up_to(size), words))).collect(),
-        unchanged: share(same, up_to(MOST)),
-        padding: padding(&lengths),
-        moved: moved(&tokenizer, &texts[..texts.len().min(32)], seed)?,
+    rows.add(MOST, DISTINCT, distinct as f64);
+    rows.add(MOST, SIZE, tokenizer.vocabulary_size() as f64);
+    rows.add(MOST, UNCHANGED, share(same, up_to(MOST)));
+    rows.add(MOST, PADDING, padding(&lengths));
+    rows.add(MOST, CHANGE, change_by_padding(&tokenizer, &texts[..texts.len().min(32)], seed)?);
+    sizes.for_each(|&size| rows.add(size, KNOWN, share(up_to(size), words)));
+    Ok(Shown {
         ranks: ranks.map(|(rank, count)| (rank as f64, count)).collect(),
         example: example(&tokenizer, texts)?,
     })
@@ -159,8 +154,8 @@ fn padding(lengths: &[usize]) -> f64 {
     1.0 - filled as f64 / places.max(1) as f64
 }
 
-/// How much a model's answers change when texts are padded to the longest of them.
-fn moved(tokenizer: &Tokenizer, texts: &[String], seed: u64) -> Result<f64> {
+/// The largest change of a model's output when texts are padded to the longest of them.
+fn change_by_padding(tokenizer: &Tokenizer, texts: &[String], seed: u64) -> Result<f64> {
     let model = Bag::new(
         BagConfig { vocabulary: tokenizer.vocabulary_size(), n_heads: 4, ..BagConfig::default() },
         seed,
@@ -177,17 +172,17 @@ fn moved(tokenizer: &Tokenizer, texts: &[String], seed: u64) -> Result<f64> {
         let alone = answers(std::slice::from_ref(text))?[0];
         Ok(f64::from((alone - beside).abs()))
     });
-    Ok(super::largest(changes.collect::<Result<Vec<_>>>()?))
+    Ok(largest(changes.collect::<Result<Vec<_>>>()?))
 }
 
 /// The first words of a text that has an unknown one among them, with their pieces and indices.
-fn example(tokenizer: &Tokenizer, texts: &[String]) -> Result<(String, String, String)> {
+fn example(tokenizer: &Tokenizer, texts: &[String]) -> Result<[String; 3]> {
     let mut first = None;
     for text in texts {
         let Some((words, ids)) = bags::first_words(tokenizer, text, 10)? else { continue };
         let pieces: Vec<String> = ids.iter().filter_map(|&id| tokenizer.piece(id)).collect();
         let numbers: Vec<String> = ids.iter().map(ToString::to_string).collect();
-        let found = (words.join(" "), pieces.join(" "), numbers.join(" "));
+        let found = [words, pieces, numbers].map(|parts| parts.join(" "));
         if ids.iter().any(|&id| Some(id) == tokenizer.special().unknown) {
             return Ok(found);
         }
@@ -196,28 +191,24 @@ fn example(tokenizer: &Tokenizer, texts: &[String]) -> Result<(String, String, S
     Ok(first.unwrap_or_default())
 }
 
-fn draw(findings: &mut Findings, run: &Run) {
+fn draw(findings: &mut Findings, table: &Table<usize>, run: &Shown) {
     let ranks = run.ranks.iter().map(|(rank, count)| vec![rank.to_string(), count.to_string()]);
     findings.table("ranks", &["rank", "count"], ranks.collect());
-    let sizes = SIZES.iter().filter(|size| !findings.measurements.find(&[*size], "known").is_empty());
-    let points: Vec<_> = sizes
-        .map(|size| {
-            let interval = findings.measurements.mean(&[size], "known");
-            (*size as f64, interval.mean, interval.low.max(0.0), interval.high.min(1.0))
-        })
-        .collect();
+    let points =
+        SIZES.iter().map(|&size| charts::share_point(size as f64, table.mean_if_measured(size, KNOWN)));
+    let points = points.filter(|point| point.1.is_finite());
     let coverage = Chart::new(
         Axis::log("words in the vocabulary, the most frequent first"),
-        Axis::linear("share of the words of test texts that it knows").percent().range(0.0, 1.0),
+        Axis::linear("share of the words of test texts that it covers").percent().range(0.0, 1.0),
     );
     let zipf = Chart::new(Axis::log("rank of a word"), Axis::log("how often it occurs"));
     let most = run.ranks.first().map_or(1.0, |(_, count)| *count);
     let law = run.ranks.iter().map(|(rank, _)| (*rank, most / rank));
     findings.figure(
         "coverage",
-        "How much of unseen text a vocabulary of the most frequent words knows (mean over seeds, 95 % intervals), and how often each \
-         word occurs in the training texts, first seed.",
-        Picture::new("How much of a text the most frequent words are")
+        "The share of unseen text that a vocabulary of the most frequent words covers (mean over seeds, 95 % intervals), and how often \
+         each word occurs in the training texts, first seed.",
+        Picture::new("How much of a text the most frequent words cover")
             .columns(2)
             .titled_panel("coverage", coverage.series(Series::new("known words").intervals(points)).half())
             .titled_panel(
@@ -229,38 +220,30 @@ fn draw(findings: &mut Findings, run: &Run) {
     );
 }
 
-fn judge(table: &Measurements, real: bool) -> Verdict {
-    let of = |measure: &str| table.mean(&[&MOST], measure);
+fn judge(table: &Table<usize>, real: bool) -> Verdict {
+    let of = |measure: &str| table.mean(MOST, measure);
     let finding = format!(
-        "The training texts have {} different words; the vocabulary has {} pieces and knows {:.2} % of the words of test texts. \
-         The 100 most frequent words alone are {:.1} % of them. In batches of 32 texts as they come, {:.1} % is padding.{}",
-        fixed(of("different words").mean, 0),
-        fixed(of("size").mean, 0),
-        100.0 * of("known").mean,
-        100.0 * table.mean_if_measured(&[&100], "known").mean,
-        100.0 * of("padding").mean,
+        "The training texts have {} different words; the vocabulary has {} entries and covers {:.2} % of the words of test texts. \
+         The 100 most frequent words alone cover {:.1} %. In unsorted batches of 32 texts, {:.1} % of all positions are padding.{}",
+        fixed(of(DISTINCT).mean, 0),
+        fixed(of(SIZE).mean, 0),
+        100.0 * of(KNOWN).mean,
+        100.0 * table.mean_if_measured(100, KNOWN).mean,
+        100.0 * of(PADDING).mean,
         match real {
             true => "",
             false => {
-                " The grammar knows fewer words than the claim speaks of, and draws them by Zipf's law: that 15,000 are enough for real \
-                 text, and that real words are spread like this, takes real text to show."
+                " The built-in grammar has fewer words than the claim is about, and draws them by Zipf's law: whether 15,000 words are \
+                 enough for real text, and whether real words follow this law, takes real text to show."
             }
         },
     );
     let checks = vec![
-        Check::new("share of the words of test texts that are known", of("known"), Bound::Above(0.95)),
-        Check::new(
-            "share of known words that come back unchanged",
-            of("known words that come back unchanged"),
-            Bound::Above(0.999),
-        ),
-        Check::new(
-            "largest change of an answer by padding",
-            of("change of an answer by padding"),
-            Bound::Below(1e-5),
-        ),
+        Check::new("share of the words of test texts that are known", of(KNOWN), Bound::Above(0.95)),
+        Check::new("share of known words that come back unchanged", of(UNCHANGED), Bound::Above(0.999)),
+        Check::new("largest change of an output by padding", of(CHANGE), Bound::Below(1e-5)),
     ];
-    let ours = real.then(|| of("size").mean);
+    let ours = real.then(|| of(SIZE).mean);
     Verdict::new("A1", checks, finding).published("size of the vocabulary, IMDb", 15_000.0, ours, SOURCES[0])
 }
 
@@ -269,13 +252,13 @@ mod tests {
     use super::*;
     use crate::experiment::Outcome;
 
-    fn planted(known: f64, unchanged: f64, moved: f64) -> Measurements {
-        let mut table = Measurements::new(&["size"]);
+    fn planted(known: f64, unchanged: f64, change: f64) -> Table<usize> {
+        let mut table = Table::new();
         for seed in 0..4 {
             let noise = 1e-4 * seed as f64;
-            table.add(&[&MOST], seed, "known", known + noise);
-            table.add(&[&MOST], seed, "known words that come back unchanged", unchanged);
-            table.add(&[&MOST], seed, "change of an answer by padding", moved * (1.0 + noise));
+            table.add(MOST, seed, KNOWN, known + noise);
+            table.add(MOST, seed, UNCHANGED, unchanged);
+            table.add(MOST, seed, CHANGE, change * (1.0 + noise));
         }
         table
     }

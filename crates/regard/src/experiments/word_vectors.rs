@@ -1,8 +1,11 @@
-//! Do word vectors that are a by-product of sentiment lie on one axis, from blame to praise?
+//! Do word vectors trained on sentiment alone lie on one axis, from negative to positive words?
 
-use super::bag_models::{self as bags, Form};
-use super::sentiment_models as sentiment;
-use crate::experiment::{Bound, Check, Experiment, Findings, Lab, Measurements, Verdict};
+use super::models::bag::{self as bags, Form};
+use super::models::sentiment;
+use crate::experiment::{
+    Bound, Check, Experiment, Findings, Lab, Rows, SMALL_MODELS, Sizes, Sweep, Table, Verdict, charts, facts,
+    named,
+};
 use crate::figure::{Axis, Chart, Picture, Point, Scatter, Series};
 use crate::model::Opened;
 use crate::statistics::paired;
@@ -15,102 +18,99 @@ use serde::{Deserialize, Serialize};
 pub const EXPERIMENT: Experiment = Experiment {
     name: "word-vectors",
     claims: &["A2"],
-    question: "Do word vectors that are a by-product of classifying sentiment lie on one axis, from blame to praise?",
-    prediction: "Of vectors with 16 dimensions trained on 1,000 reviews, those of words that praise and words that blame have \
-        more than 80 % of their variance along the first principal component and less than 10 % along the second; the \
-        first tells the two kinds apart (AUC above 0.9), which it does not before training.",
-    design: "A classifier of the mean of word vectors. Principal components of the vectors of the 30 most frequent words of \
-        each of two lists, which are given beforehand; the first component points to where the classifier says \
-        “positive”, so that no label decides its sign. The same of the vectors before training.",
+    question: "Do word vectors that are trained on sentiment alone lie on one axis, from negative to positive words?",
+    prediction: "Of vectors with 16 dimensions trained on 1,000 reviews, those of positive and negative sentiment words have more than \
+        80 % of their variance along the first principal component and less than 10 % along the second. The first component separates \
+        the two kinds (AUC above 0.9), which it does not before training.",
+    design: "A classifier on the mean of word vectors. Principal components of the vectors of the 30 most frequent words of each of two \
+        fixed lists. The first component points to where the classifier predicts “positive”, so that no label determines its sign. The \
+        same is measured on the vectors before training.",
     changed: Some(
-        "After first runs, of texts of more than 256 words the last ones are read instead of the first. \
+        "After the first runs, texts of more than 256 words are read from their end, not from their beginning. \
          Standard size got fifteen seeds instead of five.",
     ),
     real_data: Some("IMDb (aclImdb_v1.tar.gz) or a folder with train.tsv and test.tsv"),
-    seconds: [2.0, 5.0, 60.0],
+    conditions: &["stage"],
+    seeds: SMALL_MODELS,
+    seconds: Sizes::quick(2.0).standard(5.0).full(60.0),
     run,
 };
 
-/// So many words of each list are looked at.
+/// So many words of each list are measured.
 const WORDS: usize = 30;
 /// The width of the vectors, and so the number of components.
 const WIDTH: usize = 16;
-const STAGES: [&str; 2] = ["untrained", "trained"];
-const KINDS: [&str; 2] = ["words that blame", "words that praise"];
+const KINDS: [&str; 2] = ["negative words", "positive words"];
+/// The names of the kinds in the table of places.
+const KINDS_IN_TABLE: [&str; 2] = ["words that blame", "words that praise"];
+const PC1: &str = "variance along PC1";
+const PC2: &str = "variance along PC2";
+const PC1_ALL: &str = "variance along PC1, all words";
+const AUC: &str = "AUC along PC1";
 
-/// The vectors of one model at one time.
+named! {
+    enum Stage { Untrained = "untrained", Trained = "trained" }
+}
+
+facts! {
+    MEAN(measure: &'static str, stage: Stage) = "{measure}: {stage}";
+    NEAREST(word: String) = "nearest to {word}";
+    ACCURACY = "accuracy";
+    COUNT = "words";
+}
+
+/// The words of one model at one stage: kind and place along the first two components, and their share of the variance.
 #[derive(Serialize, Deserialize)]
-struct Seen {
-    /// The share of variance along each component: of the two lists, and of all words.
-    explained: Vec<f64>,
-    of_all: Vec<f64>,
-    auc: f64,
-    /// Each word with its kind and place along the first two components.
+struct Map {
     places: Vec<(String, usize, f64, f64)>,
+    explained: [f64; 2],
 }
 
 #[derive(Serialize, Deserialize)]
-struct Run {
-    /// In the order of [`STAGES`].
-    stages: Vec<Seen>,
-    accuracy: f64,
+struct Shown {
+    /// In the order of [`Stage::ALL`].
+    maps: Vec<Map>,
     /// A word and the words nearest to it.
     near: Vec<(String, Vec<String>)>,
 }
 
 fn run(lab: &Lab) -> Result<Findings> {
-    let seeds = lab.seeds_of_small_models();
     let texts = sentiment::test_texts(lab)?;
-    let runs = lab.parts("runs", &seeds, |&seed| read(lab, seed, &texts))?;
-    let mut findings = Findings::new(&["stage"]);
-    for (&seed, run) in seeds.iter().zip(&runs) {
-        for (stage, seen) in STAGES.iter().zip(&run.stages) {
-            let mut add =
-                |measure: String, value: f64| findings.measurements.add(&[stage], seed, measure, value);
-            for (component, &share) in seen.explained.iter().enumerate() {
-                add(format!("variance along PC{}", component + 1), share);
-            }
-            add("variance along PC1, all words".to_owned(), seen.of_all[0]);
-            add("AUC along PC1".to_owned(), seen.auc);
-        }
-        findings.measurements.add(&[&"trained"], seed, "accuracy", run.accuracy);
-    }
+    let Sweep { table, runs } = lab.sweep_seeds("runs", |seed, rows| {
+        let config = bags::config(lab, Form::PLAIN, seed)?;
+        let model = bags::trained(lab, Form::PLAIN, seed)?;
+        let (before, after) = (model.snapshot(0)?, model.open()?);
+        let maps = vec![measure(&before, Stage::Untrained, rows)?, measure(&after, Stage::Trained, rows)?];
+        rows.add(Stage::Trained, "accuracy", bags::accuracy(&after, &config, &texts)?);
+        Ok(Shown { maps, near: nearest(&after)? })
+    })?;
+    let mut findings = Findings::default();
     if let Some(run) = runs.first() {
-        draw(&mut findings, run);
-        for (word, near) in &run.near {
-            findings.word(format!("nearest to {word}"), near.join(", "));
+        draw(&mut findings, &table, &run.result.maps);
+        for (word, near) in &run.result.near {
+            findings.word(NEAREST.of(word.clone()), near.join(", "));
         }
-        let rows = run.stages.iter().zip(STAGES).flat_map(|(seen, stage)| {
-            seen.places.iter().map(move |(word, kind, x, y)| {
-                vec![stage.to_owned(), word.clone(), KINDS[*kind].to_owned(), x.to_string(), y.to_string()]
+        let rows = run.result.maps.iter().zip(Stage::ALL).flat_map(|(map, stage)| {
+            map.places.iter().map(move |(word, kind, x, y)| {
+                let kind = KINDS_IN_TABLE[*kind].to_owned();
+                vec![stage.to_string(), word.clone(), kind, x.to_string(), y.to_string()]
             })
         });
         findings.table("places", &["stage", "word", "kind", "pc1", "pc2"], rows.collect());
     }
-    findings.verdicts = vec![judge(&findings.measurements)];
-    for measure in
-        ["variance along PC1", "variance along PC2", "variance along PC1, all words", "AUC along PC1"]
-    {
-        for stage in STAGES {
-            let value = findings.measurements.mean(&[&stage], measure).mean;
-            findings.fact(format!("{measure}: {stage}"), value);
-        }
+    findings.verdicts = vec![judge(&table)];
+    for measure in [PC1, PC2, PC1_ALL, AUC] {
+        findings.facts(MEAN, Stage::ALL.map(|stage| (measure, stage)), |(measure, stage)| {
+            table.mean(stage, measure).mean
+        });
     }
-    let accuracy = findings.measurements.mean(&[&"trained"], "accuracy").mean;
-    findings.fact("accuracy", accuracy);
-    findings.fact("words", 2.0 * WORDS as f64);
-    Ok(findings)
+    findings.fact(ACCURACY, table.mean(Stage::Trained, "accuracy").mean);
+    findings.fact(COUNT, 2.0 * WORDS as f64);
+    findings.finish(lab, table)
 }
 
-fn read(lab: &Lab, seed: u64, texts: &[(String, usize)]) -> Result<Run> {
-    let config = bags::config(lab, Form::PLAIN, seed)?;
-    let model = bags::trained(lab, Form::PLAIN, seed)?;
-    let (before, after) = (model.snapshot(0)?, model.open()?);
-    Ok(Run {
-        accuracy: bags::accuracy(&after, &config, texts)?,
-        stages: vec![see(&before)?, see(&after)?],
-        near: nearest(&after)?,
-    })
+fn variance_along(component: usize) -> String {
+    format!("variance along PC{component}")
 }
 
 /// The most frequent words of the two lists, with their ids and kinds.
@@ -130,7 +130,7 @@ fn chosen(opened: &Opened) -> Result<Vec<(String, u32, usize)>> {
     Ok(all)
 }
 
-fn see(opened: &Opened) -> Result<Seen> {
+fn measure(opened: &Opened, stage: Stage, rows: &mut Rows<Stage>) -> Result<Map> {
     let table = bags::vectors(opened)?;
     let words = chosen(opened)?;
     let ids: Vec<u32> = words.iter().map(|(_, id, _)| *id).collect();
@@ -141,17 +141,18 @@ fn see(opened: &Opened) -> Result<Seen> {
         .zip(&coordinates)
         .map(|((word, _, kind), place)| (word, kind, sign * place[0], place.get(1).copied().unwrap_or(0.0)))
         .collect();
-    let praises: Vec<bool> = places.iter().map(|(_, kind, ..)| *kind == 1).collect();
+    let positive: Vec<bool> = places.iter().map(|(_, kind, ..)| *kind == 1).collect();
     let along: Vec<f32> = places.iter().map(|(_, _, x, _)| *x as f32).collect();
-    Ok(Seen {
-        explained,
-        of_all: pca(table, 2)?.explained,
-        auc: RocCurve::of(&praises, &along)?.area(),
-        places,
-    })
+    for (component, &share) in explained.iter().enumerate() {
+        rows.add(stage, variance_along(component + 1), share);
+    }
+    rows.add(stage, PC1_ALL, pca(table, 2)?.explained[0]);
+    rows.add(stage, AUC, RocCurve::of(&positive, &along)?.area());
+    let share = |component: usize| explained.get(component).copied().unwrap_or(0.0);
+    Ok(Map { places, explained: [share(0), share(1)] })
 }
 
-/// 1 if the classifier says "positive" further along a direction, else −1.
+/// 1 if the classifier predicts "positive" further along a direction, else −1.
 fn towards_positive(opened: &Opened, direction: &[f64]) -> Result<f64> {
     let parameters = opened.model.parameters();
     let weight = parameters.iter().find(|(name, _)| name == "classifier.weight").map(|(_, weight)| weight);
@@ -174,69 +175,62 @@ fn nearest(opened: &Opened) -> Result<Vec<(String, Vec<String>)>> {
         .collect()
 }
 
-fn draw(findings: &mut Findings, run: &Run) {
+fn draw(findings: &mut Findings, table: &Table<Stage>, maps: &[Map]) {
     let mut picture = Picture::new("Word vectors, a by-product of sentiment");
-    for (seen, name) in run.stages.iter().zip(["before training", "after training"]).rev() {
+    for (Map { places, explained }, name) in maps.iter().zip(["before training", "after training"]).rev() {
         let axis = |component: usize| {
-            let share = seen.explained.get(component).copied().unwrap_or(0.0);
-            Axis::linear(format!("PC{}, {:.0} % of the variance", component + 1, 100.0 * share))
+            let share = 100.0 * explained[component];
+            Axis::linear(format!("PC{}, {share:.0} % of the variance", component + 1))
         };
-        let points = seen.places.iter().map(|(word, kind, x, y)| Point::new(*x, *y).label(word).class(*kind));
+        let points = places.iter().map(|(word, kind, x, y)| Point::new(*x, *y).label(word).class(*kind));
         let plot = Scatter::new(axis(0), axis(1)).classes(KINDS).points(points).size(760.0, 460.0);
         picture = picture.titled_panel(name, plot);
     }
     findings.figure(
         "word_map",
         "The most frequent words of both lists along the first two principal components of their vectors, first seed. The first \
-         component points to where the classifier says “positive”. The two axes have different scales.",
+         component points to where the classifier predicts “positive”. The two axes have different scales.",
         picture,
     );
-    let series = |stage: &'static str, class: usize| {
-        let points: Vec<_> = (1..=WIDTH)
-            .map(|component| {
-                let share = findings.measurements.mean(&[&stage], &format!("variance along PC{component}"));
-                (component as f64, share.mean, share.low.max(0.0), share.high.min(1.0))
-            })
-            .collect();
-        Series::new(stage).intervals(points).class(class)
+    let series = |stage: Stage| {
+        let points = (1..=WIDTH).map(|component| {
+            charts::share_point(component as f64, table.mean(stage, variance_along(component)))
+        });
+        Series::new(stage.name()).intervals(points).class(stage as usize)
     };
     let chart = Chart::new(
         Axis::linear("principal component").ticks((1..=WIDTH).map(|component| component as f64)),
         Axis::linear("share of the variance").percent().range(0.0, 1.0),
     );
-    let chart = chart.series(series("trained", 1)).series(series("untrained", 0));
+    let chart = chart.series(series(Stage::Trained)).series(series(Stage::Untrained));
     findings.figure(
         "variance",
-        "How the variance of the words' vectors is spread over the principal components; mean over seeds with 95 % intervals.",
+        "The variance of the words' vectors along each principal component; mean over seeds with 95 % intervals.",
         Picture::new("How many of sixteen dimensions are used").panel(chart),
     );
 }
 
-fn judge(table: &Measurements) -> Verdict {
-    let of = |stage: &str, measure: &str| table.mean(&[&stage], measure);
-    let auc = |stage: &str| table.values(&[&stage], "AUC along PC1");
-    let (first, second) = (of("trained", "variance along PC1"), of("trained", "variance along PC2"));
+fn judge(table: &Table<Stage>) -> Verdict {
+    let percent = |stage, measure: &str| 100.0 * table.mean(stage, measure).mean;
+    let trained = |measure: &str| table.mean(Stage::Trained, measure);
     let finding = format!(
         "The first component has {:.1} % of the variance of the words' vectors and the second {:.1} % (untrained: {:.1} % and \
-         {:.1} %). Along the first, a word that praises lies beyond one that blames in {:.1} % of pairs, before training in \
+         {:.1} %). Along the first, the positive word lies beyond the negative one in {:.1} % of pairs, before training in \
          {:.1} %. Over the whole vocabulary the first component has {:.1} %.",
-        100.0 * first.mean,
-        100.0 * second.mean,
-        100.0 * of("untrained", "variance along PC1").mean,
-        100.0 * of("untrained", "variance along PC2").mean,
-        100.0 * of("trained", "AUC along PC1").mean,
-        100.0 * of("untrained", "AUC along PC1").mean,
-        100.0 * of("trained", "variance along PC1, all words").mean,
+        percent(Stage::Trained, PC1),
+        percent(Stage::Trained, PC2),
+        percent(Stage::Untrained, PC1),
+        percent(Stage::Untrained, PC2),
+        percent(Stage::Trained, AUC),
+        percent(Stage::Untrained, AUC),
+        percent(Stage::Trained, PC1_ALL),
     );
+    let gain = paired(&table.values(Stage::Trained, AUC), &table.values(Stage::Untrained, AUC));
     let checks = vec![
-        Check::new("share of the variance along PC1", first, Bound::Above(0.8)),
-        Check::new("share of the variance along PC2", second, Bound::Below(0.1)),
-        Check::new(
-            "AUC of praise against blame along PC1",
-            of("trained", "AUC along PC1"),
-            Bound::Above(0.9),
-        ),
-        Check::new("AUC: trained − untrained", paired(&auc("trained"), &auc("untrained")), Bound::Above(0.0)),
+        Check::new("share of the variance along PC1", trained(PC1), Bound::Above(0.8)),
+        Check::new("share of the variance along PC2", trained(PC2), Bound::Below(0.1)),
+        Check::new("AUC of positive against negative words along PC1", trained(AUC), Bound::Above(0.9)),
+        Check::new("AUC: trained − untrained", gain, Bound::Above(0.0)),
     ];
     Verdict::new("A2", checks, finding)
 }
@@ -246,21 +240,16 @@ mod tests {
     use super::*;
     use crate::experiment::Outcome;
 
-    fn planted(first: f64, second: f64, auc: f64) -> Measurements {
-        let mut table = Measurements::new(&["stage"]);
+    fn planted(first: f64, second: f64, auc: f64) -> Table<Stage> {
+        let mut table = Table::new();
         for seed in 0..4 {
             let noise = 0.002 * seed as f64;
             for (stage, [first, second, auc]) in
-                [("trained", [first, second, auc]), ("untrained", [0.15, 0.12, 0.5])]
+                [(Stage::Trained, [first, second, auc]), (Stage::Untrained, [0.15, 0.12, 0.5])]
             {
-                table.add(&[&stage], seed, "variance along PC1", first + noise);
-                table.add(&[&stage], seed, "variance along PC2", second - noise);
-                table.add(
-                    &[&stage],
-                    seed,
-                    "AUC along PC1",
-                    auc + noise * f64::from(u8::from(stage == "trained")),
-                );
+                table.add(stage, seed, PC1, first + noise);
+                table.add(stage, seed, PC2, second - noise);
+                table.add(stage, seed, AUC, auc + noise * f64::from(stage as u8));
             }
         }
         table

@@ -6,7 +6,7 @@ use super::references::REFERENCES;
 use super::summary::summary;
 use super::terms::TERMS;
 use crate::experiment::claims::{CLAIMS, SOURCES};
-use crate::experiment::{Conditions, Outcome, Summary};
+use crate::experiment::{Outcome, Setup, Size, Summary};
 use crate::figure::{font_face, number, stylesheet};
 use anyhow::Result;
 use std::fmt::Write as _;
@@ -14,7 +14,7 @@ use std::fmt::Write as _;
 /// Under what circumstances the page was made.
 pub struct About<'a> {
     /// What the experiments were run on.
-    pub conditions: Conditions<'a>,
+    pub setup: Setup<'a>,
     /// How long it took, in seconds.
     pub seconds: f64,
     /// Whether parts were finished by earlier runs.
@@ -54,7 +54,7 @@ pub fn page(article: Article, about: &About) -> Result<String> {
 }
 
 fn command(about: &About) -> String {
-    let Conditions { size, seeds, vectors, .. } = about.conditions;
+    let Setup { size, seeds, vectors, .. } = about.setup;
     let seeds = seeds.map_or_else(String::new, |seeds| format!(" --seeds {seeds}"));
     let vectors = vectors.map_or_else(String::new, |path| format!(" --vectors {}", path.display()));
     format!("regard report --size {}{seeds}{vectors}", size.name())
@@ -65,11 +65,8 @@ fn circumstances(about: &About) -> String {
     let earlier = if about.resumed { ", and what earlier runs had finished" } else { "" };
     format!(
         "Size {}, {}; {}; version {}; {}.",
-        about.conditions.size.name(),
-        about
-            .conditions
-            .data
-            .map_or_else(|| "the built-in corpus".to_owned(), |path| path.display().to_string()),
+        about.setup.size.name(),
+        about.setup.data.map_or_else(|| "the built-in corpus".to_owned(), |path| path.display().to_string()),
         crate::machine::describe(),
         env!("CARGO_PKG_VERSION"),
         if seconds < 120.0 {
@@ -156,7 +153,7 @@ fn glance(article: &Article) -> Result<String> {
 fn real_data() -> String {
     let rows = crate::experiments::EXPERIMENTS.iter().filter_map(|experiment| {
         let wanted = experiment.real_data?;
-        let hours = experiment.seconds[2] / 3600.0;
+        let hours = experiment.expected(Size::Full) / 3600.0;
         let time = if hours < 1.0 { format!("{:.0} min", hours * 60.0) } else { format!("{hours:.1} h") };
         Some(format!(
             "<tr><td><code>regard experiment {} --size full --data …</code></td><td>{}</td><td class=\"n\">{time}</td></tr>",

@@ -1,6 +1,6 @@
 //! What all experiments found, by name and by claim.
 
-use crate::experiment::{Experiment, Figure, Findings, Verdict};
+use crate::experiment::{Experiment, Figure, Findings, Key, Verdict};
 use crate::statistics::Interval;
 use anyhow::{Context as _, Result};
 
@@ -55,16 +55,18 @@ impl<'a> Results<'a> {
         }))
     }
 
-    /// A number of an experiment by its name.
-    pub fn fact(&self, experiment: &str, name: &str) -> Result<f64> {
+    /// A number that an experiment states.
+    pub fn fact(&self, key: impl Into<Key>) -> Result<f64> {
+        let Key { experiment, name } = key.into();
         let facts = &self.findings(experiment)?.facts;
-        facts.get(name).copied().with_context(|| format!("{experiment} has no fact {name}"))
+        facts.get(&name).copied().with_context(|| format!("{experiment} has no fact {name}"))
     }
 
-    /// Words of an experiment by their name.
-    pub fn words(&self, experiment: &str, name: &str) -> Result<&str> {
+    /// Words that an experiment states.
+    pub fn words(&self, key: impl Into<Key>) -> Result<&str> {
+        let Key { experiment, name } = key.into();
         let words = &self.findings(experiment)?.words;
-        words.get(name).map(String::as_str).with_context(|| format!("{experiment} has no words {name}"))
+        words.get(&name).map(String::as_str).with_context(|| format!("{experiment} has no words {name}"))
     }
 
     /// The n-th effect that a claim rests on.

@@ -3,12 +3,20 @@
 use super::results::Results;
 use crate::experiment::claims::claim;
 use crate::experiment::{Outcome, true_minus};
+use crate::experiments::extensions::{self, Measure};
+use crate::experiments::instruments::savings::Saving;
+use crate::experiments::models::sentiment::Variant;
+use crate::experiments::models::tagger::Stage;
+use crate::experiments::negation::{self, Kind};
+use crate::experiments::norm_placement::{self, Norm};
+use crate::experiments::positions::{self, Encoding};
+use crate::experiments::{pooled_words, scale_sweep, training_smooths};
 use crate::figure::fixed;
 use anyhow::{Context as _, Result};
 
 /// A sentence or two for each topic.
 pub fn summary(results: &Results) -> Result<Vec<String>> {
-    let topics = [scale, training, negation, pooling, norms, positions, tiles];
+    let topics = [scale, training, negated_sentences, pooling, norms, beyond_the_length, tiles];
     topics.into_iter().map(|topic| Ok(true_minus(&topic(results)?))).collect()
 }
 
@@ -35,8 +43,8 @@ fn plainly(results: &Results, ids: &[&str]) -> Result<String> {
 }
 
 fn scale(results: &Results) -> Result<String> {
-    let fact = |name: &str| results.fact("scale-sweep", name);
-    let (without, with) = (fact("max_unscaled_256")?, fact("max_scaled_256")?);
+    let [without, with] = scale_sweep::Kind::ALL.map(|kind| results.fact(scale_sweep::LARGEST.of(kind)));
+    let (without, with) = (without?, with?);
     let grows = outcome(results, "D4")? == Outcome::Fails && results.effect("D4", 0)?.mean > 0.0;
     match outcome(results, "D3")? == Outcome::Holds && grows {
         true => Ok(format!(
@@ -48,8 +56,8 @@ fn scale(results: &Results) -> Result<String> {
 }
 
 fn training(results: &Results) -> Result<String> {
-    let entropy = |stage: &str| results.fact("training-smooths", &format!("entropy: {stage}"));
-    let (before, after) = (entropy("before training")?, entropy("after training")?);
+    let [before, after] = Stage::ALL.map(|stage| results.fact(training_smooths::MEAN_ENTROPY.of(stage)));
+    let (before, after) = (before?, after?);
     match outcome(results, "B2")? == Outcome::Fails && after < before {
         true => Ok(format!(
             "Training makes attention sharper, not smoother: the entropy of a head's weights goes from {before:.2} to {after:.2} of that of \
@@ -61,10 +69,9 @@ fn training(results: &Results) -> Result<String> {
     }
 }
 
-fn negation(results: &Results) -> Result<String> {
-    let right =
-        |kind: &str, model: &str| anyhow::Ok(100.0 * results.fact("negation", &format!("{kind}: {model}"))?);
-    let (plain, negated) = (right("plain", "self-attention")?, right("negated", "self-attention")?);
+fn negated_sentences(results: &Results) -> Result<String> {
+    let right = |kind, model| anyhow::Ok(100.0 * results.fact(negation::ACCURACY.of((kind, model)))?);
+    let (plain, negated) = (right(Kind::Plain, Variant::Heads)?, right(Kind::Negated, Variant::Heads)?);
     match outcome(results, "C3")? == Outcome::Fails && negated < 50.0 {
         true => Ok(format!(
             "A BiLSTM with self-attention reads plain sentences right in {plain:.0} % of cases and negated ones, such as *not good*, in \
@@ -73,15 +80,15 @@ fn negation(results: &Results) -> Result<String> {
         false => Ok(format!(
             "Negated sentences, such as *not good*, are read right in {negated:.0} % of cases by a BiLSTM with self-attention and in {:.0} % \
              by one with a max pool; plain ones in {plain:.0} % and {:.0} %.",
-            right("negated", "max pool")?,
-            right("plain", "max pool")?,
+            right(Kind::Negated, Variant::Max)?,
+            right(Kind::Plain, Variant::Max)?,
         )),
     }
 }
 
 fn pooling(results: &Results) -> Result<String> {
-    let excess = |model: &str| results.fact("pooled-words", &format!("excess on words that judge: {model}"));
-    let (additive, max) = (excess("additive attention")?, excess("max pool")?);
+    let excess = |model| results.fact(pooled_words::EXCESS.of((pooled_words::Kind::Sentiment, model)));
+    let (additive, max) = (excess(Variant::Additive)?, excess(Variant::Max)?);
     let (additive, max) = (100.0 * additive, 100.0 * max);
     match outcome(results, "C2")? == Outcome::Holds && max >= additive {
         true => Ok(format!(
@@ -96,22 +103,23 @@ fn pooling(results: &Results) -> Result<String> {
 }
 
 fn norms(results: &Results) -> Result<String> {
-    let count = |what: &str, norm: &str| results.fact("norm-placement", &format!("{what}: {norm}"));
-    let (runs, post, pre) =
-        (count("runs", "post-norm")?, count("failed", "post-norm")?, count("failed", "pre-norm")?);
+    let runs = results.fact(norm_placement::RUNS.of(Norm::Post))?;
+    let [pre, post] = Norm::ALL.map(|norm| results.fact(norm_placement::FAILURES.of(norm)));
+    let (pre, post) = (pre?, post?);
     match outcome(results, "E5")? {
         Outcome::Holds => Ok(format!(
-            "Of {runs:.0} language models with norms after the sums {post:.0} learned nothing, of as many with norms before the layers \
-             {pre:.0}: all without the warm-up that the former are usually given."
+            "{post:.0} of {runs:.0} post-norm language models failed to learn, and {pre:.0} of as many pre-norm ones: all without the warm-up \
+             that post-norm models usually get."
         )),
         _ => plainly(results, &["E5"]),
     }
 }
 
-fn positions(results: &Results) -> Result<String> {
-    let rise = |name: &str| anyhow::Ok(100.0 * results.fact("positions", &format!("rise: {name}"))?);
-    let [rotary, learned, sinusoidal, alibi, bias] =
-        [rise("rotary")?, rise("learned")?, rise("sinusoidal")?, rise("ALiBi")?, rise("T5 bias")?];
+fn beyond_the_length(results: &Results) -> Result<String> {
+    let rise = |encoding| anyhow::Ok(100.0 * results.fact(positions::RISE.of(encoding))?);
+    let (rotary, learned) = (rise(Encoding::Rotary)?, rise(Encoding::Learned)?);
+    let (sinusoidal, alibi, bias) =
+        (rise(Encoding::Sinusoidal)?, rise(Encoding::Alibi)?, rise(Encoding::Bias)?);
     match alibi.max(bias) < rotary.min(learned).min(sinusoidal) {
         true => Ok(format!(
             "Of five ways to tell a language model positions, those that make distance a bias on the scores lose least when it reads twice the \
@@ -127,9 +135,9 @@ fn positions(results: &Results) -> Result<String> {
 }
 
 fn tiles(results: &Results) -> Result<String> {
-    let share = |measure: &str| results.fact("extensions", &format!("tiled attention: {measure} ÷ plain"));
-    let (memory, time, length) =
-        (100.0 * share("memory")?, 100.0 * share("time")?, results.fact("extensions", "length")?);
+    let share = |measure| anyhow::Ok(100.0 * results.fact(extensions::COST.of((Saving::Tiled, measure)))?);
+    let (memory, time) = (share(Measure::Memory)?, share(Measure::Time)?);
+    let length = results.fact(extensions::LENGTH)?;
     // E8 is about how time and memory grow, E10 about whether tiles give the same numbers.
     match [outcome(results, "E8")?, outcome(results, "E10")?] {
         [Outcome::Holds, Outcome::Holds] => Ok(format!(
@@ -144,14 +152,15 @@ fn tiles(results: &Results) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::{Bound, Check, Findings, Verdict};
+    use crate::experiment::{Bound, Check, Findings, Key, Verdict};
     use crate::experiments::find;
     use crate::statistics::exact;
 
-    fn results(experiment: &str, facts: &[(&str, f64)], verdict: Option<Verdict>) -> Results<'static> {
-        let mut findings = Findings::new(&[]);
-        for (name, value) in facts {
-            findings.fact(*name, *value);
+    fn results(facts: Vec<(Key, f64)>, verdict: Option<Verdict>) -> Results<'static> {
+        let mut findings = Findings::default();
+        let experiment = facts[0].0.experiment;
+        for (key, value) in facts {
+            findings.fact(key, value);
         }
         findings.verdicts.extend(verdict);
         let mut results = Results::default();
@@ -163,14 +172,15 @@ mod tests {
     fn what_is_said_of_negation_follows_how_often_it_is_read_right() {
         let said = |negated: f64| {
             let facts = [
-                ("plain: self-attention", 0.98),
-                ("negated: self-attention", negated),
-                ("plain: max pool", 0.97),
-                ("negated: max pool", 0.3),
+                (Kind::Plain, Variant::Heads, 0.98),
+                (Kind::Negated, Variant::Heads, negated),
+                (Kind::Plain, Variant::Max, 0.97),
+                (Kind::Negated, Variant::Max, 0.3),
             ];
+            let facts = facts.map(|(kind, model, value)| (negation::ACCURACY.of((kind, model)), value));
             let check = Check::new("accuracy", exact(negated), Bound::Above(0.5));
             let verdict = Verdict::new("C3", vec![check], String::new());
-            negation(&results("negation", &facts, Some(verdict))).unwrap()
+            negated_sentences(&results(facts.into(), Some(verdict))).unwrap()
         };
         assert!(said(0.36).contains("in 36 %: it takes the judging word at its face value"));
         let mostly_right = said(0.72);
@@ -185,13 +195,14 @@ mod tests {
     fn a_bias_is_said_to_lose_least_only_if_it_does() {
         let said = |rotary: f64, sinusoidal: f64| {
             let facts = [
-                ("rise: rotary", rotary),
-                ("rise: learned", 0.5),
-                ("rise: sinusoidal", sinusoidal),
-                ("rise: ALiBi", -0.02),
-                ("rise: T5 bias", 0.17),
+                (Encoding::Rotary, rotary),
+                (Encoding::Learned, 0.5),
+                (Encoding::Sinusoidal, sinusoidal),
+                (Encoding::Alibi, -0.02),
+                (Encoding::Bias, 0.17),
             ];
-            positions(&results("positions", &facts, None)).unwrap()
+            let facts = facts.map(|(encoding, value)| (positions::RISE.of(encoding), value));
+            beyond_the_length(&results(facts.into(), None)).unwrap()
         };
         assert!(said(0.45, 0.4).contains("a bias on the scores lose least"));
         let rotary_is_better = said(0.06, 0.4);

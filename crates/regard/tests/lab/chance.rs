@@ -2,7 +2,7 @@
 //! coin on texts that it was not trained on, and no claim about classifiers may hold. That the same texts can be learned
 //! where labels mean something is seen beside it: else a classifier that never learns would pass.
 
-use regard::experiment::{Conditions, Findings, Outcome, Progress, Size, Store};
+use regard::experiment::{Findings, Outcome, Progress, Setup, Size, Store};
 use regard::experiments::find;
 use regard_nn::data::builtin::{Polarity, sentiment_words};
 use regard_nn::tensor::random::Key;
@@ -103,7 +103,7 @@ impl Bench {
     }
 
     fn conduct(&self, name: &str, seeds: u64) -> Findings {
-        let conditions = Conditions {
+        let setup = Setup {
             size: Size::Quick,
             seeds: Some(seeds),
             data: Some(&self.data),
@@ -111,7 +111,7 @@ impl Bench {
         };
         let out = self.folder.path().join("out");
         let store = Store::new(&out).unwrap();
-        let found = find(name).unwrap().conduct(conditions, &out, &store, &Progress::silent());
+        let found = find(name).unwrap().conduct(setup, &out, &store, &Progress::silent());
         found.unwrap_or_else(|error| panic!("{error:#}"))
     }
 }

@@ -1,7 +1,7 @@
 //! The machinery of experiments: parts that are remembered, models that are shared, and the same files from the same command.
 
 use anyhow::{Result, ensure};
-use regard::experiment::{Conditions, Experiment, Findings, Lab, Progress, Size, Store};
+use regard::experiment::{Experiment, Findings, Lab, Progress, Setup, Size, Sizes, Store};
 use regard::run::{RunConfig, preset};
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,10 +12,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 use tempfile::TempDir;
 
-const SMOKE: Conditions = Conditions { size: Size::Smoke, seeds: None, data: None, vectors: None };
+const SMOKE: Setup = Setup { size: Size::Smoke, seeds: None, data: None, vectors: None };
 
 fn experiment(name: &'static str, run: fn(&Lab) -> Result<Findings>) -> Experiment {
-    let (claims, seconds) = (&[] as &[&str], [1.0; 3]);
+    let claims = &[] as &[&str];
     Experiment {
         name,
         claims,
@@ -24,7 +24,9 @@ fn experiment(name: &'static str, run: fn(&Lab) -> Result<Findings>) -> Experime
         design: "",
         changed: None,
         real_data: None,
-        seconds,
+        conditions: &[],
+        seeds: Sizes::quick(2),
+        seconds: Sizes::quick(1.0),
         run,
     }
 }
@@ -41,23 +43,23 @@ impl Bench {
     }
 
     /// What parts told in the end.
-    fn conduct(&self, experiment: &Experiment, conditions: Conditions) -> Result<Vec<String>> {
-        let findings = experiment.conduct(conditions, &self.out, &self.store, &Progress::silent())?;
+    fn conduct(&self, experiment: &Experiment, setup: Setup) -> Result<Vec<String>> {
+        let findings = experiment.conduct(setup, &self.out, &self.store, &Progress::silent())?;
         Ok(findings.tables.iter().flat_map(|table| table.rows.concat()).collect())
     }
 
     /// Whether an experiment with one part computes it, rather than reading it back.
-    fn computes(&self, experiment: &Experiment, conditions: Conditions) -> bool {
+    fn computes(&self, experiment: &Experiment, setup: Setup) -> bool {
         let parts = self.out.join(experiment.name).join("parts");
         let before = if parts.exists() { files(&parts).len() } else { 0 };
-        self.conduct(experiment, conditions).unwrap();
+        self.conduct(experiment, setup).unwrap();
         files(&parts).len() > before
     }
 }
 
 /// Findings that are nothing but the results of parts.
 fn told<T: std::fmt::Debug>(results: &[T]) -> Findings {
-    let mut findings = Findings::new(&[]);
+    let mut findings = Findings::default();
     findings.table(
         "results",
         &["result"],
@@ -161,18 +163,18 @@ fn a_part_is_found_again_only_for_what_it_was_computed_from() {
         assert!(bench.computes(other, SMOKE), "another {what}");
         assert!(!bench.computes(other, SMOKE), "the same {what}");
     }
-    let conditions = [
-        ("size", Conditions { size: Size::Quick, ..SMOKE }),
-        ("data", Conditions { data: Some(&data), ..SMOKE }),
-        ("vectors", Conditions { vectors: Some(&data), ..SMOKE }),
+    let setups = [
+        ("size", Setup { size: Size::Quick, ..SMOKE }),
+        ("data", Setup { data: Some(&data), ..SMOKE }),
+        ("vectors", Setup { vectors: Some(&data), ..SMOKE }),
     ];
-    for (what, conditions) in conditions {
-        assert!(bench.computes(&one, conditions), "another {what}");
-        assert!(!bench.computes(&one, conditions), "the same {what}");
+    for (what, setup) in setups {
+        assert!(bench.computes(&one, setup), "another {what}");
+        assert!(!bench.computes(&one, setup), "the same {what}");
     }
     assert!(!bench.computes(&one, SMOKE), "nothing disturbed the first one");
     // The parts do not depend on how many there are, so that more seeds keep what fewer have found.
-    assert!(!bench.computes(&one, Conditions { seeds: Some(9), ..SMOKE }));
+    assert!(!bench.computes(&one, Setup { seeds: Some(9), ..SMOKE }));
 }
 
 fn write(path: &Path, text: &str) {
@@ -212,15 +214,15 @@ fn data_that_changed_is_other_data() {
         // Results may well be kept beside the data, and are none.
         for out in [folder.path().join("out"), data.join("outputs")] {
             let bench = Bench::at(&out);
-            let conditions = Conditions { data: Some(path), ..SMOKE };
+            let setup = Setup { data: Some(path), ..SMOKE };
             write(&train, "sentence\tlabel\ngood\t1\n");
             write(&data.join("notes.txt"), "from the web");
-            bench.conduct(&one, conditions).unwrap();
+            bench.conduct(&one, setup).unwrap();
             for (what, change) in changes {
-                assert!(!bench.computes(&one, conditions), "the same data before {what}");
+                assert!(!bench.computes(&one, setup), "the same data before {what}");
                 let model = bench.store.model(&config(path)).unwrap();
                 change();
-                assert!(bench.computes(&one, conditions), "{what}");
+                assert!(bench.computes(&one, setup), "{what}");
                 assert_ne!(bench.store.model(&config(path)).unwrap(), model, "{what}: another model");
             }
             if *path == data {
@@ -228,15 +230,15 @@ fn data_that_changed_is_other_data() {
                 let dev = data.join("dev.tsv");
                 let aside = folder.path().join("dev.tsv");
                 fs::rename(&dev, &aside).unwrap();
-                assert!(bench.computes(&one, conditions));
+                assert!(bench.computes(&one, setup));
                 fs::rename(&aside, &dev).unwrap();
-                assert!(!bench.computes(&one, conditions));
+                assert!(!bench.computes(&one, setup));
                 fs::remove_file(&dev).unwrap();
             }
         }
     }
     let missing = folder.path().join("missing");
-    let told = Bench::at(folder.path()).conduct(&one, Conditions { data: Some(&missing), ..SMOKE });
+    let told = Bench::at(folder.path()).conduct(&one, Setup { data: Some(&missing), ..SMOKE });
     assert!(format!("{:#}", told.err().unwrap()).contains("cannot read"));
 }
 

@@ -2,7 +2,7 @@
 //! tells all of it without needing anything else.
 
 use regard::experiment::claims::CLAIMS;
-use regard::experiment::{Conditions, Size};
+use regard::experiment::{Setup, Size};
 use regard::experiments::EXPERIMENTS;
 use regard::report;
 use std::collections::BTreeSet;
@@ -23,7 +23,7 @@ fn attributes<'a>(page: &'a str, name: &str) -> Vec<&'a str> {
 #[test]
 fn the_report_judges_every_claim_and_needs_nothing_else() {
     let folder = tempfile::tempdir().unwrap();
-    let conditions = Conditions { size: Size::Smoke, seeds: None, data: None, vectors: None };
+    let conditions = Setup { size: Size::Smoke, seeds: None, data: None, vectors: None };
     let results = report::write(conditions, folder.path()).unwrap_or_else(|error| panic!("{error:#}"));
     for (experiment, findings) in results.iter() {
         let name = experiment.name;

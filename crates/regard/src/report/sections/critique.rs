@@ -1,7 +1,8 @@
 //! What was learned, what was not, and how far it is to a real model.
 
-use crate::experiment::Outcome;
 use crate::experiment::claims::CLAIMS;
+use crate::experiment::{Fact, Outcome};
+use crate::experiments::model_size;
 use crate::report::article::{Article, effect};
 use crate::report::listing::STATISTICS;
 use anyhow::Result;
@@ -60,19 +61,19 @@ pub fn write(article: &mut Article) -> Result<()> {
     article.other_figures("model-size")?;
     article.verdicts(&["E4"])?;
     article.text("How far is it from here to a model of the real world? The table sets the largest model of this page beside BERT.");
-    let fact = |name: &str| results.fact("model-size", name);
+    let fact = |fact: Fact| results.fact(fact);
     let thousands = |value: f64| crate::terminal::thousands(value as u64);
     let row = |what: &str, ours: String, bert: &str| vec![what.to_owned(), ours, bert.to_owned()];
     article.table(
         &["", "this page", "BERT-base (Devlin et al., 2018)"],
         &[
-            row("parameters", thousands(fact("largest_parameters")?), &thousands(BERT.0)),
-            row("layers", format!("{:.0}", fact("largest_layers")?), "12"),
-            row("width", format!("{:.0}", fact("largest_width")?), "768"),
-            row("vocabulary", thousands(fact("vocabulary")?), "30,522 word pieces"),
+            row("parameters", thousands(fact(model_size::LARGEST_PARAMETERS)?), &thousands(BERT.0)),
+            row("layers", format!("{:.0}", fact(model_size::LARGEST_LAYERS)?), "12"),
+            row("width", format!("{:.0}", fact(model_size::LARGEST_WIDTH)?), "768"),
+            row("vocabulary", thousands(fact(model_size::VOCABULARY)?), "30,522 word pieces"),
             row(
                 "tokens read in training",
-                thousands(fact("tokens")?),
+                thousands(fact(model_size::TOKENS)?),
                 &format!("up to {:.0} billion", BERT.1 / 1e9),
             ),
             row(
@@ -82,13 +83,14 @@ pub fn write(article: &mut Article) -> Result<()> {
             ),
             row(
                 "time",
-                format!("{:.0} seconds on this machine", fact("largest_seconds")?),
+                format!("{:.0} seconds on this machine", fact(model_size::LARGEST_SECONDS)?),
                 "4 days on 16 TPU chips",
             ),
         ],
     );
     let (parameters, tokens) = BERT;
-    let gap = (parameters * tokens / (fact("largest_parameters")? * fact("tokens")?)).log10();
+    let gap =
+        (parameters * tokens / (fact(model_size::LARGEST_PARAMETERS)? * fact(model_size::TOKENS)?)).log10();
     article.text(
         "What training computes is about six operations for each parameter and each of the $D$ tokens: two to read it forward, four \
          for its gradients.",

@@ -1,6 +1,8 @@
 //! Attention isolated: three models that differ in nothing else.
 
 use super::super::results::Results;
+use crate::experiments::models::sentiment::Variant;
+use crate::experiments::pooled_words::FAVOURITES;
 use crate::report::article::Article;
 use crate::report::listing::SENTIMENT;
 use anyhow::Result;
@@ -50,10 +52,10 @@ pub fn write(article: &mut Article) -> Result<()> {
 }
 
 fn favourites(results: &Results) -> Result<String> {
-    let words = |name: &str| results.words("pooled-words", &format!("favourites: {name}"));
+    let words = |model| results.words(FAVOURITES.of(model));
     Ok(format!(
         "Relative to how often they occur, additive attention favours *{}*; the features of the max pool are won by *{}*.",
-        words("additive attention")?,
-        words("max pool")?
+        words(Variant::Additive)?,
+        words(Variant::Max)?
     ))
 }

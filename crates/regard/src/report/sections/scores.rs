@@ -1,14 +1,15 @@
 //! Queries, keys, scores, and the scale.
 
+use crate::experiments::scale_sweep::{DEVIATION, Kind, LARGEST};
 use crate::report::article::Article;
 use crate::report::listing::ATTENTION;
 use anyhow::Result;
 
 pub fn write(article: &mut Article) -> Result<()> {
     let results = article.results();
-    let fact = |name: &str| results.fact("scale-sweep", name);
-    let (unscaled, scaled) = (fact("sd_unscaled_64")?, fact("sd_scaled_64")?);
-    let (sharp, soft) = (fact("max_unscaled_256")?, fact("max_scaled_256")?);
+    let [unscaled, scaled] = Kind::ALL.map(|kind| results.fact(DEVIATION.of(kind)));
+    let [sharp, soft] = Kind::ALL.map(|kind| results.fact(LARGEST.of(kind)));
+    let (unscaled, scaled, sharp, soft) = (unscaled?, scaled?, sharp?, soft?);
     article.section("scores", "Scores, and why √d_k");
     article.text(
         "Attention is a dictionary that is looked up softly. Every word asks a question (its *query*), offers a label (its *key*) \

@@ -1,5 +1,6 @@
 //! Text becomes numbers.
 
+use crate::experiments::vocabulary::{CLASSES, SAMPLE};
 use crate::report::article::Article;
 use crate::report::listing::TOKENS;
 use anyhow::Result;
@@ -11,8 +12,8 @@ pub fn write(article: &mut Article) -> Result<()> {
         "What is read here are reviews of films. A grammar inside the program writes them, so that nothing need be downloaded and the \
          truth about every word is known: which words judge (praise or blame), what is negated, what depends on what. This one is \
          positive: *{}* And this one negative: *{}*",
-        results.words("vocabulary", "sample: positive")?,
-        results.words("vocabulary", "sample: negative")?,
+        results.words(SAMPLE.of(CLASSES[1]))?,
+        results.words(SAMPLE.of(CLASSES[0]))?,
     ));
     article.text(
         "A model reads numbers. The first step is a dictionary: every word of the training texts that is frequent enough gets \

@@ -1,7 +1,7 @@
-//! How much work a pass is and how much memory it needs, whatever else the machine is doing.
+//! The time and memory of a pass, whatever else the machine is doing.
 //!
-//! Work is the time that one thread spends on a processor, where the system tells it (Linux), so that other programs that
-//! run at the same time do not count. Elsewhere it is the time on the wall.
+//! Time is the processor time of one thread, where the system reports it (Linux), so that other programs that run at the same
+//! time do not count. Elsewhere it is wall-clock time.
 
 use anyhow::Result;
 use regard_nn::tensor::{pool, set_threads, threads};

@@ -1,9 +1,9 @@
-//! The taggers that several experiments train: one attention layer that tells from the context whether a hidden word is a
-//! content word or a function word; and the sentences they are read on.
+//! The taggers that several experiments train: one attention layer that classifies hidden words as content words or function
+//! words from their context; and the sentences that they are tested on.
 
-use super::sentiment_models::lexicon;
-use crate::experiment::{Lab, Trained};
-use crate::run::{RunConfig, preset, sources};
+use crate::experiment::{Lab, SMALL_MODELS, Sizes, Trained, named};
+use crate::experiments::models::sentiment::lexicon;
+use crate::run::{RunConfig, sources};
 use anyhow::{Context as _, Result};
 use regard_nn::analysis::Tokens;
 use regard_nn::data::builtin::{self, PartOfSpeech};
@@ -17,8 +17,30 @@ use std::ops::RangeInclusive;
 /// The numbers of heads that are compared.
 pub const HEADS: [usize; 4] = [1, 2, 4, 8];
 
-/// Names of the classes of words, by number.
-pub const CLASSES: [&str; 2] = ["function words", "content words"];
+named! {
+    /// The classes of words, by number.
+    pub enum Class { Function = "function words", Content = "content words" }
+}
+
+named! {
+    /// When a tagger is read.
+    pub enum Stage { Before = "before training", After = "after training" }
+}
+
+named! {
+    /// The words whose attention is measured: only the answers for hidden ones enter the loss.
+    pub enum Words { Hidden = "hidden words", Visible = "visible words" }
+}
+
+impl Stage {
+    /// The update after which it is.
+    pub fn step(self, lab: &Lab) -> u64 {
+        match self {
+            Stage::Before => 0,
+            Stage::After => last_step(lab),
+        }
+    }
+}
 
 /// A parsed sentence without its punctuation.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -31,8 +53,8 @@ pub struct Sentence {
     pub heads: Vec<Option<usize>>,
     /// What each is to it.
     pub relations: Vec<String>,
-    /// Whether each praises or blames by itself.
-    pub judging: Vec<bool>,
+    /// Whether each is a sentiment word.
+    pub sentiment: Vec<bool>,
 }
 
 /// A word of a tree as both sources have it: form, part of speech, head, relation.
@@ -40,7 +62,7 @@ type Node<'a> = (&'a str, &'a str, Option<usize>, &'a str);
 
 impl Sentence {
     /// Leaves out punctuation and signs. A word that depends on one of these is taken for a root.
-    fn new<'a>(nodes: impl Iterator<Item = Node<'a>>, judging: impl Fn(&str) -> bool) -> Self {
+    fn new<'a>(nodes: impl Iterator<Item = Node<'a>>, sentiment: impl Fn(&str) -> bool) -> Self {
         let nodes: Vec<Node> = nodes.collect();
         let kept = |node: &Node| !["PUNCT", "SYM", "X"].contains(&node.1);
         let places: Vec<Option<usize>> = nodes
@@ -54,7 +76,7 @@ impl Sentence {
             sentence.classes.push(u32::from(content));
             sentence.heads.push(head.and_then(|head| places.get(head).copied().flatten()));
             sentence.relations.push(relation.split(':').next().unwrap_or_default().to_owned());
-            sentence.judging.push(judging(&form.to_lowercase()));
+            sentence.sentiment.push(sentiment(&form.to_lowercase()));
         }
         sentence
     }
@@ -63,11 +85,11 @@ impl Sentence {
     pub fn without_tree(tagged: &sources::Tagged) -> Self {
         let (words, classes) = tagged.iter().cloned().unzip();
         let count = tagged.len();
-        let (relations, judging) = (vec![String::new(); count], vec![false; count]);
-        Self { words, classes, heads: vec![None; count], relations, judging }
+        let (relations, sentiment) = (vec![String::new(); count], vec![false; count]);
+        Self { words, classes, heads: vec![None; count], relations, sentiment }
     }
 
-    /// Whether it is one of those that are read.
+    /// Whether it has a length that is tested.
     pub fn is_read(&self) -> bool {
         LENGTHS.contains(&self.len())
     }
@@ -83,15 +105,15 @@ impl Sentence {
     }
 }
 
-/// Sentences of so many words are read: shorter ones leave attention no choice.
+/// Sentences of so many words are tested: shorter ones leave attention no choice.
 const LENGTHS: RangeInclusive<usize> = 4..=60;
 
 /// Sentences that no tagger was trained on: of the built-in corpus, or of the treebank that the user gave (a folder's test
 /// part, or the last tenth of a file).
 pub fn test_sentences(lab: &Lab) -> Result<Vec<Sentence>> {
     let lexicon = lexicon();
-    let judging = |word: &str| lexicon.contains(word);
-    let all: Vec<Sentence> = match lab.conditions.data {
+    let sentiment = |word: &str| lexicon.contains(word);
+    let all: Vec<Sentence> = match lab.setup.data {
         None => {
             let node = |word: &builtin::Word| (word.part_of_speech.tag(), word.head, word.relation);
             let texts = sources::builtin_test()?;
@@ -100,7 +122,7 @@ pub fn test_sentences(lab: &Lab) -> Result<Vec<Sentence>> {
                     let (tag, head, relation) = node(word);
                     (word.text.as_str(), tag, head, relation)
                 });
-                Sentence::new(nodes, judging)
+                Sentence::new(nodes, sentiment)
             });
             sentences.collect()
         }
@@ -111,7 +133,7 @@ pub fn test_sentences(lab: &Lab) -> Result<Vec<Sentence>> {
                     let tag = treebank::PARTS_OF_SPEECH[word.part_of_speech];
                     (word.form.as_str(), tag, word.head, word.relation.as_str())
                 });
-                Sentence::new(nodes, judging)
+                Sentence::new(nodes, sentiment)
             });
             let mut sentences: Vec<Sentence> = sentences.filter(|sentence| sentence.len() > 0).collect();
             if !path.is_dir() {
@@ -121,7 +143,7 @@ pub fn test_sentences(lab: &Lab) -> Result<Vec<Sentence>> {
             sentences
         }
     };
-    let most = lab.by_size(30, 600, 1_500, usize::MAX);
+    let most = lab.at(Sizes::quick(600).smoke(30).standard(1_500).full(usize::MAX));
     let fits = all.into_iter().filter(Sentence::is_read);
     let kept: Vec<Sentence> = fits.take(most).collect();
     anyhow::ensure!(!kept.is_empty(), "there is no test sentence of {} words or more", LENGTHS.start());
@@ -131,35 +153,43 @@ pub fn test_sentences(lab: &Lab) -> Result<Vec<Sentence>> {
 /// The seeds that a tagger is trained with: one head and four are what most claims are about.
 pub fn seeds(lab: &Lab, heads: usize) -> Vec<u64> {
     match heads {
-        1 | 4 => lab.seeds_of_small_models(),
-        _ => lab.seeds(lab.by_size(2, 3, 15, 3)),
+        1 | 4 => lab.seeds_of(SMALL_MODELS),
+        _ => lab.seeds_of(Sizes::quick(3).standard(15).full(3)),
     }
+}
+
+/// Every seed of the taggers with so many heads, before and after training.
+pub fn before_and_after(lab: &Lab, heads: usize) -> Vec<(Stage, u64)> {
+    seeds(lab, heads).into_iter().flat_map(|seed| Stage::ALL.map(|stage| (stage, seed))).collect()
+}
+
+/// The sentence to show: the first of a length that is easy to read.
+pub fn example(sentences: &[Sentence]) -> usize {
+    sentences.iter().position(|sentence| (8..=12).contains(&sentence.len())).unwrap_or(0)
 }
 
 /// How a tagger is trained. Width, rate and rotary positions are those at which one head did best on held-out sentences.
 pub fn config(lab: &Lab, heads: usize, seed: u64) -> Result<RunConfig> {
-    let settings = ["model.positions=rotary", "train.rate.highest=1e-2", "train.rate.decay=cosine"];
-    let mut config = preset("tagger", &settings.map(str::to_owned))?;
+    let settings: &[&str] = &["model.positions=rotary", "train.rate.highest=1e-2", "train.rate.decay=cosine"];
+    let mut config = lab.preset("tagger", Sizes::quick(settings), seed)?;
     let steps = steps(lab);
     config.train.steps = last_step(lab);
     config.train.evaluate_every = (config.train.steps / 4).max(1);
-    config.train.seed = seed;
-    config.data.texts = lab.by_size(30, 2_000, 6_000, 10_000);
-    config.data.path = lab.conditions.data.map(|path| path.display().to_string());
-    config.run.save_every = 0;
-    // The curve is drawn for one head and for four; the others are looked at before and after.
+    config.data.texts = lab.at(Sizes::quick(2_000).smoke(30).standard(6_000).full(10_000));
+    config.data.path = lab.data();
+    // The curve is drawn for one head and for four; the others are measured before and after.
     config.run.snapshots = match heads {
         1 | 4 => steps,
         _ => steps.first().into_iter().chain(steps.last()).copied().collect(),
     };
     if let Recipe::Tagger(model) = &mut config.model {
         model.n_heads = heads;
-        model.d_model = lab.by_size(16, 32, 32, 64);
+        model.d_model = lab.at(Sizes::quick(32).smoke(16).full(64));
     }
     Ok(config)
 }
 
-/// The steps at which a tagger is looked at: before the first, then at twice as many each time.
+/// The steps at which a tagger is measured: before the first, then at twice as many each time.
 pub fn steps(lab: &Lab) -> Vec<u64> {
     let last = last_step(lab);
     let mut steps: Vec<u64> =
@@ -170,7 +200,7 @@ pub fn steps(lab: &Lab) -> Vec<u64> {
 
 /// The step after which a tagger is done.
 pub fn last_step(lab: &Lab) -> u64 {
-    lab.by_size(8, 800, 2_000, 3_000)
+    lab.at(Sizes::quick(800).smoke(8).standard(2_000).full(3_000))
 }
 
 /// Trains a tagger, or takes it from an experiment that did.
@@ -231,7 +261,7 @@ mod tests {
         assert_eq!(sentence.classes, [1, 0, 1]);
         assert_eq!(sentence.heads, [Some(2), Some(2), None]);
         assert_eq!(sentence.relations[1], "nsubj");
-        assert_eq!(sentence.judging, [false, false, true]);
+        assert_eq!(sentence.sentiment, [false, false, true]);
         assert!(sentence.linked(0, 2) && sentence.linked(2, 0) && !sentence.linked(0, 1));
     }
 }

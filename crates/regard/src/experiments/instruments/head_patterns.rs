@@ -1,8 +1,8 @@
 //! Five patterns of attention, and how much each head of a model shows of them. A head is chosen on one half of the examples and
-//! measured on the other, so that the best of many heads is not best by luck.
+//! measured on the other, so that the best of many heads is not the best by luck.
 
-use super::language_models as models;
-use crate::experiment::Lab;
+use crate::experiment::{Lab, Sizes, named};
+use crate::experiments::models::language as models;
 use crate::model::Opened;
 use crate::run::sources;
 use anyhow::Result;
@@ -15,19 +15,32 @@ use regard_nn::analysis::{
 use regard_nn::models::Model;
 use regard_nn::tensor::random::Key;
 
+named! {
+    /// A pattern of attention.
+    pub enum Pattern {
+        Previous = "previous token",
+        Delimiters = "delimiters",
+        Subject = "subject of a verb",
+        Modifier = "modifier of a noun",
+        Far = "far away",
+        /// Measured over all heads.
+        Any = "any",
+    }
+}
+
 /// The patterns, and the weight that was published of each.
-pub const PATTERNS: [(&str, f64); 5] = [
-    ("previous token", 0.82),
-    ("delimiters", 0.65),
-    ("subject of a verb", 0.71),
-    ("modifier of a noun", 0.78),
-    ("far away", 0.45),
+pub const PATTERNS: [(Pattern, f64); 5] = [
+    (Pattern::Previous, 0.82),
+    (Pattern::Delimiters, 0.65),
+    (Pattern::Subject, 0.71),
+    (Pattern::Modifier, 0.78),
+    (Pattern::Far, 0.45),
 ];
 /// The patterns that are syntactic, and their relations.
-pub const RELATIONS: [(&str, &str); 2] = [("subject of a verb", "nsubj"), ("modifier of a noun", "amod")];
+pub const RELATIONS: [(Pattern, &str); 2] = [(Pattern::Subject, "nsubj"), (Pattern::Modifier, "amod")];
 /// Fixed offsets up to this far are tried against heads.
 const REACH: usize = 10;
-/// A direction of a relation with fewer pairs is not looked at.
+/// A direction of a relation with fewer pairs is left out.
 const FEWEST: u64 = 10;
 
 /// What heads are measured on.
@@ -47,10 +60,11 @@ enum Half {
 pub fn material(lab: &Lab, opened: &Opened, length: usize) -> Result<Material> {
     let tokenizer = opened.tokenizer()?;
     let mut texts = Vec::new();
-    for text in sources::builtin_test()?.iter().take(lab.by_size(12, 200, 2_000, 2_000)) {
+    for text in sources::builtin_test()?.iter().take(lab.at(Sizes::quick(200).smoke(12).standard(2_000))) {
         texts.extend(models::tokens_of(tokenizer, text.text(), length)?.filter(|text| text.len() > 1));
     }
-    let sentences = models::parsed_sentences(tokenizer, lab.by_size(60, 1_000, 10_000, 10_000), length)?;
+    let sentences =
+        models::parsed_sentences(tokenizer, lab.at(Sizes::quick(1_000).smoke(60).standard(10_000)), length)?;
     Ok(Material { texts, sentences })
 }
 
@@ -95,9 +109,9 @@ pub fn measure(model: &dyn Model, material: &Material) -> Result<Measured> {
 }
 
 impl Measured {
-    /// The head that shows a pattern most on one half, and how much on the other; nothing if the texts have no place for it.
-    pub fn best(&self, pattern: usize) -> Option<(usize, f64)> {
-        let [choose, measure] = [&self.weights[0][pattern], &self.weights[1][pattern]];
+    /// The head that shows a pattern most on one half, and how much on the other; nothing if the texts have no example of it.
+    pub fn best(&self, pattern: Pattern) -> Option<(usize, f64)> {
+        let [choose, measure] = [&self.weights[0][pattern as usize], &self.weights[1][pattern as usize]];
         let best = (0..choose.len()).max_by(|&a, &b| choose[a].total_cmp(&choose[b]))?;
         Some((best, *measure.get(best)?))
     }
@@ -144,7 +158,7 @@ pub fn labels(
         let random = repeated_random(
             2..vocabulary,
             length / 2,
-            lab.by_size(2, 16, 100, 100),
+            lab.at(Sizes::quick(16).smoke(2).standard(100)),
             Key::new(0).site("labels"),
         );
         table.extend(prefix_matching(model, random, HeadSettings::default())?);

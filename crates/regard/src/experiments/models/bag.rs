@@ -1,9 +1,9 @@
-//! The bags of word vectors that several experiments train: the classifier of the first source, and what it lacks.
+//! The bags of word vectors that several experiments train: the classifier of the first source, and its extensions.
 
-use super::sentiment_models as sentiment;
-use crate::experiment::{Lab, Trained};
+use crate::experiment::{Lab, Sizes, Trained};
+use crate::experiments::models::sentiment;
 use crate::model::Opened;
-use crate::run::{RunConfig, preset, sources};
+use crate::run::{RunConfig, sources};
 use anyhow::{Context as _, Result};
 use regard_nn::analysis::Tokens;
 use regard_nn::data::builtin::{Corpus, CorpusSettings};
@@ -23,7 +23,7 @@ pub struct Form {
     pub trained: bool,
     /// Whether the vectors say where a word stands.
     pub positions: bool,
-    /// Whether what attention says is added to the vectors.
+    /// Whether there is a residual connection around attention.
     pub residual: bool,
     /// How many times the data of the others it learns from; 0 counts as 1.
     pub data: usize,
@@ -48,25 +48,27 @@ impl Form {
 
 /// How a bag is trained: on 1,000 texts, as the source does.
 pub fn config(lab: &Lab, form: Form, seed: u64) -> Result<RunConfig> {
-    let mut config = preset("bag", &[])?;
-    // Attention learns 1,000 texts by heart sooner, and costs more: fewer steps, smaller batches, and the last words, where opinions are.
+    let mut config = lab.preset("bag", Sizes::quick(&[]), seed)?;
+    // Attention memorises 1,000 texts sooner, and costs more: fewer steps, smaller batches, and the last words, which hold opinions.
     let attends = form.heads > 0;
-    config.train.steps = if attends { lab.by_size(6, 200, 400, 400) } else { lab.by_size(6, 300, 600, 600) };
-    let length = if attends { lab.by_size(32, 64, 128, 256) } else { 256 };
+    config.train.steps = if attends {
+        lab.at(Sizes::quick(200).smoke(6).standard(400))
+    } else {
+        lab.at(Sizes::quick(300).smoke(6).standard(600))
+    };
+    let length = if attends { lab.at(Sizes::quick(64).smoke(32).standard(128).full(256)) } else { 256 };
     if attends {
-        config.train.batch_size = lab.by_size(16, 16, 32, 32);
+        config.train.batch_size = lab.at(Sizes::quick(16).standard(32));
     }
     config.data.keep = Keep::Last;
     config.train.evaluate_every = (config.train.steps / 6).max(1);
-    config.train.seed = seed;
-    config.run.save_every = 0;
     config.run.snapshots = vec![0];
-    config.data.limit = lab.by_size(60, 1_000, 1_000, 1_000) * form.data.max(1);
+    config.data.limit = lab.at(Sizes::quick(1_000).smoke(60)) * form.data.max(1);
     config.data.texts = config.data.limit;
     config.data.length = length;
-    config.data.path = lab.conditions.data.map(|path| path.display().to_string());
+    config.data.path = lab.data();
     if form.vectors {
-        config.data.vectors = lab.conditions.vectors.map(|path| path.display().to_string());
+        config.data.vectors = lab.setup.vectors.map(|path| path.display().to_string());
     }
     if let Recipe::Bag(model) = &mut config.model {
         model.n_heads = form.heads;
@@ -87,7 +89,7 @@ pub fn trained(lab: &Lab, form: Form, seed: u64) -> Result<Trained> {
 /// The texts that a plain bag is trained on.
 pub fn training_texts(lab: &Lab, seed: u64) -> Result<Vec<String>> {
     let data = config(lab, Form::PLAIN, seed)?.data;
-    let Some(path) = lab.conditions.data else {
+    let Some(path) = lab.setup.data else {
         let corpus = Corpus::new(CorpusSettings::default(), seed)?;
         return Ok(corpus.texts().take(data.texts).map(|text| text.text().to_owned()).collect());
     };
@@ -96,7 +98,7 @@ pub fn training_texts(lab: &Lab, seed: u64) -> Result<Vec<String>> {
     Ok(sources::thinned(train, data.limit).examples.into_iter().map(|example| example.text).collect())
 }
 
-/// The share of texts that a bag tells right.
+/// The share of texts that a bag classifies correctly.
 pub fn accuracy(opened: &Opened, config: &RunConfig, texts: &[(String, usize)]) -> Result<f64> {
     let encode = |(text, _): &(String, usize)| Ok(Tokens::new(sentiment::encode(opened, config, text)?.ids));
     let tokens: Vec<Tokens> = texts.iter().map(encode).collect::<Result<_>>()?;
@@ -110,7 +112,7 @@ pub fn vectors(opened: &Opened) -> Result<&Tensor> {
     Ok(opened.model.token_embeddings().context("the model has no word vectors")?.tensor())
 }
 
-/// The first words of a text, as many as asked for, with their ids; none if it has fewer.
+/// The first words of a text, as many as requested, with their ids; none if it has fewer.
 pub fn first_words(
     tokenizer: &Tokenizer,
     text: &str,

@@ -1,4 +1,4 @@
-//! What a model that puts sentences into the passive looks at in its source, word by word, beside the truth.
+//! Where the cross-attention of a model that puts sentences into the passive lies, beside the true origins of the words.
 
 use crate::model::Opened;
 use anyhow::{Context as _, Result, bail};
@@ -14,17 +14,17 @@ use serde::{Deserialize, Serialize};
 pub struct Crossed {
     /// The pieces of the source.
     pub source: Vec<String>,
-    /// The pieces of the target, each of which the model is to say next.
+    /// The pieces of the target, each of which the model is to predict.
     pub target: Vec<String>,
-    /// By layer and head, (target, source): where the model looks as it is about to say a piece.
+    /// By layer and head, (target, source): the weights with which a piece is predicted.
     pub heads: Vec<Vec<f32>>,
     /// For each piece of the target, those of the source that it comes from.
     pub origins: Vec<Vec<usize>>,
-    /// For each piece of the target, whether the model says it, given those before.
+    /// For each piece of the target, whether the model predicts it, given those before.
     pub right: Vec<bool>,
 }
 
-/// Reads a pair with an encoder–decoder model, the decoder being shown the true target.
+/// Reads a pair with an encoder–decoder model; the decoder is given the true target.
 pub fn cross(opened: &Opened, pair: &Pair) -> Result<Crossed> {
     let model = &*opened.model;
     let Some(start) = model.abilities().start else { bail!("a {} has no cross-attention", model.kind()) };
@@ -33,11 +33,11 @@ pub fn cross(opened: &Opened, pair: &Pair) -> Result<Crossed> {
     let target = tokenizer.encode(&pair.target, Special::Keep)?;
     let shifted = std::iter::once(start).chain(target.ids.iter().copied());
     let input: Vec<u32> = shifted.take(target.ids.len()).collect();
-    let (read, said) = (Ids::new(&source.ids, [1, source.len()])?, Ids::new(&input, [1, input.len()])?);
+    let (read, answer) = (Ids::new(&source.ids, [1, source.len()])?, Ids::new(&input, [1, input.len()])?);
     let sites: Vec<String> = model.part(Part::Cross)?.into_iter().map(|site| site.name).collect();
     let probe = sites.iter().fold(Probe::new(), |probe, site| probe.record(format!("{site}.weights")));
-    let scores =
-        model.forward(&Context::inference().with_probe(&probe), &Inputs::ids(&read).answered(&said, None))?;
+    let scores = model
+        .forward(&Context::inference().with_probe(&probe), &Inputs::ids(&read).answered(&answer, None))?;
     let best = scores.argmax(-1)?;
     let mut heads = Vec::new();
     for site in &sites {
@@ -47,7 +47,7 @@ pub fn cross(opened: &Opened, pair: &Pair) -> Result<Crossed> {
     }
     Ok(Crossed {
         origins: origins(pair, &source, &target),
-        right: best.values().iter().zip(&target.ids).map(|(said, wanted)| said == wanted).collect(),
+        right: best.values().iter().zip(&target.ids).map(|(best, wanted)| best == wanted).collect(),
         source: pieces(&pair.source, &source),
         target: pieces(&pair.target, &target),
         heads,
@@ -74,7 +74,7 @@ fn origins(pair: &Pair, source: &Encoding, target: &Encoding) -> Vec<Vec<usize>>
 }
 
 impl Crossed {
-    /// How often a head looks most at where a piece comes from, and the number of pieces that come from somewhere.
+    /// How often the largest weight of a head is on the origin of a piece, and the number of pieces that have an origin.
     pub fn found(&self, head: usize) -> (usize, usize) {
         let width = self.source.len();
         let most = |row: &[f32]| (0..width).max_by(|&a, &b| row[a].total_cmp(&row[b]));
@@ -82,7 +82,7 @@ impl Crossed {
         self.count(|target| most(&weights[target * width..(target + 1) * width]))
     }
 
-    /// The same for who always looks at the same place of the source as it is at in the target.
+    /// The same for a guess that is always at the same position in the source as in the target.
     pub fn found_in_place(&self) -> (usize, usize) {
         self.count(|target| Some(target.min(self.source.len() - 1)))
     }
@@ -95,8 +95,8 @@ impl Crossed {
     }
 }
 
-/// How often the head that finds origins best on one half of the pairs finds them on the other, and how often they are in the
-/// same place.
+/// How often the head that finds origins best on one half of the pairs finds them on the other, and how often they are at the
+/// same position.
 pub fn found_by_best_head(crossed: &[Crossed]) -> (f64, f64) {
     let share = |half: usize, count: &dyn Fn(&Crossed) -> (usize, usize)| {
         let sums = crossed.iter().skip(half).step_by(2).map(count);
@@ -113,9 +113,9 @@ pub fn found_by_best_head(crossed: &[Crossed]) -> (f64, f64) {
 mod tests {
     use super::*;
 
-    /// Pairs of four words whose passive has them the other way round, read by two heads: one looks at the first word, the
-    /// other wherever it is told to.
-    fn pairs(looks_at: impl Fn(usize) -> usize) -> Vec<Crossed> {
+    /// Pairs of four words whose passive has them in reverse order, read by two heads: one attends to the first word, the other
+    /// to a given position.
+    fn pairs(attends_to: impl Fn(usize) -> usize) -> Vec<Crossed> {
         let words = || ["a", "b", "c", "d"].map(str::to_owned).to_vec();
         let weights = |at: &dyn Fn(usize) -> usize| {
             (0..16).map(|i| if i % 4 == at(i / 4) { 0.7 } else { 0.1 }).collect::<Vec<f32>>()
@@ -123,7 +123,7 @@ mod tests {
         let pair = || Crossed {
             source: words(),
             target: words(),
-            heads: vec![weights(&|_| 0), weights(&looks_at)],
+            heads: vec![weights(&|_| 0), weights(&attends_to)],
             origins: vec![vec![3], vec![2], vec![1], vec![0]],
             right: vec![true; 4],
         };
@@ -131,14 +131,14 @@ mod tests {
     }
 
     #[test]
-    fn origins_are_found_by_a_head_that_looks_at_them_and_by_no_other() {
+    fn origins_are_found_by_a_head_that_attends_to_them_and_by_no_other() {
         assert_eq!(found_by_best_head(&pairs(|target| 3 - target)), (1.0, 0.0));
         assert_eq!(
             found_by_best_head(&pairs(|target| target)),
             (0.25, 0.0),
-            "the head that always looks at the first word"
+            "the head that always attends to the first word"
         );
-        // A head is not praised on the pairs that it was chosen by.
+        // A head is not measured on the pairs that it was chosen by.
         let mut mixed = pairs(|target| 3 - target);
         mixed[1] = pairs(|target| target).remove(0);
         mixed[3] = pairs(|target| target).remove(0);

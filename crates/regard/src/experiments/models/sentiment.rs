@@ -1,97 +1,96 @@
-//! The three classifiers of sentiment that differ in nothing but how they attend, as several experiments train and read them.
+//! The sentiment classifiers that differ only in how they attend, as several experiments train and test them.
 
-use crate::experiment::{Lab, Trained};
+use crate::experiment::{Lab, Sizes, Trained, named};
 use crate::model::Opened;
-use crate::run::{RunConfig, preset, sources};
+use crate::run::{RunConfig, sources};
 use anyhow::{Result, bail};
 use regard_nn::analysis::{Tokens, pad};
 use regard_nn::data::builtin::{self, Polarity};
 use regard_nn::models::{Inputs, Pooling, Recipe, Sentiment, SentimentConfig};
 use regard_nn::tokens::{Encoding, Special};
 use regard_nn::{Context, Module};
-use serde::Serialize;
 use std::collections::HashSet;
 
 /// How many seeds the three are trained with.
-pub const SEEDS: u64 = 8;
+pub const SEEDS: Sizes<u64> = Sizes::quick(8);
 
-/// What was changed of the three after experiments with them had been seen.
-pub const SEEDS_CHANGED: &str = "The models are those of `three-models`, whose number of seeds was raised from five to eight after it \
-    had been undecided; their initial weights, widths, steps and rates were chosen on held-out texts after first runs in which small ones \
-    stayed at chance.";
+/// What was changed about the models after results had been seen.
+pub const SEEDS_CHANGED: &str = "The models are those of `three-models`. Their number of seeds was raised from five to eight after that \
+    experiment had been undecided. Their initial weights, widths, steps and rates were chosen on held-out texts after first runs in which \
+    small models stayed at chance.";
 
-/// A model of the comparison.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub enum Variant {
-    /// BiLSTM and max pool.
-    Max,
-    /// BiLSTM and additive attention.
-    Additive,
-    /// BiLSTM, self-attention with four heads, max pool.
-    Heads,
-    /// BiLSTM and max pool, with so many times the parameters (beside the word vectors) of the one with heads.
-    Wide(u32),
+named! {
+    /// A model of the comparison.
+    pub enum Variant {
+        /// BiLSTM and max pool.
+        Max = "max pool",
+        /// BiLSTM and additive attention.
+        Additive = "additive attention",
+        /// BiLSTM, self-attention with four heads, max pool.
+        Heads = "self-attention",
+        /// BiLSTM and max pool, as wide as gives it the parameters (beside the word vectors) of the one with heads.
+        Wide = "max pool, as many parameters",
+        Wide2 = "max pool, 2× the parameters",
+        Wide4 = "max pool, 4× the parameters",
+    }
 }
 
 impl Variant {
     /// The three of the comparison.
     pub const THREE: [Variant; 3] = [Variant::Max, Variant::Additive, Variant::Heads];
-
-    /// What pictures call it.
-    pub fn name(self) -> String {
-        match self {
-            Variant::Max => "max pool".to_owned(),
-            Variant::Additive => "additive attention".to_owned(),
-            Variant::Heads => "self-attention".to_owned(),
-            Variant::Wide(1) => "max pool, as many parameters".to_owned(),
-            Variant::Wide(times) => format!("max pool, {times}× the parameters"),
-        }
-    }
+    /// Those that are merely larger.
+    pub const WIDE: [Variant; 3] = [Variant::Wide, Variant::Wide2, Variant::Wide4];
 
     fn preset(self) -> &'static str {
         match self {
-            Variant::Max | Variant::Wide(_) => "sentiment-max",
             Variant::Additive => "sentiment-additive",
             Variant::Heads => "sentiment-heads",
+            _ => "sentiment-max",
+        }
+    }
+
+    /// How many times the parameters of the model with heads it has, if it was widened.
+    fn times(self) -> Option<usize> {
+        match self {
+            Variant::Wide => Some(1),
+            Variant::Wide2 => Some(2),
+            Variant::Wide4 => Some(4),
+            _ => None,
         }
     }
 }
 
 /// How a variant is trained: the same for all but the variant itself.
 pub fn config(lab: &Lab, variant: Variant, seed: u64) -> Result<RunConfig> {
-    // Small models learn faster at higher rates. The rates are those at which the max pool did best on held-out texts.
-    let settings: &[&str] = lab.by_size(
-        &["model.d_embedding=8", "model.d_hidden=8", "train.steps=6", "train.batch_size=16"],
-        &[
-            "model.d_embedding=24",
-            "model.d_hidden=24",
-            "train.steps=320",
-            "train.batch_size=32",
-            "train.rate.highest=8e-3",
-            "train.rate.lowest=8e-4",
-            "train.rate.decay=cosine",
-        ],
-        &[
-            "model.d_embedding=64",
-            "model.d_hidden=64",
-            "train.steps=1000",
-            "train.batch_size=32",
-            "train.rate.highest=4e-3",
-            "train.rate.lowest=4e-4",
-            "train.rate.decay=cosine",
-        ],
-        &[],
-    );
-    let mut config = preset(variant.preset(), &settings.iter().map(ToString::to_string).collect::<Vec<_>>())?;
-    config.train.seed = seed;
+    // Small models learn faster at higher rates. At these the max pool did best on held-out texts.
+    const SETTINGS: Sizes<&[&str]> = Sizes::<&[&str]>::quick(&[
+        "model.d_embedding=24",
+        "model.d_hidden=24",
+        "train.steps=320",
+        "train.batch_size=32",
+        "train.rate.highest=8e-3",
+        "train.rate.lowest=8e-4",
+        "train.rate.decay=cosine",
+    ])
+    .smoke(&["model.d_embedding=8", "model.d_hidden=8", "train.steps=6", "train.batch_size=16"])
+    .standard(&[
+        "model.d_embedding=64",
+        "model.d_hidden=64",
+        "train.steps=1000",
+        "train.batch_size=32",
+        "train.rate.highest=4e-3",
+        "train.rate.lowest=4e-4",
+        "train.rate.decay=cosine",
+    ])
+    .full(&[]);
+    let mut config = lab.preset(variant.preset(), SETTINGS, seed)?;
     config.train.patience = 0;
-    config.data.texts = lab.by_size(60, 4_000, 10_000, 25_000);
-    config.data.limit = lab.by_size(60, 4_000, 10_000, 0);
+    config.data.texts = lab.at(Sizes::quick(4_000).smoke(60).standard(10_000).full(25_000));
+    config.data.limit = lab.at(Sizes::quick(4_000).smoke(60).standard(10_000).full(0));
     config.train.evaluate_every = (config.train.steps / 6).max(1);
-    config.run.save_every = 0;
-    config.data.path = lab.conditions.data.map(|path| path.display().to_string());
+    config.data.path = lab.data();
     if let Recipe::Sentiment(model) = &mut config.model
-        && let Variant::Wide(times) = variant
+        && let Some(times) = variant.times()
     {
         model.d_hidden = widened(model, times)?;
     }
@@ -110,9 +109,9 @@ pub fn beside_vectors(config: &SentimentConfig) -> Result<usize> {
 }
 
 /// The width at which a plain BiLSTM has at least so many times the parameters of the one with heads.
-fn widened(config: &SentimentConfig, times: u32) -> Result<usize> {
+fn widened(config: &SentimentConfig, times: usize) -> Result<usize> {
     let heads = SentimentConfig { pooling: Pooling::Heads, ..config.clone() };
-    let wanted = beside_vectors(&heads)? * times as usize;
+    let wanted = beside_vectors(&heads)? * times;
     for d_hidden in config.d_hidden.. {
         let wide = SentimentConfig { pooling: Pooling::Max, d_hidden, ..config.clone() };
         if beside_vectors(&wide)? >= wanted {
@@ -125,8 +124,8 @@ fn widened(config: &SentimentConfig, times: u32) -> Result<usize> {
 /// Texts that no model was trained on, with their labels (1: positive).
 pub fn test_texts(lab: &Lab) -> Result<Vec<(String, usize)>> {
     let config = config(lab, Variant::Max, 0)?;
-    let most = lab.by_size(40, 800, 2_000, usize::MAX);
-    if let Some(path) = lab.conditions.data {
+    let most = lab.at(Sizes::quick(800).smoke(40).standard(2_000).full(usize::MAX));
+    if let Some(path) = lab.setup.data {
         sources::ensure_test_part(path)?;
     }
     let labelled = sources::test_labelled(&config.data)?;
@@ -137,7 +136,7 @@ pub fn test_texts(lab: &Lab) -> Result<Vec<(String, usize)>> {
     Ok(examples.into_iter().map(|example| (example.text, example.label)).collect())
 }
 
-/// How a text is read by a model, cut to the length that it was trained with.
+/// A text as a model reads it, cut to the length that it was trained with.
 pub fn encode(opened: &Opened, config: &RunConfig, text: &str) -> Result<Encoding> {
     let mut encoding = opened.tokenizer()?.encode(text, Special::Keep)?;
     if config.data.length > 0 {
@@ -146,7 +145,7 @@ pub fn encode(opened: &Opened, config: &RunConfig, text: &str) -> Result<Encodin
     Ok(encoding)
 }
 
-/// How much each text speaks for "positive": the difference of the logits.
+/// The margin of each text: the logit of "positive" minus that of "negative".
 pub fn margins(opened: &Opened, texts: &[Tokens]) -> Result<Vec<f32>> {
     // Texts of like length together waste no time on padding.
     let mut order: Vec<usize> = (0..texts.len()).collect();
@@ -163,7 +162,7 @@ pub fn margins(opened: &Opened, texts: &[Tokens]) -> Result<Vec<f32>> {
     Ok(margins)
 }
 
-/// Words that praise or blame by themselves.
+/// Sentiment words: those that praise or blame by themselves.
 pub fn lexicon() -> HashSet<String> {
     let words = [Polarity::Negative, Polarity::Positive].into_iter().flat_map(builtin::sentiment_words);
     words.map(|word| word.to_lowercase()).collect()
@@ -177,7 +176,7 @@ pub const STOP_WORDS: [&str; 48] = [
     "did", "there", "which",
 ];
 
-/// Words that turn a judgement around.
+/// Words that reverse a sentiment.
 pub fn is_negator(word: &str) -> bool {
     const NEGATORS: [&str; 12] = [
         "not", "no", "never", "nothing", "nobody", "none", "neither", "nor", "hardly", "without", "cannot",

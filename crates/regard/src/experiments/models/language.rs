@@ -1,6 +1,6 @@
-//! The small language models that several experiments train and read. One of them, the base, is shared: it is trained once.
+//! The small language models that several experiments train and test. One of them, the base, is shared: it is trained once.
 
-use crate::experiment::{Lab, Trained};
+use crate::experiment::{Lab, Sizes, Trained};
 use crate::model::Opened;
 use crate::run::{RunConfig, preset, sources, text_files};
 use crate::statistics::mean;
@@ -26,53 +26,49 @@ pub const ROOM: usize = 4;
 /// It is trained on windows of a quarter of the positions that it has room for, so that longer texts can be tried. Positions
 /// are rotary because a model learns from them in a fraction of the steps that a learned table needs.
 pub fn base(lab: &Lab, seed: u64) -> Result<RunConfig> {
-    // The rates are those at which the base did best on held-out texts.
-    let settings: &[&str] = lab.by_size(
-        &[
-            "model.n_layers=2",
-            "model.n_heads=2",
-            "model.d_model=16",
-            "model.dropout=0.0",
-            "tokens.size=200",
-            "data.length=16",
-            "data.texts=80",
-            "train.steps=6",
-            "train.batch_size=4",
-        ],
-        &[
-            "model.n_layers=2",
-            "model.n_heads=4",
-            "model.d_model=32",
-            "model.dropout=0.0",
-            "tokens.size=500",
-            "data.length=32",
-            "data.texts=4000",
-            "train.steps=500",
-            "train.batch_size=16",
-            "train.rate.highest=1e-2",
-            "train.rate.lowest=5e-4",
-            "train.rate.warmup=20",
-        ],
-        &[
-            "model.n_layers=3",
-            "model.n_heads=4",
-            "model.d_model=64",
-            "model.dropout=0.0",
-            "tokens.size=1000",
-            "data.length=64",
-            "data.texts=12000",
-            "train.steps=1500",
-            "train.batch_size=16",
-            "train.rate.highest=5e-3",
-            "train.rate.lowest=3e-4",
-            "train.rate.warmup=50",
-        ],
-        &["tokens.size=10000", "data.length=128", "data.texts=40000", "train.steps=2000"],
-    );
-    let mut config = preset("words-gpt", &settings.iter().map(ToString::to_string).collect::<Vec<_>>())?;
-    config.train.seed = seed;
+    // The rates that gave the base model the lowest loss on held-out texts.
+    const SETTINGS: Sizes<&[&str]> = Sizes::<&[&str]>::quick(&[
+        "model.n_layers=2",
+        "model.n_heads=4",
+        "model.d_model=32",
+        "model.dropout=0.0",
+        "tokens.size=500",
+        "data.length=32",
+        "data.texts=4000",
+        "train.steps=500",
+        "train.batch_size=16",
+        "train.rate.highest=1e-2",
+        "train.rate.lowest=5e-4",
+        "train.rate.warmup=20",
+    ])
+    .smoke(&[
+        "model.n_layers=2",
+        "model.n_heads=2",
+        "model.d_model=16",
+        "model.dropout=0.0",
+        "tokens.size=200",
+        "data.length=16",
+        "data.texts=80",
+        "train.steps=6",
+        "train.batch_size=4",
+    ])
+    .standard(&[
+        "model.n_layers=3",
+        "model.n_heads=4",
+        "model.d_model=64",
+        "model.dropout=0.0",
+        "tokens.size=1000",
+        "data.length=64",
+        "data.texts=12000",
+        "train.steps=1500",
+        "train.batch_size=16",
+        "train.rate.highest=5e-3",
+        "train.rate.lowest=3e-4",
+        "train.rate.warmup=50",
+    ])
+    .full(&["tokens.size=10000", "data.length=128", "data.texts=40000", "train.steps=2000"]);
+    let mut config = lab.preset("words-gpt", SETTINGS, seed)?;
     config.train.evaluate_every = (config.train.steps / 5).max(1);
-    config.run.save_every = 0;
     config.run.snapshots = vec![0];
     let length = config.data.length;
     let form = gpt(&mut config)?;
@@ -81,7 +77,7 @@ pub fn base(lab: &Lab, seed: u64) -> Result<RunConfig> {
     Ok(config)
 }
 
-/// What was changed of the base model after experiments with it had been seen.
+/// What was changed about the base model after results had been seen.
 pub const GPT_CHANGED: &str = "The base model got more steps, a higher rate, rotary positions and larger initial weights after first \
     runs, in which it had hardly learned; all were chosen by its loss on held-out text.";
 
@@ -94,10 +90,10 @@ fn initial_deviation(width: usize) -> f32 {
 /// The base model's configuration on real text if there is any: words as white space separates them, two epochs.
 pub fn base_on_text(lab: &Lab, seed: u64) -> Result<RunConfig> {
     let mut config = base(lab, seed)?;
-    if let Some(path) = lab.conditions.data {
-        config.data.path = Some(path.display().to_string());
+    if let Some(path) = lab.setup.data {
+        config.data.path = lab.data();
         config.tokens.kind = crate::run::TokensKind::Whitespace;
-        if lab.conditions.size == crate::experiment::Size::Full {
+        if lab.setup.size == crate::experiment::Size::Full {
             let read = (config.train.batch_size * config.data.length) as u64;
             config.train.steps = (2 * count_words(path)?).div_ceil(read).max(1);
             config.train.evaluate_every = (config.train.steps / 5).max(1);
@@ -170,8 +166,8 @@ pub fn losses_by_place(
     Ok(sums.into_iter().map(|sum| sum / count).collect())
 }
 
-/// Reads a text in windows of so many tokens, several at a time. The last one is left out if it is shorter: it says little
-/// about this length.
+/// Reads a text in windows of so many tokens, several at a time. The last one is left out if it is shorter: it measures little
+/// of this length.
 fn whole_windows(
     text: &TokenStream,
     length: usize,
@@ -192,10 +188,15 @@ fn whole_windows(
     Ok(())
 }
 
-/// Text that no model was trained on or chosen by, as much of it as the size of the experiment asks for.
+/// Text that no model was trained on or chosen by, as much of it as the size of the experiment needs.
 pub fn test_text(lab: &Lab, config: &RunConfig, tokenizer: &Tokenizer) -> Result<TokenStream> {
-    let text = sources::test_stream(&config.data, tokenizer, lab.by_size(20, 300, 1_000, 2_000))?;
-    let mut ids = vec![0; text.len().min(lab.by_size(600, 20_000, 60_000, usize::MAX))];
+    let text = sources::test_stream(
+        &config.data,
+        tokenizer,
+        lab.at(Sizes::quick(300).smoke(20).standard(1_000).full(2_000)),
+    )?;
+    let mut ids =
+        vec![0; text.len().min(lab.at(Sizes::quick(20_000).smoke(600).standard(60_000).full(usize::MAX)))];
     text.copy(0, &mut ids)?;
     Ok(TokenStream::new(&ids)?)
 }
@@ -230,7 +231,7 @@ pub fn parsed_sentences(tokenizer: &Tokenizer, count: usize, most: usize) -> Res
     Ok(sentences)
 }
 
-/// A BERT of the base model's size, which learns to guess masked words of the same texts.
+/// A BERT of the base model's size, which learns to predict masked words of the same texts.
 pub fn masked_words(lab: &Lab, seed: u64) -> Result<RunConfig> {
     let mut config = like_base(lab, "masked-words", seed)?;
     let form = base_form(lab)?;
@@ -238,7 +239,7 @@ pub fn masked_words(lab: &Lab, seed: u64) -> Result<RunConfig> {
     (bert.n_layers, bert.n_heads, bert.d_model) = (form.n_layers, form.n_heads, form.d_model);
     (bert.d_hidden, bert.context, bert.dropout) = (4 * form.d_model, config.data.length, 0.0);
     bert.deviation = initial_deviation(bert.d_model);
-    // Norms after the sums want a slower start: of the rates tried, this one did best on held-out texts.
+    // Post-norm needs a slower start: of the rates tried, this one did best on held-out texts.
     config.train.rate.highest *= 0.4;
     config.train.rate.lowest *= 0.4;
     config.train.rate.warmup *= 3;
@@ -250,7 +251,7 @@ pub fn masked_words(lab: &Lab, seed: u64) -> Result<RunConfig> {
     Ok(config)
 }
 
-/// So many texts tell how long texts are.
+/// So many texts are sampled for the mean length.
 const SAMPLE: usize = 500;
 
 /// How many texts of these lengths have as many tokens as the windows of a step of the base model.
@@ -260,7 +261,7 @@ fn as_many_tokens(config: &RunConfig, lengths: impl Iterator<Item = usize>) -> u
     (windows / mean(&lengths).mean).round().max(1.0) as usize
 }
 
-/// The same, for so many more steps that it guesses as many words as the base model does.
+/// The same, for so many more steps that it predicts as many words as the base model does.
 pub fn masked_words_longer(lab: &Lab, seed: u64) -> Result<RunConfig> {
     let mut config = masked_words(lab, seed)?;
     config.train.steps = (config.train.steps as f64 / f64::from(Masking::SHARE)).round() as u64;

@@ -1,6 +1,7 @@
-//! Attention that costs less, and training that remembers less: whether each is exact, and what it takes.
+//! Attention that costs less, and training that keeps less in memory: whether each is exact, and what it costs.
 
-use super::stopwatch::{Spent, spend};
+use crate::experiment::named;
+use crate::experiments::instruments::stopwatch::{Spent, spend};
 use anyhow::Result;
 use regard_nn::attention::{How, Pattern, Rules, Scale, Weigh, attend, scaled_dot_product};
 use regard_nn::models::{GptConfig, Inputs, Model, Transformer};
@@ -8,26 +9,26 @@ use regard_nn::tensor::ops::{CrossEntropy, Projections};
 use regard_nn::tensor::random::Key;
 use regard_nn::tensor::{Ids, Tensor};
 use regard_nn::{Context, Module};
-use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// A way to save something.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Saving {
-    /// Attention in tiles, as flash attention has it.
-    Tiled,
-    /// A window and a few global tokens.
-    Longformer,
-    /// A window, global tokens and random blocks.
-    BigBird,
-    /// Sums instead of pairs.
-    Linear,
-    /// Layers computed again in the backward pass.
-    Checkpointing,
+named! {
+    /// A way to save time or memory.
+    pub enum Saving {
+        /// Attention in tiles, as in flash attention.
+        Tiled = "tiled attention",
+        /// A window and a few global tokens.
+        Longformer = "Longformer",
+        /// A window, global tokens and random blocks.
+        BigBird = "BigBird",
+        /// Sums instead of pairs.
+        Linear = "linear attention",
+        /// Layers computed again in the backward pass.
+        Checkpointing = "checkpointing",
+    }
 }
 
-/// What it takes beside what it is to save on.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+/// The cost of a saving relative to the plain form.
+#[derive(Debug, Clone, Copy)]
 pub struct Cost {
     /// The largest difference of its values from those written out.
     pub difference: f64,
@@ -50,25 +51,10 @@ impl Cost {
 const HEADS: usize = 2;
 const WIDTH: usize = 64;
 const REACH: usize = 64;
-/// Where a form is compared, value by value, with what is written out.
+/// The length at which a form is compared, value by value, with the one written out.
 const COMPARED: usize = 256;
 
 impl Saving {
-    /// All of them.
-    pub const ALL: [Saving; 5] =
-        [Saving::Tiled, Saving::Longformer, Saving::BigBird, Saving::Linear, Saving::Checkpointing];
-
-    /// What tables and pictures call it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Saving::Tiled => "tiled attention",
-            Saving::Longformer => "Longformer",
-            Saving::BigBird => "BigBird",
-            Saving::Linear => "linear attention",
-            Saving::Checkpointing => "checkpointing",
-        }
-    }
-
     /// Who may attend to whom.
     pub fn pattern(self) -> Pattern {
         match self {
@@ -187,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_saving_says_what_the_plain_form_says() -> Result<()> {
+    fn every_saving_gives_the_values_of_the_plain_form() -> Result<()> {
         for saving in Saving::ALL {
             let cost = saving.measure(64, Duration::ZERO, 1)?;
             assert!(cost.difference < 1e-5, "{saving:?}: {cost:?}");

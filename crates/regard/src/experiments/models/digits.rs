@@ -1,7 +1,7 @@
-//! A vision transformer that reads the built-in digits, and where it looks.
+//! A vision transformer that classifies the built-in digits, and the patches that it attends to.
 
-use crate::experiment::Lab;
-use crate::run::{RunConfig, preset, sources};
+use crate::experiment::{Lab, Sizes};
+use crate::run::{RunConfig, sources};
 use anyhow::{Context as _, Result, bail};
 use regard_nn::analysis::influence::rollout;
 use regard_nn::data::batches::{Batches, Pictures};
@@ -16,58 +16,54 @@ use serde::{Deserialize, Serialize};
 /// So many digits are shown.
 const SHOWN: usize = 4;
 
-/// How well a ViT reads digits, and where it looks.
+/// The accuracy of a ViT, and the patches that it attends to.
 #[derive(Serialize, Deserialize)]
-pub struct Eye {
+pub struct Tested {
     pub accuracy: f64,
     /// Of the first seed: each digit's pixels, and the rollout of the class token over its patches.
     pub looks: Vec<Look>,
     pub patches: usize,
 }
 
-/// One digit as it sees it.
+/// One digit, and the patches that the class token comes from.
 #[derive(Serialize, Deserialize)]
 pub struct Look {
     pub pixels: Vec<f32>,
     pub side: usize,
     pub weights: Vec<f32>,
     pub label: u8,
-    pub said: usize,
+    pub predicted: usize,
 }
 
 fn digits(lab: &Lab, seed: u64) -> Result<RunConfig> {
-    let settings: &[&str] = lab.by_size(
-        &[
-            "model.n_layers=1",
-            "model.d_model=8",
-            "model.n_heads=2",
-            "model.d_hidden=16",
-            "train.steps=6",
-            "data.texts=60",
-        ],
-        &[
-            "model.n_layers=2",
-            "model.d_model=32",
-            "model.d_hidden=64",
-            "model.patch=7",
-            "train.steps=1500",
-            "train.batch_size=32",
-            "train.rate.highest=8e-3",
-            "train.rate.warmup=30",
-            "data.texts=10000",
-        ],
-        &["train.steps=1000", "data.texts=10000"],
-        &["data.texts=20000"],
-    );
-    let mut config = preset("digits", &settings.iter().map(ToString::to_string).collect::<Vec<_>>())?;
-    config.train.seed = seed;
+    const SETTINGS: Sizes<&[&str]> = Sizes::<&[&str]>::quick(&[
+        "model.n_layers=2",
+        "model.d_model=32",
+        "model.d_hidden=64",
+        "model.patch=7",
+        "train.steps=1500",
+        "train.batch_size=32",
+        "train.rate.highest=8e-3",
+        "train.rate.warmup=30",
+        "data.texts=10000",
+    ])
+    .smoke(&[
+        "model.n_layers=1",
+        "model.d_model=8",
+        "model.n_heads=2",
+        "model.d_hidden=16",
+        "train.steps=6",
+        "data.texts=60",
+    ])
+    .standard(&["train.steps=1000", "data.texts=10000"])
+    .full(&["data.texts=20000"]);
+    let mut config = lab.preset("digits", SETTINGS, seed)?;
     config.train.evaluate_every = (config.train.steps / 2).max(1);
-    config.run.save_every = 0;
     Ok(config)
 }
 
-/// A ViT, and how it looks at digits that it was not trained on.
-pub fn look(lab: &Lab, seed: u64) -> Result<Eye> {
+/// Trains a ViT and tests it on digits that it was not trained on.
+pub fn train_and_test(lab: &Lab, seed: u64) -> Result<Tested> {
     let config = digits(lab, seed)?;
     let opened = lab.train(&config)?.open()?;
     let settings = std::fs::read_to_string(opened.folder.join("preprocessor_config.json"))
@@ -76,11 +72,11 @@ pub fn look(lab: &Lab, seed: u64) -> Result<Eye> {
     let number = |key: &str, default: f64| settings[key][0].as_f64().unwrap_or(default) as f32;
     let scale = (number("image_mean", 0.0), number("image_std", 1.0));
     let mut images = sources::test_images(&config.data)?;
-    let count = lab.by_size(20, 500, 2_000, 2_000).min(images.len());
+    let count = lab.at(Sizes::quick(500).smoke(20).standard(2_000)).min(images.len());
     images.labels.truncate(count);
     images.pixels.truncate(count * images.rows * images.columns);
     let Some(patches) = opened.model.abilities().pictures() else {
-        bail!("the digits were learned by a {}", opened.model.kind())
+        bail!("digits need a model of pictures, not a {}", opened.model.kind())
     };
     let looks = (0..SHOWN.min(count)).map(|i| see(&*opened.model, &images, i, scale));
     let looks = if seed == 0 { looks.collect::<Result<_>>()? } else { Vec::new() };
@@ -91,7 +87,7 @@ pub fn look(lab: &Lab, seed: u64) -> Result<Eye> {
         &Context::inference(),
     )?;
     let accuracy = found.measures.iter().find(|(name, _)| name == "accuracy").context("no accuracy")?.1;
-    Ok(Eye { accuracy, looks, patches })
+    Ok(Tested { accuracy, looks, patches })
 }
 
 fn see(model: &dyn Model, images: &Images, index: usize, (mean, deviation): (f32, f32)) -> Result<Look> {
@@ -112,7 +108,7 @@ fn see(model: &dyn Model, images: &Images, index: usize, (mean, deviation): (f32
         side: images.columns,
         weights: rolled.select(0, 0)?.to_vec().split_off(1),
         label: images.labels[index],
-        said: scores.argmax(-1)?.values().first().map_or(0, |&class| class as usize),
+        predicted: scores.argmax(-1)?.values().first().map_or(0, |&class| class as usize),
         pixels,
     })
 }
@@ -123,7 +119,7 @@ mod tests {
     use regard_nn::models::{Transformer, VitConfig};
     use regard_nn::train::{Progress, Schedule, Supervised, Task, TrainConfig, train};
 
-    /// The accuracy of a small ViT, measured as in [`look`], that was trained on digits with some labels.
+    /// The accuracy of a small ViT, measured as in [`train_and_test`], that was trained on digits with some labels.
     fn trained_on(label: impl Fn(&Images, usize) -> u8) -> Result<f64> {
         let labelled = |part: &str, count: usize| {
             let mut images = regard_nn::data::builtin::digits(0, part, count);
@@ -155,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_vit_reads_digits_no_better_than_by_chance_if_their_labels_mean_nothing() -> Result<()> {
+    fn a_vit_is_no_better_than_chance_if_labels_mean_nothing() -> Result<()> {
         let key = Key::new(7);
         // The pixels decide which of the labels is drawn, so that the parts do not share their draws.
         let drawn = |images: &Images, i: usize| {

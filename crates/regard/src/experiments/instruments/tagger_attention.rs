@@ -1,6 +1,6 @@
-//! What a tagger's attention does with sentences, in numbers: how it is spread, by whom, and on whom.
+//! How a tagger attends: how spread out its weights are, by the class of the word, and on which words they lie.
 
-use super::tagger_models::{self as taggers, Sentence};
+use crate::experiments::models::tagger::{self as taggers, Class, Sentence, Words};
 use crate::model::Opened;
 use anyhow::Result;
 use regard_nn::Context;
@@ -16,11 +16,11 @@ pub const PLACES: [&str; 7] =
 /// Everything that is measured of one tagger.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Reading {
-    /// Of the hidden words of sentences in which some are hidden, as in training: the only ones whose answer enters the loss.
+    /// Of the hidden words of sentences in which some are hidden, as in training: the only ones that the loss is about.
     pub hidden: View,
-    /// Of all words of whole sentences: training changes their attention by the way, if at all.
+    /// Of all words of whole sentences: training changes their attention only as a side effect.
     pub visible: View,
-    /// How hidden words were told: counts by true class, then by predicted class.
+    /// How hidden words were classified: counts by true class, then by predicted class.
     pub confusion: [[u64; 2]; 2],
 }
 
@@ -39,7 +39,7 @@ pub struct View {
     pub linked: Option<f64>,
     /// How often the other word with the largest weight is such a one.
     pub linked_first: Option<f64>,
-    /// The weight of a judging word on another that is not linked to it ÷ an equal share.
+    /// The weight of a sentiment word on another that is not linked to it ÷ an equal share.
     pub related: Option<f64>,
     /// By relation: how often a word's largest weight is on the word it depends on, and how many such words there are.
     pub relations: BTreeMap<String, (f64, u64)>,
@@ -48,13 +48,18 @@ pub struct View {
 }
 
 impl View {
+    /// The entropy by the class of the word that attends.
+    pub fn entropy_of(&self, class: Class) -> Option<f64> {
+        self.by_class[class as usize]
+    }
+
     /// How often the first head's largest weight is on the word just before or just after.
     pub fn beside(&self) -> Option<f64> {
         let head = self.preferences.first()?;
         Some([2, 4].map(|place| head[place].iter().sum::<f64>()).iter().sum())
     }
 
-    /// How much the place and class of the largest weight tell about which head it is, in bits: 0 if all heads do the same.
+    /// The mutual information of the head and the place and class of its largest weight, in bits: 0 if all heads do the same.
     pub fn specialisation(&self) -> f64 {
         let information = |p: f64| if p > 0.0 { -p * p.log2() } else { 0.0 };
         let heads = self.preferences.len().max(1) as f64;
@@ -67,7 +72,15 @@ impl View {
 }
 
 impl Reading {
-    /// The share of hidden words that were told right.
+    /// The attention of hidden or of visible words.
+    pub fn of(&self, words: Words) -> &View {
+        match words {
+            Words::Hidden => &self.hidden,
+            Words::Visible => &self.visible,
+        }
+    }
+
+    /// The share of hidden words that were classified correctly.
     pub fn accuracy(&self) -> f64 {
         share_right(self.confusion)
     }
@@ -78,7 +91,7 @@ fn share_right(confusion: [[u64; 2]; 2]) -> f64 {
     (confusion[0][0] + confusion[1][1]) as f64 / total.max(1) as f64
 }
 
-/// The share of the hidden words of sentences that a tagger tells right.
+/// The share of the hidden words of sentences that a tagger classifies correctly.
 pub fn accuracy(opened: &Opened, sentences: &[Sentence]) -> Result<f64> {
     let hidden = taggers::hide(opened.tokenizer()?, sentences)?;
     Ok(share_right(confusion(opened, sentences, &hidden)?))
@@ -88,7 +101,8 @@ pub fn accuracy(opened: &Opened, sentences: &[Sentence]) -> Result<f64> {
 pub fn read(opened: &Opened, sentences: &[Sentence]) -> Result<Reading> {
     let tokenizer = opened.tokenizer()?;
     let whole = taggers::encode(tokenizer, sentences)?.into_iter();
-    let whole = whole.map(|tokens| (vec![true; tokens.len()], tokens)).map(|(asks, tokens)| (tokens, asks));
+    let whole =
+        whole.map(|tokens| (vec![true; tokens.len()], tokens)).map(|(attends, tokens)| (tokens, attends));
     let hidden = taggers::hide(tokenizer, sentences)?;
     Ok(Reading {
         visible: view(opened, sentences, whole.collect())?,
@@ -108,7 +122,7 @@ pub fn maps(opened: &Opened, sentence: &Sentence) -> Result<Vec<Vec<f32>>> {
     Ok((0..heads).map(|head| (0..time).flat_map(|word| row(head, word)).copied().collect()).collect())
 }
 
-/// How hidden words are told.
+/// How hidden words are classified.
 fn confusion(
     opened: &Opened,
     sentences: &[Sentence],
@@ -124,8 +138,8 @@ fn confusion(
         for (row, (sentence, (_, hidden))) in sentences.iter().zip(batch).enumerate() {
             for place in (0..sentence.len()).filter(|&place| hidden[place]) {
                 let at = (row * time + place) * 2;
-                let said = usize::from(values[at + 1] > values[at]);
-                counts[sentence.classes[place] as usize][said] += 1;
+                let predicted = usize::from(values[at + 1] > values[at]);
+                counts[sentence.classes[place] as usize][predicted] += 1;
             }
         }
     }
@@ -165,12 +179,14 @@ struct Tally {
 
 fn view(opened: &Opened, sentences: &[Sentence], texts: Vec<(Tokens, Vec<bool>)>) -> Result<View> {
     let mut tally = Tally::default();
-    let about =
-        texts.into_iter().zip(sentences).map(|((tokens, asks), sentence)| Ok((tokens, (asks, sentence))));
+    let about = texts
+        .into_iter()
+        .zip(sentences)
+        .map(|((tokens, attends), sentence)| Ok((tokens, (attends, sentence))));
     for_each_layer(&*opened.model, about, (32, Weighing::Attention), |look| {
-        let (asks, sentence) = look.about;
+        let (attends, sentence) = look.about;
         for (head, weights) in look.heads().enumerate() {
-            for query in (0..sentence.len()).filter(|&query| asks[query]) {
+            for query in (0..sentence.len()).filter(|&query| attends[query]) {
                 let row = &weights[query * look.keys..query * look.keys + sentence.len()];
                 tally.add(head, sentence, query, row);
             }
@@ -198,8 +214,8 @@ impl Tally {
             let relation = self.relations.entry(sentence.relations[query].clone()).or_default();
             relation.add(f64::from(u8::from(first == parent)));
         }
-        if sentence.judging[query] {
-            for key in others().filter(|&key| sentence.judging[key] && !sentence.linked(query, key)) {
+        if sentence.sentiment[query] {
+            for key in others().filter(|&key| sentence.sentiment[key] && !sentence.linked(query, key)) {
                 self.related.add(weight(key) / equal);
             }
         }
@@ -233,14 +249,14 @@ impl Tally {
     }
 }
 
-/// What can be had without attention: a guess by a fixed offset.
+/// A baseline without attention: a guess by a fixed offset.
 #[derive(Debug, Clone)]
 pub struct Offsets {
     /// The offset at which a linked word stands most often, and how often it does.
     pub linked: (isize, f64),
     /// By relation: the offset at which the word that one depends on stands most often, and how often it does.
     pub relations: BTreeMap<String, (isize, f64)>,
-    /// How often a linked word is met by guessing at random among the other words.
+    /// How often a linked word is found by guessing at random among the other words.
     pub chance: f64,
 }
 
@@ -293,7 +309,7 @@ mod tests {
             classes: vec![0, 1, 1],
             heads: vec![Some(1), None, Some(1)],
             relations,
-            judging: vec![true, false, true],
+            sentiment: vec![true, false, true],
         }
     }
 
@@ -327,7 +343,7 @@ mod tests {
         assert_eq!(offsets.relations["det"], (1, 1.0));
         assert_eq!(offsets.relations["obj"], (-1, 1.0));
         assert!((offsets.chance - (0.5 + 1.0 + 0.5) / 3.0).abs() < 1e-9);
-        // If only the last word asks, only the place before it is of use.
+        // If only the last word attends, only the place before it is of use.
         let last = super::offsets(&[sentence()], &[vec![false, false, true]]);
         assert_eq!((last.linked, last.chance, last.relations.len()), ((-1, 1.0), 0.5, 1));
     }

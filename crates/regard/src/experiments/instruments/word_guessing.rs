@@ -1,6 +1,6 @@
-//! Words of test texts to guess, from the left by a GPT, or behind a mask by a BERT.
+//! Words of test texts to predict, from the left by a GPT, or behind a mask by a BERT.
 
-use crate::experiment::Lab;
+use crate::experiment::{Lab, Sizes};
 use crate::run::sources;
 use anyhow::{Context as _, Result, bail};
 use regard_nn::Context;
@@ -10,7 +10,7 @@ use regard_nn::tensor::random::Key;
 use regard_nn::tokens::{Special, Tokenizer};
 use std::collections::BTreeMap;
 
-/// A word to guess: the text as each model reads it, and the place.
+/// A word to predict: the text as each model reads it, and the position.
 pub struct Place {
     gpt: Vec<u32>,
     bert: Vec<u32>,
@@ -21,7 +21,10 @@ pub struct Place {
 pub fn places(lab: &Lab, gpt: &Tokenizer, bert: &Tokenizer, length: usize) -> Result<Vec<Place>> {
     let key = Key::new(0).site("words to guess");
     let mut places = Vec::new();
-    for (number, text) in sources::builtin_test()?.iter().take(lab.by_size(10, 300, 1_000, 2_000)).enumerate()
+    for (number, text) in sources::builtin_test()?
+        .iter()
+        .take(lab.at(Sizes::quick(300).smoke(10).standard(1_000).full(2_000)))
+        .enumerate()
     {
         let ids = |tokenizer: &Tokenizer| -> Result<Vec<u32>> {
             let mut ids = tokenizer.encode(text.text(), Special::Drop)?.ids;
@@ -46,7 +49,7 @@ pub fn places(lab: &Lab, gpt: &Tokenizer, bert: &Tokenizer, length: usize) -> Re
     Ok(places)
 }
 
-/// The share of words that are right if the most frequent of them is always said: more than anybody can know beforehand.
+/// The share of words that equal the most frequent of them, which is known only afterwards.
 pub fn share_of_most_frequent(places: &[Place]) -> f64 {
     let mut counts: BTreeMap<u32, usize> = BTreeMap::new();
     for place in places {
@@ -55,20 +58,20 @@ pub fn share_of_most_frequent(places: &[Place]) -> f64 {
     counts.values().max().copied().unwrap_or(0) as f64 / places.len().max(1) as f64
 }
 
-/// The share of words that a GPT guesses from those before.
+/// The share of words that a GPT predicts from those before.
 pub fn from_the_left(model: &dyn Model, places: &[Place]) -> Result<f64> {
     let read = |place: &Place| (place.gpt[..place.at].to_vec(), place.at - 1, place.gpt[place.at]);
     share_right(model, places.iter().map(read))
 }
 
-/// What a BERT is shown.
+/// The context that a BERT is given.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Side {
     Left,
     Both,
 }
 
-/// The share of words that a BERT guesses behind a mask.
+/// The share of words that a BERT predicts behind a mask.
 pub fn masked((model, tokenizer): &(Box<dyn Model>, Tokenizer), places: &[Place], side: Side) -> Result<f64> {
     let mask = tokenizer.special().mask.context("the tokenizer has no mask")?;
     let read = |place: &Place| {
@@ -82,18 +85,18 @@ pub fn masked((model, tokenizer): &(Box<dyn Model>, Tokenizer), places: &[Place]
     share_right(&**model, places.iter().map(read))
 }
 
-/// How often the best answer at a place of a text is the right one.
-fn share_right(model: &dyn Model, asked: impl Iterator<Item = (Vec<u32>, usize, u32)>) -> Result<f64> {
-    let asked: Vec<(Vec<u32>, usize, u32)> = asked.collect();
+/// How often the most likely token at a position of a text is the right one.
+fn share_right(model: &dyn Model, wanted: impl Iterator<Item = (Vec<u32>, usize, u32)>) -> Result<f64> {
+    let wanted: Vec<(Vec<u32>, usize, u32)> = wanted.collect();
     let mut right = 0;
-    for asked in asked.chunks(32) {
-        let texts: Vec<Tokens> = asked.iter().map(|(ids, ..)| Tokens::new(ids.clone())).collect();
+    for wanted in wanted.chunks(32) {
+        let texts: Vec<Tokens> = wanted.iter().map(|(ids, ..)| Tokens::new(ids.clone())).collect();
         let (ids, lengths) = pad(&texts)?;
         let best = scores(model, &Context::inference(), &ids, &lengths)?.argmax(-1)?;
         let time = ids.shape().last();
         let answers =
-            asked.iter().enumerate().map(|(i, (_, at, wanted))| best.values()[i * time + at] == *wanted);
+            wanted.iter().enumerate().map(|(i, (_, at, word))| best.values()[i * time + at] == *word);
         right += answers.filter(|&right| right).count();
     }
-    Ok(right as f64 / asked.len().max(1) as f64)
+    Ok(right as f64 / wanted.len().max(1) as f64)
 }
