@@ -33,8 +33,20 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// The families of checkpoints that can be opened, in the order in which a form looks for one that it can be written as.
-const KNOWN: &[Family] =
-    &[gpt2::GPT2, bert::BERT, bert::ROBERTA, bert::DISTILBERT, t5::T5, llama::LLAMA, vit::VIT];
+#[rustfmt::skip]
+const KNOWN: &[Family] = &[
+    // Decoders.
+    gpt2::GPT2,
+    llama::LLAMA,
+    // Encoders.
+    bert::BERT,
+    bert::DISTILBERT,
+    bert::ROBERTA,
+    // Encoder–decoders.
+    t5::T5,
+    // Vision.
+    vit::VIT,
+];
 
 /// The model types of the families that can be opened.
 pub fn families() -> impl Iterator<Item = &'static str> {
