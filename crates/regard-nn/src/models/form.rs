@@ -21,8 +21,8 @@ mod training;
 
 pub use attention::{Attention, AttentionPositions, Window};
 pub use feed_forward::FeedForward;
-pub use input::{Input, Patches, Tokens};
-pub use output::{Output, Pooler, TokenScores};
+pub use input::{Input, Patches, Projection, Tokens};
+pub use output::{Output, Pooler, Pooling, TokenScores};
 pub use stack::{Layer, Positions, Stack};
 pub use training::{Deviations, Dropouts};
 
@@ -78,6 +78,14 @@ impl Form {
         match &self.input {
             Input::Tokens(tokens) => tokens.d_embedding.unwrap_or(self.d_model),
             Input::Patches(_) => self.d_model,
+        }
+    }
+
+    /// The width of what is added to embeddings for positions and types.
+    pub fn d_positions(&self) -> usize {
+        match &self.input {
+            Input::Tokens(tokens) if tokens.projection == Projection::BeforePositions => self.d_model,
+            _ => self.d_embedding(),
         }
     }
 

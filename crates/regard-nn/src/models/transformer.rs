@@ -10,7 +10,7 @@
 mod embeddings;
 mod heads;
 
-use super::form::{self, Form, Input};
+use super::form::{self, Form, Input, Pooling, TokenScores};
 use super::inputs::Inputs;
 use super::model::{Abilities, AttentionSite, Model, Part, Unembedding, written};
 use super::sequence::Sequence;
@@ -179,7 +179,11 @@ impl Model for Transformer {
             (Some(encoder), None) => self.encoded(context, encoder, inputs),
             (None, Some(decoder)) => {
                 let ids = inputs.require_ids("transformer")?;
-                self.decoded(context, decoder, (ids, inputs.present.as_ref()), None)
+                let hidden = self.decoded(context, decoder, (ids, inputs.present.as_ref()), None)?;
+                match self.form.output.pooling {
+                    Pooling::First => Ok(hidden),
+                    Pooling::Last => last_of_each(&hidden, inputs.present.as_ref()),
+                }
             }
             (Some(encoder), Some(decoder)) => {
                 let Some(answer) = &inputs.answer else { return self.encoded(context, encoder, inputs) };
@@ -207,7 +211,12 @@ impl Model for Transformer {
         let x = self.heads.before_scores(context, &self.form, hidden)?;
         let bias = self.heads.token_head.bias.as_ref().map(|bias| context.parameter(bias));
         let weight = context.parameter(table.weight());
-        context.see("logits", x.linear(&weight, bias.as_ref(), Layout::OutIn, None)?) // (B, T, V)
+        let logits = x.linear(&weight, bias.as_ref(), Layout::OutIn, None)?; // (B, T, V)
+        let logits = match self.form.output.tokens.and_then(|scores| scores.soft_cap) {
+            Some(cap) => logits.scale(1.0 / cap)?.tanh()?.scale(cap)?,
+            None => logits,
+        };
+        context.see("logits", logits)
     }
 
     fn loss(
@@ -220,7 +229,7 @@ impl Model for Transformer {
         let smoothing = settings.smoothing.max(self.form.output.smoothing);
         let settings = CrossEntropy { smoothing, ..settings };
         match (self.scoring_table(), self.form.output.tokens, &self.heads.classifier) {
-            (Some(table), Some(_), None) => {
+            (Some(table), Some(TokenScores { soft_cap: None, .. }), None) => {
                 let x = self.heads.before_scores(context, &self.form, hidden)?;
                 table.loss(context, &x, self.heads.token_head.bias.as_ref(), targets, settings)
             }
@@ -248,7 +257,11 @@ impl Model for Transformer {
 
     fn unembedding(&self) -> Option<Unembedding<'_>> {
         let scores = self.form.output.tokens?;
-        let plain = scores.transform.is_none() && !scores.bias && self.heads.classifier.is_none();
+        let plain = scores.transform.is_none()
+            && !scores.projected
+            && !scores.bias
+            && scores.soft_cap.is_none()
+            && self.heads.classifier.is_none();
         let stack = self.decoder.as_ref().or(self.encoder.as_ref())?;
         let table = self.scoring_table().filter(|_| plain)?;
         let sums = |layer: &form::Layer| layer.residual_scale == 1.0 && layer.placement.is_plain_sum();
@@ -303,6 +316,20 @@ impl Module for Transformer {
         self.decoder.visit_mut(&stack("decoder"), f);
         self.heads.visit_mut(path, f);
     }
+}
+
+/// The hidden state (batch, 1, width) of each input's last token that is not padding.
+fn last_of_each(hidden: &Tensor, present: Option<&Mask>) -> Result<Tensor> {
+    let [batch, time, width] = hidden.shape()[..] else {
+        let problem = format!("hidden states must be (batch, time, width), got {}", hidden.shape());
+        return Err(Error::input("transformer", problem));
+    };
+    let last = |row: usize| {
+        let real = present.map(|present| &present.values()[row * time..(row + 1) * time]);
+        real.and_then(|real| real.iter().rposition(|&real| real)).unwrap_or(time - 1)
+    };
+    let rows: Vec<u32> = (0..batch).map(|row| (row * time + last(row)) as u32).collect();
+    Ok(hidden.reshape([batch * time, width])?.embedding(&Ids::new(&rows, [batch, 1])?)?)
 }
 
 /// Names that draws go by instead of the parameters' own: those that the parameters had when the recorded experiments

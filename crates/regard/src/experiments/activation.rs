@@ -7,7 +7,6 @@ use crate::statistics::paired;
 use anyhow::Result;
 use regard_nn::layers::Activation;
 use regard_nn::tensor::Tensor;
-use regard_nn::tensor::ops::Function;
 use serde::{Deserialize, Serialize};
 
 pub const EXPERIMENT: Experiment = Experiment {
@@ -67,7 +66,7 @@ fn draw(findings: &mut Findings, steps: &[u64]) -> Result<()> {
     let empty = Chart::new(Axis::linear("x"), Axis::linear("f(x)"));
     let mut shapes = empty;
     for (activation, name) in FUNCTIONS {
-        let y = x.apply(Function::from(activation))?.to_vec();
+        let y = activation.apply(&x)?.to_vec();
         let points = places.iter().zip(y).map(|(&x, y)| (f64::from(x), f64::from(y)));
         shapes = shapes.series(Series::new(name).points(points));
     }

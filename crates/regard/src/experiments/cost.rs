@@ -153,6 +153,8 @@ fn prepare(Cell { work, length, heads, width, .. }: Cell) -> Result<Pass> {
             d_hidden: 4 * d_model,
             activation: Activation::GeluNew,
             gated: false,
+            clamp: None,
+            mixture: None,
             bias: true,
             layout: Layout::InOut,
         };

@@ -27,6 +27,9 @@ pub struct Attention {
     /// A norm of queries and keys.
     #[serde(default)]
     pub query_key_norm: Option<(QueryKeyNorm, NormConfig)>,
+    /// Queries, keys and values are cut off at ± this.
+    #[serde(default)]
+    pub clip: Option<f32>,
     /// What scores are multiplied with.
     #[serde(default)]
     pub scale: Scale,
@@ -65,7 +68,7 @@ pub struct Window {
 }
 
 /// Positions that act inside attention.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum AttentionPositions {
     /// Queries and keys rotated by their positions.
@@ -91,6 +94,7 @@ impl Attention {
             fused: false,
             bias: Biases::all(true),
             query_key_norm: None,
+            clip: None,
             scale: Scale::InverseRoot,
             scale_by_layer: false,
             soft_cap: None,
@@ -132,6 +136,7 @@ impl Attention {
             fused: self.fused,
             bias: self.bias,
             query_key_norm: self.query_key_norm,
+            clip: self.clip,
             layout: layout(self.transposed),
             scale,
             soft_cap: self.soft_cap,
@@ -143,9 +148,9 @@ impl Attention {
     pub(super) fn check(&self) -> Result<()> {
         let heads = [("n_heads", self.n_heads), ("n_kv_heads", self.n_kv_heads)];
         ensure_sizes("attention", &[&heads[..], &[("d_head", self.d_head.max(1))]].concat())?;
-        match self.positions {
+        match &self.positions {
             Some(AttentionPositions::Rotary(rotary)) => rotary.check(self.d_head)?,
-            Some(AttentionPositions::Relative { buckets, max_distance }) => {
+            &Some(AttentionPositions::Relative { buckets, max_distance }) => {
                 ensure_sizes("attention", &[("buckets", buckets), ("max_distance", max_distance)])?;
                 if buckets < 4 {
                     let problem = format!("buckets must be at least 4, got {buckets}");
@@ -158,6 +163,10 @@ impl Attention {
             matches!(self.positions, Some(AttentionPositions::Alibi | AttentionPositions::Relative { .. }));
         if biased && self.kind == AttentionKind::Linear {
             let problem = "linear attention has no scores that alibi or relative positions could be added to";
+            return Err(Error::configuration("attention", problem));
+        }
+        if let Some(limit) = self.clip.filter(|limit| !(*limit > 0.0 && limit.is_finite())) {
+            let problem = format!("projections can be cut off at a number above 0, not at {limit}");
             return Err(Error::configuration("attention", problem));
         }
         let problem = match (self.soft_cap, self.scale, &self.pattern) {

@@ -1,6 +1,6 @@
 //! Whether a form can be built: each part checks itself, here is what parts demand of each other.
 
-use super::{Form, Input, Positions, Stack};
+use super::{Form, Input, Pooling, Positions, Stack};
 use crate::error::{Error, Result};
 use crate::models::sizes::ensure_sizes;
 
@@ -37,14 +37,20 @@ impl Form {
             || self.has_both() && !all_cross
         {
             Some("the layers of a decoder have cross-attention if there is an encoder, and no others have it")
-        } else if scores.is_some_and(|scores| scores.tied && scores.transform.is_none())
+        } else if scores.is_some_and(|scores| scores.tied && scores.transform.is_none() && !scores.projected)
             && self.d_embedding() != self.d_model
         {
-            Some("a table of narrower embeddings scores tokens only after a transform to its width")
+            Some(
+                "a table of narrower embeddings scores tokens only after a transform or a projection to its width",
+            )
         } else if let Some(Stack { positions: Positions::Learned { skips_padding: true, .. }, .. }) =
             self.decoder
         {
             Some("positions that skip padding are for encoders, which read everything at once")
+        } else if self.output.pooling == Pooling::Last && self.decoder.is_none() {
+            Some("the last token stands for the whole input in decoders only")
+        } else if scores.is_some_and(|scores| scores.projected && !scores.tied) {
+            Some("hidden states are projected for a tied table only")
         } else {
             None
         }

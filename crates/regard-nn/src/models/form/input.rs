@@ -28,6 +28,9 @@ pub struct Tokens {
     /// The width of the embeddings, projected to `d_model`, where it is another one.
     #[serde(default)]
     pub d_embedding: Option<usize>,
+    /// When they are projected, if they are.
+    #[serde(default)]
+    pub projection: Projection,
     /// What embeddings are multiplied with.
     #[serde(default = "one")]
     pub scale: f32,
@@ -39,10 +42,29 @@ pub struct Tokens {
     pub start: Option<u32>,
 }
 
+/// When embeddings of another width are projected to that of the model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Projection {
+    /// After positions and types have been added and normed, with a bias (ELECTRA, ALBERT).
+    #[default]
+    AfterPositions,
+    /// Before positions are added, without a bias (OPT).
+    BeforePositions,
+}
+
 impl Tokens {
     /// A plain table.
     pub fn new(vocabulary: usize) -> Self {
-        Self { vocabulary, types: 0, d_embedding: None, scale: 1.0, norm: None, start: None }
+        Self {
+            vocabulary,
+            types: 0,
+            d_embedding: None,
+            projection: Projection::default(),
+            scale: 1.0,
+            norm: None,
+            start: None,
+        }
     }
 
     fn check(&self) -> Result<()> {

@@ -37,6 +37,34 @@ impl Stack {
         Self { n_layers, layers, order: Vec::new(), shared: false, positions, norm: None }
     }
 
+    /// The same stack with layers that differ: `change` makes each of the first form.
+    #[must_use]
+    pub fn varied(mut self, change: impl Fn(usize, &mut Layer)) -> Self {
+        let Some(first) = self.layers.first().cloned() else { return self };
+        let (mut forms, mut order) = (Vec::<Layer>::new(), Vec::new());
+        for i in 0..self.n_layers {
+            let mut layer = first.clone();
+            change(i, &mut layer);
+            order.push(forms.iter().position(|form| *form == layer).unwrap_or(forms.len()));
+            if order.last() == Some(&forms.len()) {
+                forms.push(layer);
+            }
+        }
+        // The shortest beginning that, repeated, gives the whole order.
+        let repeats = |length: usize| (length..order.len()).all(|i| order[i] == order[i - length]);
+        let length = (1..=order.len()).find(|&length| repeats(length)).unwrap_or(0);
+        order.truncate(if forms.len() > 1 { length } else { 0 });
+        if !forms.is_empty() {
+            (self.layers, self.order) = (forms, order);
+        }
+        self
+    }
+
+    /// The form of a layer.
+    pub fn layer(&self, layer: usize) -> &Layer {
+        &self.layers[self.form_of(layer)]
+    }
+
     /// The index, among the forms, of a layer's form.
     pub fn form_of(&self, layer: usize) -> usize {
         if self.order.is_empty() { 0 } else { self.order[layer % self.order.len()] }

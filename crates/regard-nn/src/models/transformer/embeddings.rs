@@ -3,7 +3,7 @@
 use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::layers::{Embedding, Linear, LinearConfig, Norm};
-use crate::models::form::{Form, Input, Patches, Tokens};
+use crate::models::form::{Form, Input, Patches, Projection, Tokens};
 use crate::models::inputs::Inputs;
 use crate::models::sequence::Sequence;
 use crate::models::stack::Stack;
@@ -43,17 +43,19 @@ impl Embeddings {
 
     fn of_tokens(form: &Form, tokens: &Tokens, initial: &Initial) -> Result<Self> {
         let width = form.d_embedding();
+        let d_positions = form.d_positions();
         let draw = Draw::Normal(form.deviations.embeddings);
-        let table = |name: &str, rows: usize| Embedding::new(&initial.part(name), (rows, width), draw);
+        let table = |name: &str, size: (usize, usize)| Embedding::new(&initial.part(name), size, draw);
         let projection = |inputs: usize| {
-            let config = LinearConfig::new(inputs, form.d_model);
+            let bias = tokens.projection == Projection::AfterPositions;
+            let config = LinearConfig { bias, ..LinearConfig::new(inputs, form.d_model) };
             Linear::new(&initial.part("projection"), config, Draw::Normal(form.deviations.inner))
         };
-        let norm = |norm| Norm::new(&initial.part("embedding_norm"), norm, width);
+        let norm = |norm| Norm::new(&initial.part("embedding_norm"), norm, [d_positions]);
         Ok(Self {
             class: None,
-            tokens: Some(table("tokens", tokens.vocabulary)?),
-            types: (tokens.types > 0).then(|| table("types", tokens.types)).transpose()?,
+            tokens: Some(table("tokens", (tokens.vocabulary, width))?),
+            types: (tokens.types > 0).then(|| table("types", (tokens.types, d_positions))).transpose()?,
             embedding_norm: tokens.norm.map(norm).transpose()?,
             projection: tokens.d_embedding.map(projection).transpose()?,
             patches: None,
@@ -90,21 +92,28 @@ impl Embeddings {
         };
         let x = tokens.forward(context, ids)?;
         let x = if form.scale == 1.0 { x } else { x.scale(form.scale)? };
+        let first = form.projection == Projection::BeforePositions;
+        let x = self.projected(context, x, first)?;
         let mut x = stack.add_positions(context, x, Some(ids), &sequence.positions)?;
         if let Some(types) = types.filter(|types| types.shape() != ids.shape()) {
             let problem = format!("types must be {} as the ids are, got {}", ids.shape(), types.shape());
             return Err(Error::input("transformer", problem));
         }
         if let Some(table) = &self.types {
-            let first = Ids::new(&[0], [1, 1])?;
-            x = x.add(&table.forward(context, types.unwrap_or(&first))?)?;
+            let zero = Ids::new(&[0], [1, 1])?;
+            x = x.add(&table.forward(context, types.unwrap_or(&zero))?)?;
         }
         if let Some(norm) = &self.embedding_norm {
             x = norm.forward(context, &x)?;
         }
+        self.projected(context, x, !first)
+    }
+
+    /// Embeddings in the width of the model, if it is the time for that.
+    fn projected(&self, context: &Context, x: Tensor, now: bool) -> Result<Tensor> {
         match &self.projection {
-            Some(projection) => projection.forward(context, &x),
-            None => Ok(x),
+            Some(projection) if now => projection.forward(context, &x),
+            _ => Ok(x),
         }
     }
 

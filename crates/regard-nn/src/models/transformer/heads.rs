@@ -3,7 +3,7 @@
 use crate::context::Context;
 use crate::error::Result;
 use crate::layers::{Embedding, Linear, LinearConfig, Norm};
-use crate::models::form::Form;
+use crate::models::form::{Form, Pooling};
 use crate::parameter::{Draw, Initial, Parameter, module};
 use regard_tensor::Tensor;
 
@@ -24,18 +24,21 @@ module!(Heads { head, pooler, token_head, classifier });
 pub(super) struct TokenHead {
     transform: Option<Linear>,
     norm: Option<Norm>,
+    projection: Option<Linear>,
     pub bias: Option<Parameter>,
 }
 
-module!(TokenHead { transform, norm, bias });
+module!(TokenHead { transform, norm, projection, bias });
 
 impl Heads {
     pub fn new(form: &Form, initial: &Initial) -> Result<Self> {
         let (d_model, inner) = (form.d_model, Draw::Normal(form.deviations.inner));
-        let linear = |name: &str, outputs: usize| {
-            Linear::new(&initial.part(name), LinearConfig::new(d_model, outputs), inner)
+        let linear = |name: &str, outputs: usize, bias: bool| {
+            let config = LinearConfig { bias, ..LinearConfig::new(d_model, outputs) };
+            Linear::new(&initial.part(name), config, inner)
         };
-        let mut token_head = TokenHead { transform: None, norm: None, bias: None };
+        let bias = form.output.pooling == Pooling::First;
+        let mut token_head = TokenHead { transform: None, norm: None, projection: None, bias: None };
         let mut head = None;
         if let Some(scores) = form.output.tokens {
             let part = initial.part("token_head");
@@ -43,7 +46,11 @@ impl Heads {
                 let width = if scores.tied { form.d_embedding() } else { d_model };
                 let config = LinearConfig::new(d_model, width);
                 token_head.transform = Some(Linear::new(&part.part("transform"), config, inner)?);
-                token_head.norm = Some(Norm::new(&part.part("norm"), norm, width)?);
+                token_head.norm = Some(Norm::new(&part.part("norm"), norm, [width])?);
+            }
+            if scores.projected {
+                let config = LinearConfig { bias: false, ..LinearConfig::new(d_model, form.d_embedding()) };
+                token_head.projection = Some(Linear::new(&part.part("projection"), config, inner)?);
             }
             if scores.bias {
                 token_head.bias = Some(part.parameter("bias", [form.vocabulary()], Draw::Constant(0.0))?);
@@ -54,9 +61,9 @@ impl Heads {
         }
         Ok(Self {
             head,
-            pooler: form.output.pooler.map(|_| linear("pooler", d_model)).transpose()?,
+            pooler: form.output.pooler.map(|_| linear("pooler", d_model, true)).transpose()?,
             token_head,
-            classifier: form.output.classes.map(|classes| linear("classifier", classes)).transpose()?,
+            classifier: form.output.classes.map(|classes| linear("classifier", classes, bias)).transpose()?,
         })
     }
 
@@ -67,8 +74,11 @@ impl Heads {
         if let (Some(transform), Some(norm), Some((activation, _))) =
             (&self.token_head.transform, &self.token_head.norm, scores.and_then(|scores| scores.transform))
         {
-            let transformed = transform.forward_then(context, &x, Some(activation.into()))?;
+            let transformed = transform.forward_then(context, &x, activation)?;
             x = norm.forward(context, &transformed)?;
+        }
+        if let Some(projection) = &self.token_head.projection {
+            x = projection.forward(context, &x)?;
         }
         match scores.map_or(1.0, |scores| scores.scale) {
             1.0 => Ok(x),
@@ -80,7 +90,7 @@ impl Heads {
     pub fn pool(&self, context: &Context, form: &Form, hidden: &Tensor) -> Result<Tensor> {
         let first = hidden.select(1, 0)?;
         match (&self.pooler, form.output.pooler) {
-            (Some(pooler), Some(form)) => pooler.forward_then(context, &first, Some(form.activation.into())),
+            (Some(pooler), Some(form)) => pooler.forward_then(context, &first, form.activation),
             _ => Ok(first),
         }
     }
