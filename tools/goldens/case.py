@@ -58,7 +58,7 @@ ARGUMENTS = {
 
 def build(case, kind, config, deviation=0.3):
     """A model whose every parameter matters: wide weights, norms away from 1, biases away from 0."""
-    config._attn_implementation = "eager"
+    config._attn_implementation = config._experts_implementation = "eager"
     for name, value in vars(config).items():
         if "drop" in name and value is not None:
             setattr(config, name, 0.0)
@@ -88,6 +88,7 @@ def saved(model):
         config = (Path(folder) / "config.json").read_text()
         tensors = load_file(Path(folder) / "model.safetensors")
         again = type(model).from_pretrained(folder, attn_implementation="eager").eval()
+        again.config._experts_implementation = "eager"
     return config, tensors, again
 
 
@@ -119,7 +120,7 @@ def record(case, model, inputs, outputs, loss):
         case.store(f"hidden/{name}", tensor)
     for name, gradient in gradients.items():
         # A shift of all keys shifts all scores of a query alike, which no softmax notices.
-        of_keys = any(name.endswith(ending) for ending in ("key.bias", "k_lin.bias"))
+        of_keys = any(name.endswith(ending) for ending in ("key.bias", "k_lin.bias", "k_proj.bias"))
         demand(of_keys or gradient.abs().max() > 5e-3, f"{case.name}: hardly a gradient of {name}")
 
 

@@ -1,6 +1,7 @@
 """Decoders: models that predict the next token."""
 
-from goldens.case import build, causal
+import transformers
+from goldens.case import build, causal, classes, record_task
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
 
@@ -36,10 +37,151 @@ def llama_tied(case):
     causal(case, build(case, LlamaForCausalLM, config), [9, 6])
 
 
+def tiny(case, name, lengths, head="ForCausalLM", **settings):
+    """A decoder of three heads that share one key-value head, with the names of Llama's sizes where it has them."""
+    config = getattr(transformers, f"{name}Config")
+    sizes = {"vocab_size": 29, "hidden_size": 12, "num_hidden_layers": 2, "intermediate_size": 17}
+    sizes |= {"num_attention_heads": 3, "num_key_value_heads": 1, "max_position_embeddings": 24}
+    ends = {"bos_token_id": 0, "eos_token_id": 0, "pad_token_id": None}
+    settings = {**sizes, **ends, **settings}
+    kind = getattr(transformers, f"{name.removesuffix('Text')}{head}")
+    causal(case, build(case, kind, config(**{key: value for key, value in settings.items() if value is not ...})), lengths)
+
+
+def rope(theta=300.0, **settings):
+    return {"rope_type": "default", "rope_theta": theta, **settings}
+
+
+def mistral(case):
+    tiny(case, "Mistral", [9, 5, 7], sliding_window=3, head_dim=6, rope_parameters=rope(), rms_norm_eps=1e-4)
+
+
+def mixtral(case):
+    experts = {"num_local_experts": 4, "num_experts_per_tok": 2}
+    tiny(case, "Mixtral", [9, 7], **experts, sliding_window=4, rope_parameters=rope(), intermediate_size=9)
+
+
+def qwen2(case):
+    """A window in the last layer alone."""
+    window = {"use_sliding_window": True, "sliding_window": 3, "max_window_layers": 1}
+    tiny(case, "Qwen2", [6, 9], **window, tie_word_embeddings=True, rope_parameters=rope())
+
+
+def qwen3(case):
+    yarn = rope(40.0, rope_type="yarn", factor=4.0, original_max_position_embeddings=16, beta_fast=2.0, beta_slow=0.25)
+    tiny(case, "Qwen3", [8, 4], head_dim=8, attention_bias=True, rope_parameters=yarn)
+
+
+def qwen3_moe(case):
+    """Experts in the first and the last of three layers, their weights not renormalised."""
+    experts = {"num_experts": 3, "num_experts_per_tok": 2, "moe_intermediate_size": 6, "mlp_only_layers": [1]}
+    others = {"num_hidden_layers": 3, "head_dim": 4, "vocab_size": 23, "hidden_size": 9, "intermediate_size": 8}
+    tiny(case, "Qwen3Moe", [9, 8, 9], **experts, **others, norm_topk_prob=False, rope_parameters=rope())
+
+
+def gemma(case):
+    tiny(case, "Gemma", [7, 9], head_dim=6, rope_parameters=rope())
+
+
+def gemma2(case):
+    """Caps that bite, the first layer with a window."""
+    caps = {"attn_logit_softcapping": 3.0, "final_logit_softcapping": 2.5, "query_pre_attn_scalar": 5}
+    tiny(case, "Gemma2", [9, 6], **caps, head_dim=4, sliding_window=4, rope_parameters=rope())
+
+
+def gemma3(case):
+    """Two layers with a window and a base of their own, then one without and with slower frequencies."""
+    ropes = {"sliding_attention": rope(50.0), "full_attention": rope(900.0, rope_type="linear", factor=3.0)}
+    types = ["sliding_attention", "sliding_attention", "full_attention"]
+    sizes = {"num_hidden_layers": 3, "hidden_size": 9, "intermediate_size": 11, "head_dim": 4, "vocab_size": 23}
+    others = {"layer_types": types, "sliding_window": 3, "query_pre_attn_scalar": 7, "rope_parameters": ropes}
+    tiny(case, "Gemma3Text", [8, 6], **sizes, **others)
+
+
+def phi(case):
+    """Two of four features rotated, queries and keys normed, a bias of the scores."""
+    tiny(case, "Phi", [7, 9], qk_layernorm=True, partial_rotary_factor=0.5, rope_parameters=rope())
+
+
+def phi3(case):
+    """Longer than the original context, so that the other factors count."""
+    factors = {"short_factor": [1.1, 1.4], "long_factor": [2.0, 5.0]}
+    long = rope(60.0, rope_type="longrope", **factors)
+    contexts = {"original_max_position_embeddings": 6, "max_position_embeddings": 24}
+    tiny(case, "Phi3", [9, 8], **contexts, rope_parameters=long, sliding_window=5)
+
+
+def stablelm(case):
+    """Sublayers side by side, biases of queries, keys and values, half of each head rotated."""
+    form = {"use_parallel_residual": True, "use_qkv_bias": True, "partial_rotary_factor": 0.5}
+    tiny(case, "StableLm", [6, 9], **form, rope_parameters=rope())
+
+
+def olmo(case):
+    """Projections that are cut off."""
+    tiny(case, "Olmo", [9, 7], clip_qkv=1.5, tie_word_embeddings=True, rope_parameters=rope())
+
+
+def olmo2(case):
+    dynamic = rope(80.0, rope_type="dynamic", factor=2.0)
+    tiny(case, "Olmo2", [8, 9], attention_bias=True, max_position_embeddings=6, rope_parameters=dynamic)
+
+
+def smollm3(case):
+    """Positions in the first and the last of three layers, a window in the one without."""
+    sizes = {"num_hidden_layers": 3, "hidden_size": 9, "head_dim": 4, "intermediate_size": 11, "vocab_size": 23}
+    form = {"no_rope_layers": [1, 0, 1], "use_sliding_window": True, "sliding_window": 4, "mlp_bias": True}
+    tiny(case, "SmolLM3", [9, 7], **sizes, **form, rope_parameters=rope())
+
+
+def granite(case):
+    factors = {"embedding_multiplier": 3.0, "attention_multiplier": 0.7, "residual_multiplier": 0.4}
+    tiny(case, "Granite", [7, 9], **factors, logits_scaling=2.0, rope_parameters=rope())
+
+
+def cohere(case):
+    tiny(case, "Cohere", [9, 6], use_qk_norm=True, logit_scale=1.5, rope_parameters=rope())
+
+
+def cohere2(case):
+    types = ["sliding_attention", "full_attention"]
+    tiny(case, "Cohere2", [8, 9], layer_types=types, sliding_window=3, logit_scale=2.0, rope_parameters=rope())
+
+
+def starcoder2(case):
+    tiny(case, "Starcoder2", [9, 7], sliding_window=5, norm_epsilon=1e-4, rope_parameters=rope())
+
+
+def gpt_oss(case):
+    """A limit that bites."""
+    experts = {"num_local_experts": 3, "num_experts_per_tok": 2, "swiglu_limit": 0.8, "intermediate_size": 8}
+    yarn = rope(100.0, rope_type="yarn", factor=8.0, original_max_position_embeddings=12, truncate=False)
+    tiny(case, "GptOss", [9, 9, 7], **experts, head_dim=4, sliding_window=4, rope_parameters=yarn)
+
+
 # What docs/fidelity.md calls each.
 CASES = {
     gpt2: "GPT-2",
     gpt2_scale: "GPT-2, scores scaled by layer, ReLU",
     llama: "Llama, grouped queries",
     llama_tied: "Llama 3, tied, biases, scaled rotary positions",
+    cohere: "Cohere, queries and keys normed by head",
+    cohere2: "Cohere 2, windows, layers without positions",
+    gpt_oss: "gpt-oss, experts, sinks, alternating windows, YaRN",
+    granite: "Granite",
+    mistral: "Mistral, windows",
+    mixtral: "Mixtral, experts, windows",
+    olmo: "OLMo, projections cut off",
+    olmo2: "OLMo 2, dynamic rotary scaling",
+    phi: "Phi, queries and keys normed",
+    phi3: "Phi-3, LongRoPE, windows",
+    qwen2: "Qwen 2, tied, a window in one layer",
+    qwen3: "Qwen 3, YaRN",
+    qwen3_moe: "Qwen 3 MoE, experts in two of three layers",
+    smollm3: "SmolLM3, layers without positions",
+    stablelm: "StableLM, parallel sublayers",
+    starcoder2: "StarCoder 2",
+    gemma: "Gemma",
+    gemma2: "Gemma 2, soft caps, alternating windows",
+    gemma3: "Gemma 3, text, two bases of rotary frequencies",
 }

@@ -27,8 +27,15 @@ const PLACEMENTS: [Placement; 6] = [
 
 const NORM: NormConfig = NormConfig { kind: NormKind::Layer, epsilon: 1e-5 };
 
-const FEED_FORWARD: FeedForward =
-    FeedForward { d_hidden: 9, activation: Activation::Silu, gated: false, bias: false, transposed: false };
+const FEED_FORWARD: FeedForward = FeedForward {
+    d_hidden: 9,
+    activation: Activation::Silu,
+    gated: false,
+    clamp: None,
+    bias: false,
+    transposed: false,
+    mixture: None,
+};
 
 fn norm_of_queries() -> impl Strategy<Value = Option<(QueryKeyNorm, NormConfig)>> {
     let over = prop::sample::select(vec![QueryKeyNorm::Head, QueryKeyNorm::All]);

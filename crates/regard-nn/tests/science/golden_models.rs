@@ -9,11 +9,12 @@ mod encoders;
 mod vision;
 
 use crate::golden::{Golden, agree};
+use crate::numbers::same_bits;
 use regard_nn::checkpoint;
 use regard_nn::models::Model;
 use regard_nn::tensor::ops::CrossEntropy;
 use regard_nn::tensor::{Gradients, Ids, Mask, Tensor};
-use regard_nn::{Context, Probe};
+use regard_nn::{Context, Parameter, Probe};
 
 /// How far a value may be from transformers' own, relative to the largest of its tensor.
 pub const TOLERANCE: f32 = 2e-5;
@@ -32,6 +33,7 @@ impl Case {
         golden.write_below("weights/", &folder.path().join("model.safetensors"));
         std::fs::write(folder.path().join("config.json"), &golden.metadata["config"]).unwrap();
         let model = checkpoint::load(folder.path()).unwrap_or_else(|error| panic!("{name}: {error}")).model;
+        written_as_read(&golden, &*model);
         let mut probe = Probe::new();
         for site in golden.below("attentions/") {
             probe = probe.record(site);
@@ -85,24 +87,35 @@ impl Case {
     pub fn check_loss(&self, loss: &Tensor) {
         agree("loss", &loss.reshape([]).unwrap(), &self.golden.tensor("loss"), TOLERANCE);
         let gradients: Gradients = loss.backward().unwrap();
-        let names = checkpoint::names(&*self.model).unwrap();
-        let mut seen = Vec::new();
-        for ((path, parameter), (ours, theirs)) in self.model.parameters().iter().zip(&names) {
-            assert_eq!(path, ours);
+        let gradient = |(path, parameter): (String, &Parameter)| {
             let got = gradients.get(parameter.tensor()).unwrap_or_else(|| panic!("no gradient of {path}"));
-            let want = self.golden.tensor(&format!("gradients/{theirs}"));
-            // Some of theirs have one more axis, of length 1, in front.
-            let got = match want.shape()[..] {
-                [1, ref rest @ ..] if *rest == got.shape()[..] => got.reshape(want.shape()).unwrap(),
-                _ => got,
-            };
-            agree(theirs, &got, &want, TOLERANCE);
-            seen.push(theirs.clone());
+            (path, got)
+        };
+        let ours: Vec<_> = self.model.parameters().into_iter().map(gradient).collect();
+        let ours = checkpoint::as_in_files(&*self.model, &ours).unwrap();
+        for (name, got) in &ours {
+            agree(name, got, &self.golden.tensor(&format!("gradients/{name}")), TOLERANCE);
         }
-        seen.sort();
-        let theirs: Vec<String> = self.golden.below("gradients/");
-        assert_eq!(seen, theirs, "every parameter of theirs is one of ours");
+        let ours: Vec<String> = ours.into_keys().collect();
+        assert_eq!(ours, self.golden.below("gradients/"), "every parameter of theirs is one of ours");
     }
+}
+
+/// A checkpoint is written as it was read: the same type, the same tensors, and a configuration that gives the same form.
+fn written_as_read(golden: &Golden, model: &dyn Model) {
+    let written = checkpoint::to_parts(model).unwrap();
+    let config: serde_json::Value = serde_json::from_str(&golden.metadata["config"]).unwrap();
+    assert_eq!(written.config["model_type"], config["model_type"]);
+    assert_eq!(written.config["architectures"], config["architectures"]);
+    let names: Vec<&String> = written.tensors.keys().collect();
+    assert_eq!(names, golden.below("weights/").iter().collect::<Vec<_>>());
+    for (name, tensor) in &written.tensors {
+        same_bits(name, tensor, &golden.tensor(&format!("weights/{name}")));
+    }
+    let folder = tempfile::tempdir().unwrap();
+    checkpoint::save(model, folder.path(), &serde_json::Map::new()).unwrap();
+    let again = checkpoint::load(folder.path()).unwrap().model;
+    assert_eq!(again.form(), model.form());
 }
 
 /// The site of the residual stream before a layer: `3` or, of one of two stacks, `decoder.3`.
