@@ -6,18 +6,27 @@
 //! form.
 
 mod bert;
+mod bloom;
 mod cohere;
+mod decoder;
+mod falcon;
 mod family;
 mod gemma;
 mod gpt2;
+mod gpt_bigcode;
+mod gpt_j;
+mod gpt_neo;
+mod gpt_neox;
 mod gpt_oss;
 mod granite;
 mod llama;
 pub mod llama2c;
 mod llama_like;
 mod mistral;
+mod mpt;
 mod names;
 mod olmo;
+mod opt;
 mod options;
 mod part;
 mod phi;
@@ -31,6 +40,7 @@ mod vit;
 mod weights;
 
 pub use names::Names;
+use names::ROW;
 pub use weights::{Stored, StoredWeights};
 
 use crate::data::file::write_whole;
@@ -51,17 +61,25 @@ const KNOWN: &[Family] = &[
     // Decoders: first those that many forms fit.
     gpt2::GPT2,
     llama::LLAMA,
+    bloom::BLOOM,
     cohere::COHERE,
     cohere::COHERE2,
+    falcon::FALCON,
     gemma::GEMMA,
     gemma::GEMMA2,
     gemma::GEMMA3,
+    gpt_bigcode::GPT_BIGCODE,
+    gpt_j::GPT_J,
+    gpt_neo::GPT_NEO,
+    gpt_neox::GPT_NEOX,
     gpt_oss::GPT_OSS,
     granite::GRANITE,
     mistral::MISTRAL,
     mistral::MIXTRAL,
+    mpt::MPT,
     olmo::OLMO,
     olmo::OLMO2,
+    opt::OPT,
     phi::PHI,
     phi::PHI3,
     qwen::QWEN2,
@@ -235,6 +253,12 @@ fn in_their_form(
         let Some(name) = names.theirs(&path) else {
             return Err(Error::checkpoint(format!("{path} has no name in this kind of file")));
         };
+        if name.contains(ROW) {
+            for row in 0..tensor.shape().first().copied().unwrap_or(0) {
+                whole.insert(name.replace(ROW, &row.to_string()), tensor.select(0, row)?);
+            }
+            continue;
+        }
         let shape = names.their_shape(&path, tensor.shape());
         let Some((part, numbers)) = names.part(&path) else {
             whole.insert(name, tensor.reshape(shape)?);

@@ -19,6 +19,8 @@ use serde_json::{Value, json};
 pub(super) struct Like {
     /// What its classes are called, up to `ForCausalLM`.
     pub class: &'static str,
+    /// What its tensor names begin with.
+    pub prefix: &'static str,
     /// Whether the embedding table scores tokens where the configuration does not say.
     pub tied: bool,
     /// The base of rotary frequencies where the configuration does not say.
@@ -46,6 +48,7 @@ pub(super) struct Like {
 /// Llama itself.
 pub(super) const LLAMA: Like = Like {
     class: "Llama",
+    prefix: "model.",
     tied: false,
     base: 10_000.0,
     partial: 1.0,
@@ -112,7 +115,7 @@ impl Like {
             input: Input::Tokens(Tokens::new(options.size("vocab_size")?)),
             encoder: None,
             decoder: Some(Stack { norm: Some(norm), ..Stack::of(n_layers, layer) }),
-            output: output(options, shapes, "model.", self.tied)?,
+            output: output(options, shapes, self.prefix, self.tied)?,
             dropout: Dropouts { attention: dropout, residual: dropout, ..Dropouts::default() },
             deviations: Deviations::by_depth(deviation, n_layers),
             checkpointing: false,

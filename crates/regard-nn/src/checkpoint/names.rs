@@ -2,6 +2,9 @@
 
 use super::part::Part;
 
+/// In a name of theirs, the number of a row: of a parameter of ours they have each row as a tensor of its own.
+pub(super) const ROW: char = '*';
+
 /// Pairs of names, ours and theirs. A name stands for all that begins with it; `#` for a number; `@` in theirs for a
 /// prefix that some files have and others have not.
 pub struct Names {

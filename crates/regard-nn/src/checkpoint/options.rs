@@ -170,6 +170,15 @@ impl Options {
         }
     }
 
+    /// Gives a value the key that newer files have, where these have none.
+    pub fn rename(&mut self, older: &str, newer: &str) {
+        if let Some(value) = self.values.remove(older)
+            && !self.values.contains_key(newer)
+        {
+            self.values.insert(newer.to_owned(), value);
+        }
+    }
+
     /// Puts a value where neither of two keys has one.
     pub fn default_to(&mut self, key: &str, other: &str, value: Value) {
         let has = |key: &str| self.values.get(key).is_some_and(|value| !value.is_null());

@@ -1,5 +1,6 @@
 //! A parameter of ours that is a part of a larger tensor of theirs: fused projections, stacked experts.
 
+use crate::models::form::{Attention, Form};
 use std::ops::Range;
 
 /// Which entries of a tensor of theirs are one of our parameters, in the order in which we have them.
@@ -70,6 +71,34 @@ impl Part {
         }
         Some(())
     }
+}
+
+/// Queries, keys and values that are one tensor, those of each key-value head side by side: (key-value heads, query heads of
+/// each + 2, width). With one query head for each it is GPT-NeoX's, BLOOM's and Falcon's first; with a single key-value head
+/// that of multi-query attention.
+pub(super) fn side_by_side(form: &Form) -> Vec<(&'static str, Part)> {
+    let attention =
+        form.decoder.as_ref().and_then(|stack| stack.layers.first()).map(|layer| &layer.attention);
+    let Some(Attention { n_heads, n_kv_heads, d_head, .. }) = attention else { return Vec::new() };
+    let each = n_heads / n_kv_heads.max(&1) + 2;
+    let rows = n_kv_heads.saturating_mul(each).saturating_mul(*d_head);
+    let part = |range: Range<usize>, inputs: Option<usize>| Part {
+        shape: [rows].into_iter().chain(inputs).collect(),
+        axes: [(*n_kv_heads, Kept::All), (each, Kept::Some(range)), (*d_head, Kept::All)]
+            .into_iter()
+            .chain(inputs.map(|inputs| (inputs, Kept::All)))
+            .collect(),
+    };
+    let width = Some(form.d_model);
+    let (query, key, value) = (0..each - 2, each - 2..each - 1, each - 1..each);
+    vec![
+        ("layers.#.attention.query.weight", part(query.clone(), width)),
+        ("layers.#.attention.key.weight", part(key.clone(), width)),
+        ("layers.#.attention.value.weight", part(value.clone(), width)),
+        ("layers.#.attention.query.bias", part(query, None)),
+        ("layers.#.attention.key.bias", part(key, None)),
+        ("layers.#.attention.value.bias", part(value, None)),
+    ]
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Tensors in `safetensors` files: mapped, checked, and read by name.
 
-use super::names::Names;
+use super::names::{Names, ROW};
 use super::part::Part;
 use super::read_small;
 use crate::error::{Error, Result};
@@ -267,8 +267,23 @@ impl Reading {
     /// One of our parameters. If it is missing or has another shape, that is noted and reading goes on, so that
     /// everything that is wrong can be told at once.
     pub fn read(&self, path: &str, shape: &Shape) -> Result<Tensor> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let name = self.names.theirs(path).unwrap_or_else(|| path.to_owned());
+        let [rows, rest @ ..] = &shape[..] else { return self.read_named(path, name, shape) };
+        if !name.contains(ROW) {
+            return self.read_named(path, name, shape);
+        }
+        let row = |row: usize| self.read_named(path, name.replace(ROW, &row.to_string()), &Shape::from(rest));
+        let all = (0..*rows).map(row).collect::<Result<Vec<_>>>()?;
+        let all = all.iter().flat_map(|row| row.to_vec()).collect::<Vec<_>>();
+        if all.len() == shape.count() {
+            Ok(Tensor::new(&all, shape.clone())?)
+        } else {
+            Ok(Tensor::zeros([0]))
+        }
+    }
+
+    fn read_named(&self, path: &str, name: String, shape: &Shape) -> Result<Tensor> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         // Files converted from TensorFlow have another name for what a norm learns.
         let older =
             name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta");

@@ -110,6 +110,8 @@ impl Mixture {
     /// The values of all chosen pairs of token and expert, expert by expert, and for each pair (in the order of the tokens)
     /// the row of its value.
     fn values(&self, context: &Context, rows: &Tensor, chosen: &[u32]) -> Result<(Tensor, Vec<u32>)> {
+        // How many tokens an expert reads depends on the text: its inner values have no site.
+        let quiet = context.without_probe();
         let (n_experts, active) = (self.config.experts, self.config.active);
         let (mut values, mut places, mut row) = (Vec::new(), vec![0; chosen.len()], 0);
         for (e, expert) in self.experts.iter().enumerate() {
@@ -120,7 +122,7 @@ impl Mixture {
             }
             let tokens: Vec<u32> = pairs.iter().map(|pair| (pair / active) as u32).collect();
             let read = rows.embedding(&Ids::new(&tokens, [tokens.len()])?)?;
-            values.push(expert.forward(&context.within("experts").within(e), &read)?);
+            values.push(expert.forward(&quiet, &read)?);
             for pair in pairs {
                 places[pair] = row;
                 row += 1;

@@ -321,7 +321,7 @@ fn heads_that_are_not_implemented_are_refused() {
     for (name, architecture) in [
         ("bert", "BertForTokenClassification"),
         ("bert", "BertForNextSentencePrediction"),
-        ("gpt", "GPT2ForSequenceClassification"),
+        ("gpt", "GPT2ForTokenClassification"),
         ("t5", "T5EncoderModel"),
     ] {
         let mut folder = Folder::of(name);

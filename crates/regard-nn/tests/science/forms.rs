@@ -34,8 +34,15 @@ fn value<'a>(model: &'a dyn Model, name: &str) -> &'a Tensor {
 }
 
 /// Every form here that continues texts.
-fn newer() -> [Form; 4] {
-    [zoo::sandwich(), zoo::parallel(), zoo::narrow(), zoo::one_layer()]
+fn newer() -> [Form; 6] {
+    [
+        zoo::sandwich(),
+        zoo::parallel(),
+        zoo::narrow(),
+        zoo::one_layer(),
+        zoo::experts(),
+        zoo::experts_by_turns(),
+    ]
 }
 
 #[test]
