@@ -138,7 +138,9 @@ def attentions(outputs):
 
 def hidden(outputs):
     if "encoder_hidden_states" not in outputs:
-        return {str(i): states for i, states in enumerate(outputs.hidden_states)}
+        # OPT may give back its last states in the width of the embeddings.
+        width = outputs.hidden_states[0].shape[-1]
+        return {str(i): states for i, states in enumerate(outputs.hidden_states) if states.shape[-1] == width}
     parts = {"encoder": outputs.encoder_hidden_states, "decoder": outputs.decoder_hidden_states}
     return {f"{part}.{i}": states for part, layers in parts.items() for i, states in enumerate(layers)}
 

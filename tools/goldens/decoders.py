@@ -1,7 +1,7 @@
 """Decoders: models that predict the next token."""
 
 import transformers
-from goldens.case import build, causal, classes, record_task
+from goldens.case import build, causal, classes, record, record_task, run
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
 
@@ -112,9 +112,14 @@ def phi3(case):
 
 
 def stablelm(case):
-    """Sublayers side by side, biases of queries, keys and values, half of each head rotated."""
-    form = {"use_parallel_residual": True, "use_qkv_bias": True, "partial_rotary_factor": 0.5}
+    """Sublayers side by side, each head normed, half of it rotated."""
+    form = {"use_parallel_residual": True, "qk_layernorm": True, "partial_rotary_factor": 0.5}
     tiny(case, "StableLm", [6, 9], **form, rope_parameters=rope())
+
+
+def stablelm_sequential(case):
+    """One sublayer after the other, biases of queries, keys and values, a quarter of each head rotated."""
+    tiny(case, "StableLm", [7, 5], use_qkv_bias=True, hidden_size=24, num_hidden_layers=1, rope_parameters=rope())
 
 
 def olmo(case):
@@ -159,27 +164,150 @@ def gpt_oss(case):
     tiny(case, "GptOss", [9, 9, 7], **experts, head_dim=4, sliding_window=4, rope_parameters=yarn)
 
 
+def decoder(case, name, lengths, **settings):
+    """A decoder whose sizes have names of their own."""
+    config = getattr(transformers, f"{name}Config")(**settings, bos_token_id=0, eos_token_id=0, pad_token_id=None)
+    causal(case, build(case, getattr(transformers, f"{name}ForCausalLM"), config), lengths)
+
+
+def gpt_neox(case):
+    """Half of each head rotated."""
+    unknown = {"num_key_value_heads": ...}
+    tiny(case, "GPTNeoX", [9, 7], **unknown, rope_parameters=rope(partial_rotary_factor=0.5))
+
+
+def gpt_neox_sequential(case):
+    """One sublayer after the other, without biases of attention, as older files name its positions."""
+    form = {"use_parallel_residual": False, "attention_bias": False, "num_key_value_heads": ...}
+    tiny(case, "GPTNeoX", [6, 8], **form, rotary_emb_base=200, rotary_pct=1.0, tie_word_embeddings=True)
+
+
+def gpt_neo(case):
+    """A window in the second layer."""
+    sizes = {"vocab_size": 29, "hidden_size": 12, "num_layers": 2, "num_heads": 3, "intermediate_size": 17}
+    kinds = {"attention_types": [[["global", "local"], 1]], "window_size": 4, "max_position_embeddings": 16}
+    decoder(case, "GPTNeo", [7, 9], **sizes, **kinds)
+
+
+def gptj(case):
+    """Two of four features rotated."""
+    sizes = {"vocab_size": 29, "n_embd": 12, "n_layer": 2, "n_head": 3, "n_inner": 17, "n_positions": 16}
+    decoder(case, "GPTJ", [9, 6], **sizes, rotary_dim=2)
+
+
+def gpt_bigcode(case):
+    sizes = {"vocab_size": 29, "n_embd": 12, "n_layer": 2, "n_head": 3, "n_inner": 17, "n_positions": 16}
+    decoder(case, "GPTBigCode", [8, 9], **sizes)
+
+
+def opt(case):
+    sizes = {"vocab_size": 29, "hidden_size": 12, "num_hidden_layers": 2, "num_attention_heads": 3, "ffn_dim": 17}
+    decoder(case, "OPT", [9, 7], **sizes, max_position_embeddings=14, word_embed_proj_dim=12)
+
+
+def opt_narrow(case):
+    """Norms after the sums, and embeddings that are narrower than the model."""
+    sizes = {"vocab_size": 29, "hidden_size": 12, "num_hidden_layers": 2, "num_attention_heads": 3, "ffn_dim": 17}
+    form = {"do_layer_norm_before": False, "word_embed_proj_dim": 7, "activation_function": "gelu"}
+    decoder(case, "OPT", [6, 9], **sizes, **form, max_position_embeddings=14)
+
+
+def bloom(case):
+    """Three heads, whose slopes are not powers of one number."""
+    sizes = {"vocab_size": 29, "hidden_size": 12, "n_layer": 2, "n_head": 3}
+    decoder(case, "Bloom", [9, 7], **sizes, layer_norm_epsilon=1e-4)
+
+
+def falcon(case):
+    """As the 7B has it: one key-value head, one norm."""
+    sizes = {"vocab_size": 29, "hidden_size": 12, "num_hidden_layers": 2, "num_attention_heads": 3}
+    decoder(case, "Falcon", [9, 7], **sizes, ffn_hidden_size=17, rope_parameters=rope())
+
+
+def falcon_grouped(case):
+    """As the 40B has it: groups of heads, two norms."""
+    sizes = {"vocab_size": 29, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4, "num_kv_heads": 2}
+    form = {"new_decoder_architecture": True, "bias": True, "ffn_hidden_size": 17, "tie_word_embeddings": False}
+    decoder(case, "Falcon", [6, 8], **sizes, **form, rope_parameters=rope())
+
+
+def mpt(case):
+    """Three heads, projections that are cut off, another scale."""
+    sizes = {"vocab_size": 29, "d_model": 12, "n_layers": 2, "n_heads": 3, "max_seq_len": 16}
+    inner = {"clip_qkv": 1.5, "softmax_scale": 0.6}
+    decoder(case, "Mpt", [8, 9], **sizes, attn_config=inner)
+
+
+def decoder_classified(case, kind, config):
+    """Classes by the last token; nothing but padding has the padding's id."""
+    model = build(case, kind, config)
+    ids, mask = case.tokens([7, 9, 4], config.vocab_size, first=1, pad=0)
+    record_task(case, model, {"ids": ids, "mask": mask, "labels": case.ids(config.num_labels, 3)})
+
+
+def llama_classifier(case):
+    sizes = {"vocab_size": 29, "hidden_size": 12, "num_hidden_layers": 2, "intermediate_size": 17}
+    heads = {"num_attention_heads": 3, "num_key_value_heads": 1, "max_position_embeddings": 24}
+    config = LlamaConfig(**sizes, **heads, **classes(4), pad_token_id=0, bos_token_id=0, eos_token_id=0)
+    decoder_classified(case, transformers.LlamaForSequenceClassification, config)
+
+
+def gpt2_classifier(case):
+    sizes = {"vocab_size": 29, "n_positions": 16, "n_embd": 12, "n_layer": 2, "n_head": 3, "n_inner": 17}
+    config = GPT2Config(**sizes, **classes(3), pad_token_id=0, bos_token_id=0, eos_token_id=0)
+    decoder_classified(case, transformers.GPT2ForSequenceClassification, config)
+
+
+def llama_base(case):
+    """No head: the loss is Σ last states·upstream, at real positions."""
+    sizes = {"vocab_size": 29, "hidden_size": 12, "num_hidden_layers": 2, "intermediate_size": 17}
+    heads = {"num_attention_heads": 3, "num_key_value_heads": 1, "max_position_embeddings": 24}
+    config = LlamaConfig(**sizes, **heads, tie_word_embeddings=True, bos_token_id=0, eos_token_id=0)
+    model = build(case, transformers.LlamaModel, config)
+    ids, mask = case.tokens([8, 6], config.vocab_size)
+    inputs = {"ids": ids, "mask": mask}
+    outputs = run(model, inputs)
+    upstream = case.normal(*outputs.last_hidden_state.shape) * mask[:, :, None]
+    record(case, model, inputs, outputs, (outputs.last_hidden_state * upstream).sum())
+    case.store("inputs/hidden_upstream", upstream)
+
+
 # What docs/fidelity.md calls each.
 CASES = {
     gpt2: "GPT-2",
     gpt2_scale: "GPT-2, scores scaled by layer, ReLU",
     llama: "Llama, grouped queries",
     llama_tied: "Llama 3, tied, biases, scaled rotary positions",
+    gpt2_classifier: "GPT-2, classes",
+    llama_base: "Llama without a head",
+    llama_classifier: "Llama, classes",
+    bloom: "BLOOM",
     cohere: "Cohere, queries and keys normed by head",
     cohere2: "Cohere 2, windows, layers without positions",
+    falcon: "Falcon, one key-value head",
+    falcon_grouped: "Falcon, groups of heads, two norms",
+    gpt_bigcode: "GPT-BigCode",
+    gpt_neo: "GPT-Neo, a window in one layer",
+    gpt_neox: "GPT-NeoX (Pythia)",
+    gpt_neox_sequential: "GPT-NeoX, one sublayer after the other",
+    gptj: "GPT-J",
     gpt_oss: "gpt-oss, experts, sinks, alternating windows, YaRN",
     granite: "Granite",
     mistral: "Mistral, windows",
     mixtral: "Mixtral, experts, windows",
+    mpt: "MPT, projections cut off",
     olmo: "OLMo, projections cut off",
     olmo2: "OLMo 2, dynamic rotary scaling",
+    opt: "OPT",
+    opt_narrow: "OPT, norms after the sums, narrow embeddings",
     phi: "Phi, queries and keys normed",
     phi3: "Phi-3, LongRoPE, windows",
     qwen2: "Qwen 2, tied, a window in one layer",
     qwen3: "Qwen 3, YaRN",
     qwen3_moe: "Qwen 3 MoE, experts in two of three layers",
     smollm3: "SmolLM3, layers without positions",
-    stablelm: "StableLM, parallel sublayers",
+    stablelm: "StableLM, parallel sublayers, queries and keys normed by head",
+    stablelm_sequential: "StableLM, biases",
     starcoder2: "StarCoder 2",
     gemma: "Gemma",
     gemma2: "Gemma 2, soft caps, alternating windows",
