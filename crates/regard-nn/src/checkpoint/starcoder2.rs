@@ -37,6 +37,8 @@ fn names(form: &Form) -> Names {
 
 fn read(options: &mut Options, shapes: &Shapes) -> Result<Form> {
     let mut form = LIKE.read(options, shapes)?;
+    options.only("mlp_type", "default")?;
+    options.only("norm_type", "layer_norm")?;
     let window = options.size_or_null("sliding_window", None)?.map(llama_like::window);
     llama_like::change(&mut form, |layer| {
         layer.feed_forward.bias = layer.attention.bias.query;

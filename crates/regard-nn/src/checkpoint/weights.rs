@@ -274,7 +274,7 @@ impl Reading {
         }
         let row = |row: usize| self.read_named(path, name.replace(ROW, &row.to_string()), &Shape::from(rest));
         let all = (0..*rows).map(row).collect::<Result<Vec<_>>>()?;
-        let all = all.iter().flat_map(|row| row.to_vec()).collect::<Vec<_>>();
+        let all = all.iter().flat_map(Tensor::to_vec).collect::<Vec<_>>();
         if all.len() == shape.count() {
             Ok(Tensor::new(&all, shape.clone())?)
         } else {

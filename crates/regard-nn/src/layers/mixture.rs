@@ -87,7 +87,9 @@ impl Mixture {
         let chosen = chosen(&chances.values(), n_experts, active);
 
         let mut kept = vec![0.0; tokens * n_experts];
-        chosen.iter().for_each(|&at| kept[at as usize] = 1.0);
+        for &at in &chosen {
+            kept[at as usize] = 1.0;
+        }
         let kept = Tensor::new(&kept, [tokens, n_experts])?.to(x.device())?;
         let mut weights = chances.multiply(&kept)?;
         if self.config.normalised {
