@@ -37,15 +37,15 @@ def llama_tied(case):
     causal(case, build(case, LlamaForCausalLM, config), [9, 6])
 
 
-def tiny(case, name, lengths, head="ForCausalLM", **settings):
-    """A decoder of three heads that share one key-value head, with the names of Llama's sizes where it has them."""
+def tiny(case, name, lengths, **settings):
+    """A decoder of three heads that share one key-value head, its sizes named as Llama's; `...` leaves one out."""
     config = getattr(transformers, f"{name}Config")
     sizes = {"vocab_size": 29, "hidden_size": 12, "num_hidden_layers": 2, "intermediate_size": 17}
     sizes |= {"num_attention_heads": 3, "num_key_value_heads": 1, "max_position_embeddings": 24}
     ends = {"bos_token_id": 0, "eos_token_id": 0, "pad_token_id": None}
-    settings = {**sizes, **ends, **settings}
-    kind = getattr(transformers, f"{name.removesuffix('Text')}{head}")
-    causal(case, build(case, kind, config(**{key: value for key, value in settings.items() if value is not ...})), lengths)
+    settings = {key: value for key, value in {**sizes, **ends, **settings}.items() if value is not ...}
+    kind = getattr(transformers, f"{name.removesuffix('Text')}ForCausalLM")
+    causal(case, build(case, kind, config(**settings)), lengths)
 
 
 def rope(theta=300.0, **settings):
@@ -274,42 +274,42 @@ def llama_base(case):
 
 # What docs/fidelity.md calls each.
 CASES = {
-    gpt2: "GPT-2",
-    gpt2_scale: "GPT-2, scores scaled by layer, ReLU",
-    llama: "Llama, grouped queries",
-    llama_tied: "Llama 3, tied, biases, scaled rotary positions",
-    gpt2_classifier: "GPT-2, classes",
-    llama_base: "Llama without a head",
-    llama_classifier: "Llama, classes",
     bloom: "BLOOM",
-    cohere: "Cohere, queries and keys normed by head",
     cohere2: "Cohere 2, windows, layers without positions",
-    falcon: "Falcon, one key-value head",
+    cohere: "Cohere, queries and keys normed by head",
     falcon_grouped: "Falcon, groups of heads, two norms",
+    falcon: "Falcon, one key-value head",
+    gemma: "Gemma",
+    gemma2: "Gemma 2, soft caps, alternating windows",
+    gemma3: "Gemma 3, text, two bases of rotary frequencies",
+    gpt2: "GPT-2",
+    gpt2_classifier: "GPT-2, classes",
+    gpt2_scale: "GPT-2, scores scaled by layer, ReLU",
     gpt_bigcode: "GPT-BigCode",
+    gptj: "GPT-J",
     gpt_neo: "GPT-Neo, a window in one layer",
     gpt_neox: "GPT-NeoX (Pythia)",
     gpt_neox_sequential: "GPT-NeoX, one sublayer after the other",
-    gptj: "GPT-J",
     gpt_oss: "gpt-oss, experts, sinks, alternating windows, YaRN",
     granite: "Granite",
+    llama_tied: "Llama 3, tied, biases, scaled rotary positions",
+    llama_base: "Llama without a head",
+    llama_classifier: "Llama, classes",
+    llama: "Llama, grouped queries",
     mistral: "Mistral, windows",
     mixtral: "Mixtral, experts, windows",
     mpt: "MPT, projections cut off",
-    olmo: "OLMo, projections cut off",
     olmo2: "OLMo 2, dynamic rotary scaling",
+    olmo: "OLMo, projections cut off",
     opt: "OPT",
     opt_narrow: "OPT, norms after the sums, narrow embeddings",
     phi: "Phi, queries and keys normed",
     phi3: "Phi-3, LongRoPE, windows",
     qwen2: "Qwen 2, tied, a window in one layer",
-    qwen3: "Qwen 3, YaRN",
     qwen3_moe: "Qwen 3 MoE, experts in two of three layers",
+    qwen3: "Qwen 3, YaRN",
     smollm3: "SmolLM3, layers without positions",
-    stablelm: "StableLM, parallel sublayers, queries and keys normed by head",
     stablelm_sequential: "StableLM, biases",
+    stablelm: "StableLM, parallel sublayers, queries and keys normed by head",
     starcoder2: "StarCoder 2",
-    gemma: "Gemma",
-    gemma2: "Gemma 2, soft caps, alternating windows",
-    gemma3: "Gemma 3, text, two bases of rotary frequencies",
 }

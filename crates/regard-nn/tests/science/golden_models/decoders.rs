@@ -1,8 +1,11 @@
 //! Decoders, which predict the next token.
 
 use super::{Case, IGNORED, agree_where_present, of_texts};
+use crate::golden::Golden;
+use regard_nn::checkpoint;
 use regard_nn::models::Inputs;
 use regard_nn::tensor::{Ids, Tensor};
+use serde_json::{Map, Value, json};
 
 /// A causal model's loss: each token is the target of the one before it.
 fn causal_loss(logits: &Tensor, labels: &Ids) -> Tensor {
@@ -71,6 +74,77 @@ causal! {
     stablelm_with_biases: "stablelm-sequential",
     stablelm_with_parallel_sublayers_and_norms_by_head: "stablelm",
     starcoder_2: "starcoder2",
+}
+
+/// The reason why a golden model with one other setting is rejected.
+fn rejected(name: &str, key: &str, value: Value) -> String {
+    let golden = Golden::open(&format!("models/{name}"));
+    let mut config: Map<String, Value> = serde_json::from_str(&golden.metadata["config"]).unwrap();
+    config.insert(key.to_owned(), value);
+    let folder = tempfile::tempdir().unwrap();
+    golden.write_below("weights/", &folder.path().join("model.safetensors"));
+    std::fs::write(folder.path().join("config.json"), serde_json::to_vec(&config).unwrap()).unwrap();
+    match checkpoint::load(folder.path()) {
+        Ok(_) => panic!("{name} with another {key} opened"),
+        Err(error) => error.to_string(),
+    }
+}
+
+#[test]
+fn what_a_configuration_requests_in_vain_is_named() {
+    let only = |key: &str, value: &str, implemented: &str| {
+        format!("config.json: {key} is {value}, of which only {implemented} is implemented")
+    };
+    let post_norm = "apply_residual_connection_post_layernorm";
+    let both_ways = "use_bidirectional_attention";
+    for (name, key, value, problem) in [
+        ("falcon", "alibi", json!(true), only("alibi", "true", "false")),
+        ("mpt", "attn_config", json!({"qk_ln": true}), only("qk_ln", "true", "false")),
+        ("mpt", "expansion_ratio", json!(2), only("expansion_ratio", "2", "4")),
+        ("bloom", post_norm, json!(true), only(post_norm, "true", "false")),
+        ("gemma", both_ways, json!(true), only(both_ways, "true", "false")),
+        ("gemma3", both_ways, json!(true), only(both_ways, "true", "false")),
+        ("mixtral", "router_jitter_noise", json!(0.1), only("router_jitter_noise", "0.1", "0.0")),
+        ("gpt-oss", "swiglu_alpha", json!(2.0), only("swiglu_alpha", "2.0", "1.702")),
+        ("starcoder2", "mlp_type", json!("gated"), only("mlp_type", "\"gated\"", "\"default\"")),
+        ("granite", "logits_scaling", json!(0), "config.json: logits_scaling is 0".to_owned()),
+        (
+            "qwen2",
+            "layer_types",
+            json!(["linear_attention", "full_attention"]),
+            "config.json: layers of type \"linear_attention\" are not implemented; full_attention and \
+             sliding_attention are"
+                .to_owned(),
+        ),
+        (
+            "cohere2",
+            "layer_types",
+            json!(["full_attention"]),
+            "config.json: layer_types has 1 entries for 2 layers".to_owned(),
+        ),
+        (
+            "gpt-neo",
+            "attention_types",
+            json!([[["global"], 1]]),
+            "config.json: attention_types does not describe 2 layers".to_owned(),
+        ),
+        (
+            "phi3",
+            "rope_parameters",
+            json!({"rope_type": "longrope", "short_factor": [1.0], "long_factor": [1.0, 2.0]}),
+            "rotary positions: 2 factors above 0 are needed, got 1 and 2".to_owned(),
+        ),
+        (
+            "mixtral",
+            "num_experts_per_tok",
+            json!(5),
+            "mixture of experts: a token cannot take 5 of 4 experts".to_owned(),
+        ),
+    ] {
+        assert_eq!(rejected(name, key, value), problem, "{name}");
+    }
+    let quantised = rejected("gpt-oss", "quantization_config", json!({"quant_method": "mxfp4"}));
+    assert!(quantised.starts_with("config.json has quantization_config = "), "{quantised}");
 }
 
 fn classified(name: &str) {
