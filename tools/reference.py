@@ -36,7 +36,9 @@ def load(name):
     config = AutoConfig.from_pretrained(name)
     kinds = config.architectures or sys.exit(f"{name}: config.json names no architecture")
     kind = getattr(transformers, kinds[0], None) or sys.exit(f"transformers has no {kinds[0]}")
-    return kind.from_pretrained(name, attn_implementation="eager", dtype=torch.float32).eval()
+    model = kind.from_pretrained(name, attn_implementation="eager", dtype=torch.float32).eval()
+    model.config._experts_implementation = "eager"
+    return model
 
 
 def from_texts(model, name, texts, decoder_texts):

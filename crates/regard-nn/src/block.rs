@@ -11,7 +11,7 @@
 use crate::attention::{AttentionConfig, MultiHead, Rules};
 use crate::context::Context;
 use crate::error::Result;
-use crate::layers::{FeedForward, FeedForwardConfig, Norm, NormConfig};
+use crate::layers::{AnyFeedForward, FeedForwardConfig, Norm, NormConfig};
 use crate::parameter::{Draw, Initial, module};
 use regard_tensor::Tensor;
 use serde::{Deserialize, Serialize};
@@ -95,7 +95,7 @@ pub struct Block {
     cross: Option<MultiHead>,
     cross_output_norm: Option<Norm>,
     ffn_norm: Option<Norm>,
-    ffn: FeedForward,
+    ffn: AnyFeedForward,
     ffn_output_norm: Option<Norm>,
     config: BlockConfig,
 }
@@ -123,7 +123,7 @@ impl Block {
     /// A block with drawn weights.
     pub fn new(initial: &Initial, config: &BlockConfig, draws: BlockDraws) -> Result<Self> {
         let norm = |name: &str, wanted: bool| match wanted {
-            true => Norm::new(&initial.part(name), config.norm, config.attention.d_model).map(Some),
+            true => Norm::new(&initial.part(name), config.norm, [config.attention.d_model]).map(Some),
             false => Ok(None),
         };
         let (pair, placement) = ((draws.inner, draws.residual), config.placement);
@@ -140,7 +140,7 @@ impl Block {
             cross_output_norm: norm("cross_output_norm", placement.norms_output() && cross.is_some())?,
             cross,
             ffn_norm: norm("ffn_norm", before && placement != Placement::ParallelShared)?,
-            ffn: FeedForward::new(&initial.part("ffn"), config.ffn, pair)?,
+            ffn: AnyFeedForward::new(&initial.part("ffn"), config.ffn, pair)?,
             ffn_output_norm: norm("ffn_output_norm", placement.norms_output())?,
             config: *config,
         })

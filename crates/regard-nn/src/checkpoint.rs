@@ -6,19 +6,42 @@
 //! form.
 
 mod bert;
+mod bloom;
+mod cohere;
+mod decoder;
+mod falcon;
 mod family;
+mod gemma;
 mod gpt2;
+mod gpt_bigcode;
+mod gpt_j;
+mod gpt_neo;
+mod gpt_neox;
+mod gpt_oss;
+mod granite;
 mod llama;
 #[cfg(feature = "tokenizers")]
 pub mod llama2c;
+mod llama_like;
+mod mistral;
+mod mpt;
 mod names;
+mod olmo;
+mod opt;
 mod options;
+mod part;
+mod phi;
+mod qwen;
 mod rotary;
+mod smollm3;
+mod stablelm;
+mod starcoder2;
 mod t5;
 mod vit;
 mod weights;
 
 pub use names::Names;
+use names::ROW;
 pub use weights::{Stored, StoredWeights};
 
 use crate::data::file::write_whole;
@@ -34,8 +57,47 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// The families of checkpoints that can be opened, in the order in which a form looks for one that it can be written as.
-const KNOWN: &[Family] =
-    &[gpt2::GPT2, bert::BERT, bert::ROBERTA, bert::DISTILBERT, t5::T5, llama::LLAMA, vit::VIT];
+#[rustfmt::skip]
+const KNOWN: &[Family] = &[
+    // Decoders: first those that many forms fit.
+    gpt2::GPT2,
+    llama::LLAMA,
+    bloom::BLOOM,
+    cohere::COHERE,
+    cohere::COHERE2,
+    falcon::FALCON,
+    gemma::GEMMA,
+    gemma::GEMMA2,
+    gemma::GEMMA3,
+    gpt_bigcode::GPT_BIGCODE,
+    gpt_j::GPT_J,
+    gpt_neo::GPT_NEO,
+    gpt_neox::GPT_NEOX,
+    gpt_oss::GPT_OSS,
+    granite::GRANITE,
+    mistral::MISTRAL,
+    mistral::MIXTRAL,
+    mpt::MPT,
+    olmo::OLMO,
+    olmo::OLMO2,
+    opt::OPT,
+    phi::PHI,
+    phi::PHI3,
+    qwen::QWEN2,
+    qwen::QWEN3,
+    qwen::QWEN3_MOE,
+    smollm3::SMOLLM3,
+    stablelm::STABLELM,
+    starcoder2::STARCODER2,
+    // Encoders.
+    bert::BERT,
+    bert::DISTILBERT,
+    bert::ROBERTA,
+    // Encoder–decoders.
+    t5::T5,
+    // Vision.
+    vit::VIT,
+];
 
 /// The model types of the families that can be opened.
 pub fn families() -> impl Iterator<Item = &'static str> {
@@ -172,16 +234,49 @@ pub fn names(model: &dyn Model) -> Result<Vec<(String, String)>> {
 /// A model as files have it: in Hugging Face's form, where there is one for it.
 pub fn to_parts(model: &dyn Model) -> Result<Written> {
     let (config, names) = described(model)?;
-    let tensor = |(path, parameter): (String, &Parameter)| {
+    let parameters = model.parameters().into_iter();
+    let tensors = parameters.map(|(path, parameter)| (path, parameter.tensor().detach()));
+    Ok(Written { config, tensors: in_their_form(&names, tensors)? })
+}
+
+/// Tensors that belong to a model's parameters, such as their gradients, as files have the parameters: by their names and in
+/// their shapes.
+pub fn as_in_files(model: &dyn Model, tensors: &[(String, Tensor)]) -> Result<BTreeMap<String, Tensor>> {
+    in_their_form(&described(model)?.1, tensors.iter().cloned())
+}
+
+fn in_their_form(
+    names: &Names,
+    tensors: impl Iterator<Item = (String, Tensor)>,
+) -> Result<BTreeMap<String, Tensor>> {
+    let (mut whole, mut gathered) = (BTreeMap::new(), BTreeMap::<String, (Vec<usize>, Vec<f32>)>::new());
+    for (path, tensor) in tensors {
         let Some(name) = names.theirs(&path) else {
             return Err(Error::checkpoint(format!("{path} has no name in this kind of file")));
         };
-        let tensor = parameter.tensor().detach();
+        if name.contains(ROW) {
+            for row in 0..tensor.shape().first().copied().unwrap_or(0) {
+                whole.insert(name.replace(ROW, &row.to_string()), tensor.select(0, row)?);
+            }
+            continue;
+        }
         let shape = names.their_shape(&path, tensor.shape());
-        Ok((name, tensor.reshape(shape)?))
-    };
-    let tensors = model.parameters().into_iter().map(tensor).collect::<Result<_>>()?;
-    Ok(Written { config, tensors })
+        let Some((part, numbers)) = names.part(&path) else {
+            whole.insert(name, tensor.reshape(shape)?);
+            continue;
+        };
+        let (_, values) = gathered.entry(name).or_insert_with(|| {
+            let count = shape.iter().product();
+            (shape, vec![0.0; count])
+        });
+        if part.put(values, &tensor.values(), &numbers).is_none() {
+            return Err(Error::checkpoint(format!("{path} does not fit into its place in a file")));
+        }
+    }
+    for (name, (shape, values)) in gathered {
+        whole.insert(name, Tensor::new(&values, shape)?);
+    }
+    Ok(whole)
 }
 
 /// The configuration that files have for a model, and how they call its tensors.

@@ -96,6 +96,11 @@ impl<'a> Context<'a> {
         Self { path: self.site(&part.to_string()), ..self.clone() }
     }
 
+    /// The context of a part whose sites no probe sees.
+    pub(crate) fn without_probe(&self) -> Self {
+        Self { probe: None, ..self.clone() }
+    }
+
     /// The context of a part with frozen parameters. Gradients still flow through it.
     #[must_use]
     pub fn frozen(self) -> Self {

@@ -1,5 +1,14 @@
 //! The layers a transformer is made of, besides attention.
 
+mod feed_forward;
+mod mixture;
+mod norm;
+
+pub use feed_forward::{FeedForward, FeedForwardConfig};
+pub(crate) use mixture::AnyFeedForward;
+pub use mixture::{Mixture, MixtureConfig};
+pub use norm::{Norm, NormConfig, NormKind};
+
 use crate::context::Context;
 use crate::error::Result;
 use crate::parameter::{Draw, Initial, Parameter, module};
@@ -55,11 +64,18 @@ impl Linear {
 
     /// The layer's value.
     pub fn forward(&self, context: &Context, x: &Tensor) -> Result<Tensor> {
-        self.forward_then(context, x, None)
+        self.fused(context, x, None)
     }
 
-    /// The layer's value with a function applied to it, in one pass.
-    pub fn forward_then(&self, context: &Context, x: &Tensor, function: Option<Function>) -> Result<Tensor> {
+    /// The layer's value with a function applied to it, in one pass where the engine has the function.
+    pub fn forward_then(&self, context: &Context, x: &Tensor, activation: Activation) -> Result<Tensor> {
+        match activation.function() {
+            (function, 1.0) => self.fused(context, x, Some(function)),
+            _ => activation.apply(&self.fused(context, x, None)?),
+        }
+    }
+
+    fn fused(&self, context: &Context, x: &Tensor, function: Option<Function>) -> Result<Tensor> {
         let bias = self.bias.as_ref().map(|bias| context.parameter(bias));
         Ok(x.linear(&context.parameter(&self.weight), bias.as_ref(), self.layout, function)?)
     }
@@ -132,98 +148,6 @@ impl Embedding {
     }
 }
 
-/// How vectors are brought to a common size.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum NormKind {
-    /// (x − mean) / deviation · weight + bias (Ba et al., 2016).
-    Layer,
-    /// x / √mean(x²) · weight (Zhang & Sennrich, 2019).
-    RootMeanSquare,
-}
-
-/// A norm, described.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct NormConfig {
-    /// Which one.
-    pub kind: NormKind,
-    /// Keeps it from dividing by 0.
-    pub epsilon: f32,
-}
-
-impl NormConfig {
-    /// A layer norm.
-    pub fn layer(epsilon: f32) -> Self {
-        Self { kind: NormKind::Layer, epsilon }
-    }
-
-    /// A root-mean-square norm.
-    pub fn rms(epsilon: f32) -> Self {
-        Self { kind: NormKind::RootMeanSquare, epsilon }
-    }
-}
-
-/// A norm of any kind.
-#[derive(Debug, Clone)]
-pub struct Norm {
-    weight: Parameter,
-    bias: Option<Parameter>,
-    kind: NormKind,
-    epsilon: f32,
-}
-
-module!(Norm { weight, bias });
-
-impl Norm {
-    /// A norm that scales by 1 and shifts by 0 at first.
-    pub fn new(initial: &Initial, NormConfig { kind, epsilon }: NormConfig, width: usize) -> Result<Self> {
-        let weight = initial.parameter("weight", [width], Draw::Constant(1.0))?;
-        let bias = match kind {
-            NormKind::Layer => Some(initial.parameter("bias", [width], Draw::Constant(0.0))?),
-            NormKind::RootMeanSquare => None,
-        };
-        Ok(Self { weight, bias, kind, epsilon })
-    }
-
-    /// The norm of each vector.
-    pub fn forward(&self, context: &Context, x: &Tensor) -> Result<Tensor> {
-        let weight = context.parameter(&self.weight);
-        let bias = self.bias.as_ref().map(|bias| context.parameter(bias));
-        Ok(match self.kind {
-            NormKind::Layer => x.layer_norm(&weight, bias.as_ref(), self.epsilon)?,
-            NormKind::RootMeanSquare => x.rms_norm(&weight, self.epsilon)?,
-        })
-    }
-
-    /// The norm as the linear map it is where vectors have the size of `at`: what each of several vectors that sum to `at`
-    /// contributes to its norm, the bias left out.
-    pub fn linear_at(&self, context: &Context, at: &Tensor, x: &Tensor) -> Result<Tensor> {
-        let centred = |x: &Tensor| -> Result<Tensor> {
-            let mut shape = x.shape().to_vec();
-            if let Some(last) = shape.last_mut() {
-                *last = 1;
-            }
-            Ok(match self.kind {
-                NormKind::Layer => x.subtract(&x.mean(-1)?.reshape(shape)?)?,
-                NormKind::RootMeanSquare => x.clone(),
-            })
-        };
-        let at = centred(at)?;
-        let mut shape = at.shape().to_vec();
-        if let Some(last) = shape.last_mut() {
-            *last = 1;
-        }
-        let size = at.multiply(&at)?.mean(-1)?.shift(self.epsilon)?.sqrt()?.reshape(shape)?;
-        Ok(centred(x)?.divide(&size)?.multiply(&context.parameter(&self.weight))?)
-    }
-
-    /// What is added, if anything is.
-    pub fn bias(&self) -> Option<&Parameter> {
-        self.bias.as_ref()
-    }
-}
-
 /// The function between two layers, by the name that configurations have for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -233,8 +157,10 @@ pub enum Activation {
     /// x·Φ(x).
     Gelu,
     /// GELU by a hyperbolic tangent.
-    #[serde(alias = "gelu_pytorch_tanh", alias = "gelu_tanh")]
+    #[serde(alias = "gelu_pytorch_tanh", alias = "gelu_tanh", alias = "gelu_fast")]
     GeluNew,
+    /// GELU by a logistic function: x·sigmoid(1.702·x).
+    QuickGelu,
     /// x·sigmoid(x).
     #[serde(alias = "swish")]
     Silu,
@@ -242,74 +168,34 @@ pub enum Activation {
     Tanh,
 }
 
-impl From<Activation> for Function {
-    fn from(activation: Activation) -> Self {
-        match activation {
-            Activation::Relu => Self::Relu,
-            Activation::Gelu => Self::Gelu,
-            Activation::GeluNew => Self::GeluTanh,
-            Activation::Silu => Self::Silu,
-            Activation::Tanh => Self::Tanh,
+/// The factor in the approximation of Φ(x) by sigmoid(factor·x) (Hendrycks & Gimpel, 2016).
+const LOGISTIC_GELU: f32 = 1.702;
+
+impl Activation {
+    /// The engine's function, applied to what stands before it multiplied with a factor.
+    fn function(self) -> (Function, f32) {
+        match self {
+            Self::Relu => (Function::Relu, 1.0),
+            Self::Gelu => (Function::Gelu, 1.0),
+            Self::GeluNew => (Function::GeluTanh, 1.0),
+            // x·sigmoid(a·x) = silu(a·x) / a.
+            Self::QuickGelu => (Function::Silu, LOGISTIC_GELU),
+            Self::Silu => (Function::Silu, 1.0),
+            Self::Tanh => (Function::Tanh, 1.0),
+        }
+    }
+
+    /// The function of each value.
+    pub fn apply(self, x: &Tensor) -> Result<Tensor> {
+        match self.function() {
+            (function, 1.0) => Ok(x.apply(function)?),
+            (function, factor) => Ok(x.scale(factor)?.apply(function)?.scale(1.0 / factor)?),
         }
     }
 }
 
-/// The sizes and the form of a feed-forward layer.
-#[derive(Debug, Clone, Copy)]
-pub struct FeedForwardConfig {
-    /// The width of the model.
-    pub d_model: usize,
-    /// The width in the middle.
-    pub d_hidden: usize,
-    /// The function between the two layers.
-    pub activation: Activation,
-    /// Whether the function's value multiplies a second projection (Shazeer, 2020), instead of being it.
-    pub gated: bool,
-    /// Whether something is added in each layer.
-    pub bias: bool,
-    /// How the weights lie in memory.
-    pub layout: Layout,
-}
-
-/// Two linear layers with a function between them: f(x·W₁)·W₂, or gated: (f(x·W₀) ∘ x·W₁)·W₂.
-#[derive(Debug, Clone)]
-pub struct FeedForward {
-    gate: Option<Linear>,
-    up: Linear,
-    down: Linear,
-    function: Function,
-}
-
-module!(FeedForward { gate, up, down });
-
-impl FeedForward {
-    /// A layer with drawn weights: `up` for the way up (and the gate), `down` for the way down.
-    pub fn new(initial: &Initial, config: FeedForwardConfig, (up, down): (Draw, Draw)) -> Result<Self> {
-        let FeedForwardConfig { d_model, d_hidden, activation, gated, bias, layout } = config;
-        let widen = LinearConfig { inputs: d_model, outputs: d_hidden, bias, layout };
-        let narrow = LinearConfig { inputs: d_hidden, outputs: d_model, bias, layout };
-        let gate = match gated {
-            true => Some(Linear::new(&initial.part("gate"), widen, up)?),
-            false => None,
-        };
-        Ok(Self {
-            gate,
-            up: Linear::new(&initial.part("up"), widen, up)?,
-            down: Linear::new(&initial.part("down"), narrow, down)?,
-            function: activation.into(),
-        })
-    }
-
-    /// The layer's value; `hidden` is what its second layer reads, `output` what it says.
-    pub fn forward(&self, context: &Context, x: &Tensor) -> Result<Tensor> {
-        let hidden = match &self.gate {
-            None => self.up.forward_then(context, x, Some(self.function))?,
-            Some(gate) => {
-                let gate = gate.forward_then(context, x, Some(self.function))?;
-                gate.multiply(&self.up.forward(context, x)?)?
-            }
-        };
-        let hidden = context.see("hidden", hidden)?;
-        context.see("output", self.down.forward(context, &hidden)?)
-    }
+/// Values cut off above `limit` and, if `both`, below `−limit`; nothing flows back through those that are.
+pub(crate) fn clamp(x: &Tensor, limit: f32, both: bool) -> Result<Tensor> {
+    let x = if both { x.shift(limit)?.relu()?.shift(-limit)? } else { x.clone() };
+    Ok(x.affine(-1.0, limit)?.relu()?.affine(-1.0, limit)?)
 }

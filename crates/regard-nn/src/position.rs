@@ -7,6 +7,10 @@
 //! relative     score + table[bucket(distance)]                                          (Raffel et al., 2019)
 //! ```
 
+mod rotary;
+
+pub use rotary::{Rotary, RotaryConfig, RotaryScaling, Rotation};
+
 use crate::attention::MultiHead;
 use crate::context::Context;
 use crate::error::{Error, Result};
@@ -14,7 +18,7 @@ use crate::layers::Embedding;
 use crate::models::AttentionSite;
 use crate::parameter::{Draw, Initial, Parameter, module};
 use regard_tensor::ops::{Bias, Pairing};
-use regard_tensor::{Device, Ids, Tensor};
+use regard_tensor::{Ids, Tensor};
 use serde::{Deserialize, Serialize};
 
 /// A way to tell positions.
@@ -102,169 +106,6 @@ pub fn relative_bucket(distance: i64, buckets: usize, max_distance: usize, bidir
     let ratio = (distance as f32 / exact as f32).ln() / (max_distance as f32 / exact as f32).ln();
     let far = exact.saturating_add((ratio * (buckets - exact) as f32) as i64);
     (bucket + far.min(buckets - 1).max(0)) as u32
-}
-
-/// How the frequencies of rotary positions are changed to read longer texts than a model was trained on.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub enum RotaryScaling {
-    /// Not at all.
-    #[default]
-    None,
-    /// All positions divided by a factor (Chen et al., 2023).
-    Linear {
-        /// The factor.
-        factor: f32,
-    },
-    /// Llama 3: low frequencies divided by a factor, high ones kept, a smooth passage between them.
-    Llama3 {
-        /// The factor.
-        factor: f32,
-        /// Waves longer than the original context over this are slowed down in full.
-        low: f32,
-        /// Waves shorter than the original context over this are kept.
-        high: f32,
-        /// The context before the change.
-        original: usize,
-    },
-}
-
-/// Rotary positions, described.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct RotaryConfig {
-    /// The base of the frequencies.
-    pub base: f32,
-    /// How many features of a head are rotated; all if not given.
-    #[serde(default)]
-    pub width: Option<usize>,
-    /// How frequencies are changed for longer texts.
-    #[serde(default)]
-    pub scaling: RotaryScaling,
-    /// Whether neighbouring features are paired (GPT-J) rather than features half a head apart (GPT-NeoX, Llama).
-    #[serde(default)]
-    pub interleaved: bool,
-}
-
-impl Default for RotaryConfig {
-    fn default() -> Self {
-        Self { base: 10_000.0, width: None, scaling: RotaryScaling::None, interleaved: false }
-    }
-}
-
-impl RotaryConfig {
-    /// Fails unless these numbers give frequencies for heads of this width.
-    pub(crate) fn check(&self, d_head: usize) -> Result<()> {
-        let width = self.width.unwrap_or(d_head);
-        if width > d_head || !width.is_multiple_of(2) || width == 0 {
-            let problem = match self.width {
-                None => format!("the width of a head ({d_head}) must be even"),
-                Some(width) => format!("{width} rotated features of {d_head} must be an even number of them"),
-            };
-            return Err(Error::configuration("rotary positions", problem));
-        }
-        self.scaling.check(self.base)
-    }
-
-    /// The frequencies for heads of this width.
-    pub fn rotary(&self, d_head: usize) -> Rotary {
-        let pairing = if self.interleaved { Pairing::Interleaved } else { Pairing::Halves };
-        Rotary::new(self.width.unwrap_or(d_head), self.base, self.scaling, pairing)
-    }
-}
-
-/// Rotary positions: the frequency of each pair of features.
-#[derive(Debug, Clone)]
-pub struct Rotary {
-    frequencies: Vec<f32>,
-    pairing: Pairing,
-}
-
-impl Rotary {
-    /// Frequencies base^(−2i/width) for the pairs of `width` features.
-    pub fn new(width: usize, base: f32, scaling: RotaryScaling, pairing: Pairing) -> Self {
-        let frequency = |i: usize| 1.0 / base.powf((2 * i) as f32 / width as f32);
-        let frequencies = (0..width / 2).map(|i| scaling.apply(frequency(i))).collect();
-        Self { frequencies, pairing }
-    }
-
-    /// The rotation for these places (batch or 1, time) in a batch.
-    pub fn rotation(&self, positions: &Ids, batch: usize) -> Result<Rotation> {
-        let first = positions.values().iter().min().copied().unwrap_or(0);
-        let last = positions.values().iter().max().copied().unwrap_or(0);
-        let pairs = self.frequencies.len();
-        let angles = (first..=last).flat_map(|p| self.frequencies.iter().map(move |f| p as f32 * f));
-        let (sin, cos): (Vec<f32>, Vec<f32>) = angles.map(f32::sin_cos).unzip();
-        let rows = (last - first) as usize + 1;
-        let time = positions.shape().last();
-        let copies = if positions.shape().rows() == batch { 1 } else { batch };
-        let relative: Vec<u32> = positions.values().iter().map(|p| p - first).collect();
-        Ok(Rotation {
-            cos: Tensor::new(&cos, [rows, pairs])?,
-            sin: Tensor::new(&sin, [rows, pairs])?,
-            rows: Ids::new(&relative.repeat(copies), [batch, time])?,
-            pairing: self.pairing,
-        })
-    }
-}
-
-impl RotaryScaling {
-    /// Fails unless these numbers, and a base, give frequencies.
-    pub(crate) fn check(self, base: f32) -> Result<()> {
-        let positive = |value: f32| value > 0.0 && value.is_finite();
-        let problem = match self {
-            _ if !positive(base) => format!("the base must be a number above 0, got {base}"),
-            Self::Linear { factor } | Self::Llama3 { factor, .. } if !positive(factor) => {
-                format!("the factor must be a number above 0, got {factor}")
-            }
-            Self::Llama3 { low, high, .. } if !(positive(low) && positive(high) && low < high) => {
-                format!("the low limit must be above 0 and below the high one, got {low} and {high}")
-            }
-            _ => return Ok(()),
-        };
-        Err(Error::configuration("rotary positions", problem))
-    }
-
-    fn apply(self, frequency: f32) -> f32 {
-        match self {
-            Self::None => frequency,
-            Self::Linear { factor } => frequency / factor,
-            Self::Llama3 { factor, low, high, original } => {
-                let wave = 2.0 * std::f32::consts::PI / frequency;
-                let original = original as f32;
-                if wave < original / high {
-                    frequency
-                } else if wave > original / low {
-                    frequency / factor
-                } else {
-                    let smooth = (original / wave - low) / (high - low);
-                    (1.0 - smooth) * frequency / factor + smooth * frequency
-                }
-            }
-        }
-    }
-}
-
-/// The turns of some places, ready to apply to queries and keys.
-#[derive(Debug, Clone)]
-pub struct Rotation {
-    cos: Tensor,
-    sin: Tensor,
-    rows: Ids,
-    pairing: Pairing,
-}
-
-impl Rotation {
-    /// The same on a device.
-    pub(crate) fn on(self, device: Device) -> Result<Self> {
-        Ok(Self { cos: self.cos.to(device)?, sin: self.sin.to(device)?, ..self })
-    }
-
-    /// Turns (batch, time, heads, width).
-    pub fn apply(&self, x: &Tensor) -> Result<Tensor> {
-        let device = x.device();
-        Ok(x.rotary(&self.cos.to(device)?, &self.sin.to(device)?, &self.rows, self.pairing)?)
-    }
 }
 
 /// The sizes that positions of any kind need.

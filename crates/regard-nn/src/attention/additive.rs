@@ -8,9 +8,8 @@
 
 use crate::context::Context;
 use crate::error::{Error, Result};
-use crate::layers::{Linear, LinearConfig};
+use crate::layers::{Activation, Linear, LinearConfig};
 use crate::parameter::{Draw, Initial, module};
-use regard_tensor::ops::Function;
 use regard_tensor::{Mask, Tensor};
 
 /// The network that scores.
@@ -47,7 +46,7 @@ impl Additive {
     /// Scores of keys (batch, keys, width) without a query: (batch, keys).
     pub fn importance(&self, context: &Context, keys: &Tensor) -> Result<Tensor> {
         let [batch, n_keys, _] = sizes(keys)?;
-        let hidden = self.hidden.forward_then(context, keys, Some(Function::Tanh))?;
+        let hidden = self.hidden.forward_then(context, keys, Activation::Tanh)?;
         Ok(self.score.forward(context, &hidden)?.reshape([batch, n_keys])?)
     }
 

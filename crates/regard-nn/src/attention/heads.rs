@@ -5,7 +5,7 @@ use super::rules::{How, Rules, Score, Weigh, attend, separated, with_cache};
 use super::{Additive, Scale};
 use crate::context::Context;
 use crate::error::{Error, Result};
-use crate::layers::{Linear, LinearConfig, Norm, NormConfig};
+use crate::layers::{Linear, LinearConfig, Norm, NormConfig, clamp};
 use crate::parameter::{Draw, Initial, Parameter, module};
 use regard_tensor::Tensor;
 use regard_tensor::ops::{Layout, Projections};
@@ -31,6 +31,8 @@ pub struct AttentionConfig {
     pub bias: Biases,
     /// A norm of queries and keys before they are compared.
     pub query_key_norm: Option<(QueryKeyNorm, NormConfig)>,
+    /// Queries, keys and values are cut off at ± this.
+    pub clip: Option<f32>,
     /// How the weights lie in memory.
     pub layout: Layout,
     /// What the scores are multiplied with.
@@ -89,6 +91,8 @@ impl Biases {
 pub enum QueryKeyNorm {
     /// Over the features of each head, with one set of weights for all heads.
     Head,
+    /// Over the features of each head, with weights of its own for each (Cohere, StableLM).
+    EachHead,
     /// Over the features of all heads together.
     All,
 }
@@ -105,6 +109,7 @@ impl AttentionConfig {
             fused: true,
             bias: Biases::all(true),
             query_key_norm: None,
+            clip: None,
             layout: Layout::OutIn,
             scale: Scale::InverseRoot,
             soft_cap: None,
@@ -182,8 +187,12 @@ impl MultiHead {
         let norm = |name: &str, heads: usize| match config.query_key_norm {
             None => Ok(None),
             Some((over, norm)) => {
-                let width = if over == QueryKeyNorm::Head { d_head } else { heads * d_head };
-                Norm::new(&initial.part(name), norm, width).map(Some)
+                let shape = match over {
+                    QueryKeyNorm::Head => vec![d_head],
+                    QueryKeyNorm::EachHead => vec![heads, d_head],
+                    QueryKeyNorm::All => vec![heads * d_head],
+                };
+                Norm::new(&initial.part(name), norm, shape).map(Some)
             }
         };
         let sink = match config.kind {
@@ -229,7 +238,7 @@ impl MultiHead {
         let watched = ["query", "key", "value"].iter().any(|name| context.watches(name));
         let plain = rules.rotation.is_none() && self.query_norm.is_none() && context.cache().is_none();
         if let (Some(project), true, false) = (&self.project, plain, watched) {
-            let packed = project.forward(context, x)?; // (B, T, (H + 2G)·D)
+            let packed = self.clipped(project.forward(context, x)?)?; // (B, T, (H + 2G)·D)
             if let Some(probe) = context.probe() {
                 for name in ["query", "key", "value"] {
                     probe.pass(context.site(name));
@@ -303,12 +312,20 @@ impl MultiHead {
         How { score, weigh, soft_cap: self.config.soft_cap, dropout: self.config.dropout }
     }
 
+    /// Projections, cut off where they are too large.
+    fn clipped(&self, x: Tensor) -> Result<Tensor> {
+        match self.config.clip {
+            Some(limit) => clamp(&x, limit, true),
+            None => Ok(x),
+        }
+    }
+
     /// Queries or keys (batch, time, heads, width) after their norm, if they have one.
     fn normed(&self, context: &Context, norm: Option<&Norm>, x: Tensor) -> Result<Tensor> {
         let (Some(norm), Some((over, _))) = (norm, self.config.query_key_norm) else { return Ok(x) };
         let shape = x.shape().clone();
         match over {
-            QueryKeyNorm::Head => norm.forward(context, &x),
+            QueryKeyNorm::Head | QueryKeyNorm::EachHead => norm.forward(context, &x),
             QueryKeyNorm::All => {
                 let flat = x.reshape([shape[0], shape[1], shape[2] * shape[3]])?;
                 Ok(norm.forward(context, &flat)?.reshape(&shape)?)
@@ -325,7 +342,7 @@ impl MultiHead {
     ) -> Result<(Tensor, Tensor, Tensor)> {
         let AttentionConfig { n_heads, n_kv_heads, .. } = self.config;
         if let Some(project) = &self.project {
-            let packed = project.forward(context, x)?;
+            let packed = self.clipped(project.forward(context, x)?)?;
             let fused = Projections::Fused { packed: &packed, heads: n_heads, kv_heads: n_kv_heads };
             let (query, key, value) = separated(fused)?;
             return Ok((
@@ -358,6 +375,7 @@ impl MultiHead {
             let problem = format!("vectors must be (batch, time, width), got {}", x.shape());
             return Err(Error::input("multi-head attention", problem));
         };
-        context.see(name, layer.forward(context, x)?.reshape([batch, time, heads, self.config.d_head])?)
+        let projected = self.clipped(layer.forward(context, x)?)?;
+        context.see(name, projected.reshape([batch, time, heads, self.config.d_head])?)
     }
 }

@@ -126,7 +126,7 @@ struct Heads<'a> {
 impl Heads<'_> {
     /// Puts the heads on a form whose masked words have this activation.
     fn put(&self, form: &mut Form, shapes: &Shapes, activation: Activation, norm: NormConfig) {
-        let words = TokenScores { tied: true, bias: true, transform: Some((activation, norm)), scale: 1.0 };
+        let words = TokenScores { bias: true, transform: Some((activation, norm)), ..TokenScores::new(true) };
         form.output.tokens = shapes.contains(self.words).then_some(words);
         form.output.classes = shapes.rows(self.classifier);
         form.output.pooler = self.pooler.then_some(Pooler { activation: self.pooler_activation });

@@ -45,7 +45,8 @@ impl Family {
         config.insert("torch_dtype".to_owned(), json!("float32"));
         let bare = form.output.tokens.is_none() && form.output.classes.is_none();
         let names = (self.names)(form).with_prefix(if bare { "" } else { self.prefix });
-        let tensors = paths.iter().map(|(path, shape)| Some((names.theirs(path)?, shape.clone())));
+        let tensors =
+            paths.iter().map(|(path, shape)| Some((names.theirs(path)?, names.their_shape(path, shape))));
         let shapes = Shapes(tensors.collect::<Option<_>>()?);
         let (back, _) = self.open(&config, &shapes).ok()?;
         // Only training knows these, and configurations of this kind have no place for them.
@@ -86,7 +87,8 @@ impl Shapes {
         self.0.get(name)?.first().copied()
     }
 
-    fn any_starts_with(&self, prefix: &str) -> bool {
+    /// Whether any name begins so.
+    pub fn any_starts_with(&self, prefix: &str) -> bool {
         self.0.keys().any(|name| name.starts_with(prefix))
     }
 }

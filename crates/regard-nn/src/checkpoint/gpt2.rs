@@ -1,18 +1,18 @@
 //! GPT-2's configuration and names.
 
-use super::family::{Family, Shapes};
+use super::family::{Family, Shapes, with_labels};
 use super::names::Names;
 use super::options::Options;
 use crate::attention::Scale;
 use crate::error::Result;
 use crate::layers::Activation;
 use crate::models::GptConfig;
-use crate::models::form::{Form, Positions};
+use crate::models::form::{Form, Output, Pooling, Positions};
 use serde_json::{Value, json};
 
 pub(super) const GPT2: Family = Family {
     model_type: "gpt2",
-    architectures: &["GPT2LMHeadModel", "GPT2Model"],
+    architectures: &["GPT2LMHeadModel", "GPT2Model", "GPT2ForSequenceClassification"],
     prefix: "transformer.",
     read,
     names,
@@ -30,6 +30,7 @@ const PAIRS: &[(&str, &str)] = &[
     ("layers.#.ffn.down", "@h.#.mlp.c_proj"),
     ("norm", "@ln_f"),
     ("head", "lm_head"),
+    ("classifier", "score"),
 ];
 
 fn names(form: &Form) -> Names {
@@ -38,7 +39,7 @@ fn names(form: &Form) -> Names {
     if tied { names.with_copies(&[("lm_head.weight", "tokens.weight")]) } else { names }
 }
 
-fn read(options: &mut Options, _: &Shapes) -> Result<Form> {
+fn read(options: &mut Options, shapes: &Shapes) -> Result<Form> {
     let config = GptConfig {
         vocabulary: options.size("vocab_size")?,
         context: options.size("n_positions")?,
@@ -59,6 +60,10 @@ fn read(options: &mut Options, _: &Shapes) -> Result<Form> {
     for layer in form.decoder.iter_mut().flat_map(|stack| &mut stack.layers) {
         layer.attention.scale_by_layer = by_layer;
     }
+    if let Some(classes) = shapes.rows("score.weight") {
+        let (classes, pooling) = (Some(classes), Pooling::Last);
+        form.output = Output { tokens: None, classes, pooling, ..form.output };
+    }
     // A classifier on top for other tasks is no part of the model.
     for key in ["type", "use_proj", "activation", "proj_to_labels", "first_dropout"] {
         options.take::<Value>(&format!("summary_{key}"))?;
@@ -71,8 +76,12 @@ fn write(form: &Form) -> Option<Value> {
     let stack = form.decoder.as_ref()?;
     let Positions::Learned { context, .. } = stack.positions else { return None };
     let layer = stack.layers.first()?;
-    Some(json!({
-        "architectures": ["GPT2LMHeadModel"],
+    let class = match form.output.classes {
+        Some(_) => "GPT2ForSequenceClassification",
+        None => "GPT2LMHeadModel",
+    };
+    let config = json!({
+        "architectures": [class],
         "vocab_size": form.vocabulary(),
         "n_positions": context,
         "n_layer": stack.n_layers,
@@ -87,8 +96,9 @@ fn write(form: &Form) -> Option<Value> {
         "attn_pdrop": form.dropout.attention,
         "scale_attn_weights": layer.attention.scale == Scale::InverseRoot,
         "scale_attn_by_inverse_layer_idx": layer.attention.scale_by_layer,
-        "tie_word_embeddings": form.output.tokens?.tied,
+        "tie_word_embeddings": form.output.tokens.is_none_or(|scores| scores.tied),
         "bos_token_id": null,
         "eos_token_id": null,
-    }))
+    });
+    Some(with_labels(config, form.output.classes))
 }

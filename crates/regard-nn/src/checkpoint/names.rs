@@ -1,5 +1,10 @@
 //! What a parameter is called here and in a file.
 
+use super::part::Part;
+
+/// In a name of theirs, the number of a row: of a parameter of ours they have each row as a tensor of its own.
+pub(super) const ROW: char = '*';
+
 /// Pairs of names, ours and theirs. A name stands for all that begins with it; `#` for a number; `@` in theirs for a
 /// prefix that some files have and others have not.
 pub struct Names {
@@ -11,6 +16,8 @@ pub struct Names {
     copies: Vec<(&'static str, &'static str)>,
     /// Tensors of ours that have one more axis, of length 1, in front in the file.
     leading_axis: Vec<&'static str>,
+    /// Tensors of ours that are a part of one of theirs.
+    parts: Vec<(&'static str, Part)>,
 }
 
 impl Names {
@@ -28,8 +35,25 @@ impl Names {
         Self { leading_axis: names.to_vec(), ..self }
     }
 
+    /// Names tensors of ours that are a part of one of theirs.
+    pub(super) fn with_parts(self, parts: Vec<(&'static str, Part)>) -> Self {
+        Self { parts, ..self }
+    }
+
+    /// Where one of our parameters lies in theirs if it is a part of it, with the numbers in its name.
+    pub(super) fn part(&self, ours: &str) -> Option<(&Part, Vec<usize>)> {
+        self.parts.iter().find_map(|(pattern, part)| {
+            let (numbers, rest) = fit(pattern, ours)?;
+            let numbers = numbers.iter().map(|number| number.parse().ok()).collect::<Option<_>>()?;
+            rest.is_empty().then_some((part, numbers))
+        })
+    }
+
     /// The shape in the file of one of our parameters.
     pub(super) fn their_shape(&self, ours: &str, shape: &[usize]) -> Vec<usize> {
+        if let Some((part, _)) = self.part(ours) {
+            return part.shape.clone();
+        }
         let leading = self.leading_axis.contains(&ours);
         leading.then_some(1).into_iter().chain(shape.iter().copied()).collect()
     }
@@ -58,6 +82,7 @@ impl Names {
             ignored: Vec::new(),
             copies: Vec::new(),
             leading_axis: Vec::new(),
+            parts: Vec::new(),
         }
     }
 

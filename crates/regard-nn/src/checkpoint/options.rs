@@ -6,8 +6,10 @@ use serde_json::{Map, Value};
 
 /// Keys that say nothing about what a model computes.
 const HARMLESS: &[&str] = &[
+    "activation_dropout",
     "architectures",
     "attention_dropout",
+    "attention_pdrop",
     "attention_probs_dropout_prob",
     "attn_pdrop",
     "auto_map",
@@ -26,6 +28,8 @@ const HARMLESS: &[&str] = &[
     "dtype",
     "early_stopping",
     "embd_pdrop",
+    "embedding_dropout",
+    "embedding_pdrop",
     "encoder_no_repeat_ngram_size",
     "encoder_stride",
     "eos_token_id",
@@ -34,6 +38,7 @@ const HARMLESS: &[&str] = &[
     "forced_bos_token_id",
     "forced_eos_token_id",
     "gradient_checkpointing",
+    "hidden_dropout",
     "hidden_dropout_prob",
     "id2label",
     "initializer_factor",
@@ -42,6 +47,7 @@ const HARMLESS: &[&str] = &[
     "is_encoder_decoder",
     "is_llama_config",
     "label2id",
+    "layerdrop",
     "length_penalty",
     "mask_token_id",
     "max_length",
@@ -58,6 +64,7 @@ const HARMLESS: &[&str] = &[
     "output_attentions",
     "output_hidden_states",
     "output_past",
+    "output_router_logits",
     "output_scores",
     "pad_token_id",
     "pooler_fc_size",
@@ -73,8 +80,10 @@ const HARMLESS: &[&str] = &[
     "reorder_and_upcast_attn",
     "repetition_penalty",
     "resid_pdrop",
+    "residual_dropout",
     "return_dict",
     "return_dict_in_generate",
+    "router_aux_loss_coef",
     "sentence_transformers",
     "sep_token_id",
     "seq_classif_dropout",
@@ -142,6 +151,46 @@ impl Options {
             }
             size => Ok(size.map(|size| size as usize)),
         }
+    }
+
+    /// Takes a size that may be null, with a default for when it is missing.
+    pub fn size_or_null(&mut self, key: &str, default: Option<usize>) -> Result<Option<usize>> {
+        match self.values.contains_key(key) {
+            true => self.optional_size(key),
+            false => Ok(default),
+        }
+    }
+
+    /// Takes a finite number that may be null, with a default for when it is missing.
+    pub fn real_or_null(&mut self, key: &str, default: Option<f32>) -> Result<Option<f32>> {
+        match self.values.get(key) {
+            None => Ok(default),
+            Some(Value::Null) => Ok(None),
+            Some(_) => self.needed(key).map(Some),
+        }
+    }
+
+    /// Gives a value the key that newer files have, where these have none.
+    pub fn rename(&mut self, older: &str, newer: &str) {
+        if let Some(value) = self.values.remove(older)
+            && !self.values.contains_key(newer)
+        {
+            self.values.insert(newer.to_owned(), value);
+        }
+    }
+
+    /// Puts a value where neither of two keys has one.
+    pub fn default_to(&mut self, key: &str, other: &str, value: Value) {
+        let has = |key: &str| self.values.get(key).is_some_and(|value| !value.is_null());
+        if !has(key) && !has(other) {
+            self.values.insert(key.to_owned(), value);
+        }
+    }
+
+    /// Whether the class that a configuration names ends so.
+    pub fn names_class(&self, ending: &str) -> bool {
+        let named = self.values.get("architectures").and_then(|all| all.get(0)?.as_str());
+        named.is_some_and(|name| name.ends_with(ending))
     }
 
     /// Takes a finite number.

@@ -1,6 +1,7 @@
 //! Tensors in `safetensors` files: mapped, checked, and read by name.
 
-use super::names::Names;
+use super::names::{Names, ROW};
+use super::part::Part;
 use super::read_small;
 use crate::error::{Error, Result};
 use regard_tensor::{Ids, MappedFile, Shape, Tensor};
@@ -126,25 +127,25 @@ impl StoredWeights {
         let Some(stored) = self.tensors.get(name) else { return Ok(None) };
         let file = &self.files[stored.file];
         let shape = Shape::from(stored.shape.as_slice());
+        if stored.dtype == Dtype::F32 {
+            return Ok(Some(file.tensor(stored.bytes.clone(), shape)?));
+        }
         let Some(bytes) = file.bytes().get(stored.bytes.clone()) else {
             return Err(Error::checkpoint(format!("{name} lies outside its file")));
         };
-        let halves = || bytes.chunks_exact(2).map(|pair| u16::from_le_bytes([pair[0], pair[1]]));
-        let tensor = match stored.dtype {
-            Dtype::F32 => file.tensor(stored.bytes.clone(), shape)?,
-            Dtype::BF16 => Tensor::new(&halves().map(from_bf16).collect::<Vec<_>>(), shape)?,
-            Dtype::F16 => Tensor::new(&halves().map(from_f16).collect::<Vec<_>>(), shape)?,
-            Dtype::F64 => {
-                let value =
-                    |b: &[u8]| f64::from_le_bytes([b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7]]) as f32;
-                Tensor::new(&bytes.chunks_exact(8).map(value).collect::<Vec<_>>(), shape)?
-            }
-            other => {
-                let problem = format!("{name} is stored as {other:?}; f32, f16, bf16 and f64 can be read");
-                return Err(Error::checkpoint(problem));
-            }
-        };
-        Ok(Some(tensor))
+        decoded(name, stored.dtype, bytes, shape).map(Some)
+    }
+
+    /// Reads a part of a tensor, in a shape of its own, as a copy.
+    fn read_part(&self, name: &str, (part, numbers): (&Part, &[usize]), shape: &Shape) -> Result<Tensor> {
+        let taken = self.tensors.get(name).and_then(|stored| {
+            let bytes = self.files[stored.file].bytes().get(stored.bytes.clone())?;
+            Some((stored.dtype, part.take(bytes, stored.dtype.bitsize() / 8, numbers)?))
+        });
+        match taken {
+            Some((dtype, bytes)) => decoded(name, dtype, &bytes, shape.clone()),
+            None => Err(Error::checkpoint(format!("{name} is too small to be cut into parts"))),
+        }
     }
 
     /// Reads whole numbers: token ids, or a mask as 0 and 1.
@@ -208,6 +209,26 @@ fn shards(index: &Path) -> Result<Vec<String>> {
     Ok(names.into_iter().collect())
 }
 
+/// Values of one of the types that can be read, as f32.
+fn decoded(name: &str, dtype: Dtype, bytes: &[u8], shape: Shape) -> Result<Tensor> {
+    let halves = || bytes.chunks_exact(2).map(|pair| u16::from_le_bytes([pair[0], pair[1]]));
+    let values: Vec<f32> = match dtype {
+        Dtype::F32 => bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect(),
+        Dtype::BF16 => halves().map(from_bf16).collect(),
+        Dtype::F16 => halves().map(from_f16).collect(),
+        Dtype::F64 => {
+            let value =
+                |b: &[u8]| f64::from_le_bytes([b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7]]) as f32;
+            bytes.chunks_exact(8).map(value).collect()
+        }
+        other => {
+            let problem = format!("{name} is stored as {other:?}; f32, f16, bf16 and f64 can be read");
+            return Err(Error::checkpoint(problem));
+        }
+    };
+    Ok(Tensor::new(&values, shape)?)
+}
+
 /// The upper half of an f32.
 fn from_bf16(bits: u16) -> f32 {
     f32::from_bits(u32::from(bits) << 16)
@@ -246,8 +267,23 @@ impl Reading {
     /// One of our parameters. If it is missing or has another shape, that is noted and reading goes on, so that
     /// everything that is wrong can be told at once.
     pub fn read(&self, path: &str, shape: &Shape) -> Result<Tensor> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let name = self.names.theirs(path).unwrap_or_else(|| path.to_owned());
+        let [rows, rest @ ..] = &shape[..] else { return self.read_named(path, name, shape) };
+        if !name.contains(ROW) {
+            return self.read_named(path, name, shape);
+        }
+        let row = |row: usize| self.read_named(path, name.replace(ROW, &row.to_string()), &Shape::from(rest));
+        let all = (0..*rows).map(row).collect::<Result<Vec<_>>>()?;
+        let all = all.iter().flat_map(Tensor::to_vec).collect::<Vec<_>>();
+        if all.len() == shape.count() {
+            Ok(Tensor::new(&all, shape.clone())?)
+        } else {
+            Ok(Tensor::zeros([0]))
+        }
+    }
+
+    fn read_named(&self, path: &str, name: String, shape: &Shape) -> Result<Tensor> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         // Files converted from TensorFlow have another name for what a norm learns.
         let older =
             name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta");
@@ -264,6 +300,11 @@ impl Reading {
                 format!("{name} has shape {}, expected {}", Shape::from(found), Shape::from(expected))
             }
             Some(_) => {
+                if let Some((part, numbers)) = self.names.part(path) {
+                    let tensor = self.weights.read_part(&name, (part, &numbers), shape)?;
+                    state.used.insert(name);
+                    return Ok(tensor);
+                }
                 let tensor = self.weights.read(&name)?;
                 state.used.insert(name.clone());
                 let tensor = tensor.ok_or_else(|| Error::checkpoint(format!("{name} is missing")))?;

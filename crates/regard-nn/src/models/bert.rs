@@ -77,19 +77,13 @@ impl BertConfig {
         let layer = Layer {
             attention: Attention::new(self.d_model, self.n_heads),
             cross: None,
-            feed_forward: FeedForward {
-                d_hidden: self.d_hidden,
-                activation: self.activation,
-                gated: false,
-                bias: true,
-                transposed: false,
-            },
+            feed_forward: FeedForward { bias: true, ..FeedForward::new(self.d_hidden, self.activation) },
             norm,
             placement: Placement::Post,
             residual_scale: 1.0,
         };
         let words =
-            TokenScores { tied: true, bias: true, transform: Some((self.activation, norm)), scale: 1.0 };
+            TokenScores { bias: true, transform: Some((self.activation, norm)), ..TokenScores::new(true) };
         Form {
             family: "bert".to_owned(),
             d_model: self.d_model,
@@ -108,7 +102,7 @@ impl BertConfig {
                 tokens: self.classes.is_none().then_some(words),
                 pooler: self.classes.map(|_| Pooler { activation: Activation::Tanh }),
                 classes: self.classes,
-                smoothing: 0.0,
+                ..Output::default()
             },
             dropout: Dropouts {
                 embeddings: self.dropout,

@@ -116,11 +116,9 @@ impl GptConfig {
             },
             cross: None,
             feed_forward: FeedForward {
-                d_hidden: self.d_hidden.unwrap_or(self.d_model.saturating_mul(4)),
-                activation: self.activation,
-                gated: false,
                 bias: true,
                 transposed: true,
+                ..FeedForward::new(self.d_hidden.unwrap_or(self.d_model.saturating_mul(4)), self.activation)
             },
             norm,
             placement: self.norm,
@@ -138,10 +136,7 @@ impl GptConfig {
                 norm: (self.norm != Placement::Post).then_some(norm),
                 ..Stack::of(self.n_layers, layer)
             }),
-            output: Output {
-                tokens: Some(TokenScores { tied: self.tied, bias: false, transform: None, scale: 1.0 }),
-                ..Output::default()
-            },
+            output: Output { tokens: Some(TokenScores::new(self.tied)), ..Output::default() },
             dropout: Dropouts {
                 embeddings: self.dropout,
                 attention: self.dropout,

@@ -89,8 +89,11 @@ impl LlamaConfig {
     /// The form of this Llama.
     pub fn form(&self) -> Form {
         let norm = NormConfig::rms(self.norm_epsilon);
-        let rotary =
-            RotaryConfig { base: self.rotary_base, scaling: self.rotary_scaling, ..RotaryConfig::default() };
+        let rotary = RotaryConfig {
+            base: self.rotary_base,
+            scaling: self.rotary_scaling.clone(),
+            ..RotaryConfig::default()
+        };
         let attention = Attention::new(self.d_model, self.n_heads);
         let layer = Layer {
             attention: Attention {
@@ -102,11 +105,9 @@ impl LlamaConfig {
             },
             cross: None,
             feed_forward: FeedForward {
-                d_hidden: self.d_hidden,
-                activation: self.activation,
                 gated: true,
                 bias: self.ffn_bias,
-                transposed: false,
+                ..FeedForward::new(self.d_hidden, self.activation)
             },
             norm,
             placement: Placement::Pre,
@@ -119,10 +120,7 @@ impl LlamaConfig {
             input: Input::Tokens(Tokens::new(self.vocabulary)),
             encoder: None,
             decoder: Some(Stack { norm: Some(norm), ..Stack::of(self.n_layers, layer) }),
-            output: Output {
-                tokens: Some(TokenScores { tied: self.tied, bias: false, transform: None, scale: 1.0 }),
-                ..Output::default()
-            },
+            output: Output { tokens: Some(TokenScores::new(self.tied)), ..Output::default() },
             dropout: Dropouts { attention: self.dropout, residual: self.dropout, ..Dropouts::default() },
             deviations: Deviations::by_depth(self.deviation, self.n_layers),
             checkpointing: self.checkpointing,

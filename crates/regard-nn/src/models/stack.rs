@@ -45,17 +45,17 @@ impl Stack {
         let table = match form.positions {
             form::Positions::Learned { context, offset, .. } => Some(Embedding::new(
                 &positions.part("table"),
-                (context + offset, whole.d_embedding()),
+                (context + offset, whole.d_positions()),
                 learned,
             )?),
             _ => None,
         };
-        let relative = form.layers.iter().find_map(|layer| match layer.attention.positions {
-            Some(AttentionPositions::Relative { buckets, .. }) => Some([buckets, layer.attention.n_heads]),
+        let relative = form.layers.iter().find_map(|layer| match &layer.attention.positions {
+            Some(AttentionPositions::Relative { buckets, .. }) => Some([*buckets, layer.attention.n_heads]),
             _ => None,
         });
         let relative = relative.map(|shape| positions.parameter("relative", shape, learned)).transpose()?;
-        let rotary = form.layers.iter().map(|layer| match layer.attention.positions {
+        let rotary = form.layers.iter().map(|layer| match &layer.attention.positions {
             Some(AttentionPositions::Rotary(rotary)) => Some(rotary.rotary(layer.attention.d_head)),
             _ => None,
         });
@@ -63,7 +63,7 @@ impl Stack {
             table,
             relative,
             blocks: blocks.collect::<Result<_>>()?,
-            norm: form.norm.map(|norm| Norm::new(&initial.part("norm"), norm, d_model)).transpose()?,
+            norm: form.norm.map(|norm| Norm::new(&initial.part("norm"), norm, [d_model])).transpose()?,
             rotary: rotary.collect(),
             form: form.clone(),
             causal,
@@ -86,7 +86,7 @@ impl Stack {
                 part,
                 visibility: Visibility { causal: self.causal, window: form.attention.window },
                 rotary: matches!(form.attention.positions, Some(AttentionPositions::Rotary(_))),
-                biased: is_biased(form.attention.positions),
+                biased: is_biased(form.attention.positions.as_ref()),
                 ..AttentionSite::of(name("self"), block.attention())
             });
             let cross = |attention| AttentionSite {
@@ -152,12 +152,12 @@ impl Stack {
         form: &form::Attention,
         (queries, keys): (usize, usize),
     ) -> Result<Bias> {
-        match (form.positions, &self.relative) {
+        match (&form.positions, &self.relative) {
             (Some(AttentionPositions::Alibi), _) => {
                 let slopes = alibi_slopes(form.n_heads);
                 Ok(Bias::Slopes(Tensor::new(&slopes, [slopes.len()])?))
             }
-            (Some(AttentionPositions::Relative { buckets, max_distance }), Some(table)) => {
+            (&Some(AttentionPositions::Relative { buckets, max_distance }), Some(table)) => {
                 let table = context.parameter(table);
                 relative_bias(&table, (queries, keys), (buckets, max_distance, !self.causal))
             }
@@ -212,7 +212,7 @@ impl Module for Stack {
 }
 
 /// Whether positions add something to the scores.
-fn is_biased(positions: Option<AttentionPositions>) -> bool {
+fn is_biased(positions: Option<&AttentionPositions>) -> bool {
     matches!(positions, Some(AttentionPositions::Alibi | AttentionPositions::Relative { .. }))
 }
 

@@ -104,11 +104,8 @@ impl T5Config {
             },
             cross: decodes.then(|| cross.clone()),
             feed_forward: FeedForward {
-                d_hidden: self.d_hidden,
-                activation: self.activation,
                 gated: self.gated,
-                bias: false,
-                transposed: false,
+                ..FeedForward::new(self.d_hidden, self.activation)
             },
             norm,
             placement: Placement::Pre,
@@ -126,10 +123,8 @@ impl T5Config {
             decoder: stack(self.n_decoder_layers, true),
             output: Output {
                 tokens: Some(TokenScores {
-                    tied: self.tied,
-                    bias: false,
-                    transform: None,
                     scale: if self.scale_output { inverse_root(self.d_model) } else { 1.0 },
+                    ..TokenScores::new(self.tied)
                 }),
                 smoothing: self.smoothing,
                 ..Output::default()

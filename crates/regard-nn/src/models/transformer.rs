@@ -7,7 +7,10 @@
 //! logits = hidden · tableᵀ                                           scores
 //! ```
 
-use super::form::{self, Form, Input, Patches};
+mod embeddings;
+mod heads;
+
+use super::form::{self, Form, Input, Pooling, TokenScores};
 use super::inputs::Inputs;
 use super::model::{Abilities, AttentionSite, Model, Part, Unembedding, written};
 use super::sequence::Sequence;
@@ -15,48 +18,23 @@ use super::stack::Stack;
 use crate::attention::{Pattern, Rules};
 use crate::context::Context;
 use crate::error::{Error, Result};
-use crate::layers::{Embedding, Linear, LinearConfig, Norm};
-use crate::parameter::{Draw, Initial, Module, Parameter, join, module};
-use regard_tensor::ops::{CrossEntropy, Layout, concatenate};
+use crate::layers::Embedding;
+use crate::parameter::{Initial, Module, Parameter, join};
+use embeddings::Embeddings;
+use heads::Heads;
+use regard_tensor::ops::{CrossEntropy, Layout};
 use regard_tensor::{Ids, Mask, Tensor};
 use serde_json::Value;
 
 /// A transformer of any form.
 #[derive(Debug, Clone)]
 pub struct Transformer {
-    class: Option<Parameter>,
-    tokens: Option<Embedding>,
-    types: Option<Embedding>,
-    projection: Option<Linear>,
-    embedding_norm: Option<Norm>,
-    patches: Option<PatchEmbedding>,
+    embeddings: Embeddings,
     encoder: Option<Stack>,
     decoder: Option<Stack>,
-    head: Option<Embedding>,
-    pooler: Option<Linear>,
-    token_head: TokenHead,
-    classifier: Option<Linear>,
+    heads: Heads,
     form: Form,
 }
-
-/// The projection of patches, as a convolution has it: (width, channels, side, side).
-#[derive(Debug, Clone)]
-struct PatchEmbedding {
-    weight: Parameter,
-    bias: Parameter,
-}
-
-module!(PatchEmbedding { weight, bias });
-
-/// What stands between hidden states and the table that scores tokens.
-#[derive(Debug, Clone)]
-struct TokenHead {
-    transform: Option<Linear>,
-    norm: Option<Norm>,
-    bias: Option<Parameter>,
-}
-
-module!(TokenHead { transform, norm, bias });
 
 impl Transformer {
     /// A transformer with random weights.
@@ -68,77 +46,16 @@ impl Transformer {
     /// A transformer with weights from a source.
     pub fn build(form: Form, initial: &Initial) -> Result<Self> {
         form.check()?;
-        let d_model = form.d_model;
-        let inner = Draw::Normal(form.deviations.inner);
-        let embedding = Draw::Normal(form.deviations.embeddings);
-        let linear = |name: &str, outputs: usize| {
-            Linear::new(&initial.part(name), LinearConfig::new(d_model, outputs), inner)
-        };
-        let table = |name: &str, rows: usize, width: usize, draw| {
-            Embedding::new(&initial.part(name), (rows, width), draw)
-        };
-        let (mut class, mut tokens, mut types, mut projection) = (None, None, None, None);
-        let (mut embedding_norm, mut patches) = (None, None);
-        match &form.input {
-            Input::Tokens(form) => {
-                let width = form.d_embedding.unwrap_or(d_model);
-                tokens = Some(table("tokens", form.vocabulary, width, embedding)?);
-                if form.types > 0 {
-                    types = Some(table("types", form.types, width, embedding)?);
-                }
-                if let Some(inputs) = form.d_embedding {
-                    let config = LinearConfig::new(inputs, d_model);
-                    projection = Some(Linear::new(&initial.part("projection"), config, inner)?);
-                }
-                if let Some(norm) = form.norm {
-                    embedding_norm = Some(Norm::new(&initial.part("embedding_norm"), norm, width)?);
-                }
-            }
-            Input::Patches(Patches { size, channels, .. }) => {
-                class = Some(initial.parameter("class", [1, 1, d_model], embedding)?);
-                patches = Some(PatchEmbedding {
-                    weight: initial.parameter("patches.weight", [d_model, *channels, *size, *size], inner)?,
-                    bias: initial.parameter("patches.bias", [d_model], Draw::Constant(0.0))?,
-                });
-            }
-        }
         let stack = |name: &str, stack: &Option<form::Stack>, causal: bool| -> Result<Option<Stack>> {
             let Some(stack) = stack else { return Ok(None) };
             let initial = if form.has_both() { initial.part(name) } else { initial.clone() };
             Stack::new(&initial, &form, stack, causal).map(Some)
         };
-        let (encoder, decoder) =
-            (stack("encoder", &form.encoder, false)?, stack("decoder", &form.decoder, true)?);
-        let mut token_head = TokenHead { transform: None, norm: None, bias: None };
-        let mut head = None;
-        if let Some(scores) = form.output.tokens {
-            let part = initial.part("token_head");
-            if let Some((_, norm)) = scores.transform {
-                let width = if scores.tied { form.d_embedding() } else { d_model };
-                token_head.transform =
-                    Some(Linear::new(&part.part("transform"), LinearConfig::new(d_model, width), inner)?);
-                token_head.norm = Some(Norm::new(&part.part("norm"), norm, width)?);
-            }
-            if scores.bias {
-                token_head.bias = Some(part.parameter("bias", [form.vocabulary()], Draw::Constant(0.0))?);
-            }
-            if !scores.tied {
-                head = Some(table("head", form.vocabulary(), d_model, inner)?);
-            }
-        }
         Ok(Self {
-            class,
-            tokens,
-            types,
-            projection,
-            embedding_norm,
-            patches,
-            encoder,
-            decoder,
-            head,
-            pooler: form.output.pooler.map(|_| linear("pooler", d_model)).transpose()?,
-            token_head,
-            classifier: form.output.classes.map(|classes| linear("classifier", classes)).transpose()?,
+            embeddings: Embeddings::new(&form, initial)?,
+            encoder: stack("encoder", &form.encoder, false)?,
+            decoder: stack("decoder", &form.decoder, true)?,
+            heads: Heads::new(&form, initial)?,
             form,
         })
     }
@@ -157,13 +74,14 @@ impl Transformer {
     fn encoded(&self, context: &Context, encoder: &Stack, inputs: &Inputs) -> Result<Tensor> {
         // An encoder reads everything at once: nothing grows.
         let context = &context.without_cache();
-        if let (Some(patches), Input::Patches(form)) = (&self.patches, &self.form.input) {
-            let (x, sequence) = self.embed_pictures(context, encoder, (patches, form), inputs)?;
+        if matches!(self.form.input, Input::Patches(_)) {
+            let (x, sequence) = self.embeddings.embed_pictures(context, (&self.form, encoder), inputs)?;
             return self.read(context, encoder, x, &sequence, None);
         }
         let ids = inputs.require_ids("transformer")?;
         let sequence = Sequence::new("transformer", context, ids, inputs.present.as_ref())?;
-        let x = self.embed(context, encoder, (ids, inputs.types.as_ref()), &sequence)?;
+        let read = (ids, inputs.types.as_ref());
+        let x = self.embeddings.embed(context, (&self.form, encoder), read, &sequence)?;
         self.read(&self.within(context, "encoder"), encoder, x, &sequence, None)
     }
 
@@ -176,7 +94,7 @@ impl Transformer {
         memory: Option<(&Tensor, Option<&Mask>)>,
     ) -> Result<Tensor> {
         let sequence = Sequence::new("transformer", context, ids, present)?;
-        let x = self.embed(context, decoder, (ids, None), &sequence)?;
+        let x = self.embeddings.embed(context, (&self.form, decoder), (ids, None), &sequence)?;
         let cross = memory.map(|memory| self.cross_rules(memory, &sequence)).transpose()?;
         let memory = memory.map(|(encoded, _)| encoded).zip(cross.as_ref());
         let hidden = self.read(&self.within(context, "decoder"), decoder, x, &sequence, memory)?;
@@ -207,70 +125,6 @@ impl Transformer {
         Ok(Rules::new(Pattern::Full, sequence.time, time)?.padded(present.cloned()))
     }
 
-    /// Embeddings of tokens (batch, time, width), with positions and types.
-    fn embed(
-        &self,
-        context: &Context,
-        stack: &Stack,
-        (ids, types): (&Ids, Option<&Ids>),
-        sequence: &Sequence,
-    ) -> Result<Tensor> {
-        let (Some(tokens), Input::Tokens(form)) = (&self.tokens, &self.form.input) else {
-            return Err(Error::input("transformer", "this model reads pictures, not text"));
-        };
-        let x = tokens.forward(context, ids)?;
-        let x = if form.scale == 1.0 { x } else { x.scale(form.scale)? };
-        let mut x = stack.add_positions(context, x, Some(ids), &sequence.positions)?;
-        if let Some(types) = types.filter(|types| types.shape() != ids.shape()) {
-            let problem = format!("types must be {} as the ids are, got {}", ids.shape(), types.shape());
-            return Err(Error::input("transformer", problem));
-        }
-        if let Some(table) = &self.types {
-            let first = Ids::new(&[0], [1, 1])?;
-            x = x.add(&table.forward(context, types.unwrap_or(&first))?)?;
-        }
-        if let Some(norm) = &self.embedding_norm {
-            x = norm.forward(context, &x)?;
-        }
-        match &self.projection {
-            Some(projection) => projection.forward(context, &x),
-            None => Ok(x),
-        }
-    }
-
-    /// Embeddings of pictures: the class token, then the patches row by row.
-    fn embed_pictures(
-        &self,
-        context: &Context,
-        stack: &Stack,
-        (patches, form): (&PatchEmbedding, &Patches),
-        inputs: &Inputs,
-    ) -> Result<(Tensor, Sequence)> {
-        let Some(pictures) = &inputs.pictures else {
-            return Err(Error::input("transformer", "this model reads pictures, not text"));
-        };
-        let Patches { image: [height, width], size, channels } = *form;
-        let (d_model, shape) = (self.form.d_model, pictures.shape());
-        if shape.rank() != 4 || shape[1..] != [channels, height, width] || shape[0] == 0 {
-            let problem = format!("pictures must be (batch, {channels}, {height}, {width}), got {shape}");
-            return Err(Error::input("transformer", problem));
-        }
-        let weight = context.parameter(&patches.weight).reshape([d_model, channels * size * size])?;
-        let bias = context.parameter(&patches.bias);
-        let pictures = context.activations(&pictures.to(weight.device())?)?;
-        let x = pictures.patches(size)?.linear(&weight, Some(&bias), Layout::OutIn, None)?; // (B, N, C)
-        let x = match &self.class {
-            Some(class) => {
-                let zeros = Tensor::full_on(x.device(), [shape[0], 1, d_model], 0.0)?;
-                let class = zeros.add(&context.parameter(class))?;
-                concatenate(&[&context.activations(&class)?, &x], 1)? // (B, 1 + N, C)
-            }
-            None => x,
-        };
-        let sequence = Sequence::plain(shape[0], x.shape()[1])?;
-        Ok((stack.add_positions(context, x, None, &sequence.positions)?, sequence))
-    }
-
     /// Hidden states after a stack's layers.
     fn read(
         &self,
@@ -289,40 +143,12 @@ impl Transformer {
 
     /// The table that scores tokens.
     fn scoring_table(&self) -> Option<&Embedding> {
-        self.head.as_ref().or(self.tokens.as_ref())
-    }
-
-    /// What that table scores.
-    fn before_scores(&self, context: &Context, hidden: &Tensor) -> Result<Tensor> {
-        let scores = self.form.output.tokens;
-        let mut x = hidden.clone();
-        if let (Some(transform), Some(norm), Some((activation, _))) =
-            (&self.token_head.transform, &self.token_head.norm, scores.and_then(|scores| scores.transform))
-        {
-            let transformed = transform.forward_then(context, &x, Some(activation.into()))?;
-            x = norm.forward(context, &transformed)?;
-        }
-        match scores.map_or(1.0, |scores| scores.scale) {
-            1.0 => Ok(x),
-            scale => Ok(x.scale(scale)?),
-        }
+        self.heads.head.as_ref().or(self.embeddings.tokens.as_ref())
     }
 
     /// One vector for each input, (batch, width): that of the first token, through the pooler if there is one.
     pub fn pool(&self, context: &Context, hidden: &Tensor) -> Result<Tensor> {
-        let first = hidden.select(1, 0)?;
-        match (&self.pooler, self.form.output.pooler) {
-            (Some(pooler), Some(form)) => pooler.forward_then(context, &first, Some(form.activation.into())),
-            _ => Ok(first),
-        }
-    }
-
-    /// Scores of the classes of each input, (batch, 1, classes).
-    fn classify(&self, context: &Context, classifier: &Linear, hidden: &Tensor) -> Result<Tensor> {
-        let pooled = self.pool(context, hidden)?;
-        let pooled = context.drop_out("pooled", self.form.dropout.pooled, pooled)?;
-        let scores = context.see("logits", classifier.forward(context, &pooled)?)?;
-        Ok(scores.reshape([scores.shape()[0], 1, scores.shape().last()])?)
+        self.heads.pool(context, &self.form, hidden)
     }
 }
 
@@ -353,7 +179,11 @@ impl Model for Transformer {
             (Some(encoder), None) => self.encoded(context, encoder, inputs),
             (None, Some(decoder)) => {
                 let ids = inputs.require_ids("transformer")?;
-                self.decoded(context, decoder, (ids, inputs.present.as_ref()), None)
+                let hidden = self.decoded(context, decoder, (ids, inputs.present.as_ref()), None)?;
+                match self.form.output.pooling {
+                    Pooling::First => Ok(hidden),
+                    Pooling::Last => last_of_each(&hidden, inputs.present.as_ref()),
+                }
             }
             (Some(encoder), Some(decoder)) => {
                 let Some(answer) = &inputs.answer else { return self.encoded(context, encoder, inputs) };
@@ -369,8 +199,8 @@ impl Model for Transformer {
     }
 
     fn scores(&self, context: &Context, hidden: &Tensor) -> Result<Tensor> {
-        if let Some(classifier) = &self.classifier {
-            return self.classify(context, classifier, hidden);
+        if let Some(classifier) = &self.heads.classifier {
+            return self.heads.classify(context, &self.form, (classifier, hidden));
         }
         let (Some(table), Some(_)) = (self.scoring_table(), self.form.output.tokens) else {
             return Err(Error::input(
@@ -378,10 +208,15 @@ impl Model for Transformer {
                 format!("this {} has no head that scores anything", self.kind()),
             ));
         };
-        let x = self.before_scores(context, hidden)?;
-        let bias = self.token_head.bias.as_ref().map(|bias| context.parameter(bias));
+        let x = self.heads.before_scores(context, &self.form, hidden)?;
+        let bias = self.heads.token_head.bias.as_ref().map(|bias| context.parameter(bias));
         let weight = context.parameter(table.weight());
-        context.see("logits", x.linear(&weight, bias.as_ref(), Layout::OutIn, None)?) // (B, T, V)
+        let logits = x.linear(&weight, bias.as_ref(), Layout::OutIn, None)?; // (B, T, V)
+        let logits = match self.form.output.tokens.and_then(|scores| scores.soft_cap) {
+            Some(cap) => logits.scale(1.0 / cap)?.tanh()?.scale(cap)?,
+            None => logits,
+        };
+        context.see("logits", logits)
     }
 
     fn loss(
@@ -393,10 +228,10 @@ impl Model for Transformer {
     ) -> Result<Tensor> {
         let smoothing = settings.smoothing.max(self.form.output.smoothing);
         let settings = CrossEntropy { smoothing, ..settings };
-        match (self.scoring_table(), self.form.output.tokens, &self.classifier) {
-            (Some(table), Some(_), None) => {
-                let x = self.before_scores(context, hidden)?;
-                table.loss(context, &x, self.token_head.bias.as_ref(), targets, settings)
+        match (self.scoring_table(), self.form.output.tokens, &self.heads.classifier) {
+            (Some(table), Some(TokenScores { soft_cap: None, .. }), None) => {
+                let x = self.heads.before_scores(context, &self.form, hidden)?;
+                table.loss(context, &x, self.heads.token_head.bias.as_ref(), targets, settings)
             }
             _ => Ok(self.scores(context, hidden)?.cross_entropy(targets, settings)?),
         }
@@ -413,16 +248,20 @@ impl Model for Transformer {
     }
 
     fn token_embeddings(&self) -> Option<&Parameter> {
-        self.tokens.as_ref().map(Embedding::weight)
+        self.embeddings.tokens.as_ref().map(Embedding::weight)
     }
 
     fn token_embeddings_mut(&mut self) -> Option<&mut Parameter> {
-        self.tokens.as_mut().map(Embedding::weight_mut)
+        self.embeddings.tokens.as_mut().map(Embedding::weight_mut)
     }
 
     fn unembedding(&self) -> Option<Unembedding<'_>> {
         let scores = self.form.output.tokens?;
-        let plain = scores.transform.is_none() && !scores.bias && self.classifier.is_none();
+        let plain = scores.transform.is_none()
+            && !scores.projected
+            && !scores.bias
+            && scores.soft_cap.is_none()
+            && self.heads.classifier.is_none();
         let stack = self.decoder.as_ref().or(self.encoder.as_ref())?;
         let table = self.scoring_table().filter(|_| plain)?;
         let sums = |layer: &form::Layer| layer.residual_scale == 1.0 && layer.placement.is_plain_sum();
@@ -461,38 +300,36 @@ impl Model for Transformer {
 /// Stacks have their names in front where there are two; a single one's parameters stand beside the others.
 impl Module for Transformer {
     fn visit<'a>(&'a self, path: &str, f: &mut dyn FnMut(String, &'a Parameter)) {
-        let at = |name: &str| join(path, name);
-        let stack = |name: &str| if self.form.has_both() { at(name) } else { path.to_owned() };
-        self.class.visit(&at("class"), f);
-        self.tokens.visit(&at("tokens"), f);
-        self.types.visit(&at("types"), f);
-        self.embedding_norm.visit(&at("embedding_norm"), f);
-        self.projection.visit(&at("projection"), f);
-        self.patches.visit(&at("patches"), f);
+        let both = self.form.has_both();
+        let stack = |name: &str| if both { join(path, name) } else { path.to_owned() };
+        self.embeddings.visit(path, f);
         self.encoder.visit(&stack("encoder"), f);
         self.decoder.visit(&stack("decoder"), f);
-        self.head.visit(&at("head"), f);
-        self.pooler.visit(&at("pooler"), f);
-        self.token_head.visit(&at("token_head"), f);
-        self.classifier.visit(&at("classifier"), f);
+        self.heads.visit(path, f);
     }
 
     fn visit_mut<'a>(&'a mut self, path: &str, f: &mut dyn FnMut(String, &'a mut Parameter)) {
-        let (at, both) = (|name: &str| join(path, name), self.form.has_both());
-        let stack = |name: &str| if both { at(name) } else { path.to_owned() };
-        self.class.visit_mut(&at("class"), f);
-        self.tokens.visit_mut(&at("tokens"), f);
-        self.types.visit_mut(&at("types"), f);
-        self.embedding_norm.visit_mut(&at("embedding_norm"), f);
-        self.projection.visit_mut(&at("projection"), f);
-        self.patches.visit_mut(&at("patches"), f);
+        let both = self.form.has_both();
+        let stack = |name: &str| if both { join(path, name) } else { path.to_owned() };
+        self.embeddings.visit_mut(path, f);
         self.encoder.visit_mut(&stack("encoder"), f);
         self.decoder.visit_mut(&stack("decoder"), f);
-        self.head.visit_mut(&at("head"), f);
-        self.pooler.visit_mut(&at("pooler"), f);
-        self.token_head.visit_mut(&at("token_head"), f);
-        self.classifier.visit_mut(&at("classifier"), f);
+        self.heads.visit_mut(path, f);
     }
+}
+
+/// The hidden state (batch, 1, width) of each input's last token that is not padding.
+fn last_of_each(hidden: &Tensor, present: Option<&Mask>) -> Result<Tensor> {
+    let [batch, time, width] = hidden.shape()[..] else {
+        let problem = format!("hidden states must be (batch, time, width), got {}", hidden.shape());
+        return Err(Error::input("transformer", problem));
+    };
+    let last = |row: usize| {
+        let real = present.map(|present| &present.values()[row * time..(row + 1) * time]);
+        real.and_then(|real| real.iter().rposition(|&real| real)).unwrap_or(time - 1)
+    };
+    let rows: Vec<u32> = (0..batch).map(|row| (row * time + last(row)) as u32).collect();
+    Ok(hidden.reshape([batch * time, width])?.embedding(&Ids::new(&rows, [batch, 1])?)?)
 }
 
 /// Names that draws go by instead of the parameters' own: those that the parameters had when the recorded experiments

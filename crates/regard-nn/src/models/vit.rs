@@ -81,13 +81,7 @@ impl VitConfig {
                 ..Attention::new(self.d_model, self.n_heads)
             },
             cross: None,
-            feed_forward: FeedForward {
-                d_hidden: self.d_hidden,
-                activation: self.activation,
-                gated: false,
-                bias: true,
-                transposed: false,
-            },
+            feed_forward: FeedForward { bias: true, ..FeedForward::new(self.d_hidden, self.activation) },
             norm,
             placement: Placement::Pre,
             residual_scale: 1.0,

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use regard_nn::Context;
 use regard_nn::attention::{Biases, Cache, Pattern, QueryKeyNorm};
 use regard_nn::block::Placement;
-use regard_nn::layers::{Activation, NormConfig, NormKind};
+use regard_nn::layers::{Activation, MixtureConfig, NormConfig, NormKind};
 use regard_nn::models::form::{
     Attention, AttentionPositions, FeedForward, Form, Input, Layer, Positions, Window,
 };
@@ -27,11 +27,18 @@ const PLACEMENTS: [Placement; 6] = [
 
 const NORM: NormConfig = NormConfig { kind: NormKind::Layer, epsilon: 1e-5 };
 
-const FEED_FORWARD: FeedForward =
-    FeedForward { d_hidden: 9, activation: Activation::Silu, gated: false, bias: false, transposed: false };
+const FEED_FORWARD: FeedForward = FeedForward {
+    d_hidden: 9,
+    activation: Activation::Silu,
+    gated: false,
+    clamp: None,
+    bias: false,
+    transposed: false,
+    mixture: None,
+};
 
 fn norm_of_queries() -> impl Strategy<Value = Option<(QueryKeyNorm, NormConfig)>> {
-    let over = prop::sample::select(vec![QueryKeyNorm::Head, QueryKeyNorm::All]);
+    let over = prop::sample::select(vec![QueryKeyNorm::Head, QueryKeyNorm::EachHead, QueryKeyNorm::All]);
     prop::option::of((over, prop::sample::select(vec![NormConfig::rms(1e-6), NORM])))
 }
 
@@ -78,7 +85,11 @@ fn layers() -> impl Strategy<Value = Layer> {
                 ..Attention::new(16, 2)
             };
             let (placement, residual_scale) = rest;
-            let feed_forward = FeedForward { bias: query, gated: key, ..FEED_FORWARD };
+            // Some layers have experts: rarely more active ones than there are.
+            let mixture =
+                MixtureConfig { experts: 2, active: n_kv_heads, normalised: key, router_bias: value };
+            let mixture = (query && output).then_some(mixture);
+            let feed_forward = FeedForward { bias: query, gated: key, mixture, ..FEED_FORWARD };
             Layer { attention, cross: None, feed_forward, norm: NORM, placement, residual_scale }
         },
     )

@@ -25,6 +25,8 @@ fn config(placement: Placement, residual_scale: f32, cross: bool) -> BlockConfig
             d_hidden: 20,
             activation: Activation::Gelu,
             gated: false,
+            clamp: None,
+            mixture: None,
             bias: true,
             layout: Layout::OutIn,
         },
@@ -58,7 +60,7 @@ impl Parts {
     }
 
     fn norm(&self, name: &str, x: &Tensor) -> Tensor {
-        let norm = Norm::new(&self.initial.part(name), self.config.norm, WIDTH).unwrap();
+        let norm = Norm::new(&self.initial.part(name), self.config.norm, [WIDTH]).unwrap();
         norm.forward(&Context::inference(), x).unwrap()
     }
 

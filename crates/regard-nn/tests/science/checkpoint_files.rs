@@ -245,8 +245,10 @@ fn configurations_that_are_not_understood_are_refused() {
     };
     assert_eq!(
         changed("gpt", "model_type", json!("mamba")),
-        "models of type \"mamba\" are not supported; supported are gpt2, bert, roberta, distilbert, t5, llama, vit and \
-         this program's own"
+        format!(
+            "models of type \"mamba\" are not supported; supported are {} and this program's own",
+            checkpoint::families().collect::<Vec<_>>().join(", ")
+        )
     );
     assert_eq!(changed("gpt", "model_type", json!(7)), "config.json names no model_type, such as \"gpt2\"");
     let unknown = changed("bag", "model_type", json!("regard-x"));
@@ -272,10 +274,11 @@ fn configurations_that_are_not_understood_are_refused() {
         changed("t5", "feed_forward_proj", json!("gated-x")),
         "config.json: a feed-forward layer with \"x\" is not implemented"
     );
-    let yarn = changed("llama", "rope_parameters", json!({"rope_type": "yarn", "factor": 4.0}));
+    let other = changed("llama", "rope_parameters", json!({"rope_type": "proportional", "factor": 4.0}));
     assert_eq!(
-        yarn,
-        "config.json: rotary scaling \"yarn\" is not implemented; default, linear and llama3 are"
+        other,
+        "config.json: rotary scaling \"proportional\" is not implemented; default, linear, dynamic, yarn, longrope and \
+         llama3 are"
     );
     assert_eq!(
         changed("llama", "rope_parameters", json!({"rope_type": "linear", "factor": 0.0})),
@@ -318,7 +321,7 @@ fn heads_that_are_not_implemented_are_refused() {
     for (name, architecture) in [
         ("bert", "BertForTokenClassification"),
         ("bert", "BertForNextSentencePrediction"),
-        ("gpt", "GPT2ForSequenceClassification"),
+        ("gpt", "GPT2ForTokenClassification"),
         ("t5", "T5EncoderModel"),
     ] {
         let mut folder = Folder::of(name);

@@ -34,8 +34,15 @@ fn value<'a>(model: &'a dyn Model, name: &str) -> &'a Tensor {
 }
 
 /// Every form here that continues texts.
-fn newer() -> [Form; 4] {
-    [zoo::sandwich(), zoo::parallel(), zoo::narrow(), zoo::one_layer()]
+fn newer() -> [Form; 6] {
+    [
+        zoo::sandwich(),
+        zoo::parallel(),
+        zoo::narrow(),
+        zoo::one_layer(),
+        zoo::experts(),
+        zoo::experts_by_turns(),
+    ]
 }
 
 #[test]
@@ -189,7 +196,7 @@ fn narrow_embeddings_that_can_be_built_can_be_read() {
                 let mut form = zoo::bert_config().form();
                 let tokens = Tokens { d_embedding: Some(6), types: 2, norm: Some(norm), ..Tokens::new(13) };
                 form.input = Input::Tokens(tokens);
-                form.output.tokens = Some(TokenScores { tied, bias: true, transform, scale: 1.0 });
+                form.output.tokens = Some(TokenScores { bias: true, transform, ..TokenScores::new(tied) });
                 stack(&mut form).positions = positions;
                 let what = format!("{positions:?}, tied {tied}, {transform:?}");
                 // What cannot be run is refused when it is built.

@@ -61,6 +61,17 @@ fn layers(
     }
 }
 
+/// Layers with experts show the weights of these in place of what is inside them.
+fn routers(sites: &mut BTreeMap<String, Vec<usize>>, form: &Form) {
+    let stack = form.last_stack().unwrap();
+    for i in 0..stack.n_layers {
+        if let Some(mixture) = stack.layer(i).feed_forward.mixture {
+            sites.remove(&format!("layers.{i}.ffn.hidden"));
+            sites.insert(format!("layers.{i}.ffn.router"), vec![BATCH, TIME, mixture.experts]);
+        }
+    }
+}
+
 /// The first layer of a form says what the others are.
 fn first_attention(form: &Form) -> &regard_nn::models::form::Attention {
     &form.last_stack().unwrap().layers[0].attention
@@ -76,6 +87,7 @@ fn documented(model: &dyn Model) -> BTreeMap<String, Vec<usize>> {
         ("gpt", Some(form)) => {
             let rotary = matches!(first_attention(form).positions, Some(AttentionPositions::Rotary(_)));
             layers(&mut sites, "", 2, Sizes { d_hidden: 64, rotary, ..base }, None);
+            routers(&mut sites, form);
             sites.insert("logits".to_owned(), words);
         }
         ("bert", Some(form)) => {
@@ -95,7 +107,9 @@ fn documented(model: &dyn Model) -> BTreeMap<String, Vec<usize>> {
         ("llama", Some(form)) => {
             let d_head = first_attention(form).d_head;
             layers(&mut sites, "", 2, Sizes { heads: 4, d_head, rotary: true, ..base }, None);
-            sites.insert("logits".to_owned(), words);
+            routers(&mut sites, form);
+            let classes = form.output.classes.map(|classes| vec![BATCH, classes]);
+            sites.insert("logits".to_owned(), classes.unwrap_or(words));
         }
         ("vit", Some(_)) => {
             layers(&mut sites, "", 2, base, None);

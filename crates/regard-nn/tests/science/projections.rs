@@ -8,6 +8,7 @@ use regard_nn::attention::{
 };
 use regard_nn::layers::{Norm, NormConfig};
 use regard_nn::position::RotaryConfig;
+use regard_nn::tensor::ops::concatenate;
 use regard_nn::tensor::{Ids, Mask, Tensor};
 use regard_nn::{Context, Draw, Initial, Module, Probe};
 use std::collections::HashMap;
@@ -36,12 +37,33 @@ fn normed(heads: &MultiHead, name: &str, x: &Tensor) -> Tensor {
     let [batch, time, count, width] = x.shape()[..] else { panic!() };
     let rows = match over {
         QueryKeyNorm::Head => vec![batch, time, count, width],
+        QueryKeyNorm::EachHead => return normed_by_head(&initial, name, norm, x),
         QueryKeyNorm::All => vec![batch, time, count * width],
     };
-    let norm = Norm::new(&initial.part(name), norm, *rows.last().unwrap()).unwrap();
+    let norm = Norm::new(&initial.part(name), norm, [*rows.last().unwrap()]).unwrap();
     let weight = norm.parameters()[0].1.tensor().shape().clone();
     assert_eq!(weight[..], [*rows.last().unwrap()], "{name}");
     norm.forward(&Context::inference(), &x.reshape(rows).unwrap()).unwrap().reshape(x.shape()).unwrap()
+}
+
+/// The same with weights of its own for each head, one head at a time.
+fn normed_by_head(initial: &Initial, name: &str, norm: NormConfig, x: &Tensor) -> Tensor {
+    let [batch, time, count, width] = x.shape()[..] else { panic!() };
+    let all = Norm::new(&initial.part(name), norm, [count, width]).unwrap();
+    let heads: Vec<Tensor> = (0..count)
+        .map(|head| {
+            let values: HashMap<String, Tensor> = all
+                .parameters()
+                .into_iter()
+                .map(|(name, value)| (name, value.tensor().detach().select(0, head).unwrap()))
+                .collect();
+            let initial = Initial::read(Arc::new(move |name, _| Ok(values[name].clone())));
+            let one = Norm::new(&initial, norm, [width]).unwrap();
+            let x = x.slice(2, head, 1).unwrap();
+            one.forward(&Context::inference(), &x).unwrap().reshape([batch, time, 1, width]).unwrap()
+        })
+        .collect();
+    concatenate(&heads.iter().collect::<Vec<_>>(), 2).unwrap()
 }
 
 /// (batch, time, heads, width) with heads before time, each as often as queries share it.
@@ -57,7 +79,7 @@ fn queries_and_keys_are_normed_before_they_are_rotated_and_compared() {
     let x = normal("x", [2, TIME, 16]);
     let places = Ids::new(&(0..TIME as u32).collect::<Vec<_>>(), [1, TIME]).unwrap();
     let causal = Mask::from_fn([TIME, TIME], |at| at[1] <= at[0]);
-    for over in [QueryKeyNorm::Head, QueryKeyNorm::All] {
+    for over in [QueryKeyNorm::Head, QueryKeyNorm::EachHead, QueryKeyNorm::All] {
         for norm in [NormConfig::rms(1e-6), NormConfig::layer(1e-5)] {
             for (fused, rotary) in [(true, false), (false, false), (true, true), (false, true)] {
                 let what = format!("{over:?} {norm:?}, fused {fused}, rotary {rotary}");

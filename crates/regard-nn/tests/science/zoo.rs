@@ -3,9 +3,9 @@
 use crate::numbers::normal;
 use regard_nn::attention::{AttentionKind, Biases, QueryKeyNorm};
 use regard_nn::block::Placement;
-use regard_nn::layers::{Activation, NormConfig};
+use regard_nn::layers::{Activation, MixtureConfig, NormConfig, NormKind};
 use regard_nn::models::form::{
-    self, AttentionPositions, Form, Input, Pooler, Positions, TokenScores, Tokens, Window,
+    self, AttentionPositions, Form, Input, Output, Pooler, Positions, Projection, TokenScores, Tokens, Window,
 };
 use regard_nn::models::{
     Bag, BagConfig, BertConfig, GptConfig, Inputs, LlamaConfig, Model, Pooling, Predicts, Reads, Sentiment,
@@ -198,6 +198,9 @@ fn newer() -> Vec<(&'static str, Box<dyn Model>)> {
         ("gpt, parallel, partly rotary, windows by turns", parallel()),
         ("gpt, shared norm, narrow embeddings", narrow()),
         ("llama, norms of outputs, one layer for all", one_layer()),
+        ("llama, experts, capped logits", experts()),
+        ("gpt, experts by turns, norms by head", experts_by_turns()),
+        ("llama, classes by the last token", last_token()),
     ];
     forms.into_iter().map(|(name, form)| (name, transformer(form))).collect()
 }
@@ -247,6 +250,49 @@ pub fn one_layer() -> Form {
     stack.layers[0].placement = Placement::Output;
     stack.layers[0].attention.query_key_norm = Some((QueryKeyNorm::All, NormConfig::rms(1e-6)));
     stack.layers[0].attention.bias = Biases { query: true, value: true, ..Biases::default() };
+    form
+}
+
+/// Two of three experts for each token, norms around 1, logits with a soft cap.
+pub fn experts() -> Form {
+    let mut form = llama_config().form();
+    let norm = NormConfig { kind: NormKind::RootMeanSquareAroundOne, epsilon: 1e-5 };
+    let mixture = MixtureConfig { experts: 3, active: 2, normalised: true, router_bias: false };
+    let stack = stack(&mut form);
+    (stack.norm, stack.layers[0].norm) = (Some(norm), norm);
+    stack.layers[0].feed_forward.mixture = Some(mixture);
+    form.output.tokens.as_mut().unwrap().soft_cap = Some(4.0);
+    form
+}
+
+/// One of two experts, not renormalised, in every other layer, with a gate that is cut off far out; queries and keys normed
+/// with weights of their own for each head; norms without biases, the last with nothing learned; embeddings projected before
+/// positions are added, and hidden states back.
+pub fn experts_by_turns() -> Form {
+    let mut form = gpt_config().form();
+    let norm = NormConfig { kind: NormKind::LayerWithoutBias, epsilon: 1e-5 };
+    let stack = stack(&mut form);
+    stack.norm = Some(NormConfig { kind: NormKind::LayerPlain, ..norm });
+    stack.layers[0].norm = norm;
+    stack.layers[0].attention.query_key_norm = Some((QueryKeyNorm::EachHead, norm));
+    stack.layers[0].attention.clip = Some(20.0);
+    let mut sparse = stack.layers[0].clone();
+    let mixture = MixtureConfig { experts: 2, active: 1, normalised: false, router_bias: true };
+    sparse.feed_forward.mixture = Some(mixture);
+    (sparse.feed_forward.gated, sparse.feed_forward.clamp) = (true, Some(9.0));
+    sparse.feed_forward.activation = Activation::QuickGelu;
+    stack.layers.push(sparse);
+    stack.order = vec![1, 0];
+    let projection = Projection::BeforePositions;
+    form.input = Input::Tokens(Tokens { d_embedding: Some(6), projection, ..Tokens::new(VOCABULARY) });
+    form.output.tokens.as_mut().unwrap().projected = true;
+    form
+}
+
+/// Classes by the last token that is not padding.
+pub fn last_token() -> Form {
+    let mut form = llama_config().form();
+    form.output = Output { classes: Some(3), pooling: form::Pooling::Last, ..Output::default() };
     form
 }
 

@@ -9,7 +9,6 @@ use crate::statistics::paired;
 use anyhow::Result;
 use regard_nn::layers::Activation;
 use regard_nn::tensor::Tensor;
-use regard_nn::tensor::ops;
 
 pub const EXPERIMENT: Experiment = Experiment {
     name: "activation",
@@ -73,7 +72,7 @@ fn draw(findings: &mut Findings, table: &Table<Function>, steps: &[u64]) -> Resu
     let x = Tensor::new(&xs, [xs.len()])?;
     let mut shapes = Chart::new(Axis::linear("x"), Axis::linear("f(x)"));
     for function in Function::ALL {
-        let y = x.apply(ops::Function::from(function.activation()))?.to_vec();
+        let y = function.activation().apply(&x)?.to_vec();
         let points = xs.iter().zip(y).map(|(&x, y)| (f64::from(x), f64::from(y)));
         shapes = shapes.series(Series::new(function.name()).points(points));
     }

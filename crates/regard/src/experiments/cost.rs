@@ -134,6 +134,8 @@ fn prepare((work, heads, length, width): Cell) -> Result<Pass> {
             d_hidden: 4 * d_model,
             activation: Activation::GeluNew,
             gated: false,
+            clamp: None,
+            mixture: None,
             bias: true,
             layout: Layout::InOut,
         };

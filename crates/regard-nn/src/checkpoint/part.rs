@@ -1,0 +1,141 @@
+//! A parameter of ours that is a part of a larger tensor of theirs: fused projections, stacked experts.
+
+use crate::models::form::{Attention, Form};
+use std::ops::Range;
+
+/// Which entries of a tensor of theirs are one of our parameters, in the order in which we have them.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Part {
+    /// The shape of their tensor.
+    pub shape: Vec<usize>,
+    /// The axes along which it is cut, each with what is kept of it; together they hold as much as the shape.
+    pub axes: Vec<(usize, Kept)>,
+}
+
+/// What is kept of an axis.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Kept {
+    /// Everything.
+    All,
+    /// Some entries.
+    Some(Range<usize>),
+    /// The entry that a `#` of our name counts, the first being 0.
+    Number(usize),
+}
+
+impl Part {
+    /// The runs of neighbouring entries that are kept, as (first, length), for a name with these numbers.
+    fn runs(&self, numbers: &[usize]) -> Vec<(usize, usize)> {
+        let range = |(length, kept): &(usize, Kept)| match kept {
+            Kept::All => 0..*length,
+            Kept::Some(range) => range.clone(),
+            Kept::Number(which) => {
+                let number = numbers.get(*which).copied().unwrap_or(usize::MAX);
+                number..number.saturating_add(1)
+            }
+        };
+        // The last axes that are kept as a whole are one run.
+        let whole = self.axes.iter().rev().take_while(|(_, kept)| *kept == Kept::All);
+        let whole = whole.count();
+        let (outer, inner) = self.axes.split_at(self.axes.len() - whole);
+        let inner: usize = inner.iter().map(|(length, _)| length).product();
+        let mut firsts = vec![0];
+        for (i, axis) in outer.iter().enumerate() {
+            let after: usize = outer[i + 1..].iter().map(|(length, _)| length).product::<usize>() * inner;
+            let kept = range(axis);
+            if i + 1 == outer.len() {
+                let run = |first: &usize| (first + kept.start * after, kept.len() * after);
+                return firsts.iter().map(run).collect();
+            }
+            firsts = firsts.iter().flat_map(|first| kept.clone().map(move |at| first + at * after)).collect();
+        }
+        vec![(0, inner)]
+    }
+
+    /// Copies what is kept out of their values, each of which takes `size` bytes. None if they are too few.
+    pub fn take(&self, theirs: &[u8], size: usize, numbers: &[usize]) -> Option<Vec<u8>> {
+        let mut ours = Vec::new();
+        for (first, length) in self.runs(numbers) {
+            let end = first.checked_add(length)?.checked_mul(size)?;
+            ours.extend_from_slice(theirs.get(first.checked_mul(size)?..end)?);
+        }
+        Some(ours)
+    }
+
+    /// Copies our values to where they lie in theirs.
+    pub fn put(&self, theirs: &mut [f32], mut ours: &[f32], numbers: &[usize]) -> Option<()> {
+        for (first, length) in self.runs(numbers) {
+            let (now, rest) = ours.split_at_checked(length)?;
+            theirs.get_mut(first..first.checked_add(length)?)?.copy_from_slice(now);
+            ours = rest;
+        }
+        Some(())
+    }
+}
+
+/// Queries, keys and values that are one tensor, those of each key-value head side by side: (key-value heads, query heads of
+/// each + 2, width). With one query head for each it is GPT-NeoX's, BLOOM's and Falcon's first; with a single key-value head
+/// that of multi-query attention.
+pub(super) fn side_by_side(form: &Form) -> Vec<(&'static str, Part)> {
+    let attention =
+        form.decoder.as_ref().and_then(|stack| stack.layers.first()).map(|layer| &layer.attention);
+    let Some(Attention { n_heads, n_kv_heads, d_head, .. }) = attention else { return Vec::new() };
+    let each = n_heads / n_kv_heads.max(&1) + 2;
+    let rows = n_kv_heads.saturating_mul(each).saturating_mul(*d_head);
+    let part = |range: Range<usize>, inputs: Option<usize>| Part {
+        shape: [rows].into_iter().chain(inputs).collect(),
+        axes: [(*n_kv_heads, Kept::All), (each, Kept::Some(range)), (*d_head, Kept::All)]
+            .into_iter()
+            .chain(inputs.map(|inputs| (inputs, Kept::All)))
+            .collect(),
+    };
+    let width = Some(form.d_model);
+    let (query, key, value) = (0..each - 2, each - 2..each - 1, each - 1..each);
+    vec![
+        ("layers.#.attention.query.weight", part(query.clone(), width)),
+        ("layers.#.attention.key.weight", part(key.clone(), width)),
+        ("layers.#.attention.value.weight", part(value.clone(), width)),
+        ("layers.#.attention.query.bias", part(query, None)),
+        ("layers.#.attention.key.bias", part(key, None)),
+        ("layers.#.attention.value.bias", part(value, None)),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_taken_can_be_put_back() {
+        // Two experts of (2, 3·2) values, of which gate and up are neighbours.
+        let part = |which: usize| Part {
+            shape: vec![2, 2, 6],
+            axes: vec![
+                (2, Kept::Number(1)),
+                (2, Kept::All),
+                (3, Kept::All),
+                (2, Kept::Some(which..which + 1)),
+            ],
+        };
+        let theirs: Vec<u8> = (0..24).collect();
+        assert_eq!(part(0).take(&theirs, 1, &[9, 0]).unwrap(), [0, 2, 4, 6, 8, 10]);
+        assert_eq!(part(1).take(&theirs, 1, &[9, 1]).unwrap(), [13, 15, 17, 19, 21, 23]);
+        assert_eq!(part(1).take(&theirs, 1, &[9, 2]), None);
+        let mut back = vec![0.0; 24];
+        for (expert, which) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
+            let ours = part(which).take(&theirs, 1, &[9, expert]).unwrap();
+            let ours: Vec<f32> = ours.into_iter().map(f32::from).collect();
+            part(which).put(&mut back, &ours, &[9, expert]).unwrap();
+        }
+        assert_eq!(back, theirs.into_iter().map(f32::from).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn neighbouring_entries_are_one_run() {
+        let part =
+            Part { shape: vec![6, 4], axes: vec![(3, Kept::Some(1..3)), (2, Kept::All), (4, Kept::All)] };
+        assert_eq!(part.runs(&[]), [(8, 16)]);
+        let whole = Part { shape: vec![6, 4], axes: vec![(6, Kept::All), (4, Kept::All)] };
+        assert_eq!(whole.runs(&[]), [(0, 24)]);
+    }
+}
