@@ -34,7 +34,7 @@ pub struct View {
     /// What the decoder of a T5 has said, or the second text of a BERT
     #[arg(long, value_name = "TEXT", default_value = "")]
     second: String,
-    /// A PNG to read
+    /// A PNG or JPEG to read
     #[arg(long, value_name = "FILE")]
     image: Option<PathBuf>,
     /// Which attention, in models that have several kinds

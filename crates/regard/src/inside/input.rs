@@ -15,7 +15,7 @@ use regard_nn::tokens::{Encoding, Special};
 pub enum Input {
     /// A text, and a second one: the pair of a sentence (BERT), or what the decoder has said (T5).
     Text(String, String),
-    /// A PNG.
+    /// A PNG or JPEG.
     Picture(Vec<u8>),
 }
 
@@ -78,7 +78,7 @@ impl Input {
                 Ok(Spelt { inputs, source, target: Vec::new() })
             }
             (Self::Picture(_), None) => Err(Usage::error("this model reads text, not pictures")),
-            (Self::Text(..), Some(_)) => Err(Usage::error("this model reads pictures: choose a PNG")),
+            (Self::Text(..), Some(_)) => Err(Usage::error("this model reads pictures: choose a PNG or JPEG")),
             (Self::Text(first, second), None) => spell_text(opened, first, second, most),
         }
     }

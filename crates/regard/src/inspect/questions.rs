@@ -69,7 +69,7 @@ impl Questions {
     pub fn of_pictures(opened: &Opened, patches: Patches, arguments: &CorpusArguments) -> Result<Self> {
         let (texts, Some(labels)) = pictures(opened, patches, arguments)? else {
             bail!(
-                "a classifier is asked for labels, which PNG files do not have: give MNIST's folder, or built-in"
+                "a classifier is asked for labels, which picture files do not have: give MNIST's folder, or built-in"
             );
         };
         let known = opened.model.abilities().classes;

@@ -1,5 +1,6 @@
 //! The numbers that a file of its own holds.
 
+use crate::image;
 use crate::inside::answer::{Candidate, Classes, Kind, candidates, classes};
 use crate::inside::flow::{MOST_TOKENS, flows};
 use crate::inside::{Grid, Group, HeadMeasures, Input, Reading, Scale, Shown, Which, measure};
@@ -124,7 +125,11 @@ impl Held {
             Input::Text(text, second) => (text.clone(), second.clone(), None),
             Input::Picture(bytes) => {
                 let base64 = base64::engine::general_purpose::STANDARD.encode(bytes);
-                (String::new(), String::new(), Some(format!("data:image/png;base64,{base64}")))
+                (
+                    String::new(),
+                    String::new(),
+                    Some(format!("data:{};base64,{base64}", image::media_type(bytes))),
+                )
             }
         };
         let heads = wanted.heads(reading)?;

@@ -121,7 +121,7 @@ function asked() {
 /** Why there is nothing to read, if so. */
 function lacking(input) {
   if (!page.source.live) return null;
-  if ("picture" in input) return input.picture ? null : "Choose a picture (PNG) first.";
+  if ("picture" in input) return input.picture ? null : "Choose a picture (PNG or JPEG) first.";
   return input.text.trim() ? null : "There is nothing to read: type a text first.";
 }
 
