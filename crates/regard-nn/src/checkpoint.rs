@@ -5,11 +5,15 @@
 //! without a copy. Models without a counterpart at Hugging Face have a `model_type` of their own, `regard-…`, in the same
 //! form.
 
+mod albert;
+mod bart;
 mod bert;
 mod bloom;
 mod cohere;
 mod decoder;
 mod falcon;
+mod distilbert;
+mod electra;
 mod family;
 mod gemma;
 mod gpt2;
@@ -19,6 +23,7 @@ mod gpt_neo;
 mod gpt_neox;
 mod gpt_oss;
 mod granite;
+mod heads;
 mod llama;
 pub mod llama2c;
 mod llama_like;
@@ -31,6 +36,7 @@ mod options;
 mod part;
 mod phi;
 mod qwen;
+mod roberta;
 mod rotary;
 mod smollm3;
 mod stablelm;
@@ -90,10 +96,18 @@ const KNOWN: &[Family] = &[
     starcoder2::STARCODER2,
     // Encoders.
     bert::BERT,
-    bert::DISTILBERT,
-    bert::ROBERTA,
+    albert::ALBERT,
+    distilbert::DISTILBERT,
+    electra::ELECTRA,
+    roberta::ROBERTA,
+    roberta::CAMEMBERT,
+    roberta::XLM_ROBERTA,
     // Encoder–decoders.
     t5::T5,
+    bart::BART,
+    bart::MARIAN,
+    t5::MT5,
+    t5::UMT5,
     // Vision.
     vit::VIT,
 ];

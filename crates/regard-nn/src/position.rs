@@ -75,6 +75,16 @@ pub fn sinusoidal(positions: &Ids, width: usize) -> Result<Tensor> {
     Ok(Tensor::new(&values, shape)?)
 }
 
+/// The same with all sines before all cosines, as Marian has them.
+pub fn sinusoidal_halves(positions: &Ids, width: usize) -> Result<Tensor> {
+    let waves = sinusoidal(positions, width)?;
+    let order: Vec<usize> = (0..width).step_by(2).chain((1..width).step_by(2)).collect();
+    let rows = waves.values();
+    let values: Vec<f32> =
+        rows.chunks(width.max(1)).flat_map(|row| order.iter().map(|&at| row[at])).collect();
+    Ok(Tensor::new(&values, waves.shape())?)
+}
+
 /// ALiBi's slopes: 2^(−8/n), 2^(−16/n), … for n heads, n a power of two; otherwise those of the power below, followed
 /// by every other one of the power above.
 pub fn alibi_slopes(n_heads: usize) -> Vec<f32> {

@@ -217,6 +217,11 @@ impl Options {
         self.values.get(key).is_some_and(Value::is_null)
     }
 
+    /// Whether a configuration names a class.
+    pub fn names_any_class(&self) -> bool {
+        self.names_class("")
+    }
+
     /// Fails if the names of classes are not as many as the classes that the weights tell apart.
     pub fn ensure_labels(&self, classes: Option<usize>) -> Result<()> {
         let labels = self.values.get("id2label").and_then(Value::as_object).map(Map::len);

@@ -97,5 +97,5 @@ fn write(form: &Form) -> Option<Value> {
         "hidden_dropout_prob": form.dropout.residual,
         "attention_probs_dropout_prob": form.dropout.attention,
     });
-    Some(with_labels(config, classes))
+    Some(with_labels(config, &form.output))
 }

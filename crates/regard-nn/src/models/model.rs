@@ -152,6 +152,8 @@ pub enum Predicts {
     Class,
     /// The class of each token.
     TokenClass,
+    /// Where an answer begins and ends: scores of each token as its first and as its last.
+    Span,
     /// Nothing: it has no head.
     Nothing,
 }

@@ -9,7 +9,7 @@ use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::layers::{Embedding, Norm};
 use crate::parameter::{Draw, Initial, Module, Parameter, join};
-use crate::position::{Rotary, alibi_slopes, relative_bias, sinusoidal};
+use crate::position::{Rotary, alibi_slopes, relative_bias, sinusoidal, sinusoidal_halves};
 use regard_tensor::ops::Bias;
 use regard_tensor::{Device, Ids, Tensor};
 
@@ -18,8 +18,10 @@ use regard_tensor::{Device, Ids, Tensor};
 pub(super) struct Stack {
     /// Learned positions, added to the embeddings.
     table: Option<Embedding>,
-    /// Relative positions, added to the scores of every layer.
+    /// Relative positions, added to the scores of every layer: one table for all, or one for each.
     relative: Option<Parameter>,
+    relative_by_layer: Vec<Parameter>,
+    input_norm: Option<Norm>,
     /// One block a layer, or a single one that all layers share.
     blocks: Vec<Block>,
     norm: Option<Norm>,
@@ -51,10 +53,20 @@ impl Stack {
             _ => None,
         };
         let relative = form.layers.iter().find_map(|layer| match &layer.attention.positions {
-            Some(AttentionPositions::Relative { buckets, .. }) => Some([*buckets, layer.attention.n_heads]),
+            Some(AttentionPositions::Relative { buckets, by_layer, .. }) => {
+                Some(([*buckets, layer.attention.n_heads], *by_layer))
+            }
             _ => None,
         });
-        let relative = relative.map(|shape| positions.parameter("relative", shape, learned)).transpose()?;
+        let (shared, each) = match relative {
+            Some((shape, true)) => (None, vec![shape; form.n_layers]),
+            Some((shape, false)) => (Some(shape), Vec::new()),
+            None => (None, Vec::new()),
+        };
+        let relative = shared.map(|shape| positions.parameter("relative", shape, learned)).transpose()?;
+        let by_layer = positions.part("relative");
+        let each = each.into_iter().enumerate();
+        let relative_by_layer = each.map(|(i, shape)| by_layer.parameter(&i.to_string(), shape, learned));
         let rotary = form.layers.iter().map(|layer| match &layer.attention.positions {
             Some(AttentionPositions::Rotary(rotary)) => Some(rotary.rotary(layer.attention.d_head)),
             _ => None,
@@ -62,6 +74,11 @@ impl Stack {
         Ok(Self {
             table,
             relative,
+            relative_by_layer: relative_by_layer.collect::<Result<_>>()?,
+            input_norm: form
+                .input_norm
+                .map(|norm| Norm::new(&initial.part("input_norm"), norm, [d_model]))
+                .transpose()?,
             blocks: blocks.collect::<Result<_>>()?,
             norm: form.norm.map(|norm| Norm::new(&initial.part("norm"), norm, [d_model])).transpose()?,
             rotary: rotary.collect(),
@@ -123,41 +140,70 @@ impl Stack {
                 };
                 Ok(x.add(&table.forward(context, &rows)?)?)
             }
-            (form::Positions::Sinusoidal { scale }, _) => {
-                Ok(x.add(&sinusoidal(positions, x.shape().last())?.to(x.device())?.scale(scale)?)?)
+            (form::Positions::Sinusoidal { scale, halves }, _) => {
+                let width = x.shape().last();
+                let waves =
+                    if halves { sinusoidal_halves(positions, width) } else { sinusoidal(positions, width) };
+                Ok(x.add(&waves?.to(x.device())?.scale(scale)?)?)
             }
             _ => Ok(x),
         }
     }
 
-    /// Who may attend to whom, one set of rules for each form of layer.
+    /// Embeddings as the first layer reads them.
+    pub fn normed_input(&self, context: &Context, x: Tensor) -> Result<Tensor> {
+        match &self.input_norm {
+            Some(norm) => norm.forward(context, &x),
+            None => Ok(x),
+        }
+    }
+
+    /// The number of sets of rules, and the form of layer and table of relative positions of each: one for each form of
+    /// layer or, where layers have tables of their own, one for each layer.
+    fn kinds(&self) -> Vec<(usize, Option<&Parameter>)> {
+        match self.relative_by_layer.is_empty() {
+            true => (0..self.form.layers.len()).map(|form| (form, self.relative.as_ref())).collect(),
+            false => {
+                let tables = self.relative_by_layer.iter().enumerate();
+                tables.map(|(layer, table)| (self.form.form_of(layer), Some(table))).collect()
+            }
+        }
+    }
+
+    /// Which set of rules a layer follows.
+    fn kind_of(&self, layer: usize) -> usize {
+        if self.relative_by_layer.is_empty() { self.form.form_of(layer) } else { layer }
+    }
+
+    /// Who may attend to whom, one set of rules for each kind of layer.
     pub fn rules(&self, context: &Context, sequence: &Sequence) -> Result<Vec<Rules>> {
         let (time, keys) = (sequence.time, sequence.keys);
         let device = self.blocks.first().map_or(Device::Cpu, Module::device);
-        let rules = |(layer, rotary): (&form::Layer, &Option<Rotary>)| {
+        let rules = |(form, table): (usize, Option<&Parameter>)| {
+            let (layer, rotary) = (&self.form.layers[form], &self.rotary[form]);
             let rotation = rotary.as_ref().map(|rotary| rotary.rotation(&sequence.positions, sequence.batch));
             Rules::new(layer.attention.allowed(self.causal), time, keys)?
                 .padded(sequence.present.clone())
-                .biased(self.bias(context, &layer.attention, (time, keys))?)
+                .biased(self.bias(context, (&layer.attention, table), (time, keys))?)
                 .rotated(rotation.transpose()?)
                 .on(device)
         };
-        self.form.layers.iter().zip(&self.rotary).map(rules).collect()
+        self.kinds().into_iter().map(rules).collect()
     }
 
     /// What is added to the scores of `queries` against `keys`.
     fn bias(
         &self,
         context: &Context,
-        form: &form::Attention,
+        (form, table): (&form::Attention, Option<&Parameter>),
         (queries, keys): (usize, usize),
     ) -> Result<Bias> {
-        match (&form.positions, &self.relative) {
+        match (&form.positions, table) {
             (Some(AttentionPositions::Alibi), _) => {
                 let slopes = alibi_slopes(form.n_heads);
                 Ok(Bias::Slopes(Tensor::new(&slopes, [slopes.len()])?))
             }
-            (&Some(AttentionPositions::Relative { buckets, max_distance }), Some(table)) => {
+            (&Some(AttentionPositions::Relative { buckets, max_distance, .. }), Some(table)) => {
                 let table = context.parameter(table);
                 relative_bias(&table, (queries, keys), (buckets, max_distance, !self.causal))
             }
@@ -176,7 +222,7 @@ impl Stack {
     ) -> Result<Tensor> {
         for i in 0..self.form.n_layers {
             let here = context.within("layers").within(i);
-            let (block, rules) = (self.block(i), &rules[self.form.form_of(i)]);
+            let (block, rules) = (self.block(i), &rules[self.kind_of(i)]);
             if !self.checkpointing {
                 x = block.forward(&here, &x, rules, memory)?;
                 continue;
@@ -199,6 +245,8 @@ impl Module for Stack {
     fn visit<'a>(&'a self, path: &str, f: &mut dyn FnMut(String, &'a Parameter)) {
         self.table.visit(&join(path, "positions.table"), f);
         self.relative.visit(&join(path, "positions.relative"), f);
+        self.relative_by_layer.visit(&join(path, "positions.relative"), f);
+        self.input_norm.visit(&join(path, "input_norm"), f);
         self.blocks.visit(&join(path, "layers"), f);
         self.norm.visit(&join(path, "norm"), f);
     }
@@ -206,6 +254,8 @@ impl Module for Stack {
     fn visit_mut<'a>(&'a mut self, path: &str, f: &mut dyn FnMut(String, &'a mut Parameter)) {
         self.table.visit_mut(&join(path, "positions.table"), f);
         self.relative.visit_mut(&join(path, "positions.relative"), f);
+        self.relative_by_layer.visit_mut(&join(path, "positions.relative"), f);
+        self.input_norm.visit_mut(&join(path, "input_norm"), f);
         self.blocks.visit_mut(&join(path, "layers"), f);
         self.norm.visit_mut(&join(path, "norm"), f);
     }

@@ -99,7 +99,7 @@ impl T5Config {
         };
         let layer = |decodes: bool| Layer {
             attention: Attention {
-                positions: Some(AttentionPositions::Relative { buckets, max_distance }),
+                positions: Some(AttentionPositions::Relative { buckets, max_distance, by_layer: false }),
                 ..cross.clone()
             },
             cross: decodes.then(|| cross.clone()),

@@ -21,7 +21,7 @@ use crate::error::{Error, Result};
 use crate::layers::Embedding;
 use crate::parameter::{Initial, Module, Parameter, join};
 use embeddings::Embeddings;
-use heads::Heads;
+use heads::{Heads, span_loss};
 use regard_tensor::ops::{CrossEntropy, Layout};
 use regard_tensor::{Ids, Mask, Tensor};
 use serde_json::Value;
@@ -135,6 +135,7 @@ impl Transformer {
         memory: Option<(&Tensor, &Rules)>,
     ) -> Result<Tensor> {
         let dropout = self.form.dropout;
+        let x = stack.normed_input(context, x)?;
         let x = context.see("embeddings", context.drop_out("embeddings", dropout.embeddings, x)?)?;
         let rules = stack.rules(context, sequence)?;
         let hidden = stack.forward(context, x, &rules, memory)?;
@@ -199,8 +200,8 @@ impl Model for Transformer {
     }
 
     fn scores(&self, context: &Context, hidden: &Tensor) -> Result<Tensor> {
-        if let Some(classifier) = &self.heads.classifier {
-            return self.heads.classify(context, &self.form, (classifier, hidden));
+        if let Some(scores) = self.heads.classify(context, &self.form, hidden)? {
+            return Ok(scores);
         }
         let (Some(table), Some(_)) = (self.scoring_table(), self.form.output.tokens) else {
             return Err(Error::input(
@@ -208,6 +209,7 @@ impl Model for Transformer {
                 format!("this {} has no head that scores anything", self.kind()),
             ));
         };
+        self.heads.show_pair(context, &self.form, hidden)?;
         let x = self.heads.before_scores(context, &self.form, hidden)?;
         let bias = self.heads.token_head.bias.as_ref().map(|bias| context.parameter(bias));
         let weight = context.parameter(table.weight());
@@ -233,6 +235,7 @@ impl Model for Transformer {
                 let x = self.heads.before_scores(context, &self.form, hidden)?;
                 table.loss(context, &x, self.heads.token_head.bias.as_ref(), targets, settings)
             }
+            _ if self.form.output.spans => span_loss(&self.scores(context, hidden)?, targets, settings),
             _ => Ok(self.scores(context, hidden)?.cross_entropy(targets, settings)?),
         }
     }

@@ -48,8 +48,9 @@ fn positions() -> impl Strategy<Value = Option<AttentionPositions>> {
         Some(AttentionPositions::Rotary(RotaryConfig { width, interleaved, ..RotaryConfig::default() }))
     });
     let sizes = prop_oneof![20 => Just((8, 12)), 1 => (0..9_usize, 0..9_usize)];
-    let relative = sizes
-        .prop_map(|(buckets, max_distance)| Some(AttentionPositions::Relative { buckets, max_distance }));
+    let relative = (sizes, any::<bool>()).prop_map(|((buckets, max_distance), by_layer)| {
+        Some(AttentionPositions::Relative { buckets, max_distance, by_layer })
+    });
     prop_oneof![4 => rotary, 1 => relative, 1 => Just(Some(AttentionPositions::Alibi)), 2 => Just(None)]
 }
 

@@ -75,12 +75,15 @@ pub enum AttentionPositions {
     Rotary(RotaryConfig),
     /// A penalty proportional to distance.
     Alibi,
-    /// A learned bias by distance, one table for all layers of the stack.
+    /// A learned bias by distance, one table for all layers of the stack or one for each.
     Relative {
         /// The number of distances that are distinguished.
         buckets: usize,
         /// The distance beyond which all are the same.
         max_distance: usize,
+        /// Whether each layer has a table of its own (UMT5).
+        #[serde(default)]
+        by_layer: bool,
     },
 }
 
@@ -150,7 +153,7 @@ impl Attention {
         ensure_sizes("attention", &[&heads[..], &[("d_head", self.d_head.max(1))]].concat())?;
         match &self.positions {
             Some(AttentionPositions::Rotary(rotary)) => rotary.check(self.d_head)?,
-            &Some(AttentionPositions::Relative { buckets, max_distance }) => {
+            &Some(AttentionPositions::Relative { buckets, max_distance, .. }) => {
                 ensure_sizes("attention", &[("buckets", buckets), ("max_distance", max_distance)])?;
                 if buckets < 4 {
                     let problem = format!("buckets must be at least 4, got {buckets}");

@@ -18,6 +18,13 @@ pub struct Output {
     pub classes: Option<usize>,
     /// Which token stands for the whole input.
     pub pooling: Pooling,
+    /// Scores of the classes of each token.
+    pub token_classes: Option<TokenClasses>,
+    /// Whether each token is scored as the first and as the last of an answer.
+    pub spans: bool,
+    /// Classes of the whole input that are scored beside the tokens, at the site `pair.logits`: whether one sentence
+    /// follows another, which BERT learns together with masked words.
+    pub pair: Option<usize>,
     /// The share of a target's probability that training spreads over all tokens.
     pub smoothing: f32,
 }
@@ -34,7 +41,31 @@ impl Output {
             let problem = format!("a soft cap must be a number above 0, got {cap}");
             return Err(Error::configuration("transformer", problem));
         }
-        ensure_sizes("transformer", &[("classes", self.classes.unwrap_or(1))])
+        let classes = [self.classes, self.pair, self.token_classes.map(|of_tokens| of_tokens.classes)];
+        let whole = self.classes.is_some() || self.tokens.is_some();
+        if [whole, self.token_classes.is_some(), self.spans].iter().filter(|&&has| has).count() > 1 {
+            let problem =
+                "it scores tokens, classes of texts, classes of tokens or spans, not several of them";
+            return Err(Error::configuration("transformer", problem));
+        }
+        if self.pair.is_some() && self.tokens.is_none() {
+            let problem = "a pair is scored beside tokens; without them it is one of the classes of a text";
+            return Err(Error::configuration("transformer", problem));
+        }
+        classes
+            .iter()
+            .try_for_each(|classes| ensure_sizes("transformer", &[("classes", classes.unwrap_or(1))]))
+    }
+
+    /// The number of classes that have names.
+    pub fn labels(&self) -> Option<usize> {
+        let of_tokens = self.token_classes.map(|of_tokens| of_tokens.classes).filter(|&classes| classes > 1);
+        self.classes.or(of_tokens)
+    }
+
+    /// Whether nothing is scored.
+    pub fn is_bare(&self) -> bool {
+        self.tokens.is_none() && self.classes.is_none() && self.token_classes.is_none() && !self.spans
     }
 }
 
@@ -79,10 +110,28 @@ impl TokenScores {
     }
 }
 
+/// How the classes of each token are scored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TokenClasses {
+    /// The number of classes; 1 for a single logit that tells two classes apart.
+    pub classes: usize,
+    /// A layer with this activation before the scores.
+    #[serde(default)]
+    pub transform: Option<Activation>,
+}
+
 /// A vector for the whole input: that of the first token through a layer of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Pooler {
     /// The function after that layer.
     pub activation: Activation,
+}
+
+impl Pooler {
+    /// The first token's vector, through a layer with this function.
+    pub fn new(activation: Activation) -> Self {
+        Self { activation }
+    }
 }

@@ -25,6 +25,9 @@ pub struct Stack {
     /// What is added to the embeddings for their positions.
     #[serde(default)]
     pub positions: Positions,
+    /// A norm of the embeddings with their positions, before the first layer.
+    #[serde(default)]
+    pub input_norm: Option<NormConfig>,
     /// The norm after the last layer.
     #[serde(default)]
     pub norm: Option<NormConfig>,
@@ -34,7 +37,7 @@ impl Stack {
     /// So many layers of one form.
     pub fn of(n_layers: usize, layer: Layer) -> Self {
         let (layers, positions) = (vec![layer], Positions::default());
-        Self { n_layers, layers, order: Vec::new(), shared: false, positions, norm: None }
+        Self { n_layers, layers, order: Vec::new(), shared: false, positions, input_norm: None, norm: None }
     }
 
     /// The same stack with layers that differ: `change` makes each of the first form.
@@ -89,7 +92,7 @@ impl Stack {
                 "layers that share a table of relative positions must have as many heads and buckets";
             return wrong(problem.to_owned());
         }
-        if let Some(norm) = self.norm {
+        for norm in self.input_norm.iter().chain(&self.norm) {
             ensure_epsilon("transformer", norm.epsilon)?;
         }
         if self.shared && self.layers.len() > 1 {
@@ -110,6 +113,9 @@ pub enum Positions {
     Sinusoidal {
         /// What they are multiplied with.
         scale: f32,
+        /// Whether all sines come before all cosines (Marian), rather than taking turns.
+        #[serde(default)]
+        halves: bool,
     },
     /// A learned vector for each position.
     Learned {
@@ -146,11 +152,11 @@ pub struct Layer {
 }
 
 impl Layer {
-    /// The sizes of its table of relative positions, which all layers of a stack share: buckets, distance, heads.
-    fn relative_table(&self) -> Option<(usize, usize, usize)> {
+    /// The sizes of its table of relative positions: buckets, distance, heads, and whether each layer has one.
+    fn relative_table(&self) -> Option<(usize, usize, usize, bool)> {
         match self.attention.positions {
-            Some(AttentionPositions::Relative { buckets, max_distance }) => {
-                Some((buckets, max_distance, self.attention.n_heads))
+            Some(AttentionPositions::Relative { buckets, max_distance, by_layer }) => {
+                Some((buckets, max_distance, self.attention.n_heads, by_layer))
             }
             _ => None,
         }

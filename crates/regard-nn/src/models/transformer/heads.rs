@@ -1,11 +1,12 @@
 //! From the last hidden states to scores of tokens or classes.
 
 use crate::context::Context;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::layers::{Embedding, Linear, LinearConfig, Norm};
-use crate::models::form::{Form, Pooling};
+use crate::models::form::{Form, Pooling, TokenClasses};
 use crate::parameter::{Draw, Initial, Parameter, module};
-use regard_tensor::Tensor;
+use regard_tensor::ops::{CrossEntropy, concatenate};
+use regard_tensor::{Ids, Tensor};
 
 /// What scores hidden states.
 #[derive(Debug, Clone)]
@@ -15,9 +16,12 @@ pub(super) struct Heads {
     pooler: Option<Linear>,
     pub token_head: TokenHead,
     pub classifier: Option<Linear>,
+    token_classifier: Option<TokenClassifier>,
+    spans: Option<Linear>,
+    pair: Option<Linear>,
 }
 
-module!(Heads { head, pooler, token_head, classifier });
+module!(Heads { head, pooler, token_head, classifier, token_classifier, spans, pair });
 
 /// What stands between hidden states and the table that scores tokens.
 #[derive(Debug, Clone)]
@@ -29,6 +33,15 @@ pub(super) struct TokenHead {
 }
 
 module!(TokenHead { transform, norm, projection, bias });
+
+/// What scores the classes of each token.
+#[derive(Debug, Clone)]
+struct TokenClassifier {
+    transform: Option<Linear>,
+    scores: Linear,
+}
+
+module!(TokenClassifier { transform, scores });
 
 impl Heads {
     pub fn new(form: &Form, initial: &Initial) -> Result<Self> {
@@ -59,11 +72,18 @@ impl Heads {
                 head = Some(Embedding::new(&initial.part("head"), (form.vocabulary(), d_model), inner)?);
             }
         }
+        let token_classifier = |TokenClasses { classes, transform }| -> Result<TokenClassifier> {
+            let transform = transform.map(|_| linear("token_classifier.transform", d_model, true)).transpose()?;
+            Ok(TokenClassifier { transform, scores: linear("token_classifier.scores", classes, true)? })
+        };
         Ok(Self {
             head,
             pooler: form.output.pooler.map(|_| linear("pooler", d_model, true)).transpose()?,
             token_head,
             classifier: form.output.classes.map(|classes| linear("classifier", classes, bias)).transpose()?,
+            token_classifier: form.output.token_classes.map(token_classifier).transpose()?,
+            spans: form.output.spans.then(|| linear("spans", 2, true)).transpose()?,
+            pair: form.output.pair.map(|classes| linear("pair", classes, true)).transpose()?,
         })
     }
 
@@ -95,16 +115,68 @@ impl Heads {
         }
     }
 
-    /// Scores of the classes of each input, (batch, 1, classes).
-    pub fn classify(
+    /// Scores of classes or spans, if that is what it predicts: (batch, time, classes), or (batch, 1, classes) of whole
+    /// inputs.
+    pub fn classify(&self, context: &Context, form: &Form, hidden: &Tensor) -> Result<Option<Tensor>> {
+        if let Some(classifier) = &self.classifier {
+            let scores = self.of_whole(context, form, (classifier, hidden))?;
+            let scores = context.see("logits", scores)?;
+            return Ok(Some(scores.reshape([scores.shape()[0], 1, scores.shape().last()])?));
+        }
+        if let Some(classifier) = &self.token_classifier {
+            return self.of_tokens(context, form, (classifier, hidden)).map(Some);
+        }
+        let Some(spans) = &self.spans else { return Ok(None) };
+        let hidden = context.drop_out("pooled", form.dropout.pooled, hidden.clone())?;
+        context.see("logits", spans.forward(context, &hidden)?).map(Some) // (B, T, 2)
+    }
+
+    /// Shows the scores of a pair of sentences, which nothing else reads.
+    pub fn show_pair(&self, context: &Context, form: &Form, hidden: &Tensor) -> Result<()> {
+        let Some(pair) = self.pair.as_ref().filter(|_| context.watches("pair.logits")) else { return Ok(()) };
+        context.see("pair.logits", self.of_whole(context, form, (pair, hidden))?)?;
+        Ok(())
+    }
+
+    /// Scores of the classes of each input, (batch, classes).
+    fn of_whole(
         &self,
         context: &Context,
         form: &Form,
-        (classifier, hidden): (&Linear, &Tensor),
+        (scores, hidden): (&Linear, &Tensor),
     ) -> Result<Tensor> {
         let pooled = self.pool(context, form, hidden)?;
         let pooled = context.drop_out("pooled", form.dropout.pooled, pooled)?;
-        let scores = context.see("logits", classifier.forward(context, &pooled)?)?;
-        Ok(scores.reshape([scores.shape()[0], 1, scores.shape().last()])?)
+        scores.forward(context, &pooled)
     }
+
+    /// Scores of the classes of each token. A single logit is shown as (batch, time) and is the score of the second of two
+    /// classes; the first one's is 0.
+    fn of_tokens(
+        &self,
+        context: &Context,
+        form: &Form,
+        (classifier, hidden): (&TokenClassifier, &Tensor),
+    ) -> Result<Tensor> {
+        let activation = form.output.token_classes.and_then(|of_tokens| of_tokens.transform);
+        let mut x = hidden.clone();
+        if let (Some(transform), Some(activation)) = (&classifier.transform, activation) {
+            x = transform.forward_then(context, &x, activation)?;
+        }
+        let x = context.drop_out("pooled", form.dropout.pooled, x)?;
+        let scores = classifier.scores.forward(context, &x)?;
+        let &[batch, time, classes] = &scores.shape()[..] else {
+            return Err(Error::input("transformer", format!("hidden states of {}", hidden.shape())));
+        };
+        if classes > 1 {
+            return context.see("logits", scores);
+        }
+        let logit = context.see("logits", scores.reshape([batch, time])?)?.reshape([batch, time, 1])?;
+        Ok(concatenate(&[&Tensor::full_on(logit.device(), [batch, time, 1], 0.0)?, &logit], 2)?)
+    }
+}
+
+/// The mean cross-entropy of the first and last tokens of answers, (batch, 2), under scores (batch, time, 2).
+pub(super) fn span_loss(scores: &Tensor, targets: &Ids, settings: CrossEntropy) -> Result<Tensor> {
+    Ok(scores.permute(&[0, 2, 1])?.cross_entropy(targets, settings)?)
 }
