@@ -14,6 +14,10 @@ from transformers import (
     BertModel,
     CamembertConfig,
     CamembertForQuestionAnswering,
+    DebertaV2Config,
+    DebertaV2ForMaskedLM,
+    DebertaV2ForSequenceClassification,
+    DebertaV2ForTokenClassification,
     DistilBertConfig,
     DistilBertForMaskedLM,
     DistilBertForSequenceClassification,
@@ -21,6 +25,8 @@ from transformers import (
     ElectraForMaskedLM,
     ElectraForPreTraining,
     ElectraForSequenceClassification,
+    MPNetConfig,
+    MPNetForMaskedLM,
     RobertaConfig,
     RobertaForMaskedLM,
     RobertaForSequenceClassification,
@@ -189,6 +195,35 @@ def distilbert_classifier(case):
     classified(case, build(case, DistilBertForSequenceClassification, config), [4, 9, 6])
 
 
+def mpnet(case):
+    config = MPNetConfig(**SMALL, hidden_act="relu", layer_norm_eps=1e-5)
+    masked(case, build(case, MPNetForMaskedLM, config, deviation=0.4), [6, 9, 5])
+
+
+def deberta_config(**settings):
+    """As v3 has it: distances in buckets, a norm of their vectors, no positions in the embeddings."""
+    both = {"relative_attention": True, "pos_att_type": "p2c|c2p", "max_relative_positions": 12}
+    v3 = {"position_buckets": 4, "norm_rel_ebd": "layer_norm", "share_att_key": True, "position_biased_input": False}
+    return DebertaV2Config(**{**SMALL, **both, **v3, **settings})
+
+
+def deberta(case):
+    masked(case, build(case, DebertaV2ForMaskedLM, deberta_config(), deviation=0.45), [6, 11, 5])
+
+
+def deberta_classifier(case):
+    """Projections of their own for positions, which embeddings have, too."""
+    apart = {"share_att_key": False, "position_biased_input": True, "type_vocab_size": 3, "pooler_hidden_act": "tanh"}
+    config = deberta_config(**apart, norm_rel_ebd="none", position_buckets=6, pooler_hidden_size=12, **classes(3))
+    classified(case, build(case, DebertaV2ForSequenceClassification, config, deviation=0.4), [10, 5, 8], with_types=True)
+
+
+def deberta_tagger(case):
+    """Exact distances, of which those beyond the table are as far as it, and one kind of scores."""
+    config = deberta_config(position_buckets=-1, max_relative_positions=4, pos_att_type=["c2p"], norm_rel_ebd="none", num_labels=4)
+    tagged(case, build(case, DebertaV2ForTokenClassification, config, deviation=0.4), [9, 6, 7], 4)
+
+
 # What docs/fidelity.md calls each.
 CASES = {
     bert_mlm: "BERT, masked words",
@@ -206,4 +241,8 @@ CASES = {
     electra_classifier: "ELECTRA, classes",
     albert: "ALBERT, masked words and sentence order",
     albert_classifier: "ALBERT, classes",
+    mpnet: "MPNet",
+    deberta: "DeBERTa v3, masked words",
+    deberta_classifier: "DeBERTa v2, classes",
+    deberta_tagger: "DeBERTa v2, classes of tokens, exact distances",
 }

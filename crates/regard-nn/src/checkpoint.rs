@@ -12,6 +12,7 @@ mod bloom;
 mod cohere;
 mod decoder;
 mod falcon;
+mod deberta;
 mod distilbert;
 mod electra;
 mod family;
@@ -29,6 +30,7 @@ pub mod llama2c;
 mod llama_like;
 mod mistral;
 mod mpt;
+mod mpnet;
 mod names;
 mod olmo;
 mod opt;
@@ -97,8 +99,10 @@ const KNOWN: &[Family] = &[
     // Encoders.
     bert::BERT,
     albert::ALBERT,
+    deberta::DEBERTA,
     distilbert::DISTILBERT,
     electra::ELECTRA,
+    mpnet::MPNET,
     roberta::ROBERTA,
     roberta::CAMEMBERT,
     roberta::XLM_ROBERTA,

@@ -118,6 +118,23 @@ pub fn relative_bucket(distance: i64, buckets: usize, max_distance: usize, bidir
     (bucket + far.min(buckets - 1).max(0)) as u32
 }
 
+/// The row that a distance (query position − key position) has in DeBERTa's table of `2·span` vectors: the one of
+/// distance 0 in the middle, half of them exact, the others for distances that grow up to a maximum; all exact if there
+/// is none.
+pub fn disentangled_row(distance: i64, span: usize, max_distance: Option<usize>) -> u32 {
+    let half = span as i64 / 2;
+    let bucket = match max_distance {
+        Some(far) if distance.abs() > half => {
+            // In single precision, as the original does it.
+            let logarithm = |distance: f64| ((distance / half as f64) as f32).ln();
+            let ratio = logarithm(distance.abs() as f64) / logarithm(far as f64 - 1.0);
+            ((ratio * (half - 1) as f32).ceil() as i64 + half) * distance.signum()
+        }
+        _ => distance,
+    };
+    (bucket + span as i64).clamp(0, 2 * span as i64 - 1) as u32
+}
+
 /// The sizes that positions of any kind need.
 #[derive(Debug, Clone, Copy)]
 pub struct PositionSizes {

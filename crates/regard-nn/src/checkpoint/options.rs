@@ -135,6 +135,16 @@ impl Options {
         Ok(self.take(key)?.unwrap_or(default))
     }
 
+    /// A value that is left in place.
+    pub fn peek<T: DeserializeOwned>(&self, key: &str) -> Option<T> {
+        serde_json::from_value(self.values.get(key)?.clone()).ok()
+    }
+
+    /// Gives a key that is missing the value that its family has then.
+    pub fn default(&mut self, key: &str, value: impl Into<Value>) {
+        self.values.entry(key).or_insert_with(|| value.into());
+    }
+
     /// Takes a size: a number from 1 to two billion.
     pub fn size(&mut self, key: &str) -> Result<usize> {
         match self.optional_size(key)? {

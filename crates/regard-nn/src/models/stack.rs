@@ -3,13 +3,13 @@
 use super::form::{self, AttentionPositions, Form};
 use super::model::{AttentionSite, Part, Visibility};
 use super::sequence::Sequence;
-use crate::attention::Rules;
+use crate::attention::{RelativeVectors, Rules};
 use crate::block::{Block, BlockConfig, BlockDraws};
 use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::layers::{Embedding, Norm};
 use crate::parameter::{Draw, Initial, Module, Parameter, join};
-use crate::position::{Rotary, alibi_slopes, relative_bias, sinusoidal, sinusoidal_halves};
+use crate::position::{Rotary, alibi_slopes, disentangled_row, relative_bias, sinusoidal, sinusoidal_halves};
 use regard_tensor::ops::Bias;
 use regard_tensor::{Device, Ids, Tensor};
 
@@ -21,6 +21,9 @@ pub(super) struct Stack {
     /// Relative positions, added to the scores of every layer: one table for all, or one for each.
     relative: Option<Parameter>,
     relative_by_layer: Vec<Parameter>,
+    /// Vectors of relative positions, and their norm.
+    vectors: Option<Parameter>,
+    vectors_norm: Option<Norm>,
     input_norm: Option<Norm>,
     /// One block a layer, or a single one that all layers share.
     blocks: Vec<Block>,
@@ -67,6 +70,13 @@ impl Stack {
         let by_layer = positions.part("relative");
         let each = each.into_iter().enumerate();
         let relative_by_layer = each.map(|(i, shape)| by_layer.parameter(&i.to_string(), shape, learned));
+        let disentangled = form.layers.iter().find_map(|layer| match &layer.attention.positions {
+            Some(AttentionPositions::Disentangled { span, norm, .. }) => Some((*span, *norm)),
+            _ => None,
+        });
+        let vectors =
+            disentangled.map(|(span, _)| positions.parameter("vectors", [2 * span, d_model], learned));
+        let vectors_norm = disentangled.and_then(|(_, norm)| norm);
         let rotary = form.layers.iter().map(|layer| match &layer.attention.positions {
             Some(AttentionPositions::Rotary(rotary)) => Some(rotary.rotary(layer.attention.d_head)),
             _ => None,
@@ -75,6 +85,10 @@ impl Stack {
             table,
             relative,
             relative_by_layer: relative_by_layer.collect::<Result<_>>()?,
+            vectors: vectors.transpose()?,
+            vectors_norm: vectors_norm
+                .map(|norm| Norm::new(&positions.part("norm"), norm, [d_model]))
+                .transpose()?,
             input_norm: form
                 .input_norm
                 .map(|norm| Norm::new(&initial.part("input_norm"), norm, [d_model]))
@@ -186,9 +200,32 @@ impl Stack {
                 .padded(sequence.present.clone())
                 .biased(self.bias(context, (&layer.attention, table), (time, keys))?)
                 .rotated(rotation.transpose()?)
+                .related(self.relative_vectors(context, &layer.attention, time)?)
                 .on(device)
         };
         self.kinds().into_iter().map(rules).collect()
+    }
+
+    /// The vectors of relative positions in a text that attends to itself.
+    fn relative_vectors(
+        &self,
+        context: &Context,
+        form: &form::Attention,
+        time: usize,
+    ) -> Result<Option<RelativeVectors>> {
+        let (&Some(AttentionPositions::Disentangled { span, max_distance, .. }), Some(table)) =
+            (&form.positions, &self.vectors)
+        else {
+            return Ok(None);
+        };
+        let mut table = context.parameter(table);
+        if let Some(norm) = &self.vectors_norm {
+            table = norm.forward(context, &table)?;
+        }
+        let far = time as i64 - 1;
+        let rows = (-far..=far).rev().map(|distance| disentangled_row(distance, span, max_distance));
+        let rows: Vec<u32> = rows.collect();
+        Ok(Some(RelativeVectors { table, rows: Ids::new(&rows, [rows.len()])? }))
     }
 
     /// What is added to the scores of `queries` against `keys`.
@@ -246,6 +283,8 @@ impl Module for Stack {
         self.table.visit(&join(path, "positions.table"), f);
         self.relative.visit(&join(path, "positions.relative"), f);
         self.relative_by_layer.visit(&join(path, "positions.relative"), f);
+        self.vectors.visit(&join(path, "positions.vectors"), f);
+        self.vectors_norm.visit(&join(path, "positions.norm"), f);
         self.input_norm.visit(&join(path, "input_norm"), f);
         self.blocks.visit(&join(path, "layers"), f);
         self.norm.visit(&join(path, "norm"), f);
@@ -255,6 +294,8 @@ impl Module for Stack {
         self.table.visit_mut(&join(path, "positions.table"), f);
         self.relative.visit_mut(&join(path, "positions.relative"), f);
         self.relative_by_layer.visit_mut(&join(path, "positions.relative"), f);
+        self.vectors.visit_mut(&join(path, "positions.vectors"), f);
+        self.vectors_norm.visit_mut(&join(path, "positions.norm"), f);
         self.input_norm.visit_mut(&join(path, "input_norm"), f);
         self.blocks.visit_mut(&join(path, "layers"), f);
         self.norm.visit_mut(&join(path, "norm"), f);
@@ -263,7 +304,7 @@ impl Module for Stack {
 
 /// Whether positions add something to the scores.
 fn is_biased(positions: Option<&AttentionPositions>) -> bool {
-    matches!(positions, Some(AttentionPositions::Alibi | AttentionPositions::Relative { .. }))
+    !matches!(positions, None | Some(AttentionPositions::Rotary(_)))
 }
 
 fn block_config(whole: &Form, layer: &form::Layer, number: usize) -> BlockConfig {

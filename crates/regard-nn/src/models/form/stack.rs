@@ -95,6 +95,12 @@ impl Stack {
         for norm in self.input_norm.iter().chain(&self.norm) {
             ensure_epsilon("transformer", norm.epsilon)?;
         }
+        let mut disentangled = self.layers.iter().filter(|layer| layer.is_disentangled());
+        if let Some(first) = disentangled.next()
+            && disentangled.any(|other| other.attention.positions != first.attention.positions)
+        {
+            return wrong("layers share one table of relative vectors".to_owned());
+        }
         if self.shared && self.layers.len() > 1 {
             return wrong("layers that share their weights have one form".to_owned());
         }
@@ -160,6 +166,15 @@ impl Layer {
             }
             _ => None,
         }
+    }
+
+    /// Whether relative positions have vectors of their own.
+    pub(super) fn is_disentangled(&self) -> bool {
+        let attentions = [Some(&self.attention), self.cross.as_ref()];
+        let disentangled = |attention: &Attention| {
+            matches!(attention.positions, Some(AttentionPositions::Disentangled { .. }))
+        };
+        attentions.into_iter().flatten().any(disentangled)
     }
 
     fn check(&self, d_model: usize) -> Result<()> {

@@ -125,3 +125,23 @@ fn albert_guessing_words_and_the_order_of_sentences() {
 fn albert_classifying() {
     bert("albert-classifier");
 }
+
+#[test]
+fn mpnet_guessing_words() {
+    bert("mpnet");
+}
+
+#[test]
+fn deberta_guessing_words() {
+    bert("deberta");
+}
+
+#[test]
+fn deberta_classifying() {
+    bert("deberta-classifier");
+}
+
+#[test]
+fn deberta_classifying_tokens() {
+    bert("deberta-tagger");
+}
