@@ -25,6 +25,10 @@ from transformers import (
     ElectraForMaskedLM,
     ElectraForPreTraining,
     ElectraForSequenceClassification,
+    ModernBertConfig,
+    ModernBertForMaskedLM,
+    ModernBertForSequenceClassification,
+    ModernBertForTokenClassification,
     MPNetConfig,
     MPNetForMaskedLM,
     RobertaConfig,
@@ -195,6 +199,33 @@ def distilbert_classifier(case):
     classified(case, build(case, DistilBertForSequenceClassification, config), [4, 9, 6])
 
 
+def modernbert_config(**settings):
+    """Local layers that see two positions to each side, with a base of rotary positions of their own."""
+    kinds = {"full_attention": 500.0, "sliding_attention": 40.0}
+    rotary = {kind: {"rope_type": "default", "rope_theta": base} for kind, base in kinds.items()}
+    layers = ["full_attention", "sliding_attention", "full_attention"]
+    ids = {f"{name}_token_id": number for number, name in enumerate(("pad", "bos", "eos", "cls", "sep"))}
+    sizes = {**SMALL, "hidden_size": 12, "num_attention_heads": 2, "num_hidden_layers": 3, "local_attention": 4}
+    return ModernBertConfig(**{**sizes, **ids, "layer_types": layers, "rope_parameters": rotary, **settings})
+
+
+def modernbert(case):
+    masked(case, build(case, ModernBertForMaskedLM, modernbert_config(), deviation=0.4), [6, 9, 5])
+
+
+def modernbert_classifier(case):
+    """The mean of all tokens, biases everywhere, and a local layer first."""
+    biases = {f"{part}_bias": True for part in ("norm", "attention", "mlp", "classifier")}
+    layers = {"layer_types": ["sliding_attention", "full_attention", "sliding_attention"], "classifier_pooling": "mean"}
+    config = modernbert_config(**biases, **layers, **classes(3), hidden_activation="silu", classifier_activation="relu")
+    classified(case, build(case, ModernBertForSequenceClassification, config, deviation=0.4), [8, 5, 6])
+
+
+def modernbert_tagger(case):
+    config = modernbert_config(num_labels=4, num_hidden_layers=1, layer_types=["full_attention"], norm_eps=1e-4)
+    tagged(case, build(case, ModernBertForTokenClassification, config, deviation=0.4), [7, 4, 8], 4)
+
+
 def mpnet(case):
     config = MPNetConfig(**SMALL, hidden_act="relu", layer_norm_eps=1e-5)
     masked(case, build(case, MPNetForMaskedLM, config, deviation=0.4), [6, 9, 5])
@@ -241,6 +272,9 @@ CASES = {
     electra_classifier: "ELECTRA, classes",
     albert: "ALBERT, masked words and sentence order",
     albert_classifier: "ALBERT, classes",
+    modernbert: "ModernBERT, masked words",
+    modernbert_classifier: "ModernBERT, classes",
+    modernbert_tagger: "ModernBERT, classes of tokens",
     mpnet: "MPNet",
     deberta: "DeBERTa v3, masked words",
     deberta_classifier: "DeBERTa v2, classes",

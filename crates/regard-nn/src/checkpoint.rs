@@ -9,10 +9,13 @@ mod albert;
 mod bart;
 mod bert;
 mod bloom;
+mod clip;
 mod cohere;
 mod decoder;
 mod falcon;
 mod deberta;
+mod deit;
+mod dinov2;
 mod distilbert;
 mod electra;
 mod family;
@@ -30,6 +33,7 @@ pub mod llama2c;
 mod llama_like;
 mod mistral;
 mod mpt;
+mod modernbert;
 mod mpnet;
 mod names;
 mod olmo;
@@ -102,6 +106,7 @@ const KNOWN: &[Family] = &[
     deberta::DEBERTA,
     distilbert::DISTILBERT,
     electra::ELECTRA,
+    modernbert::MODERNBERT,
     mpnet::MPNET,
     roberta::ROBERTA,
     roberta::CAMEMBERT,
@@ -114,6 +119,13 @@ const KNOWN: &[Family] = &[
     t5::UMT5,
     // Vision.
     vit::VIT,
+    clip::CLIP_TEXT,
+    clip::CLIP_VISION,
+    clip::SIGLIP_TEXT,
+    clip::SIGLIP_VISION,
+    deit::DEIT,
+    dinov2::DINOV2,
+    dinov2::DINOV2_WITH_REGISTERS,
 ];
 
 /// The model types of the families that can be opened.

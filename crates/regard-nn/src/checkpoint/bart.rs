@@ -132,6 +132,7 @@ fn read(
             norm: NormConfig::layer(NORM),
             placement: Placement::Post,
             residual_scale: 1.0,
+            layer_scale: None,
         };
         let n_layers = options.size(&format!("{part}_layers"))?;
         // The share of layers that training skips.

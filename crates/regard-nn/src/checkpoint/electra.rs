@@ -73,7 +73,8 @@ fn read(options: &mut Options, shapes: &Shapes) -> Result<Form> {
     }
     .put(&mut form, options, shapes);
     if shapes.contains("discriminator_predictions.dense.weight") {
-        form.output.token_classes = Some(TokenClasses { classes: 1, transform: Some(activation) });
+        form.output.token_classes =
+            Some(TokenClasses { classes: 1, transform: Some(Pooler::new(activation)) });
     }
     // A layer for summaries that its heads do not use.
     for key in ["type", "use_proj", "activation", "last_dropout", "first_dropout", "proj_to_labels"] {

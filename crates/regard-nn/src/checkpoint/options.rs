@@ -140,6 +140,11 @@ impl Options {
         serde_json::from_value(self.values.get(key)?.clone()).ok()
     }
 
+    /// Gives a key another value.
+    pub fn insert(&mut self, key: &str, value: impl Into<Value>) {
+        self.values.insert(key.to_owned(), value.into());
+    }
+
     /// Gives a key that is missing the value that its family has then.
     pub fn default(&mut self, key: &str, value: impl Into<Value>) {
         self.values.entry(key).or_insert_with(|| value.into());

@@ -22,7 +22,7 @@ mod training;
 pub use attention::{Attention, AttentionPositions, Window};
 pub use feed_forward::FeedForward;
 pub use input::{Input, Patches, Projection, Tokens};
-pub use output::{Output, Pooler, Pooling, TokenClasses, TokenScores};
+pub use output::{AttentionPooler, Output, Pooler, Pooling, TokenClasses, TokenScores, Vector};
 pub use stack::{Layer, Positions, Stack};
 pub use training::{Deviations, Dropouts};
 
@@ -102,6 +102,7 @@ impl Form {
             (Some(classes), ..) => (Predicts::Class, classes),
             (_, Some(of_tokens), _) => (Predicts::TokenClass, of_tokens.classes.max(2)),
             _ if output.spans => (Predicts::Span, 2),
+            _ if output.vector.is_some() => (Predicts::Vector, output.vector_width(self.d_model)),
             (.., Some(_)) if self.decoder.is_some() => (Predicts::NextToken, self.vocabulary()),
             (.., Some(_)) => (Predicts::MaskedToken, self.vocabulary()),
             _ => (Predicts::Nothing, 0),
@@ -136,6 +137,11 @@ impl Form {
 
 fn layout(transposed: bool) -> Layout {
     if transposed { Layout::InOut } else { Layout::OutIn }
+}
+
+/// The default of what most have.
+fn yes() -> bool {
+    true
 }
 
 /// The default of factors.

@@ -125,6 +125,7 @@ impl GptConfig {
             norm,
             placement: self.norm,
             residual_scale: 1.0,
+            layer_scale: None,
         };
         Form {
             family: "gpt".to_owned(),

@@ -316,6 +316,7 @@ fn block_config(whole: &Form, layer: &form::Layer, number: usize) -> BlockConfig
         norm: layer.norm,
         placement: layer.placement,
         residual_scale: layer.residual_scale,
+        layer_scale: layer.layer_scale,
         dropout: dropout.residual,
     }
 }

@@ -110,6 +110,7 @@ impl T5Config {
             norm,
             placement: Placement::Pre,
             residual_scale: 1.0,
+            layer_scale: None,
         };
         let stack =
             |n_layers, decodes| Some(Stack { norm: Some(norm), ..Stack::of(n_layers, layer(decodes)) });

@@ -9,8 +9,9 @@
 
 mod embeddings;
 mod heads;
+mod pooling;
 
-use super::form::{self, Form, Input, Pooling, TokenScores};
+use super::form::{self, Form, Input, TokenScores};
 use super::inputs::Inputs;
 use super::model::{Abilities, AttentionSite, Model, Part, Unembedding, written};
 use super::sequence::Sequence;
@@ -22,6 +23,7 @@ use crate::layers::Embedding;
 use crate::parameter::{Initial, Module, Parameter, join};
 use embeddings::Embeddings;
 use heads::{Heads, span_loss};
+use pooling::pooled;
 use regard_tensor::ops::{CrossEntropy, Layout};
 use regard_tensor::{Ids, Mask, Tensor};
 use serde_json::Value;
@@ -177,14 +179,11 @@ impl Model for Transformer {
 
     fn hidden(&self, context: &Context, inputs: &Inputs) -> Result<Tensor> {
         match (&self.encoder, &self.decoder) {
-            (Some(encoder), None) => self.encoded(context, encoder, inputs),
+            (Some(encoder), None) => pooled(&self.form, self.encoded(context, encoder, inputs)?, inputs),
             (None, Some(decoder)) => {
                 let ids = inputs.require_ids("transformer")?;
                 let hidden = self.decoded(context, decoder, (ids, inputs.present.as_ref()), None)?;
-                match self.form.output.pooling {
-                    Pooling::First => Ok(hidden),
-                    Pooling::Last => last_of_each(&hidden, inputs.present.as_ref()),
-                }
+                pooled(&self.form, hidden, inputs)
             }
             (Some(encoder), Some(decoder)) => {
                 let Some(answer) = &inputs.answer else { return self.encoded(context, encoder, inputs) };
@@ -267,7 +266,9 @@ impl Model for Transformer {
             && self.heads.classifier.is_none();
         let stack = self.decoder.as_ref().or(self.encoder.as_ref())?;
         let table = self.scoring_table().filter(|_| plain)?;
-        let sums = |layer: &form::Layer| layer.residual_scale == 1.0 && layer.placement.is_plain_sum();
+        let sums = |layer: &form::Layer| {
+            layer.residual_scale == 1.0 && layer.layer_scale.is_none() && layer.placement.is_plain_sum()
+        };
         let plain_sum = self.form.last_stack()?.layers.iter().all(sums);
         Some(Unembedding { norm: stack.norm(), table: table.weight(), scale: scores.scale, plain_sum })
     }
@@ -319,20 +320,6 @@ impl Module for Transformer {
         self.decoder.visit_mut(&stack("decoder"), f);
         self.heads.visit_mut(path, f);
     }
-}
-
-/// The hidden state (batch, 1, width) of each input's last token that is not padding.
-fn last_of_each(hidden: &Tensor, present: Option<&Mask>) -> Result<Tensor> {
-    let [batch, time, width] = hidden.shape()[..] else {
-        let problem = format!("hidden states must be (batch, time, width), got {}", hidden.shape());
-        return Err(Error::input("transformer", problem));
-    };
-    let last = |row: usize| {
-        let real = present.map(|present| &present.values()[row * time..(row + 1) * time]);
-        real.and_then(|real| real.iter().rposition(|&real| real)).unwrap_or(time - 1)
-    };
-    let rows: Vec<u32> = (0..batch).map(|row| (row * time + last(row)) as u32).collect();
-    Ok(hidden.reshape([batch * time, width])?.embedding(&Ids::new(&rows, [batch, 1])?)?)
 }
 
 /// Names that draws go by instead of the parameters' own: those that the parameters had when the recorded experiments

@@ -155,6 +155,9 @@ pub struct Layer {
     /// What each sublayer's output is multiplied with before it is added to the residual stream.
     #[serde(default = "one")]
     pub residual_scale: f32,
+    /// What each feature of a sublayer's output is multiplied with: learned, this at first (DINOv2).
+    #[serde(default)]
+    pub layer_scale: Option<f32>,
 }
 
 impl Layer {
@@ -180,8 +183,10 @@ impl Layer {
     fn check(&self, d_model: usize) -> Result<()> {
         let wrong = |problem: String| Err(Error::configuration("transformer", problem));
         ensure_epsilon("transformer", self.norm.epsilon)?;
-        if !self.residual_scale.is_finite() {
-            return wrong(format!("residual_scale must be a number, got {}", self.residual_scale));
+        let scales =
+            [("residual_scale", self.residual_scale), ("layer_scale", self.layer_scale.unwrap_or(1.0))];
+        if let Some((name, scale)) = scales.into_iter().find(|(_, scale)| !scale.is_finite()) {
+            return wrong(format!("{name} must be a number, got {scale}"));
         }
         if self.cross.as_ref().is_some_and(|cross| cross.fused) {
             let problem = "cross-attention reads two kinds of vectors: its projections cannot be fused";
