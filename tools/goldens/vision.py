@@ -113,7 +113,7 @@ def siglip_text(case):
     others = {"vocab_size": 31, "max_position_embeddings": 9, "projection_size": 5, "pad_token_id": 0}
     model = build(case, SiglipTextModel, SiglipTextConfig(**SMALL, **others), deviation=0.4)
     inputs = encoder_inputs(case, model.config, [6, 9, 4], False)
-    upstreamed(case, model, {"ids": inputs["ids"]}, "pooler_output", "vector")
+    upstreamed(case, model, inputs, "pooler_output", "vector")
 
 
 def siglip_vision(case):

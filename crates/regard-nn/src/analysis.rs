@@ -81,11 +81,11 @@ impl Tokens {
         }
     }
 
-    /// The patches of a picture, as many as `count`, after the token of its class.
-    pub fn of_picture(pixels: Arc<[f32]>, count: usize) -> Self {
+    /// The patches of a picture, as many as `count`, after those tokens that come first (of its class, …).
+    pub fn of_picture(pixels: Arc<[f32]>, first: usize, count: usize) -> Self {
         // Every patch is another: no measure of repetition means anything here.
-        let mut tokens = Self::new((0..=count as u32).collect());
-        tokens.special[0] = true;
+        let mut tokens = Self::new((0..(first + count) as u32).collect());
+        tokens.special[..first].fill(true);
         Self { pixels: Some(pixels), ..tokens }
     }
 

@@ -20,7 +20,7 @@ pub enum Blank {
     Patch(Patches),
 }
 
-/// How a picture is cut into patches, row by row after the token of its class.
+/// How a picture is cut into patches, row by row after other tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Patches {
     /// The number of channels.
@@ -31,12 +31,14 @@ pub struct Patches {
     pub width: usize,
     /// The side of a patch.
     pub side: usize,
+    /// The number of tokens before the patches.
+    pub first: usize,
 }
 
 impl Patches {
     /// The same picture with one of its tokens at the mean of all pictures, which is 0.
     fn without(self, pixels: &[f32], place: usize) -> Vec<f32> {
-        let (patch, columns) = (place.saturating_sub(1), self.width / self.side.max(1));
+        let (patch, columns) = (place.saturating_sub(self.first), self.width / self.side.max(1));
         let (top, left) = (patch / columns.max(1) * self.side, patch % columns.max(1) * self.side);
         let inside = |at: usize| {
             let (row, column) = (at / self.width % self.height, at % self.width);

@@ -11,7 +11,7 @@ mod embeddings;
 mod heads;
 mod pooling;
 
-use super::form::{self, Form, Input, TokenScores};
+use super::form::{self, Form, Input, Pooling, TokenScores};
 use super::inputs::Inputs;
 use super::model::{Abilities, AttentionSite, Model, Part, Unembedding, written};
 use super::sequence::Sequence;
@@ -81,7 +81,11 @@ impl Transformer {
             return self.read(context, encoder, x, &sequence, None);
         }
         let ids = inputs.require_ids("transformer")?;
-        let sequence = Sequence::new("transformer", context, ids, inputs.present.as_ref())?;
+        let mut sequence = Sequence::new("transformer", context, ids, inputs.present.as_ref())?;
+        if self.form.output.pooling == Pooling::End {
+            // Padding that speaks for a text has a position of its own.
+            sequence.positions = Sequence::plain(sequence.batch, sequence.time)?.positions;
+        }
         let read = (ids, inputs.types.as_ref());
         let x = self.embeddings.embed(context, (&self.form, encoder), read, &sequence)?;
         self.read(&self.within(context, "encoder"), encoder, x, &sequence, None)

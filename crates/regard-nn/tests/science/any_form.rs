@@ -91,7 +91,15 @@ fn layers() -> impl Strategy<Value = Layer> {
                 MixtureConfig { experts: 2, active: n_kv_heads, normalised: key, router_bias: value };
             let mixture = (query && output).then_some(mixture);
             let feed_forward = FeedForward { bias: query, gated: key, mixture, ..FEED_FORWARD };
-            Layer { attention, cross: None, feed_forward, norm: NORM, placement, residual_scale, layer_scale: None }
+            Layer {
+                attention,
+                cross: None,
+                feed_forward,
+                norm: NORM,
+                placement,
+                residual_scale,
+                layer_scale: None,
+            }
         },
     )
 }

@@ -56,6 +56,10 @@ impl Predict {
             // A transformer classifies every token, a tagger the words that are hidden from it.
             Predicts::TokenClass if opened.model.form().is_some() => self.tag_all(&opened, &encoding),
             Predicts::TokenClass => self.tag(&opened, &encoding),
+            Predicts::Vector | Predicts::Nothing => bad_usage!(
+                "this {} has no head that classifies; `regard view` and `regard trace` show what it computes",
+                opened.model.kind()
+            ),
             _ => {
                 bad_usage!(
                     "a {} does not classify texts; try `regard generate` or `regard fill`",

@@ -135,7 +135,7 @@ pub fn pictures(
     patches: Patches,
     arguments: &CorpusArguments,
 ) -> Result<(Vec<Tokens>, Option<Vec<u32>>)> {
-    let ([height, width], count) = (patches.image, patches.count());
+    let ([height, width], first, count) = (patches.image, patches.first(), patches.count());
     let argument = if arguments.corpus == BUILT_IN { None } else { Some(named(&arguments.corpus)?) };
     let files =
         argument.as_deref().map(|path| picture_files(Path::new(path))).transpose()?.unwrap_or_default();
@@ -143,7 +143,7 @@ pub fn pictures(
         let preprocessing = Preprocessing::of(&opened.folder)?;
         let read = |path: &PathBuf| -> Result<Tokens> {
             let pixels = image::read(path, &preprocessing, patches)?;
-            Ok(Tokens::of_picture(pixels.to_vec().into(), count))
+            Ok(Tokens::of_picture(pixels.to_vec().into(), first, count))
         };
         let texts = evenly(&files, arguments.limit).map(read).collect::<Result<_>>()?;
         return Ok((texts, None));
@@ -162,7 +162,7 @@ pub fn pictures(
     let batch = normalised(opened, images)?.batch(Selection { examples, first: 0, epoch: 0 })?;
     let values = batch.pixels.values();
     let pictures = values.chunks_exact(height * width);
-    let texts = pictures.map(|pixels| Tokens::of_picture(pixels.into(), count)).collect();
+    let texts = pictures.map(|pixels| Tokens::of_picture(pixels.into(), first, count)).collect();
     Ok((texts, Some(batch.labels.values().to_vec())))
 }
 

@@ -2,7 +2,7 @@
 
 use super::pooling::AttentionPooler;
 use crate::context::Context;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::layers::{Embedding, Linear, LinearConfig, Norm};
 use crate::models::form::{Form, Pooler, Pooling, TokenClasses};
 use crate::parameter::{Draw, Initial, Parameter, module};
@@ -191,7 +191,7 @@ impl Heads {
             return Ok(Some(scores.reshape([scores.shape()[0], 1, scores.shape().last()])?));
         }
         if let Some(classifier) = &self.token_classifier {
-            return self.of_tokens(context, form, (classifier, hidden)).map(Some);
+            return classifier.classify(context, form, hidden).map(Some);
         }
         if form.output.vector.is_some() {
             return self.vector_of(context, form, hidden).map(Some);
@@ -219,30 +219,24 @@ impl Heads {
         let pooled = context.drop_out("pooled", form.dropout.pooled, pooled)?;
         scores.forward(context, &pooled)
     }
+}
 
-    /// Scores of the classes of each token. A single logit is shown as (batch, time) and is the score of the second of two
-    /// classes; the first one's is 0.
-    fn of_tokens(
-        &self,
-        context: &Context,
-        form: &Form,
-        (classifier, hidden): (&TokenClassifier, &Tensor),
-    ) -> Result<Tensor> {
-        let form_of_layer = form.output.token_classes.and_then(|of_tokens| of_tokens.transform);
+impl TokenClassifier {
+    /// Scores of the classes of each token. A single logit is shown as (batch, time, 1) and is the score of the second of
+    /// two classes; the first one's is 0.
+    fn classify(&self, context: &Context, form: &Form, hidden: &Tensor) -> Result<Tensor> {
+        let layer = form.output.token_classes.and_then(|of_tokens| of_tokens.transform);
         let mut x = hidden.clone();
-        if let (Some(transform), Some(form)) = (&classifier.transform, form_of_layer) {
-            x = transformed(context, (transform, classifier.norm.as_ref()), form, &x)?;
+        if let (Some(transform), Some(layer)) = (&self.transform, layer) {
+            x = transformed(context, (transform, self.norm.as_ref()), layer, &x)?;
         }
         let x = context.drop_out("pooled", form.dropout.pooled, x)?;
-        let scores = classifier.scores.forward(context, &x)?;
-        let &[batch, time, classes] = &scores.shape()[..] else {
-            return Err(Error::input("transformer", format!("hidden states of {}", hidden.shape())));
-        };
-        if classes > 1 {
-            return context.see("logits", scores);
+        let scores = context.see("logits", self.scores.forward(context, &x)?)?; // (B, T, classes)
+        if scores.shape().last() > 1 {
+            return Ok(scores);
         }
-        let logit = context.see("logits", scores.reshape([batch, time])?)?.reshape([batch, time, 1])?;
-        Ok(concatenate(&[&Tensor::full_on(logit.device(), [batch, time, 1], 0.0)?, &logit], 2)?)
+        let zeros = Tensor::full_on(scores.device(), scores.shape().clone(), 0.0)?;
+        Ok(concatenate(&[&zeros, &scores], 2)?)
     }
 }
 
