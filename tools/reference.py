@@ -74,11 +74,14 @@ def at_random(config, seed, lengths=(9, 5, 7), decoder_lengths=(5, 8, 6)):
     def batch(lengths):
         mask = (torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]).long()
         padding = config.pad_token_id or 0
-        first = min(padding + 1, config.vocab_size - 1)  # RoBERTa counts positions by looking for its padding
-        ids = torch.randint(first, config.vocab_size, mask.shape, generator=generator)
+        # RoBERTa counts positions by looking for its padding; Marian's is the last id.
+        first, limit = (padding + 1, config.vocab_size) if padding + 1 < config.vocab_size else (0, padding)
+        ids = torch.randint(first, limit, mask.shape, generator=generator)
         return ids.where(mask == 1, padding), mask
 
     ids, mask = batch(lengths)
+    if config.model_type == "clip_text_model":  # its end speaks for a text
+        ids.scatter_(1, mask.sum(1, keepdim=True) - 1, config.eos_token_id)
     inputs = {"ids": ids, "mask": mask}
     if getattr(config, "type_vocab_size", 0) > 1:
         inputs["types"] = torch.randint(0, config.type_vocab_size, ids.shape, generator=generator) * mask
@@ -88,11 +91,26 @@ def at_random(config, seed, lengths=(9, 5, 7), decoder_lengths=(5, 8, 6)):
     return inputs
 
 
-def sites(outputs):
+VECTORS = ("clip_text_model", "clip_vision_model", "siglip_text_model", "siglip_vision_model")
+
+
+def heads(outputs, model_type):
+    """What the heads give, by our names."""
+    if "start_logits" in outputs:
+        return {"logits": torch.stack([outputs.start_logits, outputs.end_logits], -1)}
+    if "prediction_logits" in outputs:
+        return {"logits": outputs.prediction_logits, "pair.logits": outputs[1]}
+    if model_type in VECTORS:
+        return {"vector": outputs[0] if "image_embeds" in outputs or "text_embeds" in outputs else outputs.pooler_output}
+    if "logits" not in outputs:
+        return {}
+    single = model_type == "electra" and outputs.logits.shape == outputs.hidden_states[0].shape[:2]
+    return {"logits": outputs.logits[:, :, None] if single else outputs.logits}
+
+
+def sites(outputs, model_type=""):
     """Everything that is compared, by our names."""
-    found = {}
-    if "logits" in outputs:
-        found["logits"] = outputs.logits
+    found = heads(outputs, model_type)
     if "encoder_attentions" in outputs:
         groups = {
             "encoder.layers.{}.self.weights": outputs.encoder_attentions,
@@ -136,7 +154,7 @@ def main():
     arguments = {ARGUMENTS[name]: tensor for name, tensor in inputs.items()}
     with torch.no_grad():
         outputs = model(**arguments, output_attentions=True, output_hidden_states=True)
-    tensors = {f"inputs/{name}": tensor for name, tensor in inputs.items()} | sites(outputs)
+    tensors = {f"inputs/{name}": tensor for name, tensor in inputs.items()} | sites(outputs, model.config.model_type)
     tensors = {name: tensor.contiguous().clone() for name, tensor in tensors.items()}
     versions = {"transformers": transformers.__version__, "torch": torch.__version__}
     save_file(tensors, options.out, metadata=versions)

@@ -63,10 +63,13 @@ def build(case, kind, config, deviation=0.3):
         if "drop" in name and value is not None:
             setattr(config, name, 0.0)
     model = kind(config).eval()
-    if config.model_type == "t5" and not config.scale_decoder_outputs:
+    own_head = config.model_type == "t5" and not config.scale_decoder_outputs or config.model_type == "mt5"
+    if own_head and hasattr(model, "lm_head"):
         # T5 1.1 has an output layer of its own. Transformers 5 ties it, unless a checkpoint says otherwise.
         model.lm_head.weight = torch.nn.Parameter(torch.empty_like(model.lm_head.weight))
     for name, parameter in model.named_parameters():
+        if not parameter.requires_grad:
+            continue  # sines and cosines
         is_norm = parameter.dim() == 1 and name.endswith("weight")
         values = case.normal(*parameter.shape, deviation=0.3 if parameter.dim() == 1 else deviation)
         if "relative_attention_bias" in name or name == "shared.weight":
@@ -96,12 +99,13 @@ def gradients_of(model):
     """The gradients, as the checkpoint of a model of which they are the parameters: with the names of the weights."""
     twin = copy.deepcopy(model)
     for parameter, place in zip(model.parameters(), twin.parameters()):
-        place.data = parameter.grad.clone()
+        if parameter.requires_grad:
+            place.data = parameter.grad.clone()
     return saved(twin)[1]
 
 
-def record(case, model, inputs, outputs, loss):
-    """Stores everything but the logits."""
+def record(case, model, inputs, outputs, loss, unseen=()):
+    """Stores everything but the logits. `unseen` are endings of names that the loss does not depend on."""
     loss.backward()
     case.metadata["config"], weights, again = saved(model)
     with torch.no_grad():
@@ -120,8 +124,8 @@ def record(case, model, inputs, outputs, loss):
         case.store(f"hidden/{name}", tensor)
     for name, gradient in gradients.items():
         # A shift of all keys shifts all scores of a query alike, which no softmax notices.
-        of_keys = any(name.endswith(ending) for ending in ("key.bias", "k_lin.bias", "k_proj.bias"))
-        demand(of_keys or gradient.abs().max() > 5e-3, f"{case.name}: hardly a gradient of {name}")
+        of_keys = ("key.bias", "key_proj.bias", "k_lin.bias", "k_proj.bias", "attn.k.bias")
+        demand(name.endswith((*of_keys, *unseen)) or gradient.abs().max() > 5e-3, f"{case.name}: hardly a gradient of {name}")
 
 
 def attentions(outputs):

@@ -56,7 +56,7 @@ fn forms(vocabulary: usize) -> Vec<(&'static str, Form)> {
     };
     let mut bare = bert.form();
     bare.output.tokens = None;
-    bare.output.pooler = Some(Pooler { activation: Activation::Tanh });
+    bare.output.pooler = Some(Pooler::new(Activation::Tanh));
     // RoBERTa counts positions from the row after its padding id, which is 1.
     let mut roberta = BertConfig { n_types: 1, ..bert.clone() }.form();
     if let Some(stack) = &mut roberta.encoder {

@@ -84,11 +84,11 @@ impl Tokens {
         }
     }
 
-    /// The `count` patches of an image, after its class token.
-    pub fn from_image(pixels: Arc<[f32]>, count: usize) -> Self {
+    /// The `count` patches of an image, after the `first` tokens that are none, such as the class token.
+    pub fn from_image(pixels: Arc<[f32]>, first: usize, count: usize) -> Self {
         // All ids differ, so measures of repetition are undefined.
-        let mut tokens = Self::new((0..=count as u32).collect());
-        tokens.special[0] = true;
+        let mut tokens = Self::new((0..(first + count) as u32).collect());
+        tokens.special[..first].fill(true);
         Self { pixels: Some(pixels), ..tokens }
     }
 

@@ -20,6 +20,7 @@
 mod additive;
 mod cache;
 mod dense;
+mod disentangled;
 mod heads;
 mod linear;
 mod pattern;
@@ -28,6 +29,7 @@ mod weights;
 
 pub use additive::Additive;
 pub use cache::Cache;
+pub use disentangled::{DisentangledConfig, RelativeVectors};
 pub use heads::{AttentionConfig, AttentionKind, Biases, MultiHead, QueryKeyNorm};
 pub use pattern::Pattern;
 pub use rules::{How, Rules, Score, Weigh, attend};

@@ -5,6 +5,7 @@
 //! post-norm      x = norm(x + attention(x));         x = norm(x + ffn(x))
 //! sandwich       x = x + norm(attention(norm(x)));   x = x + norm(ffn(norm(x)))
 //! output norm    x = x + norm(attention(x));         x = x + norm(ffn(x))
+//! pre-ffn        x = x + attention(x);               x = x + ffn(norm(x))
 //! parallel       x = x + attention(norm(x)) + ffn(norm(x))
 //! ```
 
@@ -12,7 +13,7 @@ use crate::attention::{AttentionConfig, MultiHead, Rules};
 use crate::context::Context;
 use crate::error::Result;
 use crate::layers::{AnyFeedForward, FeedForwardConfig, Norm, NormConfig};
-use crate::parameter::{Draw, Initial, module};
+use crate::parameter::{Draw, Initial, Parameter, module};
 use regard_tensor::Tensor;
 use serde::{Deserialize, Serialize};
 
@@ -29,6 +30,9 @@ pub enum Placement {
     Sandwich,
     /// On each sublayer's output only (OLMo 2).
     Output,
+    /// Before the feed-forward layer only: attention reads the stream as it is (the first layer of ModernBERT, whose
+    /// embeddings are normed).
+    PreFeedForward,
     /// Attention and feed-forward layer read the residual stream side by side, each through a norm of its own (GPT-NeoX).
     Parallel,
     /// The same through one shared norm (GPT-J, Cohere).
@@ -38,7 +42,10 @@ pub enum Placement {
 impl Placement {
     /// Whether a sublayer's input is normed.
     fn norms_input(self) -> bool {
-        matches!(self, Self::Pre | Self::Sandwich | Self::Parallel | Self::ParallelShared)
+        matches!(
+            self,
+            Self::Pre | Self::PreFeedForward | Self::Sandwich | Self::Parallel | Self::ParallelShared
+        )
     }
 
     /// Whether a sublayer's output is normed before it is added.
@@ -48,7 +55,7 @@ impl Placement {
 
     /// Whether the residual stream is the sum of the embeddings and of what every sublayer adds.
     pub fn is_plain_sum(self) -> bool {
-        matches!(self, Self::Pre | Self::Parallel | Self::ParallelShared)
+        matches!(self, Self::Pre | Self::PreFeedForward | Self::Parallel | Self::ParallelShared)
     }
 
     /// Whether both sublayers read the same vectors.
@@ -72,6 +79,8 @@ pub struct BlockConfig {
     pub placement: Placement,
     /// What each sublayer's output is multiplied with before it is added.
     pub residual_scale: f32,
+    /// What each feature of a sublayer's output is multiplied with: learned, this at first.
+    pub layer_scale: Option<f32>,
     /// The share of each sublayer's output that training drops.
     pub dropout: f32,
 }
@@ -97,6 +106,9 @@ pub struct Block {
     ffn_norm: Option<Norm>,
     ffn: AnyFeedForward,
     ffn_output_norm: Option<Norm>,
+    attention_scale: Option<Parameter>,
+    cross_scale: Option<Parameter>,
+    ffn_scale: Option<Parameter>,
     config: BlockConfig,
 }
 
@@ -110,6 +122,9 @@ module!(Block {
     ffn_norm,
     ffn,
     ffn_output_norm,
+    attention_scale,
+    cross_scale,
+    ffn_scale,
 });
 
 /// A sublayer's name, and the norms before and after it.
@@ -117,6 +132,7 @@ struct Around<'a> {
     name: &'a str,
     norm: Option<&'a Norm>,
     output_norm: Option<&'a Norm>,
+    scale: Option<&'a Parameter>,
 }
 
 impl Block {
@@ -126,6 +142,12 @@ impl Block {
             true => Norm::new(&initial.part(name), config.norm, [config.attention.d_model]).map(Some),
             false => Ok(None),
         };
+        let width = config.attention.d_model;
+        let scale = |name: &str| {
+            let first = config.layer_scale.map(Draw::Constant);
+            first.map(|first| initial.parameter(name, [width], first)).transpose()
+        };
+        let crosses = config.cross.is_some();
         let (pair, placement) = ((draws.inner, draws.residual), config.placement);
         let before = placement.norms_input() || placement == Placement::Post;
         let cross = match config.cross {
@@ -133,7 +155,7 @@ impl Block {
             None => None,
         };
         Ok(Self {
-            attention_norm: norm("attention_norm", before)?,
+            attention_norm: norm("attention_norm", before && placement != Placement::PreFeedForward)?,
             attention: MultiHead::new(&initial.part("attention"), config.attention, pair)?,
             attention_output_norm: norm("attention_output_norm", placement.norms_output())?,
             cross_norm: norm("cross_norm", before && cross.is_some())?,
@@ -142,6 +164,9 @@ impl Block {
             ffn_norm: norm("ffn_norm", before && placement != Placement::ParallelShared)?,
             ffn: AnyFeedForward::new(&initial.part("ffn"), config.ffn, pair)?,
             ffn_output_norm: norm("ffn_output_norm", placement.norms_output())?,
+            attention_scale: scale("attention_scale")?,
+            cross_scale: if crosses { scale("cross_scale")? } else { None },
+            ffn_scale: scale("ffn_scale")?,
             config: *config,
         })
     }
@@ -167,19 +192,24 @@ impl Block {
         context.check()?;
         let x = context.see("residual.before", x.clone())?;
         let (norm, output_norm) = (self.attention_norm.as_ref(), self.attention_output_norm.as_ref());
-        let attention = Around { name: "self", norm, output_norm };
+        let attention = Around { name: "self", norm, output_norm, scale: self.attention_scale.as_ref() };
         let mut middle =
             self.add(context, &attention, (&x, &x), |here, x| self.attention.forward(here, x, None, rules))?;
         if let (Some(cross), Some((memory, rules))) = (&self.cross, memory) {
             let (norm, output_norm) = (self.cross_norm.as_ref(), self.cross_output_norm.as_ref());
-            let around = Around { name: "cross", norm, output_norm };
+            let around = Around { name: "cross", norm, output_norm, scale: self.cross_scale.as_ref() };
             let attend = |here: &Context, x: &Tensor| cross.forward(here, x, Some(memory), rules);
             middle = self.add(context, &around, (&middle, &middle), attend)?;
         }
         let middle = context.see("residual.middle", middle)?;
         let shared = self.config.placement == Placement::ParallelShared;
         let norm = if shared { self.attention_norm.as_ref() } else { self.ffn_norm.as_ref() };
-        let ffn = Around { name: "ffn", norm, output_norm: self.ffn_output_norm.as_ref() };
+        let ffn = Around {
+            name: "ffn",
+            norm,
+            output_norm: self.ffn_output_norm.as_ref(),
+            scale: self.ffn_scale.as_ref(),
+        };
         let read = if self.config.placement.is_parallel() { &x } else { &middle };
         let after = self.add(context, &ffn, (&middle, read), |here, x| self.ffn.forward(here, x))?;
         context.see("residual.after", after)
@@ -201,6 +231,10 @@ impl Block {
         let post = self.config.placement == Placement::Post;
         let input = normed(around.norm.filter(|_| !post), read.clone())?;
         let output = normed(around.output_norm, sublayer(&here, &input)?)?;
+        let output = match around.scale {
+            Some(scale) => output.multiply(&context.parameter(scale))?,
+            None => output,
+        };
         let output = here.drop_out("output", self.config.dropout, output)?;
         let output = if self.config.residual_scale == 1.0 {
             output

@@ -5,10 +5,18 @@
 //! without a copy. Models without a counterpart at Hugging Face have a `model_type` of their own, `regard-…`, in the same
 //! form.
 
+mod albert;
+mod bart;
 mod bert;
 mod bloom;
+mod clip;
 mod cohere;
+mod deberta;
 mod decoder;
+mod deit;
+mod dinov2;
+mod distilbert;
+mod electra;
 mod falcon;
 mod family;
 mod gemma;
@@ -19,11 +27,14 @@ mod gpt_neo;
 mod gpt_neox;
 mod gpt_oss;
 mod granite;
+mod heads;
 mod llama;
 #[cfg(feature = "tokenizers")]
 pub mod llama2c;
 mod llama_like;
 mod mistral;
+mod modernbert;
+mod mpnet;
 mod mpt;
 mod names;
 mod olmo;
@@ -32,6 +43,7 @@ mod options;
 mod part;
 mod phi;
 mod qwen;
+mod roberta;
 mod rotary;
 mod smollm3;
 mod stablelm;
@@ -91,12 +103,30 @@ const KNOWN: &[Family] = &[
     starcoder2::STARCODER2,
     // Encoders.
     bert::BERT,
-    bert::DISTILBERT,
-    bert::ROBERTA,
+    albert::ALBERT,
+    deberta::DEBERTA,
+    distilbert::DISTILBERT,
+    electra::ELECTRA,
+    modernbert::MODERNBERT,
+    mpnet::MPNET,
+    roberta::ROBERTA,
+    roberta::CAMEMBERT,
+    roberta::XLM_ROBERTA,
     // Encoder–decoders.
     t5::T5,
+    bart::BART,
+    bart::MARIAN,
+    t5::MT5,
+    t5::UMT5,
     // Vision.
     vit::VIT,
+    clip::CLIP_TEXT,
+    clip::CLIP_VISION,
+    clip::SIGLIP_TEXT,
+    clip::SIGLIP_VISION,
+    deit::DEIT,
+    dinov2::DINOV2,
+    dinov2::DINOV2_WITH_REGISTERS,
 ];
 
 /// The model types of the families that can be opened.

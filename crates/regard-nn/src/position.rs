@@ -75,6 +75,16 @@ pub fn sinusoidal(positions: &Ids, width: usize) -> Result<Tensor> {
     Ok(Tensor::new(&values, shape)?)
 }
 
+/// The same with all sines before all cosines, as Marian has them.
+pub fn sinusoidal_halves(positions: &Ids, width: usize) -> Result<Tensor> {
+    let waves = sinusoidal(positions, width)?;
+    let order: Vec<usize> = (0..width).step_by(2).chain((1..width).step_by(2)).collect();
+    let rows = waves.values();
+    let values: Vec<f32> =
+        rows.chunks(width.max(1)).flat_map(|row| order.iter().map(|&at| row[at])).collect();
+    Ok(Tensor::new(&values, waves.shape())?)
+}
+
 /// ALiBi's slopes: 2^(−8/n), 2^(−16/n), … for n heads, n a power of two; otherwise those of the power below, followed
 /// by every other one of the power above.
 pub fn alibi_slopes(n_heads: usize) -> Vec<f32> {
@@ -106,6 +116,23 @@ pub fn relative_bucket(distance: i64, buckets: usize, max_distance: usize, bidir
     let ratio = (distance as f32 / exact as f32).ln() / (max_distance as f32 / exact as f32).ln();
     let far = exact.saturating_add((ratio * (buckets - exact) as f32) as i64);
     (bucket + far.min(buckets - 1).max(0)) as u32
+}
+
+/// The row that a distance (query position − key position) has in DeBERTa's table of `2·span` vectors: the one of
+/// distance 0 in the middle, half of them exact, the others for distances that grow up to a maximum; all exact if there
+/// is none.
+pub fn disentangled_row(distance: i64, span: usize, max_distance: Option<usize>) -> u32 {
+    let half = span as i64 / 2;
+    let bucket = match max_distance {
+        Some(far) if distance.abs() > half => {
+            // In single precision, as the original does it.
+            let logarithm = |distance: f64| ((distance / half as f64) as f32).ln();
+            let ratio = logarithm(distance.abs() as f64) / logarithm(far as f64 - 1.0);
+            ((ratio * (half - 1) as f32).ceil() as i64 + half) * distance.signum()
+        }
+        _ => distance,
+    };
+    (bucket + span as i64).clamp(0, 2 * span as i64 - 1) as u32
 }
 
 /// The sizes that positions of any kind need.

@@ -26,7 +26,7 @@ const LENGTH: usize = 128;
 #[derive(Args, Debug, Clone)]
 pub struct CorpusArguments {
     /// What to read: a file with a text a line, a treebank (.conllu), a table (.tsv, .csv), IMDb's archive or folder (each
-    /// plain or gzipped); for a model that reads pictures PNG files or MNIST's; or what comes with the program
+    /// plain or gzipped); for a model that reads pictures PNG or JPEG files or MNIST's; or what comes with the program
     #[arg(long, value_name = "FILE|built-in", default_value = BUILT_IN)]
     pub corpus: String,
     /// Target texts of an encoder–decoder model, line by line of --corpus [default: its own output]

@@ -10,6 +10,9 @@ use serde_json::Value;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Cursor, Seek};
 use std::path::Path;
+use zune_jpeg::JpegDecoder;
+use zune_jpeg::zune_core::colorspace::ColorSpace;
+use zune_jpeg::zune_core::options::DecoderOptions;
 
 /// How a model's pictures are preprocessed. Each key is that of `preprocessor_config.json`, with Hugging Face's default for ViT.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -41,6 +44,9 @@ impl Default for Preprocessing {
         }
     }
 }
+
+/// What a JPEG begins with.
+const JPEG: &[u8] = &[0xff, 0xd8];
 
 /// No picture needs more memory than this.
 const LARGEST_PICTURE: usize = 512 << 20;
@@ -80,7 +86,7 @@ impl Preprocessing {
     }
 }
 
-/// Reads a picture for a model: a PNG, or `pixels` in a `.safetensors` file, which are taken as they are. The result is
+/// Reads a picture for a model: a PNG or JPEG, or `pixels` in a `.safetensors` file, which are taken as they are. The result is
 /// (1, channels, height, width).
 pub fn read(path: &Path, preprocessing: &Preprocessing, model: Patches) -> Result<Tensor> {
     if path.extension().is_some_and(|extension| extension == "safetensors") {
@@ -95,16 +101,28 @@ pub fn read(path: &Path, preprocessing: &Preprocessing, model: Patches) -> Resul
             _ => Ok(pixels),
         };
     }
-    let wrong = || format!("{} is not a PNG that can be read", path.display());
+    let wrong = || format!("{} is not a PNG or JPEG that can be read", path.display());
     let file = File::open(path).with_context(|| path.display().to_string())?;
     let picture = DecodedImage::read(BufReader::new(file), model.channels).with_context(wrong)?;
     prepare(&picture, preprocessing, model).with_context(|| path.display().to_string())
 }
 
-/// Reads a PNG from memory for a model: (1, channels, height, width).
+/// Whether a file's name is that of a picture that can be read.
+pub fn is_picture(path: &Path) -> bool {
+    let known =
+        |end: &std::ffi::OsStr| ["png", "jpg", "jpeg"].iter().any(|name| end.eq_ignore_ascii_case(name));
+    path.extension().is_some_and(known)
+}
+
+/// What browsers call the format of a picture.
+pub fn media_type(bytes: &[u8]) -> &'static str {
+    if bytes.starts_with(JPEG) { "image/jpeg" } else { "image/png" }
+}
+
+/// Reads a PNG or JPEG from memory for a model: (1, channels, height, width).
 pub fn decode(bytes: &[u8], preprocessing: &Preprocessing, model: Patches) -> Result<Tensor> {
     let picture = DecodedImage::read(Cursor::new(bytes), model.channels)
-        .context("this is not a PNG that can be read")?;
+        .context("this is not a PNG or JPEG that can be read")?;
     prepare(&picture, preprocessing, model)
 }
 
@@ -160,7 +178,15 @@ struct DecodedImage {
 }
 
 impl DecodedImage {
-    fn read(file: impl BufRead + Seek, channels: usize) -> Result<Self> {
+    fn read(mut file: impl BufRead + Seek, channels: usize) -> Result<Self> {
+        ensure!(matches!(channels, 1 | 3), "a picture has 1 or 3 channels, the model reads {channels}");
+        match file.fill_buf()?.starts_with(JPEG) {
+            true => Self::read_jpeg(file, channels),
+            false => Self::read_png(file, channels),
+        }
+    }
+
+    fn read_png(file: impl BufRead + Seek, channels: usize) -> Result<Self> {
         let mut decoder = Decoder::new_with_limits(file, Limits { bytes: LARGEST_PICTURE });
         decoder.set_transformations(Transformations::normalize_to_color8());
         let mut reader = decoder.read_info()?;
@@ -170,9 +196,35 @@ impl DecodedImage {
         let info = reader.next_frame(&mut bytes)?;
         let samples = info.color_type.samples();
         let grey = matches!(info.color_type, ColorType::Grayscale | ColorType::GrayscaleAlpha);
-        ensure!(matches!(channels, 1 | 3), "a PNG has 1 or 3 channels, the model reads {channels}");
+        let used = info.buffer_size().min(bytes.len());
+        let sides = (info.height as usize, info.width as usize);
+        Ok(Self::of(&bytes[..used], (samples, grey), sides, channels))
+    }
+
+    /// A JPEG, damaged ones rejected rather than filled with grey.
+    fn read_jpeg(file: impl BufRead + Seek, channels: usize) -> Result<Self> {
+        let options = DecoderOptions::default().set_strict_mode(true);
+        let mut decoder = JpegDecoder::new_with_options(file, options);
+        decoder.decode_headers()?;
+        let grey = decoder.input_colorspace() == Some(ColorSpace::Luma);
+        let colour = if grey { ColorSpace::Luma } else { ColorSpace::RGB };
+        decoder.set_options(options.jpeg_set_out_colorspace(colour));
+        let fits = decoder.output_buffer_size().is_some_and(|size| size <= LARGEST_PICTURE);
+        ensure!(fits, "the picture is too large");
+        let bytes = decoder.decode()?;
+        let info = decoder.info().context("the picture has no size")?;
+        let sides = (usize::from(info.height), usize::from(info.width));
+        Ok(Self::of(&bytes, (if grey { 1 } else { 3 }, grey), sides, channels))
+    }
+
+    /// A picture of bytes, so many a point, in grey or colour. Transparency is dropped, as Pillow's conversion to RGB does.
+    fn of(
+        bytes: &[u8],
+        (samples, grey): (usize, bool),
+        (height, width): (usize, usize),
+        channels: usize,
+    ) -> Self {
         let point = |point: &[u8]| -> Vec<f32> {
-            // Transparency is dropped, as Pillow's conversion to RGB does.
             let colour = if grey { [point[0]; 3] } else { [point[0], point[1], point[2]] };
             let [red, green, blue] = colour.map(f32::from);
             match channels {
@@ -182,9 +234,8 @@ impl DecodedImage {
                 _ => vec![red, green, blue],
             }
         };
-        let used = info.buffer_size().min(bytes.len());
-        let values = bytes[..used].chunks_exact(samples).flat_map(point).collect();
-        Ok(Self { height: info.height as usize, width: info.width as usize, channels, values })
+        let values = bytes.chunks_exact(samples).flat_map(point).collect();
+        Self { height, width, channels, values }
     }
 
     /// Resized as Pillow does it: a filter as wide as the reduction, along rows and then columns, each rounded to whole

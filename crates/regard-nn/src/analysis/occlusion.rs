@@ -21,7 +21,7 @@ pub enum Blank {
     Patch(PatchSizes),
 }
 
-/// How an image is divided into patches, row by row after the class token.
+/// How an image is divided into patches, row by row after other tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PatchSizes {
     /// The number of channels.
@@ -32,12 +32,14 @@ pub struct PatchSizes {
     pub width: usize,
     /// The side length of a patch.
     pub side: usize,
+    /// The number of tokens before the patches.
+    pub first: usize,
 }
 
 impl PatchSizes {
     /// The same image with one patch set to 0, the mean of all images.
     fn without(self, pixels: &[f32], position: usize) -> Vec<f32> {
-        let (patch, columns) = (position.saturating_sub(1), self.width / self.side.max(1));
+        let (patch, columns) = (position.saturating_sub(self.first), self.width / self.side.max(1));
         let (top, left) = (patch / columns.max(1) * self.side, patch % columns.max(1) * self.side);
         let inside = |at: usize| {
             let (row, column) = (at / self.width % self.height, at % self.width);

@@ -1,6 +1,7 @@
 //! Multi-head attention: project, attend in every head, project back.
 
 use super::cache::Entry;
+use super::disentangled::{Disentangled, DisentangledConfig};
 use super::rules::{How, Rules, Score, Weigh, attend, separated, with_cache};
 use super::{Additive, Scale};
 use crate::context::Context;
@@ -8,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::layers::{Linear, LinearConfig, Norm, NormConfig, clamp};
 use crate::parameter::{Draw, Initial, Parameter, module};
 use regard_tensor::Tensor;
-use regard_tensor::ops::{Layout, Projections};
+use regard_tensor::ops::{Bias, Layout, Projections};
 use serde::{Deserialize, Serialize};
 
 /// The sizes and the form of a multi-head attention.
@@ -41,6 +42,8 @@ pub struct AttentionConfig {
     pub soft_cap: Option<f32>,
     /// How pairs are scored and scores become weights.
     pub kind: AttentionKind,
+    /// Scores of relative positions, which have vectors of their own.
+    pub disentangled: Option<DisentangledConfig>,
     /// The share of weights that training drops.
     pub dropout: f32,
 }
@@ -114,6 +117,7 @@ impl AttentionConfig {
             scale: Scale::InverseRoot,
             soft_cap: None,
             kind: AttentionKind::Softmax,
+            disentangled: None,
             dropout: 0.0,
         }
     }
@@ -131,6 +135,9 @@ impl AttentionConfig {
             "the width of a head must be at least 1".to_owned()
         } else if self.kind == AttentionKind::Additive && n_heads != n_kv_heads {
             "additive scores need a key head for each query head".to_owned()
+        } else if self.disentangled.is_some() && (self.fused || n_heads != n_kv_heads) {
+            "disentangled attention has projections of their own for queries and keys, and as many of both"
+                .to_owned()
         } else if self.fused && self.d_memory != d_model {
             "fused projections read one kind of vector".to_owned()
         } else if self.fused && !(self.bias.query == self.bias.key && self.bias.key == self.bias.value) {
@@ -153,11 +160,12 @@ pub struct MultiHead {
     key_norm: Option<Norm>,
     sink: Option<Parameter>,
     additive: Option<Additive>,
+    positions: Option<Disentangled>,
     output: Linear,
     config: AttentionConfig,
 }
 
-module!(MultiHead { project, query, key, value, query_norm, key_norm, sink, additive, output });
+module!(MultiHead { project, query, key, value, query_norm, key_norm, sink, additive, positions, output });
 
 impl MultiHead {
     /// A multi-head attention; `draw` for the projections in and out.
@@ -205,10 +213,24 @@ impl MultiHead {
             }
             _ => None,
         };
+        let positions = |form| Disentangled::new(&initial.part("positions"), &config, form, draw.0);
+        let positions = config.disentangled.map(positions).transpose()?;
         let out = LinearConfig { inputs: n_heads * d_head, outputs: d_model, bias: bias.output, layout };
         let output = Linear::new(&initial.part("output"), out, draw.1)?;
         let (query_norm, key_norm) = (norm("query_norm", n_heads)?, norm("key_norm", n_kv_heads)?);
-        Ok(Self { project, query, key, value, query_norm, key_norm, sink, additive, output, config })
+        Ok(Self {
+            project,
+            query,
+            key,
+            value,
+            query_norm,
+            key_norm,
+            sink,
+            additive,
+            positions,
+            output,
+            config,
+        })
     }
 
     /// Each position of x (batch, queries, width) attends to `memory` (batch, keys, its width), or to x itself.
@@ -268,9 +290,30 @@ impl MultiHead {
             query = context.see("query_rotated", rotation.apply(&query)?)?;
             key = context.see("key_rotated", rotation.apply(&key)?)?;
         }
+        if let Some(positions) = self.position_scores(context, rules, (&query, &key))? {
+            let projections = Projections::Separate { query: &query, key: &key, value: &value };
+            return attend(context, projections, &how, &rules.clone().biased(Bias::Dense(positions)));
+        }
         let mut entry: Option<Entry> = None;
         let projections = with_cache(context.cache(), context.path(), &mut entry, [&query, &key, &value])?;
         attend(context, projections, &how, rules)
+    }
+
+    /// What disentangled positions add to the scores.
+    fn position_scores(
+        &self,
+        context: &Context,
+        rules: &Rules,
+        contents: (&Tensor, &Tensor),
+    ) -> Result<Option<Tensor>> {
+        let (Some(positions), Some(form), Some(vectors)) =
+            (&self.positions, self.config.disentangled, &rules.relative)
+        else {
+            return Ok(None);
+        };
+        let (Some(query), Some(key)) = (&self.query, &self.key) else { return Ok(None) };
+        let scale = self.config.scale.factor(self.config.d_head);
+        positions.scores(context, (form, scale), (vectors, (query, key)), contents)
     }
 
     /// What it was built from.

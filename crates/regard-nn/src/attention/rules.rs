@@ -3,7 +3,7 @@
 //! Dot scores with a softmax run in tiles, whatever the mask; linear attention has its own form; everything else, and
 //! every pass that changes or differentiates scores or weights themselves, goes step by step as the reference does.
 
-use super::{Additive, Cache, Pattern, Scale, Weights, dense, linear};
+use super::{Additive, Cache, Pattern, RelativeVectors, Scale, Weights, dense, linear};
 use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::position::Rotation;
@@ -18,13 +18,14 @@ pub struct Rules {
     pub(super) allowed: Allowed,
     pub(super) bias: Bias,
     pub(super) rotation: Option<Rotation>,
+    pub(super) relative: Option<RelativeVectors>,
 }
 
 impl Rules {
     /// A pattern over so many queries and keys, the last query standing at the last key.
     pub fn new(pattern: Pattern, queries: usize, keys: usize) -> Result<Self> {
         let allowed = pattern.compile(queries, keys)?;
-        Ok(Self { pattern, allowed, bias: Bias::None, rotation: None })
+        Ok(Self { pattern, allowed, bias: Bias::None, rotation: None, relative: None })
     }
 
     /// Leaves out keys that are padding: (batch, keys), true where a token is.
@@ -45,7 +46,15 @@ impl Rules {
     pub(crate) fn on(mut self, device: Device) -> Result<Self> {
         self.bias = bias_on(&self.bias, device)?;
         self.rotation = self.rotation.map(|rotation| rotation.on(device)).transpose()?;
+        self.relative = self.relative.map(|relative| relative.on(device)).transpose()?;
         Ok(self)
+    }
+
+    /// Compares queries and keys with vectors of relative positions.
+    #[must_use]
+    pub fn related(mut self, relative: Option<RelativeVectors>) -> Self {
+        self.relative = relative;
+        self
     }
 
     /// Turns queries and keys by their place.

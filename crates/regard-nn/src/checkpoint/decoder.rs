@@ -31,6 +31,7 @@ impl Decoder {
             norm,
             placement: crate::block::Placement::Pre,
             residual_scale: 1.0,
+            layer_scale: None,
         };
         Form {
             family: String::new(),

@@ -4,7 +4,7 @@ use super::names::Names;
 use super::options::Options;
 use super::weights::StoredWeights;
 use crate::error::Result;
-use crate::models::form::Form;
+use crate::models::form::{Form, Output};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
@@ -30,7 +30,7 @@ impl Family {
     pub fn open(&self, config: &Map<String, Value>, shapes: &Shapes) -> Result<(Form, Names)> {
         let mut options = Options::new(config.clone());
         let mut form = (self.read)(&mut options, shapes)?;
-        options.ensure_labels(form.output.classes)?;
+        options.ensure_labels(form.output.labels())?;
         options.finish()?;
         self.model_type.clone_into(&mut form.family);
         let prefix = if shapes.any_starts_with(self.prefix) { self.prefix } else { "" };
@@ -43,8 +43,7 @@ impl Family {
         let Value::Object(mut config) = (self.write)(form)? else { return None };
         config.insert("model_type".to_owned(), json!(self.model_type));
         config.insert("torch_dtype".to_owned(), json!("float32"));
-        let bare = form.output.tokens.is_none() && form.output.classes.is_none();
-        let names = (self.names)(form).with_prefix(if bare { "" } else { self.prefix });
+        let names = (self.names)(form).with_prefix(if form.output.is_bare() { "" } else { self.prefix });
         let tensors =
             paths.iter().map(|(path, shape)| Some((names.theirs(path)?, names.their_shape(path, shape))));
         let shapes = Shapes(tensors.collect::<Option<_>>()?);
@@ -57,8 +56,7 @@ impl Family {
             dropout: form.dropout,
             ..back
         };
-        let output =
-            crate::models::form::Output { smoothing: form.output.smoothing, ..training.output.clone() };
+        let output = Output { smoothing: form.output.smoothing, ..training.output.clone() };
         (Form { output, ..training } == *form).then_some((config, names))
     }
 }

@@ -103,6 +103,7 @@ impl Like {
             norm,
             placement: self.placement,
             residual_scale: 1.0,
+            layer_scale: None,
         };
         let deviation = options.real("initializer_range", 0.02)?;
         let dropout = options.real_or_null("attention_dropout", Some(0.0))?.unwrap_or(0.0);

@@ -10,6 +10,7 @@ pub(super) const ROW: char = '*';
 pub struct Names {
     pairs: Vec<(&'static str, &'static str)>,
     prefix: &'static str,
+    has_own_prefix: bool,
     /// Tensors of theirs that mean nothing to us, in the same notation.
     ignored: Vec<&'static str>,
     /// Tensors of theirs that repeat one of ours, with its name.
@@ -25,9 +26,14 @@ impl Names {
         Self { pairs: pairs.to_vec(), ignored: ignored.to_vec(), ..Self::own() }
     }
 
-    /// What `@` stands for.
+    /// What `@` stands for, unless these names know better.
     pub(super) fn with_prefix(self, prefix: &'static str) -> Self {
-        Self { prefix, ..self }
+        if self.has_own_prefix { self } else { Self { prefix, ..self } }
+    }
+
+    /// What `@` stands for, whatever the head.
+    pub(super) fn with_own_prefix(self, prefix: &'static str) -> Self {
+        Self { prefix, has_own_prefix: true, ..self }
     }
 
     /// Names tensors of ours that have one more axis, of length 1, in front in the file.
@@ -79,6 +85,7 @@ impl Names {
         Self {
             pairs: Vec::new(),
             prefix: "",
+            has_own_prefix: false,
             ignored: Vec::new(),
             copies: Vec::new(),
             leading_axis: Vec::new(),

@@ -135,6 +135,21 @@ impl Options {
         Ok(self.take(key)?.unwrap_or(default))
     }
 
+    /// A value that is left in place.
+    pub fn peek<T: DeserializeOwned>(&self, key: &str) -> Option<T> {
+        serde_json::from_value(self.values.get(key)?.clone()).ok()
+    }
+
+    /// Gives a key another value.
+    pub fn insert(&mut self, key: &str, value: impl Into<Value>) {
+        self.values.insert(key.to_owned(), value.into());
+    }
+
+    /// Gives a key that is missing the value that its family has then.
+    pub fn default(&mut self, key: &str, value: impl Into<Value>) {
+        self.values.entry(key).or_insert_with(|| value.into());
+    }
+
     /// Takes a size: a number from 1 to two billion.
     pub fn size(&mut self, key: &str) -> Result<usize> {
         match self.optional_size(key)? {
@@ -215,6 +230,11 @@ impl Options {
     /// Whether a key is there and null, which to some means something else than that it is missing.
     pub fn is_null(&self, key: &str) -> bool {
         self.values.get(key).is_some_and(Value::is_null)
+    }
+
+    /// Whether a configuration names a class.
+    pub fn names_any_class(&self) -> bool {
+        self.names_class("")
     }
 
     /// Fails if the names of classes are not as many as the classes that the weights tell apart.

@@ -101,6 +101,46 @@ pub(super) fn side_by_side(form: &Form) -> Vec<(&'static str, Part)> {
     ]
 }
 
+/// The gate of each feed-forward layer and what it gates as the halves of one tensor, with their biases.
+pub(super) fn halves(d_model: usize, d_hidden: usize) -> Vec<(&'static str, Part)> {
+    let half = |which: usize, inner: &[usize]| one_of(2, which, &[&[d_hidden], inner].concat());
+    vec![
+        ("layers.#.ffn.gate.weight", half(0, &[d_model])),
+        ("layers.#.ffn.up.weight", half(1, &[d_model])),
+        ("layers.#.ffn.gate.bias", half(0, &[])),
+        ("layers.#.ffn.up.bias", half(1, &[])),
+    ]
+}
+
+/// The queries, keys and values of an attention that pools as the thirds of one tensor, with their biases.
+pub(super) fn pooler_thirds(d_model: usize) -> Vec<(&'static str, Part)> {
+    let third = |which: usize, inner: &[usize]| one_of(3, which, &[&[d_model], inner].concat());
+    vec![
+        ("attention_pooler.attention.query.weight", third(0, &[d_model])),
+        ("attention_pooler.attention.key.weight", third(1, &[d_model])),
+        ("attention_pooler.attention.value.weight", third(2, &[d_model])),
+        ("attention_pooler.attention.query.bias", third(0, &[])),
+        ("attention_pooler.attention.key.bias", third(1, &[])),
+        ("attention_pooler.attention.value.bias", third(2, &[])),
+    ]
+}
+
+/// One of several tensors of a shape that lie one after the other.
+fn one_of(count: usize, which: usize, shape: &[usize]) -> Part {
+    let rows = shape.first().copied().unwrap_or(1).saturating_mul(count);
+    let all = shape.iter().map(|&length| (length, Kept::All));
+    Part {
+        shape: std::iter::once(rows).chain(shape.iter().skip(1).copied()).collect(),
+        axes: std::iter::once((count, Kept::Some(which..which + 1))).chain(all).collect(),
+    }
+}
+
+/// All of a tensor that has another shape here.
+pub(super) fn whole(shape: Vec<usize>) -> Part {
+    let axes = shape.iter().map(|&length| (length, Kept::All)).collect();
+    Part { shape, axes }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,4 +1,4 @@
-//! T5's configuration and names.
+//! The configurations and names of T5, mT5 and UMT5.
 
 use super::family::{Family, Shapes};
 use super::names::Names;
@@ -11,12 +11,59 @@ use serde_json::{Value, json};
 
 pub(super) const T5: Family = Family {
     model_type: "t5",
-    architectures: &["T5ForConditionalGeneration", "T5WithLMHeadModel", "T5Model"],
+    architectures: &["T5EncoderModel", "T5ForConditionalGeneration"],
     prefix: "",
-    read,
+    read: |options, shapes| read(options, shapes, &Variant::T5),
     names,
-    write,
+    write: |form| write(form, &Variant::T5),
 };
+
+/// T5 1.1 for a hundred languages.
+pub(super) const MT5: Family = Family {
+    model_type: "mt5",
+    architectures: &["MT5EncoderModel", "MT5ForConditionalGeneration"],
+    read: |options, shapes| read(options, shapes, &Variant::MT5),
+    write: |form| write(form, &Variant::MT5),
+    ..T5
+};
+
+/// The same with a table of relative positions in each layer.
+pub(super) const UMT5: Family = Family {
+    model_type: "umt5",
+    architectures: &["UMT5EncoderModel", "UMT5ForConditionalGeneration"],
+    read: |options, shapes| read(options, shapes, &Variant::UMT5),
+    write: |form| write(form, &Variant::UMT5),
+    ..T5
+};
+
+/// In what the families differ.
+struct Variant {
+    /// What its classes begin with.
+    name: &'static str,
+    /// The feed-forward layer that a configuration need not name.
+    feed_forward: &'static str,
+    /// When hidden states are scaled before they are scored.
+    scales: Scales,
+    /// Whether each layer has a table of relative positions.
+    by_layer: bool,
+}
+
+/// When hidden states are scaled before they are scored.
+#[derive(PartialEq, Eq)]
+enum Scales {
+    /// Where an option says so, or tied embeddings if it is missing.
+    ByOption,
+    /// Where the configuration calls embeddings tied, even if the file has a head of its own.
+    IfTied,
+    Never,
+}
+
+impl Variant {
+    const T5: Self = Self { name: "T5", feed_forward: "relu", scales: Scales::ByOption, by_layer: false };
+    const MT5: Self =
+        Self { name: "MT5", feed_forward: "gated-gelu", scales: Scales::Never, by_layer: false };
+    const UMT5: Self = Self { name: "UMT5", scales: Scales::IfTied, by_layer: true, ..Self::MT5 };
+}
 
 const PAIRS: &[(&str, &str)] = &[
     ("tokens", "shared"),
@@ -60,10 +107,28 @@ const GATED: &[(&str, &str)] = &[
     ("decoder.layers.#.ffn.down", "decoder.block.#.layer.2.DenseReluDense.wo"),
 ];
 
+/// A table in each layer.
+const BY_LAYER: &[(&str, &str)] = &[
+    ("encoder.positions.relative.#", "encoder.block.#.layer.0.SelfAttention.relative_attention_bias.weight"),
+    ("decoder.positions.relative.#", "decoder.block.#.layer.0.SelfAttention.relative_attention_bias.weight"),
+];
+
 fn names(form: &Form) -> Names {
-    let gated = form.decoder.iter().flat_map(|stack| &stack.layers).any(|layer| layer.feed_forward.gated);
+    let layers = || form.encoder.iter().flat_map(|stack| &stack.layers);
+    let gated = layers().any(|layer| layer.feed_forward.gated);
+    let by_layer = layers().any(|layer| {
+        matches!(layer.attention.positions, Some(AttentionPositions::Relative { by_layer: true, .. }))
+    });
     let tied = form.output.tokens.is_some_and(|scores| scores.tied);
-    let pairs = [PAIRS, if gated { GATED } else { PLAIN }].concat();
+    let tables = if by_layer { BY_LAYER } else { &[] };
+    let mut pairs = [tables, PAIRS, if gated { GATED } else { PLAIN }].concat();
+    // The names of parts do not begin with that of a stack where there is only one.
+    if form.decoder.is_none() {
+        pairs.retain(|(ours, _)| !ours.starts_with("decoder."));
+        for (ours, _) in &mut pairs {
+            *ours = ours.strip_prefix("encoder.").unwrap_or(ours);
+        }
+    }
     // A bias of the first releases that no layer reads.
     let ignored = ["decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"];
     let copies = [
@@ -74,13 +139,19 @@ fn names(form: &Form) -> Names {
     Names::new(&pairs, &ignored).with_copies(&copies[..if tied { 3 } else { 2 }])
 }
 
-fn read(options: &mut Options, shapes: &Shapes) -> Result<Form> {
-    let (activation, gated) = projection(options)?;
+fn read(options: &mut Options, shapes: &Shapes, variant: &Variant) -> Result<Form> {
+    let (activation, gated) = projection(options, variant)?;
     let n_layers = options.size("num_layers")?;
     let said_tied = options.take_or("tie_word_embeddings", true)?;
     // Version 1.1 has a head of its own, whatever newer configurations say about tying.
-    let scaled =
-        !options.is_null("scale_decoder_outputs") && options.take_or("scale_decoder_outputs", said_tied)?;
+    let by_option = variant.scales == Scales::ByOption;
+    let scaled = match variant.scales {
+        Scales::ByOption if options.is_null("scale_decoder_outputs") => false,
+        Scales::ByOption => options.take_or("scale_decoder_outputs", said_tied)?,
+        Scales::IfTied => said_tied,
+        Scales::Never => false,
+    };
+    options.only("scale_decoder_outputs", false)?;
     let config = T5Config {
         vocabulary: options.size("vocab_size")?,
         n_layers,
@@ -94,7 +165,7 @@ fn read(options: &mut Options, shapes: &Shapes) -> Result<Form> {
         buckets: options.optional_size("relative_attention_num_buckets")?.unwrap_or(32),
         max_distance: options.optional_size("relative_attention_max_distance")?.unwrap_or(128),
         norm_epsilon: options.real("layer_norm_epsilon", 1e-6)?,
-        tied: said_tied && (scaled || !shapes.contains("lm_head.weight")),
+        tied: said_tied && (by_option && scaled || !shapes.contains("lm_head.weight")),
         scale_output: scaled,
         start: options.take_or("decoder_start_token_id", 0)?,
         dropout: options.real("dropout_rate", 0.1)?,
@@ -102,12 +173,25 @@ fn read(options: &mut Options, shapes: &Shapes) -> Result<Form> {
         checkpointing: false,
     };
     options.only("is_decoder", false)?;
-    Ok(config.form())
+    let mut form = config.form();
+    for layer in form.encoder.iter_mut().chain(&mut form.decoder).flat_map(|stack| &mut stack.layers) {
+        if let Some(AttentionPositions::Relative { by_layer, .. }) = &mut layer.attention.positions {
+            *by_layer = variant.by_layer;
+        }
+    }
+    if options.names_class("EncoderModel") {
+        form.decoder = None;
+        form.output.tokens = None;
+        if let Input::Tokens(tokens) = &mut form.input {
+            tokens.start = None;
+        }
+    }
+    Ok(form)
 }
 
 /// `relu`, `gated-gelu` and the like.
-fn projection(options: &mut Options) -> Result<(Activation, bool)> {
-    let text: String = options.take_or("feed_forward_proj", "relu".to_owned())?;
+fn projection(options: &mut Options, variant: &Variant) -> Result<(Activation, bool)> {
+    let text: String = options.take_or("feed_forward_proj", variant.feed_forward.to_owned())?;
     let (gated, name) = match text.strip_prefix("gated-") {
         Some(name) => (true, name),
         None => (false, text.as_str()),
@@ -123,11 +207,11 @@ fn projection(options: &mut Options) -> Result<(Activation, bool)> {
     Ok((activation, gated))
 }
 
-fn write(form: &Form) -> Option<Value> {
-    let (encoder, decoder) = (form.encoder.as_ref()?, form.decoder.as_ref()?);
+fn write(form: &Form, variant: &Variant) -> Option<Value> {
+    let encoder = form.encoder.as_ref()?;
     let layer = encoder.layers.first()?;
     let (attention, feed_forward) = (&layer.attention, &layer.feed_forward);
-    let Some(AttentionPositions::Relative { buckets, max_distance }) = attention.positions else {
+    let Some(AttentionPositions::Relative { buckets, max_distance, .. }) = attention.positions else {
         return None;
     };
     let Input::Tokens(tokens) = &form.input else { return None };
@@ -140,13 +224,10 @@ fn write(form: &Form) -> Option<Value> {
             format!("{}{}", if gated { "gated-" } else { "" }, name.as_str().unwrap_or("relu"))
         }
     };
-    let scores = form.output.tokens?;
-    Some(json!({
-        "architectures": ["T5ForConditionalGeneration"],
-        "is_encoder_decoder": true,
+    let mut config = json!({
+        "is_encoder_decoder": form.decoder.is_some(),
         "vocab_size": form.vocabulary(),
         "num_layers": encoder.n_layers,
-        "num_decoder_layers": decoder.n_layers,
         "num_heads": attention.n_heads,
         "d_model": form.d_model,
         "d_kv": attention.d_head,
@@ -155,9 +236,21 @@ fn write(form: &Form) -> Option<Value> {
         "relative_attention_num_buckets": buckets,
         "relative_attention_max_distance": max_distance,
         "layer_norm_epsilon": layer.norm.epsilon,
-        "tie_word_embeddings": scores.tied,
-        "scale_decoder_outputs": scores.scale != 1.0,
-        "decoder_start_token_id": tokens.start?,
         "dropout_rate": form.dropout.residual,
-    }))
+    });
+    match (&form.decoder, form.output.tokens) {
+        (Some(decoder), Some(scores)) => {
+            config["architectures"] = json!([format!("{}ForConditionalGeneration", variant.name)]);
+            config["num_decoder_layers"] = json!(decoder.n_layers);
+            config["tie_word_embeddings"] =
+                json!(scores.tied || variant.scales == Scales::IfTied && scores.scale != 1.0);
+            config["decoder_start_token_id"] = json!(tokens.start?);
+            if variant.scales == Scales::ByOption {
+                config["scale_decoder_outputs"] = json!(scores.scale != 1.0);
+            }
+        }
+        (None, None) => config["architectures"] = json!([format!("{}EncoderModel", variant.name)]),
+        _ => return None,
+    }
+    Some(config)
 }

@@ -13,12 +13,12 @@ pub(super) const VIT: Family = Family {
     model_type: "vit",
     architectures: &["ViTForImageClassification", "ViTModel"],
     prefix: "vit.",
-    read,
+    read: read_body,
     names,
     write,
 };
 
-const PAIRS: &[(&str, &str)] = &[
+pub(super) const PAIRS: &[(&str, &str)] = &[
     ("class", "@embeddings.cls_token"),
     ("positions.table.weight", "@embeddings.position_embeddings"),
     ("patches", "@embeddings.patch_embeddings.projection"),
@@ -38,7 +38,8 @@ fn names(_: &Form) -> Names {
     Names::new(PAIRS, &["@pooler.dense"]).with_leading_axis(&["positions.table.weight"])
 }
 
-fn read(options: &mut Options, shapes: &Shapes) -> Result<Form> {
+/// The body of a ViT, with its classifier if the checkpoint has one.
+pub(super) fn read_body(options: &mut Options, shapes: &Shapes) -> Result<Form> {
     let config = VitConfig {
         image: sides(options.take::<Value>("image_size")?.as_ref())?,
         patch: options.size("patch_size")?,
@@ -61,7 +62,7 @@ fn read(options: &mut Options, shapes: &Shapes) -> Result<Form> {
 }
 
 /// One side, or height and width.
-fn sides(value: Option<&Value>) -> Result<[usize; 2]> {
+pub(super) fn sides(value: Option<&Value>) -> Result<[usize; 2]> {
     let side =
         |value: &Value| value.as_u64().filter(|&side| (1..1 << 20).contains(&side)).map(|side| side as usize);
     let sides = match value {
@@ -76,13 +77,19 @@ fn sides(value: Option<&Value>) -> Result<[usize; 2]> {
 }
 
 fn write(form: &Form) -> Option<Value> {
+    let mut config = write_body(form)?;
+    let task = if form.output.classes.is_some() { "ViTForImageClassification" } else { "ViTModel" };
+    config["architectures"] = json!([task]);
+    Some(with_labels(config, form.output.labels()))
+}
+
+/// The body's part of a configuration.
+pub(super) fn write_body(form: &Form) -> Option<Value> {
     let Input::Patches(patches) = form.input else { return None };
     let stack = form.encoder.as_ref()?;
     let layer = stack.layers.first()?;
     let [height, width] = patches.image;
-    let classes = form.output.classes;
-    let config = json!({
-        "architectures": [if classes.is_some() { "ViTForImageClassification" } else { "ViTModel" }],
+    Some(json!({
         "image_size": if height == width { json!(height) } else { json!([height, width]) },
         "patch_size": patches.size,
         "num_channels": patches.channels,
@@ -96,6 +103,5 @@ fn write(form: &Form) -> Option<Value> {
         "initializer_range": form.deviations.inner,
         "hidden_dropout_prob": form.dropout.residual,
         "attention_probs_dropout_prob": form.dropout.attention,
-    });
-    Some(with_labels(config, classes))
+    }))
 }

@@ -81,6 +81,7 @@ impl BertConfig {
             norm,
             placement: Placement::Post,
             residual_scale: 1.0,
+            layer_scale: None,
         };
         let words =
             TokenScores { bias: true, transform: Some((self.activation, norm)), ..TokenScores::new(true) };
@@ -100,7 +101,7 @@ impl BertConfig {
             decoder: None,
             output: Output {
                 tokens: self.classes.is_none().then_some(words),
-                pooler: self.classes.map(|_| Pooler { activation: Activation::Tanh }),
+                pooler: self.classes.map(|_| Pooler::new(Activation::Tanh)),
                 classes: self.classes,
                 ..Output::default()
             },

@@ -22,7 +22,7 @@ mod training;
 pub use attention::{Attention, AttentionPositions, Window};
 pub use feed_forward::FeedForward;
 pub use input::{Input, Patches, Projection, Tokens};
-pub use output::{Output, Pooler, Pooling, TokenScores};
+pub use output::{AttentionPooler, Output, Pooler, Pooling, TokenClasses, TokenScores, Vector};
 pub use stack::{Layer, Positions, Stack};
 pub use training::{Deviations, Dropouts};
 
@@ -96,18 +96,23 @@ impl Form {
 
     /// What such a transformer reads and predicts.
     pub fn abilities(&self) -> Abilities {
-        let (predicts, classes) = match (self.output.classes, self.output.tokens) {
-            (Some(classes), _) => (Predicts::Class, classes),
-            (None, Some(_)) if self.decoder.is_some() => (Predicts::NextToken, self.vocabulary()),
-            (None, Some(_)) => (Predicts::MaskedToken, self.vocabulary()),
-            (None, None) => (Predicts::Nothing, 0),
+        let output = &self.output;
+        let one_logit = output.token_classes.is_some_and(|of_tokens| of_tokens.classes == 1);
+        let (predicts, classes) = match (output.classes, output.token_classes, output.tokens) {
+            (Some(classes), ..) => (Predicts::Class, classes),
+            (_, Some(of_tokens), _) => (Predicts::TokenClass, of_tokens.classes.max(2)),
+            _ if output.spans => (Predicts::Span, 2),
+            _ if output.vector.is_some() => (Predicts::Vector, output.vector_width(self.d_model)),
+            (.., Some(_)) if self.decoder.is_some() => (Predicts::NextToken, self.vocabulary()),
+            (.., Some(_)) => (Predicts::MaskedToken, self.vocabulary()),
+            _ => (Predicts::Nothing, 0),
         };
         let (reads, types, start) = match &self.input {
             Input::Patches(patches) => (Reads::Pictures(*patches), 0, None),
             Input::Tokens(tokens) if self.has_both() => (Reads::Source, tokens.types, tokens.start),
             Input::Tokens(tokens) => (Reads::Tokens, tokens.types, None),
         };
-        Abilities { reads, predicts, classes, context: self.context, types, start, one_logit: false }
+        Abilities { reads, predicts, classes, context: self.context, types, start, one_logit }
     }
 
     /// The same form for another number of tokens.
@@ -123,12 +128,20 @@ impl Form {
     #[must_use]
     pub fn with_classes(mut self, classes: usize) -> Self {
         self.output.classes = self.output.classes.map(|_| classes);
+        if let Some(of_tokens) = &mut self.output.token_classes {
+            of_tokens.classes = classes;
+        }
         self
     }
 }
 
 fn layout(transposed: bool) -> Layout {
     if transposed { Layout::InOut } else { Layout::OutIn }
+}
+
+/// The default of what most have.
+fn yes() -> bool {
+    true
 }
 
 /// The default of factors.

@@ -94,14 +94,16 @@ impl GptConfig {
                 Positions::Learned { context: self.context, offset: 0, skips_padding: false }
             }
             // As large as the embeddings begin, so that neither drowns the other.
-            Position::Sinusoidal => Positions::Sinusoidal { scale: self.deviation },
+            Position::Sinusoidal => Positions::Sinusoidal { scale: self.deviation, halves: false },
             _ => Positions::None,
         };
         let inside = match self.positions {
             Position::Rotary => Some(rotary(false)),
             Position::RotaryInterleaved => Some(rotary(true)),
             Position::Alibi => Some(AttentionPositions::Alibi),
-            Position::Relative => Some(AttentionPositions::Relative { buckets: 32, max_distance: 128 }),
+            Position::Relative => {
+                Some(AttentionPositions::Relative { buckets: 32, max_distance: 128, by_layer: false })
+            }
             Position::None | Position::Sinusoidal | Position::Learned => None,
         };
         let layer = Layer {
@@ -123,6 +125,7 @@ impl GptConfig {
             norm,
             placement: self.norm,
             residual_scale: 1.0,
+            layer_scale: None,
         };
         Form {
             family: "gpt".to_owned(),

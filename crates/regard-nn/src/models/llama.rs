@@ -112,6 +112,7 @@ impl LlamaConfig {
             norm,
             placement: Placement::Pre,
             residual_scale: 1.0,
+            layer_scale: None,
         };
         Form {
             family: "llama".to_owned(),

@@ -152,6 +152,10 @@ pub enum Predicts {
     Class,
     /// The class of each token.
     TokenClass,
+    /// Where an answer begins and ends: scores of each token as its first and as its last.
+    Span,
+    /// A vector for the whole input, to compare with those of others.
+    Vector,
     /// Nothing: it has no head.
     Nothing,
 }

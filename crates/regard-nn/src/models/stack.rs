@@ -3,13 +3,13 @@
 use super::form::{self, AttentionPositions, Form};
 use super::model::{AttentionSite, Part, Visibility};
 use super::sequence::Sequence;
-use crate::attention::Rules;
+use crate::attention::{RelativeVectors, Rules};
 use crate::block::{Block, BlockConfig, BlockDraws};
 use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::layers::{Embedding, Norm};
 use crate::parameter::{Draw, Initial, Module, Parameter, join};
-use crate::position::{Rotary, alibi_slopes, relative_bias, sinusoidal};
+use crate::position::{Rotary, alibi_slopes, disentangled_row, relative_bias, sinusoidal, sinusoidal_halves};
 use regard_tensor::ops::Bias;
 use regard_tensor::{Device, Ids, Tensor};
 
@@ -18,8 +18,13 @@ use regard_tensor::{Device, Ids, Tensor};
 pub(super) struct Stack {
     /// Learned positions, added to the embeddings.
     table: Option<Embedding>,
-    /// Relative positions, added to the scores of every layer.
+    /// Relative positions, added to the scores of every layer: one table for all, or one for each.
     relative: Option<Parameter>,
+    relative_by_layer: Vec<Parameter>,
+    /// Vectors of relative positions, and their norm.
+    vectors: Option<Parameter>,
+    vectors_norm: Option<Norm>,
+    input_norm: Option<Norm>,
     /// One block a layer, or a single one that all layers share.
     blocks: Vec<Block>,
     norm: Option<Norm>,
@@ -51,10 +56,27 @@ impl Stack {
             _ => None,
         };
         let relative = form.layers.iter().find_map(|layer| match &layer.attention.positions {
-            Some(AttentionPositions::Relative { buckets, .. }) => Some([*buckets, layer.attention.n_heads]),
+            Some(AttentionPositions::Relative { buckets, by_layer, .. }) => {
+                Some(([*buckets, layer.attention.n_heads], *by_layer))
+            }
             _ => None,
         });
-        let relative = relative.map(|shape| positions.parameter("relative", shape, learned)).transpose()?;
+        let (shared, each) = match relative {
+            Some((shape, true)) => (None, vec![shape; form.n_layers]),
+            Some((shape, false)) => (Some(shape), Vec::new()),
+            None => (None, Vec::new()),
+        };
+        let relative = shared.map(|shape| positions.parameter("relative", shape, learned)).transpose()?;
+        let by_layer = positions.part("relative");
+        let each = each.into_iter().enumerate();
+        let relative_by_layer = each.map(|(i, shape)| by_layer.parameter(&i.to_string(), shape, learned));
+        let disentangled = form.layers.iter().find_map(|layer| match &layer.attention.positions {
+            Some(AttentionPositions::Disentangled { span, norm, .. }) => Some((*span, *norm)),
+            _ => None,
+        });
+        let vectors =
+            disentangled.map(|(span, _)| positions.parameter("vectors", [2 * span, d_model], learned));
+        let vectors_norm = disentangled.and_then(|(_, norm)| norm);
         let rotary = form.layers.iter().map(|layer| match &layer.attention.positions {
             Some(AttentionPositions::Rotary(rotary)) => Some(rotary.rotary(layer.attention.d_head)),
             _ => None,
@@ -62,6 +84,15 @@ impl Stack {
         Ok(Self {
             table,
             relative,
+            relative_by_layer: relative_by_layer.collect::<Result<_>>()?,
+            vectors: vectors.transpose()?,
+            vectors_norm: vectors_norm
+                .map(|norm| Norm::new(&positions.part("norm"), norm, [d_model]))
+                .transpose()?,
+            input_norm: form
+                .input_norm
+                .map(|norm| Norm::new(&initial.part("input_norm"), norm, [d_model]))
+                .transpose()?,
             blocks: blocks.collect::<Result<_>>()?,
             norm: form.norm.map(|norm| Norm::new(&initial.part("norm"), norm, [d_model])).transpose()?,
             rotary: rotary.collect(),
@@ -123,41 +154,93 @@ impl Stack {
                 };
                 Ok(x.add(&table.forward(context, &rows)?)?)
             }
-            (form::Positions::Sinusoidal { scale }, _) => {
-                Ok(x.add(&sinusoidal(positions, x.shape().last())?.to(x.device())?.scale(scale)?)?)
+            (form::Positions::Sinusoidal { scale, halves }, _) => {
+                let width = x.shape().last();
+                let waves =
+                    if halves { sinusoidal_halves(positions, width) } else { sinusoidal(positions, width) };
+                Ok(x.add(&waves?.to(x.device())?.scale(scale)?)?)
             }
             _ => Ok(x),
         }
     }
 
-    /// Who may attend to whom, one set of rules for each form of layer.
+    /// Embeddings as the first layer reads them.
+    pub fn normed_input(&self, context: &Context, x: Tensor) -> Result<Tensor> {
+        match &self.input_norm {
+            Some(norm) => norm.forward(context, &x),
+            None => Ok(x),
+        }
+    }
+
+    /// The number of sets of rules, and the form of layer and table of relative positions of each: one for each form of
+    /// layer or, where layers have tables of their own, one for each layer.
+    fn kinds(&self) -> Vec<(usize, Option<&Parameter>)> {
+        match self.relative_by_layer.is_empty() {
+            true => (0..self.form.layers.len()).map(|form| (form, self.relative.as_ref())).collect(),
+            false => {
+                let tables = self.relative_by_layer.iter().enumerate();
+                tables.map(|(layer, table)| (self.form.form_of(layer), Some(table))).collect()
+            }
+        }
+    }
+
+    /// Which set of rules a layer follows.
+    fn kind_of(&self, layer: usize) -> usize {
+        if self.relative_by_layer.is_empty() { self.form.form_of(layer) } else { layer }
+    }
+
+    /// Who may attend to whom, one set of rules for each kind of layer.
     pub fn rules(&self, context: &Context, sequence: &Sequence) -> Result<Vec<Rules>> {
         let (time, keys) = (sequence.time, sequence.keys);
         let device = self.blocks.first().map_or(Device::Cpu, Module::device);
-        let rules = |(layer, rotary): (&form::Layer, &Option<Rotary>)| {
+        let rules = |(form, table): (usize, Option<&Parameter>)| {
+            let (layer, rotary) = (&self.form.layers[form], &self.rotary[form]);
             let rotation = rotary.as_ref().map(|rotary| rotary.rotation(&sequence.positions, sequence.batch));
             Rules::new(layer.attention.allowed(self.causal), time, keys)?
                 .padded(sequence.present.clone())
-                .biased(self.bias(context, &layer.attention, (time, keys))?)
+                .biased(self.bias(context, (&layer.attention, table), (time, keys))?)
                 .rotated(rotation.transpose()?)
+                .related(self.relative_vectors(context, &layer.attention, time)?)
                 .on(device)
         };
-        self.form.layers.iter().zip(&self.rotary).map(rules).collect()
+        self.kinds().into_iter().map(rules).collect()
+    }
+
+    /// The vectors of relative positions in a text that attends to itself.
+    fn relative_vectors(
+        &self,
+        context: &Context,
+        form: &form::Attention,
+        time: usize,
+    ) -> Result<Option<RelativeVectors>> {
+        let (&Some(AttentionPositions::Disentangled { span, max_distance, .. }), Some(table)) =
+            (&form.positions, &self.vectors)
+        else {
+            return Ok(None);
+        };
+        let mut table = context.parameter(table);
+        if let Some(norm) = &self.vectors_norm {
+            table = norm.forward(context, &table)?;
+        }
+        let far = time as i64 - 1;
+        let rows = (-far..=far).rev().map(|distance| disentangled_row(distance, span, max_distance));
+        let rows: Vec<u32> = rows.collect();
+        Ok(Some(RelativeVectors { table, rows: Ids::new(&rows, [rows.len()])? }))
     }
 
     /// What is added to the scores of `queries` against `keys`.
     fn bias(
         &self,
         context: &Context,
-        form: &form::Attention,
+        (form, table): (&form::Attention, Option<&Parameter>),
         (queries, keys): (usize, usize),
     ) -> Result<Bias> {
-        match (&form.positions, &self.relative) {
+        match (&form.positions, table) {
             (Some(AttentionPositions::Alibi), _) => {
                 let slopes = alibi_slopes(form.n_heads);
                 Ok(Bias::Slopes(Tensor::new(&slopes, [slopes.len()])?))
             }
-            (&Some(AttentionPositions::Relative { buckets, max_distance }), Some(table)) => {
+            (&Some(AttentionPositions::Relative { buckets, max_distance, .. }), Some(table)) => {
                 let table = context.parameter(table);
                 relative_bias(&table, (queries, keys), (buckets, max_distance, !self.causal))
             }
@@ -176,7 +259,7 @@ impl Stack {
     ) -> Result<Tensor> {
         for i in 0..self.form.n_layers {
             let here = context.within("layers").within(i);
-            let (block, rules) = (self.block(i), &rules[self.form.form_of(i)]);
+            let (block, rules) = (self.block(i), &rules[self.kind_of(i)]);
             if !self.checkpointing {
                 x = block.forward(&here, &x, rules, memory)?;
                 continue;
@@ -199,6 +282,10 @@ impl Module for Stack {
     fn visit<'a>(&'a self, path: &str, f: &mut dyn FnMut(String, &'a Parameter)) {
         self.table.visit(&join(path, "positions.table"), f);
         self.relative.visit(&join(path, "positions.relative"), f);
+        self.relative_by_layer.visit(&join(path, "positions.relative"), f);
+        self.vectors.visit(&join(path, "positions.vectors"), f);
+        self.vectors_norm.visit(&join(path, "positions.norm"), f);
+        self.input_norm.visit(&join(path, "input_norm"), f);
         self.blocks.visit(&join(path, "layers"), f);
         self.norm.visit(&join(path, "norm"), f);
     }
@@ -206,6 +293,10 @@ impl Module for Stack {
     fn visit_mut<'a>(&'a mut self, path: &str, f: &mut dyn FnMut(String, &'a mut Parameter)) {
         self.table.visit_mut(&join(path, "positions.table"), f);
         self.relative.visit_mut(&join(path, "positions.relative"), f);
+        self.relative_by_layer.visit_mut(&join(path, "positions.relative"), f);
+        self.vectors.visit_mut(&join(path, "positions.vectors"), f);
+        self.vectors_norm.visit_mut(&join(path, "positions.norm"), f);
+        self.input_norm.visit_mut(&join(path, "input_norm"), f);
         self.blocks.visit_mut(&join(path, "layers"), f);
         self.norm.visit_mut(&join(path, "norm"), f);
     }
@@ -213,7 +304,7 @@ impl Module for Stack {
 
 /// Whether positions add something to the scores.
 fn is_biased(positions: Option<&AttentionPositions>) -> bool {
-    matches!(positions, Some(AttentionPositions::Alibi | AttentionPositions::Relative { .. }))
+    !matches!(positions, None | Some(AttentionPositions::Rotary(_)))
 }
 
 fn block_config(whole: &Form, layer: &form::Layer, number: usize) -> BlockConfig {
@@ -225,6 +316,7 @@ fn block_config(whole: &Form, layer: &form::Layer, number: usize) -> BlockConfig
         norm: layer.norm,
         placement: layer.placement,
         residual_scale: layer.residual_scale,
+        layer_scale: layer.layer_scale,
         dropout: dropout.residual,
     }
 }

@@ -99,7 +99,7 @@ impl T5Config {
         };
         let layer = |decodes: bool| Layer {
             attention: Attention {
-                positions: Some(AttentionPositions::Relative { buckets, max_distance }),
+                positions: Some(AttentionPositions::Relative { buckets, max_distance, by_layer: false }),
                 ..cross.clone()
             },
             cross: decodes.then(|| cross.clone()),
@@ -110,6 +110,7 @@ impl T5Config {
             norm,
             placement: Placement::Pre,
             residual_scale: 1.0,
+            layer_scale: None,
         };
         let stack =
             |n_layers, decodes| Some(Stack { norm: Some(norm), ..Stack::of(n_layers, layer(decodes)) });

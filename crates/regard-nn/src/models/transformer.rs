@@ -9,6 +9,7 @@
 
 mod embeddings;
 mod heads;
+mod pooling;
 
 use super::form::{self, Form, Input, Pooling, TokenScores};
 use super::inputs::Inputs;
@@ -21,7 +22,8 @@ use crate::error::{Error, Result};
 use crate::layers::Embedding;
 use crate::parameter::{Initial, Module, Parameter, join};
 use embeddings::Embeddings;
-use heads::Heads;
+use heads::{Heads, span_loss};
+use pooling::pooled;
 use regard_tensor::ops::{CrossEntropy, Layout};
 use regard_tensor::{Ids, Mask, Tensor};
 use serde_json::Value;
@@ -79,7 +81,11 @@ impl Transformer {
             return self.read(context, encoder, x, &sequence, None);
         }
         let ids = inputs.require_ids("transformer")?;
-        let sequence = Sequence::new("transformer", context, ids, inputs.present.as_ref())?;
+        let mut sequence = Sequence::new("transformer", context, ids, inputs.present.as_ref())?;
+        if self.form.output.pooling == Pooling::End {
+            // Padding that speaks for a text has a position of its own.
+            sequence.positions = Sequence::plain(sequence.batch, sequence.time)?.positions;
+        }
         let read = (ids, inputs.types.as_ref());
         let x = self.embeddings.embed(context, (&self.form, encoder), read, &sequence)?;
         self.read(&self.within(context, "encoder"), encoder, x, &sequence, None)
@@ -135,6 +141,7 @@ impl Transformer {
         memory: Option<(&Tensor, &Rules)>,
     ) -> Result<Tensor> {
         let dropout = self.form.dropout;
+        let x = stack.normed_input(context, x)?;
         let x = context.see("embeddings", context.drop_out("embeddings", dropout.embeddings, x)?)?;
         let rules = stack.rules(context, sequence)?;
         let hidden = stack.forward(context, x, &rules, memory)?;
@@ -176,14 +183,11 @@ impl Model for Transformer {
 
     fn hidden(&self, context: &Context, inputs: &Inputs) -> Result<Tensor> {
         match (&self.encoder, &self.decoder) {
-            (Some(encoder), None) => self.encoded(context, encoder, inputs),
+            (Some(encoder), None) => pooled(&self.form, self.encoded(context, encoder, inputs)?, inputs),
             (None, Some(decoder)) => {
                 let ids = inputs.require_ids("transformer")?;
                 let hidden = self.decoded(context, decoder, (ids, inputs.present.as_ref()), None)?;
-                match self.form.output.pooling {
-                    Pooling::First => Ok(hidden),
-                    Pooling::Last => last_of_each(&hidden, inputs.present.as_ref()),
-                }
+                pooled(&self.form, hidden, inputs)
             }
             (Some(encoder), Some(decoder)) => {
                 let Some(answer) = &inputs.answer else { return self.encoded(context, encoder, inputs) };
@@ -199,8 +203,8 @@ impl Model for Transformer {
     }
 
     fn scores(&self, context: &Context, hidden: &Tensor) -> Result<Tensor> {
-        if let Some(classifier) = &self.heads.classifier {
-            return self.heads.classify(context, &self.form, (classifier, hidden));
+        if let Some(scores) = self.heads.classify(context, &self.form, hidden)? {
+            return Ok(scores);
         }
         let (Some(table), Some(_)) = (self.scoring_table(), self.form.output.tokens) else {
             return Err(Error::input(
@@ -208,6 +212,7 @@ impl Model for Transformer {
                 format!("this {} has no head that scores anything", self.kind()),
             ));
         };
+        self.heads.show_pair(context, &self.form, hidden)?;
         let x = self.heads.before_scores(context, &self.form, hidden)?;
         let bias = self.heads.token_head.bias.as_ref().map(|bias| context.parameter(bias));
         let weight = context.parameter(table.weight());
@@ -233,6 +238,7 @@ impl Model for Transformer {
                 let x = self.heads.before_scores(context, &self.form, hidden)?;
                 table.loss(context, &x, self.heads.token_head.bias.as_ref(), targets, settings)
             }
+            _ if self.form.output.spans => span_loss(&self.scores(context, hidden)?, targets, settings),
             _ => Ok(self.scores(context, hidden)?.cross_entropy(targets, settings)?),
         }
     }
@@ -264,7 +270,9 @@ impl Model for Transformer {
             && self.heads.classifier.is_none();
         let stack = self.decoder.as_ref().or(self.encoder.as_ref())?;
         let table = self.scoring_table().filter(|_| plain)?;
-        let sums = |layer: &form::Layer| layer.residual_scale == 1.0 && layer.placement.is_plain_sum();
+        let sums = |layer: &form::Layer| {
+            layer.residual_scale == 1.0 && layer.layer_scale.is_none() && layer.placement.is_plain_sum()
+        };
         let plain_sum = self.form.last_stack()?.layers.iter().all(sums);
         Some(Unembedding { norm: stack.norm(), table: table.weight(), scale: scores.scale, plain_sum })
     }
@@ -316,20 +324,6 @@ impl Module for Transformer {
         self.decoder.visit_mut(&stack("decoder"), f);
         self.heads.visit_mut(path, f);
     }
-}
-
-/// The hidden state (batch, 1, width) of each input's last token that is not padding.
-fn last_of_each(hidden: &Tensor, present: Option<&Mask>) -> Result<Tensor> {
-    let [batch, time, width] = hidden.shape()[..] else {
-        let problem = format!("hidden states must be (batch, time, width), got {}", hidden.shape());
-        return Err(Error::input("transformer", problem));
-    };
-    let last = |row: usize| {
-        let real = present.map(|present| &present.values()[row * time..(row + 1) * time]);
-        real.and_then(|real| real.iter().rposition(|&real| real)).unwrap_or(time - 1)
-    };
-    let rows: Vec<u32> = (0..batch).map(|row| (row * time + last(row)) as u32).collect();
-    Ok(hidden.reshape([batch * time, width])?.embedding(&Ids::new(&rows, [batch, 1])?)?)
 }
 
 /// Names that draws go by instead of the parameters' own: those that the parameters had when the recorded experiments

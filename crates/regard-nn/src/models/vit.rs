@@ -74,7 +74,7 @@ impl VitConfig {
     /// The form of this ViT.
     pub fn form(&self) -> Form {
         let norm = NormConfig::layer(self.norm_epsilon);
-        let patches = Patches { image: self.image, size: self.patch, channels: self.channels };
+        let patches = Patches::new(self.image, self.patch, self.channels);
         let layer = Layer {
             attention: Attention {
                 bias: Biases { output: true, ..Biases::all(self.attention_bias) },
@@ -85,6 +85,7 @@ impl VitConfig {
             norm,
             placement: Placement::Pre,
             residual_scale: 1.0,
+            layer_scale: None,
         };
         Form {
             family: "vit".to_owned(),

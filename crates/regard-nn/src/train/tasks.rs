@@ -232,6 +232,8 @@ fn ensure_fit(model: &dyn Model, (predicts, reads): (Predicts, Reads)) -> Result
         (Predicts::Class, Reads::Pictures(_)) => "classify pictures",
         (Predicts::Class, _) => "classify texts",
         (Predicts::TokenClass, _) => "classify words",
+        (Predicts::Span, _) => "find answers",
+        (Predicts::Vector, _) => "compare inputs",
         (Predicts::Nothing, _) => "be trained",
     };
     Err(Error::input("training", format!("a {} cannot {what}", model.kind())))

@@ -140,7 +140,7 @@ fn images_are_measured_patch_by_patch() {
     let model = Transformer::new(sizes.form(), 3).unwrap();
     let picture = |shift: f32| {
         let pixels: Vec<f32> = (0..96).map(|i| (i as f32 * 0.7 + shift).sin()).collect();
-        Tokens::from_image(pixels.into(), 6)
+        Tokens::from_image(pixels.into(), 1, 6)
     };
     let pictures = [picture(0.0), picture(1.0)];
     let table = measure_heads(&model, pictures.iter().cloned().map(Ok), HeadSettings::default()).unwrap();
@@ -203,9 +203,9 @@ fn patches_are_occluded_one_by_one() {
     let sizes = VitConfig { image: [8, 12], patch: 4, channels: 2, classes: 3, deviation: 0.3, ..layers };
     let model = Transformer::new(sizes.form(), 3).unwrap();
     let pixels: Vec<f32> = (0..192).map(|i| (i as f32 * 0.7).sin()).collect();
-    let picture = Tokens::from_image(pixels.clone().into(), 6);
+    let picture = Tokens::from_image(pixels.clone().into(), 1, 6);
     let target = Target { position: Some(0), class: 1, against: None };
-    let patches = PatchSizes { channels: 2, height: 8, width: 12, side: 4 };
+    let patches = PatchSizes { channels: 2, height: 8, width: 12, side: 4, first: 1 };
     let changes = occlusion(&model, &picture, target, (Blank::Patch(patches), Quantity::Logit)).unwrap();
     assert!(changes[0].is_none() && changes[1..].iter().all(Option::is_some));
     // The patch in the second row and third column, in both channels.
@@ -219,7 +219,7 @@ fn patches_are_occluded_one_by_one() {
         let scores = Shown::new(std::slice::from_ref(picture)).unwrap().scores(&model, &Context::inference());
         f64::from(target.logit(&scores.unwrap()).unwrap().values()[0])
     };
-    let expected = logit(&picture) - logit(&Tokens::from_image(blank.into(), 6));
+    let expected = logit(&picture) - logit(&Tokens::from_image(blank.into(), 1, 6));
     assert!((changes[6].unwrap() - expected).abs() < 1e-5);
     for method in Method::ALL {
         assert_eq!(influence(&model, &picture, target, method, 64).unwrap().len(), 7, "{}", method.name());

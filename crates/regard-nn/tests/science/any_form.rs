@@ -48,8 +48,9 @@ fn positions() -> impl Strategy<Value = Option<AttentionPositions>> {
         Some(AttentionPositions::Rotary(RotaryConfig { width, interleaved, ..RotaryConfig::default() }))
     });
     let sizes = prop_oneof![20 => Just((8, 12)), 1 => (0..9_usize, 0..9_usize)];
-    let relative = sizes
-        .prop_map(|(buckets, max_distance)| Some(AttentionPositions::Relative { buckets, max_distance }));
+    let relative = (sizes, any::<bool>()).prop_map(|((buckets, max_distance), by_layer)| {
+        Some(AttentionPositions::Relative { buckets, max_distance, by_layer })
+    });
     prop_oneof![4 => rotary, 1 => relative, 1 => Just(Some(AttentionPositions::Alibi)), 2 => Just(None)]
 }
 
@@ -90,7 +91,15 @@ fn layers() -> impl Strategy<Value = Layer> {
                 MixtureConfig { experts: 2, active: n_kv_heads, normalised: key, router_bias: value };
             let mixture = (query && output).then_some(mixture);
             let feed_forward = FeedForward { bias: query, gated: key, mixture, ..FEED_FORWARD };
-            Layer { attention, cross: None, feed_forward, norm: NORM, placement, residual_scale }
+            Layer {
+                attention,
+                cross: None,
+                feed_forward,
+                norm: NORM,
+                placement,
+                residual_scale,
+                layer_scale: None,
+            }
         },
     )
 }

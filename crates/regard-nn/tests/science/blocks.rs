@@ -33,6 +33,7 @@ fn config(placement: Placement, residual_scale: f32, cross: bool) -> BlockConfig
         norm: NormConfig::layer(1e-5),
         placement,
         residual_scale,
+        layer_scale: None,
         dropout: 0.0,
     }
 }
@@ -97,6 +98,10 @@ impl Parts {
                 let x = self.plus(x, &self.attention(&self.norm(n1, x)));
                 self.plus(&x, &self.ffn(&self.norm(n2, &x)))
             }
+            Placement::PreFeedForward => {
+                let x = self.plus(x, &self.attention(x));
+                self.plus(&x, &self.ffn(&self.norm(n2, &x)))
+            }
             Placement::Post => {
                 let x = self.norm(n1, &self.plus(x, &self.attention(x)));
                 self.norm(n2, &self.plus(&x, &self.ffn(&x)))
@@ -122,8 +127,9 @@ impl Parts {
 }
 
 /// Each placement with the norms it has.
-const PLACEMENTS: [(Placement, &[&str]); 6] = [
+const PLACEMENTS: [(Placement, &[&str]); 7] = [
     (Placement::Pre, &["attention_norm", "ffn_norm"]),
+    (Placement::PreFeedForward, &["ffn_norm"]),
     (Placement::Post, &["attention_norm", "ffn_norm"]),
     (Placement::Sandwich, &["attention_norm", "attention_output_norm", "ffn_norm", "ffn_output_norm"]),
     (Placement::Output, &["attention_output_norm", "ffn_output_norm"]),
@@ -149,6 +155,32 @@ fn norms_stand_where_the_formulas_have_them() {
     for (i, one) in all.iter().enumerate() {
         assert!(all[..i].iter().all(|other| distance(one, other) > 0.01), "no two of them are the same");
     }
+}
+
+#[test]
+fn learned_scales_multiply_each_feature_of_what_is_added() {
+    let x = normal("x", [2, 5, WIDTH]);
+    let mut parts = Parts::new(BlockConfig { layer_scale: Some(0.3), ..config(Placement::Pre, 1.0, false) });
+    let first: Vec<_> = parts.block.parameters().into_iter().map(|(name, _)| name).collect();
+    assert_eq!(first.iter().filter(|name| name.ends_with("_scale")).count(), 2);
+    let scales = ["attention_scale", "ffn_scale"].map(|name| normal(name, [WIDTH]));
+    for (name, parameter) in parts.block.parameters_mut() {
+        match name.as_str() {
+            "attention_scale" => parameter.tensor_mut().set_values(&scales[0].values()).unwrap(),
+            "ffn_scale" => parameter.tensor_mut().set_values(&scales[1].values()).unwrap(),
+            _ => {}
+        }
+    }
+    let scaled = |output: Tensor, scale: &Tensor| output.multiply(scale).unwrap();
+    let attended = x.add(&scaled(parts.attention(&parts.norm("attention_norm", &x)), &scales[0])).unwrap();
+    let want = attended.add(&scaled(parts.ffn(&parts.norm("ffn_norm", &attended)), &scales[1])).unwrap();
+    agree("layer scale", &parts.run(&x), &want, 2e-6);
+    // At first they are what the configuration says.
+    let block =
+        Block::new(&Initial::new(0), &parts.config, BlockDraws { inner: DRAW.0, residual: DRAW.1 }).unwrap();
+    let fresh = block.parameters();
+    let fresh = fresh.iter().find(|(name, _)| name == "ffn_scale").unwrap().1;
+    assert!(fresh.tensor().values().iter().all(|&value| value == 0.3));
 }
 
 #[test]

@@ -319,10 +319,10 @@ fn what_says_nothing_about_the_result_is_passed_over() {
 #[test]
 fn heads_that_are_not_implemented_are_refused() {
     for (name, architecture) in [
-        ("bert", "BertForTokenClassification"),
-        ("bert", "BertForNextSentencePrediction"),
-        ("gpt", "GPT2ForTokenClassification"),
-        ("t5", "T5EncoderModel"),
+        ("bert", "BertForMultipleChoice"),
+        ("bert", "BertLMHeadModel"),
+        ("gpt", "GPT2DoubleHeadsModel"),
+        ("t5", "T5ForTokenClassification"),
     ] {
         let mut folder = Folder::of(name);
         folder.config.insert("architectures".to_owned(), json!([architecture]));

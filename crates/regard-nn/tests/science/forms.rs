@@ -190,7 +190,7 @@ fn narrow_embeddings_are_projected() {
 fn narrow_embeddings_that_can_be_built_can_be_read() {
     let norm = NormConfig::layer(1e-5);
     let learned = Positions::Learned { context: 9, offset: 0, skips_padding: false };
-    for positions in [Positions::None, Positions::Sinusoidal { scale: 1.0 }, learned] {
+    for positions in [Positions::None, Positions::Sinusoidal { scale: 1.0, halves: false }, learned] {
         for tied in [false, true] {
             for transform in [None, Some((Activation::Gelu, norm))] {
                 let mut form = zoo::bert_config().form();

@@ -67,7 +67,12 @@ fn strangers() -> Vec<(&'static str, Form)> {
         ("scores with biases", llama(&|form| form.output.tokens.as_mut().unwrap().bias = true)),
         ("plain feed-forward", llama(&|form| stack(form).layers[0].feed_forward.gated = false)),
         ("other norms", gpt(&|form| stack(form).norm = Some(rms))),
-        ("sines", changed(bert.clone(), |form| stack(form).positions = Positions::Sinusoidal { scale: 1.0 })),
+        (
+            "sines",
+            changed(bert.clone(), |form| {
+                stack(form).positions = Positions::Sinusoidal { scale: 1.0, halves: false }
+            }),
+        ),
         ("pre-norm", changed(bert, |form| stack(form).layers[0].placement = Placement::Pre)),
         (
             "a decoder of another width",

@@ -15,6 +15,7 @@ use regard_nn::models::Model;
 use regard_nn::tensor::ops::CrossEntropy;
 use regard_nn::tensor::{Gradients, Ids, Mask, Tensor};
 use regard_nn::{Context, Parameter, Probe};
+use serde_json::Value;
 
 /// How far a value may be from transformers' own, relative to the largest of its tensor.
 pub const TOLERANCE: f32 = 1e-5;
@@ -43,11 +44,35 @@ impl Case {
         for state in golden.below("hidden/") {
             probe = probe.record(before(&state));
         }
-        Self { golden, model, probe }
+        if golden.has("pair") {
+            probe = probe.record("pair.logits");
+        }
+        let case = Self { golden, model, probe };
+        case.check_written(name);
+        case
+    }
+
+    /// What is written has the class, the names and the values of what was read.
+    fn check_written(&self, name: &str) {
+        let written = checkpoint::to_parts(&*self.model).unwrap();
+        let config: Value = serde_json::from_str(&self.golden.metadata["config"]).unwrap();
+        for key in ["model_type", "architectures"] {
+            assert_eq!(written.config.get(key), config.get(key), "{name}: {key}");
+        }
+        let names: Vec<&String> = written.tensors.keys().collect();
+        assert_eq!(names, self.golden.below("weights/").iter().collect::<Vec<_>>(), "{name}");
+        for (tensor, value) in &written.tensors {
+            same_bits(tensor, value, &self.golden.tensor(&format!("weights/{tensor}")));
+        }
     }
 
     pub fn context(&self) -> Context<'_> {
         Context::differentiated().with_probe(&self.probe)
+    }
+
+    /// What the probe saw at a site.
+    pub fn recorded(&self, site: &str) -> Tensor {
+        self.probe.get(site).unwrap().unwrap_or_else(|| panic!("{site} was not recorded"))
     }
 
     pub fn ids(&self) -> Ids {
@@ -62,6 +87,11 @@ impl Case {
     pub fn check(&self, logits: &Tensor, loss: &Tensor, present: Option<&Mask>) {
         agree_where_present("logits", logits, &self.golden.tensor("logits"), present);
         self.check_loss(loss);
+        self.check_sites();
+    }
+
+    /// Compares attention weights and the residual stream with the golden ones.
+    pub fn check_sites(&self) {
         for site in self.golden.below("attentions/") {
             let got = self.probe.get(&site).unwrap().unwrap_or_else(|| panic!("{site} was not recorded"));
             let want = self.golden.tensor(&format!("attentions/{site}"));

@@ -11,6 +11,7 @@ mod causality;
 mod checkpoint_files;
 mod checkpoint_hostile;
 mod checkpoint_round_trip;
+mod disentangled;
 mod experts;
 mod forms;
 mod forms_files;

@@ -96,7 +96,7 @@ pub fn with_heads(
     classes: Option<usize>,
 ) -> Form {
     form.output.tokens = words;
-    form.output.pooler = pooler.map(|activation| Pooler { activation });
+    form.output.pooler = pooler.map(Pooler::new);
     form.output.classes = classes;
     form
 }

@@ -9,20 +9,27 @@ use anyhow::Result;
 use clap::Args;
 use regard_nn::models::{Inputs, Predicts};
 use regard_nn::tensor::Ids;
-use regard_nn::tokens::Encoding;
+use regard_nn::tokens::{Encoding, Special};
 use regard_nn::{Context, Probe};
 
 /// Classify a text, and show the weight of each word.
 #[derive(Args)]
 #[command(after_help = "Examples:
   regard predict runs/sentiment-additive \"The plot was not bad at all\"
-  regard predict runs/tagger \"the old <MASK> sat on a chair\"")]
+  regard predict runs/tagger \"the old <MASK> sat on a chair\"
+  regard predict deepset/roberta-base-squad2 \"Who sat?\" --passage \"The cat sat on the mat.\"")]
 pub struct Predict {
     /// A run or another classifier
     model: String,
-    /// The text
+    /// The text, or a question
     text: String,
+    /// The text in which a question is answered
+    #[arg(long, value_name = "TEXT")]
+    passage: Option<String>,
 }
+
+/// No answer has more tokens.
+const LONGEST_ANSWER: usize = 64;
 
 impl Predict {
     /// Runs the command.
@@ -32,13 +39,27 @@ impl Predict {
         if abilities.pictures().is_some() {
             bad_usage!("this model reads pictures: `regard view` and `regard influence` take --image FILE");
         }
+        match (abilities.predicts, &self.passage) {
+            (Predicts::Span, Some(passage)) => return self.answer(&opened, passage),
+            (Predicts::Span, None) => {
+                bad_usage!("this model answers questions: give the text that has the answer with --passage")
+            }
+            (_, Some(_)) => bad_usage!("--passage is for models that answer questions"),
+            _ => {}
+        }
         let encoding = encode_as_trained(&opened, &self.text)?;
         if encoding.is_empty() {
             bad_usage!("there is nothing to read in the text");
         }
         match abilities.predicts {
             Predicts::Class => self.classify(&opened, &encoding),
+            // A transformer classifies every token, a tagger the words that are hidden from it.
+            Predicts::TokenClass if opened.model.form().is_some() => self.tag_all(&opened, &encoding),
             Predicts::TokenClass => self.tag(&opened, &encoding),
+            Predicts::Vector | Predicts::Nothing => bad_usage!(
+                "this {} has no head that classifies; `regard view` and `regard trace` show what it computes",
+                opened.model.kind()
+            ),
             _ => {
                 bad_usage!(
                     "a {} does not classify texts; try `regard generate` or `regard fill`",
@@ -67,6 +88,52 @@ impl Predict {
         line("");
         line(what);
         show(&self.text, encoding, &weights);
+        Ok(())
+    }
+
+    /// The class of each token.
+    fn tag_all(&self, opened: &Opened, encoding: &Encoding) -> Result<()> {
+        let ids = Ids::new(&encoding.ids, [1, encoding.len()])?;
+        let scores = opened.model.forward(&Context::inference(), &Inputs::ids(&ids))?;
+        let (classes, best) = (scores.shape().last(), scores.argmax(-1)?);
+        let probabilities = scores.softmax()?;
+        let rows = probabilities.values();
+        let tokens = encoding.offsets.iter().zip(&encoding.pieces).zip(&encoding.special);
+        for (((range, piece), special), (row, &class)) in tokens.zip(rows.chunks(classes).zip(best.values()))
+        {
+            if !special {
+                let word = self.text.get(range.clone()).filter(|word| !word.is_empty()).unwrap_or(piece);
+                let class = class as usize;
+                line(format!("  {word:<18} {:<12} {:.4}", label(opened, class), row[class]));
+            }
+        }
+        Ok(())
+    }
+
+    /// The part of a passage that answers a question: the best pair of a first and a last token.
+    fn answer(&self, opened: &Opened, passage: &str) -> Result<()> {
+        let encoding = opened.tokenizer()?.encode_pair(&self.text, passage, Special::Keep)?;
+        let (length, abilities) = (encoding.len(), opened.model.abilities());
+        if let Some(most) = abilities.context.filter(|&most| most < length) {
+            bad_usage!("question and passage have {length} tokens, the model reads {most}");
+        }
+        let row = |ids: &[u32]| Ids::new(ids, [1, length]);
+        let types = (abilities.types > 1).then(|| row(&encoding.types)).transpose()?;
+        let inputs = Inputs { types, ..Inputs::ids(&row(&encoding.ids)?) };
+        let scores = opened.model.forward(&Context::inference(), &inputs)?; // (1, T, 2)
+        let ends = scores.select(0, 0)?.transpose(0, 1)?.softmax()?; // (2, T)
+        let values = ends.values();
+        let (first, last) = values.split_at(length);
+        let inside: Vec<usize> = (0..length).filter(|&at| encoding.texts[at] == Some(1)).collect();
+        let spans = inside.iter().flat_map(|&from| {
+            let near = inside.iter().filter(move |&&to| (from..from + LONGEST_ANSWER).contains(&to));
+            near.map(move |&to| (from, to, first[from] * last[to]))
+        });
+        let Some((from, to, probability)) = spans.max_by(|one, other| one.2.total_cmp(&other.2)) else {
+            bad_usage!("there is nothing to read in the passage");
+        };
+        let text = passage.get(encoding.offsets[from].start..encoding.offsets[to].end).unwrap_or_default();
+        line(format!("{text}  {probability:.4}"));
         Ok(())
     }
 

@@ -35,7 +35,7 @@ pub struct Trace {
     /// Token ids to read
     #[arg(long, value_name = "1,2,3", value_delimiter = ',')]
     ids: Vec<u32>,
-    /// A picture to read: a PNG, or `pixels` in a .safetensors
+    /// A picture to read: a PNG or JPEG, or `pixels` in a .safetensors
     #[arg(long, value_name = "FILE")]
     image: Option<PathBuf>,
     /// The beginning of a T5 decoder's output, after its start token

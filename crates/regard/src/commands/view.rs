@@ -36,7 +36,7 @@ pub struct View {
     /// The beginning of a T5 decoder's output, or the second text of a BERT
     #[arg(long, value_name = "TEXT", default_value = "")]
     second: String,
-    /// A PNG to read
+    /// A PNG or JPEG to read
     #[arg(long, value_name = "FILE")]
     image: Option<PathBuf>,
     /// Which attention, in models that have several kinds

@@ -77,11 +77,13 @@ impl TextAttribution {
     /// The patches of a picture as strong as their influence, method by method.
     fn patches(&self, (rows, columns): (usize, usize), how: &str) -> Picture {
         let map = |values: &[f64]| {
-            let most = values[1..]
+            // What comes before the patches is no part of the picture.
+            let first = values.len().saturating_sub(rows * columns);
+            let most = values[first..]
                 .iter()
                 .filter(|value| value.is_finite())
                 .fold(1e-12, |most: f64, v| most.max(v.abs()));
-            let at = |row: usize, column: usize| (values[1 + row * columns + column].abs() / most) as f32;
+            let at = |row: usize, column: usize| (values[first + row * columns + column].abs() / most) as f32;
             let scale = ColourScale::sequential("relative to the largest").range(0.0, 1.0);
             HeatMap::new(Matrix::from_fn(rows, columns, at), scale).names("row", "column")
         };

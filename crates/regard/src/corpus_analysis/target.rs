@@ -235,13 +235,10 @@ fn class_of(opened: &Opened, answer: &str, classes: usize) -> Result<usize> {
 /// What takes a token's place when it is blanked out, and what that is called: the mask, else nothing. The unknown token is
 /// no blank: most models never saw it, and it changes every answer.
 pub fn blank(opened: &Opened) -> (Blank, String) {
-    if let Some(Patches { image: [height, width], size: side, channels }) =
-        opened.model.abilities().pictures()
-    {
-        return (
-            Blank::Patch(PatchSizes { channels, height, width, side }),
-            "each patch made grey".to_owned(),
-        );
+    if let Some(form) = opened.model.abilities().pictures() {
+        let Patches { image: [height, width], size: side, channels, .. } = form;
+        let patches = PatchSizes { channels, height, width, side, first: form.first() };
+        return (Blank::Patch(patches), "each patch made grey".to_owned());
     }
     let mask = opened.tokenizer.as_ref().and_then(|tokenizer| Some((tokenizer, tokenizer.special().mask?)));
     match mask {

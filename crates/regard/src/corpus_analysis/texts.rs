@@ -133,20 +133,21 @@ pub fn own_answer(opened: &Opened, source: &Tokens) -> Result<Vec<u32>> {
     Ok(texts.into_iter().next().map(|text| text.tokens).unwrap_or_default())
 }
 
-/// Pictures, and the class of each where it is known: PNG files, MNIST's files, or built-in digits.
+/// Pictures, and the class of each where it is known: PNG or JPEG files, MNIST's files, or built-in digits.
 pub fn pictures(
     opened: &Opened,
     patches: Patches,
     arguments: &CorpusArguments,
 ) -> Result<(Vec<Tokens>, Option<Vec<u32>>)> {
-    let ([height, width], count) = (patches.image, patches.count());
+    let ([height, width], first, count) = (patches.image, patches.first(), patches.count());
     let argument = if arguments.corpus == BUILT_IN { None } else { Some(named(&arguments.corpus)?) };
-    let files = argument.as_deref().map(|path| png_files(Path::new(path))).transpose()?.unwrap_or_default();
+    let files =
+        argument.as_deref().map(|path| picture_files(Path::new(path))).transpose()?.unwrap_or_default();
     if !files.is_empty() {
         let preprocessing = Preprocessing::of(&opened.folder)?;
         let read = |path: &PathBuf| -> Result<Tokens> {
             let pixels = image::read(path, &preprocessing, patches)?;
-            Ok(Tokens::from_image(pixels.to_vec().into(), count))
+            Ok(Tokens::from_image(pixels.to_vec().into(), first, count))
         };
         let texts = evenly(&files, arguments.limit).map(read).collect::<Result<_>>()?;
         return Ok((texts, None));
@@ -165,7 +166,7 @@ pub fn pictures(
     let batch = normalised(opened, images)?.batch(Selection { examples, first: 0, epoch: 0 })?;
     let values = batch.pixels.values();
     let pictures = values.chunks_exact(height * width);
-    let texts = pictures.map(|pixels| Tokens::from_image(pixels.into(), count)).collect();
+    let texts = pictures.map(|pixels| Tokens::from_image(pixels.into(), first, count)).collect();
     Ok((texts, Some(batch.labels.values().to_vec())))
 }
 
@@ -176,17 +177,16 @@ pub fn normalised(opened: &Opened, images: Images) -> Result<Pictures> {
     Ok(Pictures::new(images, (scale("image_mean", 0.0), scale("image_std", 1.0))))
 }
 
-/// A PNG file, or those in a folder, in order.
-fn png_files(path: &Path) -> Result<Vec<PathBuf>> {
-    let is_png = |path: &Path| path.extension().is_some_and(|end| end.eq_ignore_ascii_case("png"));
+/// A PNG or JPEG file, or those in a folder, in order.
+fn picture_files(path: &Path) -> Result<Vec<PathBuf>> {
     if path.is_dir() {
         let entries = std::fs::read_dir(path).with_context(|| path.display().to_string())?;
-        let mut files: Vec<PathBuf> =
-            entries.filter_map(|entry| Some(entry.ok()?.path())).filter(|path| is_png(path)).collect();
+        let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
+        let mut files: Vec<PathBuf> = paths.filter(|path| image::is_picture(path)).collect();
         files.sort();
         return Ok(files);
     }
-    Ok(if is_png(path) { vec![path.to_owned()] } else { Vec::new() })
+    Ok(if image::is_picture(path) { vec![path.to_owned()] } else { Vec::new() })
 }
 
 /// Refuses answers for models that give none.

@@ -15,7 +15,7 @@ use regard_nn::tokens::{Encoding, Special};
 pub enum Input {
     /// A text, and a second one: the pair of a sentence (BERT), or the beginning of the decoder's output (T5).
     Text(String, String),
-    /// A PNG.
+    /// A PNG or JPEG.
     Picture(Vec<u8>),
 }
 
@@ -66,19 +66,27 @@ impl Input {
                 let wrong = |error: anyhow::Error| usage_error(format!("{error:#}"));
                 let pixels = image::decode(bytes, &preprocessing, patches).map_err(wrong)?;
                 let (rows, columns) = patches.grid();
-                let class = Token { id: 0, text: "[class]".to_owned(), special: true, word: 0 };
+                let first = patches.first();
+                let learned = |i: usize| {
+                    let text = match i {
+                        0 => "[class]".to_owned(),
+                        1 if patches.distillation => "[teacher]".to_owned(),
+                        _ => format!("[register {i}]"),
+                    };
+                    Token { id: i as u32, text, special: true, word: i }
+                };
                 let patch = |i: usize| Token {
-                    id: i as u32 + 1,
+                    id: (i + first) as u32,
                     text: format!("{},{}", i / columns + 1, i % columns + 1),
                     special: false,
-                    word: i + 1,
+                    word: i + first,
                 };
-                let source = std::iter::once(class).chain((0..rows * columns).map(patch)).collect();
+                let source = (0..first).map(learned).chain((0..rows * columns).map(patch)).collect();
                 let inputs = Inputs::pictures(&pixels);
                 Ok(EncodedInput { inputs, source, target: Vec::new() })
             }
             (Self::Picture(_), None) => Err(usage_error("this model reads text, not pictures")),
-            (Self::Text(..), Some(_)) => Err(usage_error("this model reads pictures: choose a PNG")),
+            (Self::Text(..), Some(_)) => Err(usage_error("this model reads pictures: choose a PNG or JPEG")),
             (Self::Text(first, second), None) => encode_text(opened, first, second, most),
         }
     }

@@ -69,7 +69,7 @@ struct ReadRequest {
     text: String,
     #[serde(default)]
     second: String,
-    /// A PNG as base64.
+    /// A PNG or JPEG as base64.
     #[serde(default)]
     picture: String,
     /// Tokens that were drawn after the text.

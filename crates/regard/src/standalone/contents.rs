@@ -1,6 +1,7 @@
 //! The numbers of the standalone page.
 
 use crate::error::UsageError;
+use crate::image;
 use crate::forward_pass::flow::{MOST_TOKENS, flows};
 use crate::forward_pass::prediction::{Candidate, Classes, PredictionKind, candidates, classes};
 use crate::forward_pass::{
@@ -126,7 +127,11 @@ impl PageContents {
             Input::Text(text, second) => (text.clone(), second.clone(), None),
             Input::Picture(bytes) => {
                 let base64 = base64::engine::general_purpose::STANDARD.encode(bytes);
-                (String::new(), String::new(), Some(format!("data:image/png;base64,{base64}")))
+                (
+                    String::new(),
+                    String::new(),
+                    Some(format!("data:{};base64,{base64}", image::media_type(bytes))),
+                )
             }
         };
         let heads = filter.heads(pass)?;

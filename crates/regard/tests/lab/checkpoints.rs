@@ -4,6 +4,7 @@ mod generate;
 mod hostile;
 mod import;
 pub mod made;
+mod pictures;
 mod pull;
 pub mod server;
 mod trace;

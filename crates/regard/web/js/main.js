@@ -121,7 +121,7 @@ function asked() {
 /** Why there is nothing to read, if so. */
 function lacking(input) {
   if (!page.source.live) return null;
-  if ("picture" in input) return input.picture ? null : "Choose a picture (PNG) first.";
+  if ("picture" in input) return input.picture ? null : "Choose a picture (PNG or JPEG) first.";
   return input.text.trim() ? null : "There is nothing to read: type a text first.";
 }
 
@@ -203,7 +203,7 @@ function refresh() {
 /** The fields that a kind of model reads. */
 function showFields() {
   const kind = at("model").selectedOptions[0]?.dataset.kind ?? "";
-  const [pictures, pairs, target] = [kind === "vit", /bert/.test(kind), /t5/.test(kind)];
+  const [pictures, pairs, target] = [/vit|deit|dinov2|vision/.test(kind), /bert|electra/.test(kind), /t5|bart|marian/.test(kind)];
   at("picture-field").hidden = !pictures || !page.source.live;
   at("text").parentElement.hidden = pictures;
   at("second-field").hidden = !(pairs || target);

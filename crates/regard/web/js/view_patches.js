@@ -9,7 +9,10 @@ import { named } from "./colours.js";
 /** The picture with the weights of the chosen patch, or of the class token; `update` follows the choice. */
 export function patchesOf(page, which) {
   const [rows, columns] = page.reading.patches;
-  const name = (query) => (query === 0 ? "the class token" : `the patch in row ${Math.floor((query - 1) / columns) + 1}, column ${((query - 1) % columns) + 1}`);
+  // Learned tokens stand before the patches.
+  const first = page.reading.source.length - rows * columns;
+  const patch = (query) => `the patch in row ${Math.floor((query - first) / columns) + 1}, column ${((query - first) % columns) + 1}`;
+  const name = (query) => (query >= first ? patch(query) : query === 0 ? "the class token" : `the token ${page.reading.source[query].text}`);
   const heading = make("h2", { id: "patch-heading" });
   const told = make("p", { class: "muted" });
   const inside = (value, length) => Math.min(length - 1, Math.max(0, value));
@@ -18,16 +21,16 @@ export function patchesOf(page, which) {
     click: (event) => {
       const box = canvas.getBoundingClientRect();
       const [x, y] = [(event.clientX - box.left) / box.width, (event.clientY - box.top) / box.height];
-      select({ query: inside(Math.floor(y * rows), rows) * columns + inside(Math.floor(x * columns), columns) + 1 });
+      select({ query: inside(Math.floor(y * rows), rows) * columns + inside(Math.floor(x * columns), columns) + first });
     },
     keydown: (event) => {
       const move = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] }[event.key];
       if (!move && event.key !== "Escape") return;
-      const at = page.query() - 1;
+      const at = page.query() - first;
       const from = [Math.floor(at / columns), at % columns];
       // The class token is no patch: arrows enter the picture at its first, Escape leaves it.
       const to = at < 0 ? 0 : move && inside(from[0] + move[0], rows) * columns + inside(from[1] + move[1], columns);
-      select({ query: move ? to + 1 : 0 });
+      select({ query: move ? to + first : 0 });
       event.preventDefault();
       event.stopPropagation();
     },
@@ -40,10 +43,10 @@ export function patchesOf(page, which) {
     // Nothing jumps once it is shown.
     await seen?.decode().catch(() => {});
     const query = page.query();
-    const question = { ...which, merge: false, hide: false, top: query, bottom: query + 1, left: 0, right: rows * columns + 1 };
+    const question = { ...which, merge: false, hide: false, top: query, bottom: query + 1, left: 0, right: rows * columns + first };
     const { values } = await page.source.block(page.reading, question, page.signal);
     if (query !== page.query()) return;
-    const weights = values.subarray(1);
+    const weights = values.subarray(first);
     const [least, most] = [weights.reduce((a, b) => Math.min(a, b), Infinity), weights.reduce((a, b) => Math.max(a, b), 0)];
     const context = canvas.getContext("2d");
     const image = context.createImageData(columns, rows);
@@ -54,8 +57,8 @@ export function patchesOf(page, which) {
     heading.textContent = `Where ${name(query)} looks`;
     canvas.setAttribute("aria-label", `Where ${name(query)} looks, over the picture. Arrows choose another patch, Escape the class token.`);
     told.textContent = `From ${brief(least)} (clear) to ${brief(most)} (strongest). Choose a patch to see where it looks; the class token, the first, gathers what the picture is.`;
-    mark.hidden = query === 0;
-    const [row, column] = [Math.floor((query - 1) / columns), (query - 1) % columns];
+    mark.hidden = query < first;
+    const [row, column] = [Math.floor((query - first) / columns), (query - first) % columns];
     mark.style.cssText = `left: ${(100 * column) / columns}%; top: ${(100 * row) / rows}%; width: ${100 / columns}%; height: ${100 / rows}%`;
   }
   return { root, update };

@@ -1,10 +1,12 @@
 //! Multi-head attention, described.
 
 use super::layout;
-use crate::attention::{AttentionConfig, AttentionKind, Biases, Pattern, QueryKeyNorm, Scale};
+use crate::attention::{
+    AttentionConfig, AttentionKind, Biases, DisentangledConfig, Pattern, QueryKeyNorm, Scale,
+};
 use crate::error::{Error, Result};
 use crate::layers::NormConfig;
-use crate::models::sizes::ensure_sizes;
+use crate::models::sizes::{ensure_epsilon, ensure_sizes};
 use crate::position::RotaryConfig;
 use serde::{Deserialize, Serialize};
 
@@ -75,12 +77,30 @@ pub enum AttentionPositions {
     Rotary(RotaryConfig),
     /// A penalty proportional to distance.
     Alibi,
-    /// A learned bias by distance, one table for all layers of the stack.
+    /// A learned bias by distance, one table for all layers of the stack or one for each.
     Relative {
         /// The number of distances that are distinguished.
         buckets: usize,
         /// The distance beyond which all are the same.
         max_distance: usize,
+        /// Whether each layer has a table of its own (UMT5).
+        #[serde(default)]
+        by_layer: bool,
+    },
+    /// Vectors of relative positions that queries and keys are compared with, one table for all layers of an encoder
+    /// (DeBERTa).
+    Disentangled {
+        /// How many distances to each side have a vector.
+        span: usize,
+        /// Distances up to half the span are exact, longer ones share vectors up to this one; if not given, all are exact
+        /// and those beyond the span are as far as it.
+        #[serde(default)]
+        max_distance: Option<usize>,
+        /// Which scores they have.
+        parts: DisentangledConfig,
+        /// A norm of the vectors.
+        #[serde(default)]
+        norm: Option<NormConfig>,
     },
 }
 
@@ -141,6 +161,10 @@ impl Attention {
             scale,
             soft_cap: self.soft_cap,
             kind: self.kind,
+            disentangled: match self.positions {
+                Some(AttentionPositions::Disentangled { parts, .. }) => Some(parts),
+                _ => None,
+            },
             dropout,
         }
     }
@@ -150,17 +174,25 @@ impl Attention {
         ensure_sizes("attention", &[&heads[..], &[("d_head", self.d_head.max(1))]].concat())?;
         match &self.positions {
             Some(AttentionPositions::Rotary(rotary)) => rotary.check(self.d_head)?,
-            &Some(AttentionPositions::Relative { buckets, max_distance }) => {
+            &Some(AttentionPositions::Relative { buckets, max_distance, .. }) => {
                 ensure_sizes("attention", &[("buckets", buckets), ("max_distance", max_distance)])?;
                 if buckets < 4 {
                     let problem = format!("buckets must be at least 4, got {buckets}");
                     return Err(Error::configuration("attention", problem));
                 }
             }
+            &Some(AttentionPositions::Disentangled { span, max_distance, norm, .. }) => {
+                let far = max_distance.unwrap_or(1);
+                ensure_sizes("attention", &[("span", span), ("max_distance", far)])?;
+                norm.map_or(Ok(()), |norm| ensure_epsilon("attention", norm.epsilon))?;
+                if max_distance.is_some_and(|far| span < 4 || far <= span / 2 + 1) {
+                    let problem = format!("distances up to {far} cannot share {span} vectors");
+                    return Err(Error::configuration("attention", problem));
+                }
+            }
             _ => {}
         }
-        let biased =
-            matches!(self.positions, Some(AttentionPositions::Alibi | AttentionPositions::Relative { .. }));
+        let biased = !matches!(self.positions, None | Some(AttentionPositions::Rotary(_)));
         if biased && self.kind == AttentionKind::Linear {
             let problem = "linear attention has no scores that alibi or relative positions could be added to";
             return Err(Error::configuration("attention", problem));

@@ -1,6 +1,6 @@
 //! Whether a form can be built: each part checks itself, here is what parts demand of each other.
 
-use super::{Form, Input, Pooling, Positions, Stack};
+use super::{Form, Input, Layer, Pooling, Positions, Stack};
 use crate::error::{Error, Result};
 use crate::models::sizes::ensure_sizes;
 
@@ -43,6 +43,8 @@ impl Form {
             Some(
                 "a table of narrower embeddings scores tokens only after a transform or a projection to its width",
             )
+        } else if self.decoder.iter().flat_map(|stack| &stack.layers).any(Layer::is_disentangled) {
+            Some("disentangled positions are for encoders, which read everything at once")
         } else if let Some(Stack { positions: Positions::Learned { skips_padding: true, .. }, .. }) =
             self.decoder
         {

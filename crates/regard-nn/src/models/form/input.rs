@@ -1,6 +1,6 @@
 //! What a transformer reads: tokens or patches of a picture.
 
-use super::one;
+use super::{one, yes};
 use crate::error::{Error, Result};
 use crate::layers::NormConfig;
 use crate::models::sizes::{ensure_epsilon, ensure_sizes};
@@ -87,7 +87,7 @@ impl Tokens {
     }
 }
 
-/// The embedding of a picture's patches, after a learned class token.
+/// The embedding of a picture's patches, after learned tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Patches {
@@ -97,9 +97,31 @@ pub struct Patches {
     pub size: usize,
     /// The number of colour channels.
     pub channels: usize,
+    /// Whether the projection of patches has a bias.
+    #[serde(default = "yes")]
+    pub bias: bool,
+    /// Whether a learned class token stands before the patches.
+    #[serde(default = "yes")]
+    pub class: bool,
+    /// Whether a second one follows it, which learns from a teacher (DeiT).
+    #[serde(default)]
+    pub distillation: bool,
+    /// The number of learned tokens after those that have no position (DINOv2 with registers).
+    #[serde(default)]
+    pub registers: usize,
 }
 
 impl Patches {
+    /// Patches after a class token.
+    pub fn new(image: [usize; 2], size: usize, channels: usize) -> Self {
+        Self { image, size, channels, bias: true, class: true, distillation: false, registers: 0 }
+    }
+
+    /// The number of tokens before the patches.
+    pub fn first(&self) -> usize {
+        usize::from(self.class) + usize::from(self.distillation) + self.registers
+    }
+
     /// The rows and columns of patches.
     pub fn grid(&self) -> (usize, usize) {
         (self.image[0] / self.size.max(1), self.image[1] / self.size.max(1))
@@ -111,9 +133,14 @@ impl Patches {
     }
 
     fn check(&self) -> Result<()> {
-        let Self { image: [height, width], size, channels } = *self;
+        let Self { image: [height, width], size, channels, registers, .. } = *self;
         let sizes = [("height", height), ("width", width), ("patch", size), ("channels", channels)];
         ensure_sizes("transformer", &sizes)?;
+        ensure_sizes("transformer", &[("registers", registers.max(1))])?;
+        if !self.class && (self.distillation || registers > 0) {
+            let problem = "a distillation token or registers follow a class token";
+            return Err(Error::configuration("transformer", problem));
+        }
         if height.is_multiple_of(size) && width.is_multiple_of(size) {
             return Ok(());
         }

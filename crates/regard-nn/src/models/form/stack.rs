@@ -25,6 +25,9 @@ pub struct Stack {
     /// What is added to the embeddings for their positions.
     #[serde(default)]
     pub positions: Positions,
+    /// A norm of the embeddings with their positions, before the first layer.
+    #[serde(default)]
+    pub input_norm: Option<NormConfig>,
     /// The norm after the last layer.
     #[serde(default)]
     pub norm: Option<NormConfig>,
@@ -34,7 +37,7 @@ impl Stack {
     /// So many layers of one form.
     pub fn of(n_layers: usize, layer: Layer) -> Self {
         let (layers, positions) = (vec![layer], Positions::default());
-        Self { n_layers, layers, order: Vec::new(), shared: false, positions, norm: None }
+        Self { n_layers, layers, order: Vec::new(), shared: false, positions, input_norm: None, norm: None }
     }
 
     /// The same stack with layers that differ: `change` makes each of the first form.
@@ -89,8 +92,14 @@ impl Stack {
                 "layers that share a table of relative positions must have as many heads and buckets";
             return wrong(problem.to_owned());
         }
-        if let Some(norm) = self.norm {
+        for norm in self.input_norm.iter().chain(&self.norm) {
             ensure_epsilon("transformer", norm.epsilon)?;
+        }
+        let mut disentangled = self.layers.iter().filter(|layer| layer.is_disentangled());
+        if let Some(first) = disentangled.next()
+            && disentangled.any(|other| other.attention.positions != first.attention.positions)
+        {
+            return wrong("layers share one table of relative vectors".to_owned());
         }
         if self.shared && self.layers.len() > 1 {
             return wrong("layers that share their weights have one form".to_owned());
@@ -110,6 +119,9 @@ pub enum Positions {
     Sinusoidal {
         /// What they are multiplied with.
         scale: f32,
+        /// Whether all sines come before all cosines (Marian), rather than taking turns.
+        #[serde(default)]
+        halves: bool,
     },
     /// A learned vector for each position.
     Learned {
@@ -143,24 +155,38 @@ pub struct Layer {
     /// What each sublayer's output is multiplied with before it is added to the residual stream.
     #[serde(default = "one")]
     pub residual_scale: f32,
+    /// What each feature of a sublayer's output is multiplied with: learned, this at first (DINOv2).
+    #[serde(default)]
+    pub layer_scale: Option<f32>,
 }
 
 impl Layer {
-    /// The sizes of its table of relative positions, which all layers of a stack share: buckets, distance, heads.
-    fn relative_table(&self) -> Option<(usize, usize, usize)> {
+    /// The sizes of its table of relative positions: buckets, distance, heads, and whether each layer has one.
+    fn relative_table(&self) -> Option<(usize, usize, usize, bool)> {
         match self.attention.positions {
-            Some(AttentionPositions::Relative { buckets, max_distance }) => {
-                Some((buckets, max_distance, self.attention.n_heads))
+            Some(AttentionPositions::Relative { buckets, max_distance, by_layer }) => {
+                Some((buckets, max_distance, self.attention.n_heads, by_layer))
             }
             _ => None,
         }
     }
 
+    /// Whether relative positions have vectors of their own.
+    pub(super) fn is_disentangled(&self) -> bool {
+        let attentions = [Some(&self.attention), self.cross.as_ref()];
+        let disentangled = |attention: &Attention| {
+            matches!(attention.positions, Some(AttentionPositions::Disentangled { .. }))
+        };
+        attentions.into_iter().flatten().any(disentangled)
+    }
+
     fn check(&self, d_model: usize) -> Result<()> {
         let wrong = |problem: String| Err(Error::configuration("transformer", problem));
         ensure_epsilon("transformer", self.norm.epsilon)?;
-        if !self.residual_scale.is_finite() {
-            return wrong(format!("residual_scale must be a number, got {}", self.residual_scale));
+        let scales =
+            [("residual_scale", self.residual_scale), ("layer_scale", self.layer_scale.unwrap_or(1.0))];
+        if let Some((name, scale)) = scales.into_iter().find(|(_, scale)| !scale.is_finite()) {
+            return wrong(format!("{name} must be a number, got {scale}"));
         }
         if self.cross.as_ref().is_some_and(|cross| cross.fused) {
             let problem = "cross-attention reads two kinds of vectors: its projections cannot be fused";

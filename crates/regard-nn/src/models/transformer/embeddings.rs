@@ -15,6 +15,8 @@ use regard_tensor::{Ids, Tensor};
 #[derive(Debug, Clone)]
 pub(super) struct Embeddings {
     class: Option<Parameter>,
+    distillation: Option<Parameter>,
+    registers: Option<Parameter>,
     pub tokens: Option<Embedding>,
     types: Option<Embedding>,
     embedding_norm: Option<Norm>,
@@ -22,13 +24,13 @@ pub(super) struct Embeddings {
     patches: Option<PatchEmbedding>,
 }
 
-module!(Embeddings { class, tokens, types, embedding_norm, projection, patches });
+module!(Embeddings { class, distillation, registers, tokens, types, embedding_norm, projection, patches });
 
 /// The projection of patches, as a convolution has it: (width, channels, side, side).
 #[derive(Debug, Clone)]
 struct PatchEmbedding {
     weight: Parameter,
-    bias: Parameter,
+    bias: Option<Parameter>,
 }
 
 module!(PatchEmbedding { weight, bias });
@@ -54,6 +56,8 @@ impl Embeddings {
         let norm = |norm| Norm::new(&initial.part("embedding_norm"), norm, [d_positions]);
         Ok(Self {
             class: None,
+            distillation: None,
+            registers: None,
             tokens: Some(table("tokens", (tokens.vocabulary, width))?),
             types: (tokens.types > 0).then(|| table("types", (tokens.types, d_positions))).transpose()?,
             embedding_norm: tokens.norm.map(norm).transpose()?,
@@ -63,18 +67,25 @@ impl Embeddings {
     }
 
     fn of_patches(form: &Form, patches: &Patches, initial: &Initial) -> Result<Self> {
-        let (d_model, Patches { size, channels, .. }) = (form.d_model, *patches);
+        let (d_model, Patches { size, channels, bias, .. }) = (form.d_model, *patches);
         let draw = Draw::Normal(form.deviations.embeddings);
         let inner = Draw::Normal(form.deviations.inner);
+        let learned = |name: &str, count: usize| {
+            (count > 0).then(|| initial.parameter(name, [1, count, d_model], draw)).transpose()
+        };
         Ok(Self {
-            class: Some(initial.parameter("class", [1, 1, d_model], draw)?),
+            class: learned("class", usize::from(patches.class))?,
+            distillation: learned("distillation", usize::from(patches.distillation))?,
+            registers: learned("registers", patches.registers)?,
             tokens: None,
             types: None,
             embedding_norm: None,
             projection: None,
             patches: Some(PatchEmbedding {
                 weight: initial.parameter("patches.weight", [d_model, channels, size, size], inner)?,
-                bias: initial.parameter("patches.bias", [d_model], Draw::Constant(0.0))?,
+                bias: bias
+                    .then(|| initial.parameter("patches.bias", [d_model], Draw::Constant(0.0)))
+                    .transpose()?,
             }),
         })
     }
@@ -117,7 +128,7 @@ impl Embeddings {
         }
     }
 
-    /// Embeddings of pictures: the class token, then the patches row by row.
+    /// Embeddings of pictures: learned tokens, then the patches row by row.
     pub fn embed_pictures(
         &self,
         context: &Context,
@@ -129,25 +140,32 @@ impl Embeddings {
         else {
             return Err(Error::input("transformer", "this model reads pictures, not text"));
         };
-        let Patches { image: [height, width], size, channels } = *sizes;
+        let Patches { image: [height, width], size, channels, .. } = *sizes;
         let (d_model, shape) = (form.d_model, pictures.shape());
         if shape.rank() != 4 || shape[1..] != [channels, height, width] || shape[0] == 0 {
             let problem = format!("pictures must be (batch, {channels}, {height}, {width}), got {shape}");
             return Err(Error::input("transformer", problem));
         }
         let weight = context.parameter(&patches.weight).reshape([d_model, channels * size * size])?;
-        let bias = context.parameter(&patches.bias);
+        let bias = patches.bias.as_ref().map(|bias| context.parameter(bias));
         let pictures = context.activations(&pictures.to(weight.device())?)?;
-        let x = pictures.patches(size)?.linear(&weight, Some(&bias), Layout::OutIn, None)?; // (B, N, C)
-        let x = match &self.class {
-            Some(class) => {
-                let zeros = Tensor::full_on(x.device(), [shape[0], 1, d_model], 0.0)?;
-                let class = zeros.add(&context.parameter(class))?;
-                concatenate(&[&context.activations(&class)?, &x], 1)? // (B, 1 + N, C)
-            }
-            None => x,
+        let x = pictures.patches(size)?.linear(&weight, bias.as_ref(), Layout::OutIn, None)?; // (B, N, C)
+        let learned = |tokens: &Option<Parameter>| -> Result<Option<Tensor>> {
+            let Some(tokens) = tokens else { return Ok(None) };
+            let tokens = context.parameter(tokens);
+            let zeros = Tensor::full_on(x.device(), [shape[0], tokens.shape()[1], d_model], 0.0)?;
+            context.activations(&zeros.add(&tokens)?).map(Some)
         };
+        let before = [learned(&self.class)?, learned(&self.distillation)?];
+        let all: Vec<&Tensor> = before.iter().flatten().chain([&x]).collect();
+        let x = concatenate(&all, 1)?; // (B, 1 + N, C)
+        let placed = Sequence::plain(shape[0], x.shape()[1])?;
+        let x = stack.add_positions(context, x, None, &placed.positions)?;
+        let Some(registers) = learned(&self.registers)? else { return Ok((x, placed)) };
+        // Registers have no positions.
+        let rest = x.shape()[1] - 1;
+        let x = concatenate(&[&x.slice(1, 0, 1)?, &registers, &x.slice(1, 1, rest)?], 1)?;
         let sequence = Sequence::plain(shape[0], x.shape()[1])?;
-        Ok((stack.add_positions(context, x, None, &sequence.positions)?, sequence))
+        Ok((x, sequence))
     }
 }

