@@ -18,7 +18,10 @@ const PARTS: usize = 32;
 pub(super) type Counts = BTreeMap<String, u64>;
 
 /// Counts the words of `texts` as the recipe's normalizer and pre-tokenizer split them.
-pub(super) fn words<T: AsRef<str>>(texts: impl IntoIterator<Item = T>, recipe: &TokenizerRecipe) -> Result<Counts> {
+pub(super) fn words<T: AsRef<str>>(
+    texts: impl IntoIterator<Item = T>,
+    recipe: &TokenizerRecipe,
+) -> Result<Counts> {
     // The model is not used.
     let model = super::recipe::word_level(&["<unk>".to_owned()], "<unk>");
     let cutter = files::build(&TokenizerRecipe { model, ..recipe.clone() }.to_json())?;

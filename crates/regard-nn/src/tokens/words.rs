@@ -148,6 +148,7 @@ fn vocabulary<T: AsRef<str>>(
     let skipped = usize::from(role != Role::All);
     let special = first.iter().zip(0..).skip(skipped).map(|(piece, id)| ((*piece).to_owned(), id)).collect();
     // Without a decoder, words are joined by spaces.
-    let recipe = TokenizerRecipe { model: word_level(&pieces, unknown), decoder: Value::Null, special, ..recipe };
+    let recipe =
+        TokenizerRecipe { model: word_level(&pieces, unknown), decoder: Value::Null, special, ..recipe };
     files::assemble(&recipe)
 }

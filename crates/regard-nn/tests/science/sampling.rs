@@ -176,7 +176,10 @@ fn a_text_ends_for_one_reason() {
             row == 0 || seen[1].len() < 3
         });
         assert_eq!(texts[0].tokens, seen[0]);
-        assert_eq!((&texts[1].tokens, texts[1].end), (&free[1].tokens[..3].to_vec(), GenerationEnd::Callback));
+        assert_eq!(
+            (&texts[1].tokens, texts[1].end),
+            (&free[1].tokens[..3].to_vec(), GenerationEnd::Callback)
+        );
         assert_eq!((&texts[0].tokens, texts[0].end), (&free[0].tokens, GenerationEnd::Length));
         // The last token is not read any more, so there is one more than fits.
         let small = Chain { limit: Some(5) };

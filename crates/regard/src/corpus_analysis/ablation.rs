@@ -35,7 +35,9 @@ pub fn analyse(subject: Subject, data: &EvaluationBatches, seed: u64) -> Result<
     let progress = StepProgress::new(format!("{heads} heads"), steps);
     let resampling = Resampling::new(seed);
     let ablate = |subject: Subject| {
-        data.with_kinds(|kinds| ablate_with_progress(subject, data.iter(), kinds, &resampling, &|| progress.step()))
+        data.with_kinds(|kinds| {
+            ablate_with_progress(subject, data.iter(), kinds, &resampling, &|| progress.step())
+        })
     };
     let fresh = subject.model.fresh(seed)?;
     let (ablation, untrained) = (ablate(subject)?, ablate(Subject { model: &*fresh, ..subject })?);

@@ -68,7 +68,9 @@ impl EvaluationBatches {
     /// The class of each of some pictures.
     pub fn of_pictures(opened: &Opened, patches: Patches, arguments: &CorpusArguments) -> Result<Self> {
         let (texts, Some(labels)) = pictures(opened, patches, arguments)? else {
-            bail!("a classifier needs labels, which picture files do not have: give MNIST's folder, or built-in");
+            bail!(
+                "a classifier needs labels, which picture files do not have: give MNIST's folder, or built-in"
+            );
         };
         let known = opened.model.abilities().classes;
         if let Some(label) = labels.iter().find(|&&label| label as usize >= known) {

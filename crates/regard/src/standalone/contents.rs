@@ -1,12 +1,12 @@
 //! The numbers of the standalone page.
 
 use crate::error::UsageError;
-use crate::image;
 use crate::forward_pass::flow::{MOST_TOKENS, flows};
 use crate::forward_pass::prediction::{Candidate, Classes, PredictionKind, candidates, classes};
 use crate::forward_pass::{
     AttentionMap, ForwardPass, Group, HeadMeasures, Input, MapKey, MapScale, TokenDisplay, measure,
 };
+use crate::image;
 use crate::server::{Description, describe};
 use anyhow::{Result, bail};
 use base64::Engine as _;
