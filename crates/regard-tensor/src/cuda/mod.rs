@@ -28,12 +28,15 @@ mod memory;
 pub mod norm;
 pub mod optimiser;
 pub mod pointwise;
+mod private;
 mod program;
+pub(crate) mod recording;
 pub mod reduce;
 pub mod rotary;
 pub(crate) mod scored;
 pub mod softmax;
 mod sort;
+mod staging;
 mod timer;
 pub(crate) mod update;
 
