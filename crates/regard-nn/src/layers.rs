@@ -196,6 +196,16 @@ impl Norm {
         })
     }
 
+    /// The sum of two batches of vectors, and the norm of each vector of it, in one pass where the device can.
+    pub fn forward_sum(&self, context: &Context, x: &Tensor, y: &Tensor) -> Result<(Tensor, Tensor)> {
+        let weight = context.parameter(&self.weight);
+        let bias = self.bias.as_ref().map(|bias| context.parameter(bias));
+        Ok(match self.kind {
+            NormKind::Layer => x.add_layer_norm(y, &weight, bias.as_ref(), self.epsilon)?,
+            NormKind::RootMeanSquare => x.add_rms_norm(y, &weight, self.epsilon)?,
+        })
+    }
+
     /// The norm as the linear map it is where vectors have the size of `at`: what each of several vectors that sum to `at`
     /// contributes to its norm, the bias left out.
     pub fn linear_at(&self, context: &Context, at: &Tensor, x: &Tensor) -> Result<Tensor> {
