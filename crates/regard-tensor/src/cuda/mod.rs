@@ -23,6 +23,7 @@ pub mod layout;
 mod library;
 pub(crate) mod linear;
 pub mod loss;
+pub(crate) mod lstm;
 pub mod matmul;
 mod memory;
 pub mod norm;
