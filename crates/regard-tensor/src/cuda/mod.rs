@@ -28,6 +28,7 @@ pub mod matmul;
 mod memory;
 pub mod norm;
 pub mod optimiser;
+mod plans;
 pub mod pointwise;
 mod private;
 mod program;
