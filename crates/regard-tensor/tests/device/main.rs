@@ -8,6 +8,7 @@ mod cuda;
 mod mismatch;
 mod operations;
 mod reads;
+mod slots;
 mod training;
 mod types;
 
