@@ -35,7 +35,7 @@ class Pattern(ctypes.Structure):
 
 
 class Dropout(ctypes.Structure):
-    _fields_ = [("key", c_uint32 * 2), ("first_example", c_uint64), ("threshold", c_uint32), ("scale", c_float)]
+    _fields_ = [("key_at", Pointer), ("key", c_uint32 * 2), ("first_example", c_uint64), ("threshold", c_uint32), ("scale", c_float)]
 
 
 class Problem(ctypes.Structure):
@@ -74,6 +74,7 @@ class Case:
     soft_cap: float = 0.0
     sink: bool = False
     dropout: float = 0.0
+    recorded: bool = False
     layout: str = "separate"
     scale: float = 0.0
     bf16: bool = False
@@ -91,7 +92,7 @@ class Case:
             "BIAS": 2 if self.bias == "distance" else int(bool(self.bias)),
             "SOFT_CAP": bool(self.soft_cap),
             "SINK": self.sink,
-            "DROPOUT": bool(self.dropout),
+            "DROPOUT": bool(self.dropout) * (1 + self.recorded),
         }
         return [f"-arch={architecture}", "-std=c++17", *(f"-D{name}={int(value)}" for name, value in defines.items())]
 
@@ -102,7 +103,7 @@ class Case:
             sizes += f":{self.value_width}"
         rules = ["causal"] * self.causal + ["key-mask"] * self.key_mask + ["sink"] * self.sink
         rules += [f"pattern-{self.pattern}"] * bool(self.pattern) + [f"bias-{self.bias}"] * bool(self.bias)
-        rules += ["soft-cap"] * bool(self.soft_cap) + ["dropout"] * bool(self.dropout)
+        rules += ["soft-cap"] * bool(self.soft_cap) + ["dropout"] * bool(self.dropout) + ["recorded"] * self.recorded
         rules += [self.layout] * (self.layout != "separate") + [f"scale{self.scale:g}"] * bool(self.scale)
         return f"{self.engine} {'bf16' if self.bf16 else 'f32'} {sizes} {' '.join(rules)}"
 
@@ -129,12 +130,11 @@ class Runner:
     def backward(self, problem):
         """Gradients of queries, keys, values and sink."""
         case = self.case
-        delta = self.module("delta.cu")
-        delta.launch("attention_delta", (-(-case.queries // PADDING) * PADDING // 8, case.heads, case.batch), 256, 0, problem)
+        self.tiled("delta.cu", "attention_delta", -(-case.queries // PADDING) * PADDING, case.heads, problem)
         for part, rows, heads in (("query", case.queries, case.heads), ("key_value", case.keys, case.kv_heads)):
             self.tiled(f"{case.engine}_{part}_gradient.cu", f"attention_{part}_gradient", rows, heads, problem)
         if case.sink:
-            delta.launch("attention_sink_gradient", (case.heads, 1, 1), 256, 256 * 8, problem)
+            self.module("delta.cu").launch("attention_sink_gradient", (case.heads, 1, 1), 256, 256 * 8, problem)
 
     def bias_gradient(self, problem, planes, total):
         """After `backward`. By distance, `bias_gradient` holds the parts and `total` gets the sums."""

@@ -18,7 +18,7 @@ def variants():
         yield Case(**sizes)
         for feature in (
             dict(causal=True), dict(key_mask=True), dict(bias="dense"), dict(bias="distance"), dict(soft_cap=1.0),
-            dict(pattern="window"), dict(dropout=0.1), dict(causal=True, dropout=0.1), EVERYTHING,
+            dict(pattern="window"), dict(dropout=0.1), dict(causal=True, dropout=0.1), dict(causal=True, dropout=0.1, recorded=True), EVERYTHING,
             dict(EVERYTHING, pattern="window"),
         ):  # fmt: skip
             yield Case(**sizes, **feature)

@@ -1,8 +1,10 @@
 //! Checks and times models on a CUDA device.
 //!
 //! ```text
-//! gpu_check check            compares forward pass, loss and gradients of small models with the CPU
-//! gpu_check time [seconds]   times training steps of two GPTs, in f32 and bf16
+//! gpu_check check            forward pass, loss and gradients of small models beside the CPU
+//! gpu_check graph            twenty updates recorded and replayed, and twenty run as usual: the same bits
+//! gpu_check time [seconds]   training steps of two GPTs and of three BiLSTMs, in f32 and bf16; `shakespeare`, `gpt-2`,
+//!                            `bilstm`, `f32` and `bf16` select some of them, `eager` runs them without a recording
 //! ```
 //!
 //! `REGARD_DEVICE` selects another device than the first CUDA device for the check.
@@ -18,7 +20,8 @@ use regard_nn::tensor::optimiser::{Method, Optimiser};
 use regard_nn::tensor::random::Key;
 use regard_nn::tensor::traffic::{self, Traffic};
 use regard_nn::tensor::{DataType, Device, Ids, Tensor, cuda, cuda_devices};
-use regard_nn::{Context, Module, Result, train};
+use regard_nn::train::{self, Part, Recorder, Settings};
+use regard_nn::{Context, Module, Result};
 use std::time::Instant;
 
 /// The device to check.
@@ -147,12 +150,32 @@ fn outcome(case: &Case, device: Device, precision: DataType) -> Result<Outcome> 
     Ok(Outcome { hidden: hidden.to_vec(), loss: loss.item()?, gradients: all, traffic })
 }
 
-/// ‖got − expected‖ / ‖expected‖.
-fn distance(got: &[f32], expected: &[f32]) -> f64 {
-    let norm = |values: &mut dyn Iterator<Item = f64>| values.map(|x| x * x).sum::<f64>().sqrt();
-    let apart = norm(&mut got.iter().zip(expected).map(|(&a, &b)| f64::from(a) - f64::from(b)));
-    let size = norm(&mut expected.iter().map(|&x| f64::from(x)));
-    if got.len() == expected.len() { apart / size.max(1e-6) } else { f64::INFINITY }
+fn norm(values: impl Iterator<Item = f64>) -> f64 {
+    values.map(|x| x * x).sum::<f64>().sqrt()
+}
+
+fn size(values: &[f32]) -> f64 {
+    norm(values.iter().map(|&x| f64::from(x)))
+}
+
+/// ‖got − expected‖ / ‖expected‖, or over `scale` if that is larger.
+fn distance(got: &[f32], expected: &[f32], scale: f64) -> f64 {
+    let apart = norm(got.iter().zip(expected).map(|(&a, &b)| f64::from(a) - f64::from(b)));
+    if got.len() == expected.len() { apart / size(expected).max(scale) } else { f64::INFINITY }
+}
+
+/// The size of what the gradient of a bias is the sum of.
+///
+/// Some of these sums are zero but for rounding: adding one number to all scores of a softmax changes nothing. The
+/// weight of the same layer has the gradient xᵀ·g where the bias has Σ g. With x about 1, the root of Σ g² is its norm over
+/// the root of the number of inputs.
+fn size_of_summed(name: &str, gradients: &[(String, Vec<f32>)]) -> f64 {
+    let find = |name: &str| gradients.iter().find(|(known, _)| known == name).map(|(_, values)| values);
+    let weight = name.strip_suffix("bias").and_then(|layer| find(&format!("{layer}weight")));
+    match (weight, find(name)) {
+        (Some(weight), Some(bias)) => size(weight) / (weight.len() as f64 / bias.len() as f64).sqrt(),
+        _ => 0.0,
+    }
 }
 
 /// Prints a line for each model and type; returns how many failed.
@@ -169,10 +192,12 @@ fn check() -> Result<usize> {
                     continue;
                 }
             };
-            let hidden = distance(&got.hidden, &expected.hidden);
+            let hidden = distance(&got.hidden, &expected.hidden, 0.0);
             let loss = f64::from((got.loss - expected.loss).abs() / expected.loss.abs());
             let pairs = got.gradients.iter().zip(&expected.gradients);
-            let worst = pairs.map(|((name, got), (_, expected))| (distance(got, expected), name));
+            let worst = pairs.map(|((name, got), (_, values))| {
+                (distance(got, values, size_of_summed(name, &expected.gradients)), name)
+            });
             let (gradient, name) =
                 worst.max_by(|a, b| a.0.total_cmp(&b.0)).unwrap_or((0.0, &got.gradients[0].0));
             let complete = got.gradients.len() == expected.gradients.len();
@@ -192,16 +217,79 @@ fn check() -> Result<usize> {
     Ok(failures)
 }
 
+/// Losses and parameters after twenty updates with ids, rates and dropout that change, and how many kernels were recorded.
+fn trained(
+    config: &GptConfig,
+    precision: DataType,
+    mut recorder: Recorder,
+) -> Result<(Vec<Vec<f32>>, Option<usize>)> {
+    let mut model = Transformer::new(config.form(), 1)?;
+    model.to(device()?)?;
+    let mut optimiser = Optimiser::new(Method::adamw(), 0.1);
+    let mut losses = Vec::new();
+    for step in 0..20_u64 {
+        let text = ids(&format!("text {step}"), [4, 64], config.vocabulary)?;
+        let next = ids(&format!("next {step}"), [4, 64], config.vocabulary)?;
+        let parts = [Part { inputs: Inputs::ids(&text), targets: next, share: 1.0, first_example: 0 }];
+        let rate = 1e-3 * (1.0 + step as f32);
+        let how = Settings { key: Key::new(5).step(step), rate, clip: 1.0, precision };
+        let outcome = match recorder.update(&mut model, &mut optimiser, &parts, how)? {
+            Some(outcome) => outcome,
+            None => train::update_now(&mut model, &mut optimiser, &parts, how)?,
+        };
+        losses.push(outcome.loss.to_vec());
+        losses.push(outcome.norm.to_vec());
+    }
+    losses.extend(model.parameters().iter().map(|(_, parameter)| parameter.tensor().to_vec()));
+    Ok((losses, recorder.nodes()))
+}
+
+/// Prints a line for each model and type; returns how many differ.
+fn check_graph() -> Result<usize> {
+    let gpt = GptConfig {
+        vocabulary: 90,
+        context: 64,
+        n_layers: 2,
+        n_heads: 4,
+        d_model: 64,
+        dropout: 0.1,
+        ..GptConfig::default()
+    };
+    let checkpointed = GptConfig { checkpointing: true, ..gpt.clone() };
+    let mut failures = 0;
+    for (name, config) in [("GPT", gpt), ("GPT, checkpointed", checkpointed)] {
+        for precision in [DataType::F32, DataType::Bf16] {
+            let (usual, _) = trained(&config, precision, Recorder::off())?;
+            let (replayed, nodes) = trained(&config, precision, Recorder::new())?;
+            let same = |(a, b): (&Vec<f32>, &Vec<f32>)| {
+                a.iter().map(|x| x.to_bits()).eq(b.iter().map(|x| x.to_bits()))
+            };
+            let different = usual.iter().zip(&replayed).filter(|&pair| !same(pair)).count();
+            let right = different == 0 && nodes.is_some() && usual.len() == replayed.len();
+            failures += usize::from(!right);
+            println!(
+                "{}  {name:<18} {precision:?}  20 updates, {} kernels recorded, {different} of {} results differ",
+                if right { "ok  " } else { "FAIL" },
+                nodes.unwrap_or(0),
+                usual.len(),
+            );
+        }
+    }
+    Ok(failures)
+}
+
 /// A training run to time.
 struct Run {
     name: &'static str,
-    config: GptConfig,
+    model: Box<dyn Model>,
+    vocabulary: usize,
     batch: usize,
     time: usize,
-    precision: DataType,
+    /// What it predicts: a token for each token, or a class for each text.
+    classes: Option<usize>,
 }
 
-fn time(seconds: f64) {
+fn runs() -> Result<Vec<(&'static str, Run)>> {
     let shakespeare = GptConfig {
         vocabulary: 65,
         context: 256,
@@ -212,25 +300,51 @@ fn time(seconds: f64) {
         ..GptConfig::default()
     };
     let gpt2 = GptConfig { vocabulary: 50_304, ..GptConfig::default() };
+    let gpt = |name, config: GptConfig, batch, time| -> Result<Run> {
+        let (vocabulary, model) = (config.vocabulary, Box::new(Transformer::new(config.form(), 1)?));
+        Ok(Run { name, model, vocabulary, batch, time, classes: None })
+    };
+    let bilstm = |name, pooling| -> Result<Run> {
+        let config = SentimentConfig { pooling, ..SentimentConfig::default() };
+        let (vocabulary, model) = (config.vocabulary, Box::new(Sentiment::new(config, 1)?));
+        Ok(Run { name, model, vocabulary, batch: 64, time: 200, classes: Some(2) })
+    };
+    Ok(vec![
+        ("shakespeare", gpt("Shakespeare", shakespeare, 64, 256)?),
+        ("gpt-2", gpt("GPT-2 124M", gpt2, 32, 1024)?),
+        ("bilstm", bilstm("BiLSTM max", Pooling::Max)?),
+        ("bilstm", bilstm("BiLSTM additive", Pooling::Additive)?),
+        ("bilstm", bilstm("BiLSTM heads", Pooling::Heads)?),
+    ])
+}
+
+fn time(seconds: f64, arguments: &[String]) -> Result<()> {
+    let named = |name: &str| arguments.iter().any(|argument| argument == name);
+    let chosen = |names: &[&str], name: &str| named(name) || !names.iter().any(|name| named(name));
     for precision in [DataType::Bf16, DataType::F32] {
-        let small = Run { name: "Shakespeare", config: shakespeare.clone(), batch: 64, time: 256, precision };
-        let large = Run { name: "GPT-2 124M", config: gpt2.clone(), batch: 32, time: 1024, precision };
-        for run in [small, large] {
-            if let Err(error) = time_one(&run, seconds) {
-                println!("{} {precision:?}: {error}", run.name);
+        for (name, run) in runs()? {
+            let type_name = format!("{precision:?}").to_lowercase();
+            let wanted = chosen(&["shakespeare", "gpt-2", "bilstm"], name);
+            if !wanted || !chosen(&["f32", "bf16"], &type_name) {
+                continue;
+            }
+            let recorder = if named("eager") { Recorder::off() } else { Recorder::new() };
+            let name = run.name;
+            if let Err(error) = time_one(run, precision, seconds, recorder) {
+                println!("{name} {type_name}: {error}");
             }
         }
     }
+    Ok(())
 }
 
-fn time_one(run: &Run, seconds: f64) -> Result<()> {
-    let Run { batch, time, precision, .. } = *run;
-    let mut model = Transformer::new(run.config.form(), 1)?;
+fn time_one(run: Run, precision: DataType, seconds: f64, mut recorder: Recorder) -> Result<()> {
+    let Run { name, mut model, vocabulary, batch, time, classes } = run;
     model.to(Device::Cuda(0))?;
     let mut optimiser = Optimiser::new(Method::adamw(), 0.1);
     let device = cuda::Device::open(0).map_err(regard_nn::tensor::Error::from)?;
     let wait = || device.synchronise().map_err(regard_nn::tensor::Error::from);
-    let text = ids("text", [batch, time + 1], run.config.vocabulary)?;
+    let text = ids("text", [batch, time + 1], vocabulary)?;
     let cut = |shift: usize| {
         let rows = text.values().chunks(time + 1).flat_map(|row| row[shift..shift + time].to_vec());
         Ids::new(&rows.collect::<Vec<_>>(), [batch, time])
@@ -238,10 +352,17 @@ fn time_one(run: &Run, seconds: f64) -> Result<()> {
     let (mut step, mut first) = (0, 0.0);
     let (mut timed, mut started, mut before) = (0_u32, Instant::now(), traffic::snapshot());
     let last = loop {
-        let (inputs, targets) = (Inputs::ids(&cut(0)?), cut(1)?);
-        let context = Context::training(Key::new(2).step(step), 0).with_precision(precision);
-        let loss = model.loss_of(&context, &inputs, &targets, CrossEntropy::default())?;
-        train::update(&mut model, &loss, &mut optimiser, 3e-4, Some(1.0))?;
+        let targets = match classes {
+            None => cut(1)?,
+            Some(classes) => ids("classes", [batch, 1], classes)?.reshape([batch])?,
+        };
+        let parts = [Part { inputs: Inputs::ids(&cut(0)?), targets, share: 1.0, first_example: 0 }];
+        let how = Settings { key: Key::new(2).step(step), rate: 3e-4, clip: 1.0, precision };
+        let outcome = match recorder.update(&mut *model, &mut optimiser, &parts, how)? {
+            Some(outcome) => outcome,
+            None => train::update_now(&mut *model, &mut optimiser, &parts, how)?,
+        };
+        let loss = outcome.loss;
         step += 1;
         // The first steps compile kernels and fill the pools.
         if step == 5 {
@@ -261,16 +382,19 @@ fn time_one(run: &Run, seconds: f64) -> Result<()> {
     let each = started.elapsed().as_secs_f64() / f64::from(timed);
     let counted = traffic::snapshot().since(&before);
     let usage = device.usage();
+    let (count, what) = if classes.is_some() { (batch, "texts") } else { (batch * time, "tokens") };
     println!(
-        "{:<12} {precision:?}  {:.2} ms/step  {:.0} tokens/s  {} MiB at most  loss {first:.3} to {last:.3} in {timed} steps",
-        run.name,
+        "{name:<15} {precision:?}  {:.2} ms/step  {:.0} {what}/s  {} MiB at most  loss {first:.3} to {last:.3} in {timed} steps",
         each * 1e3,
-        (batch * time) as f64 / each,
+        count as f64 / each,
         usage.peak >> 20,
     );
+    if let Some(nodes) = recorder.nodes() {
+        println!("                {nodes} kernels and copies recorded");
+    }
     let per_step = |count: u64| count as f64 / f64::from(timed);
     println!(
-        "             a step: {:.2} reads, {:.2} uploads, fallbacks {:?}, {} driver allocations in all",
+        "                a step: {:.2} reads, {:.2} uploads, fallbacks {:?}, {} driver allocations in all",
         per_step(counted.host_reads),
         per_step(counted.uploads),
         counted.fallbacks,
@@ -293,8 +417,13 @@ fn main() -> Result<()> {
         failures = check()?;
         println!("{failures} failed");
     }
+    if named("graph") {
+        let different = check_graph()?;
+        println!("{different} failed");
+        failures += different;
+    }
     if named("time") {
-        time(seconds);
+        time(seconds, &arguments)?;
     }
     std::process::exit(i32::from(failures > 0));
 }

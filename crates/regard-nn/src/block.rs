@@ -127,12 +127,20 @@ module!(Block {
     ffn_scale,
 });
 
-/// A sublayer's name, and the norms before and after it.
+/// A sublayer's name, the norms before and after it, and the norm of the sublayer that follows.
 struct Around<'a> {
     name: &'a str,
     norm: Option<&'a Norm>,
     output_norm: Option<&'a Norm>,
     scale: Option<&'a Parameter>,
+    next: Option<&'a Norm>,
+}
+
+/// The residual stream, and its norm for the next sublayer where both were computed in one pass.
+#[derive(Clone)]
+pub(crate) struct Stream {
+    pub x: Tensor,
+    pub normed: Option<Tensor>,
 }
 
 impl Block {
@@ -181,6 +189,11 @@ impl Block {
         self.cross.as_ref()
     }
 
+    /// The norm of what this block reads first.
+    pub(crate) fn first_norm(&self) -> Option<&Norm> {
+        self.attention_norm.as_ref().filter(|_| self.config.placement.norms_input())
+    }
+
     /// The residual stream (batch, time, width) after this block; `memory` is what cross-attention reads, with its rules.
     pub fn forward(
         &self,
@@ -189,30 +202,54 @@ impl Block {
         rules: &Rules,
         memory: Option<(&Tensor, &Rules)>,
     ) -> Result<Tensor> {
+        let stream = Stream { x: x.clone(), normed: None };
+        Ok(self.forward_then(context, stream, (rules, memory), None)?.x)
+    }
+
+    /// The same, with the norm `next` of what comes out, if one follows. A probe may change the stream in between: what it
+    /// watches is computed part by part.
+    pub(crate) fn forward_then(
+        &self,
+        context: &Context,
+        stream: Stream,
+        (rules, memory): (&Rules, Option<(&Tensor, &Rules)>),
+        next: Option<&Norm>,
+    ) -> Result<Stream> {
         context.check()?;
-        let x = context.see("residual.before", x.clone())?;
-        let (norm, output_norm) = (self.attention_norm.as_ref(), self.attention_output_norm.as_ref());
-        let attention = Around { name: "self", norm, output_norm, scale: self.attention_scale.as_ref() };
-        let mut middle =
-            self.add(context, &attention, (&x, &x), |here, x| self.attention.forward(here, x, None, rules))?;
-        if let (Some(cross), Some((memory, rules))) = (&self.cross, memory) {
-            let (norm, output_norm) = (self.cross_norm.as_ref(), self.cross_output_norm.as_ref());
-            let around = Around { name: "cross", norm, output_norm, scale: self.cross_scale.as_ref() };
-            let attend = |here: &Context, x: &Tensor| cross.forward(here, x, Some(memory), rules);
-            middle = self.add(context, &around, (&middle, &middle), attend)?;
-        }
-        let middle = context.see("residual.middle", middle)?;
-        let shared = self.config.placement == Placement::ParallelShared;
-        let norm = if shared { self.attention_norm.as_ref() } else { self.ffn_norm.as_ref() };
-        let ffn = Around {
-            name: "ffn",
-            norm,
-            output_norm: self.ffn_output_norm.as_ref(),
-            scale: self.ffn_scale.as_ref(),
+        let placement = self.config.placement;
+        let watched = context.probe().is_some();
+        let x = context.see("residual.before", stream.x)?;
+        let shared = placement == Placement::ParallelShared;
+        let ffn_norm = if shared { self.attention_norm.as_ref() } else { self.ffn_norm.as_ref() };
+        let cross = self.cross.as_ref().zip(memory);
+        let serial = placement.norms_input() && !placement.is_parallel();
+        let before_ffn = ffn_norm.filter(|_| serial && !watched);
+        let before_cross = self.cross_norm.as_ref().filter(|_| serial && !watched);
+        let attention = Around {
+            name: "self",
+            norm: self.attention_norm.as_ref(),
+            output_norm: self.attention_output_norm.as_ref(),
+            scale: self.attention_scale.as_ref(),
+            next: if cross.is_some() { before_cross } else { before_ffn },
         };
-        let read = if self.config.placement.is_parallel() { &x } else { &middle };
-        let after = self.add(context, &ffn, (&middle, read), |here, x| self.ffn.forward(here, x))?;
-        context.see("residual.after", after)
+        let attend = |here: &Context, x: &Tensor| self.attention.forward(here, x, None, rules);
+        let normed = stream.normed.filter(|_| !watched);
+        let mut middle = self.add(context, &attention, &x, Stream { x: x.clone(), normed }, attend)?;
+        if let Some((cross, (memory, rules))) = cross {
+            let (norm, output_norm) = (self.cross_norm.as_ref(), self.cross_output_norm.as_ref());
+            let around = Around { name: "cross", norm, output_norm, scale: self.cross_scale.as_ref(), next: before_ffn };
+            let attend = |here: &Context, x: &Tensor| cross.forward(here, x, Some(memory), rules);
+            middle = self.add(context, &around, &middle.x, middle.clone(), attend)?;
+        }
+        middle.x = context.see("residual.middle", middle.x)?;
+        let next = next.filter(|_| !watched);
+        let output_norm = self.ffn_output_norm.as_ref();
+        let scale = self.ffn_scale.as_ref();
+        let ffn = Around { name: "ffn", norm: ffn_norm, output_norm, scale, next };
+        let read = if placement.is_parallel() { Stream { x, normed: None } } else { middle.clone() };
+        let mut after = self.add(context, &ffn, &middle.x, read, |here, x| self.ffn.forward(here, x))?;
+        after.x = context.see("residual.after", after.x)?;
+        Ok(after)
     }
 
     /// The stream with a sublayer's output added, computed from `read` (the stream itself, but for parallel blocks).
@@ -220,16 +257,20 @@ impl Block {
         &self,
         context: &Context,
         around: &Around,
-        (stream, read): (&Tensor, &Tensor),
+        stream: &Tensor,
+        read: Stream,
         sublayer: impl FnOnce(&Context, &Tensor) -> Result<Tensor>,
-    ) -> Result<Tensor> {
+    ) -> Result<Stream> {
         let here = context.within(around.name);
         let normed = |norm: Option<&Norm>, x: Tensor| match norm {
             Some(norm) => norm.forward(context, &x),
             None => Ok(x),
         };
         let post = self.config.placement == Placement::Post;
-        let input = normed(around.norm.filter(|_| !post), read.clone())?;
+        let input = match read.normed {
+            Some(normed) => normed,
+            None => normed(around.norm.filter(|_| !post), read.x)?,
+        };
         let output = normed(around.output_norm, sublayer(&here, &input)?)?;
         let output = match around.scale {
             Some(scale) => output.multiply(&context.parameter(scale))?,
@@ -241,6 +282,16 @@ impl Block {
         } else {
             output.scale(self.config.residual_scale)?
         };
-        normed(around.norm.filter(|_| post), stream.add(&output)?)
+        match (around.norm.filter(|_| post), around.next) {
+            (Some(norm), _) => {
+                let (_, x) = norm.forward_sum(context, stream, &output)?;
+                Ok(Stream { x, normed: None })
+            }
+            (None, Some(next)) => {
+                let (x, normed) = next.forward_sum(context, stream, &output)?;
+                Ok(Stream { x, normed: Some(normed) })
+            }
+            (None, None) => Ok(Stream { x: stream.add(&output)?, normed: None }),
+        }
     }
 }

@@ -12,10 +12,12 @@
 //! what to print and what to save. All random draws are keyed by the step, so a run resumed from a saved [`Progress`] gives
 //! bit for bit the same result as an uninterrupted one.
 
+mod recorded;
 mod schedule;
 mod state;
 mod tasks;
 
+pub use recorded::{Outcome, Part, Recorder, Settings, update_now};
 pub use schedule::{Decay, Schedule};
 pub use state::{Progress, load_state, save_state};
 pub use tasks::{LanguageModelling, Learn, Supervised, evaluate};
@@ -28,7 +30,7 @@ use crate::models::{Inputs, Model};
 use crate::parameter::Module;
 use regard_tensor::optimiser::{Method, Optimiser, clip_scale, global_norm};
 use regard_tensor::random::Key;
-use regard_tensor::{Gradients, Ids, Tensor};
+use regard_tensor::{DataType, Gradients, Ids, Tensor};
 use serde::{Deserialize, Serialize};
 
 /// The version of the training procedure. It increases whenever the same configuration trains a different model for a
@@ -205,6 +207,11 @@ pub trait Observer {
         Ok(())
     }
 
+    /// Whether [`Observer::gradients`] does anything. If not, a device may record an update and replay it as a whole.
+    fn sees_gradients(&self) -> bool {
+        true
+    }
+
     /// Called after each update.
     fn stepped(&mut self, step: &Step, task: &dyn Task, progress: &Progress) -> Result<Flow> {
         let _ = (step, task, progress);
@@ -225,7 +232,11 @@ pub trait Observer {
 }
 
 /// Does nothing.
-impl Observer for () {}
+impl Observer for () {
+    fn sees_gradients(&self) -> bool {
+        false
+    }
+}
 
 /// Why training ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -247,11 +258,12 @@ pub fn train(
 ) -> Result<TrainingEnd> {
     config.check()?;
     let key = Key::new(config.seed).site("train");
+    let mut recorder = if observer.sees_gradients() { Recorder::off() } else { Recorder::new() };
     while progress.step < config.steps {
         if progress.patience_is_over(config) {
             return Ok(TrainingEnd::Patience);
         }
-        let step = update_once(task, config, progress, observer, key)?;
+        let step = update_once(task, config, progress, (observer, &mut recorder), key)?;
         let last = progress.step == config.steps;
         if last || config.evaluate_every > 0 && progress.step.is_multiple_of(config.evaluate_every) {
             let evaluation = task.evaluate(&Context::inference())?;
@@ -275,7 +287,7 @@ fn update_once(
     task: &mut dyn Task,
     config: &TrainConfig,
     progress: &mut Progress,
-    observer: &mut dyn Observer,
+    (observer, recorder): (&mut dyn Observer, &mut Recorder),
     key: Key,
 ) -> Result<Step> {
     let rate = config.rate.at(progress.step, config.steps);
@@ -286,14 +298,27 @@ fn update_once(
     // Batches are weighted by their number of targets, so that several small ones give the same update as a large one.
     let targets: Vec<usize> = batches.iter().map(|batch| counted(&batch.targets)).collect();
     let all = targets.iter().sum::<usize>().max(1) as f32;
+    let mut parts = Vec::with_capacity(batches.len());
     for (part, (batch, targets)) in batches.into_iter().zip(targets).enumerate() {
-        let context = Context::training(key.step(progress.step), (part * config.batch_size) as u64);
-        let TrainingBatch { inputs, targets: labels, examples, tokens } = batch;
-        let mean = task.model().loss_of(&context, &inputs, &labels, settings())?;
-        let share = mean.scale(targets as f32 / all)?;
-        step.loss += share.item()?;
+        let TrainingBatch { inputs, targets: answers, examples, tokens } = batch;
         step.examples += examples;
         step.tokens += tokens;
+        let (share, first_example) = (targets as f32 / all, (part * config.batch_size) as u64);
+        parts.push(Part { inputs, targets: answers, share, first_example });
+    }
+    let (key, clip) = (key.step(progress.step), config.clip);
+    let how = Settings { key, rate, clip, precision: DataType::F32 };
+    if let Some(outcome) = recorder.update(task.model_mut(), &mut progress.optimiser, &parts, how)? {
+        (step.loss, step.gradient_norm) = (outcome.loss.item()?, outcome.norm.item()?);
+        ensure_finite(&step)?;
+        progress.step += 1;
+        progress.position = task.position();
+        return Ok(step);
+    }
+    for Part { inputs, targets, share, first_example } in parts {
+        let context = Context::training(key, first_example);
+        let share = task.model().loss_of(&context, &inputs, &targets, settings())?.scale(share)?;
+        step.loss += share.item()?;
         let gradients = share.backward()?;
         total = Some(match total {
             None => gradients,
@@ -303,18 +328,13 @@ fn update_once(
             }
         });
     }
-    if !step.loss.is_finite() {
-        return Err(Error::Diverged { step: step.step, loss: step.loss.to_string() });
-    }
+    ensure_finite(&step)?;
     let Some(gradients) = total else { return Ok(step) };
     observer.gradients(step.step, task.model(), &gradients)?;
     let mut updates = task.model_mut().updates(&gradients);
     let norm = global_norm(updates.iter().filter_map(|update| update.gradient))?;
     step.gradient_norm = norm.item()?;
-    if !step.gradient_norm.is_finite() {
-        let loss = format!("{}, and its gradient {},", step.loss, step.gradient_norm);
-        return Err(Error::Diverged { step: step.step, loss });
-    }
+    ensure_finite(&step)?;
     match config.clip > 0.0 {
         true => progress.optimiser.step(&mut updates, rate, &clip_scale(&norm, config.clip)?)?,
         false => progress.optimiser.step(&mut updates, rate, 1.0)?,
@@ -322,6 +342,17 @@ fn update_once(
     progress.step += 1;
     progress.position = task.position();
     Ok(step)
+}
+
+/// Fails if the loss or the gradients are infinite or not numbers.
+fn ensure_finite(step: &Step) -> Result<()> {
+    let Step { loss, gradient_norm, step, .. } = *step;
+    let loss = match (loss.is_finite(), gradient_norm.is_finite()) {
+        (true, true) => return Ok(()),
+        (false, _) => loss.to_string(),
+        (true, false) => format!("{loss}, and its gradient {gradient_norm},"),
+    };
+    Err(Error::Diverged { step, loss })
 }
 
 /// One update of a model from a loss: backward pass, optional clipping at a global norm, optimiser step. Returns the norm

@@ -54,6 +54,12 @@ impl<T: NoUninit + CheckedBitPattern> Copies<T> {
         Ok(memory)
     }
 
+    /// The first device that has a copy, the CPU if none has.
+    pub fn device(&self) -> Device {
+        let elsewhere = self.elsewhere.lock().unwrap_or_else(PoisonError::into_inner);
+        elsewhere.first().map_or(Device::Cpu, |memory| memory.device())
+    }
+
     fn find(&self, device: Device) -> Option<Arc<Memory>> {
         let devices = self.devices.lock().unwrap_or_else(PoisonError::into_inner);
         devices.iter().find(|memory| memory.device() == device).cloned()

@@ -10,6 +10,7 @@ use crate::storage::{Device, Memory};
 use crate::traffic;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// An n-dimensional array of non-negative integers: token ids, class labels, positions. Cheap to clone.
 ///
@@ -25,6 +26,8 @@ pub struct Ids {
     shape: Shape,
     /// An upper bound of the ids (exclusive), if it is known without reading them.
     bound: Option<usize>,
+    /// For ids in a slot: all ids that may come into it must be below this, as operations on them required.
+    limit: Option<Arc<AtomicUsize>>,
 }
 
 impl Ids {
@@ -37,13 +40,13 @@ impl Ids {
             || format!("{} values for {shape}", shape.count()),
             || format!("{} values", values.len()),
         )?;
-        Ok(Self { copies: Arc::new(Copies::new(values.into())), shape, bound: None })
+        Ok(Self { copies: Arc::new(Copies::new(values.into())), shape, bound: None, limit: None })
     }
 
     /// Ids in one row, all below `bound`.
     pub(crate) fn row(values: Vec<u32>, bound: usize) -> Self {
         let shape = [values.len()].into();
-        Self { copies: Arc::new(Copies::new(values.into())), shape, bound: Some(bound) }
+        Self { copies: Arc::new(Copies::new(values.into())), shape, bound: Some(bound), limit: None }
     }
 
     /// The ids in row-major order, copied to the host if they are on another device.
@@ -72,7 +75,48 @@ impl Ids {
         Ok(self.clone())
     }
 
-    /// The same ids in another shape with the same number of elements.
+    /// The same ids on a device alone, as inputs of a [`Recording`](crate::Recording): a replay may put others in their
+    /// place.
+    pub fn slot(&self, device: Device) -> Result<Self> {
+        let bound = self.values().iter().max().map_or(0, |&most| most as usize + 1);
+        let memory = Memory::store(device, bytemuck::cast_slice(self.values()))?;
+        traffic::count_upload();
+        let copies = Arc::new(Copies::on_device(memory, self.count()));
+        let limit = Some(Arc::new(AtomicUsize::new(usize::MAX)));
+        Ok(Self { copies, shape: self.shape.clone(), bound: Some(bound), limit })
+    }
+
+    /// Whether these ids, in a slot, can be replaced by others: as many, and in the range that operations required.
+    pub fn can_become(&self, ids: &Self) -> bool {
+        let limit = self.limit.as_ref().map_or(0, |limit| limit.load(Ordering::Relaxed));
+        self.shape == ids.shape && ids.values().iter().all(|&id| (id as usize) < limit)
+    }
+
+    /// Whether all ids are known to be below `limit`, without reading them.
+    pub(crate) fn are_known_below(&self, limit: usize) -> bool {
+        let known = self.bound.is_some_and(|bound| bound <= limit);
+        if let (true, Some(least)) = (known, &self.limit) {
+            least.fetch_min(limit, Ordering::Relaxed);
+        }
+        known
+    }
+
+    /// The device that has a copy, the CPU if none has.
+    pub(crate) fn device(&self) -> Device {
+        self.copies.device()
+    }
+
+    /// How many ids are not `id`.
+    pub(crate) fn count_without(&self, id: Option<u32>) -> usize {
+        match id {
+            Some(id) if !self.are_known_below(id as usize) => {
+                self.values().iter().filter(|&&other| other != id).count()
+            }
+            _ => self.count(),
+        }
+    }
+
+    /// The same ids in another shape of the same count.
     pub fn reshape(&self, shape: impl Into<Shape>) -> Result<Self> {
         let shape = shape.into();
         ensure_shape(
@@ -86,7 +130,7 @@ impl Ids {
 
     /// Returns an error that names the first id that is not below `limit`.
     pub(crate) fn ensure_below(&self, operation: &'static str, limit: usize) -> Result<()> {
-        if self.bound.is_some_and(|bound| bound <= limit) {
+        if self.are_known_below(limit) {
             return Ok(());
         }
         match self.values().iter().find(|&&id| id as usize >= limit) {
@@ -117,7 +161,7 @@ impl Ids {
     /// Ids in one row in the memory of a device, all below `bound`.
     pub(crate) fn on_device(memory: Memory, count: usize, bound: usize) -> Self {
         let shape = [count].into();
-        Self { copies: Arc::new(Copies::on_device(memory, count)), shape, bound: Some(bound) }
+        Self { copies: Arc::new(Copies::on_device(memory, count)), shape, bound: Some(bound), limit: None }
     }
 
     /// Moves ids that a kernel computed to its device.

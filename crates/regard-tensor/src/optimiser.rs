@@ -121,7 +121,6 @@ impl Optimiser {
         for update in updates.iter() {
             update.check()?;
         }
-        self.steps += 1;
         let mut jobs: Vec<Job> = Vec::with_capacity(updates.len());
         for (update, moments) in updates.iter_mut().zip(&mut self.moments) {
             let Some(gradient) = update.gradient else { continue };
@@ -135,11 +134,24 @@ impl Optimiser {
             });
         }
         let update = kernel::Update {
-            rule: rule(self.method, learning_rate, self.steps),
+            rule: rule(self.method, learning_rate, self.steps + 1),
             scale: &scale.array,
             relative: self.relative.then_some(MINIMUM_SCALE),
         };
-        kernel::update(update, &mut jobs)
+        kernel::update(update, &mut jobs)?;
+        self.steps += 1;
+        Ok(())
+    }
+
+    /// The rule of one more update, which a recording makes.
+    pub(crate) fn replayed(&mut self, learning_rate: f32) -> Rule {
+        self.steps += 1;
+        rule(self.method, learning_rate, self.steps)
+    }
+
+    /// Where its memory of past gradients is.
+    pub(crate) fn arrays(&self) -> impl Iterator<Item = &Array> {
+        self.moments.iter().flat_map(|moments| [&moments.first, &moments.second])
     }
 
     /// Allocates running means at the first step; later steps fail if the parameters have changed.

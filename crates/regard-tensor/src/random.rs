@@ -16,13 +16,19 @@
 //! ```
 
 /// A named source of random draws.
+///
+/// It remembers the source it was derived from and the name within it: a recorded training step derives its keys anew
+/// from the key of another step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Key(u64);
+pub struct Key {
+    source: u64,
+    name: u64,
+}
 
 impl Key {
     /// The source of a whole run.
     pub fn new(seed: u64) -> Self {
-        Self(mix(seed ^ 0x5acc_ade0_0000_0001))
+        Self { source: seed ^ 0x5acc_ade0_0000_0001, name: 0 }
     }
 
     /// The source for one training step.
@@ -42,20 +48,35 @@ impl Key {
     }
 
     fn fold(self, value: u64) -> Self {
-        Self(mix(self.0 ^ mix(value)))
+        Self { source: self.value(), name: mix(value) }
+    }
+
+    fn value(self) -> u64 {
+        mix(self.source ^ self.name)
+    }
+
+    /// Its name within `source`, if it was derived from that in one step.
+    pub(crate) fn within(self, source: Self) -> Option<u64> {
+        (self.source == source.value()).then_some(self.name)
+    }
+
+    /// The key of this name within another source.
+    pub(crate) fn named(self, name: u64) -> Self {
+        Self { source: self.value(), name }
     }
 
     /// Four random 32-bit words for block `block` of example `example`.
     #[inline]
     pub fn words(self, example: u64, block: u64) -> [u32; 4] {
         let counter = [block as u32, (block >> 32) as u32, example as u32, (example >> 32) as u32];
-        philox(counter, [self.0 as u32, (self.0 >> 32) as u32])
+        philox(counter, self.halves())
     }
 
     /// The two halves of the key, for kernels that run Philox in lanes.
     #[inline]
     pub(crate) fn halves(self) -> [u32; 2] {
-        [self.0 as u32, (self.0 >> 32) as u32]
+        let value = self.value();
+        [value as u32, (value >> 32) as u32]
     }
 
     /// A uniform number in [0, 1) for one element of one example.
@@ -172,6 +193,15 @@ mod tests {
         assert!(sorted.iter().enumerate().all(|(i, &x)| i == x));
         assert_ne!(order, Key::new(2).permutation(0, 1000));
         assert_ne!(order, Key::new(1).permutation(1, 1000));
+    }
+
+    #[test]
+    fn a_name_can_be_taken_to_another_source() {
+        let (first, second) = (Key::new(3).step(1), Key::new(3).step(2));
+        let name = first.site("layers.0").within(first).unwrap();
+        assert_eq!(second.named(name), second.site("layers.0"));
+        assert!(first.site("layers.0").within(second).is_none());
+        assert!(first.site("layers.0").site("output").within(first).is_none());
     }
 
     #[test]

@@ -117,6 +117,26 @@ impl Norm {
         }
     }
 
+    /// The sum of two batches of vectors, and the norm of each vector of it, in one pass where the device can.
+    pub fn forward_sum(&self, context: &Context, x: &Tensor, y: &Tensor) -> Result<(Tensor, Tensor)> {
+        match (self.kind, self.factor(context)?) {
+            (NormKind::Layer | NormKind::LayerWithoutBias, Some(factor)) if factor.shape().rank() == 1 => {
+                let bias = self.bias.as_ref().map(|bias| context.parameter(bias));
+                Ok(x.add_layer_norm(y, &factor, bias.as_ref(), self.epsilon)?)
+            }
+            (NormKind::RootMeanSquare | NormKind::RootMeanSquareAroundOne, Some(factor))
+                if factor.shape().rank() == 1 =>
+            {
+                Ok(x.add_rms_norm(y, &factor, self.epsilon)?)
+            }
+            _ => {
+                let sum = x.add(y)?;
+                let normed = self.forward(context, &sum)?;
+                Ok((sum, normed))
+            }
+        }
+    }
+
     /// The norm as the linear map it is where vectors have the size of `at`: what each of several vectors that sum to `at`
     /// contributes to its norm, the bias left out.
     pub fn linear_at(&self, context: &Context, at: &Tensor, x: &Tensor) -> Result<Tensor> {

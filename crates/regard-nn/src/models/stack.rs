@@ -4,7 +4,7 @@ use super::form::{self, AttentionPositions, Form};
 use super::model::{AttentionSite, Part, Visibility};
 use super::sequence::Sequence;
 use crate::attention::{RelativeVectors, Rules};
-use crate::block::{Block, BlockConfig, BlockDraws};
+use crate::block::{Block, BlockConfig, BlockDraws, Stream};
 use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::layers::{Embedding, Norm};
@@ -257,11 +257,15 @@ impl Stack {
         rules: &[Rules],
         memory: Option<(&Tensor, &Rules)>,
     ) -> Result<Tensor> {
+        let mut normed = None;
         for i in 0..self.form.n_layers {
             let here = context.within("layers").within(i);
             let (block, rules) = (self.block(i), &rules[self.kind_of(i)]);
             if !self.checkpointing {
-                x = block.forward(&here, &x, rules, memory)?;
+                let last = i + 1 == self.form.n_layers;
+                let next = if last { self.norm.as_ref() } else { self.block(i + 1).first_norm() };
+                Stream { x, normed } =
+                    block.forward_then(&here, Stream { x, normed }, (rules, memory), next)?;
                 continue;
             }
             let (block, rules, cross) =
@@ -271,9 +275,10 @@ impl Stack {
                 block.forward(here, &inputs[0], &rules, inputs.get(1).zip(cross.as_ref()))
             })?;
         }
-        match &self.norm {
-            Some(norm) => norm.forward(context, &x),
-            None => Ok(x),
+        match (&self.norm, normed) {
+            (Some(_), Some(normed)) => Ok(normed),
+            (Some(norm), None) => norm.forward(context, &x),
+            (None, _) => Ok(x),
         }
     }
 }

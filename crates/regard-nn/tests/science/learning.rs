@@ -4,10 +4,14 @@
 use crate::numbers::{distance, finite, same_bits};
 use crate::zoo;
 use regard_nn::models::form::Form;
-use regard_nn::models::{BertConfig, GptConfig, LlamaConfig, Model, T5Config, Transformer, VitConfig};
+use regard_nn::models::{
+    BertConfig, GptConfig, Inputs, LlamaConfig, Model, T5Config, Transformer, VitConfig,
+};
+use regard_nn::tensor::ops::CrossEntropy;
 use regard_nn::tensor::optimiser::{Method, Optimiser};
 use regard_nn::tensor::random::Key;
-use regard_nn::tensor::{Gradients, Tensor};
+use regard_nn::tensor::{DataType, Gradients, Ids, Tensor};
+use regard_nn::train::{Part, Recorder, Settings};
 use regard_nn::{Context, Error, Module, train};
 use std::sync::atomic::AtomicBool;
 
@@ -145,5 +149,42 @@ fn a_pass_can_be_cancelled() {
             let error = zoo::loss(&*model, &context.with_cancel(&set)).unwrap_err();
             assert_eq!(error, Error::Cancelled, "{}", model.kind());
         }
+    }
+}
+
+#[test]
+fn an_update_by_parts_has_the_bits_of_an_update_from_the_loss() {
+    let config = GptConfig {
+        vocabulary: 11,
+        context: 8,
+        n_layers: 2,
+        n_heads: 2,
+        d_model: 16,
+        dropout: 0.1,
+        ..GptConfig::default()
+    };
+    let ids = Ids::new(&[1, 2, 3, 4, 5, 6, 7, 8], [2, 4]).unwrap();
+    let targets = Ids::new(&[2, 3, 4, 5, 6, 7, 8, 9], [2, 4]).unwrap();
+    let (mut whole, mut parts) =
+        (Transformer::new(config.form(), 1).unwrap(), Transformer::new(config.form(), 1).unwrap());
+    let (mut for_whole, mut for_parts) =
+        (Optimiser::new(Method::adamw(), 0.1), Optimiser::new(Method::adamw(), 0.1));
+    let mut recorder = Recorder::new();
+    for step in 0..4 {
+        let (key, inputs) = (Key::new(3).step(step), Inputs::ids(&ids));
+        let part = Part { inputs: inputs.clone(), targets: targets.clone(), share: 1.0, first_example: 0 };
+        let how = Settings { key, rate: 1e-2, clip: 1.0, precision: DataType::F32 };
+        // The CPU records nothing, and says so before anything has changed.
+        let recorded = recorder.update(&mut parts, &mut for_parts, std::slice::from_ref(&part), how).unwrap();
+        assert!(recorded.is_none() && recorder.nodes().is_none());
+        let outcome = train::update_now(&mut parts, &mut for_parts, &[part], how).unwrap();
+        let context = Context::training(key, 0);
+        let loss = whole.loss_of(&context, &inputs, &targets, CrossEntropy::default()).unwrap();
+        same_bits("loss", &outcome.loss, &loss);
+        let norm = train::update(&mut whole, &loss, &mut for_whole, 1e-2, Some(1.0)).unwrap();
+        same_bits("norm", &outcome.norm, &norm.unwrap());
+    }
+    for ((name, a), (_, b)) in whole.parameters().into_iter().zip(parts.parameters()) {
+        same_bits(&name, b.tensor(), a.tensor());
     }
 }

@@ -11,6 +11,52 @@ pub enum Expected {
     All(Vec<f64>),
     /// Some of its rows, of this width.
     Rows(usize, Vec<(usize, Vec<f64>)>),
+    /// Sums, whose error depends on what was summed.
+    Sums(Box<Expected>, Terms),
+    /// Differences of values with this norm, which may cancel: the error is compared with it, if it is larger than the result.
+    Differences(Box<Expected>, f64),
+}
+
+/// What a sum was taken of.
+#[derive(Clone, Copy)]
+pub enum Terms {
+    /// Values of this type. Where one lies between two values of the type, the reference may have taken the other.
+    Rounded(Element),
+    /// So many products on tensor cores, which add sixteen at a time and cut the sum off: each time by up to 2⁻²³ of it, and
+    /// always towards zero, so that errors add up. The sum grows with the root of the number of terms, so its mean size on
+    /// the way is two thirds of its last.
+    Products(usize),
+}
+
+impl Terms {
+    fn tolerance(self) -> f64 {
+        match self {
+            Self::Rounded(Element::Bf16) => 2.0_f64.powi(-8),
+            Self::Rounded(Element::F16) => 2.0_f64.powi(-11),
+            Self::Rounded(_) => 0.0,
+            Self::Products(count) => 2.0 / 3.0 * (count / 16) as f64 * 2.0_f64.powi(-23),
+        }
+    }
+}
+
+impl Expected {
+    pub fn summed(self, terms: Terms) -> Self {
+        Self::Sums(Box::new(self), terms)
+    }
+
+    /// Marks differences of these values.
+    pub fn between(self, values: &[f32]) -> Self {
+        let norm = values.iter().map(|&x| f64::from(x).powi(2)).filter(|x| x.is_finite()).sum::<f64>().sqrt();
+        Self::Differences(Box::new(self), norm)
+    }
+
+    fn tolerance(&self, element: Element) -> f64 {
+        match self {
+            Self::Differences(values, _) => values.tolerance(element),
+            Self::Sums(_, terms) => tolerance(element).max(terms.tolerance()),
+            Self::All(_) | Self::Rows(..) => tolerance(element),
+        }
+    }
 }
 
 /// How much a kernel does.
@@ -97,8 +143,8 @@ impl Check {
         for ((a, b), expected) in first.iter().zip(&second).zip(&expected) {
             let (a_bits, b_bits) = (bits(a)?, bits(b)?);
             same &= a_bits == b_bits;
-            let error = error(&a_bits, a.element(), expected);
-            fits &= error < tolerance(a.element());
+            let error = error(&a_bits, a.element(), expected, 1e-300);
+            fits &= error < expected.tolerance(a.element());
             worst = if error.is_nan() || error > worst { error } else { worst };
         }
         drop((first, second));
@@ -174,8 +220,8 @@ fn tolerance(element: Element) -> f64 {
     }
 }
 
-/// ‖got − expected‖ / ‖expected‖.
-fn error(got: &[u32], element: Element, expected: &Expected) -> f64 {
+/// ‖got − expected‖ / ‖expected‖, or over `least` if that is larger.
+fn error(got: &[u32], element: Element, expected: &Expected, least: f64) -> f64 {
     let (mut away, mut size) = (0.0, 0.0);
     let mut compare = |got: &[u32], expected: &[f64]| {
         if got.len() != expected.len() {
@@ -192,6 +238,8 @@ fn error(got: &[u32], element: Element, expected: &Expected) -> f64 {
         }
     };
     match expected {
+        Expected::Sums(values, _) => return self::error(got, element, values, least),
+        Expected::Differences(values, norm) => return self::error(got, element, values, *norm),
         Expected::All(values) => compare(got, values),
         Expected::Rows(width, rows) => {
             for (row, values) in rows {
@@ -199,7 +247,7 @@ fn error(got: &[u32], element: Element, expected: &Expected) -> f64 {
             }
         }
     }
-    if away == 0.0 { 0.0 } else { (away / f64::max(size, 1e-300)).sqrt() }
+    if away == 0.0 { 0.0 } else { away.sqrt() / f64::max(size.sqrt(), least) }
 }
 
 /// The median of some runs, in milliseconds.

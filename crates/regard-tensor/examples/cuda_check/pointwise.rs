@@ -1,6 +1,6 @@
 //! Functions of one value, column sums, and both together.
 
-use crate::harness::{Case, Check, Expected, Work};
+use crate::harness::{Case, Check, Expected, Terms, Work};
 use crate::inputs::{Input, by_index, rounded};
 use regard_tensor::cuda::{Element, Result, columns, pointwise};
 use regard_tensor::ops::Function;
@@ -191,7 +191,7 @@ fn sums(check: &mut Check) -> Result<()> {
                     let dx = by_index(count, slope);
                     // The sums are those of the gradient as it is stored.
                     let sums = total(&|i| rounded(dx[i] as f32, element).into());
-                    vec![Expected::All(dx), sums]
+                    vec![Expected::All(dx), sums.summed(Terms::Rounded(element))]
                 },
                 large.then_some((Work::Bytes(3 * count * element.size()), &mut again as _)),
             )?;

@@ -38,6 +38,10 @@ impl Stored {
     fn view(&self, element: Element) -> View<'_> {
         self.buffer.view().reinterpret(element)
     }
+
+    pub fn buffer(&self) -> &Buffer {
+        &self.buffer
+    }
 }
 
 impl From<DataType> for Element {
@@ -69,6 +73,21 @@ fn elsewhere(array: &Array) -> Error {
 }
 
 impl Array {
+    /// The addresses of the values and of their copy in bf16, 0 where there are none on a CUDA device.
+    pub fn cuda_places(&self) -> [u64; 2] {
+        let Some((Memory::Cuda(stored), _)) = self.memory() else { return [0, 0] };
+        let address = |array: &Array| array.cuda().map_or(0, |view| view.pointer());
+        [address(self), stored.rounded.get().map_or(0, address)]
+    }
+
+    /// The same values in memory of their own.
+    pub fn copied(&self) -> Result<Self> {
+        match self.memory() {
+            Some((Memory::Cuda(_), _)) => Ok(self.cuda()?.copy()?.into()),
+            _ => crate::kernels::broadcast::affine(self, 1.0, 0.0),
+        }
+    }
+
     /// The values, for the device's kernels.
     pub fn cuda(&self) -> Result<View<'_>> {
         let Some((Memory::Cuda(stored), start)) = self.memory() else { return Err(elsewhere(self)) };

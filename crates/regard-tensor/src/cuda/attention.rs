@@ -11,13 +11,14 @@ use super::device::Device as Cuda;
 use super::launch::{Argument, Grid};
 use super::memory::{Buffer, Element};
 use super::program::{File, Source, Variant};
+use super::recording;
 use crate::array::Array;
 use crate::blocks::BlockMask;
 use crate::error::Result;
 use crate::kernels::attention::{AttentionGradients, BiasGradient, BiasSpec, Place, Spec, Strides};
 use crate::kernels::memory::convert;
 use crate::storage::{DataType, Device};
-use problem::{Heads, Pattern, Problem, WeightsBlock};
+use problem::{Dropout, Heads, Pattern, Problem, WeightsBlock};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -121,8 +122,7 @@ pub(crate) fn backward(
     problem.value_gradient = Heads::new(value, places[2].strides);
     problem.sink_gradient = sink.as_ref().map_or(0, |sink| sink.view().pointer());
 
-    let grid = Grid { blocks: (padded(spec) / 8, spec.heads, spec.batch), threads: 256, shared: 0 };
-    launch.run(&DELTA, "attention_delta", grid, &problem)?;
+    launch.tiled(&DELTA, "attention_delta", (padded(spec), spec.heads), &problem)?;
     let (queries, keys) = ((spec.queries, spec.heads), (spec.keys, spec.kv_heads));
     launch.tiled(&launch.engine.query_gradient, "attention_query_gradient", queries, &problem)?;
     launch.tiled(&launch.engine.key_value_gradient, "attention_key_value_gradient", keys, &problem)?;
@@ -197,12 +197,14 @@ impl<'a> Launch<'a> {
         let places = [place(&spec.query)?, place(&spec.key)?, place(&spec.value)?];
         let f32 = |array: &Array| convert(array, DataType::F32);
         let on_tensor_cores = data_type == DataType::Bf16 && is_aligned(spec, &places)?;
+        let cuda = spec.query.array.cuda()?.device();
+        let recorded = recording::pool(cuda.ordinal()).is_some();
         Ok(Self {
             spec,
-            device: spec.query.array.cuda()?.device(),
+            device: cuda,
             element: data_type.into(),
             engine: if on_tensor_cores { &MMA } else { &FFMA },
-            defines: defines(spec, data_type),
+            defines: defines(spec, data_type, recorded),
             places,
             key_mask: spec.key_mask.as_ref().map(|mask| mask.cuda(device)).transpose()?,
             pattern: spec.blocks.as_ref().map(|blocks| DevicePattern::new(blocks, device)).transpose()?,
@@ -249,7 +251,8 @@ impl<'a> Launch<'a> {
             problem.pattern = pattern.pointers(blocks)?;
         }
         if let Some(draws) = spec.dropout {
-            problem.dropout = draws.into();
+            let key_at = recording::key_place(self.device.ordinal(), draws.key)?;
+            problem.dropout = Dropout::new(draws, key_at);
         }
         Ok(problem)
     }
@@ -343,7 +346,7 @@ impl<'a> Launch<'a> {
 }
 
 /// The macros of a variant: see `problem.cuh`.
-fn defines(spec: &Spec, data_type: DataType) -> String {
+fn defines(spec: &Spec, data_type: DataType, recorded: bool) -> String {
     let bias = match spec.bias {
         BiasSpec::None => 0,
         BiasSpec::Dense { .. } => 1,
@@ -359,7 +362,7 @@ fn defines(spec: &Spec, data_type: DataType) -> String {
         ("BIAS", bias),
         ("SOFT_CAP", 0),
         ("SINK", usize::from(spec.sink.is_some())),
-        ("DROPOUT", usize::from(spec.dropout.is_some())),
+        ("DROPOUT", usize::from(spec.dropout.is_some()) * if recorded { 2 } else { 1 }),
     ];
     macros.map(|(name, value)| format!("-D{name}={value}")).join(" ")
 }
@@ -445,7 +448,7 @@ mod tests {
             dropout: None,
         };
         let compiles = |source: &'static Source, spec: &Spec, data_type| {
-            let defines = defines(spec, data_type);
+            let defines = defines(spec, data_type, false);
             program::machine_code(Variant { source, defines: &defines }, "sm_80").expect("it compiles");
         };
         for (engine, data_type) in [(&FFMA, DataType::F32), (&MMA, DataType::Bf16)] {

@@ -37,3 +37,12 @@ template <typename How, typename V> __device__ V block_reduce(V x, V none) {
 
 __device__ inline float warp_sum(float x) { return warp_reduce<Sum>(x); }
 __device__ inline float block_sum(float x) { return block_reduce<Sum>(x, 0.0f); }
+
+// Copies of 16 bytes to shared memory that go on while the thread does. A commit ends a group; a wait leaves so many of the
+// last groups on their way.
+__device__ inline void copy_async(void* to, const void* from) {
+    u32 address = u32(__cvta_generic_to_shared(to));
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(address), "l"(from) : "memory");
+}
+__device__ inline void copy_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+template <int LEFT> __device__ inline void copy_wait() { asm volatile("cp.async.wait_group %0;" ::"n"(LEFT) : "memory"); }

@@ -70,10 +70,16 @@ fn write_sums(x: View, rows: usize, columns: usize, mut out: ViewMut, add: bool)
     join(&partial, bands.count, columns, &mut out, add)
 }
 
-/// Adds up the sums of the bands.
-fn join(partial: &Buffer, bands: usize, columns: usize, out: &mut ViewMut, add: bool) -> Result<()> {
-    let grid = Grid::new(columns.div_ceil(32 * Element::F32.per_vector()), 256);
-    partial.device().launch(&PROGRAM, "sums_f32", grid, arguments![partial, out, bands, columns, bands, add])
+/// Adds up the rows of partial sums that few hundred blocks left, as f32.
+pub(super) fn join(
+    partial: &Buffer,
+    rows: usize,
+    columns: usize,
+    out: &mut ViewMut,
+    add: bool,
+) -> Result<()> {
+    let grid = Grid::new(columns.div_ceil(32 * Element::F32.per_vector()), 1024);
+    partial.device().launch(&PROGRAM, "join", grid, arguments![partial, out, rows, columns, add])
 }
 
 /// The gradient of f(x + bias) with respect to x, from what f saved and the gradient `g` above it, and the sum of each of

@@ -5,6 +5,7 @@ use super::library;
 use super::matmul::Products;
 use super::memory::Pool;
 use super::program::Programs;
+use super::recording;
 use cudarc::driver::sys::{self, CUdevice_attribute as Attribute};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -184,6 +185,12 @@ impl Device {
 
     /// Waits until everything launched so far is done, and reports what went wrong in it.
     pub fn synchronise(&self) -> Result<()> {
+        recording::ensure_none(self.ordinal, "a wait for the device")?;
+        self.wait()
+    }
+
+    /// The same, for what was launched before a recording began.
+    pub(super) fn wait(&self) -> Result<()> {
         self.bind()?;
         // SAFETY: the streams live as long as the device.
         unsafe {
@@ -198,9 +205,14 @@ impl Device {
         unsafe { sys::cuCtxSetCurrent(self.context) }.check("cuCtxSetCurrent")
     }
 
-    /// The stream that kernels run on.
+    /// The stream that kernels run on, or that of what the calling thread records.
     pub(super) fn stream(&self) -> sys::CUstream {
-        self.compute
+        recording::stream(self.ordinal).unwrap_or(self.compute)
+    }
+
+    /// The stream for copies beside the kernels.
+    pub(super) fn copy_stream(&self) -> sys::CUstream {
+        self.copy
     }
 }
 

@@ -1,5 +1,7 @@
 // Dropout by place: each value is multiplied by 0 or `scale`, as a random word says that depends on the key, the example
 // and the value's index in the example alone. The words are those of Philox4x32-10, as on the CPU.
+//
+// A recorded step reads its key from memory, where each replay finds another; `key_at` is null otherwise.
 
 #include "values.cuh"
 
@@ -21,9 +23,13 @@ __device__ Words philox(u32 key0, u32 key1, u64 example, u64 block) {
 
 // A thread takes one vector of an example: one or two blocks of four words.
 template <typename T>
-__device__ void apply(const T* x, T* out, u32 key0, u32 key1, u64 first_example, u64 examples, u64 per_example,
-                      u32 threshold, float scale) {
+__device__ void apply(const T* x, T* out, const u32* key_at, u32 key0, u32 key1, u64 first_example, u64 examples,
+                      u64 per_example, u32 threshold, float scale) {
     constexpr int N = Vector<T>::N;
+    if (key_at) {
+        key0 = key_at[0];
+        key1 = key_at[1];
+    }
     u64 start = (u64(blockIdx.x) * blockDim.x + threadIdx.x) * N;
     if (start >= per_example) return;
     bool whole = aligned(x, out) && per_example % N == 0;
@@ -43,9 +49,9 @@ __device__ void apply(const T* x, T* out, u32 key0, u32 key1, u64 first_example,
 
 #define APPLY(name, T)                                                                                               \
     extern "C" __global__ void __launch_bounds__(256)                                                                \
-        apply_##name(const T* x, T* out, u32 key0, u32 key1, u64 first_example, u64 examples, u64 per_example,       \
-                     u32 threshold, float scale) {                                                                   \
-        apply<T>(x, out, key0, key1, first_example, examples, per_example, threshold, scale);                        \
+        apply_##name(const T* x, T* out, const u32* key_at, u32 key0, u32 key1, u64 first_example, u64 examples,     \
+                     u64 per_example, u32 threshold, float scale) {                                                  \
+        apply<T>(x, out, key_at, key0, key1, first_example, examples, per_example, threshold, scale);                \
     }
 
 APPLY(f32, float)

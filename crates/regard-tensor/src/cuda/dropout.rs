@@ -4,6 +4,7 @@ use super::error::{Result, ensure};
 use super::launch::{Grid, arguments};
 use super::memory::{Buffer, View};
 use super::program::{Source, source};
+use super::recording;
 
 pub use crate::kernels::dropout::Draws;
 
@@ -18,11 +19,23 @@ pub fn apply(x: View, draws: Draws) -> Result<Buffer> {
     let vectors = per_example.div_ceil(x.element().per_vector());
     let grid = Grid { blocks: (vectors.div_ceil(256), examples.min(65_535), 1), threads: 256, shared: 0 };
     let [low, high] = key.halves();
+    let key_at = recording::key_place(x.device().ordinal(), key)?.unwrap_or(0) as usize;
     x.device().launch(
         &PROGRAM,
         &format!("apply_{}", x.element().name()),
         grid,
-        arguments![x, &out, low, high, first_example as usize, examples, per_example, threshold, scale],
+        arguments![
+            x,
+            &out,
+            key_at,
+            low,
+            high,
+            first_example as usize,
+            examples,
+            per_example,
+            threshold,
+            scale
+        ],
     )?;
     Ok(out)
 }

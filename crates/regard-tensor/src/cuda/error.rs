@@ -35,7 +35,8 @@ pub enum Error {
     },
     /// Not enough memory on the device, even after everything cached was given back.
     #[error(
-        "CUDA: out of memory: requested {} MiB, {} MiB free of {} MiB",
+        "CUDA: out of memory: requested {} MiB, {} MiB free of {} MiB; try a smaller batch, accumulation over several, or \
+         checkpointing",
         requested >> 20,
         free >> 20,
         total >> 20

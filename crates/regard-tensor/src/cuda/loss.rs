@@ -58,36 +58,61 @@ pub fn cross_entropy_in_place(mut logits: ViewMut, targets: Targets, scale: f32)
 
 fn launch(logits: View, gradient: Option<Argument>, targets: Targets, scale: f32) -> Result<Losses> {
     let rows = targets.check(logits)?;
-    let device = logits.device();
+    let (device, element) = (logits.device(), logits.element());
     let losses = device.allocate(rows, Element::F32)?;
     let lse = device.allocate(rows, Element::F32)?;
-    let bytes = (targets.stride * logits.element().size()).next_multiple_of(16);
-    // With more than half of the processor's memory a row would have the processor for itself.
-    let staged = gradient.is_some() && bytes <= device.shared_limit() / 2;
-    let grid = Grid {
-        shared: if staged { bytes } else { 0 },
-        ..Grid::new(rows, threads(targets.stride, logits.element()))
-    };
+    let Targets { ids, classes, stride, smoothing, .. } = targets;
+    let (row_bytes, ignored) = (stride * element.size(), targets.ignored());
+    // Two rows in shared memory, if rows are long enough to fill a processor one by one.
+    let staged = gradient.is_some()
+        && (LONG_ROW..=device.shared_limit() / 2).contains(&row_bytes)
+        && row_bytes.is_multiple_of(16)
+        && logits.pointer().is_multiple_of(16);
+    let gradient = gradient.unwrap_or(Argument::from(None));
+    if staged {
+        let grid = Grid { shared: 2 * row_bytes, ..Grid::new(rows.min(device.multiprocessors()), 1024) };
+        device.launch(
+            &PROGRAM,
+            &format!("cross_entropy_staged_{}", element.name()),
+            grid,
+            &[
+                logits.into(),
+                gradient,
+                (&losses).into(),
+                (&lse).into(),
+                ids.into(),
+                rows.into(),
+                classes.into(),
+                stride.into(),
+                ignored.into(),
+                smoothing.into(),
+                scale.into(),
+            ],
+        )?;
+        return Ok(Losses { losses, lse });
+    }
     device.launch(
         &PROGRAM,
-        &format!("cross_entropy_{}", logits.element().name()),
-        grid,
+        &format!("cross_entropy_{}", element.name()),
+        Grid::new(rows, threads(stride, element)),
         &[
             logits.into(),
-            gradient.unwrap_or(Argument::from(None)),
+            gradient,
             (&losses).into(),
             (&lse).into(),
-            targets.ids.into(),
-            targets.classes.into(),
-            targets.stride.into(),
-            targets.ignored().into(),
-            targets.smoothing.into(),
+            ids.into(),
+            classes.into(),
+            stride.into(),
+            ignored.into(),
+            smoothing.into(),
             scale.into(),
-            staged.into(),
         ],
     )?;
     Ok(Losses { losses, lse })
 }
+
+/// Bytes of a row from which on it keeps a whole processor busy.
+const LONG_ROW: usize = 48 << 10;
 
 /// Threads for a row: each should have about four vectors.
 fn threads(stride: usize, element: Element) -> usize {

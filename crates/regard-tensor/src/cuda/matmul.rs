@@ -2,11 +2,16 @@
 //!
 //! f32 products are exact f32 arithmetic, never TF32. Products of bf16 or f16 are summed in f32. cuBLASLt's matrices are
 //! column-major; a row-major matrix is its own transpose there, so C = A·B is computed as Cᵀ = Bᵀ·Aᵀ with no copies.
+//!
+//! For large products the heuristic's first algorithms are timed, and the fastest is kept on disk (`plans.rs`).
 
 use super::device::Device;
 use super::error::{Check, Error, Result, ensure};
 use super::library;
 use super::memory::{Element, View, ViewMut};
+use super::plans::Plans;
+use super::program::hash;
+use super::recording;
 use super::timer::Timer;
 use cudarc::cublaslt::sys::{self, cublasLtMatmulDescAttributes_t as Descriptor};
 use std::collections::HashMap;
@@ -97,7 +102,7 @@ pub enum Finish<'a> {
     },
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct MatrixKey {
     rows: usize,
     columns: usize,
@@ -108,7 +113,7 @@ struct MatrixKey {
     alignment: u32,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum FinishKey {
     Nothing,
     Bias,
@@ -116,7 +121,7 @@ enum FinishKey {
 }
 
 /// Everything that the choice of an algorithm depends on.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Key {
     a: MatrixKey,
     b: MatrixKey,
@@ -127,11 +132,18 @@ struct Key {
 }
 
 /// cuBLASLt's handle and the plans made so far.
-#[derive(Default)]
 pub(super) struct Products {
     handle: Option<Handle>,
     plans: HashMap<Key, Arc<Plan>>,
+    /// The choices of earlier runs, read when the first is needed.
+    kept: Option<Plans>,
     tune: bool,
+}
+
+impl Default for Products {
+    fn default() -> Self {
+        Self { handle: None, plans: HashMap::new(), kept: None, tune: true }
+    }
 }
 
 struct Handle(sys::cublasLtHandle_t);
@@ -143,7 +155,10 @@ unsafe impl Send for Handle {}
 const WORKSPACE: usize = 32 << 20;
 
 /// How many of the heuristic's algorithms are timed.
-const CANDIDATES: usize = 4;
+const CANDIDATES: usize = 8;
+
+/// Products with fewer multiplications take the heuristic's first algorithm: timing them would take longer than running them.
+const WORTH_TIMING: usize = 1 << 30;
 
 /// `out = scale · a · b`, for each of `batches` matrices, row by row.
 pub fn product(
@@ -231,10 +246,12 @@ fn alignment(view: View) -> u32 {
 }
 
 impl Device {
-    /// With `tune`, the heuristic's first algorithms are timed when a shape is first met, and the fastest is kept.
-    /// Without, its first one is taken, which is the same in every process.
+    /// With `tune`, which is the default, the heuristic's first algorithms are timed when a large shape is first met, and
+    /// the fastest is kept. Without, its first one is taken.
     pub fn tune_products(&self, tune: bool) {
-        self.products().tune = tune;
+        let mut products = self.products();
+        products.tune = tune;
+        products.plans.clear();
     }
 
     fn products(&self) -> MutexGuard<'_, Products> {
@@ -248,7 +265,7 @@ impl Device {
         let plan = match products.plans.get(key) {
             Some(plan) => plan.clone(),
             None => {
-                let plan = Arc::new(self.plan(handle, key, call, products.tune)?);
+                let plan = Arc::new(self.plan(handle, key, call, &mut products)?);
                 products.plans.insert(*key, plan.clone());
                 plan
             }
@@ -262,9 +279,22 @@ impl Device {
         handle: sys::cublasLtHandle_t,
         key: &Key,
         call: &Call,
-        tune: bool,
+        products: &mut Products,
     ) -> Result<Plan> {
         let mut plan = Plan::new(key)?;
+        // Nothing can be timed while it is recorded.
+        let timed = products.tune
+            && key.multiplications() >= WORTH_TIMING
+            && recording::pool(self.ordinal()).is_none();
+        let shape = hash(&[&format!("{key:?}")]);
+        if timed {
+            let kept = products.kept.get_or_insert_with(|| Plans::open(self.name(), version()));
+            let words = kept.get(shape).map(|data| sys::cublasLtMatmulAlgo_t { data });
+            if let Some(algorithm) = words.and_then(|algorithm| plan.checked(handle, algorithm)) {
+                plan.algorithm = algorithm;
+                return Ok(plan);
+            }
+        }
         let candidates = plan.candidates(handle, key)?;
         let Some(first) = candidates.first() else {
             return Err(Error::Call {
@@ -273,8 +303,11 @@ impl Device {
             });
         };
         plan.algorithm = *first;
-        if tune && candidates.len() > 1 {
+        if timed && candidates.len() > 1 {
             plan.algorithm = self.fastest(handle, &plan, key, call, &candidates)?;
+            if let Some(kept) = &mut products.kept {
+                kept.put(shape, plan.algorithm.algorithm.data);
+            }
         }
         Ok(plan)
     }
@@ -309,6 +342,19 @@ impl Device {
         }
         Ok(best.1)
     }
+}
+
+impl Key {
+    fn multiplications(&self) -> usize {
+        let depth = if self.a.transposed { self.a.rows } else { self.a.columns };
+        self.batches * self.out.rows * self.out.columns * depth
+    }
+}
+
+/// The version of cuBLASLt: algorithms of one mean nothing to another.
+fn version() -> usize {
+    // SAFETY: the library is loaded before a product is planned.
+    unsafe { sys::cublasLtGetVersion() }
 }
 
 impl Products {
@@ -467,6 +513,37 @@ impl Plan {
         let usable = found.iter().take(count as usize);
         let usable = usable.filter(|found| found.state == sys::cublasStatus_t::CUBLAS_STATUS_SUCCESS);
         Ok(usable.map(|found| Algorithm { algorithm: found.algo, workspace: found.workspaceSize }).collect())
+    }
+
+    /// An algorithm from elsewhere, if cuBLASLt takes it for this product.
+    fn checked(
+        &self,
+        handle: sys::cublasLtHandle_t,
+        algorithm: sys::cublasLtMatmulAlgo_t,
+    ) -> Option<Algorithm> {
+        self.set_pointers(FinishPointers { bias: 256, before: 256 }).ok()?;
+        let mut result = sys::cublasLtMatmulHeuristicResult_t {
+            algo: algorithm,
+            workspaceSize: 0,
+            state: sys::cublasStatus_t::CUBLAS_STATUS_SUCCESS,
+            wavesCount: 0.0,
+            reserved: [0; 4],
+        };
+        // SAFETY: all descriptors are alive, and the result is written to a live variable. The library checks the words.
+        let status = unsafe {
+            sys::cublasLtMatmulAlgoCheck(
+                handle,
+                self.operation,
+                self.first,
+                self.second,
+                self.out,
+                self.out,
+                &raw const algorithm,
+                &raw mut result,
+            )
+        };
+        let fits = status == sys::cublasStatus_t::CUBLAS_STATUS_SUCCESS && result.workspaceSize <= WORKSPACE;
+        fits.then_some(Algorithm { algorithm, workspace: result.workspaceSize })
     }
 
     fn set_pointers(&self, pointers: FinishPointers) -> Result<()> {

@@ -1,10 +1,13 @@
 //! Memory of a device: a caching allocator, buffers and views of them.
 //!
 //! Buffers are dropped while kernels that use them may still be queued. That is safe because memory goes back to a list
-//! of its own device and is handed out again for work on the same stream, which runs later.
+//! of its own device and is handed out again for work on the same stream, which runs later. A recording has a list of
+//! its own (see `private.rs`).
 
 use super::device::Device;
 use super::error::{Check, Error, Result, ensure};
+use super::private::Private;
+use super::recording;
 use bytemuck::Pod;
 use cudarc::driver::sys;
 use std::collections::BTreeMap;
@@ -98,7 +101,7 @@ pub(super) struct Pool {
 
 /// Sizes are rounded up to eighths of a power of two, so that a free block fits most later requests of about its size
 /// and at most an eighth is wasted.
-fn size_class(bytes: usize) -> usize {
+pub(super) fn size_class(bytes: usize) -> usize {
     let bytes = bytes.max(512);
     bytes.next_multiple_of((bytes.next_power_of_two() / 16).max(512))
 }
@@ -107,25 +110,49 @@ impl Device {
     /// Room for `len` values, which hold anything until they are written.
     pub fn allocate(self: &Arc<Self>, len: usize, element: Element) -> Result<Buffer> {
         let class = size_class(len * element.size());
-        self.bind()?;
-        let (pointer, poison) = {
-            let mut pool = self.pool();
-            let pointer = match pool.free.get_mut(&class).and_then(Vec::pop) {
-                Some(pointer) => {
-                    pool.usage.cached -= class;
-                    pointer
-                }
-                None => pool.driver_allocate(self, class)?,
-            };
-            pool.usage.live += class;
-            pool.usage.peak = pool.usage.peak.max(pool.usage.live);
-            (pointer, pool.poison)
+        let private = recording::pool(self.ordinal());
+        let pointer = match &private {
+            Some(private) => private.take(class)?,
+            None => self.take_block(class)?,
         };
-        let mut buffer = Buffer { device: self.clone(), pointer, len, element, class };
-        if poison {
+        let home = private.map_or(Home::Device, Home::Recording);
+        let mut buffer = Buffer { device: self.clone(), pointer, len, element, class, home };
+        if self.pool().poison {
             buffer.view_mut().fill_bytes(0xff)?;
         }
         Ok(buffer)
+    }
+
+    /// A block of a size class, cached or from the driver.
+    pub(super) fn take_block(&self, class: usize) -> Result<sys::CUdeviceptr> {
+        self.bind()?;
+        let mut pool = self.pool();
+        let pointer = match pool.free.get_mut(&class).and_then(Vec::pop) {
+            Some(pointer) => {
+                pool.usage.cached -= class;
+                pointer
+            }
+            None => pool.driver_allocate(self, class)?,
+        };
+        pool.note_taken(class);
+        Ok(pointer)
+    }
+
+    /// A block that no queued kernel uses.
+    pub(super) fn take_fresh_block(&self, class: usize) -> Result<sys::CUdeviceptr> {
+        self.bind()?;
+        let mut pool = self.pool();
+        let pointer = pool.driver_allocate(self, class)?;
+        pool.note_taken(class);
+        Ok(pointer)
+    }
+
+    /// Takes a block back.
+    pub(super) fn give_block(&self, class: usize, pointer: sys::CUdeviceptr) {
+        let mut pool = self.pool();
+        pool.usage.live -= class;
+        pool.usage.cached += class;
+        pool.free.entry(class).or_default().push(pointer);
     }
 
     /// Room for `len` values that are all zero.
@@ -137,6 +164,11 @@ impl Device {
 
     /// A copy of values of the host.
     pub fn upload<V: Value>(self: &Arc<Self>, values: &[V], element: Element) -> Result<Buffer> {
+        if let Some(private) = recording::pool(self.ordinal()) {
+            let mut buffer = private.constant(values.len(), element)?;
+            buffer.view_mut().write_now(values)?;
+            return Ok(buffer);
+        }
         let mut buffer = self.allocate(values.len(), element)?;
         buffer.view_mut().write(values)?;
         Ok(buffer)
@@ -164,6 +196,11 @@ impl Device {
 }
 
 impl Pool {
+    fn note_taken(&mut self, class: usize) {
+        self.usage.live += class;
+        self.usage.peak = self.usage.peak.max(self.usage.live);
+    }
+
     fn driver_allocate(&mut self, device: &Device, bytes: usize) -> Result<sys::CUdeviceptr> {
         self.usage.driver_calls += 1;
         let mut pointer = 0;
@@ -171,7 +208,7 @@ impl Pool {
         let mut allocate = || unsafe { sys::cuMemAlloc_v2(&raw mut pointer, bytes) };
         let mut result = allocate();
         if result == sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY {
-            device.synchronise()?;
+            device.wait()?;
             self.trim()?;
             result = allocate();
         }
@@ -198,6 +235,16 @@ impl Pool {
     }
 }
 
+/// Where the memory of a buffer goes when it is dropped.
+enum Home {
+    /// To the device's pool.
+    Device,
+    /// To the recording it was made in.
+    Recording(Arc<Private>),
+    /// The same; its values stay for the next replay.
+    Constant(Arc<Private>),
+}
+
 /// A run of values on a device, owned.
 pub struct Buffer {
     device: Arc<Device>,
@@ -205,18 +252,36 @@ pub struct Buffer {
     len: usize,
     element: Element,
     class: usize,
+    home: Home,
 }
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        let mut pool = self.device.pool();
-        pool.usage.live -= self.class;
-        pool.usage.cached += self.class;
-        pool.free.entry(self.class).or_default().push(self.pointer);
+        let (class, pointer) = (self.class, self.pointer);
+        match &self.home {
+            Home::Recording(private) => private.give(class, pointer, true),
+            Home::Constant(private) => private.give(class, pointer, false),
+            Home::Device => match recording::pool(self.device.ordinal()) {
+                // What was recorded so far may read it in every replay.
+                Some(private) => private.give(class, pointer, false),
+                None => self.device.give_block(class, pointer),
+            },
+        }
     }
 }
 
 impl Buffer {
+    /// A block of a recording whose values stay.
+    pub(super) fn constant(
+        device: &Arc<Device>,
+        pointer: sys::CUdeviceptr,
+        (len, element): (usize, Element),
+        home: Arc<Private>,
+    ) -> Self {
+        let class = size_class(len * element.size());
+        Self { device: device.clone(), pointer, len, element, class, home: Home::Constant(home) }
+    }
+
     /// How many values it holds.
     pub fn len(&self) -> usize {
         self.len
@@ -296,6 +361,7 @@ impl<'a> View<'a> {
         if self.len == 0 {
             return Ok(values);
         }
+        recording::ensure_none(self.device.ordinal(), "a read of values")?;
         self.device.bind()?;
         let bytes = self.len * self.element.size();
         // SAFETY: both sides have `bytes` bytes, and the host's outlive the synchronisation below.
@@ -315,6 +381,7 @@ impl<'a> View<'a> {
         if out.is_empty() {
             return Ok(());
         }
+        recording::ensure_none(self.device.ordinal(), "a read of values")?;
         self.device.bind()?;
         // SAFETY: both sides have as many bytes, and the host's outlive the synchronisation below.
         unsafe {
@@ -376,11 +443,29 @@ impl<'a> ViewMut<'a> {
         if len == 0 {
             return Ok(());
         }
+        recording::ensure_none(device.ordinal(), "a write of values")?;
         device.bind()?;
         let bytes = std::mem::size_of_val(values);
         // SAFETY: both sides have `bytes` bytes. The driver copies from pageable memory before it returns.
         unsafe { sys::cuMemcpyHtoDAsync_v2(pointer, values.as_ptr().cast(), bytes, device.stream()) }
             .check("cuMemcpyHtoD")
+    }
+
+    /// The same beside the order of the device's work: for memory that no kernel uses yet.
+    fn write_now<V: Value>(&mut self, values: &[V]) -> Result<()> {
+        let View { device, pointer, len, element } = self.view;
+        ensure(V::fits(element) && values.len() == len, "write", len, values.len())?;
+        if len == 0 {
+            return Ok(());
+        }
+        device.bind()?;
+        let bytes = std::mem::size_of_val(values);
+        // SAFETY: both sides have `bytes` bytes, and the host's outlive the synchronisation.
+        unsafe {
+            sys::cuMemcpyHtoDAsync_v2(pointer, values.as_ptr().cast(), bytes, device.copy_stream())
+                .check("cuMemcpyHtoD")?;
+            sys::cuStreamSynchronize(device.copy_stream()).check("cuStreamSynchronize")
+        }
     }
 
     /// Overwrites them with values of the same device.

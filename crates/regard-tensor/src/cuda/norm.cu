@@ -107,36 +107,67 @@ struct Backward {
     bool centred;
 };
 
+// A lane's part of the rows that a warp reads. With STAGED, each lane copies its part of the next row to shared memory while
+// it works on this one; only the lane itself reads it, so that nobody has to wait for others. Rows too wide for two of them
+// are read when they are needed.
+template <typename T, int CHUNKS, bool STAGED> struct Parts {
+    static constexpr int N = Vector<T>::N, ARRAYS = 3;
+    const T* arrays[ARRAYS]; // x, g and what passes by the norm, which may be null
+    Vector<T>* room;
+    u32 width;
+
+    __device__ Vector<T>* place(u32 turn, int array, int chunk) const {
+        return room + (((turn % 2) * ARRAYS + array) * CHUNKS + chunk) * WARP + lane();
+    }
+
+    __device__ void fetch(u64 row, u32 turn, bool there) const {
+        if constexpr (!STAGED) return;
+        if (there) {
+#pragma unroll
+            for (int c = 0; c < CHUNKS; c++) {
+                u32 column = (c * WARP + lane()) * N;
+                if (column >= width) break;
+#pragma unroll
+                for (int a = 0; a < ARRAYS; a++)
+                    if (arrays[a]) copy_async(place(turn, a, c), arrays[a] + row * width + column);
+            }
+        }
+        copy_commit();
+    }
+
+    __device__ Vector<T> get(u64 row, u32 turn, int array, int chunk) const {
+        if constexpr (STAGED) return *place(turn, array, chunk);
+        return load(arrays[array] + row * width + (chunk * WARP + lane()) * N);
+    }
+};
+
+// The same as in norm.rs.
+template <int CHUNKS> constexpr bool is_staged = CHUNKS <= 6;
+
 template <typename T, int CHUNKS>
 __device__ void backward(const T* x, const T* g, const T* through, T* dx, const Backward& b) {
     constexpr int N = Vector<T>::N;
-    extern __shared__ float shared[]; // 2·width sums
+    constexpr bool STAGED = is_staged<CHUNKS>;
+    extern __shared__ float shared[]; // 2·width sums, then room for rows
     float dweight[CHUNKS][N] = {}, dbias[CHUNKS][N] = {};
-    u64 warps = blockDim.x / WARP;
-    for (u64 row = blockIdx.x * warps + warp(); row < b.rows; row += gridDim.x * warps) {
+    u64 warps = blockDim.x / WARP, step = gridDim.x * warps, row = blockIdx.x * warps + warp();
+    Vector<T>* rooms = reinterpret_cast<Vector<T>*>(shared + 2 * b.width);
+    Parts<T, CHUNKS, STAGED> parts = {{x, g, through}, rooms + warp() * (2 * 3 * CHUNKS * WARP), b.width};
+    parts.fetch(row, 0, row < b.rows);
+    for (u32 turn = 0; row < b.rows; row += step, turn++) {
         u64 start = row * b.width;
         float mean = b.mean[row], inverse = b.inverse[row];
-        // Kept as they lie in memory: half the registers when they are bf16.
-        Vector<T> xs[CHUNKS], gs[CHUNKS];
-#pragma unroll
-        for (int c = 0; c < CHUNKS; c++) {
-            u32 column = (c * WARP + lane()) * N;
-            if (column < b.width) {
-                xs[c] = load(x + start + column);
-                gs[c] = load(g + start + column);
-            } else {
-                xs[c] = {};
-                gs[c] = {};
-            }
-        }
+        parts.fetch(row + step, turn + 1, row + step < b.rows);
+        if constexpr (STAGED) copy_wait<1>();
         float sum_h = 0.0f, sum_hn = 0.0f;
 #pragma unroll
         for (int c = 0; c < CHUNKS; c++) {
             u32 column = (c * WARP + lane()) * N;
             if (column >= b.width) break;
+            Vector<T> xs = parts.get(row, turn, 0, c), gs = parts.get(row, turn, 1, c);
             Floats<N> weight = load_floats<N>(b.weight + column);
             for (int i = 0; i < N; i++) {
-                float gi = gs[c][i], n = (xs[c][i] - mean) * inverse, h = gi * weight.at[i];
+                float gi = gs[i], n = (xs[i] - mean) * inverse, h = gi * weight.at[i];
                 sum_h += h;
                 sum_hn += h * n;
                 dweight[c][i] += gi * n;
@@ -149,16 +180,19 @@ __device__ void backward(const T* x, const T* g, const T* through, T* dx, const 
         for (int c = 0; c < CHUNKS; c++) {
             u32 column = (c * WARP + lane()) * N;
             if (column >= b.width) break;
+            Vector<T> xs = parts.get(row, turn, 0, c), gs = parts.get(row, turn, 1, c);
             Floats<N> weight = load_floats<N>(b.weight + column);
-            Vector<T> v, beside = {};
-            if (through) beside = load(through + start + column);
+            Vector<T> beside = {};
+            if (through) beside = parts.get(row, turn, 2, c);
+            float out[N];
             for (int i = 0; i < N; i++) {
-                float n = (xs[c][i] - mean) * inverse, h = gs[c][i] * weight.at[i];
-                v.set(i, inverse * (h - mean_h - n * mean_hn) + beside[i]);
+                float n = (xs[i] - mean) * inverse, h = gs[i] * weight.at[i];
+                out[i] = inverse * (h - mean_h - n * mean_hn) + beside[i];
             }
-            store(dx + start + column, v);
+            store(dx + start + column, to_vector<T>(out));
         }
     }
+    if constexpr (STAGED) copy_wait<0>();
     // The block's warps add their sums one after another.
     for (u32 w = 0; w < warps; w++) {
         if (warp() == w) {

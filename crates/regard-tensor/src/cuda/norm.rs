@@ -37,6 +37,9 @@ pub struct Gradients {
     pub parameters: Buffer,
 }
 
+/// Up to so many vectors a lane, the backward pass fetches rows ahead.
+const MOST_STAGED: usize = 6;
+
 /// Which kernel takes a row: how many vectors a lane holds, or the one for wide rows.
 fn variant(width: usize, views: &[View]) -> Result<(&'static str, usize)> {
     let element = views[0].element();
@@ -142,7 +145,10 @@ pub fn backward(
     let per_block = if chunks == 0 { 1 } else { 8 };
     let blocks = rows.div_ceil(per_block).min(2 * device.multiprocessors()).max(1);
     let partial = device.allocate(blocks * 2 * width, Element::F32)?;
-    let shared = if chunks == 0 { 0 } else { 2 * width * size_of::<f32>() };
+    let sums = if chunks == 0 { 0 } else { 2 * width * size_of::<f32>() };
+    // Of each row, two at a time, a warp has x, g and what passes by the norm in shared memory: see `norm.cu`.
+    let staged = if chunks <= MOST_STAGED { 8 * 2 * 3 * chunks * 32 * 16 } else { 0 };
+    let shared = sums.next_multiple_of(16) + staged;
     device.launch(
         &PROGRAM,
         &format!("backward_{}_{suffix}", x.element().name()),
@@ -161,6 +167,7 @@ pub fn backward(
             norm.centred
         ],
     )?;
-    let parameters = columns::sums(partial.view(), blocks, 2 * width)?;
+    let mut parameters = device.allocate(2 * width, Element::F32)?;
+    columns::join(&partial, blocks, 2 * width, &mut parameters.view_mut(), false)?;
     Ok(Gradients { x: dx, parameters })
 }

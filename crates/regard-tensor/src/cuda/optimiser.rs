@@ -2,9 +2,10 @@
 
 use super::device::Device;
 use super::error::{Result, ensure};
-use super::launch::{Grid, arguments};
+use super::launch::{Argument, Grid, arguments};
 use super::memory::{Buffer, Element, View, ViewMut};
 use super::program::{Source, source};
+use super::recording;
 use super::reduce;
 use bytemuck::{Pod, Zeroable};
 use std::sync::Arc;
@@ -86,6 +87,11 @@ impl Rule {
         }
     }
 
+    /// The numbers of an update as its kernel reads them.
+    pub(crate) fn bytes(self) -> Vec<u8> {
+        bytemuck::bytes_of(&self.settings()).to_vec()
+    }
+
     fn kernel(self) -> &'static str {
         match self {
             Rule::Momentum { .. } => "update_momentum",
@@ -104,6 +110,11 @@ struct Table {
 impl Table {
     fn new(device: &Arc<Device>) -> Result<Self> {
         Ok(Self { entries: Vec::new(), blocks: 0, copy: device.allocate(0, Element::U8)? })
+    }
+
+    /// A table of its own for a recording: the common one changes with the next optimiser.
+    fn of_recording(device: &Arc<Device>, recorded: bool) -> Result<Option<Self>> {
+        recorded.then(|| Self::new(device)).transpose()
     }
 
     /// Brings the device's copy up to date.
@@ -145,11 +156,21 @@ impl Optimiser {
     /// Updates all parameters. `scale`, one f32 on the device, multiplies every gradient.
     pub fn update(&mut self, rule: Rule, scale: Option<View>, jobs: &mut [Job]) -> Result<()> {
         let entries = jobs.iter_mut().map(|job| entry(rule, job)).collect::<Result<_>>()?;
-        self.updates.set(entries)?;
-        self.settings.view_mut().write(bytemuck::bytes_of(&rule.settings()))?;
-        let Table { entries, blocks, copy } = &self.updates;
-        let arguments = arguments![copy, entries.len() as u32, &self.settings, scale];
-        self.device.launch(&PROGRAM, rule.kernel(), Grid::new(*blocks, 256), arguments)
+        let numbers = rule.bytes();
+        let recorded = recording::update_place(self.device.ordinal(), &numbers)?;
+        let mut own = Table::of_recording(&self.device, recorded.is_some())?;
+        let table = own.as_mut().unwrap_or(&mut self.updates);
+        table.set(entries)?;
+        let settings = match recorded {
+            Some(place) => Argument::Word(place),
+            None => {
+                self.settings.view_mut().write(&numbers)?;
+                Argument::from(&self.settings)
+            }
+        };
+        let Table { entries, blocks, copy } = table;
+        let arguments = [Argument::from(&*copy), (entries.len() as u32).into(), settings, scale.into()];
+        self.device.launch(&PROGRAM, rule.kernel(), Grid::new(*blocks, 256), &arguments)
     }
 
     /// The device of its parameters.
@@ -164,8 +185,10 @@ impl Optimiser {
             ensure(gradient.element() == Element::F32, "norm", "f32 gradients", gradient.element().name())?;
             Ok(Entry { gradient: gradient.pointer(), count: gradient.len() as u64, ..Entry::default() })
         });
-        self.gradients.set(entries.collect::<Result<_>>()?)?;
-        let Table { entries, blocks, copy } = &self.gradients;
+        let mut own = Table::of_recording(&self.device, recording::pool(self.device.ordinal()).is_some())?;
+        let table = own.as_mut().unwrap_or(&mut self.gradients);
+        table.set(entries.collect::<Result<_>>()?)?;
+        let Table { entries, blocks, copy } = &*table;
         let partial = self.device.allocate(*blocks, Element::F32)?;
         let out = self.device.allocate(2, Element::F32)?;
         let arguments = arguments![copy, entries.len() as u32, &partial];

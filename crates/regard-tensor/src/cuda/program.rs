@@ -198,7 +198,7 @@ pub(super) fn machine_code(variant: Variant, architecture: &str) -> Result<Vec<u
 }
 
 /// FNV-1a over all parts, each ended by a byte that no text has.
-fn hash(parts: &[&str]) -> u64 {
+pub(super) fn hash(parts: &[&str]) -> u64 {
     let bytes = parts.iter().flat_map(|part| part.bytes().chain([0xff]));
     bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
@@ -219,7 +219,7 @@ pub(super) fn cache_folder() -> Option<PathBuf> {
 }
 
 /// Writes under another name first, so that no reader sees half a file.
-fn write_aside(file: &Path, content: &[u8]) -> std::io::Result<()> {
+pub(super) fn write_aside(file: &Path, content: &[u8]) -> std::io::Result<()> {
     if let Some(folder) = file.parent() {
         std::fs::create_dir_all(folder)?;
     }

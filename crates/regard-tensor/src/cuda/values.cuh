@@ -65,6 +65,21 @@ template <> __device__ inline float Vector<bf16>::operator[](int i) const {
                                  : reinterpret_cast<const u32*>(at)[i / 2] << 16);
 }
 
+// Numbers rounded to a vector; two of them at once where there is an instruction for it.
+template <typename T> __device__ Vector<T> to_vector(const float (&x)[Vector<T>::N]) {
+    Vector<T> v;
+    for (int i = 0; i < Vector<T>::N; i++) v.set(i, x[i]);
+    return v;
+}
+
+template <> __device__ inline Vector<bf16> to_vector<bf16>(const float (&x)[8]) {
+    Vector<bf16> v;
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(reinterpret_cast<u32*>(v.at)[i]) : "f"(x[2 * i + 1]), "f"(x[2 * i]));
+    return v;
+}
+
 template <typename T> __device__ Vector<T> load(const T* from) {
     Vector<T> v;
     *reinterpret_cast<uint4*>(&v) = *reinterpret_cast<const uint4*>(from);

@@ -6,9 +6,9 @@
 
 use super::{Moves, moves, on_cpu, operand};
 use crate::array::Array;
-use crate::cpu;
 use crate::error::Result;
-use crate::storage::Device;
+use crate::storage::{Device, Kernels};
+use crate::{cpu, cuda};
 
 /// The sizes of the problem.
 #[derive(Debug, Clone, Copy)]
@@ -38,6 +38,7 @@ moves!(Weights { input, hidden, bias });
 /// What the backward pass needs of the forward pass, as the device that ran it left it.
 pub(crate) enum Saved {
     Cpu(cpu::lstm::Saved),
+    Cuda(cuda::lstm::Saved),
 }
 
 /// Stays where it was made: only the kernels that made it read it.
@@ -65,8 +66,12 @@ pub(crate) fn forward(
     weights: &[Weights],
     lengths: Lengths,
 ) -> Result<(Array, Saved)> {
-    match x.device() {
-        Device::Cpu | Device::Cuda(_) | Device::Apart => on_cpu("lstm", (x, weights), |(x, weights)| {
+    match x.kernels() {
+        Kernels::Cuda if cuda::lstm::takes(sizes) => {
+            let (value, saved) = cuda::lstm::forward(sizes, x, weights, lengths)?;
+            Ok((value, Saved::Cuda(saved)))
+        }
+        Kernels::Cpu | Kernels::Cuda => on_cpu("lstm", (x, weights), |(x, weights)| {
             let (value, saved) = cpu::lstm::forward(sizes, x, weights, lengths);
             (value, Saved::Cpu(saved))
         }),
@@ -83,6 +88,7 @@ pub(crate) fn backward(
     upstream: &Array,
 ) -> Result<LstmGradients> {
     match saved {
+        Saved::Cuda(saved) => cuda::lstm::backward(sizes, x, output, saved, upstream),
         Saved::Cpu(saved) => on_cpu("lstm_gradient", (x, output, upstream), |(x, output, upstream)| {
             cpu::lstm::backward(sizes, x, output, saved, lengths, upstream)
         }),

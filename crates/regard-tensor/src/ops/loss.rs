@@ -23,6 +23,9 @@ impl CrossEntropy {
         if !(0.0..1.0).contains(&smoothing) {
             return Err(Error::setting("cross_entropy", "smoothing", "at least 0 and below 1", smoothing));
         }
+        if targets.are_known_below(classes) {
+            return Ok(());
+        }
         let wrong = |id: &&u32| **id as usize >= classes && ignored != Some(**id);
         match targets.values().iter().find(wrong) {
             None => Ok(()),
@@ -47,7 +50,7 @@ impl Tensor {
     /// # Ok::<(), regard_tensor::Error>(())
     /// ```
     pub fn cross_entropy(&self, targets: &Ids, settings: CrossEntropy) -> Result<Tensor> {
-        let counted = targets.values().iter().filter(|&&id| settings.ignored != Some(id)).count();
+        let counted = targets.count_without(settings.ignored);
         self.cross_entropy_rows(targets, settings)?.sum_all()?.scale(1.0 / counted.max(1) as f32)
     }
 
@@ -105,7 +108,7 @@ impl Tensor {
         settings.check(targets, classes)?;
         let CrossEntropy { ignored, smoothing } = settings;
         let counts = |id: &u32| ignored != Some(*id);
-        if !targets.values().iter().all(counts) {
+        if targets.count_without(ignored) < targets.count() {
             // Rows that do not count need not be scored.
             let rows = targets.values().iter().zip(0_u32..).filter(|(id, _)| counts(id));
             let (ids, rows): (Vec<u32>, Vec<u32>) = rows.unzip();
@@ -126,7 +129,7 @@ impl Tensor {
             *wanted = parent.is_tracked();
         }
         let sides = (&self.array, &weight.array, bias.map(|bias| &bias.array));
-        let targets = Targets { ids: targets, classes, ignored, smoothing };
+        let targets = Targets { ids: targets, classes, ignored: None, smoothing };
         let scored = loss::scored_cross_entropy(sides, inputs, targets, wanted)?;
         let ScoredLoss { loss, x, weight, bias } = scored;
         let shapes: Vec<_> = parents.iter().map(|parent| parent.shape().clone()).collect();

@@ -9,6 +9,7 @@ mod cuda;
 mod mismatch;
 mod operations;
 mod reads;
+mod slots;
 mod training;
 mod types;
 

@@ -2,7 +2,7 @@
 
 use crate::device;
 use crate::gradcheck::{Draw, LENGTHS, cases, check, check_within};
-use crate::reference::layers;
+use crate::reference::{Array, broadcast, layers};
 use proptest::prelude::*;
 use proptest::sample::select;
 use regard_tensor::Tensor;
@@ -94,4 +94,44 @@ fn rows_of_zeros_and_of_equal_values_give_the_bias() {
 fn empty_batches_and_empty_rows() {
     check_norms(&[device::zeros([0, 5]), Draw(4).tensor([5]), Draw(5).tensor([5])]);
     check_norms(&[device::zeros([3, 0]), device::zeros([0]), device::zeros([0])]);
+}
+
+/// Both results of a fused sum and norm, in one tensor. The sum is used beside the norm as well, as in a residual stream.
+fn check_sum_and_norm(shape: &[usize], seed: u64) {
+    let (mut draw, width) = (Draw(seed), shape[shape.len() - 1]);
+    let inputs = [draw.tensor(shape), draw.tensor(shape), draw.tensor([width]), draw.tensor([width])];
+    let together = |(sum, normed): (Tensor, Tensor)| sum.tanh()?.multiply(&normed);
+    let expected = |x: &[Array], centred: bool| {
+        let sum = broadcast(&x[0], &x[1], |a, b| a + b);
+        let bias = centred.then(|| &x[3]);
+        let normed = layers::norm(&sum, &x[2], bias, f64::from(EPSILON), centred);
+        broadcast(&sum.map(f64::tanh), &normed, |a, b| a * b)
+    };
+    check(
+        &inputs,
+        |x| together(x[0].add_layer_norm(&x[1], &x[2], Some(&x[3]), EPSILON)?),
+        |x| expected(x, true),
+    );
+    check(&inputs[..3], |x| together(x[0].add_rms_norm(&x[1], &x[2], EPSILON)?), |x| expected(x, false));
+}
+
+#[test]
+fn a_sum_and_its_norm_in_one_pass() {
+    for (seed, shape) in [&[3, 17][..], &[2, 5, 64], &[70, 384], &[1, 7]].into_iter().enumerate() {
+        check_sum_and_norm(shape, 10 + seed as u64);
+    }
+}
+
+#[test]
+fn a_sum_and_its_norm_agree_with_their_parts() {
+    let mut draw = Draw(6);
+    let (x, y) = (draw.tensor([9, 33]), draw.tensor([9, 33]));
+    let (weight, bias) = (draw.tensor([33]), draw.tensor([33]));
+    let (sum, normed) = x.add_layer_norm(&y, &weight, Some(&bias), EPSILON).unwrap();
+    let parts = x.add(&y).unwrap();
+    assert_eq!(sum.to_vec(), parts.to_vec());
+    let alone = parts.layer_norm(&weight, Some(&bias), EPSILON).unwrap();
+    let near = normed.values().iter().zip(alone.values().iter()).all(|(a, b)| (a - b).abs() < 1e-5);
+    assert!(near, "the norm of a sum is the norm of the sum");
+    assert!(x.add_rms_norm(&draw.tensor([9, 32]), &weight, EPSILON).is_err());
 }

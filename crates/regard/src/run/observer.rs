@@ -187,6 +187,10 @@ impl<'a> RunObserver<'a> {
 }
 
 impl Observer for RunObserver<'_> {
+    fn sees_gradients(&self) -> bool {
+        false
+    }
+
     fn stepped(&mut self, step: &Step, task: &dyn Task, progress: &Progress) -> regard_nn::Result<Flow> {
         let last = step.step == self.config.train.steps;
         let stop = self.stop.load(Ordering::Relaxed);

@@ -25,7 +25,7 @@ __device__ inline void weights_and_slopes(const Problem& p, const TileAt& at, Pa
             const int key = at.key_start + (transposed ? part_row(i) : part_column(j));
             const SavedRow row = saved[transposed ? j : i];
             const float score = pair_score(p, at, query, key, weights[i][j], derivatives[i][j]);
-            const float weight = allowed(p, at, query, key) ? exp2f(score - row.lse) : 0.0f;
+            const float weight = allowed(p, at, query, key) ? weight_of(score - row.lse) : 0.0f;
             const float factor = has_dropout ? dropout_factor(p, at, query, key) : 1.0f;
             slopes[i][j] = weight * (factor * slopes[i][j] - row.delta);
             weights[i][j] = weight * factor;

@@ -32,7 +32,7 @@ struct QueryColumns {
 template <bool transposed, int row_tiles, int columns, typename Rows>
 __device__ inline void to_weights(const Problem& p, const TileAt& at, Sums<row_tiles, columns>& scores, const Rows& rows) {
     const float factor = score_factor(p);
-    for_each(scores, [&](int r, int c, int e) { scores.at[r][c][e] = exp2_fast(scores.at[r][c][e] * factor - rows.get(r, c, e).lse); });
+    for_each(scores, [&](int r, int c, int e) { scores.at[r][c][e] = exp2_fast(at_most_zero(scores.at[r][c][e] * factor - rows.get(r, c, e).lse)); });
     if constexpr (has_dropout) mark_dropped<transposed>(p, at, scores);
 }
 

@@ -49,7 +49,7 @@ struct Online {
         for (int r = 0; r < row_tiles; r++)
 #pragma unroll
             for (int half = 0; half < 2; half++) {
-                const float shift = max[r][half] == negative_infinity() ? 0.0f : max[r][half] * factor;
+                const float shift = max[r][half] == negative_infinity() ? 0.0f : scaled_max(r, half);
 #pragma unroll
                 for (int c = 0; c < columns / 8; c++)
 #pragma unroll
@@ -59,6 +59,10 @@ struct Online {
                     }
             }
     }
+
+    /// The maximum in units of log₂. Rounded up: product·factor − this is one multiply-add with no rounding in between, and must not exceed 0
+    /// where the score is the maximum.
+    __device__ float scaled_max(int r, int half) const { return __fmul_ru(max[r][half], factor); }
 
     /// Takes over the new maxima of all rows, and rescales sums and output.
     template <int features>
@@ -88,7 +92,7 @@ struct Online {
         for (int r = 0; r < row_tiles; r++)
 #pragma unroll
             for (int half = 0; half < 2; half++) {
-                float total = quad_sum(sum[r][half]), most = max[r][half] * factor, rescale = 1.0f;
+                float total = quad_sum(sum[r][half]), most = scaled_max(r, half), rescale = 1.0f;
                 if (has_sink) {
                     const float sink = p.sink[head] * LOG2_E, raised = fmaxf(fmaxf(most, sink), -1e30f);
                     rescale = exp2_fast(most - raised);

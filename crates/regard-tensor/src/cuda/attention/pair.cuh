@@ -54,9 +54,8 @@ __device__ inline float pair_score(const Problem& p, const TileAt& at, int query
 }
 
 /// Philox4x32-10 (Salmon et al., 2011): four random words for a block of four elements of an example.
-__device__ inline uint4 philox(const u32 (&key)[2], u64 example, u64 block) {
+__device__ inline uint4 philox(u32 k0, u32 k1, u64 example, u64 block) {
     uint4 c = make_uint4(u32(block), u32(block >> 32), u32(example), u32(example >> 32));
-    u32 k0 = key[0], k1 = key[1];
 #pragma unroll
     for (int round = 0; round < 10; round++) {
         const u64 a = u64(0xd2511f53u) * c.x, b = u64(0xcd9e8d57u) * c.z;
@@ -70,7 +69,11 @@ __device__ inline uint4 philox(const u32 (&key)[2], u64 example, u64 block) {
 /// The words of the keys 4·`group`, … of a query: a block holds four neighbouring keys.
 __device__ inline uint4 dropout_words(const Problem& p, const TileAt& at, int query, int group) {
     const u64 row = u64(at.head) * p.queries + query;
-    return philox(p.dropout.key, p.dropout.first_example + at.example, row * ceil_div(p.keys, 4) + group);
+    const Dropout& d = p.dropout;
+    u32 k0 = d.key[0], k1 = d.key[1];
+    // Read each time (from the cache): the widest kernels have no registers left to keep it.
+    if constexpr (recorded_key) asm volatile("ld.global.v2.u32 {%0, %1}, [%2];" : "=r"(k0), "=r"(k1) : "l"(d.key_at));
+    return philox(k0, k1, d.first_example + at.example, row * ceil_div(p.keys, 4) + group);
 }
 
 /// What dropout multiplies a weight with: 0 or the scale.

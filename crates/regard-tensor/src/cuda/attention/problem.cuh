@@ -12,7 +12,7 @@
 //     BIAS                   0: none, 1: a value for each pair, 2: a value for each head and distance
 //     SOFT_CAP               cap(x) = c·tanh(x / c)
 //     SINK                   a logit for each head that takes weight and has no value
-//     DROPOUT                on the weights, drawn by Philox from (example, head, query, key)
+//     DROPOUT                on the weights, drawn by Philox from (example, head, query, key); 2: with a key in memory
 //
 // Positions and sizes are 32-bit; offsets into memory are 64-bit.
 #pragma once
@@ -22,7 +22,7 @@ typedef unsigned long long u64;
 typedef long long i64;
 
 constexpr bool causal = CAUSAL, has_key_mask = KEY_MASK, has_pattern = PATTERN, has_soft_cap = SOFT_CAP;
-constexpr bool has_sink = SINK, has_dropout = DROPOUT;
+constexpr bool has_sink = SINK, has_dropout = DROPOUT != 0, recorded_key = DROPOUT == 2;
 constexpr bool has_bias = BIAS != 0, dense_bias = BIAS == 1, distance_bias = BIAS == 2;
 constexpr int width = WIDTH, value_width = VALUE_WIDTH;
 
@@ -80,8 +80,10 @@ struct Pattern {
     int batch, heads;
 };
 
-/// Dropout keeps a weight whose random word is at or above the threshold, and multiplies it with the scale.
+/// Dropout keeps a weight whose random word is at or above the threshold, and multiplies it with the scale. A recorded step reads its key
+/// from `key_at`, where each replay finds another.
 struct Dropout {
+    const u32* key_at;
     u32 key[2];
     u64 first_example;
     u32 threshold;
@@ -125,6 +127,14 @@ struct Problem {
         return saved_rows + (i64(example) * heads + head) * padded_queries() + query;
     }
 };
+
+/// 2^x for the difference x between a score and the log-sum-exp of its row. It is never above 0 but for rounding, which with scores of
+/// millions is enough for an infinite weight. NaN stays NaN.
+__device__ inline float at_most_zero(float x) {
+    asm("min.NaN.f32 %0, %0, 0f00000000;" : "+f"(x));
+    return x;
+}
+__device__ inline float weight_of(float x) { return exp2f(at_most_zero(x)); }
 
 __device__ inline int ceil_div(int a, int b) { return (a + b - 1) / b; }
 

@@ -40,16 +40,18 @@ pub(super) struct Pattern {
 #[derive(Debug, Clone, Copy, PartialEq, Default, Pod, Zeroable)]
 #[repr(C)]
 pub(super) struct Dropout {
+    key_at: u64,
     key: [u32; 2],
     first_example: u64,
     threshold: u32,
     scale: f32,
 }
 
-impl From<Draws> for Dropout {
-    fn from(draws: Draws) -> Self {
+impl Dropout {
+    /// The draws of an attention; a recording has an address for its key.
+    pub fn new(draws: Draws, key_at: Option<u64>) -> Self {
         let Draws { key, first_example, threshold, scale, .. } = draws;
-        Self { key: key.halves(), first_example, threshold, scale }
+        Self { key_at: key_at.unwrap_or(0), key: key.halves(), first_example, threshold, scale }
     }
 }
 
@@ -108,10 +110,10 @@ mod tests {
     /// The sizes that the compiler reports for the structures of `problem.cuh` and `weights.cu`.
     #[test]
     fn structures_are_as_large_as_those_of_the_kernels() {
-        assert_eq!((size_of::<Heads>(), size_of::<Pattern>(), size_of::<Dropout>()), (32, 48, 24));
-        assert_eq!((size_of::<Problem>(), size_of::<WeightsBlock>()), (432, 32));
+        assert_eq!((size_of::<Heads>(), size_of::<Pattern>(), size_of::<Dropout>()), (32, 48, 32));
+        assert_eq!((size_of::<Problem>(), size_of::<WeightsBlock>()), (440, 32));
         assert_eq!(std::mem::offset_of!(Problem, saved_rows), 264);
         assert_eq!(std::mem::offset_of!(Problem, pattern), 328);
-        assert_eq!(std::mem::offset_of!(Problem, batch), 400);
+        assert_eq!(std::mem::offset_of!(Problem, batch), 408);
     }
 }

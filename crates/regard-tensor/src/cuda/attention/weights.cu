@@ -36,6 +36,6 @@ extern "C" __global__ void __launch_bounds__(THREADS) attention_weights(const __
             lse = p.log_sum_exp[saved] * LOG2_E;
             const float score = pair_score(p, at, query, key, weights[i][j], derivative);
             attends = attends && lse > negative_infinity() && allowed(p, at, query, key);
-            b.out[(i64(blockIdx.z) * b.queries + row) * b.keys + column] = attends ? exp2f(score - lse) : 0.0f;
+            b.out[(i64(blockIdx.z) * b.queries + row) * b.keys + column] = attends ? weight_of(score - lse) : 0.0f;
         }
 }

@@ -1,0 +1,87 @@
+//! Training steps recorded once and replayed with other inputs.
+//!
+//! A small model's step is hundreds of short kernels, and launching them one by one takes longer than running them. A CUDA
+//! device can note a step down and run all of it at one call.
+
+use crate::array::Array;
+use crate::cuda;
+use crate::error::{Error, Result};
+use crate::ids::Ids;
+use crate::optimiser::Optimiser;
+use crate::random::Key;
+use crate::storage::{Device, Memory};
+use crate::tensor::Tensor;
+
+/// A training step that can be replayed: the same kernels on the same memory.
+///
+/// What the step reads of the host is a constant of the recording, but for ids in slots (see [`Ids::slot`]), the learning
+/// rate and number of an update, and the keys of dropout.
+pub struct Recording {
+    steps: cuda::recording::Recording,
+}
+
+/// Where the parameters of a model and an optimiser's memory of them lie: a replay changes them there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Places(Vec<u64>);
+
+impl Places {
+    /// The addresses of parameters, of their copies in bf16 and of an optimiser's memory.
+    pub fn of<'a>(parameters: impl IntoIterator<Item = &'a Tensor>, optimiser: &Optimiser) -> Self {
+        let parameters = parameters.into_iter().map(|parameter| &parameter.array);
+        Self(parameters.chain(optimiser.arrays()).flat_map(Array::cuda_places).collect())
+    }
+}
+
+impl Recording {
+    /// Records a step on a CUDA device and runs it once. Dropout in it draws from sites of `key`; the step makes at most
+    /// one update of an optimiser and reads no value to the host.
+    ///
+    /// After an error of the step itself nothing has been computed.
+    pub fn record<T>(device: Device, key: Key, step: impl FnOnce() -> Result<T>) -> Result<(Self, T)> {
+        let Device::Cuda(ordinal) = device else {
+            return Err(Error::setting("recording", "device", "a CUDA device", device));
+        };
+        let device = cuda::Device::open(ordinal)?;
+        let (steps, result) = cuda::recording::Recording::record(&device, key, step)?;
+        Ok((Self { steps }, result))
+    }
+
+    /// How many kernels and copies a step has.
+    pub fn nodes(&self) -> usize {
+        self.steps.nodes()
+    }
+
+    /// Runs the step again: with other ids in its slots, another key, and the optimiser's next update at this rate.
+    pub fn replay(
+        &mut self,
+        key: Key,
+        slots: &[(&Ids, &Ids)],
+        (optimiser, learning_rate): (&mut Optimiser, f32),
+    ) -> Result<()> {
+        let memories = slots.iter().map(|(slot, _)| slot.on(slot.device())).collect::<Result<Vec<_>>>()?;
+        let mut copies = Vec::with_capacity(slots.len());
+        for (memory, (slot, ids)) in memories.iter().zip(slots) {
+            match &**memory {
+                Memory::Cuda(stored) if slot.can_become(ids) => {
+                    copies.push((stored.buffer(), bytemuck::cast_slice(ids.values())));
+                }
+                _ => {
+                    return Err(Error::shape(
+                        "replay",
+                        format!("ids that fit a slot of {}", slot.shape()),
+                        ids.shape(),
+                    ));
+                }
+            }
+        }
+        let rule = optimiser.replayed(learning_rate);
+        Ok(self.steps.run(key, Some(&rule.bytes()), &copies)?)
+    }
+}
+
+impl Tensor {
+    /// The same values in memory of their own: those of a recording change with the next replay.
+    pub fn copied(&self) -> Result<Self> {
+        Ok(Self::from_array(self.array.copied()?, self.shape()))
+    }
+}
