@@ -237,7 +237,13 @@ impl Block {
         let mut middle = self.add(context, &attention, &x, Stream { x: x.clone(), normed }, attend)?;
         if let Some((cross, (memory, rules))) = cross {
             let (norm, output_norm) = (self.cross_norm.as_ref(), self.cross_output_norm.as_ref());
-            let around = Around { name: "cross", norm, output_norm, scale: self.cross_scale.as_ref(), next: before_ffn };
+            let around = Around {
+                name: "cross",
+                norm,
+                output_norm,
+                scale: self.cross_scale.as_ref(),
+                next: before_ffn,
+            };
             let attend = |here: &Context, x: &Tensor| cross.forward(here, x, Some(memory), rules);
             middle = self.add(context, &around, &middle.x, middle.clone(), attend)?;
         }

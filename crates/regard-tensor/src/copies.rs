@@ -56,7 +56,7 @@ impl<T: NoUninit + CheckedBitPattern> Copies<T> {
 
     /// The first device that has a copy, the CPU if none has.
     pub fn device(&self) -> Device {
-        let elsewhere = self.elsewhere.lock().unwrap_or_else(PoisonError::into_inner);
+        let elsewhere = self.devices.lock().unwrap_or_else(PoisonError::into_inner);
         elsewhere.first().map_or(Device::Cpu, |memory| memory.device())
     }
 

@@ -4,7 +4,7 @@ use regard_tensor::{Device, Result, Shape, Tensor, cuda_devices};
 use std::io::Write;
 use std::sync::OnceLock;
 
-fn get() -> Device {
+pub fn get() -> Device {
     static DEVICE: OnceLock<Device> = OnceLock::new();
     *DEVICE.get_or_init(|| {
         let named = std::env::var("REGARD_DEVICE");

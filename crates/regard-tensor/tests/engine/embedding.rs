@@ -36,7 +36,7 @@ fn the_gradient_lists_each_row_once_in_order() {
 /// Asserts that a gradient of a table has these rows, each of one value throughout, and zeros elsewhere. It is sparse, but
 /// for CUDA devices, which would have to read the ids to know its rows.
 fn assert_rows(gradient: Option<&Gradient>, table_rows: usize, expected: &[(u32, f32)]) {
-    let dense = match (gradient, place::device()) {
+    let dense = match (gradient, device::get()) {
         (Some(Gradient::Dense(dense)), Device::Cuda(_)) => dense.clone(),
         (Some(Gradient::Rows(rows)), _) => {
             let names: Vec<u32> = expected.iter().map(|&(row, _)| row).collect();

@@ -105,7 +105,7 @@ fn sparse_gradients_match_dense_ones_bit_for_bit() {
                 let gradients = loss.backward().unwrap();
                 let sparse = gradients.find(&a).unwrap();
                 // CUDA devices make it dense at once.
-                let on_cuda = matches!(place::device(), Device::Cuda(_));
+                let on_cuda = matches!(device::get(), Device::Cuda(_));
                 assert!(on_cuda || matches!(sparse, Gradient::Rows(_)));
                 let dense = Gradient::Dense(sparse.to_dense().unwrap());
                 step(&mut for_a, &mut a, sparse, 0.1, 0.3);
