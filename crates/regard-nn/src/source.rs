@@ -15,6 +15,7 @@ sources! {
     PATTERN "attention/pattern.rs"
     POSITION "position.rs"
     BLOCK "block.rs"
+    FEED_FORWARD "layers/feed_forward.rs"
     LAYERS "layers.rs"
     SENTIMENT "models/sentiment.rs"
     TRANSFORMER "models/transformer.rs"

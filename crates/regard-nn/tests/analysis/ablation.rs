@@ -250,7 +250,8 @@ fn the_induction_head_writes_the_prediction() {
 #[test]
 fn the_logit_lens_ends_with_the_prediction() {
     let tokens = Tokens::new(vec![4, 5, 6, 7, 4]);
-    for model in [planted::model(), llama(), bert()] {
+    for model in [planted::model as fn() -> _, llama, bert] {
+        let model = model();
         let layers = logit_lens(&model, &tokens, 3).unwrap();
         assert_eq!(layers.len(), 3);
         let (ids, lengths) = pad(std::slice::from_ref(&tokens)).unwrap();

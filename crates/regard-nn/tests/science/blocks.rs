@@ -48,16 +48,16 @@ struct Parts {
 }
 
 impl Parts {
-    fn new(config: BlockConfig) -> Self {
+    fn new(config: &BlockConfig) -> Self {
         let draws = BlockDraws { inner: DRAW.0, residual: DRAW.1 };
-        let mut block = Block::new(&Initial::new(0), &config, draws).unwrap();
+        let mut block = Block::new(&Initial::new(0), config, draws).unwrap();
         zoo::widen(&mut block);
         let values: HashMap<String, Tensor> =
             block.parameters().into_iter().map(|(name, value)| (name, value.tensor().detach())).collect();
         let initial = Initial::read(Arc::new(move |name, _| Ok(values[name].clone())));
         let rules = Rules::new(Pattern::Causal, 5, 5).unwrap();
         let memory = (normal("memory", [2, 4, WIDTH]), Rules::new(Pattern::Full, 5, 4).unwrap());
-        Self { block, initial, config, rules, memory }
+        Self { block, initial, config: *config, rules, memory }
     }
 
     fn norm(&self, name: &str, x: &Tensor) -> Tensor {
@@ -143,7 +143,7 @@ fn norms_stand_where_the_formulas_have_them() {
     let mut all = Vec::new();
     for (placement, norms) in PLACEMENTS {
         for scale in [1.0, 0.4] {
-            let parts = Parts::new(config(placement, scale, false));
+            let parts = Parts::new(&config(placement, scale, false));
             let output = parts.run(&x);
             agree(&format!("{placement:?} times {scale}"), &output, &parts.by_hand(&x), 2e-6);
             all.push(output);
@@ -160,7 +160,7 @@ fn norms_stand_where_the_formulas_have_them() {
 #[test]
 fn learned_scales_multiply_each_feature_of_what_is_added() {
     let x = normal("x", [2, 5, WIDTH]);
-    let mut parts = Parts::new(BlockConfig { layer_scale: Some(0.3), ..config(Placement::Pre, 1.0, false) });
+    let mut parts = Parts::new(&BlockConfig { layer_scale: Some(0.3), ..config(Placement::Pre, 1.0, false) });
     let first: Vec<_> = parts.block.parameters().into_iter().map(|(name, _)| name).collect();
     assert_eq!(first.iter().filter(|name| name.ends_with("_scale")).count(), 2);
     let scales = ["attention_scale", "ffn_scale"].map(|name| normal(name, [WIDTH]));
@@ -186,13 +186,13 @@ fn learned_scales_multiply_each_feature_of_what_is_added() {
 #[test]
 fn cross_attention_comes_between() {
     let x = normal("x", [2, 5, WIDTH]);
-    let parts = Parts::new(config(Placement::Pre, 1.0, true));
+    let parts = Parts::new(&config(Placement::Pre, 1.0, true));
     let attended = parts.plus(&x, &parts.attention(&parts.norm("attention_norm", &x)));
     let answered = parts.plus(&attended, &parts.cross(&parts.norm("cross_norm", &attended)));
     let want = parts.plus(&answered, &parts.ffn(&parts.norm("ffn_norm", &answered)));
     agree("pre-norm", &parts.run(&x), &want, 2e-6);
 
-    let parts = Parts::new(config(Placement::Post, 1.0, true));
+    let parts = Parts::new(&config(Placement::Post, 1.0, true));
     let attended = parts.norm("attention_norm", &parts.plus(&x, &parts.attention(&x)));
     let answered = parts.norm("cross_norm", &parts.plus(&attended, &parts.cross(&attended)));
     let want = parts.norm("ffn_norm", &parts.plus(&answered, &parts.ffn(&answered)));

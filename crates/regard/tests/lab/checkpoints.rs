@@ -5,6 +5,7 @@ mod hostile;
 mod import;
 pub mod made;
 mod pictures;
+mod predict;
 mod pull;
 pub mod server;
 mod trace;

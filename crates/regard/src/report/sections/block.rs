@@ -1,7 +1,7 @@
 //! The block: residuals, norms, feed-forward.
 
 use crate::report::article::Article;
-use crate::report::listing::{BLOCK, LAYERS};
+use crate::report::listing::{BLOCK, FEED_FORWARD};
 use anyhow::Result;
 
 pub fn write(article: &mut Article) -> Result<()> {
@@ -34,7 +34,7 @@ pub fn write(article: &mut Article) -> Result<()> {
     article.formula(
         "\\text{GELU}(x) ≈ \\frac{x}{2} (1 + \\text{tanh}(\\sqrt{\\frac{2}{π}} (x + 0.044715 x^3)))",
     );
-    article.code(LAYERS, &["impl FeedForward", "pub fn forward("])?;
+    article.code(FEED_FORWARD, &["impl FeedForward", "pub fn forward("])?;
     article.other_figures("activation")?;
     article.verdicts(&["E6"])?;
     article.exercise(

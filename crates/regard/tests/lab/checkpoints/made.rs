@@ -3,6 +3,7 @@
 use assert_cmd::Command;
 use regard_nn::Module;
 use regard_nn::checkpoint;
+use regard_nn::models::form::Output;
 use regard_nn::models::{BertConfig, Form, GptConfig, T5Config, Transformer, VitConfig};
 use regard_nn::tensor::random::Key;
 use regard_nn::tokens::{BytePairSettings, Tokenizer};
@@ -89,6 +90,15 @@ pub fn t5(folder: &Path) {
     let layers = T5Config { n_layers: 1, n_decoder_layers: 2, ..T5Config::default() };
     let sizes = T5Config { vocabulary, n_heads: 2, d_model: 16, d_head: 6, d_hidden: 20, ..layers };
     save(folder, (sizes.form(), 3), Some(&tokenizer));
+}
+
+/// A BERT with another head than that for masked words.
+pub fn bert_with(folder: &Path, output: Output) {
+    let tokenizer = tokenizer(false);
+    let vocabulary = tokenizer.vocabulary_size();
+    let layers = BertConfig { context: 48, n_layers: 1, n_heads: 2, ..BertConfig::default() };
+    let form = BertConfig { vocabulary, d_model: 16, d_hidden: 20, ..layers }.form();
+    save(folder, (Form { output, ..form }, 3), Some(&tokenizer));
 }
 
 pub fn bert(folder: &Path) {
