@@ -1,6 +1,6 @@
 """Checks and times the attention kernels of crates/regard-tensor/src/cuda/attention without the crate around them.
 
-    python3 tools/attention_kernels check [--engines mma-bf16,ffma-f32] [--forward] [word …]
+    python3 tools/attention_kernels check [--engines wgmma-bf16,ffma-f32] [--forward] [word …]
     python3 tools/attention_kernels time [--edit NAME:FILE:OLD=>NEW …]
     python3 tools/attention_kernels registers [word …]
 
@@ -27,7 +27,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("command", choices=["check", "time", "registers"])
     parser.add_argument("words", nargs="*")
-    parser.add_argument("--engines", default="mma-bf16,ffma-f32,ffma-bf16")
+    parser.add_argument("--engines", default="wgmma-bf16,mma-bf16,ffma-f32,ffma-bf16")
     parser.add_argument("--forward", action="store_true", help="check the forward pass alone")
     parser.add_argument("--seed", type=int, help="repeat the inputs of an earlier check")
     parser.add_argument("--edit", action="append", default=[])

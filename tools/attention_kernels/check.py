@@ -58,12 +58,14 @@ def large():
     yield Case(batch=2, heads=4, kv_heads=4, queries=1030, keys=1030, pattern="window", bias="distance", width=128, value_width=128)
 
 
-def cases(engines, device):
-    """The features on each engine: f32, and bf16 on ordinary units and on tensor cores."""
+def cases(engines, device, architecture):
+    """The features on each engine: f32, and bf16 on ordinary units and on tensor cores, by warps and by warpgroups."""
     for engine in engines:
         name, kind = engine.split("-")
         for case in [*features(), *(large() if device == "cuda" else ())]:
-            yield replace(case, engine=name, bf16=kind == "bf16")
+            case = replace(case, engine=name, bf16=kind == "bf16")
+            if case.is_supported(architecture):
+                yield case
 
 
 def files(case, passes):
@@ -127,7 +129,7 @@ def check(backend, case, seed, passes=PASSES):
 def main(backend, engines, wanted, passes, seed=None):
     """Prints a line for each case; returns how many failed. Inputs are fresh unless a seed is given; the seed is printed."""
     seed = torch.seed() % 2**31 if seed is None else seed
-    chosen = [case for case in cases(engines, backend.device) if all(word in case.differences() for word in wanted)]
+    chosen = [case for case in cases(engines, backend.device, backend.architecture) if all(word in case.differences() for word in wanted)]
     backend.prepare([(KERNELS / file, case, HEADERS) for case in chosen for file in files(case, passes)])
     failures = 0
     for case in chosen:

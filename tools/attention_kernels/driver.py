@@ -46,6 +46,21 @@ class Driver:
             self.cuda.cuGetErrorString(status, ctypes.byref(text))
             raise RuntimeError(f"CUDA error {status}: {text.value.decode() if text.value else ''}")
 
+    def tensor_maps(self, matrices):
+        """Tensor maps of bf16 matrices (address, sizes, strides in bytes), one behind the other: boxes of 64 × 32, swizzled over 128 bytes."""
+        room = (ctypes.c_uint8 * (128 * len(matrices) + 64))()
+        start = -ctypes.addressof(room) % 64
+        maps = (ctypes.c_uint8 * (128 * len(matrices))).from_buffer(room, start)
+        for i, (address, sizes, strides) in enumerate(matrices):
+            rank = len(sizes)
+            status = self.cuda.cuTensorMapEncodeTiled(
+                ctypes.c_void_p(ctypes.addressof(maps) + 128 * i), 9, rank, ctypes.c_void_p(address),
+                (ctypes.c_uint64 * rank)(*sizes), (ctypes.c_uint64 * (rank - 1))(*strides),
+                (ctypes.c_uint32 * rank)(64, 32, *[1] * (rank - 2)), (ctypes.c_uint32 * rank)(*[1] * rank), 0, 3, 2, 0,
+            )  # fmt: skip
+            self.check(status)
+        return maps
+
     def synchronize(self):
         torch.cuda.synchronize()
 

@@ -96,6 +96,11 @@ class Case:
         }
         return [f"-arch={architecture}", "-std=c++17", *(f"-D{name}={int(value)}" for name, value in defines.items())]
 
+    def is_supported(self, architecture):
+        """Whether its engine has kernels for it. Those for Hopper leave out what has more registers than they can hold."""
+        simple = not self.pattern and not self.soft_cap and max(self.width, self.value_width) <= 128
+        return self.engine != "wgmma" or (architecture == "sm_90a" and self.bf16 and simple)
+
     def differences(self):
         """What sets this case apart, in words, for tables."""
         sizes = f"{self.batch}x{self.heads}/{self.kv_heads}x{self.queries}x{self.keys}x{self.width}"
@@ -112,7 +117,7 @@ class Runner:
     """Launches the kernels of a case on a backend (driver.py)."""
 
     def __init__(self, backend, case, edits=()):
-        self.backend, self.case, self.edits = backend, case, edits
+        self.backend, self.case, self.edits, self.made = backend, case, edits, {}
 
     def module(self, file):
         return self.backend.module(KERNELS / file, self.case, HEADERS, self.edits)
@@ -123,16 +128,35 @@ class Runner:
         threads, shared, tile = module.integers(f"{kernel}_launch", 3)
         module.launch(kernel, (-(-rows // tile), heads, self.case.batch), threads, shared, problem, *rest)
 
+    def passes(self, file, kernel, rows, heads, problem):
+        """One of the passes. Those for Hopper also take tensor maps."""
+        self.tiled(file, kernel, rows, heads, problem, *([self.maps(problem)] if self.case.engine == "wgmma" else []))
+
+    def maps(self, problem):
+        """The structure `Maps` of wgmma.cuh."""
+        case, sizes = self.case, {}
+        sizes["query"] = (problem.query, case.width, case.queries, case.heads)
+        sizes["key"] = (problem.key, case.width, case.keys, case.kv_heads)
+        sizes["value"] = (problem.value, case.value_width, case.keys, case.kv_heads)
+        sizes["upstream"] = (problem.upstream, case.value_width, case.queries, case.heads)
+        key = tuple((name, heads.data) for name, (heads, *_) in sizes.items())
+        if key not in self.made:
+            self.made[key] = self.backend.tensor_maps([
+                (heads.data, (width, rows, count, case.batch), (2 * heads.row, 2 * heads.head, 2 * heads.batch))
+                for heads, width, rows, count in sizes.values()
+            ])  # fmt: skip
+        return self.made[key]
+
     def forward(self, problem):
         case = self.case
-        self.tiled(f"{case.engine}_forward.cu", "attention_forward", case.queries, case.heads, problem)
+        self.passes(f"{case.engine}_forward.cu", "attention_forward", case.queries, case.heads, problem)
 
     def backward(self, problem):
         """Gradients of queries, keys, values and sink."""
         case = self.case
         self.tiled("delta.cu", "attention_delta", -(-case.queries // PADDING) * PADDING, case.heads, problem)
         for part, rows, heads in (("query", case.queries, case.heads), ("key_value", case.keys, case.kv_heads)):
-            self.tiled(f"{case.engine}_{part}_gradient.cu", f"attention_{part}_gradient", rows, heads, problem)
+            self.passes(f"{case.engine}_{part}_gradient.cu", f"attention_{part}_gradient", rows, heads, problem)
         if case.sink:
             self.module("delta.cu").launch("attention_sink_gradient", (case.heads, 1, 1), 256, 256 * 8, problem)
 

@@ -26,9 +26,12 @@ def variants():
         yield Case(width=width, value_width=width, causal=True)
 
 
-def report(file, bf16, case, architecture):
-    options = [*Case(**{**case.__dict__, "bf16": bf16}).options(architecture), "--ptxas-options=-v"]
+def report(file, case, architecture):
+    options = [*case.options(architecture), "--ptxas-options=-v"]
     _, log = nvrtc.compile(KERNELS / file, options, HEADERS)
+    # Products of a warpgroup that wait for each other.
+    if "serialized" in log:
+        raise RuntimeError(f"{file} {' '.join(options)}\n{log}")
     return [(match[1], int(match[4]), int(match[2]), int(match[3])) for match in PROPERTIES.finditer(log)]
 
 
@@ -38,10 +41,14 @@ def main(wanted):
     for path in sorted(KERNELS.glob("*.cu")):
         for architecture in ("sm_80", "sm_90a"):
             for case in variants():
-                work.append((path.name, path.name.startswith("mma"), case, architecture))
+                engine = path.name.split("_")[0]
+                bf16 = engine in ("mma", "wgmma")
+                case = Case(**{**case.__dict__, "engine": engine, "bf16": bf16})
+                if case.is_supported(architecture):
+                    work.append((path.name, bf16, case, architecture))
     work = [item for item in work if all(word in f"{item[0]} {item[3]} {item[2].differences()}" for word in wanted)]
     with ThreadPoolExecutor() as pool:
-        reports = list(pool.map(lambda item: report(*item), work))
+        reports = list(pool.map(lambda item: report(item[0], *item[2:]), work))
     spills = 0
     for (_, bf16, case, architecture), kernels in zip(work, reports):
         variant = case.differences().split(" ", 3)

@@ -14,10 +14,10 @@ F32_SHAPE = (4, 12, 1024, 64)
 ROUNDS, SECONDS = 5, 0.06
 
 
-def case_of(shape, bf16):
+def case_of(shape, bf16, engine):
     batch, heads, time, width = shape
     sizes = dict(batch=batch, heads=heads, kv_heads=heads, queries=time, keys=time, width=width, value_width=width)
-    return Case(**sizes, causal=True, layout="fused", bf16=bf16, engine="mma" if bf16 else "ffma")
+    return Case(**sizes, causal=True, layout="fused", bf16=bf16, engine=engine)
 
 
 def tflop(case):
@@ -65,7 +65,7 @@ def medians(works):
 
 def compare(backend, shape, bf16, variants):
     """Lines of a table for one shape: TFLOP/s forward and backward, and how far results are from the first library's."""
-    case = case_of(shape, bf16)
+    case = case_of(shape, bf16, "ffma")
     inputs = Inputs(case, backend.device)
     outputs = inputs.outputs()
     works, notes, reference = {}, {}, None
@@ -78,7 +78,10 @@ def compare(backend, shape, bf16, variants):
             continue
         works[name, "forward"], works[name, "backward"] = forward, backward
         reference = reference or results
-    for name, edits in variants.items():
+    for name, (engine, edits) in variants.items():
+        case = case_of(shape, bf16, engine)
+        if not case.is_supported(backend.architecture):
+            continue
         runner = Runner(backend, case, edits)
         for tensor in outputs.values():
             tensor.fill_(float("nan"))
@@ -93,11 +96,10 @@ def compare(backend, shape, bf16, variants):
         notes[name] = " ".join(f"{distance(a, b):.1e}" for a, b in zip(own, reference or own))
         works[name, "forward"] = lambda runner=runner: runner.forward(inputs.problem)
         works[name, "backward"] = lambda runner=runner: runner.backward(inputs.problem)
-        if name == "regard":
-            parts = {"query_gradient": (case.queries, case.heads), "key_value_gradient": (case.keys, case.kv_heads)}
-            for part, sizes in parts.items():
-                file = f"{case.engine}_{part}.cu"
-                works[name, part] = lambda a=(file, f"attention_{part}", *sizes): runner.tiled(*a, inputs.problem)
+        parts = {"query_gradient": (case.queries, case.heads), "key_value_gradient": (case.keys, case.kv_heads)}
+        for part, sizes in parts.items():
+            a = (f"{engine}_{part}.cu", f"attention_{part}", *sizes)
+            works[name, part] = lambda runner=runner, a=a: runner.passes(*a, inputs.problem)
     times, work = medians(works), tflop(case)
     lines = []
     for name in dict.fromkeys(name for name, _ in works):
@@ -113,10 +115,12 @@ def compare(backend, shape, bf16, variants):
 def main(backend, edits):
     """`edits` are variants to time beside the kernels as they are: (name, ((file, old, new), …))."""
     torch.backends.cuda.matmul.allow_tf32 = False
-    variants = {"regard": (), **dict(edits)}
+    # An edit is of the engine whose file it changes.
+    edited = {name: (changes[0][0].split("_")[0].split(".")[0], changes) for name, changes in edits}
+    variants = {"wgmma": ("wgmma", ()), "mma": ("mma", ()), **edited}
     lines = []
     for shape in SHAPES:
         lines += compare(backend, shape, True, variants)
         torch.cuda.empty_cache()
-    lines += compare(backend, F32_SHAPE, False, {"regard": ()})
+    lines += compare(backend, F32_SHAPE, False, {"ffma": ("ffma", ())})
     print("\n".join(lines))

@@ -1,9 +1,10 @@
 //! Attention in tiles on the engine's arrays: from a specification to the kernels' arguments and grids.
 //!
 //! The kernels are the files of the folder `attention`. Each combination of features and widths is compiled when it is
-//! first needed. f32 takes the kernels with ordinary arithmetic (`ffma`), bf16 those on tensor cores (`mma`) where
-//! widths and strides allow 16-byte accesses.
+//! first needed. f32 takes the kernels with ordinary arithmetic (`ffma`), bf16 those on tensor cores where widths and
+//! strides allow 16-byte accesses: by warpgroups on Hopper (`wgmma`), else by warps (`mma`).
 
+mod maps;
 mod problem;
 
 use super::arrays::Copy;
@@ -18,12 +19,13 @@ use crate::error::Result;
 use crate::kernels::attention::{AttentionGradients, BiasGradient, BiasSpec, Place, Spec, Strides};
 use crate::kernels::memory::convert;
 use crate::storage::{DataType, Device};
+use maps::Maps;
 use problem::{Dropout, Heads, Pattern, Problem, WeightsBlock};
 use std::ops::Range;
 use std::sync::Arc;
 
 /// Files that the kernels include.
-const HEADERS: [File; 9] = [
+const HEADERS: [File; 10] = [
     ("problem.cuh", include_str!("attention/problem.cuh")),
     ("pair.cuh", include_str!("attention/pair.cuh")),
     ("ffma.cuh", include_str!("attention/ffma.cuh")),
@@ -31,6 +33,7 @@ const HEADERS: [File; 9] = [
     ("ptx.cuh", include_str!("attention/ptx.cuh")),
     ("mma.cuh", include_str!("attention/mma.cuh")),
     ("mma_slopes.cuh", include_str!("attention/mma_slopes.cuh")),
+    ("wgmma.cuh", include_str!("attention/wgmma.cuh")),
     ("online.cuh", include_str!("attention/online.cuh")),
     ("scores.cuh", include_str!("attention/scores.cuh")),
 ];
@@ -41,7 +44,7 @@ macro_rules! kernel_file {
     };
 }
 
-/// The kernels of the passes, in one of two kinds of arithmetic.
+/// The kernels of the passes, in one kind of arithmetic.
 struct Engine {
     forward: Source,
     query_gradient: Source,
@@ -58,10 +61,17 @@ static MMA: Engine = Engine {
     query_gradient: kernel_file!("mma_query_gradient.cu"),
     key_value_gradient: kernel_file!("mma_key_value_gradient.cu"),
 };
+static WGMMA: Engine = Engine {
+    forward: kernel_file!("wgmma_forward.cu"),
+    query_gradient: kernel_file!("wgmma_query_gradient.cu"),
+    key_value_gradient: kernel_file!("wgmma_key_value_gradient.cu"),
+};
 static BIAS_GRADIENT: Source = kernel_file!("ffma_bias_gradient.cu");
 static DELTA: Source = kernel_file!("delta.cu");
 static WEIGHTS: Source = kernel_file!("weights.cu");
 
+/// The compute capability that has products by warpgroups.
+const HOPPER: (u32, u32) = (9, 0);
 /// Tiles of queries and keys in the kernel of the bias's gradient: see `ffma.cuh`.
 const SIDE: usize = 64;
 /// Distances that a diagonal of tiles has, padded: see `ffma_bias_gradient.cu`.
@@ -86,7 +96,7 @@ pub(crate) fn forward(spec: &Spec) -> Result<(Array, Array)> {
     let mut problem = launch.problem()?;
     problem.output = Heads::new(output.view(), output_strides(spec));
     problem.log_sum_exp = lse.view().pointer();
-    launch.tiled(&launch.engine.forward, "attention_forward", (queries, heads), &problem)?;
+    launch.pass(&launch.engine.forward, "attention_forward", (queries, heads), &problem)?;
     Ok((output.into(), lse.into()))
 }
 
@@ -124,8 +134,8 @@ pub(crate) fn backward(
 
     launch.tiled(&DELTA, "attention_delta", (padded(spec), spec.heads), &problem)?;
     let (queries, keys) = ((spec.queries, spec.heads), (spec.keys, spec.kv_heads));
-    launch.tiled(&launch.engine.query_gradient, "attention_query_gradient", queries, &problem)?;
-    launch.tiled(&launch.engine.key_value_gradient, "attention_key_value_gradient", keys, &problem)?;
+    launch.pass(&launch.engine.query_gradient, "attention_query_gradient", queries, &problem)?;
+    launch.pass(&launch.engine.key_value_gradient, "attention_key_value_gradient", keys, &problem)?;
     if sink.is_some() {
         let grid = Grid { blocks: (spec.heads, 1, 1), threads: 256, shared: 256 * size_of::<f64>() };
         launch.run(&DELTA, "attention_sink_gradient", grid, &problem)?;
@@ -196,14 +206,19 @@ impl<'a> Launch<'a> {
         };
         let places = [place(&spec.query)?, place(&spec.key)?, place(&spec.value)?];
         let f32 = |array: &Array| convert(array, DataType::F32);
-        let on_tensor_cores = data_type == DataType::Bf16 && is_aligned(spec, &places)?;
         let cuda = spec.query.array.cuda()?.device();
+        let on_tensor_cores = data_type == DataType::Bf16 && is_aligned(spec, &places)?;
         let recorded = recording::pool(cuda.ordinal()).is_some();
+        let engine = match on_tensor_cores {
+            false => &FFMA,
+            true if cuda.capability() == HOPPER && fits_warpgroups(spec) => &WGMMA,
+            true => &MMA,
+        };
         Ok(Self {
             spec,
             device: cuda,
             element: data_type.into(),
-            engine: if on_tensor_cores { &MMA } else { &FFMA },
+            engine,
             defines: defines(spec, data_type, recorded),
             places,
             key_mask: spec.key_mask.as_ref().map(|mask| mask.cuda(device)).transpose()?,
@@ -288,6 +303,29 @@ impl<'a> Launch<'a> {
         Ok(self.device.launch_variant(self.variant(source), kernel, grid, &arguments)?)
     }
 
+    /// One of the engine's passes.
+    fn pass(
+        &self,
+        source: &'static Source,
+        kernel: &str,
+        rows: (usize, usize),
+        problem: &Problem,
+    ) -> Result<()> {
+        if !std::ptr::eq(self.engine, &raw const WGMMA) {
+            return self.tiled(source, kernel, rows, problem);
+        }
+        let maps = Maps::new(self.spec, problem)?;
+        let arguments = [Argument::Bytes(bytemuck::bytes_of(problem)), Argument::Bytes(maps.as_bytes())];
+        let grid = self.grid(source, kernel, rows)?;
+        Ok(self.device.launch_variant(self.variant(source), kernel, grid, &arguments)?)
+    }
+
+    /// A thread block for each tile of rows of each head of each example.
+    fn grid(&self, source: &'static Source, kernel: &str, (rows, heads): (usize, usize)) -> Result<Grid> {
+        let [threads, shared, tile] = self.shape_of(source, kernel)?;
+        Ok(Grid { blocks: (rows.div_ceil(tile), heads, self.spec.batch), threads, shared })
+    }
+
     /// Threads, shared memory and rows of a thread block, as the kernel's file exports them.
     fn shape_of(&self, source: &'static Source, kernel: &str) -> Result<[usize; 3]> {
         Ok(self.device.constants(self.variant(source), &format!("{kernel}_launch"))?)
@@ -298,12 +336,10 @@ impl<'a> Launch<'a> {
         &self,
         source: &'static Source,
         kernel: &str,
-        (rows, heads): (usize, usize),
+        rows: (usize, usize),
         problem: &Problem,
     ) -> Result<()> {
-        let [threads, shared, tile] = self.shape_of(source, kernel)?;
-        let grid = Grid { blocks: (rows.div_ceil(tile), heads, self.spec.batch), threads, shared };
-        self.run(source, kernel, grid, problem)
+        self.run(source, kernel, self.grid(source, kernel, rows)?, problem)
     }
 
     fn weights(&self, problem: &Problem, block: &WeightsBlock, planes: usize) -> Result<()> {
@@ -379,6 +415,11 @@ fn is_aligned(spec: &Spec, places: &[Place; 3]) -> Result<bool> {
     Ok(aligned)
 }
 
+/// Whether the registers of a warpgroup can hold what an attention needs: see `wgmma.cuh`.
+fn fits_warpgroups(spec: &Spec) -> bool {
+    spec.blocks.is_none() && spec.width.max(spec.value_width) <= 128
+}
+
 /// The lists of a pattern on the device.
 struct DevicePattern {
     row_starts: Copy,
@@ -447,18 +488,23 @@ mod tests {
             sink: None,
             dropout: None,
         };
-        let compiles = |source: &'static Source, spec: &Spec, data_type| {
+        let compiles = |source: &'static Source, spec: &Spec, data_type, architecture| {
             let defines = defines(spec, data_type, false);
-            program::machine_code(Variant { source, defines: &defines }, "sm_80").expect("it compiles");
+            program::machine_code(Variant { source, defines: &defines }, architecture).expect("it compiles");
         };
-        for (engine, data_type) in [(&FFMA, DataType::F32), (&MMA, DataType::Bf16)] {
+        let engines = [
+            (&FFMA, DataType::F32, "sm_80"),
+            (&MMA, DataType::Bf16, "sm_80"),
+            (&WGMMA, DataType::Bf16, "sm_90a"),
+        ];
+        for (engine, data_type, architecture) in engines {
             for source in
                 [&engine.forward, &engine.query_gradient, &engine.key_value_gradient, &DELTA, &WEIGHTS]
             {
-                compiles(source, &spec, data_type);
+                compiles(source, &spec, data_type, architecture);
             }
         }
         spec.bias = BiasSpec::Distance(Array::zeros(1));
-        compiles(&BIAS_GRADIENT, &spec, DataType::F32);
+        compiles(&BIAS_GRADIENT, &spec, DataType::F32, "sm_80");
     }
 }

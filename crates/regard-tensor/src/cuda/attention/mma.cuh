@@ -16,9 +16,9 @@ constexpr int WARP = 32, WARPS = 4, THREADS = WARP * WARPS;
 __device__ constexpr int round_up(int x, int multiple) { return (x + multiple - 1) / multiple * multiple; }
 
 /// A matrix of `features` columns in shared memory.
-template <int features>
+template <int features_>
 struct Matrix {
-    static constexpr int COLUMNS = round_up(features, 16), PIECES = COLUMNS / 8, ROW_BYTES = round_up(features, 64) * 2;
+    static constexpr int features = features_, COLUMNS = round_up(features, 16), PIECES = COLUMNS / 8, ROW_BYTES = round_up(features, 64) * 2;
     u32 address;
 
     __device__ u32 at(int row, int piece) const { return address + row * ROW_BYTES + ((piece ^ (row & 7)) << 4); }
@@ -131,9 +131,9 @@ __device__ inline void multiply(Sums<row_tiles, columns>& c, const Sums<row_tile
 
 /// Writes a warp's rows to one head: through shared memory, so that global memory is written in pieces of 16 bytes. `rows` rows from `row` on of the
 /// matrix are the warp's own; those from `inside` on are not written.
-template <int row_tiles, int columns, int features>
-__device__ inline void write_rows(const Sums<row_tiles, columns>& sums, Matrix<features> through, int row, Element* to, i64 row_stride, int inside) {
-    constexpr int PIECES = features / 8, ROWS = row_tiles * 16;
+template <int row_tiles, int columns, typename M>
+__device__ inline void write_rows(const Sums<row_tiles, columns>& sums, M through, int row, Element* to, i64 row_stride, int inside) {
+    constexpr int PIECES = M::features / 8, ROWS = row_tiles * 16;
     const int lane = threadIdx.x % WARP;
     __syncwarp();
 #pragma unroll

@@ -41,7 +41,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) attention_query_gradient(c
     copy_rows<QUERY_TILE>(Valued{upstream}, p.upstream.at(example, head, start), p.upstream.row_stride, p.queries - start);
     if (tiles.count > 0) copy_tile(0);
 
-    const QueryRows<ROW_TILES> rows(p.saved_row(example, head, start + row));
+    const QueryRows<ROW_TILES> rows(p.saved_row(example, head, start + row), p.queries - start - row);
     Gradient gradient;
     gradient.clear();
     for (int t = 0; t < tiles.count; t++) {

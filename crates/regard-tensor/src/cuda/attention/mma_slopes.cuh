@@ -9,11 +9,15 @@ template <int row_tiles>
 struct QueryRows {
     SavedRow row[row_tiles][2];
 
-    __device__ explicit QueryRows(const SavedRow* rows) {
+    /// Of the `inside` queries from the warp's first one on; those past the last get no weights.
+    __device__ QueryRows(const SavedRow* rows, int inside) {
 #pragma unroll
         for (int r = 0; r < row_tiles; r++)
 #pragma unroll
-            for (int half = 0; half < 2; half++) row[r][half] = rows[sums_row(r, 2 * half)];
+            for (int half = 0; half < 2; half++) {
+                const int i = sums_row(r, 2 * half);
+                row[r][half] = i < inside ? rows[i] : SavedRow{positive_infinity(), 0.0f};
+            }
     }
     __device__ SavedRow get(int r, int, int e) const { return row[r][e / 2]; }
 };

@@ -31,6 +31,13 @@ struct Online {
     /// Scores become weights relative to the maximum; what was summed under a much smaller maximum is rescaled.
     template <int columns, int features>
     __device__ void weigh(Sums<row_tiles, columns>& scores, Sums<row_tiles, features>& output) {
+        float rescale[row_tiles][2];
+        if (weigh_apart(scores, rescale)) scale_output(rescale, output);
+    }
+
+    /// The same, but leaves the output to be rescaled by the caller. Returns whether it must be; all lanes of a warp agree.
+    template <int columns>
+    __device__ bool weigh_apart(Sums<row_tiles, columns>& scores, float (&rescale)[row_tiles][2]) {
         float most[row_tiles][2];
         bool grown = false;
 #pragma unroll
@@ -44,7 +51,8 @@ struct Online {
                 // Not where nothing was allowed, neither before nor now: the difference is NaN.
                 grown |= (m - max[r][half]) * factor > SLACK;
             }
-        if (__any_sync(0xffffffff, grown)) raise(most, output);
+        const bool raised = __any_sync(0xffffffff, grown);
+        if (raised) raise(most, rescale);
 #pragma unroll
         for (int r = 0; r < row_tiles; r++)
 #pragma unroll
@@ -58,36 +66,35 @@ struct Online {
                         sum[r][half] += scores.at[r][c][e];
                     }
             }
+        return raised;
     }
 
     /// The maximum in units of log₂. Rounded up: product·factor − this is one multiply-add with no rounding in between, and must not exceed 0
     /// where the score is the maximum.
     __device__ float scaled_max(int r, int half) const { return __fmul_ru(max[r][half], factor); }
 
-    /// Takes over the new maxima of all rows, and rescales sums and output.
-    template <int features>
-    __device__ void raise(const float (&most)[row_tiles][2], Sums<row_tiles, features>& output) {
+    /// Takes over the new maxima of all rows, rescales the sums and says what outputs must be multiplied with.
+    __device__ void raise(const float (&most)[row_tiles][2], float (&rescale)[row_tiles][2]) {
 #pragma unroll
         for (int r = 0; r < row_tiles; r++)
 #pragma unroll
             for (int half = 0; half < 2; half++) {
                 const float raised = fmaxf(max[r][half], quad_max(most[r][half]));
-                const float rescale = max[r][half] == negative_infinity() ? 0.0f : exp2_fast((max[r][half] - raised) * factor);
+                rescale[r][half] = max[r][half] == negative_infinity() ? 0.0f : exp2_fast((max[r][half] - raised) * factor);
                 max[r][half] = raised;
-                scale_row(r, half, rescale, output);
+                sum[r][half] *= rescale[r][half];
             }
     }
 
     template <int features>
-    __device__ void scale_row(int r, int half, float by, Sums<row_tiles, features>& output) {
-        sum[r][half] *= by;
-#pragma unroll
-        for (int c = 0; c < features / 8; c++) output.at[r][c][2 * half] *= by, output.at[r][c][2 * half + 1] *= by;
+    __device__ void scale_output(const float (&by)[row_tiles][2], Sums<row_tiles, features>& output) {
+        for_each(output, [&](int r, int c, int e) { output.at[r][c][e] *= by[r][e / 2]; });
     }
 
     /// Lets the sink take its share, writes the log-sum-exp of the rows from `query` on and divides the output by the sums.
     template <int features>
     __device__ void finish(const Problem& p, int example, int head, int query, Sums<row_tiles, features>& output) {
+        float shares[row_tiles][2];
 #pragma unroll
         for (int r = 0; r < row_tiles; r++)
 #pragma unroll
@@ -103,7 +110,8 @@ struct Online {
                 if (threadIdx.x % 4 == 0 && row < p.queries)
                     p.log_sum_exp[p.row(example, head, row)] = total > 0.0f ? (most + log2f(total)) * LN_2 : negative_infinity();
                 if (has_dropout) rescale *= p.dropout.scale;
-                scale_row(r, half, total > 0.0f ? rescale / total : 0.0f, output);
+                shares[r][half] = total > 0.0f ? rescale / total : 0.0f;
             }
+        scale_output(shares, output);
     }
 };

@@ -9,10 +9,10 @@ use bytemuck::{Pod, Zeroable};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Pod, Zeroable)]
 #[repr(C)]
 pub(super) struct Heads {
-    data: u64,
-    batch_stride: i64,
-    head_stride: i64,
-    row_stride: i64,
+    pub data: u64,
+    pub batch_stride: i64,
+    pub head_stride: i64,
+    pub row_stride: i64,
 }
 
 impl Heads {
