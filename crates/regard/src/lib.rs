@@ -12,6 +12,7 @@ pub mod browser;
 pub mod cache;
 pub mod classes;
 pub mod commands;
+pub mod compute;
 pub mod corpus;
 pub mod corpus_analysis;
 pub mod data_summary;

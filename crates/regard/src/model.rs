@@ -1,6 +1,7 @@
 //! Finding and opening the model that a MODEL argument names.
 
 use crate::cache::{Cache, Name};
+use crate::compute::Placement;
 use anyhow::{Context as _, Result, bail};
 use regard_nn::checkpoint::{self, Loaded};
 use regard_nn::models::Model;
@@ -66,8 +67,13 @@ fn ids_in(value: &Value) -> Vec<u32> {
     }
 }
 
-/// Opens a run or checkpoint folder, or a name in the Hugging Face cache.
+/// Opens a run or checkpoint folder, or a name in the Hugging Face cache, on the CPU.
 pub fn open(argument: &str) -> Result<Opened> {
+    open_on(argument, Placement::CPU)
+}
+
+/// The same on any device.
+pub fn open_on(argument: &str, placement: Placement) -> Result<Opened> {
     let folder = find(argument)?;
     let Loaded { model, config } =
         checkpoint::load(&folder).with_context(|| format!("cannot open the model {argument}"))?;
@@ -81,6 +87,7 @@ pub fn open(argument: &str) -> Result<Opened> {
     if let (Some(tokenizer), Some(table)) = (&tokenizer, model.token_embeddings()) {
         tokenizer.ensure_fits(table.tensor().shape()[0])?;
     }
+    let model = placement.place(model)?;
     Ok(Opened { model, tokenizer, config, folder })
 }
 

@@ -19,6 +19,7 @@ pub mod web;
 pub use description::{Description, describe};
 pub use routes::router;
 
+use crate::compute::Placement;
 use anyhow::{Context as _, Result};
 use catalogue::Catalogue;
 use demonstration::Demonstration;
@@ -81,6 +82,8 @@ pub struct ServerSettings {
     pub search: bool,
     /// Page files from this folder instead of those inside the program.
     pub web: Option<PathBuf>,
+    /// Where models run.
+    pub placement: Placement,
     /// Its limits.
     pub limits: Limits,
 }
@@ -105,11 +108,11 @@ pub struct Server {
 impl Server {
     /// Takes the port. With no model at hand it begins to train the demonstration model.
     pub async fn bind(settings: ServerSettings) -> Result<Self> {
-        let ServerSettings { address, port, models, runs, search, web, limits } = settings;
+        let ServerSettings { address, port, models, runs, search, web, placement, limits } = settings;
         let listener = TcpListener::bind((address, port))
             .await
             .with_context(|| format!("cannot listen at {address} port {port} (another one: --port N)"))?;
-        let catalogue = Catalogue::new(models, search.then(|| runs.clone()));
+        let catalogue = Catalogue::new(models, search.then(|| runs.clone()), placement);
         let demonstration = match catalogue.list().is_empty() {
             true => Demonstration::begin(&runs.join(demonstration::NAME))?,
             false => Demonstration::none(),

@@ -77,6 +77,13 @@ pub trait Model: Module + Send + Sync + std::fmt::Debug {
     /// A model of the same form with new random weights: the baseline of whatever training is claimed to bring.
     fn fresh(&self, seed: u64) -> Result<Box<dyn Model>>;
 
+    /// The same on the device that this model is on.
+    fn untrained(&self, seed: u64) -> Result<Box<dyn Model>> {
+        let mut fresh = self.fresh(seed)?;
+        fresh.to(self.device())?;
+        Ok(fresh)
+    }
+
     /// A copy with parameters of its own.
     fn duplicate(&self) -> Box<dyn Model>;
 

@@ -1,11 +1,11 @@
 //! `regard ablate`: whether each head of a model matters.
 
+use crate::compute::Compute;
 use crate::corpus::{Corpus, CorpusArguments, TokenizedCorpus};
 use crate::corpus_analysis::Output;
 use crate::corpus_analysis::ablation::analyse;
 use crate::corpus_analysis::evaluation_batches::EvaluationBatches;
 use crate::corpus_analysis::texts::ensure_answers_fit;
-use crate::model;
 use crate::terminal::{line, remark, thousands};
 use anyhow::Result;
 use clap::Args;
@@ -31,12 +31,14 @@ pub struct Ablate {
     /// The folder to write
     #[arg(long, short, default_value = "outputs/ablate")]
     out: PathBuf,
+    #[command(flatten)]
+    compute: Compute,
 }
 
 impl Ablate {
     /// Runs the command.
     pub fn run(&self) -> Result<()> {
-        let opened = model::open(&self.model)?;
+        let opened = self.compute.open(&self.model)?;
         all_heads(&*opened.model)?;
         ensure_answers_fit(&*opened.model, &self.corpus)?;
         let batches = match opened.model.abilities().pictures() {

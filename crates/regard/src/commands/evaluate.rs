@@ -1,10 +1,11 @@
 //! `regard eval`: how good a model is on data it has not seen.
 
 use crate::classes::matched;
+use crate::compute::Compute;
 use crate::corpus::evenly;
 use crate::corpus_analysis::texts::normalised;
 use crate::forward_pass::prediction::class_names;
-use crate::model::{self, Opened};
+use crate::model::Opened;
 use crate::run::{EvaluationData, RunFolder, sources};
 use crate::terminal::{self, line};
 use anyhow::{Result, bail};
@@ -48,12 +49,14 @@ pub struct Evaluate {
     /// The number of examples in a batch
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..))]
     batch_size: u32,
+    #[command(flatten)]
+    compute: Compute,
 }
 
 impl Evaluate {
     /// Runs the command.
     pub fn run(&self) -> Result<()> {
-        let opened = model::open(&self.model)?;
+        let opened = self.compute.open(&self.model)?;
         let learned = RunFolder::config_in(&opened.folder)?;
         let path = self.data.as_deref().map(crate::fetch::data::named).transpose()?;
         let data = EvaluationData::new(path, learned);

@@ -1,7 +1,7 @@
 //! `regard fill`: the words that a model predicts for a mask.
 
 use crate::bad_usage;
-use crate::model;
+use crate::compute::Compute;
 use crate::run::encode_as_trained;
 use crate::terminal::line;
 use anyhow::{Result, bail};
@@ -23,12 +23,14 @@ pub struct Fill {
     /// How many predictions to show
     #[arg(long, default_value_t = 5)]
     top: usize,
+    #[command(flatten)]
+    compute: Compute,
 }
 
 impl Fill {
     /// Runs the command.
     pub fn run(&self) -> Result<()> {
-        let opened = model::open(&self.model)?;
+        let opened = self.compute.open(&self.model)?;
         if opened.model.abilities().predicts != Predicts::MaskedToken {
             bad_usage!("a {} does not guess words; a BERT trained on masked words does", opened.model.kind());
         }

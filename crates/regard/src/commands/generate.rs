@@ -1,7 +1,8 @@
 //! `regard generate`: the continuation of a prompt, or the answer to a text.
 
+use crate::compute::Compute;
 use crate::error::usage_error;
-use crate::model::{self, Opened};
+use crate::model::Opened;
 use anyhow::{Context as _, Result, anyhow, bail};
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
@@ -60,6 +61,8 @@ pub struct Generate {
     /// Leave out the prompt, which is otherwise shown before its continuation
     #[arg(long)]
     no_prompt: bool,
+    #[command(flatten)]
+    compute: Compute,
 }
 
 fn positive(text: &str) -> Result<f32, String> {
@@ -83,7 +86,7 @@ const LONGEST_PROMPT: u64 = 16 << 20;
 impl Generate {
     /// Runs the command.
     pub fn run(&self) -> Result<()> {
-        let opened = model::open(&self.model)?;
+        let opened = self.compute.open(&self.model)?;
         let tokenizer = opened
             .tokenizer
             .as_ref()

@@ -1,12 +1,12 @@
 //! `regard heads`: what each head of a model does.
 
 use crate::bad_usage;
+use crate::compute::Compute;
 use crate::corpus::{Corpus, CorpusArguments, TokenizedCorpus};
 use crate::corpus_analysis::Output;
 use crate::corpus_analysis::heads::{MeasureOptions, analyse};
 use crate::corpus_analysis::snapshots::History;
 use crate::corpus_analysis::texts::{Texts, answers, ensure_answers_fit, pictures};
-use crate::model;
 use crate::terminal::{line, remark};
 use anyhow::Result;
 use clap::Args;
@@ -43,6 +43,8 @@ pub struct Heads {
     /// The folder to write
     #[arg(long, short, default_value = "outputs/heads")]
     out: PathBuf,
+    #[command(flatten)]
+    compute: Compute,
 }
 
 impl Heads {
@@ -59,7 +61,7 @@ impl Heads {
     }
 
     fn analyse(&self, options: MeasureOptions) -> Result<()> {
-        let opened = model::open(&self.model)?;
+        let opened = self.compute.open(&self.model)?;
         all_heads(&*opened.model)?;
         ensure_answers_fit(&*opened.model, &self.corpus)?;
         let abilities = opened.model.abilities();
@@ -121,7 +123,8 @@ impl Heads {
         let corpus = Corpus::open(&self.corpus.corpus)?;
         let treebank = self.trees()?;
         let trees = treebank.as_ref().unwrap_or(&corpus);
-        let history = History::measure(run, (&corpus, trees), &self.corpus, options)?;
+        let history =
+            History::measure(run, (&corpus, trees), &self.corpus, options, self.compute.placement()?)?;
         history.write(&Output::create(&self.out)?)?;
         history.show();
         line("");

@@ -1,6 +1,7 @@
 //! `regard influence`: what an answer rests on.
 
 use crate::bad_usage;
+use crate::compute::Compute;
 use crate::corpus::{Corpus, CorpusArguments, TokenizedCorpus};
 use crate::corpus_analysis::influence::{
     CorpusTargets, Faithfulness, TextAttribution, corpus_targets, ensure_answers,
@@ -8,7 +9,7 @@ use crate::corpus_analysis::influence::{
 use crate::corpus_analysis::target::{TargetedText, blank, target_picture, target_text};
 use crate::corpus_analysis::texts::pictures;
 use crate::corpus_analysis::{Output, prompt};
-use crate::model::{self, Opened};
+use crate::model::Opened;
 use crate::terminal::remark;
 use anyhow::Result;
 use clap::Args;
@@ -61,6 +62,8 @@ pub struct Influence {
     /// The folder to write
     #[arg(long, short, default_value = "outputs/influence")]
     out: PathBuf,
+    #[command(flatten)]
+    compute: Compute,
 }
 
 impl Influence {
@@ -69,7 +72,7 @@ impl Influence {
         if self.answer.is_some() && self.text.is_none() && self.image.is_none() {
             bad_usage!("--answer is that to one text or picture: give --text or --image");
         }
-        let opened = model::open(&self.model)?;
+        let opened = self.compute.open(&self.model)?;
         attentions(&*opened.model)?;
         ensure_answers(&*opened.model)?;
         if let Some(patches) = opened.model.abilities().pictures() {

@@ -1,8 +1,9 @@
 //! `regard predict`: the class of a text, and the weight of each word.
 
 use crate::bad_usage;
+use crate::compute::Compute;
 use crate::forward_pass::prediction::{gradient_times_input, label};
-use crate::model::{self, Opened};
+use crate::model::Opened;
 use crate::run::encode_as_trained;
 use crate::terminal::line;
 use anyhow::Result;
@@ -26,6 +27,8 @@ pub struct Predict {
     /// The text in which a question is answered
     #[arg(long, value_name = "TEXT")]
     passage: Option<String>,
+    #[command(flatten)]
+    compute: Compute,
 }
 
 /// No answer has more tokens.
@@ -34,7 +37,7 @@ const LONGEST_ANSWER: usize = 64;
 impl Predict {
     /// Runs the command.
     pub fn run(&self) -> Result<()> {
-        let opened = model::open(&self.model)?;
+        let opened = self.compute.open(&self.model)?;
         let abilities = opened.model.abilities();
         if abilities.pictures().is_some() {
             bad_usage!("this model reads pictures: `regard view` and `regard influence` take --image FILE");

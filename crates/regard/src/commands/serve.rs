@@ -1,6 +1,7 @@
 //! `regard serve`: look inside models in the browser.
 
 use crate::browser;
+use crate::compute::Compute;
 use crate::run::interrupt_flag;
 use crate::server::{Limits, Server, ServerSettings};
 use crate::terminal;
@@ -41,6 +42,8 @@ pub struct Serve {
     /// Page files from a folder, to work on them
     #[arg(long, value_name = "FOLDER", hide = true)]
     web_dir: Option<PathBuf>,
+    #[command(flatten)]
+    compute: Compute,
 }
 
 impl Serve {
@@ -58,6 +61,7 @@ impl Serve {
             runs: PathBuf::from("runs"),
             search: !self.only,
             web: self.web_dir,
+            placement: self.compute.placement()?,
             limits: limits.clone(),
         };
         // Few threads: each keeps memory of its own, and no more work than this is let through at once anyway.

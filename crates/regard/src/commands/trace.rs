@@ -1,9 +1,10 @@
 //! `regard trace`: what happens inside a model, in a file.
 
+use crate::compute::Compute;
 use crate::error::usage_error;
 use crate::image::{self, Preprocessing};
 use crate::input_tensors;
-use crate::model::{self, Opened};
+use crate::model::Opened;
 use crate::trace_file::{self, StoredTensor};
 use anyhow::{Context as _, Result, bail};
 use clap::{ArgGroup, Args};
@@ -50,6 +51,8 @@ pub struct Trace {
     /// Where to write
     #[arg(long, short, value_name = "FILE")]
     out: PathBuf,
+    #[command(flatten)]
+    compute: Compute,
 }
 
 /// Everything that is recorded unless sites are named. Which of them there are depends on the model.
@@ -68,7 +71,7 @@ const NEAR: usize = 5;
 impl Trace {
     /// Runs the command.
     pub fn run(&self) -> Result<()> {
-        let opened = model::open(&self.model)?;
+        let opened = self.compute.open(&self.model)?;
         let mut notes = BTreeMap::from([
             ("model".to_owned(), self.model.clone()),
             ("kind".to_owned(), opened.model.kind().to_owned()),

@@ -1,9 +1,9 @@
 //! `regard verify`: a model's values against those of a reference.
 
 use super::trace::ensure_matched;
+use crate::compute::Compute;
 use crate::error::usage_error;
 use crate::input_tensors;
-use crate::model;
 use anyhow::{Result, bail, ensure};
 use clap::Args;
 use regard_nn::checkpoint::StoredWeights;
@@ -31,6 +31,8 @@ pub struct Verify {
     /// Print one line of JSON a tensor
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    compute: Compute,
 }
 
 /// The difference of a tensor from its reference.
@@ -57,7 +59,7 @@ impl Verify {
         );
         let sites: Vec<&str> = file.names().filter(|name| !name.starts_with("inputs/")).collect();
         ensure!(!sites.is_empty(), "{} has nothing to compare", self.reference.display());
-        let opened = model::open(&self.model)?;
+        let opened = self.compute.open(&self.model)?;
         let probe = sites.iter().fold(Probe::new(), |probe, &site| probe.record(site));
         input_tensors::run(&*opened.model, &inputs, &Context::inference().with_probe(&probe))?;
         ensure_matched(&probe)?;

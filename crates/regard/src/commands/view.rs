@@ -1,11 +1,11 @@
 //! `regard view`: the attention of one forward pass, as a page or a picture.
 
+use crate::compute::Compute;
 use crate::error::usage_error;
 use crate::figure::{ColourScale, Gallery, HeatMap, Matrix, Picture};
 use crate::forward_pass::{
     AttentionMap, ColourLimit, ForwardPass, Group, Input, MapKey, MapScale, TokenDisplay,
 };
-use crate::model;
 use crate::standalone::{self, HeadFilter, PageContents};
 use anyhow::{Context as _, Result};
 use clap::{ArgGroup, Args, ValueEnum};
@@ -60,6 +60,8 @@ pub struct View {
     /// The file to write: .html, .svg or .png
     #[arg(long, short, value_name = "FILE")]
     out: PathBuf,
+    #[command(flatten)]
+    compute: Compute,
 }
 
 /// Which tokens are queries and which are keys.
@@ -106,7 +108,7 @@ impl View {
         if !["html", "svg", "png"].contains(&suffix.as_str()) {
             return Err(usage_error(format!("{}: the file ends in .html, .svg or .png", self.out.display())));
         }
-        let opened = Arc::new(model::open(&self.model)?);
+        let opened = Arc::new(self.compute.open(&self.model)?);
         let input = match (&self.image, &self.text) {
             (Some(path), _) => Input::Picture(picture(path)?),
             (None, text) => Input::Text(text.clone().unwrap_or_default(), self.second.clone()),

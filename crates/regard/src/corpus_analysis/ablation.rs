@@ -39,7 +39,7 @@ pub fn analyse(subject: Subject, data: &EvaluationBatches, seed: u64) -> Result<
             ablate_with_progress(subject, data.iter(), kinds, &resampling, &|| progress.step())
         })
     };
-    let fresh = subject.model.fresh(seed)?;
+    let fresh = subject.model.untrained(seed)?;
     let (ablation, untrained) = (ablate(subject)?, ablate(Subject { model: &*fresh, ..subject })?);
     let order = ablation.least_important_first();
     let batches = data.iter().inspect(|_| progress.step());

@@ -140,7 +140,7 @@ pub fn analyse(
     trees: Option<&Corpus>,
     options: MeasureOptions,
 ) -> Result<HeadAnalysis> {
-    let fresh = subject.model.fresh(options.seed)?;
+    let fresh = subject.model.untrained(options.seed)?;
     let untrained = Subject { model: &*fresh, ..subject };
     let heads = all_heads(subject)?.len();
     let passes = if options.norms { 4 } else { 2 };

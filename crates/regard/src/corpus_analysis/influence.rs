@@ -195,7 +195,7 @@ impl Faithfulness {
             .map(|targeted| TextAttribution::of(&*opened.model, targeted?, blank, flow_limit));
         Ok(Self {
             agreements: agreements(&*opened.model)?,
-            untrained: agreements(&*opened.model.fresh(seed)?)?,
+            untrained: agreements(&*opened.model.untrained(seed)?)?,
             examples: examples.collect::<Result<_>>()?,
             how,
         })

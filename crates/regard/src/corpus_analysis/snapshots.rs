@@ -4,6 +4,7 @@ use super::heads::{MeasureOptions, Tables, fields, measure, weights_name};
 use super::syntax::{self, FEWEST};
 use super::texts::Texts;
 use super::{Output, columns, name};
+use crate::compute::Placement;
 use crate::corpus::{Corpus, CorpusArguments, TokenizedCorpus};
 use crate::figure::{Axis, Chart, Picture, Series};
 use crate::model;
@@ -67,13 +68,14 @@ impl History {
         (corpus, trees): (&Corpus, &Corpus),
         arguments: &CorpusArguments,
         options: MeasureOptions,
+        placement: Placement,
     ) -> Result<Self> {
         let steps = steps(run)?;
         let mut found = Vec::with_capacity(steps.len());
         let mut progress = None;
         for &step in &steps {
             let folder = RunFolder::snapshot(run, step);
-            let opened = model::open(&folder.display().to_string())?;
+            let opened = model::open_on(&folder.display().to_string(), placement)?;
             let tokenized = TokenizedCorpus::new(corpus, opened.tokenizer()?, &*opened.model, arguments)?;
             let size = tokenized.measure_size()?;
             let progress = match &mut progress {

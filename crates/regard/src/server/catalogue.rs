@@ -1,6 +1,7 @@
 //! The models that the page offers: those named at the start, those of runs, those in the cache.
 
 use crate::cache::Cache;
+use crate::compute::Placement;
 use crate::error::UsageError;
 use crate::model::{self, Opened};
 use anyhow::{Result, bail};
@@ -22,6 +23,7 @@ pub struct Offer {
 pub struct Catalogue {
     named: Vec<String>,
     runs: Option<PathBuf>,
+    placement: Placement,
     /// Opened models, the one used last at the end.
     opened: Mutex<Vec<(String, Arc<Opened>)>>,
 }
@@ -35,8 +37,8 @@ const LARGEST_CONFIG: u64 = 1 << 20;
 
 impl Catalogue {
     /// Models by name and, if a folder of runs is given, those in it and in the cache.
-    pub fn new(named: Vec<String>, runs: Option<PathBuf>) -> Self {
-        Self { named, runs, opened: Mutex::default() }
+    pub fn new(named: Vec<String>, runs: Option<PathBuf>, placement: Placement) -> Self {
+        Self { named, runs, placement, opened: Mutex::default() }
     }
 
     /// The models that are available now.
@@ -79,7 +81,7 @@ impl Catalogue {
         if !self.list().iter().any(|offer| offer.name == name) {
             bail!(UsageError(format!("there is no model {name} here")));
         }
-        let model = Arc::new(model::open(name)?);
+        let model = Arc::new(model::open_on(name, self.placement)?);
         if opened.len() >= MOST_OPEN {
             opened.remove(0);
         }

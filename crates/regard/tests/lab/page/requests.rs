@@ -1,5 +1,6 @@
 //! A server in this process, and a client that sends whatever it is told.
 
+use regard::compute::Placement;
 use regard::server::{Limits, Server, ServerSettings};
 use serde_json::Value;
 use std::io::{Read, Write};
@@ -17,6 +18,7 @@ pub fn serve(folder: &Path, models: &[&str], limits: Limits) -> SocketAddr {
         runs: folder.join("runs"),
         search: false,
         web: None,
+        placement: Placement::CPU,
         limits,
     };
     let (tell, told) = std::sync::mpsc::channel();
