@@ -4,9 +4,9 @@ use super::pass::{ForwardPass, run_model};
 use super::site::Site;
 use crate::error::usage_error;
 use anyhow::{Context as _, Result};
+use regard_nn::Context;
 use regard_nn::analysis::norms::transformed;
 use regard_nn::tensor::Tensor;
-use regard_nn::{Context, Probe};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
@@ -44,7 +44,7 @@ impl ForwardPass {
         let site = self.sites().get(number).ok_or_else(missing)?.clone();
         let (queries, keys) = self.sides(site.group);
         let path = |name: &str| format!("{}.{name}", site.name);
-        let mut probe = NAMES.iter().fold(Probe::new(), |probe, name| probe.record(path(name)));
+        let mut probe = NAMES.iter().fold(self.probe(), |probe, name| probe.record(path(name)));
         if site.heads * queries.len() * keys.len() <= MOST_SCORES {
             probe = probe.record(path("scores"));
         }
