@@ -31,7 +31,7 @@ from ._run import Candidate, Run, Token
 from ._zoo import BERT, GPT, T5, Bag, Llama, Sentiment, Tagger, ViT
 from .attention import MultiHeadAttention
 
-_regard.set_file(_regard.__file__)
+_regard.set_file(str(_regard.__file__))
 
 __all__ = [
     "BERT",

@@ -25,9 +25,8 @@ def on_host(x: Any) -> NDArray[Any]:
         return x
     if callable(getattr(x, "detach", None)):
         x = x.detach()
-    device = getattr(x, "__dlpack_device__", None)
-    if callable(device):
-        kind, _ = device()
+    if hasattr(x, "__dlpack_device__"):
+        kind, _ = x.__dlpack_device__()
         if int(kind) not in _ON_HOST:
             raise Error("the array is on another device: move it to the host first, as x.cpu() does in PyTorch")
         try:

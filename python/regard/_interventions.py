@@ -153,7 +153,7 @@ def as_changes(
     """All changes of a pass, interventions first."""
     changes: list[Change] = []
     for intervention in interventions:
-        if not isinstance(intervention, Intervention):  # pyright: ignore[reportUnnecessaryIsInstance]
+        if not isinstance(intervention, Intervention):
             raise Error(f"interventions are made by ablate, patch, steer and block, not {type(intervention).__name__}")
         changes += intervention.changes(model)
     for pattern, function in (hooks or {}).items():

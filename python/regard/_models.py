@@ -248,9 +248,9 @@ class Model:
     @overload
     def __call__(self, text: tuple[str, str]) -> Run: ...
     @overload
-    def __call__(self, text: Sequence[int]) -> Run: ...
+    def __call__(self, text: list[int]) -> Run: ...
     @overload
-    def __call__(self, text: Sequence[str] | Sequence[tuple[str, str]] | Sequence[Sequence[int]]) -> list[Run]: ...
+    def __call__(self, text: list[str] | list[tuple[str, str]] | list[list[int]]) -> list[Run]: ...
     @overload
     def __call__(self, text: Any, second: Any = None) -> Any: ...
     def __call__(self, text: Any, second: Any = None) -> Any:
@@ -260,6 +260,35 @@ class Model:
         """
         return self.run(text, second)
 
+    @overload
+    def run(
+        self,
+        text: str | tuple[str, str] | list[int],
+        second: str | list[int] | None = None,
+        *,
+        interventions: Sequence[Intervention] = (),
+        hooks: Mapping[str, Hook] | None = None,
+        record: Sequence[str] = (),
+    ) -> Run: ...
+    @overload
+    def run(
+        self,
+        text: list[str] | list[tuple[str, str]] | list[list[int]],
+        *,
+        interventions: Sequence[Intervention] = (),
+        hooks: Mapping[str, Hook] | None = None,
+        record: Sequence[str] = (),
+    ) -> list[Run]: ...
+    @overload
+    def run(
+        self,
+        text: Any,
+        second: Any = None,
+        *,
+        interventions: Sequence[Intervention] = (),
+        hooks: Mapping[str, Hook] | None = None,
+        record: Sequence[str] = (),
+    ) -> Any: ...
     def run(
         self,
         text: Any,
@@ -355,9 +384,9 @@ class Model:
         }
         return Generation(self._inner.generate(examples[0], tokens, json.dumps(settings), stop_at_end))
 
-    def _target(self, of: Of, position: int) -> tuple[int, int | None] | tuple[str]:
+    def _target(self, of: Of, position: int) -> tuple[int, int | None] | str:
         if of == "loss":
-            return ("loss",)
+            return "loss"
         if isinstance(of, tuple):
             position, of = of
         if isinstance(of, str):
@@ -437,7 +466,9 @@ def collect(model: Model, texts: Sequence[Any], sites: Sequence[str], batch: int
     """
     found: dict[str, list[Reals]] = {site: [] for site in sites}
     for start in range(0, len(texts), batch):
-        for run in model.run(list(texts[start : start + batch]), record=sites):
+        part: Any = list(texts[start : start + batch])
+        runs: list[Run] = model.run(part, record=sites)
+        for run in runs:
             for site in sites:
                 # A copy: the values of a whole batch would stay with each of its texts.
                 found[site].append(run[site].copy())

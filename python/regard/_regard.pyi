@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 __version__: str
-__file__: str
 
 _Reals = NDArray[np.float32]
 _Example = tuple[str, str | None] | tuple[list[int], list[int] | None]
@@ -104,7 +103,7 @@ class Model:
     def gradient(
         self,
         example: _Example,
-        of: tuple[int, int | None] | tuple[str],
+        of: tuple[int, int | None] | str,
         wrt: Sequence[str],
         changes: Sequence[Change],
     ) -> tuple[float, list[tuple[str, _Reals]]]: ...

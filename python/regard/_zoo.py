@@ -18,7 +18,7 @@ def _build(
             raise Error("give vocab_size, or a tokenizer that knows it")
         vocab_size = len(tokenizer)
     everything = {"kind": kind, "vocabulary": vocab_size, **settings}
-    inner = None if tokenizer is None else tokenizer._inner  # pyright: ignore[reportPrivateUsage]
+    inner = None if tokenizer is None else tokenizer._inner
     return Model(_Model.build(json.dumps(everything), inner, seed, device))
 
 

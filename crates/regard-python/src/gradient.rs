@@ -4,7 +4,7 @@ use anyhow::{Result, bail, ensure};
 use pyo3::prelude::*;
 use regard_nn::models::{Inputs, Model, Predicts};
 use regard_nn::tensor::ops::CrossEntropy;
-use regard_nn::tensor::{Ids, Tensor};
+use regard_nn::tensor::{Ids, Pass, Tensor};
 use regard_nn::{Context, Parameter, Probe};
 use std::sync::atomic::AtomicBool;
 
@@ -46,11 +46,15 @@ pub fn gradient(
         bail!("the model has no site or parameter {pattern}");
     }
     let number = f64::from(value.item()?);
-    let gradients = value.backward()?;
+    let sites = probe.recorded().into_iter().map(|name| Ok((probe.get(&name)?, name)));
+    let sites = sites.collect::<Result<Vec<_>>>()?;
+    // One site may depend on another, and is then no leaf of the graph.
+    let pass = sites.iter().flat_map(|(tensor, _)| tensor).fold(Pass::new(), Pass::with_respect_to);
+    let gradients = value.gradients(&pass)?;
     let zeros = |tensor: &Tensor| Tensor::zeros(tensor.shape().clone());
     let mut found = Vec::new();
-    for name in probe.recorded() {
-        if let Some(tensor) = probe.get(&name)? {
+    for (tensor, name) in sites {
+        if let Some(tensor) = tensor {
             let gradient = gradients.get(&tensor).unwrap_or_else(|| zeros(&tensor));
             // A batch of one.
             let gradient = if gradient.shape().rank() > 0 && gradient.shape()[0] == 1 {
