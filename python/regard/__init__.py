@@ -16,6 +16,9 @@ Inside
     A `Run` has tokens, logits, attention computed on demand and any value by the name of its site. In a notebook it is the
     interactive page. `Model.run` takes interventions (`ablate`, `patch`, `steer`, `block`) and hooks; `Model.gradient`
     differentiates; `collect` gathers values over many texts.
+Analysis
+    `heads`, `ablation`, `influence` and `logit_lens` return tables that pandas and polars open, with a `plot`. `view` shows
+    attention that another framework computed. `train` and `experiment` run the program's own.
 Attention by itself
     `attention`, `positions` and `masks` work on arrays of any framework; `MultiHeadAttention` is a layer of it.
 
@@ -23,11 +26,15 @@ Every failure is a `regard.Error` with one sentence that says what is wrong.
 """
 
 from . import _regard, attention, masks, positions
+from ._analysis import Ablation, Heads, Influence, LogitLens, ablation, heads, influence, logit_lens
 from ._interventions import Intervention, ablate, block, patch, steer
 from ._models import Generation, Gradients, Model, Tokenizer, collect, load
 from ._page import Page
 from ._regard import Error, __version__
 from ._run import Candidate, Run, Token
+from ._tables import Figure, Table
+from ._training import Experiment, TrainingRun, Verdict, experiment, train
+from ._view import view
 from ._zoo import BERT, GPT, T5, Bag, Llama, Sentiment, Tagger, ViT
 from .attention import MultiHeadAttention
 
@@ -37,30 +44,46 @@ __all__ = [
     "BERT",
     "GPT",
     "T5",
+    "Ablation",
     "Bag",
     "Candidate",
     "Error",
+    "Experiment",
+    "Figure",
     "Generation",
     "Gradients",
+    "Heads",
+    "Influence",
     "Intervention",
     "Llama",
+    "LogitLens",
     "Model",
     "MultiHeadAttention",
     "Page",
     "Run",
     "Sentiment",
+    "Table",
     "Tagger",
     "Token",
     "Tokenizer",
+    "TrainingRun",
+    "Verdict",
     "ViT",
     "__version__",
     "ablate",
+    "ablation",
     "attention",
     "block",
     "collect",
+    "experiment",
+    "heads",
+    "influence",
     "load",
+    "logit_lens",
     "masks",
     "patch",
     "positions",
     "steer",
+    "train",
+    "view",
 ]

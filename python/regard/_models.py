@@ -233,6 +233,11 @@ class Model:
             raise Error(f"there are layers 0 to {len(layers) - 1}: there is no layer {layer}")
         return layers[layer]
 
+    def layers_of(self, kind: str | None = None) -> int:
+        """The number of layers with an attention of a kind; of the only one, if not given."""
+        self.attention_name(0, kind)
+        return sum(1 for _, known, *_ in self._attentions if known == (kind or self._attentions[0][1]))
+
     def heads_of(self, attention: str) -> int:
         """The number of heads of an attention."""
         return next((heads for name, _, _, heads in self._attentions if name == attention), 0)

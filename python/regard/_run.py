@@ -11,6 +11,7 @@ import numpy as np
 from ._arrays import Reals
 from ._page import Page
 from ._regard import Error, Pass
+from ._tables import Figure, draw_maps
 
 if TYPE_CHECKING:
     from ._models import Model
@@ -167,6 +168,49 @@ class Run:
             return np.stack([one(head) for head in range(self.model.heads_of(site))])
         self.model.check_head(site, head)
         return one(head)
+
+    def lens(self, position: int = -1) -> list[tuple[str, Reals]]:
+        """The scores that the residual stream at a position would give after the embeddings and after each layer."""
+        return self._pass.lens(self._example, position)
+
+    def plot(
+        self,
+        layer: int | None = None,
+        head: int | None = None,
+        *,
+        kind: str | None = None,
+        path: str | PathLike[str] | None = None,
+    ) -> Figure:
+        """A picture of one head, of the heads of a layer, or of all heads; with `path` it is also written, as .svg or .png.
+
+        >>> import regard
+        >>> run = regard.GPT(11, d_model=8, n_layers=2, n_heads=2, context=8)([3, 1, 4])
+        >>> run.plot(layer=1, head=0).svg.startswith("<svg")
+        True
+        """
+        layers = range(self.model.layers_of(kind)) if layer is None else [layer]
+        site = self.model.attention_name(layers[0], kind)
+        source, target = self.tokens, self.answer or self.tokens
+        crosses, decodes = ".cross" in site, site.startswith("decoder.")
+        words = (target if decodes else source), (target if decodes and not crosses else source)
+        maps: list[tuple[str, Reals]] = []
+        for number in layers:
+            weights = self.attention(number, kind=kind) if head is None else self.attention(number, head, kind=kind)[None]
+            for i, values in enumerate(weights):
+                name = f"head {i if head is None else head}"
+                maps.append((name if layer is not None else f"{number}.{i}", values))
+        causal = not crosses and all(not np.triu(values, 1).any() for _, values in maps) and len(words[0]) > 1
+        if len(maps) == 1:
+            title = f"{self.model.name}: layer {layers[0]}, {maps[0][0]}"
+            figure = draw_maps(title, [("", maps[0][1])], rows=words[0], columns=words[1], causal=causal)
+        else:
+            title = f"{self.model.name}: " + (f"the heads of layer {layer}" if layer is not None else "all heads")
+            wide = min(self.model.heads_of(site), 6) if layer is not None else self.model.heads_of(site)
+            shown = words if layer is not None else (None, None)
+            figure = draw_maps(title, maps, rows=shown[0], columns=shown[1], causal=causal, small=True, in_a_row=wide)
+        if path is not None:
+            figure.save(path)
+        return figure
 
     def show(
         self,

@@ -50,12 +50,13 @@ def test_ctrl_c_stops_long_work_and_python_goes_on() -> None:
     ids = [list(range(50)) * 40] * 2
     timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
     timer.start()
-    started = time.monotonic()
+    started, finished = time.monotonic(), 0
     with pytest.raises(KeyboardInterrupt):
         for _ in range(100):
             model(ids)
+            finished += 1
     timer.join()
-    assert time.monotonic() - started < 20
+    assert finished <= 1, f"stopped in the middle, after {time.monotonic() - started:.1f} s"
     assert model([1, 2, 3]).logits.shape == (3, 50)
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 

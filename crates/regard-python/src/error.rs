@@ -11,9 +11,6 @@ create_exception!(
     "Anything that regard cannot do, with the reason in one sentence."
 );
 
-/// Ctrl-C came while something worked that has no other way to stop.
-pub struct Stopped;
-
 /// An error of the library as Python sees it.
 pub fn to_python(error: &anyhow::Error) -> PyErr {
     Error::new_err(format!("{error:#}"))

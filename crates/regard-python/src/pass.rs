@@ -347,6 +347,37 @@ impl Pass {
         Ok((side(group.queries_target()), side(group.keys_target())))
     }
 
+    /// The scores that the residual stream at a position would give after the embeddings and after each layer.
+    fn lens<'py>(
+        &self,
+        py: Python<'py>,
+        example: usize,
+        position: i64,
+    ) -> PyResult<Vec<(String, Reals<'py>)>> {
+        let done = work(py, |cancel| {
+            let layers = self.sites.iter().filter(|site| site.group == Group::Itself).count();
+            ensure!(layers > 0, "the logit lens is for models that read one text");
+            let names =
+                (0..layers).map(|layer| (layer.to_string(), format!("layers.{layer}.residual.after")));
+            let all = std::iter::once(("embeddings".to_owned(), "embeddings".to_owned())).chain(names);
+            let scored = |(name, site): (String, String)| -> Result<(String, Tensor)> {
+                let stream = self.part(&site, &self.value(&site, cancel)?, example)?; // (T, C)
+                let [time, width] = stream.shape()[..] else { bail!("{site} is {}", stream.shape()) };
+                let resolved = if position < 0 { position + time as i64 } else { position };
+                let place = usize::try_from(resolved).ok().filter(|&place| place < time);
+                let place = place.with_context(|| {
+                    format!("there are {time} positions: there is no position {position}")
+                })?;
+                let residual = stream.slice(0, place, 1)?.reshape([1, 1, width])?;
+                let scores = self.opened.model.lens(&Context::inference(), &residual)?;
+                Ok((name, scores.reshape([scores.count()])?))
+            };
+            all.map(scored).collect::<Result<Vec<_>>>()
+        });
+        let scores = self.changes.settle(done)?;
+        scores.into_iter().map(|(name, tensor)| Ok((name, to_numpy(py, tensor)?))).collect()
+    }
+
     /// The page about an example, as one document without links.
     #[pyo3(signature = (example, view, group, layer, head, query, all))]
     #[allow(clippy::too_many_arguments)]

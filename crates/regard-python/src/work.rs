@@ -1,11 +1,12 @@
 //! Everything that takes time: without the interpreter's lock, stopped by Ctrl-C, and without ever aborting Python.
 
-use crate::error::{Stopped, to_python};
+use crate::error::to_python;
 use anyhow::Result;
 use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::atomic::{AtomicBool, Ordering};
+use regard::progress::{Stoppable, Stopped};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::AtomicBool;
 
 /// Set by Ctrl-C while the main thread works here.
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
@@ -16,19 +17,27 @@ static NEVER: AtomicBool = AtomicBool::new(false);
 ///
 /// Failures become `regard.Error` with the library's sentence, and so do panics; Ctrl-C becomes what Python's own handler
 /// makes of it, usually `KeyboardInterrupt`.
-pub fn work<T: Send>(py: Python<'_>, work: impl FnOnce(&AtomicBool) -> Result<T> + Send) -> PyResult<T> {
+pub fn work<T: Send>(
+    py: Python<'_>,
+    work: impl FnOnce(&'static AtomicBool) -> Result<T> + Send,
+) -> PyResult<T> {
     let watch = signals::Watch::begin();
+    // What came before, while nobody set the flag: an earlier piece of the same call may have ended meanwhile.
+    py.check_signals()?;
     let flag = if watch.is_some() { &INTERRUPTED } else { &NEVER };
-    let done = py.detach(|| catch_unwind(AssertUnwindSafe(|| work(flag))));
+    let done = py.detach(|| {
+        let _stoppable = Stoppable::by(flag);
+        catch_unwind(AssertUnwindSafe(|| work(flag)))
+    });
     drop(watch);
     match done {
         Ok(Ok(value)) => Ok(value),
         Ok(Err(error)) => {
-            stopped(py)?;
+            py.check_signals()?;
             Err(to_python(&error))
         }
         Err(payload) if payload.is::<Stopped>() => {
-            stopped(py)?;
+            py.check_signals()?;
             Err(PyKeyboardInterrupt::new_err(()))
         }
         Err(payload) => {
@@ -37,26 +46,6 @@ pub fn work<T: Send>(py: Python<'_>, work: impl FnOnce(&AtomicBool) -> Result<T>
             Err(crate::error::Error::new_err(format!("a defect in regard, please report it: {said}")))
         }
     }
-}
-
-/// Ends the work from inside a callback that cannot fail, if the flag is set.
-pub fn stop_if(flag: &AtomicBool) {
-    if flag.load(Ordering::Relaxed) {
-        resume_unwind(Box::new(Stopped));
-    }
-}
-
-/// Fails if the flag is set: for loops over texts.
-pub fn check(flag: &AtomicBool) -> regard_nn::Result<()> {
-    match flag.load(Ordering::Relaxed) {
-        true => Err(regard_nn::Error::Cancelled),
-        false => Ok(()),
-    }
-}
-
-/// Lets Python handle signals that came meanwhile.
-fn stopped(py: Python<'_>) -> PyResult<()> {
-    py.check_signals()
 }
 
 #[cfg(unix)]

@@ -260,8 +260,10 @@ fn numbers(
         for row in 0..rows {
             weights.extend(grid.block(row..row + 1, 0..seen(row))?);
         }
-        let mut numbers =
-            BTreeMap::from([("weights", base64(&weights)), ("norms", base64(&vectors.norms(head)?))]);
+        let mut numbers = BTreeMap::from([("weights", base64(&weights))]);
+        if vectors.has_norms() {
+            numbers.insert("norms", base64(&vectors.norms(head)?));
+        }
         for name in vectors.names() {
             let asking = name.starts_with("query") || name == "heads";
             let positions: Vec<usize> = (0..if asking { rows } else { columns }).collect();
