@@ -35,6 +35,7 @@ from ._run import Candidate, Run, Token
 from ._tables import Figure, Table
 from ._training import Experiment, TrainingRun, Verdict, experiment, train
 from ._view import view
+from ._watch import Watched, watch
 from ._zoo import BERT, GPT, T5, Bag, Llama, Sentiment, Tagger, ViT
 from .attention import MultiHeadAttention
 
@@ -69,6 +70,7 @@ __all__ = [
     "TrainingRun",
     "Verdict",
     "ViT",
+    "Watched",
     "__version__",
     "ablate",
     "ablation",
@@ -86,4 +88,5 @@ __all__ = [
     "steer",
     "train",
     "view",
+    "watch",
 ]

@@ -32,8 +32,9 @@ def on_host(x: Any) -> NDArray[Any]:
         try:
             return np.from_dlpack(x)
         except (BufferError, RuntimeError, TypeError):
-            # A type that NumPy does not have, such as bfloat16: its framework may still convert it.
-            pass
+            # A type that NumPy does not have, such as bfloat16: PyTorch converts it.
+            if callable(getattr(x, "float", None)):
+                x = x.float()
     try:
         return np.asarray(x)
     except (TypeError, ValueError, RuntimeError) as error:

@@ -155,8 +155,8 @@ class Run:
         """
         site = self.model.attention_name(layer, kind)
         queries, keys = self._pass.sides(site, self._example)
-        (first_row, end_row), pick_rows = _span(rows, queries, "rows")
-        (first_column, end_column), pick_columns = _span(columns, keys, "columns")
+        (first_row, end_row), pick_rows = span(rows, queries, "rows")
+        (first_column, end_column), pick_columns = span(columns, keys, "columns")
 
         def one(head: int) -> Reals:
             weights = self._pass.attention(
@@ -246,7 +246,7 @@ class Run:
         return f"<regard.Run of {self.model.name}: {len(self.tokens)} tokens>"
 
 
-def _span(span: Span, length: int, what: str) -> tuple[tuple[int, int], slice]:
+def span(span: Span, length: int, what: str) -> tuple[tuple[int, int], slice]:
     """The first and the end of what is computed, and what is picked of it."""
     if span is None:
         return (0, length), slice(None)

@@ -96,13 +96,10 @@ class _Progress:
         self.shown = 0.0
         self.step = -1
         self.handle: Any = None
-        try:
-            from IPython import get_ipython  # type: ignore[attr-defined, unused-ignore]
-
-            shell: Any = get_ipython()  # type: ignore[no-untyped-call, unused-ignore]
-            self.notebook = shell is not None and type(shell).__name__ == "ZMQInteractiveShell"
-        except ImportError:
-            self.notebook = False
+        # A notebook has loaded IPython; nothing else needs it.
+        ipython: Any = sys.modules.get("IPython")
+        shell = None if ipython is None else ipython.get_ipython()
+        self.notebook = type(shell).__name__ == "ZMQInteractiveShell"
 
     def __call__(self) -> None:
         if time.monotonic() - self.shown < 1.0 or not (self.run.folder / "metrics.csv").exists():
@@ -112,11 +109,10 @@ class _Progress:
             return
         self.shown, self.step = time.monotonic(), rows[-1]["step"]
         if self.notebook:
-            from IPython.display import display
-
             figure = self.run.plot()
             if self.handle is None:
-                self.handle = display(figure, display_id=True)  # type: ignore[no-untyped-call, unused-ignore]
+                display: Any = sys.modules["IPython"].display
+                self.handle = display.display(figure, display_id=True)
             else:
                 self.handle.update(figure)
         elif sys.stderr.isatty():

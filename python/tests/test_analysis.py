@@ -100,22 +100,31 @@ def test_the_logit_lens_ends_at_the_prediction(gpt: regard.Model) -> None:
     assert lens.plot().svg.startswith("<svg")
 
 
-def test_other_libraries_open_tables() -> None:
-    table = regard.Table({"head": [0, 1, 2], "mean": [0.5, float("nan"), 0.25], "token": ["a", "", "über"]})
+@pytest.fixture
+def table() -> regard.Table:
+    return regard.Table({"head": [0, 1, 2], "mean": [0.5, float("nan"), 0.25], "token": ["a", "", "über"]})
+
+
+def test_pyarrow_opens_tables(table: regard.Table) -> None:
     pyarrow = pytest.importorskip("pyarrow")
     arrow = pyarrow.table(table)
     assert arrow.to_pydict() == {"head": [0, 1, 2], "mean": [0.5, None, 0.25], "token": ["a", "", "über"]}
     assert pyarrow.table(regard.Table({"head": []})).num_rows == 0
     arrow.validate(full=True)
-    polars = pytest.importorskip("polars")
-    frame = polars.DataFrame(table)
-    assert frame.rows() == [(0, 0.5, "a"), (1, None, ""), (2, 0.25, "über")]
-    pandas = pytest.importorskip("pandas")
-    if hasattr(pandas.DataFrame, "from_arrow"):
-        assert pandas.DataFrame.from_arrow(table)["head"].tolist() == [0, 1, 2]
     for _ in range(100):  # what nobody takes is freed, and what is taken is freed once
         table.__arrow_c_stream__()
         pyarrow.table(table)
+
+
+def test_polars_opens_tables(table: regard.Table) -> None:
+    polars = pytest.importorskip("polars")
+    frame = polars.DataFrame(table)
+    assert frame.rows() == [(0, 0.5, "a"), (1, None, ""), (2, 0.25, "über")]
+
+
+def test_pandas_opens_tables(table: regard.Table) -> None:
+    pandas = pytest.importorskip("pandas", minversion="3.0")
+    assert pandas.DataFrame.from_arrow(table)["head"].tolist() == [0, 1, 2]
 
 
 def test_tables_by_themselves(tmp_path: Path) -> None:

@@ -102,7 +102,7 @@ fn loss(model: &dyn Model, context: &Context, hidden: &Tensor, inputs: &Inputs) 
         "gradient: only a model that says what comes next has a loss of its text; name a class instead"
     );
     let ids = inputs.answer.as_ref().or(inputs.ids.as_ref());
-    let values = ids.map(|ids| ids.values()).unwrap_or_default();
+    let values = ids.map(Ids::values).unwrap_or_default();
     ensure!(values.len() > 1, "gradient: the loss needs a text of two tokens or more");
     let read = hidden.slice(1, 0, values.len() - 1)?;
     let targets = Ids::new(&values[1..], [1, values.len() - 1])?;

@@ -3,6 +3,9 @@
 //! It is a thin layer. What is easier to say in Python (names, defaults, documentation, what notebooks show) is in
 //! `python/regard`; here is what needs the library. Everything that takes time runs through [`work::work`].
 
+// Arguments that Python converts for a function are its own.
+#![allow(clippy::needless_pass_by_value)]
+
 mod analysis;
 mod arrays;
 mod attention;

@@ -120,7 +120,7 @@ impl Pass {
         let sites = Site::all(&*opened.model);
         let probe =
             sites.iter().fold(changes.probe(), |probe, site| probe.record(format!("{}.weights", site.name)));
-        let probe = record.iter().fold(probe, |probe, pattern| probe.record(pattern));
+        let probe = record.iter().fold(probe, Probe::record);
         let hidden = hidden(&*opened.model, &read.inputs, &probe, cancel)?;
         let pass = Self {
             opened,

@@ -170,7 +170,7 @@ unsafe extern "C" fn release_stream(stream: *mut Stream) {
 
 /// What a schema points to.
 struct SchemaParts {
-    _name: CString,
+    name: CString,
     children: Vec<*mut Schema>,
 }
 
@@ -183,10 +183,10 @@ fn schema(format: &'static CStr, name: &str, children: Vec<Schema>) -> Schema {
     /// Values may be null.
     const NULLABLE: i64 = 2;
     let name = CString::new(name.replace('\0', "")).unwrap_or_default();
-    let mut parts = Box::new(SchemaParts { _name: name, children: leaked(children.into_iter()) });
+    let mut parts = Box::new(SchemaParts { name, children: leaked(children.into_iter()) });
     Schema {
         format: format.as_ptr(),
-        name: parts._name.as_ptr(),
+        name: parts.name.as_ptr(),
         metadata: null(),
         flags: NULLABLE,
         n_children: parts.children.len() as i64,
@@ -223,14 +223,15 @@ unsafe extern "C" fn get_schema(stream: *mut Stream, out: *mut Schema) -> c_int 
     0
 }
 
-/// What an array points to.
+/// What an array points to; some of it is only kept where it is.
+#[allow(dead_code)]
 struct ArrayParts {
     /// Keeps whole and real numbers where they are.
-    _columns: Arc<Vec<(String, Values)>>,
+    columns: Arc<Vec<(String, Values)>>,
     /// What was made for Arrow: which values are known, where texts end, their bytes.
-    _known: Vec<u8>,
-    _ends: Vec<i32>,
-    _bytes: Vec<u8>,
+    known: Vec<u8>,
+    ends: Vec<i32>,
+    bytes: Vec<u8>,
     buffers: Vec<*const c_void>,
     children: Vec<*mut Array>,
 }
@@ -266,10 +267,10 @@ fn array(length: usize, null_count: usize, mut parts: Box<ArrayParts>) -> Array 
 
 fn column(columns: &Arc<Vec<(String, Values)>>, number: usize) -> Array {
     let mut parts = Box::new(ArrayParts {
-        _columns: Arc::clone(columns),
-        _known: Vec::new(),
-        _ends: Vec::new(),
-        _bytes: Vec::new(),
+        columns: Arc::clone(columns),
+        known: Vec::new(),
+        ends: Vec::new(),
+        bytes: Vec::new(),
         buffers: vec![null()],
         children: Vec::new(),
     });
@@ -280,22 +281,22 @@ fn column(columns: &Arc<Vec<(String, Values)>>, number: usize) -> Array {
         Values::Reals(values) => {
             nulls = values.iter().filter(|value| value.is_nan()).count();
             if nulls > 0 {
-                parts._known = vec![0; values.len().div_ceil(8)];
+                parts.known = vec![0; values.len().div_ceil(8)];
                 for (i, _) in values.iter().enumerate().filter(|(_, value)| !value.is_nan()) {
-                    parts._known[i / 8] |= 1 << (i % 8);
+                    parts.known[i / 8] |= 1 << (i % 8);
                 }
-                parts.buffers[0] = parts._known.as_ptr().cast();
+                parts.buffers[0] = parts.known.as_ptr().cast();
             }
             parts.buffers.push(values.as_ptr().cast());
         }
         Values::Texts(texts) => {
-            parts._ends.push(0);
+            parts.ends.push(0);
             for text in texts {
-                parts._bytes.extend_from_slice(text.as_bytes());
-                parts._ends.push(i32::try_from(parts._bytes.len()).unwrap_or(i32::MAX));
+                parts.bytes.extend_from_slice(text.as_bytes());
+                parts.ends.push(i32::try_from(parts.bytes.len()).unwrap_or(i32::MAX));
             }
-            parts.buffers.push(parts._ends.as_ptr().cast());
-            parts.buffers.push(parts._bytes.as_ptr().cast());
+            parts.buffers.push(parts.ends.as_ptr().cast());
+            parts.buffers.push(parts.bytes.as_ptr().cast());
         }
     }
     array(values.len(), nulls, parts)
@@ -312,10 +313,10 @@ unsafe extern "C" fn get_next(stream: *mut Stream, out: *mut Array) -> c_int {
         let length = source.columns.first().map_or(0, |(_, values)| values.len());
         let columns = &source.columns;
         let parts = Box::new(ArrayParts {
-            _columns: Arc::clone(columns),
-            _known: Vec::new(),
-            _ends: Vec::new(),
-            _bytes: Vec::new(),
+            columns: Arc::clone(columns),
+            known: Vec::new(),
+            ends: Vec::new(),
+            bytes: Vec::new(),
             buffers: vec![null()],
             children: leaked((0..columns.len()).map(|number| column(columns, number))),
         });

@@ -104,7 +104,8 @@ mod signals {
                 PYTHON.store(handler, Ordering::Relaxed);
                 let mut ours = before;
                 ours.sa_sigaction = note as *const () as usize;
-                (libc::sigaction(libc::SIGINT, &ours, std::ptr::null_mut()) == 0).then_some(Self(before))
+                (libc::sigaction(libc::SIGINT, &raw const ours, std::ptr::null_mut()) == 0)
+                    .then_some(Self(before))
             }
         }
     }
@@ -113,7 +114,7 @@ mod signals {
         fn drop(&mut self) {
             // SAFETY: these are the settings that were in place before.
             unsafe {
-                libc::sigaction(libc::SIGINT, &self.0, std::ptr::null_mut());
+                libc::sigaction(libc::SIGINT, &raw const self.0, std::ptr::null_mut());
             }
             WATCHED.store(false, Ordering::Release);
         }
