@@ -32,7 +32,7 @@ from ._models import Generation, Gradients, Model, Tokenizer, collect, load
 from ._page import Page
 from ._regard import Error, __version__
 from ._run import Candidate, Run, Token
-from ._tables import Figure, Table
+from ._tables import Figure, Table, heat_maps, line_chart
 from ._training import Experiment, TrainingRun, Verdict, experiment, train
 from ._view import view
 from ._watch import Watched, watch
@@ -79,7 +79,9 @@ __all__ = [
     "collect",
     "experiment",
     "heads",
+    "heat_maps",
     "influence",
+    "line_chart",
     "load",
     "logit_lens",
     "masks",

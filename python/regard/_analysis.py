@@ -13,7 +13,7 @@ from ._regard import ablation as _ablation
 from ._regard import heads as _heads
 from ._regard import influence as _influence
 from ._run import Run
-from ._tables import Figure, Table, draw_maps
+from ._tables import Figure, Table, heat_maps
 
 
 class _Options:
@@ -57,7 +57,7 @@ class Heads(Table):
         maps = [_by_head(table, "mean") for table in chosen]
         top = float(max(np.nanmax(values) for values in maps))
         framed = [(row["layer"], row["head"]) for row in self.labels.where(measure=measure)]
-        return draw_maps(
+        return heat_maps(
             f"“{measure}” head by head",
             list(zip(("trained", "untrained"), maps)),
             names=("layer", "head"),
@@ -102,7 +102,7 @@ class Ablation(Table):
         trained = self.where(model="trained", kind="all")
         maps = [(title, _by_head(trained.where(measure=how), "value")) for how, title in shown.items()]
         most = float(max(np.nanmax(np.abs(values)) for _, values in maps)) or 1e-6
-        return draw_maps(
+        return heat_maps(
             "What the loss becomes without each head",
             maps,
             subtitle=f"Change of the mean loss, {self.loss:.4f} nats with all heads; more than 0 is worse",
@@ -158,7 +158,7 @@ class Influence(Table):
         for row in self:
             matrix[self.methods.index(row["method"]), places.index(row["place"])] = abs(row["value"])
         matrix /= np.maximum(np.nanmax(matrix, axis=1, keepdims=True), 1e-12)
-        return draw_maps(
+        return heat_maps(
             f"What the answer “{self.answer}” rests on",
             [("", matrix)],
             rows=self.methods,
@@ -190,7 +190,7 @@ class LogitLens(Table):
             matrix[layers.index(row["layer"]), row["rank"]] = row["probability"]
         best = [row["token"] for row in self.where(rank=0)]
         rows = [f"{layer}: {token.strip() or token!r}" for layer, token in zip(layers, best)]
-        return draw_maps(
+        return heat_maps(
             "The logit lens",
             [("", matrix)],
             rows=rows,

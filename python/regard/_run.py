@@ -11,7 +11,7 @@ import numpy as np
 from ._arrays import Reals
 from ._page import Page
 from ._regard import Error, Pass
-from ._tables import Figure, draw_maps
+from ._tables import Figure, heat_maps
 
 if TYPE_CHECKING:
     from ._models import Model
@@ -202,12 +202,12 @@ class Run:
         causal = not crosses and all(not np.triu(values, 1).any() for _, values in maps) and len(words[0]) > 1
         if len(maps) == 1:
             title = f"{self.model.name}: layer {layers[0]}, {maps[0][0]}"
-            figure = draw_maps(title, [("", maps[0][1])], rows=words[0], columns=words[1], causal=causal)
+            figure = heat_maps(title, [("", maps[0][1])], rows=words[0], columns=words[1], causal=causal)
         else:
             title = f"{self.model.name}: " + (f"the heads of layer {layer}" if layer is not None else "all heads")
             wide = min(self.model.heads_of(site), 6) if layer is not None else self.model.heads_of(site)
             shown = words if layer is not None else (None, None)
-            figure = draw_maps(title, maps, rows=shown[0], columns=shown[1], causal=causal, small=True, in_a_row=wide)
+            figure = heat_maps(title, maps, rows=shown[0], columns=shown[1], causal=causal, small=True, in_a_row=wide)
         if path is not None:
             figure.save(path)
         return figure

@@ -142,7 +142,7 @@ class _Colours:
         self.label, self.diverging, self.range = label, diverging, range
 
 
-def draw_maps(
+def heat_maps(
     title: str,
     maps: Sequence[tuple[str, Any]],
     *,
@@ -158,15 +158,25 @@ def draw_maps(
     small: bool = False,
     framed: Sequence[tuple[int, int]] = (),
 ) -> Figure:
-    """Matrices as pictures, with words or numbers at their sides."""
+    """Matrices as pictures, with words or numbers at their sides; small ones share their words.
+
+    >>> import numpy as np, regard
+    >>> regard.heat_maps("Two maps", [("left", np.eye(2)), ("right", np.ones((2, 2)))], in_a_row=2).svg.startswith("<svg")
+    True
+    """
     words = None if rows is None else list(rows), None if columns is None else list(columns)
     drawn = [_Map(name, values, words[0], words[1], names, causal, list(framed)) for name, values in maps]
     return Figure(_maps(title, subtitle, drawn, _Colours(label, diverging, range), in_a_row, small))
 
 
-def draw_lines(
+def line_chart(
     title: str, curves: Mapping[str, Sequence[tuple[float, float]]], *, x: str, y: str, subtitle: str = ""
 ) -> Figure:
-    """Curves over one axis."""
+    """Curves over one axis.
+
+    >>> import regard
+    >>> regard.line_chart("Loss", {"training": [(0, 2.0), (1, 1.5)]}, x="step", y="loss").svg.startswith("<svg")
+    True
+    """
     points = [(name, [(float(a), float(b)) for a, b in curve]) for name, curve in curves.items()]
     return Figure(_lines(title, subtitle, (x, y), points))

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from ._models import Model, load
 from ._regard import Error
-from ._tables import Figure, Table, draw_lines
+from ._tables import Figure, Table, line_chart
 
 _POLL = 0.2
 
@@ -75,7 +75,7 @@ class TrainingRun:
             name: [(row["step"], row[column]) for row in rows if row.get(column) == row.get(column) and column in row]
             for name, column in (("training", "train_loss"), ("held out", "val_loss"))
         }
-        return draw_lines("Loss", {name: points for name, points in curves.items() if points}, x="step", y="loss")
+        return line_chart("Loss", {name: points for name, points in curves.items() if points}, x="step", y="loss")
 
     def load(self, device: str = "auto") -> Model:
         """The best model of the run."""

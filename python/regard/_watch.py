@@ -22,7 +22,7 @@ from ._arrays import Reals
 from ._page import Page
 from ._regard import Error
 from ._run import Span, span
-from ._tables import Figure, draw_maps
+from ._tables import Figure, heat_maps
 from ._view import view
 
 _numbers = itertools.count()
@@ -231,9 +231,9 @@ class Watched:
         """A picture of one head, or of the heads of a layer."""
         weights = self.attention(layer, head, kind=kind, example=example)
         if head is not None:
-            return draw_maps(f"Layer {layer}, head {head}", [("", weights)])
+            return heat_maps(f"Layer {layer}, head {head}", [("", weights)])
         maps = [(f"head {number}", values) for number, values in enumerate(weights)]
-        return draw_maps(f"The heads of layer {layer}", maps, small=True, in_a_row=min(len(maps), 6))
+        return heat_maps(f"The heads of layer {layer}", maps, small=True, in_a_row=min(len(maps), 6))
 
     def _repr_html_(self) -> str:
         try:

@@ -9,7 +9,7 @@ import numpy as np
 from . import _regard
 from ._arrays import Reals, bools, reals
 
-__all__ = ["Attended", "MultiHeadAttention", "scaled_dot_product"]
+__all__ = ["Attended", "Gradient", "MultiHeadAttention", "gradient", "scaled_dot_product"]
 
 
 class Attended(NamedTuple):
@@ -37,6 +37,31 @@ def scaled_dot_product(query: Any, key: Any, value: Any, mask: Any = None, *, sc
     return Attended(
         *_regard.scaled_dot_product(reals(query, "query"), reals(key, "key"), reals(value, "value"), given, scale)
     )
+
+
+class Gradient(NamedTuple):
+    """The gradient of attention's output with respect to its inputs."""
+
+    query: Reals
+    key: Reals
+    value: Reals
+
+
+def gradient(
+    query: Any, key: Any, value: Any, upstream: Any = None, mask: Any = None, *, scale: float | None = None
+) -> Gradient:
+    """The gradient of Σ upstream·output (of the sum of the output, if not given) with respect to queries, keys and values.
+
+    >>> import numpy as np
+    >>> from regard.attention import gradient
+    >>> q, k, v = np.random.default_rng(0).normal(size=(3, 4, 8))
+    >>> gradient(q, k, v).value.sum(axis=0).round(5)      # every query gives weights that sum to 1
+    array([4., 4., 4., 4., 4., 4., 4., 4.], dtype=float32)
+    """
+    inputs = reals(query, "query"), reals(key, "key"), reals(value, "value")
+    given = None if upstream is None else reals(upstream, "upstream")
+    masked = None if mask is None else bools(mask)
+    return Gradient(*_regard.scaled_dot_product_gradient(*inputs, given, masked, scale))
 
 
 class MultiHeadAttention:

@@ -48,6 +48,25 @@ def test_scaled_dot_product(masked: bool) -> None:
     np.testing.assert_allclose(unscaled, reference(q * np.sqrt(8), k, v, mask)[1], atol=1e-5)
 
 
+def test_gradients_agree_with_finite_differences() -> None:
+    generator = np.random.default_rng(3)
+    q, k, v, upstream = (generator.normal(size=(4, 6)).astype(np.float32) for _ in range(4))
+    mask = regard.masks.causal(4)
+    found = regard.attention.gradient(q, k, v, upstream, mask)
+    for number, name in enumerate(("query", "key", "value")):
+        direction, step = generator.normal(size=(4, 6)), 1e-4
+
+        def at(scale: float) -> float:
+            inputs = [x.astype(np.float64) for x in (q, k, v)]
+            inputs[number] = inputs[number] + scale * direction
+            return float((reference(inputs[0], inputs[1], inputs[2], mask)[0] * upstream).sum())
+
+        slope = (at(step) - at(-step)) / (2 * step)
+        np.testing.assert_allclose((found[number] * direction).sum(), slope, rtol=1e-4, err_msg=name)
+    with pytest.raises(regard.Error, match="upstream must be"):
+        regard.attention.gradient(q, k, v, np.ones((2, 2)))
+
+
 def test_arrays_of_any_kind() -> None:
     values = np.arange(6, dtype=np.float32).reshape(3, 2)
     expected = scaled_dot_product(values, values, values).output

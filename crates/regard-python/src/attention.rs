@@ -33,6 +33,38 @@ pub fn scaled_dot_product<'py>(
     Ok((to_numpy(py, output)?, to_numpy(py, weights)?))
 }
 
+/// The gradient of the output, weighted by `upstream` and summed, with respect to queries, keys and values.
+#[pyfunction]
+#[pyo3(signature = (query, key, value, upstream, mask, factor))]
+pub fn scaled_dot_product_gradient<'py>(
+    py: Python<'py>,
+    query: GivenReals<'py>,
+    key: GivenReals<'py>,
+    value: GivenReals<'py>,
+    upstream: Option<GivenReals<'py>>,
+    mask: Option<PyReadonlyArrayDyn<'py, bool>>,
+    factor: Option<f32>,
+) -> PyResult<(Reals<'py>, Reals<'py>, Reals<'py>)> {
+    let inputs = [to_tensor(&query)?.tracked(), to_tensor(&key)?.tracked(), to_tensor(&value)?.tracked()];
+    let upstream = upstream.as_ref().map(to_tensor).transpose()?;
+    let mask = mask.as_ref().map(to_mask).transpose()?;
+    let [query, key, value] = work(py, |_| {
+        let [query, key, value] = &inputs;
+        let (output, _) = attention::scaled_dot_product(query, key, value, mask.as_ref(), scale(factor))?;
+        let weighted = match upstream {
+            Some(upstream) if upstream.shape() != output.shape() => {
+                bail!("upstream must be {}, as the output is, got {}", output.shape(), upstream.shape())
+            }
+            Some(upstream) => output.multiply(&upstream)?,
+            None => output,
+        };
+        let gradients = weighted.sum_all()?.backward()?;
+        Ok([query, key, value]
+            .map(|input| gradients.get(input).unwrap_or_else(|| Tensor::zeros(input.shape().clone()))))
+    })?;
+    Ok((to_numpy(py, query)?, to_numpy(py, key)?, to_numpy(py, value)?))
+}
+
 /// Sines and cosines of positions: (positions, width).
 #[pyfunction]
 pub fn sinusoidal(py: Python<'_>, positions: Vec<u32>, width: usize) -> PyResult<Reals<'_>> {

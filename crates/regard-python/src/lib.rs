@@ -38,6 +38,7 @@ fn extension(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<table::Columns>()?;
     module.add_class::<figure::Figure>()?;
     module.add_function(wrap_pyfunction!(attention::scaled_dot_product, module)?)?;
+    module.add_function(wrap_pyfunction!(attention::scaled_dot_product_gradient, module)?)?;
     module.add_function(wrap_pyfunction!(attention::sinusoidal, module)?)?;
     module.add_function(wrap_pyfunction!(attention::rotary, module)?)?;
     module.add_function(wrap_pyfunction!(attention::alibi_slopes, module)?)?;
