@@ -3,8 +3,8 @@
 
     python bench/python_overhead.py        in an environment with the package, built for release (`pip install .`)
 
-Prints microseconds a call (median of rounds). The library's own time is measured by the program on the same model and ids
-with `regard bench` as the work `tiny-call`; until that exists, `run` below is compared with calls that do nothing.
+Prints microseconds a call (median of rounds). The library's own time for the same pass:
+`cargo run --release --package regard-nn --example tiny_pass`.
 """
 
 import statistics
