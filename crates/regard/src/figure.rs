@@ -68,6 +68,7 @@ pub use intervals::{IntervalRow, Intervals, VerdictStyle};
 pub use matrix::Matrix;
 pub use number::{fixed, number};
 pub use picture::Picture;
+pub use png::render;
 pub use scatter::{Point, Scatter};
 pub use series::Series;
 pub use text::{FontWeight, font_face, shorten, visible, width};

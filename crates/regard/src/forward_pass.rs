@@ -19,9 +19,9 @@ pub mod vectors;
 
 pub use attention_map::{AttentionMap, MapKey, MapScale};
 pub use colour_limit::ColourLimit;
-pub use input::Input;
+pub use input::{EncodedInput, Input};
 pub use measures::{HeadMeasures, measure};
-pub use pass::ForwardPass;
+pub use pass::{ForwardPass, Interventions};
 pub use pixels::{TILE, Thumbnails, Tile, thumbnails, tile};
 pub use site::{Group, Site};
 pub use token::{Token, meet};

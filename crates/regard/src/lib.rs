@@ -34,3 +34,24 @@ pub mod standalone;
 pub mod statistics;
 pub mod terminal;
 pub mod trace_file;
+
+use error::{Interrupted, UsageError};
+
+/// Runs the program and returns its exit code: what `main` does, and the console script of the Python package.
+pub fn run_program(arguments: commands::Arguments) -> u8 {
+    match arguments.run() {
+        Ok(()) => 0,
+        Err(error) => {
+            // The user knows what was interrupted, and that it is no failure; 130 is what shells expect of Ctrl-C.
+            let interrupted = error.downcast_ref::<Interrupted>();
+            terminal::remark(interrupted.map_or_else(|| format!("error: {error:#}"), Interrupted::to_string));
+            if interrupted.is_some() {
+                130
+            } else if error.is::<UsageError>() {
+                2
+            } else {
+                1
+            }
+        }
+    }
+}

@@ -1,6 +1,8 @@
 //! A description of the machine.
 
 use regard_tensor::Level;
+use std::path::PathBuf;
+use std::sync::OnceLock;
 
 /// Processor, cores and the vector instructions in use.
 pub fn describe() -> String {
@@ -17,4 +19,17 @@ pub fn describe() -> String {
         Level::Portable => "portable kernels",
     };
     format!("{processor}, {cores} {}, {instructions}", if cores == 1 { "core" } else { "cores" })
+}
+
+static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+
+/// The file whose code runs: the program's own, unless another was named.
+pub fn program() -> std::io::Result<PathBuf> {
+    PROGRAM.get().map_or_else(std::env::current_exe, |path| Ok(path.clone()))
+}
+
+/// Names that file for a library inside another program, such as Python's interpreter.
+pub fn set_program(path: PathBuf) {
+    // Said twice, it is the same.
+    let _ = PROGRAM.set(path);
 }

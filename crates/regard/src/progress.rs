@@ -2,6 +2,9 @@
 
 use crate::terminal;
 use indicatif::{ProgressBar, ProgressStyle};
+use std::cell::Cell;
+use std::panic::resume_unwind;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -9,6 +12,30 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(2);
 /// The time between two lines.
 const BETWEEN: Duration = Duration::from_secs(10);
+
+thread_local! {
+    static STOP: Cell<Option<&'static AtomicBool>> = const { Cell::new(None) };
+}
+
+/// Unwinds from a computation that was stopped.
+pub struct Stopped;
+
+/// While it lives, computations on this thread stop at their next step once a flag is set, by unwinding with [`Stopped`]: for
+/// programs that go on afterwards, such as Python's interpreter. (The program itself ends by Ctrl-C.)
+pub struct Stoppable(Option<&'static AtomicBool>);
+
+impl Stoppable {
+    /// Begins to heed a flag.
+    pub fn by(flag: &'static AtomicBool) -> Self {
+        Self(STOP.replace(Some(flag)))
+    }
+}
+
+impl Drop for Stoppable {
+    fn drop(&mut self) {
+        STOP.set(self.0);
+    }
+}
 
 /// Progress of a computation with a known number of steps. Without a terminal, nothing is printed in the first two seconds.
 pub struct StepProgress {
@@ -40,6 +67,9 @@ impl StepProgress {
 
     /// Counts a finished step.
     pub fn step(&self) {
+        if STOP.get().is_some_and(|flag| flag.load(Ordering::Relaxed)) {
+            resume_unwind(Box::new(Stopped));
+        }
         let mut steps = self.steps.lock().unwrap_or_else(PoisonError::into_inner);
         steps.done += 1;
         let elapsed = self.started.elapsed();

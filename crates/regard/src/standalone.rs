@@ -2,7 +2,7 @@
 
 mod contents;
 
-pub use contents::{HeadFilter, PageContents};
+pub use contents::{HeadFilter, PageContents, Start, VIEWS};
 
 use crate::figure::stylesheet;
 use crate::server::web::FILES;

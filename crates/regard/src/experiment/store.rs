@@ -29,7 +29,7 @@ pub struct Store {
 impl Store {
     /// The results in a folder, as far as this very program computed them.
     pub fn new(folder: &Path) -> Result<Self> {
-        let program = std::env::current_exe().and_then(std::fs::File::open);
+        let program = crate::machine::program().and_then(std::fs::File::open);
         let mut program = program.context("cannot read the program's own file")?;
         let mut hash = Sha256::new();
         let mut buffer = vec![0; 1 << 20];

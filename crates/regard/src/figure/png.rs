@@ -7,8 +7,8 @@ use resvg::{tiny_skia, usvg};
 /// The most pixels a picture may have: 256 MB while it is drawn.
 const MOST_PIXELS: f64 = 64e6;
 
-/// Renders an SVG at `scale` pixels a unit.
-pub(crate) fn render(svg: &str, scale: f64) -> Result<Vec<u8>> {
+/// Renders an SVG of this module at `scale` pixels a unit.
+pub fn render(svg: &str, scale: f64) -> Result<Vec<u8>> {
     let tree = usvg::Tree::from_str(svg, &options()).context("the picture is not valid SVG")?;
     let (width, height) = (f64::from(tree.size().width()), f64::from(tree.size().height()));
     if !(scale > 0.0 && width * height * scale * scale <= MOST_PIXELS) {

@@ -17,12 +17,17 @@ pub enum Input {
     Text(String, String),
     /// A PNG or JPEG.
     Picture(Vec<u8>),
+    /// Token ids, and those of the decoder's output after its start: for models without a tokenizer, too.
+    Ids(Vec<u32>, Vec<u32>),
 }
 
 /// Inputs with the tokens of source and target.
-pub(super) struct EncodedInput {
+pub struct EncodedInput {
+    /// The model's inputs.
     pub inputs: Inputs,
+    /// The tokens of the source, or of the only text.
     pub source: Vec<Token>,
+    /// The tokens of the target; none unless the model has a decoder that reads a source.
     pub target: Vec<Token>,
 }
 
@@ -59,7 +64,7 @@ impl EncodedInput {
 
 impl Input {
     /// Encodes it for a model, if it has at most `most` tokens.
-    pub(super) fn encode(&self, opened: &Opened, most: usize) -> Result<EncodedInput> {
+    pub fn encode(&self, opened: &Opened, most: usize) -> Result<EncodedInput> {
         match (self, opened.model.abilities().pictures()) {
             (Self::Picture(bytes), Some(patches)) => {
                 let preprocessing = Preprocessing::of(&opened.folder)?;
@@ -88,6 +93,8 @@ impl Input {
             (Self::Picture(_), None) => Err(usage_error("this model reads text, not pictures")),
             (Self::Text(..), Some(_)) => Err(usage_error("this model reads pictures: choose a PNG or JPEG")),
             (Self::Text(first, second), None) => encode_text(opened, first, second, most),
+            (Self::Ids(..), Some(_)) => Err(usage_error("this model reads pictures, not token ids")),
+            (Self::Ids(ids, answer), None) => encode_ids(opened, ids, answer, most),
         }
     }
 }
@@ -129,6 +136,38 @@ fn encode_text(opened: &Opened, first: &str, second: &str, most: usize) -> Resul
         inputs.answer = Some(row(&ids)?);
     }
     Ok(EncodedInput { inputs, source, target })
+}
+
+fn encode_ids(opened: &Opened, ids: &[u32], answer: &[u32], most: usize) -> Result<EncodedInput> {
+    let abilities = opened.model.abilities();
+    let most = abilities.context.map_or(most, |limit| limit.min(most));
+    if ids.is_empty() {
+        return Err(usage_error("there is nothing to read: the list of token ids is empty"));
+    }
+    ensure_room(ids.len(), most, "text")?;
+    let known = opened.model.token_embeddings().map_or(0, |table| table.tensor().shape()[0]);
+    if let Some(id) = ids.iter().chain(answer).find(|&&id| id as usize >= known) {
+        return Err(usage_error(format!("there is no token {id}: the model has {known}")));
+    }
+    let tokenizer = opened.tokenizer.as_ref();
+    let tokens = |ids: &[u32]| {
+        ids.iter().try_fold(Vec::with_capacity(ids.len()), |mut tokens, &id| -> Result<Vec<Token>> {
+            tokens.push(Token::after(&tokens, id, tokenizer)?);
+            Ok(tokens)
+        })
+    };
+    let mut inputs = Inputs { ids: Some(row(ids)?), ..Inputs::default() };
+    let mut target = Vec::new();
+    if let Some(start) = abilities.start.filter(|_| abilities.reads == Reads::Source) {
+        ensure_room(answer.len() + 1, most, "second text")?;
+        let read: Vec<u32> = std::iter::once(start).chain(answer.iter().copied()).collect();
+        target = tokens(&read)?;
+        target[0].special = true;
+        inputs.answer = Some(row(&read)?);
+    } else if !answer.is_empty() {
+        return Err(usage_error(format!("a {} has no decoder that answers", opened.model.kind())));
+    }
+    Ok(EncodedInput { inputs, source: tokens(ids)?, target })
 }
 
 fn ensure_room(count: usize, most: usize, what: &str) -> Result<()> {

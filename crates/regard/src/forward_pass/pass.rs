@@ -20,9 +20,13 @@ use std::collections::HashMap;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+/// Interventions inside the model: added to the probe of every pass over the input.
+pub type Interventions = Arc<dyn Fn(Probe) -> Probe + Send + Sync>;
+
 /// Everything that is kept of one pass: enough to compute any weight, and no weight.
 pub struct ForwardPass {
     opened: Arc<Opened>,
+    interventions: Option<Interventions>,
     inputs: Inputs,
     source: Vec<Token>,
     target: Vec<Token>,
@@ -62,7 +66,7 @@ impl ForwardPass {
     ) -> Result<Self> {
         let mut encoded = input.encode(opened, most)?;
         encoded.append(opened, drawn, most)?;
-        Self::of(opened, encoded, drawn.len(), cancel)
+        Self::of(opened, encoded, drawn.len(), None, cancel)
     }
 
     /// The tokens of source and target, without running the model.
@@ -71,12 +75,28 @@ impl ForwardPass {
         Ok((encoded.source, encoded.target))
     }
 
-    fn of(opened: &Arc<Opened>, encoded: EncodedInput, drawn: usize, cancel: &AtomicBool) -> Result<Self> {
+    /// Runs a model on an encoded input, with interventions.
+    pub fn intervened(
+        opened: &Arc<Opened>,
+        encoded: EncodedInput,
+        interventions: Option<Interventions>,
+        cancel: &AtomicBool,
+    ) -> Result<Self> {
+        Self::of(opened, encoded, 0, interventions, cancel)
+    }
+
+    fn of(
+        opened: &Arc<Opened>,
+        encoded: EncodedInput,
+        drawn: usize,
+        interventions: Option<Interventions>,
+        cancel: &AtomicBool,
+    ) -> Result<Self> {
         let EncodedInput { inputs, source, target } = encoded;
         let sites = Site::all(&*opened.model);
         let probe = sites
             .iter()
-            .fold(Probe::new(), |probe, site| probe.record(format!("{}.weights", site.name)))
+            .fold(probe(interventions.as_ref()), |probe, site| probe.record(format!("{}.weights", site.name)))
             .record("logits")
             .record("pool.weights");
         run_model(&inputs, &*opened.model, &Context::inference().with_cancel(cancel).with_probe(&probe))?;
@@ -90,6 +110,7 @@ impl ForwardPass {
         let computed = Mutex::default();
         Ok(Self {
             opened: Arc::clone(opened),
+            interventions,
             inputs,
             source,
             target,
@@ -108,7 +129,12 @@ impl ForwardPass {
         let inputs = Inputs { ids: self.inputs.ids.clone(), ..Inputs::default() };
         let mut encoded = EncodedInput { inputs, source, target };
         encoded.append(&self.opened, &[id], most)?;
-        Self::of(&self.opened, encoded, self.drawn + 1, cancel)
+        Self::of(&self.opened, encoded, self.drawn + 1, self.interventions.clone(), cancel)
+    }
+
+    /// A probe with the interventions of this pass.
+    pub(super) fn probe(&self) -> Probe {
+        probe(self.interventions.as_ref())
     }
 
     /// The number of generated tokens at the end.
@@ -210,6 +236,11 @@ impl ForwardPass {
     pub(super) fn computed(&self) -> MutexGuard<'_, Computed> {
         self.computed.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// A probe with interventions.
+fn probe(interventions: Option<&Interventions>) -> Probe {
+    interventions.map_or_else(Probe::new, |interventions| interventions(Probe::new()))
 }
 
 /// Runs a model for what a probe records. Models that predict the next token compute only the last position's scores: those of

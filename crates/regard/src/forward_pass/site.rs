@@ -61,6 +61,8 @@ pub struct Site {
     pub biased: bool,
     /// Whether weights are a softmax of scaled dot products.
     pub softmax: bool,
+    /// Whether queries, keys and values are known: not for weights that another program computed.
+    pub projected: bool,
 }
 
 impl Site {
@@ -95,6 +97,7 @@ impl Site {
                 rotary: site.rotary,
                 biased: site.biased,
                 softmax: kind == AttentionKind::Softmax,
+                projected: site.attention.is_some(),
                 name: site.name,
             }
         };

@@ -4,9 +4,9 @@ use super::pass::{ForwardPass, run_model};
 use super::site::Site;
 use crate::error::usage_error;
 use anyhow::{Context as _, Result};
+use regard_nn::Context;
 use regard_nn::analysis::norms::transformed;
 use regard_nn::tensor::Tensor;
-use regard_nn::{Context, Probe};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
@@ -44,7 +44,7 @@ impl ForwardPass {
         let site = self.sites().get(number).ok_or_else(missing)?.clone();
         let (queries, keys) = self.sides(site.group);
         let path = |name: &str| format!("{}.{name}", site.name);
-        let mut probe = NAMES.iter().fold(Probe::new(), |probe, name| probe.record(path(name)));
+        let mut probe = NAMES.iter().fold(self.probe(), |probe, name| probe.record(path(name)));
         if site.heads * queries.len() * keys.len() <= MOST_SCORES {
             probe = probe.record(path("scores"));
         }
@@ -59,8 +59,11 @@ impl ForwardPass {
         let scores = probe.get(&path("scores"))?;
         let attentions = self.model().attentions();
         let attention = attentions.iter().find(|other| other.name == site.name);
-        let attention =
-            attention.with_context(|| format!("the model has no {}", site.name))?.projections()?;
+        let attention = attention.with_context(|| format!("the model has no {}", site.name))?;
+        let Some(attention) = attention.attention else {
+            // Weights that another program computed: nothing is known of what they were computed from.
+            return Ok(Vectors { site, named, scores, norms: Vec::new(), outputs: Vec::new() });
+        };
         let outputs =
             (0..site.heads).map(|head| attention.head_output(head)).collect::<regard_nn::Result<_>>()?;
         let norms = (0..site.heads).map(|_| OnceLock::new()).collect();
@@ -132,11 +135,19 @@ impl Vectors {
         }
         let (query_name, key_name) =
             if self.site.rotary { ("query_rotated", "key_rotated") } else { ("query", "key") };
+        if self.tensor(query_name).is_none() {
+            return Ok(None);
+        }
         let asks = self.rows(query_name, head, &[query])?;
         let time = self.tensor(key_name).map_or(0, |key| key.shape()[1]);
         let keys = self.rows(key_name, head, &(0..time).collect::<Vec<_>>())?;
         let dot = |key: &[f32]| asks.iter().zip(key).map(|(q, k)| q * k).sum::<f32>() * self.site.scale;
         Ok(Some(keys.chunks(self.site.width.max(1)).map(dot).collect()))
+    }
+
+    /// Whether the norms of transformed values are known: not for weights that another program computed.
+    pub fn has_norms(&self) -> bool {
+        !self.norms.is_empty()
     }
 
     /// ‖f(xⱼ)‖ of each key: how much this head can transfer from it.

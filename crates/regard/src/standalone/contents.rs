@@ -49,16 +49,27 @@ pub struct PageContents {
     next: Option<Next>,
 }
 
+/// The views of the page, as its links name them.
+pub const VIEWS: [&str; 7] = ["heads", "head", "lines", "why", "flow", "classes", "next"];
+
 /// The selection when the file is opened.
-#[derive(Debug, Serialize)]
-struct Start {
+#[derive(Debug, Clone, Copy, Default, Serialize)]
+pub struct Start {
+    /// Which tokens are queries and which are keys.
     #[serde(skip_serializing_if = "Option::is_none")]
-    group: Option<Group>,
+    pub group: Option<Group>,
+    /// A layer.
     #[serde(skip_serializing_if = "Option::is_none")]
-    layer: Option<usize>,
+    pub layer: Option<usize>,
+    /// A head.
     #[serde(skip_serializing_if = "Option::is_none")]
-    head: Option<usize>,
-    view: &'static str,
+    pub head: Option<usize>,
+    /// The position of a query.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub query: Option<usize>,
+    /// One of [`VIEWS`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub view: Option<&'static str>,
 }
 
 #[derive(Debug, Serialize)]
@@ -125,6 +136,7 @@ impl PageContents {
     pub fn new(model: &str, pass: &ForwardPass, input: &Input, filter: HeadFilter) -> Result<Self> {
         let (text, second, picture) = match input {
             Input::Text(text, second) => (text.clone(), second.clone(), None),
+            Input::Ids(..) => Default::default(),
             Input::Picture(bytes) => {
                 let base64 = base64::engine::general_purpose::STANDARD.encode(bytes);
                 (
@@ -148,7 +160,13 @@ impl PageContents {
             text,
             second,
             picture,
-            start: Start { group: filter.group, layer: filter.layer, head: filter.head, view },
+            start: Start {
+                group: filter.group,
+                layer: filter.layer,
+                head: filter.head,
+                query: None,
+                view: Some(view),
+            },
             measures: measures(pass)?,
             heads: numbers(pass, &heads)?,
             flow: flow_numbers(pass)?,
@@ -158,6 +176,21 @@ impl PageContents {
                 _ => None,
             },
         })
+    }
+
+    /// The same with something else selected when it is opened; what is not given stays.
+    #[must_use]
+    pub fn starting_at(mut self, start: Start) -> Self {
+        let Start { group, layer, head, query, view } = self.start;
+        let usual = if start.head.is_some() { Some("head") } else { view };
+        self.start = Start {
+            group: start.group.or(group),
+            layer: start.layer.or(layer),
+            head: start.head.or(head),
+            query: start.query.or(query),
+            view: start.view.or(usual),
+        };
+        self
     }
 }
 
@@ -232,8 +265,10 @@ fn numbers(
         for row in 0..rows {
             weights.extend(grid.block(row..row + 1, 0..seen(row))?);
         }
-        let mut numbers =
-            BTreeMap::from([("weights", base64(&weights)), ("norms", base64(&vectors.norms(head)?))]);
+        let mut numbers = BTreeMap::from([("weights", base64(&weights))]);
+        if vectors.has_norms() {
+            numbers.insert("norms", base64(&vectors.norms(head)?));
+        }
         for name in vectors.names() {
             let asking = name.starts_with("query") || name == "heads";
             let positions: Vec<usize> = (0..if asking { rows } else { columns }).collect();

@@ -105,3 +105,47 @@ fn one_head_of_a_long_text_fits_in_a_file() {
     assert!(chrome.text("#formula").contains("softmax"));
     chrome.ensure_quiet();
 }
+
+/// In a frame without origin: tells the page around it what is seen and what went wrong, and clicks what that asks for.
+const TELLS: &str = "<script>
+const tell = (what) => parent.postMessage({ ...what, name: window.name }, '*');
+addEventListener('error', (event) => tell({ error: event.message }));
+addEventListener('unhandledrejection', (event) => tell({ error: String(event.reason) }));
+addEventListener('message', ({ data }) => document.querySelector(data).click());
+setInterval(() => tell({
+  view: document.querySelector('[role=tab][aria-selected=true]')?.dataset.view ?? '',
+  heads: document.querySelectorAll('.heads button').length,
+  tokens: document.body.textContent.includes('dog') ? 'dog' : 'cat',
+}), 100);
+</script>";
+
+#[test]
+#[ignore = "needs Chromium: ./test runs it"]
+fn pages_in_the_frames_of_a_notebook_do_not_disturb_each_other() {
+    let folder = TempDir::new().unwrap();
+    made::gpt(&folder.path().join("model"));
+    let frame = |name: &str, text: &str| {
+        view(folder.path(), &["model", text, "-o", "frame.html"]);
+        let page = std::fs::read_to_string(folder.path().join("frame.html")).unwrap();
+        let page = page
+            .replacen("</title>", &format!("</title>{TELLS}"), 1)
+            .replace('&', "&amp;")
+            .replace('"', "&quot;");
+        format!(r#"<iframe name="{name}" sandbox="allow-scripts allow-downloads" srcdoc="{page}"></iframe>"#)
+    };
+    let frames = frame("first", "The cat sat") + &frame("second", "The dog sat on");
+    let listens = "<script>var seen = {}, errors = [];
+        addEventListener('message', ({ data }) => data.error ? errors.push(data.error) : (seen[data.name] = data));</script>";
+    let page = format!("<!doctype html><meta charset=\"utf-8\">{listens}{frames}");
+    std::fs::write(folder.path().join("page.html"), page).unwrap();
+    let mut chrome = open(folder.path());
+    chrome.until("seen.first?.heads === 12 && seen.second?.heads === 12");
+    assert_eq!(chrome.value("seen.first.tokens + ' ' + seen.second.tokens"), "cat dog");
+    chrome.value("frames[0].postMessage('[data-view=lines]', '*')");
+    chrome.until("seen.first.view === 'lines'");
+    chrome.value("frames[1].postMessage('[data-view=flow]', '*')");
+    chrome.until("seen.second.view === 'flow'");
+    assert_eq!(chrome.value("seen.first.view"), "lines");
+    assert_eq!(chrome.value("errors.join()"), "");
+    chrome.ensure_quiet();
+}

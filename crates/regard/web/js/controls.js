@@ -49,7 +49,7 @@ function controlsOf(view, page) {
     const options = [["place", "by layer and head"], ...measures.flatMap((name) => [[name, `${name}, most first`], [`-${name}`, `${name}, least first`]])];
     controls.push(choice("order", options, chosen.sort, (sort) => select({ sort })));
   }
-  if (wants("scale")) controls.push(choice("scale", Object.entries(scales), chosen.scale, (scale) => select({ scale })));
+  if (wants("scale")) controls.push(choice("scale", Object.entries(scales).filter(([scale]) => scale !== "norms" || page.site().projected), chosen.scale, (scale) => select({ scale })));
   if (wants("rotated") && page.site().rotary) controls.push(choice("rotation", [["1", "after"], ["", "before"]], chosen.rotated ? "1" : "", (rotated) => select({ rotated: rotated === "1" })));
   if (wants("shown")) {
     const tokens = [...page.reading.source, ...page.reading.target];

@@ -38,6 +38,8 @@ function write(asStep) {
   clearTimeout(waiting);
   waiting = 0;
   writes.push(Date.now());
+  // A frame without an address of its own, as in a notebook, has no link to keep.
+  if (location.protocol === "about:") return;
   history[asStep ? "pushState" : "replaceState"](null, "", linkOf());
 }
 

@@ -15,8 +15,8 @@ const mostKeys = 8;
 export const whyView = {
   name: "why",
   title: "Why",
-  fits: (reading) => reading.sites.length > 0,
-  lacks: "This model has no attention heads.",
+  fits: (reading) => reading.sites.some((site) => site.projected),
+  lacks: "The queries and keys behind these weights are not known.",
   controls: ["group", "head", "rotated"],
   redraw: ["group", "layer", "head", "query", "key", "rotated"],
 

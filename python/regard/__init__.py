@@ -1,0 +1,94 @@
+"""A laboratory for attention: build it, train it, look inside any transformer.
+
+>>> import regard
+>>> tokenizer = regard.Tokenizer.words(["the cat sat on the mat"])
+>>> model = regard.GPT(tokenizer=tokenizer, d_model=8, n_layers=2, n_heads=2, context=8)
+>>> run = model("the cat sat on the mat")
+>>> run.tokens
+['the', 'cat', 'sat', 'on', 'the', 'mat']
+>>> run.attention(layer=1, head=0).shape
+(6, 6)
+
+Models
+    `load` opens a checkpoint from Hugging Face or a run; `GPT`, `BERT`, `T5`, `Llama`, `ViT`, `Sentiment`, `Bag` and `Tagger`
+    build one with random weights. Call a `Model` on a text to get a `Run`.
+Inside
+    A `Run` has tokens, logits, attention computed on demand and any value by the name of its site. In a notebook it is the
+    interactive page. `Model.run` takes interventions (`ablate`, `patch`, `steer`, `block`) and hooks; `Model.gradient`
+    differentiates; `collect` gathers values over many texts.
+Analysis
+    `heads`, `ablation`, `influence` and `logit_lens` return tables that pandas and polars open, with a `plot`. `view` shows
+    attention that another framework computed. `train` and `experiment` run the program's own.
+Attention by itself
+    `attention`, `positions` and `masks` work on arrays of any framework; `MultiHeadAttention` is a layer of it.
+
+Every failure is a `regard.Error` with one sentence that says what is wrong.
+"""
+
+from . import _regard, attention, masks, positions
+from ._analysis import Ablation, Heads, Influence, LogitLens, ablation, heads, influence, logit_lens
+from ._interventions import Intervention, ablate, block, patch, steer
+from ._models import Generation, Gradients, Model, Tokenizer, collect, load
+from ._page import Page
+from ._regard import Error, __version__
+from ._run import Candidate, Run, Token
+from ._tables import Figure, Table, heat_maps, line_chart
+from ._training import Experiment, TrainingRun, Verdict, experiment, train
+from ._view import view
+from ._watch import Watched, watch
+from ._zoo import BERT, GPT, T5, Bag, Llama, Sentiment, Tagger, ViT
+from .attention import MultiHeadAttention
+
+_regard.set_file(str(_regard.__file__))
+
+__all__ = [
+    "BERT",
+    "GPT",
+    "T5",
+    "Ablation",
+    "Bag",
+    "Candidate",
+    "Error",
+    "Experiment",
+    "Figure",
+    "Generation",
+    "Gradients",
+    "Heads",
+    "Influence",
+    "Intervention",
+    "Llama",
+    "LogitLens",
+    "Model",
+    "MultiHeadAttention",
+    "Page",
+    "Run",
+    "Sentiment",
+    "Table",
+    "Tagger",
+    "Token",
+    "Tokenizer",
+    "TrainingRun",
+    "Verdict",
+    "ViT",
+    "Watched",
+    "__version__",
+    "ablate",
+    "ablation",
+    "attention",
+    "block",
+    "collect",
+    "experiment",
+    "heads",
+    "heat_maps",
+    "influence",
+    "line_chart",
+    "load",
+    "logit_lens",
+    "masks",
+    "patch",
+    "positions",
+    "steer",
+    "train",
+    "view",
+    "watch",
+]

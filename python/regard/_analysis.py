@@ -1,0 +1,220 @@
+"""What heads do, whether they matter, and which words a prediction rests on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ._models import Model
+from ._regard import Columns, Error
+from ._regard import ablation as _ablation
+from ._regard import heads as _heads
+from ._regard import influence as _influence
+from ._run import Run
+from ._tables import Figure, Table, heat_maps
+
+
+class _Options:
+    def __init__(self, limit: int, length: int | None, batch: int, seed: int) -> None:
+        self.limit, self.length, self.batch, self.seed = limit, length, batch, seed
+
+
+def _given(texts: str | Sequence[str]) -> str | list[str]:
+    return texts if isinstance(texts, str) else list(texts)
+
+
+def _by_head(table: Table, column: str) -> np.ndarray[Any, Any]:
+    """A value of every head as a matrix (layers, heads); NaN where it is not known."""
+    layers, heads, values = table["layer"], table["head"], table[column]
+    if not len(table):
+        raise Error("there is no such row in the table")
+    matrix = np.full((int(layers.max()) + 1, int(heads.max()) + 1), np.nan, dtype=np.float32)
+    matrix[layers, heads] = values
+    return matrix
+
+
+class Heads(Table):
+    """Every measure of every head, with 95 % intervals from resampled texts, trained and untrained."""
+
+    def __init__(self, columns: Columns, labels: Columns) -> None:
+        super().__init__(columns)
+        self.labels = Table(labels)
+        """The heads that meet a rule for a label, corrected for the number of heads and rules."""
+
+    @property
+    def measures(self) -> list[str]:
+        """The names of the measures."""
+        return list(dict.fromkeys(self["measure"].tolist()))
+
+    def plot(self, measure: str | None = None) -> Figure:
+        """A measure of all heads, trained beside untrained. Framed heads are labelled by it."""
+        measure = measure or self.measures[0]
+        if measure not in self.measures:
+            raise Error(f"there is no measure {measure}; there are {', '.join(self.measures)}")
+        chosen = [self.where(model=model, measure=measure, weights="attention") for model in ("trained", "untrained")]
+        maps = [_by_head(table, "mean") for table in chosen]
+        top = float(max(np.nanmax(values) for values in maps))
+        framed = [(row["layer"], row["head"]) for row in self.labels.where(measure=measure)]
+        return heat_maps(
+            f"“{measure}” head by head",
+            list(zip(("trained", "untrained"), maps)),
+            names=("layer", "head"),
+            label=measure,
+            range=(0.0, max(top, 1e-6)),
+            in_a_row=2,
+            framed=framed,
+        )
+
+
+def heads(
+    model: Model,
+    texts: str | Sequence[str] = "built-in",
+    *,
+    kind: str | None = None,
+    norms: bool = False,
+    limit: int = 200,
+    length: int | None = None,
+    batch: int = 16,
+    seed: int = 0,
+) -> Heads:
+    """Measures what each head does over texts, beside the same architecture untrained.
+
+    `texts` is a list, or a corpus as the program names it: a file with a text a line, a table, `"built-in"`. Of a named corpus
+    `limit` texts are read. `kind` is the attention of an encoder–decoder model. docs/heads.md explains all measures and rules.
+    """
+    measures, labels = _heads(model._inner, _given(texts), kind, norms, _Options(limit, length, batch, seed))
+    return Heads(measures, labels)
+
+
+class Ablation(Table):
+    """What the loss becomes without each head."""
+
+    def __init__(self, loss: float, columns: Columns) -> None:
+        super().__init__(columns)
+        self.loss = loss
+        """The mean loss with all heads, in nats."""
+
+    def plot(self) -> Figure:
+        """The change of the loss without each head: zeroed, and set to its mean."""
+        shown = {"zeroed": "zeroed", "averaged": "set to its mean"}
+        trained = self.where(model="trained", kind="all")
+        maps = [(title, _by_head(trained.where(measure=how), "value")) for how, title in shown.items()]
+        most = float(max(np.nanmax(np.abs(values)) for _, values in maps)) or 1e-6
+        return heat_maps(
+            "What the loss becomes without each head",
+            maps,
+            subtitle=f"Change of the mean loss, {self.loss:.4f} nats with all heads; more than 0 is worse",
+            names=("layer", "head"),
+            label="change",
+            diverging=True,
+            range=(-most, most),
+            in_a_row=2,
+        )
+
+
+def ablation(
+    model: Model,
+    texts: str | Sequence[str] = "built-in",
+    *,
+    labels: Sequence[str | int] | None = None,
+    kind: str | None = None,
+    limit: int = 200,
+    length: int | None = None,
+    batch: int = 16,
+    seed: int = 0,
+) -> Ablation:
+    """Removes each head and measures how the loss changes, beside the same architecture untrained.
+
+    The loss is that of the next token, of masked tokens, of an answer, or of the class, whose `labels` are then needed.
+    """
+    named: tuple[list[str], list[int]] | None = None
+    if labels is not None:
+        classes = sorted({str(label) for label in labels})
+        named = classes, [classes.index(str(label)) for label in labels]
+    loss, table = _ablation(model._inner, _given(texts), named, kind, _Options(limit, length, batch, seed))
+    return Ablation(loss, table)
+
+
+class Influence(Table):
+    """How much each token matters for a prediction, by several methods."""
+
+    def __init__(self, answer: str, columns: Columns) -> None:
+        super().__init__(columns)
+        self.answer = answer
+        """The prediction that is explained."""
+
+    @property
+    def methods(self) -> list[str]:
+        """The names of the methods; `blank-out` is the one that the others are measured by."""
+        return list(dict.fromkeys(self["method"].tolist()))
+
+    def plot(self) -> Figure:
+        """Tokens by methods, each relative to its largest value."""
+        places = sorted(set(self["place"].tolist()))
+        names = {row["place"]: row["token"] for row in self}
+        matrix = np.full((len(self.methods), len(places)), np.nan, dtype=np.float32)
+        for row in self:
+            matrix[self.methods.index(row["method"]), places.index(row["place"])] = abs(row["value"])
+        matrix /= np.maximum(np.nanmax(matrix, axis=1, keepdims=True), 1e-12)
+        return heat_maps(
+            f"What the answer “{self.answer}” rests on",
+            [("", matrix)],
+            rows=self.methods,
+            columns=[names[place] for place in places],
+            names=("method", "token"),
+            label="relative to the largest",
+            range=(0.0, 1.0),
+        )
+
+
+def influence(model: Model, text: str, *, answer: str | None = None, flow_limit: int = 64) -> Influence:
+    """Which words a prediction rests on: attention by itself, rollout, flow, gradients, and what blanking a word out changes.
+
+    The prediction is the model's own unless `answer` names one.
+    """
+    said, table = _influence(model._inner, text, answer, flow_limit)
+    return Influence(said, table)
+
+
+class LogitLens(Table):
+    """What the residual stream would predict after each layer."""
+
+    def plot(self) -> Figure:
+        """The probability of each layer's best tokens."""
+        layers = list(dict.fromkeys(self["layer"].tolist()))
+        ranks = sorted(set(self["rank"].tolist()))
+        matrix = np.full((len(layers), len(ranks)), np.nan, dtype=np.float32)
+        for row in self:
+            matrix[layers.index(row["layer"]), row["rank"]] = row["probability"]
+        best = [row["token"] for row in self.where(rank=0)]
+        rows = [f"{layer}: {token.strip() or token!r}" for layer, token in zip(layers, best)]
+        return heat_maps(
+            "The logit lens",
+            [("", matrix)],
+            rows=rows,
+            names=("layer and its best token", "rank"),
+            label="probability",
+            range=(0.0, 1.0),
+        )
+
+
+def logit_lens(run: Run, *, position: int = -1, count: int = 5) -> LogitLens:
+    """The tokens that the residual stream at a position would predict if each layer were the last, interventions included.
+
+    >>> import regard
+    >>> run = regard.GPT(11, d_model=8, n_layers=2, n_heads=2, context=8)([3, 1, 4])
+    >>> lens = regard.logit_lens(run, count=1)
+    >>> lens["layer"].tolist(), lens.rows()[-1]["id"] == run.top(1)[0].id
+    (['embeddings', '0', '1'], True)
+    """
+    columns: dict[str, list[Any]] = {name: [] for name in ("layer", "rank", "token", "id", "probability", "logit")}
+    for layer, scores in run.lens(position):
+        powers = np.exp(scores - scores.max())
+        probabilities = powers / powers.sum()
+        for rank, id in enumerate(np.argsort(-scores, kind="stable")[:count]):
+            row = (layer, rank, run.model.name_of(int(id)), int(id), float(probabilities[id]), float(scores[id]))
+            for name, value in zip(columns, row):
+                columns[name].append(value)
+    return LogitLens(columns)

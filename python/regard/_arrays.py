@@ -1,0 +1,74 @@
+"""Arrays of any framework as NumPy's."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ._regard import Error
+
+Reals: TypeAlias = NDArray[np.float32]
+"""An array of 32-bit floating-point numbers."""
+
+Bools: TypeAlias = NDArray[np.bool_]
+"""An array of yes and no."""
+
+# Main memory, and main memory that a GPU can reach: device types of DLPack.
+_ON_HOST = (1, 3, 11, 13)
+
+
+def on_host(x: Any) -> NDArray[Any]:
+    """Any array in main memory as NumPy's, without a copy where its framework allows it."""
+    if isinstance(x, np.ndarray):
+        return x
+    if callable(getattr(x, "detach", None)):
+        x = x.detach()
+    if hasattr(x, "__dlpack_device__"):
+        kind, _ = x.__dlpack_device__()
+        if int(kind) not in _ON_HOST:
+            raise Error("the array is on another device: move it to the host first, as x.cpu() does in PyTorch")
+        try:
+            return np.from_dlpack(x)
+        except (BufferError, RuntimeError, TypeError):
+            # A type that NumPy does not have, such as bfloat16: PyTorch converts it.
+            if callable(getattr(x, "float", None)):
+                x = x.float()
+    try:
+        return np.asarray(x)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise Error(f"an array was expected, got {type(x).__name__}: {error}") from None
+
+
+def reals(x: Any, what: str = "array") -> Reals:
+    """Numbers as 32-bit floating point."""
+    array = on_host(x)
+    if array.dtype.kind not in "fiub":
+        raise Error(f"{what}: numbers were expected, got {array.dtype}")
+    return np.asarray(array, dtype=np.float32, order="C")
+
+
+def bools(x: Any, what: str = "mask") -> Bools:
+    """A mask: booleans, or whole numbers of which 0 means no."""
+    array = on_host(x)
+    if array.dtype.kind not in "biu":
+        raise Error(f"{what}: yes and no were expected (True where a query may attend), got {array.dtype}")
+    return np.asarray(array, dtype=np.bool_, order="C")
+
+
+def is_ids(x: Any) -> bool:
+    """Whether something is token ids: a list of whole numbers or an array of them."""
+    if isinstance(x, (list, tuple)):
+        return len(x) > 0 and all(isinstance(item, (int, np.integer)) and not isinstance(item, bool) for item in x)
+    return (hasattr(x, "__array__") or hasattr(x, "__dlpack__")) and on_host(x).dtype.kind in "iu"
+
+
+def ids(x: Any) -> list[int]:
+    """Token ids in one row."""
+    array = np.asarray(on_host(x))
+    if array.ndim != 1:
+        raise Error(f"token ids of one text must be a row, got {array.ndim} axes")
+    if array.size and int(array.min()) < 0:
+        raise Error("token ids count from 0")
+    return [int(id) for id in array]

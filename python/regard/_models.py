@@ -1,0 +1,480 @@
+"""Models: opened, built, called."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from os import PathLike, fspath
+from typing import Any, TypeAlias, overload
+
+import numpy as np
+
+from ._arrays import Reals, ids, is_ids, on_host, reals
+from ._interventions import Hook, Intervention, as_changes
+from ._regard import Error, Tokenizer as _Tokenizer
+from ._regard import Generation as _Generation
+from ._regard import Model as _Model
+from ._run import Run, Token
+
+_Example: TypeAlias = "tuple[str, str | None] | tuple[list[int], list[int] | None]"
+
+Of: TypeAlias = "str | int | tuple[int, int | str] | None"
+"""What is differentiated: a token or class, a pair of position and token, `"loss"`, or None for the highest score."""
+
+
+class Tokenizer:
+    """Turns texts into token ids and back.
+
+    >>> import regard
+    >>> tokenizer = regard.Tokenizer.words(["the cat sat on the mat"])
+    >>> tokenizer.decode(tokenizer.encode("The cat sat"))
+    'the cat sat'
+    """
+
+    def __init__(self, inner: _Tokenizer) -> None:
+        self._inner = inner
+
+    @classmethod
+    def open(cls, path: str | PathLike[str]) -> Tokenizer:
+        """From a `tokenizer.json`, or the folder of a model."""
+        return cls(_Tokenizer.open(path))
+
+    @classmethod
+    def characters(cls, texts: Sequence[str]) -> Tokenizer:
+        """Every character that occurs is a token."""
+        return cls(_Tokenizer.characters(_several(texts)))
+
+    @classmethod
+    def words(cls, texts: Sequence[str], maximum: int = 10_000, lowercase: bool = True) -> Tokenizer:
+        """The most frequent words are tokens. `<PAD>`, `<UNK>` and `<MASK>` come first."""
+        return cls(_Tokenizer.words(_several(texts), maximum, lowercase))
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Writes a `tokenizer.json`, which Hugging Face's libraries open too."""
+        self._inner.save(path)
+
+    def encode(self, text: str, *, special: bool = True) -> list[int]:
+        """The ids of a text, with the special tokens that the tokenizer adds."""
+        return self._inner.encode(text, special)
+
+    def decode(self, ids: Sequence[int], *, special: bool = False) -> str:
+        """The text of some ids."""
+        return self._inner.decode([int(id) for id in ids], special)
+
+    def id(self, piece: str) -> int | None:
+        """The id of a piece of the vocabulary."""
+        return self._inner.id(piece)
+
+    def piece(self, id: int) -> str | None:
+        """The piece of an id."""
+        return self._inner.piece(id)
+
+    def __len__(self) -> int:
+        return len(self._inner)
+
+
+def _several(texts: Sequence[str]) -> list[str]:
+    return [texts] if isinstance(texts, str) else list(texts)
+
+
+class Gradients(dict[str, Reals]):
+    """Gradients by the names of sites and parameters, and the `value` that was differentiated."""
+
+    def __init__(self, value: float, gradients: Mapping[str, Reals]) -> None:
+        super().__init__(gradients)
+        self.value = value
+
+
+class Generation:
+    """A text that is being written: iterate over it to get its pieces as they come, or `str` it to get them all."""
+
+    def __init__(self, inner: _Generation) -> None:
+        self._inner = inner
+        self._pieces: list[str] = []
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self._pieces
+        for _, piece in self._inner:
+            self._pieces.append(piece)
+            yield piece
+
+    @property
+    def ids(self) -> list[int]:
+        """The ids of the tokens that have come so far."""
+        return self._inner.ids
+
+    def __str__(self) -> str:
+        return "".join(self)
+
+    def __repr__(self) -> str:
+        return f"<regard.Generation: {''.join(self._pieces)!r} so far>"
+
+
+class Model:
+    """A model: call it on a text, a pair of texts, a list of texts, or token ids.
+
+    >>> import regard
+    >>> tokenizer = regard.Tokenizer.words(["the cat sat on the mat"])
+    >>> model = regard.GPT(tokenizer=tokenizer, d_model=8, n_layers=2, n_heads=2, context=8)
+    >>> model("the cat sat").tokens
+    ['the', 'cat', 'sat']
+    >>> [run.tokens for run in model(["the cat", "on the mat"])]      # one batch
+    [['the', 'cat'], ['on', 'the', 'mat']]
+    """
+
+    def __init__(self, inner: _Model) -> None:
+        self._inner = inner
+        self._about: dict[str, Any] = inner.about()
+        self._attentions: list[tuple[str, str, int, int]] = self._about["attentions"]
+
+    @property
+    def name(self) -> str:
+        """The name it was opened by, or its kind."""
+        return self._inner.name
+
+    @property
+    def kind(self) -> str:
+        """The kind of model, such as `gpt2`."""
+        return str(self._about["kind"])
+
+    @property
+    def device(self) -> str:
+        """Where it computes: `cpu`, `cuda`, …"""
+        return str(self._about["device"])
+
+    @property
+    def context(self) -> int | None:
+        """The most tokens that it reads."""
+        context: int | None = self._about["context"]
+        return context
+
+    @property
+    def vocab_size(self) -> int | None:
+        """The number of tokens that it knows."""
+        size: int | None = self._about["vocabulary"]
+        return size
+
+    @property
+    def attentions(self) -> list[str]:
+        """The names of its attentions, such as `layers.0.self`."""
+        return [name for name, *_ in self._attentions]
+
+    @property
+    def n_layers(self) -> int:
+        """The number of layers with attention, of the kind that comes first."""
+        return 1 + max((layer for _, kind, layer, _ in self._attentions if kind == self._attentions[0][1]), default=-1)
+
+    @property
+    def n_heads(self) -> int:
+        """The number of heads of a layer; the largest if layers differ."""
+        return max((heads for *_, heads in self._attentions), default=0)
+
+    @property
+    def n_parameters(self) -> int:
+        """The number of learned values."""
+        return int(self._about["parameters"])
+
+    @property
+    def tokenizer(self) -> Tokenizer | None:
+        """How it reads text; None if it takes ids alone."""
+        inner = self._inner.tokenizer
+        return None if inner is None else Tokenizer(inner)
+
+    @property
+    def parameters(self) -> dict[str, tuple[int, ...]]:
+        """The names and shapes of all parameters."""
+        return {name: tuple(shape) for name, shape in self._inner.parameters()}
+
+    def parameter(self, name: str) -> Reals:
+        """The values of a parameter, to read."""
+        return self._inner.parameter(name)
+
+    def with_parameters(self, values: Mapping[str, Any]) -> Model:
+        """A copy of the model in which some parameters have other values.
+
+        >>> import numpy as np, regard
+        >>> model = regard.GPT(11, d_model=8, n_layers=1, n_heads=2, context=8)
+        >>> name = next(name for name, shape in model.parameters.items() if shape == (11, 8))
+        >>> silent = model.with_parameters({name: np.zeros((11, 8))})
+        >>> float(abs(silent([3, 1, 4]).logits).max())
+        0.0
+        """
+        return Model(self._inner.with_parameters([(name, reals(value, name)) for name, value in values.items()]))
+
+    def save(self, folder: str | PathLike[str]) -> None:
+        """Writes a folder that `regard.load` and, for known families, Hugging Face's transformers open."""
+        self._inner.save(folder)
+
+    def tokens(self, text: str, second: str | None = None) -> list[Token]:
+        """The tokens of a text as the model reads them, without running it."""
+        return [Token(*token) for token in self._inner.tokens((text, second))]
+
+    def name_of(self, id: int) -> str:
+        """The text of a token, or the number of a class."""
+        tokenizer = self._inner.tokenizer
+        if tokenizer is None or self._about["predicts"] not in ("next token", "masked token"):
+            return str(id)
+        return tokenizer.decode([id], True) or tokenizer.piece(id) or str(id)
+
+    def attention_name(self, layer: int, kind: str | None = None) -> str:
+        """The name of a layer's attention: `layers.3.self`."""
+        kinds = list(dict.fromkeys(known for _, known, *_ in self._attentions))
+        if not kinds:
+            raise Error(f"this {self.kind} has no attention heads")
+        if kind is None and len(kinds) > 1:
+            raise Error(f"this {self.kind} has several attentions: choose one with kind={' or kind='.join(map(repr, kinds))}")
+        wanted = kind or kinds[0]
+        layers = {number: name for name, known, number, _ in self._attentions if known == wanted}
+        if not layers:
+            raise Error(f"this {self.kind} has no attention of the kind {wanted!r}: it has {', '.join(kinds)}")
+        if layer < 0:
+            layer += len(layers)
+        if layer not in layers:
+            raise Error(f"there are layers 0 to {len(layers) - 1}: there is no layer {layer}")
+        return layers[layer]
+
+    def layers_of(self, kind: str | None = None) -> int:
+        """The number of layers with an attention of a kind; of the only one, if not given."""
+        self.attention_name(0, kind)
+        return sum(1 for _, known, *_ in self._attentions if known == (kind or self._attentions[0][1]))
+
+    def heads_of(self, attention: str) -> int:
+        """The number of heads of an attention."""
+        return next((heads for name, _, _, heads in self._attentions if name == attention), 0)
+
+    def check_head(self, attention: str, head: int) -> None:
+        """Fails unless an attention has a head."""
+        heads = self.heads_of(attention)
+        if not 0 <= head < heads:
+            raise Error(f"{attention} has {heads} heads: there is no head {head}")
+
+    @overload
+    def __call__(self, text: str, second: str | None = None) -> Run: ...
+    @overload
+    def __call__(self, text: tuple[str, str]) -> Run: ...
+    @overload
+    def __call__(self, text: list[int]) -> Run: ...
+    @overload
+    def __call__(self, text: list[str] | list[tuple[str, str]] | list[list[int]]) -> list[Run]: ...
+    @overload
+    def __call__(self, text: Any, second: Any = None) -> Any: ...
+    def __call__(self, text: Any, second: Any = None) -> Any:
+        """Reads a text (or a pair of texts, or ids, or a picture) and returns a `Run`; of a list, one for each.
+
+        Of an encoder–decoder model, `second` is what its decoder has said so far.
+        """
+        return self.run(text, second)
+
+    @overload
+    def run(
+        self,
+        text: str | tuple[str, str] | list[int],
+        second: str | list[int] | None = None,
+        *,
+        interventions: Sequence[Intervention] = (),
+        hooks: Mapping[str, Hook] | None = None,
+        record: Sequence[str] = (),
+    ) -> Run: ...
+    @overload
+    def run(
+        self,
+        text: list[str] | list[tuple[str, str]] | list[list[int]],
+        *,
+        interventions: Sequence[Intervention] = (),
+        hooks: Mapping[str, Hook] | None = None,
+        record: Sequence[str] = (),
+    ) -> list[Run]: ...
+    @overload
+    def run(
+        self,
+        text: Any,
+        second: Any = None,
+        *,
+        interventions: Sequence[Intervention] = (),
+        hooks: Mapping[str, Hook] | None = None,
+        record: Sequence[str] = (),
+    ) -> Any: ...
+    def run(
+        self,
+        text: Any,
+        second: Any = None,
+        *,
+        interventions: Sequence[Intervention] = (),
+        hooks: Mapping[str, Hook] | None = None,
+        record: Sequence[str] = (),
+    ) -> Any:
+        """Reads with changes inside: interventions, and functions that are called with the values at sites.
+
+        A hook is called as `function(site, values)` with values of the whole batch, (batch, …), for every site that its
+        pattern names (`*` stands for any one part of a name). What it returns takes their place, unless that is None. Values
+        at the sites of `record` are kept, so that looking at them later takes no other pass.
+
+        >>> import regard
+        >>> model = regard.GPT(11, d_model=8, n_layers=2, n_heads=2, context=8)
+        >>> seen = []
+        >>> run = model.run([3, 1, 4], hooks={"layers.*.self.heads": lambda site, value: seen.append(site)})
+        >>> seen
+        ['layers.0.self.heads', 'layers.1.self.heads']
+        """
+        examples, pictures, single = self._examples(text, second)
+        changes = as_changes(self, interventions, hooks)
+        computed = self._inner.run(examples, pictures, changes, list(record))
+        runs = [Run(self, computed, number) for number in range(len(computed))]
+        return runs[0] if single else runs
+
+    def gradient(
+        self,
+        text: Any,
+        second: Any = None,
+        *,
+        wrt: Sequence[str],
+        of: Of = None,
+        position: int = -1,
+        interventions: Sequence[Intervention] = (),
+    ) -> Gradients:
+        """The gradient of a score, or of the loss, with respect to sites and parameters.
+
+        `of` is a token (its text or id) or a class whose score at `position` is differentiated, a pair of position and token,
+        `"loss"` for the mean loss of the text, or None for the highest score. `wrt` names sites and parameters; `*` stands for
+        any one part of a name.
+
+        >>> import regard
+        >>> model = regard.GPT(11, d_model=8, n_layers=2, n_heads=2, context=8)
+        >>> found = model.gradient([3, 1, 4], of=5, wrt=["layers.*.self.weights"])
+        >>> {site: gradient.shape for site, gradient in found.items()}
+        {'layers.0.self.weights': (2, 3, 3), 'layers.1.self.weights': (2, 3, 3)}
+        """
+        examples, pictures, single = self._examples(text, second)
+        if pictures is not None or not single:
+            raise Error("gradient: one text at a time")
+        changes = as_changes(self, interventions, None)
+        names = [wrt] if isinstance(wrt, str) else list(wrt)
+        value, found = self._inner.gradient(examples[0], self._target(of, position), names, changes)
+        return Gradients(value, dict(found))
+
+    def generate(
+        self,
+        prompt: Any,
+        tokens: int = 50,
+        *,
+        temperature: float = 1.0,
+        top_k: int = 0,
+        top_p: float = 1.0,
+        repetition_penalty: float = 1.0,
+        seed: int = 0,
+        stop_at_end: bool = True,
+    ) -> Generation:
+        """Continues a text, or answers one: iterate over the result to see it being written.
+
+        A temperature of 0 always takes the best token. Draws depend on the seed alone.
+
+        >>> import regard
+        >>> tokenizer = regard.Tokenizer.words(["the cat sat on the mat"])
+        >>> model = regard.GPT(tokenizer=tokenizer, d_model=8, n_layers=2, n_heads=2, context=8)
+        >>> said = model.generate("the cat", tokens=3, seed=1)
+        >>> len(list(said)), len(said.ids)
+        (3, 3)
+        """
+        examples, pictures, single = self._examples(prompt, None)
+        if pictures is not None or not single:
+            raise Error("generate: one prompt at a time")
+        greedy = temperature == 0
+        settings = {
+            "greedy": greedy,
+            "temperature": 1.0 if greedy else temperature,
+            "top_k": top_k,
+            "top_p": top_p,
+            "repetition_penalty": repetition_penalty,
+            "seed": seed,
+        }
+        return Generation(self._inner.generate(examples[0], tokens, json.dumps(settings), stop_at_end))
+
+    def _target(self, of: Of, position: int) -> tuple[int, int | None] | str:
+        if of == "loss":
+            return "loss"
+        if isinstance(of, tuple):
+            position, of = of
+        if isinstance(of, str):
+            return (position, self._id(of))
+        return (position, of)
+
+    def _id(self, token: str) -> int:
+        tokenizer = self.tokenizer
+        if tokenizer is None:
+            raise Error(f"{self.name} has no tokenizer; give token ids instead of text")
+        found = tokenizer.encode(token, special=False)
+        known = tokenizer.id(token)
+        if len(found) == 1:
+            return found[0]
+        if known is not None:
+            return known
+        raise Error(f"{token!r} is {len(found)} tokens; name one, or give its id")
+
+    def _examples(self, text: Any, second: Any) -> tuple[list[_Example], Reals | None, bool]:
+        """What was given as the extension takes it: texts or pictures, and whether it was one of them."""
+        if isinstance(text, str):
+            if second is not None and not isinstance(second, str):
+                raise Error("a text and what follows it are both texts")
+            return [(text, second)], None, True
+        if isinstance(text, tuple) and len(text) == 2 and not is_ids(text):
+            return [_pair(text)], None, True
+        if self._about["reads"] == "pictures":
+            pictures = reals(text, "pictures")
+            single = pictures.ndim == 3
+            return [], pictures[np.newaxis] if single else pictures, single
+        if is_ids(text):
+            array = on_host(text)
+            if array.ndim == 2:
+                return [(ids(row), None) for row in array], None, False
+            return [(ids(array), None if second is None else ids(second))], None, True
+        if isinstance(text, Sequence) or hasattr(text, "__iter__"):
+            several: list[_Example] = []
+            for item in text:
+                examples, _, single = self._examples(item, None)
+                if not single:
+                    raise Error("a list holds texts, pairs of texts, or rows of token ids")
+                several += examples
+            if second is not None:
+                raise Error("a list holds pairs as tuples")
+            return several, None, False
+        raise Error(f"a model reads a text, a pair of texts, a list of texts, or token ids, not {type(text).__name__}")
+
+    def __repr__(self) -> str:
+        return f"<regard.Model {self.name}: {self.kind}, {self.n_parameters:,} parameters on {self.device}>"
+
+
+def _pair(pair: tuple[Any, Any]) -> _Example:
+    first, second = pair
+    if isinstance(first, str) and isinstance(second, str):
+        return (first, second)
+    if is_ids(first):
+        return (ids(first), ids(second))
+    raise Error("a pair is two texts, or two rows of token ids")
+
+
+def load(name: str | PathLike[str], device: str = "auto") -> Model:
+    """Opens a model: the folder of a checkpoint or of a run, or a name in the Hugging Face cache such as `gpt2`.
+
+    `device` is `"cpu"`, `"cuda"`, `"cuda:1"`, … or `"auto"`, which takes a GPU if there is one.
+    """
+    return Model(_Model.load(fspath(name), device))
+
+
+def collect(model: Model, texts: Sequence[Any], sites: Sequence[str], batch: int = 16) -> dict[str, list[Reals]]:
+    """The values at some sites for many texts, read in batches: for each site, one array a text.
+
+    >>> import regard
+    >>> model = regard.GPT(11, d_model=8, n_layers=2, n_heads=2, context=8)
+    >>> found = regard.collect(model, [[3, 1], [4, 1, 5]], ["layers.1.residual.after"])
+    >>> [values.shape for values in found["layers.1.residual.after"]]
+    [(2, 8), (3, 8)]
+    """
+    found: dict[str, list[Reals]] = {site: [] for site in sites}
+    for start in range(0, len(texts), batch):
+        part: Any = list(texts[start : start + batch])
+        runs: list[Run] = model.run(part, record=sites)
+        for run in runs:
+            for site in sites:
+                # A copy: the values of a whole batch would stay with each of its texts.
+                found[site].append(run[site].copy())
+    return found

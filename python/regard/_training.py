@@ -1,0 +1,220 @@
+"""Training runs and experiments: the program's own, in a process beside this one."""
+
+from __future__ import annotations
+
+import csv
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from os import PathLike, fspath
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ._models import Model, load
+from ._regard import Error
+from ._tables import Figure, Table, line_chart
+
+_POLL = 0.2
+
+
+def _program(arguments: Sequence[str], watch: Callable[[], None]) -> None:
+    """Runs a command of the program and calls a function now and then. Ctrl-C is passed on, and raised when the program ended."""
+    command = [sys.executable, "-m", "regard", *arguments]
+    # In a group of its own, so that Ctrl-C in a terminal reaches it once, through us.
+    process = subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    said = ""
+    try:
+        while True:
+            try:
+                _, said = process.communicate(timeout=_POLL)
+                break
+            except subprocess.TimeoutExpired:
+                watch()
+    except BaseException:
+        process.send_signal(signal.SIGINT)
+        process.communicate()
+        raise
+    watch()
+    if process.returncode != 0:
+        lines = [line for line in said.splitlines() if line.strip()]
+        last = next((line for line in reversed(lines) if line.startswith("error: ")), lines[-1] if lines else "")
+        raise Error(last.removeprefix("error: ") or f"the program ended with {process.returncode}")
+
+
+class TrainingRun:
+    """The folder of a training run."""
+
+    def __init__(self, folder: str | PathLike[str]) -> None:
+        self.folder = Path(folder)
+        """Where it is."""
+
+    @property
+    def metrics(self) -> Table:
+        """What was measured every few steps."""
+        path = self.folder / "metrics.csv"
+        if not path.exists():
+            raise Error(f"{self.folder} is not the folder of a run: it has no metrics.csv")
+        with path.open(newline="", encoding="utf-8") as file:
+            rows = list(csv.DictReader(file))
+        names = list(rows[0]) if rows else ["step", "train_loss"]
+        whole = ("step", "examples", "tokens")
+        columns: dict[str, list[Any]] = {
+            name: [int(row[name]) if name in whole else float(row[name] or "nan") for row in rows] for name in names
+        }
+        return Table(columns)
+
+    def plot(self) -> Figure:
+        """The losses over the steps."""
+        rows = self.metrics.rows()
+        curves = {
+            name: [(row["step"], row[column]) for row in rows if row.get(column) == row.get(column) and column in row]
+            for name, column in (("training", "train_loss"), ("held out", "val_loss"))
+        }
+        return line_chart("Loss", {name: points for name, points in curves.items() if points}, x="step", y="loss")
+
+    def load(self, device: str = "auto") -> Model:
+        """The best model of the run."""
+        return load(self.folder, device)
+
+    def _repr_svg_(self) -> str:
+        return self.plot().svg
+
+    def __repr__(self) -> str:
+        return f"<regard.TrainingRun in {self.folder}>"
+
+
+class _Progress:
+    """A line of progress: in a notebook with the curve so far, elsewhere on standard error."""
+
+    def __init__(self, run: TrainingRun, steps: int | None) -> None:
+        self.run, self.steps = run, steps
+        self.shown = 0.0
+        self.step = -1
+        self.handle: Any = None
+        # A notebook has loaded IPython; nothing else needs it.
+        ipython: Any = sys.modules.get("IPython")
+        shell = None if ipython is None else ipython.get_ipython()
+        self.notebook = type(shell).__name__ == "ZMQInteractiveShell"
+
+    def __call__(self) -> None:
+        if time.monotonic() - self.shown < 1.0 or not (self.run.folder / "metrics.csv").exists():
+            return
+        rows = self.run.metrics.rows()
+        if not rows or rows[-1]["step"] == self.step:
+            return
+        self.shown, self.step = time.monotonic(), rows[-1]["step"]
+        if self.notebook:
+            figure = self.run.plot()
+            if self.handle is None:
+                display: Any = sys.modules["IPython"].display
+                self.handle = display.display(figure, display_id=True)
+            else:
+                self.handle.update(figure)
+        elif sys.stderr.isatty():
+            sys.stderr.write(f"\rstep {self.step:,}  loss {rows[-1]['train_loss']:.4f} ")
+            sys.stderr.flush()
+
+
+def train(
+    preset: str | None = None,
+    *,
+    out: str | PathLike[str],
+    data: str | PathLike[str] | None = None,
+    settings: Mapping[str, Any] | None = None,
+    resume: bool = False,
+    progress: bool = True,
+) -> TrainingRun:
+    """Trains a model by a preset, on your data or the built-in corpus, into a folder.
+
+    `settings` are those of a preset: `{"train.steps": 200, "model.n_layers": 2}`. Training runs in a process beside this one.
+    Ctrl-C stops it after a step; what was learned is kept, and `train(out=…, resume=True)` goes on from there. In a notebook the
+    curve is drawn while it grows. `regard train` lists the presets.
+    """
+    arguments = ["train"]
+    if preset is not None:
+        arguments.append(preset)
+    arguments += ["--out", fspath(out)]
+    if data is not None:
+        arguments += ["--data", fspath(data)]
+    for key, value in (settings or {}).items():
+        arguments += ["--set", f"{key}={json.dumps(value) if isinstance(value, (bool, list)) else value}"]
+    if resume:
+        arguments.append("--resume")
+    run = TrainingRun(out)
+    _program(arguments, _Progress(run, None) if progress else lambda: None)
+    return run
+
+
+class Verdict(NamedTuple):
+    """What became of a claim."""
+
+    claim: str
+    """Its id, such as `A1`."""
+    outcome: str
+    """`holds`, `fails`, `undecided` or `not measured`."""
+    finding: str
+    """What was found, in a sentence."""
+    checks: list[dict[str, Any]]
+    """The measurements that it rests on, with intervals."""
+
+
+class Experiment:
+    """The results of an experiment."""
+
+    def __init__(self, folder: str | PathLike[str]) -> None:
+        self.folder = Path(folder)
+        """Where its tables and figures are."""
+        self.results: dict[str, Any] = json.loads((self.folder / "verdict.json").read_text(encoding="utf-8"))
+        """Everything that `verdict.json` says."""
+
+    @property
+    def question(self) -> str:
+        """What it asks."""
+        return str(self.results["question"])
+
+    @property
+    def verdicts(self) -> list[Verdict]:
+        """What became of each claim."""
+        return [
+            Verdict(found["claim"], str(found["outcome"]).lower(), found["finding"], found["checks"])
+            for found in self.results["verdicts"]
+        ]
+
+    @property
+    def figures(self) -> list[Path]:
+        """The pictures that it drew."""
+        return sorted(self.folder.glob("*.svg"))
+
+    def __repr__(self) -> str:
+        said = "; ".join(f"{verdict.claim} {verdict.outcome}" for verdict in self.verdicts)
+        return f"<regard.Experiment in {self.folder}: {said}>"
+
+
+def experiment(
+    name: str,
+    *,
+    size: str = "quick",
+    seeds: int | None = None,
+    data: str | PathLike[str] | None = None,
+    out: str | PathLike[str] = "outputs",
+) -> Experiment:
+    """Puts a claim about attention to the test, by the name of an experiment or the id of a claim.
+
+    Finished parts are kept in the folder, so that the same call goes on where it stopped. `regard experiment` lists them all.
+    """
+    arguments = ["experiment", name, "--size", size, "--out", fspath(out)]
+    if seeds is not None:
+        arguments += ["--seeds", str(seeds)]
+    if data is not None:
+        arguments += ["--data", fspath(data)]
+    before = {path: path.stat().st_mtime_ns for path in Path(out).glob("*/verdict.json")}
+    _program(arguments, lambda: None)
+    written = [path for path in Path(out).glob("*/verdict.json") if before.get(path) != path.stat().st_mtime_ns]
+    if not written:
+        raise Error(f"{name} left no verdict in {out}")
+    return Experiment(max(written, key=lambda path: path.stat().st_mtime_ns).parent)

@@ -1,0 +1,75 @@
+"""Attention of any framework in the page."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ._arrays import Reals, on_host, reals
+from ._page import Page
+from ._regard import Error
+from ._regard import view as _view
+
+
+def _layers(attentions: Any, what: str) -> list[Reals]:
+    """Layers of (heads, queries, keys), from a tuple of them with or without a batch of one, or from one array."""
+    if isinstance(attentions, (list, tuple)):
+        layers = [reals(layer, what) for layer in attentions]
+    else:
+        whole = reals(on_host(attentions), what)
+        if whole.ndim == 2:
+            whole = whole[None, None]
+        if whole.ndim == 3:
+            whole = whole[None]
+        layers = list(whole)
+    found: list[Reals] = []
+    for number, layer in enumerate(layers):
+        if layer.ndim == 4:
+            if layer.shape[0] != 1:
+                raise Error(f"{what}, layer {number}: choose one text of the batch of {layer.shape[0]}")
+            layer = layer[0]
+        if layer.ndim != 3:
+            raise Error(f"{what}, layer {number}: weights are (heads, queries, keys), got {layer.shape}")
+        found.append(layer)
+    return found
+
+
+def view(
+    attentions: Any = None,
+    tokens: Sequence[str] = (),
+    answer: Sequence[str] | None = None,
+    *,
+    encoder: Any = None,
+    decoder: Any = None,
+    cross: Any = None,
+    show: str | None = None,
+    kind: str | None = None,
+    layer: int | None = None,
+    head: int | None = None,
+    name: str = "attention",
+    height: int = 640,
+) -> Page:
+    """Opens attention weights that any framework computed in the interactive page.
+
+    `attentions` is what `output_attentions=True` gives: a tuple of arrays, a layer each, (1, heads, queries, keys) or (heads,
+    queries, keys); or one array (layers, heads, queries, keys). `tokens` are the texts of the tokens. Of an encoder–decoder model
+    give `encoder`, `decoder` and `cross` instead, with the tokens of the source and of the `answer`. `show` is the view:
+    `"heads"` (BertViz's `model_view`), `"lines"` (`head_view`), `"head"`, `"flow"`.
+
+    >>> import numpy as np, regard
+    >>> weights = np.full((2, 4, 3, 3), 1 / 3)      # 2 layers, 4 heads, 3 tokens
+    >>> page = regard.view(weights, ["the", "cat", "sat"])
+    >>> "the" in page.html
+    True
+    """
+    groups: list[tuple[str, list[Reals]]] = []
+    given: Mapping[str, Any] = {"self": attentions, "encoder": encoder, "decoder": decoder, "cross": cross}
+    for what, weights in given.items():
+        if weights is not None:
+            groups.append((what, _layers(weights, what)))
+    if attentions is not None and len(groups) > 1:
+        raise Error("attentions are those of a model that reads one text; give encoder, decoder and cross instead")
+    if answer is None and any(what in ("decoder", "cross") for what, _ in groups):
+        raise Error("the attention of a decoder needs the tokens of the answer")
+    texts = [str(token) for token in tokens], [str(token) for token in answer or ()]
+    return Page(_view(name, groups, *texts, show, kind, layer, head), height)

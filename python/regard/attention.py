@@ -1,0 +1,102 @@
+"""Attention on arrays of any framework."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from . import _regard
+from ._arrays import Reals, bools, reals
+
+__all__ = ["Attended", "Gradient", "MultiHeadAttention", "gradient", "scaled_dot_product"]
+
+
+class Attended(NamedTuple):
+    """What attention gives."""
+
+    output: Reals
+    """The weighted values."""
+    weights: Reals
+    """The weights: each row sums to 1."""
+
+
+def scaled_dot_product(query: Any, key: Any, value: Any, mask: Any = None, *, scale: float | None = None) -> Attended:
+    """softmax(Q·Kᵀ/√d)·V, step by step as the paper writes it (Vaswani et al., 2017, equation 1).
+
+    Queries are (…, queries, d), keys (…, keys, d), values (…, keys, dv). `mask` is True where a query may attend to a key.
+    `scale` takes the place of 1/√d. Arrays may be NumPy's, PyTorch's, JAX's: anything in main memory with `__dlpack__` or a
+    buffer.
+
+    >>> from regard.attention import scaled_dot_product
+    >>> output, weights = scaled_dot_product([[0.0, 0.0]], [[1.0, 0.0], [0.0, 1.0]], [[10.0], [20.0]])
+    >>> weights, output      # a query that prefers nothing attends to everything
+    (array([[0.5, 0.5]], dtype=float32), array([[15.]], dtype=float32))
+    """
+    given = None if mask is None else bools(mask)
+    return Attended(
+        *_regard.scaled_dot_product(reals(query, "query"), reals(key, "key"), reals(value, "value"), given, scale)
+    )
+
+
+class Gradient(NamedTuple):
+    """The gradient of attention's output with respect to its inputs."""
+
+    query: Reals
+    key: Reals
+    value: Reals
+
+
+def gradient(
+    query: Any, key: Any, value: Any, upstream: Any = None, mask: Any = None, *, scale: float | None = None
+) -> Gradient:
+    """The gradient of Σ upstream·output (of the sum of the output, if not given) with respect to queries, keys and values.
+
+    >>> import numpy as np
+    >>> from regard.attention import gradient
+    >>> q, k, v = np.random.default_rng(0).normal(size=(3, 4, 8))
+    >>> gradient(q, k, v).value.sum(axis=0).round(5)      # every query gives weights that sum to 1
+    array([4., 4., 4., 4., 4., 4., 4., 4.], dtype=float32)
+    """
+    inputs = reals(query, "query"), reals(key, "key"), reals(value, "value")
+    given = None if upstream is None else reals(upstream, "upstream")
+    masked = None if mask is None else bools(mask)
+    return Gradient(*_regard.scaled_dot_product_gradient(*inputs, given, masked, scale))
+
+
+class MultiHeadAttention:
+    """Attention with several heads and random weights, called on arrays.
+
+    >>> import numpy as np, regard
+    >>> attend = regard.MultiHeadAttention(d_model=8, n_heads=2)
+    >>> output, weights = attend(np.ones((3, 8)), mask=regard.masks.causal(3))
+    >>> output.shape, weights.shape
+    ((3, 8), (2, 3, 3))
+    """
+
+    def __init__(
+        self, d_model: int, n_heads: int, *, n_kv_heads: int | None = None, bias: bool = True, seed: int = 0
+    ) -> None:
+        self.d_model = d_model
+        self.n_heads = n_heads
+        self._inner = _regard.MultiHead(d_model, n_heads, n_kv_heads or n_heads, bias, seed)
+
+    def __call__(self, x: Any, memory: Any = None, mask: Any = None) -> Attended:
+        """Output and weights for x, (time, width) or (batch, time, width), attending to itself or to `memory`.
+
+        The weights are (heads, queries, keys), after a batch if there is one. `mask` is (queries, keys), or (batch, heads,
+        queries, keys) with 1 for axes that are shared.
+        """
+        asks = reals(x, "x")
+        single = asks.ndim == 2
+        looked_at = None if memory is None else reals(memory, "memory")
+        if single:
+            asks = asks[np.newaxis]
+            looked_at = looked_at[np.newaxis] if looked_at is not None and looked_at.ndim == 2 else looked_at
+        output, weights = self._inner.forward(asks, looked_at, None if mask is None else bools(mask))
+        return Attended(output[0], weights[0]) if single else Attended(output, weights)
+
+    @property
+    def parameters(self) -> dict[str, Reals]:
+        """Its weights by name."""
+        return dict(self._inner.parameters())

@@ -1,0 +1,96 @@
+"""Position encodings: how a model knows where a word stands."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from . import _regard
+from ._arrays import Reals, reals
+from ._regard import Error
+
+__all__ = ["alibi", "alibi_slopes", "relative_bucket", "rotary", "sinusoidal"]
+
+
+def sinusoidal(positions: int | Sequence[int], width: int) -> Reals:
+    """Sines at even features, cosines at odd ones: (positions, width) (Vaswani et al., 2017).
+
+    `positions` is their number, or which they are.
+
+    >>> from regard.positions import sinusoidal
+    >>> sinusoidal(2, 4).round(3)
+    array([[0.   , 1.   , 0.   , 1.   ],
+           [0.841, 0.54 , 0.01 , 1.   ]], dtype=float32)
+    """
+    return _regard.sinusoidal(_places(positions), width)
+
+
+def rotary(
+    x: Any, positions: Sequence[int] | None = None, *, base: float = 10_000.0, interleaved: bool = False
+) -> Reals:
+    """Queries or keys (time, heads, width), or a batch of them, turned by their positions (Su et al., 2021).
+
+    Features half a head apart are turned together (GPT-NeoX, Llama), or neighbours if `interleaved` (GPT-J).
+
+    >>> import numpy as np
+    >>> from regard.positions import rotary
+    >>> x = np.random.default_rng(0).normal(size=(5, 1, 8))
+    >>> q, k = rotary(x), rotary(x, positions=range(3, 8))
+    >>> near = (q[2] * q[1]).sum(), (k[2] * k[1]).sum()      # the same distance: the same product
+    >>> bool(abs(near[0] - near[1]) < 1e-4)
+    True
+    """
+    given = reals(x, "x")
+    single = given.ndim == 3
+    batch = given[np.newaxis] if single else given
+    if batch.ndim != 4:
+        raise Error(f"rotary positions: vectors must be (time, heads, width), got {given.ndim} axes")
+    places = list(range(batch.shape[1])) if positions is None else _places(positions)
+    turned = _regard.rotary(batch, places, base, interleaved)
+    return turned[0] if single else turned
+
+
+def alibi_slopes(n_heads: int) -> Reals:
+    """ALiBi's slope of each head (Press et al., 2021).
+
+    >>> from regard.positions import alibi_slopes
+    >>> alibi_slopes(2)
+    array([0.0625    , 0.00390625], dtype=float32)
+    """
+    return np.asarray(_regard.alibi_slopes(n_heads), dtype=np.float32)
+
+
+def alibi(n_heads: int, queries: int, keys: int | None = None) -> Reals:
+    """What ALiBi adds to the scores: −slope·distance, (heads, queries, keys). The last query stands at the last key.
+
+    >>> from regard.positions import alibi
+    >>> alibi(2, 3)[0]
+    array([[-0.    , -0.0625, -0.125 ],
+           [-0.0625, -0.    , -0.0625],
+           [-0.125 , -0.0625, -0.    ]], dtype=float32)
+    """
+    keys = queries if keys is None else keys
+    distance = np.abs(np.arange(keys)[np.newaxis] - (np.arange(queries)[:, np.newaxis] + keys - queries))
+    biases: Reals = -alibi_slopes(n_heads)[:, np.newaxis, np.newaxis] * distance.astype(np.float32)
+    return biases
+
+
+def relative_bucket(
+    distance: int, buckets: int = 32, max_distance: int = 128, *, bidirectional: bool = True
+) -> int:
+    """T5's bucket of a distance, key minus query (Raffel et al., 2019).
+
+    >>> from regard.positions import relative_bucket
+    >>> [relative_bucket(distance) for distance in (-200, -3, 0, 3, 200)]
+    [15, 3, 0, 19, 31]
+    """
+    return _regard.relative_bucket(distance, buckets, max_distance, bidirectional)
+
+
+def _places(positions: int | Sequence[int]) -> list[int]:
+    places = range(positions) if isinstance(positions, int) else [int(position) for position in positions]
+    if any(position < 0 for position in places):
+        raise Error("positions count from 0")
+    return list(places)

@@ -1,0 +1,56 @@
+"""Training runs and experiments from Python."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+import regard
+
+SMALL = {"train.steps": 30, "run.log_every": 10}
+
+
+def test_a_model_is_trained_opened_and_measured(tmp_path: Path) -> None:
+    run = regard.train("bag", out=tmp_path / "run", settings=SMALL, progress=False)
+    steps = run.metrics["step"].tolist()
+    assert steps[-1] == 30 and run.plot().svg.startswith("<svg")
+    model = run.load(device="cpu")
+    assert model("a good film").logits.shape == (2,)
+
+
+def test_a_stopped_run_goes_on(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    timer = threading.Thread(target=_interrupt_once, args=(out / "metrics.csv",))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        regard.train("bag", out=out, settings={"train.steps": 1_000_000}, progress=False)
+    timer.join()
+    assert (out / "state.safetensors").exists()
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def _interrupt_once(file: Path) -> None:
+    for _ in range(600):
+        if file.exists():
+            break
+        time.sleep(0.1)
+    time.sleep(1)
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_the_program_s_sentence_is_raised(tmp_path: Path) -> None:
+    with pytest.raises(regard.Error, match="preset"):
+        regard.train("no-such-preset", out=tmp_path / "run")
+    with pytest.raises(regard.Error, match="there is no experiment"):
+        regard.experiment("no-such-experiment", out=tmp_path)
+
+
+def test_an_experiment_has_verdicts(tmp_path: Path) -> None:
+    found = regard.experiment("scale-sweep", size="smoke", out=tmp_path)
+    assert found.verdicts and all(verdict.outcome for verdict in found.verdicts)
+    assert found.figures and found.question.endswith("?")

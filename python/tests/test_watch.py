@@ -1,0 +1,150 @@
+"""The attention of watched models, with a small stand-in for transformers' attention interface: tools/python_peers has the real one."""
+
+from __future__ import annotations
+
+import sys
+import types
+from typing import Any
+
+import numpy as np
+import pytest
+
+import regard
+
+B, H, G, T, D = 2, 4, 2, 6, 8
+
+
+def softmax(x: np.ndarray) -> np.ndarray:
+    powers = np.exp(x - x.max(-1, keepdims=True))
+    return powers / powers.sum(-1, keepdims=True)
+
+
+def vectors(*shape: int) -> np.ndarray:
+    return np.random.default_rng(sum(shape)).normal(size=shape).astype(np.float32)
+
+
+class Module:
+    is_causal = True
+
+
+def scores(q: np.ndarray, k: np.ndarray) -> np.ndarray:
+    return q @ np.repeat(k, H // G, axis=1).swapaxes(-1, -2) / np.sqrt(D)
+
+
+def test_grouped_queries_look_back() -> None:
+    q, k, run = vectors(B, H, T, D), vectors(B, G, T, D), regard.Watched()
+    run.record(Module(), q, k, None)
+    expected = softmax(np.where(regard.masks.causal(T), scores(q, k), -np.inf))
+    for example in range(B):
+        np.testing.assert_allclose(run.attention(0, example=example), expected[example], atol=1e-6)
+    np.testing.assert_allclose(run.attention(0, 3, rows=slice(2, 5), columns=slice(1, 3)), expected[0, 3, 2:5, 1:3], atol=1e-6)
+
+
+def test_masks_sinks_caps_and_biases() -> None:
+    q, k, run = vectors(B, H, T, D), vectors(B, G, T, D), regard.Watched()
+    window = regard.masks.causal(T) & regard.masks.window(T, 2)
+    bias, sinks = vectors(1, H, T, T), vectors(H)
+    modules = [Module(), Module(), Module()]
+    run.record(modules[0], q, k, window[None, None])
+    run.record(modules[1], q, k, np.where(window, 0.0, -1e30)[None, None], position_bias=bias, scaling=1.0)
+    run.record(modules[2], q, k, None, s_aux=sinks, softcap=2.0, is_causal=False)
+    np.testing.assert_allclose(run.attention(0), softmax(np.where(window, scores(q, k), -np.inf))[0], atol=1e-6)
+    biased = np.where(window, scores(q, k) * np.sqrt(D) + bias, -np.inf)
+    np.testing.assert_allclose(run.attention(1), softmax(biased)[0], atol=1e-6)
+    capped = 2.0 * np.tanh(scores(q, k) / 2.0)
+    column = np.broadcast_to(sinks[None, :, None, None], (B, H, T, 1))
+    np.testing.assert_allclose(run.attention(2), softmax(np.concatenate([capped, column], -1))[0, :, :, :-1], atol=1e-6)
+    assert run.show([f"t{i}" for i in range(T)]).html.count("t5") > 0 and run.plot(0, 1).svg.startswith("<svg")
+
+
+def test_the_steps_of_a_generation_are_one_map() -> None:
+    q, k, run, module = vectors(1, H, T, D), vectors(1, G, T, D), regard.Watched(), Module()
+    whole = softmax(np.where(regard.masks.causal(T), scores(q, k), -np.inf))
+    run.record(module, q[:, :, :4], k[:, :, :4], None)
+    for step in (4, 5):
+        run.record(module, q[:, :, step : step + 1], k[:, :, : step + 1], None)
+    np.testing.assert_allclose(run.attention(0), whole[0], atol=1e-6)
+    np.testing.assert_allclose(run.attention(0, 1, rows=slice(3, 6)), whole[0, 1, 3:6], atol=1e-6)
+
+
+class Interface:
+    """As transformers has it: names of functions, shared by all instances."""
+
+    _global_mapping: dict[str, Any]
+
+    def __init_subclass__(cls) -> None:
+        cls._global_mapping = {}
+
+    @classmethod
+    def register(cls, name: str, function: Any) -> None:
+        cls._global_mapping[name] = function
+
+    def __getitem__(self, name: str) -> Any:
+        return self._global_mapping[name]
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._global_mapping
+
+
+class AttentionInterface(Interface): ...
+
+
+class AttentionMaskInterface(Interface): ...
+
+
+class Config:
+    _attn_implementation = "fused"
+
+
+class Model:
+    def __init__(self) -> None:
+        self.config = Config()
+        self.layer = Module()
+
+    def named_modules(self) -> list[tuple[str, Any]]:
+        return [("", self), ("layers.0.self_attn", self.layer)]
+
+    def __call__(self, q: np.ndarray, k: np.ndarray) -> Any:
+        chosen = AttentionInterface()[self.config._attn_implementation]
+        return chosen(self.layer, q, k, k, None, scaling=0.5)
+
+
+@pytest.fixture
+def transformers(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = types.ModuleType("transformers")
+    module.AttentionInterface = AttentionInterface  # type: ignore[attr-defined]
+    module.AttentionMaskInterface = AttentionMaskInterface  # type: ignore[attr-defined]
+    AttentionInterface._global_mapping = {"fused": lambda module, q, k, v, mask, **rest: ("said", rest["scaling"])}
+    AttentionMaskInterface._global_mapping = {"fused": lambda: "mask"}
+    monkeypatch.setitem(sys.modules, "transformers", module)
+
+
+@pytest.mark.usefixtures("transformers")
+def test_the_chosen_attention_is_called_and_everything_is_as_before_afterwards() -> None:
+    model, q, k = Model(), vectors(1, H, T, D), vectors(1, G, T, D)
+    with regard.watch(model) as run:
+        assert model(q, k) == ("said", 0.5)
+        inside = model.config._attn_implementation
+        assert inside in AttentionMaskInterface._global_mapping
+    assert model.config._attn_implementation == "fused" and inside not in AttentionInterface._global_mapping
+    assert run.attentions == ["layers.0.self_attn"]
+    expected = softmax(np.where(regard.masks.causal(T), scores(q, k) * np.sqrt(D) * 0.5, -np.inf))
+    np.testing.assert_allclose(run.attention(0, 2), expected[0, 2], atol=1e-6)
+
+
+@pytest.mark.usefixtures("transformers")
+def test_what_cannot_be_watched_is_an_error_and_leaves_nothing_behind() -> None:
+    model = Model()
+    with pytest.raises(regard.Error, match="nothing was watched"), regard.watch(model):
+        pass
+    with pytest.raises(ZeroDivisionError), regard.watch(model):
+        raise ZeroDivisionError
+    assert model.config._attn_implementation == "fused" and list(AttentionInterface._global_mapping) == ["fused"]
+    with pytest.raises(regard.Error, match="takes a model of transformers"), regard.watch("gpt2"):
+        pass
+
+
+def test_without_transformers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    with pytest.raises(regard.Error, match="pip install transformers"), regard.watch(Model()):
+        pass
