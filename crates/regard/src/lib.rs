@@ -1,6 +1,7 @@
 //! The parts of the program `regard`.
 //!
-//! - [`commands`]: one file for each subcommand. [`error`], [`progress`] and [`terminal`] report to the user.
+//! - [`commands`]: one file for each subcommand. [`error`], [`progress`] and [`terminal`] report to the user;
+//!   [`environment`] checks variables and [`signals`] handles requests to stop.
 //! - [`model`] finds the model that an argument names, [`corpus`] the texts; [`run`] is a training run and its folder.
 //! - [`trace_file`] and [`input_tensors`]: files with the tensors of one forward pass.
 //! - [`corpus_analysis`] measures heads, words and layers over a corpus; [`forward_pass`] computes what the page shows of one forward pass.
@@ -15,6 +16,7 @@ pub mod commands;
 pub mod corpus;
 pub mod corpus_analysis;
 pub mod data_summary;
+pub mod environment;
 pub mod error;
 pub mod experiment;
 pub mod experiments;
@@ -29,7 +31,9 @@ pub mod progress;
 pub mod report;
 pub mod run;
 pub mod server;
+pub mod signals;
 pub mod standalone;
 pub mod statistics;
+pub mod temporary_folder;
 pub mod terminal;
 pub mod trace_file;

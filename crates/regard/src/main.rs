@@ -3,21 +3,20 @@
 use clap::Parser;
 use regard::commands::Arguments;
 use regard::error::{Interrupted, UsageError};
+use regard::{environment, signals, terminal};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    match Arguments::parse().run() {
+    let arguments = Arguments::parse();
+    match environment::check().and_then(|()| arguments.run()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // The user knows what was interrupted, and that it is no failure; 130 is what shells expect of Ctrl-C.
+            // The user knows what was interrupted, and that it is no failure.
             let interrupted = error.downcast_ref::<Interrupted>();
             let message = interrupted.map_or_else(|| format!("error: {error:#}"), Interrupted::to_string);
-            #[allow(clippy::print_stderr)] // the one place where the program reports failure
-            {
-                eprintln!("{message}");
-            }
+            terminal::remark(message);
             ExitCode::from(if interrupted.is_some() {
-                130
+                signals::exit_code()
             } else if error.is::<UsageError>() {
                 2
             } else {
