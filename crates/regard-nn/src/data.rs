@@ -11,7 +11,7 @@
 //! | [`idx`] | images and labels as MNIST has them |
 //! | [`vectors`] | word vectors, GloVe and fastText |
 //!
-//! Files may be gzipped everywhere ([`mod@file`]). Nothing here depends on the order of a hash table, an archive or a folder:
+//! Files may be gzipped everywhere ([`mod@file`]), and take no more than a budget of [`memory`]. Nothing here depends on the order of a hash table, an archive or a folder:
 //! the same files give the same examples in the same order. [`split`] holds examples out for validation, and [`batches`]
 //! turns examples into the [`Ids`](regard_tensor::Ids) that models take.
 
@@ -20,6 +20,7 @@ pub mod builtin;
 pub mod file;
 pub mod idx;
 pub mod imdb;
+pub mod memory;
 pub mod parallel;
 pub mod split;
 pub mod table;
