@@ -1,5 +1,6 @@
 //! The models that the page offers: those named at the start, those of runs, those in the cache.
 
+use super::weights::{self, Change, Stamp};
 use crate::cache::Cache;
 use crate::error::UsageError;
 use crate::model::{self, Opened};
@@ -23,10 +24,20 @@ pub struct Catalogue {
     named: Vec<String>,
     runs: Option<PathBuf>,
     /// Opened models, the one used last at the end.
-    opened: Mutex<Vec<(String, Arc<Opened>)>>,
+    opened: Mutex<Vec<OpenModel>>,
 }
 
-/// The most models that stay open. Their weights are mapped from files, so that this costs little.
+#[derive(Clone)]
+struct OpenModel {
+    name: String,
+    model: Arc<Opened>,
+    /// Its files when they were opened.
+    stamp: Stamp,
+    /// Whether its weights are a private copy, which nobody can change.
+    copied: bool,
+}
+
+/// The most models that stay open. Their weights are mapped from files, so that this costs little memory.
 const MOST_OPEN: usize = 4;
 /// The most runs and cached models that are listed.
 const MOST_LISTED: usize = 200;
@@ -71,20 +82,42 @@ impl Catalogue {
     /// Opens a model that is offered; requests cannot name any other.
     pub fn open(&self, name: &str) -> Result<Arc<Opened>> {
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(place) = opened.iter().position(|(known, _)| known == name) {
+        if let Some(place) = opened.iter().position(|known| known.name == name) {
             let found = opened.remove(place);
-            opened.push(found.clone());
-            return Ok(found.1);
+            match found.stamp.change(&found.model.folder) {
+                Change::None => {
+                    opened.push(found.clone());
+                    return Ok(found.model);
+                }
+                Change::Replaced => {}
+                Change::InPlace => bail!(
+                    "the files of {name} were written to while it was open; the next request opens what they are then"
+                ),
+            }
         }
         if !self.list().iter().any(|offer| offer.name == name) {
             bail!(UsageError(format!("there is no model {name} here")));
         }
-        let model = Arc::new(model::open(name)?);
+        let (mut stamp, mut copied) = (None, false);
+        let model = model::open_with(name, |folder| {
+            let (weights, found, private) = weights::open(folder)?;
+            (stamp, copied) = (Some(found), private);
+            Ok(weights)
+        })?;
+        let model = Arc::new(model);
+        let stamp = stamp.unwrap_or_else(|| Stamp::of(&model.folder));
         if opened.len() >= MOST_OPEN {
             opened.remove(0);
         }
-        opened.push((name.to_owned(), Arc::clone(&model)));
+        opened.push(OpenModel { name: name.to_owned(), model: Arc::clone(&model), stamp, copied });
         Ok(model)
+    }
+
+    /// Whether a model that was opened can still be used: its weights are a private copy, or have not changed.
+    pub fn is_intact(&self, name: &str) -> bool {
+        let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = opened.iter().find(|known| known.name == name);
+        known.is_none_or(|known| known.copied || known.stamp.change(&known.model.folder) == Change::None)
     }
 }
 
