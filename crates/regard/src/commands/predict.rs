@@ -15,7 +15,7 @@ use regard_nn::{Context, Probe};
 /// Classify a text, and show the weight of each word.
 #[derive(Args)]
 #[command(after_help = "Examples:
-  regard predict runs/sentiment-additive \"The plot was not bad at all\"
+  regard predict runs/sentiment-additive \"The acting was superb and the ending was moving\"
   regard predict runs/tagger \"the old <MASK> sat on a chair\"")]
 pub struct Predict {
     /// A run or another classifier
@@ -66,6 +66,10 @@ impl Predict {
         };
         line("");
         line(what);
+        if weights.iter().any(|&weight| weight < 0.0) {
+            let class = label(opened, best);
+            line(format!("(above 0 the word speaks for {class}, below 0 against it)"));
+        }
         show(&self.text, encoding, &weights);
         Ok(())
     }

@@ -179,7 +179,9 @@ impl Progress {
         let elapsed = self.started.elapsed();
         let left = state.left(self.planned, elapsed.as_secs_f64()).map(terminal::time_left);
         let State { name, done, parts, shown, .. } = &*state;
-        let (text, shown) = (format!("{name}, {done} of {parts} parts{}", left.unwrap_or_default()), *shown);
+        // Before an experiment has listed its parts there is nothing to count.
+        let counted = if *parts == 0 { String::new() } else { format!(", {done} of {parts} parts") };
+        let (text, shown) = (format!("{name}{counted}{}", left.unwrap_or_default()), *shown);
         if let Some(bar) = &self.bar {
             bar.set_position((1000.0 * shown) as u64);
             bar.set_message(text);

@@ -180,6 +180,13 @@ impl Colours {
             ticks.retain(|&tick| !near(tick, self.high));
             ticks.push(self.high);
         }
+        // One round number names no interval: the ends do.
+        if ticks.len() < 2 {
+            ticks = vec![self.low, self.high];
+            if self.low < 0.0 && self.high > 0.0 {
+                ticks.insert(1, 0.0);
+            }
+        }
         let mut labels = number::labels(&ticks, self.percent);
         if let Some(first) = labels.first_mut().filter(|_| self.beyond.0) {
             first.insert_str(0, "≤ ");
