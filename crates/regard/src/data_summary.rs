@@ -30,7 +30,7 @@ pub fn print_summary(path: &Path, config: &DataConfig) -> Result<()> {
     let parts: Vec<String> = files.iter().filter_map(|file| part_of(file, "-images-idx3-ubyte")).collect();
     if !parts.is_empty() {
         for part in parts {
-            images(&part, &sources::images(path, &part)?);
+            images(&part, path, &sources::images(path, &part)?)?;
         }
         return Ok(());
     }
@@ -256,12 +256,15 @@ fn pairs(part: &str, path: &Path, parallel: &Parallel, config: &DataConfig) -> R
     Ok(())
 }
 
-fn images(part: &str, images: &Images) {
+fn images(part: &str, path: &Path, images: &Images) -> Result<()> {
     let (mut classes, mut seen) = (BTreeMap::<u8, u64>::new(), HashSet::new());
-    let mut duplicates = 0;
+    let (mut duplicates, mut budget) = (0, MemoryBudget::new(path));
     for (index, &label) in images.labels.iter().enumerate() {
         *classes.entry(label).or_default() += 1;
-        duplicates += u64::from(!seen.insert(images.image(index)));
+        match seen.insert(images.image(index)) {
+            true => budget.add::<Option<&[u8]>>(&[])?,
+            false => duplicates += 1,
+        }
     }
     line(format!("{part}: {} images of {}×{}", thousands(images.len() as u64), images.rows, images.columns));
     let names: Vec<String> = classes.keys().map(ToString::to_string).collect();
@@ -269,4 +272,5 @@ fn images(part: &str, images: &Images) {
     let sum: f64 = images.pixels.iter().map(|&pixel| f64::from(pixel)).sum();
     print_row("brightness", &format!("mean {:.3} of 1", sum / images.pixels.len().max(1) as f64 / 255.0));
     print_row("duplicates", &format!("{} images that an earlier one is equal to", thousands(duplicates)));
+    Ok(())
 }

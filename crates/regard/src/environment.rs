@@ -30,7 +30,7 @@ fn check_with(variable: impl Fn(&str) -> Option<String>) -> Result<()> {
         );
     }
     if let Some(memory) = variable("REGARD_MEMORY")
-        && memory.parse::<u64>().ok().filter(|&megabytes| megabytes > 0).is_none()
+        && !memory.parse().is_ok_and(|megabytes: u64| megabytes > 0)
     {
         bad_usage!("REGARD_MEMORY={memory}: expected the most memory to use, in MB, such as 4096");
     }

@@ -21,7 +21,7 @@ pub fn interrupt_flag() -> Arc<AtomicBool> {
     let flag = FLAG.get_or_init(|| {
         let flag = Arc::new(AtomicBool::new(false));
         // Without handlers a signal ends the program, which loses no more than the steps since the last state.
-        let _ = listen(Arc::clone(&flag));
+        let _ = listen(&flag);
         flag
     });
     Arc::clone(flag)
@@ -38,7 +38,7 @@ fn arrived(flag: &AtomicBool, code: u8) {
 
 /// Waits for signals on a thread of its own. The handlers are installed when this returns.
 #[cfg(unix)]
-fn listen(flag: Arc<AtomicBool>) -> std::io::Result<()> {
+fn listen(flag: &Arc<AtomicBool>) -> std::io::Result<()> {
     use tokio::signal::unix::{SignalKind, signal};
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     let inside = runtime.enter();
@@ -47,7 +47,7 @@ fn listen(flag: Arc<AtomicBool>) -> std::io::Result<()> {
         if is_ignored(number) {
             continue;
         }
-        let (mut signals, flag) = (signal(kind)?, Arc::clone(&flag));
+        let (mut signals, flag) = (signal(kind)?, Arc::clone(flag));
         runtime.spawn(async move {
             while signals.recv().await.is_some() {
                 arrived(&flag, 128 + number as u8);
@@ -74,8 +74,9 @@ fn is_ignored(number: i32) -> bool {
 }
 
 #[cfg(not(unix))]
-fn listen(flag: Arc<AtomicBool>) -> std::io::Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+fn listen(flag: &Arc<AtomicBool>) -> std::io::Result<()> {
+    let (runtime, flag) =
+        (tokio::runtime::Builder::new_current_thread().enable_io().build()?, Arc::clone(flag));
     std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
         runtime.block_on(async {
             while tokio::signal::ctrl_c().await.is_ok() {

@@ -13,7 +13,8 @@ pub fn limit() -> u64 {
 }
 
 /// The memory that this process can still get, in bytes: the least of what the machine has free, what its control groups
-/// leave, and what its own limit of address space leaves. Without any of Linux's files about these there is no limit.
+/// leave, and what its own limit of address space leaves. Without Linux's files about these it is a tebibyte, which still
+/// rejects absurd sizes.
 pub fn available() -> u64 {
     let read = |path: &Path| std::fs::read_to_string(path).ok();
     let proc = |name: &str| read(&Path::new("/proc").join(name)).unwrap_or_default();
@@ -21,7 +22,7 @@ pub fn available() -> u64 {
     let space = limit_of(&proc("self/limits"), "Max address space")
         .map(|most| most.saturating_sub(kilobytes(&proc("self/status"), "VmSize:").unwrap_or(0)));
     let groups = group_limits(&proc("self/cgroup"), Path::new("/sys/fs/cgroup"), &read);
-    machine.into_iter().chain(space).chain(groups).min().unwrap_or(u64::MAX)
+    machine.into_iter().chain(space).chain(groups).min().unwrap_or(1 << 40)
 }
 
 /// The bytes of a line such as `MemAvailable:   123 kB`.

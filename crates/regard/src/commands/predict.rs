@@ -61,15 +61,16 @@ impl Predict {
             line(format!("{mark} {:<12} {probability:.4}", label(opened, class)));
         }
         let (weights, what) = match probe.get("pool.weights")? {
-            Some(weights) => (weights.to_vec(), "weight of each word in the pool"),
-            None => (gradient_times_input(&scores, best, &probe)?, "gradient × embedding of each word"),
+            Some(weights) => (weights.to_vec(), "weight of each word in the pool".to_owned()),
+            None => {
+                let class = label(opened, best);
+                let what = "gradient × embedding of each word";
+                let signs = format!("{what}: above 0 it speaks for {class}, below 0 against it");
+                (gradient_times_input(&scores, best, &probe)?, signs)
+            }
         };
         line("");
         line(what);
-        if weights.iter().any(|&weight| weight < 0.0) {
-            let class = label(opened, best);
-            line(format!("(above 0 the word speaks for {class}, below 0 against it)"));
-        }
         show(&self.text, encoding, &weights);
         Ok(())
     }

@@ -18,8 +18,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const BYTES_OF_A_PARAMETER: f64 = 16.0;
 /// The bytes of an activation.
 const BYTES_OF_AN_ACTIVATION: f64 = 4.0;
-/// The bytes of a built-in text, with the tree of each sentence, for each sentence that it has at least.
-const BYTES_OF_A_SENTENCE: f64 = 1000.0;
+/// The bytes of a built-in sentence with its tree.
+pub const BYTES_OF_A_SENTENCE: usize = 1000;
+/// The bytes of a built-in pair of sentences.
+pub const BYTES_OF_A_PAIR: usize = 100;
+/// The bytes of a built-in digit.
+pub const BYTES_OF_A_DIGIT: usize = 28 * 28;
 
 /// What a model needs, counted from the shapes of its parameters.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -121,9 +125,9 @@ pub fn ensure_batch_fits(recipe: &Recipe, batch_size: usize, length: usize, accu
     )
 }
 
-/// Rejects more built-in texts than fit memory.
-pub fn ensure_texts_fit(texts: usize, fewest_sentences: usize) -> Result<()> {
-    let bytes = texts as f64 * fewest_sentences.max(1) as f64 * BYTES_OF_A_SENTENCE;
+/// Rejects more built-in texts, of so many bytes each at least, than fit memory.
+pub fn ensure_texts_fit(texts: usize, bytes_each: usize) -> Result<()> {
+    let bytes = texts as f64 * bytes_each as f64;
     ensure(&format!("{} built-in texts", thousands(texts as u64)), bytes, "lower data.texts")
 }
 
@@ -153,7 +157,7 @@ fn size(bytes: f64) -> String {
 mod tests {
     use super::*;
     use crate::run::{PRESETS, preset};
-    use regard_nn::Module as _;
+    use regard_nn::models::GptConfig;
 
     #[test]
     fn parameters_are_counted_as_the_built_model_has_them() {
@@ -167,8 +171,8 @@ mod tests {
     #[test]
     fn any_number_of_layers_is_counted_at_once() {
         let needs = |layers: usize| {
-            let settings = [format!("model.n_layers={layers}")];
-            Needs::of(&preset("words-gpt", &settings).unwrap().model.with_vocabulary(300)).unwrap()
+            let config = GptConfig { n_layers: layers, vocabulary: 300, ..GptConfig::default() };
+            Needs::of(&Recipe::Gpt(config)).unwrap()
         };
         let (one, two, many) = (needs(1), needs(2), needs(1_000_001));
         assert_eq!(many.parameters, one.parameters + 1e6 * (two.parameters - one.parameters));

@@ -209,17 +209,17 @@ impl Observer for RunObserver<'_> {
         let due = |every: u64| every > 0 && step.step.is_multiple_of(every);
         let (evaluated, snapshot) = (self.evaluation.is_some(), keep.snapshots.contains(&step.step));
         let saves = due(keep.save_every) || evaluated || last || stop;
-        if due(keep.log_every) || evaluated || last {
-            if let Err(error) = self.log(step) {
-                // The steps are worth more than the line about them.
-                let saved = self.save(task, progress);
-                let kept = if saved.is_ok() { "; the state of this step is saved" } else { "" };
-                let place = self.folder.path().join("metrics.csv").display().to_string();
-                return Err(regard_nn::Error::Data {
-                    place,
-                    problem: format!("cannot be written: {error}{kept}"),
-                });
-            }
+        if (due(keep.log_every) || evaluated || last)
+            && let Err(error) = self.log(step)
+        {
+            // The steps are worth more than the line about them.
+            let saved = self.save(task, progress);
+            let kept = if saved.is_ok() { "; the state of this step is saved" } else { "" };
+            let place = self.folder.path().join("metrics.csv").display().to_string();
+            return Err(regard_nn::Error::Data {
+                place,
+                problem: format!("cannot be written: {error}{kept}"),
+            });
         }
         if snapshot {
             let written = self.folder.write_snapshot(

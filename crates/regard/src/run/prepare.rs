@@ -116,7 +116,10 @@ impl Preparation<'_> {
     /// The built-in texts of a part; a tenth as many to measure on as to learn from.
     fn builtin_texts(&self, split: Split) -> Result<Vec<builtin::Text>> {
         let (texts, settings) = (self.data().texts, self.data().builtin());
-        memory::ensure_texts_fit(texts, settings.fewest_sentences)?;
+        memory::ensure_texts_fit(
+            texts,
+            settings.fewest_sentences.saturating_mul(memory::BYTES_OF_A_SENTENCE),
+        )?;
         let count = if split == Split::Train { texts } else { texts.div_ceil(10) };
         Ok(self.corpus()?.split(split).texts().take(count).collect())
     }
@@ -258,7 +261,7 @@ impl Preparation<'_> {
                     pairs.split(split).pairs().take(count).map(|pair| (pair.source, pair.target)).collect()
                 };
                 let count = self.data().texts;
-                memory::ensure_texts_fit(count, 1)?;
+                memory::ensure_texts_fit(count, memory::BYTES_OF_A_PAIR)?;
                 let held = take(Split::Validation, count.div_ceil(10));
                 (take(Split::Train, count), held, "the built-in pairs".to_owned())
             }
@@ -305,7 +308,7 @@ impl Preparation<'_> {
                 let digits =
                     |split: &str, count: usize| builtin::digits(self.config.train.seed, split, count);
                 let count = self.data().texts;
-                memory::ensure_texts_fit(count, 1)?;
+                memory::ensure_texts_fit(count, memory::BYTES_OF_A_DIGIT)?;
                 (
                     digits("train", count),
                     digits("validation", count.div_ceil(10)),

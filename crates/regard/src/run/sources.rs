@@ -184,7 +184,10 @@ pub fn tagged_parts(config: &DataConfig, seed: u64) -> Result<(Vec<Tagged>, Vec<
         }
         None => {
             let settings = config.builtin();
-            memory::ensure_texts_fit(config.texts, settings.fewest_sentences)?;
+            memory::ensure_texts_fit(
+                config.texts,
+                settings.fewest_sentences.saturating_mul(memory::BYTES_OF_A_SENTENCE),
+            )?;
             let corpus = Corpus::new(settings, seed)?;
             let texts = |split: Split, count: usize| -> Vec<builtin::Text> {
                 corpus.split(split).texts().take(count).collect()

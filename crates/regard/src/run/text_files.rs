@@ -83,7 +83,7 @@ pub(super) fn count_lines(files: &[PathBuf]) -> Result<usize> {
 pub(super) fn some_lines(files: &[PathBuf], range: Range<usize>, limit: usize) -> Result<Vec<String>> {
     let chosen = (limit > 0).then(|| spread(range.len(), limit));
     let mut chosen = chosen.map(|numbers| numbers.into_iter().map(|number| range.start + number).peekable());
-    let first = files.first().map(PathBuf::as_path).unwrap_or(Path::new(""));
+    let first = files.first().map_or(Path::new(""), PathBuf::as_path);
     let (mut kept, mut number, mut budget) = (Vec::new(), 0, MemoryBudget::new(first));
     visit(files, |line| {
         let wanted = match &mut chosen {

@@ -25,6 +25,9 @@ pub struct Catalogue {
     runs: Option<PathBuf>,
     /// Opened models, the one used last at the end.
     opened: Mutex<Vec<OpenModel>>,
+    /// Those of them whose weights are no private copy. They have a lock of their own, which nobody holds for long: requests
+    /// that need no model must not wait for one to be opened.
+    in_place: Mutex<Vec<(String, PathBuf, Stamp)>>,
 }
 
 #[derive(Clone)]
@@ -33,8 +36,6 @@ struct OpenModel {
     model: Arc<Opened>,
     /// Its files when they were opened.
     stamp: Stamp,
-    /// Whether its weights are a private copy, which nobody can change.
-    copied: bool,
 }
 
 /// The most models that stay open. Their weights are mapped from files, so that this costs little memory.
@@ -47,7 +48,7 @@ const LARGEST_CONFIG: u64 = 1 << 20;
 impl Catalogue {
     /// Models by name and, if a folder of runs is given, those in it and in the cache.
     pub fn new(named: Vec<String>, runs: Option<PathBuf>) -> Self {
-        Self { named, runs, opened: Mutex::default() }
+        Self { named, runs, opened: Mutex::default(), in_place: Mutex::default() }
     }
 
     /// The models that are available now.
@@ -109,15 +110,20 @@ impl Catalogue {
         if opened.len() >= MOST_OPEN {
             opened.remove(0);
         }
-        opened.push(OpenModel { name: name.to_owned(), model: Arc::clone(&model), stamp, copied });
+        let mut in_place = self.in_place.lock().unwrap_or_else(PoisonError::into_inner);
+        in_place.retain(|(known, ..)| known != name);
+        if !copied {
+            in_place.push((name.to_owned(), model.folder.clone(), stamp.clone()));
+        }
+        opened.push(OpenModel { name: name.to_owned(), model: Arc::clone(&model), stamp });
         Ok(model)
     }
 
     /// Whether a model that was opened can still be used: its weights are a private copy, or have not changed.
     pub fn is_intact(&self, name: &str) -> bool {
-        let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = opened.iter().find(|known| known.name == name);
-        known.is_none_or(|known| known.copied || known.stamp.change(&known.model.folder) == Change::None)
+        let in_place = self.in_place.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = in_place.iter().find(|(known, ..)| known == name);
+        known.is_none_or(|(_, folder, stamp)| stamp.change(folder) == Change::None)
     }
 }
 

@@ -27,7 +27,7 @@ fn sizes_that_fit_no_machine_are_rejected_before_anything_is_allocated() {
         ("words-gpt", &["data.texts=1000000000000"], "data.texts"),
         ("words-gpt", &["train.batch_size=1000000", "data.texts=50"], "train.batch_size"),
         ("words-gpt", &["train.accumulate=100000000000", "data.texts=50"], "train.batch_size"),
-        ("tagger", &["model.d_hidden=100000000"], "the widths"),
+        ("sentiment-max", &["model.d_hidden=100000000"], "the widths"),
         ("tagger", &["data.texts=1000000000000"], "data.texts"),
         ("digits", &["data.texts=1000000000000"], "data.texts"),
         ("translate", &["data.texts=1000000000000"], "data.texts"),
@@ -158,10 +158,10 @@ fn a_run_under_nohup_survives_its_terminal() {
 }
 
 #[test]
-fn a_preset_that_uses_a_part_of_the_data_says_so() {
+fn limits_of_the_data_and_signs_of_words_are_explained() {
     let folder = TempDir::new().unwrap();
-    let rows: String = (0..60).map(|row| format!("text number {row}\t{}\n", row % 2)).collect();
-    std::fs::write(folder.path().join("all.tsv"), format!("sentence\tlabel\n{rows}")).unwrap();
+    let rows: Vec<String> = (0..60).map(|row| format!("text number {row}\t{}", row % 2)).collect();
+    std::fs::write(folder.path().join("all.tsv"), format!("sentence\tlabel\n{}\n", rows.join("\n"))).unwrap();
     let bag = |limit: &str, out: &str| {
         let limit = format!("--set=data.limit={limit}");
         let arguments = ["train", "bag", "--data=all.tsv", &limit, "--set=train.steps=2", "--out", out];
@@ -171,6 +171,11 @@ fn a_preset_that_uses_a_part_of_the_data_says_so() {
     };
     assert!(bag("20", "some").contains("trains on 20 of 54 texts: data.limit is 20"));
     assert!(!bag("0", "all").contains("data.limit"));
+    // What is predicted comes with what its signs mean.
+    let output = regard(folder.path(), &["predict", "all", "text number 7"]);
+    succeeds(&output);
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(said.contains("above 0 it speaks for") && said.contains("below 0 against it"), "{said}");
 }
 
 #[test]

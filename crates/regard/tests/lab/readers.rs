@@ -1,7 +1,7 @@
 //! Every reader of data and settings with files that were changed at random: a result or an error, and never a panic.
 
 use crate::checkpoints::made;
-use crate::mutation::attack;
+use crate::mutation::{attack, attack_times, count};
 use crate::train::{succeeds, train};
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -169,7 +169,11 @@ fn files_of_a_run() {
     succeeds(&train(folder.path(), "run"));
     let run = folder.path().join("run");
     attack("train.toml", &run.join("train.toml"), || RunFolder::open(&run).is_ok());
-    attack("state", &run.join("state.safetensors"), || Session::resume(&run, Reporting::Silent).is_ok());
+    // Each reads the data and builds the model again.
+    let count = count().div_ceil(20);
+    attack_times("state", &run.join("state.safetensors"), count, || {
+        Session::resume(&run, Reporting::Silent).is_ok()
+    });
 }
 
 #[test]

@@ -3,7 +3,7 @@
 //! `REGARD_FUZZ=100000` tries that many of each kind; `records/fuzzing.md` says what was tried at full size.
 
 use super::{import, made};
-use crate::mutation::{LONGEST, attack, count, mutate};
+use crate::mutation::{LONGEST, attack, count, mutate, report};
 use regard_nn::checkpoint::{self, StoredWeights, llama2c};
 use regard_nn::tensor::random::Key;
 use regard_nn::tokens::Tokenizer;
@@ -48,6 +48,7 @@ fn weights() {
         open();
         assert!(before.elapsed() < LONGEST, "case {case}");
     }
+    report("safetensors header", count());
 }
 
 #[test]
@@ -92,6 +93,7 @@ fn llama2c_models() {
         let _ = llama2c::read_model(&path);
         assert!(before.elapsed() < LONGEST, "case {case}");
     }
+    report("llama2c model", count());
 }
 
 #[test]
