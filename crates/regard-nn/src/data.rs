@@ -11,7 +11,7 @@
 //! | [`idx`] | images and labels in MNIST's format |
 //! | [`vectors`] | word vectors, GloVe and fastText |
 //!
-//! All files may be gzipped ([`mod@file`]). The order of examples does not depend on hash tables, archives or folders: the
+//! All files may be gzipped ([`mod@file`]), and take no more than a budget of [`memory`]. The order of examples does not depend on hash tables, archives or folders: the
 //! same files give the same examples in the same order. [`split`] holds examples out for validation, and [`batches`]
 //! turns examples into the [`Ids`](regard_tensor::Ids) that models take.
 
@@ -22,6 +22,7 @@ pub mod file;
 pub mod idx;
 #[cfg(feature = "data")]
 pub mod imdb;
+pub mod memory;
 pub mod parallel;
 pub mod split;
 #[cfg(feature = "data")]

@@ -11,7 +11,7 @@ use regard::corpus_analysis::heads::{MeasureOptions, SIGNIFICANCE, measure, weig
 use regard::corpus_analysis::target::{blank, target_text};
 use regard::corpus_analysis::texts::{Texts, answers};
 use regard::progress::StepProgress;
-use regard_nn::analysis::ablation::ablate_watched;
+use regard_nn::analysis::ablation::ablate_with_progress;
 use regard_nn::analysis::influence::{Method, influence as attribute};
 use regard_nn::analysis::occlusion::{Quantity, occlusion};
 use regard_nn::analysis::statistics::{Interval, Resampling};
@@ -202,7 +202,9 @@ pub fn ablation(
         let mut loss = f64::NAN;
         for (name, model) in both {
             let found = data.with_kinds(|kinds| {
-                ablate_watched(Subject { model, part }, data.iter(), kinds, &resampling, &|| progress.step())
+                ablate_with_progress(Subject { model, part }, data.iter(), kinds, &resampling, &|| {
+                    progress.step()
+                })
             })?;
             if name == "trained" {
                 loss = found.loss.all.mean;
@@ -263,7 +265,7 @@ pub fn influence(
         }
         progress.step();
         for method in Method::ALL {
-            if method == Method::Flow && targeted.tokens.in_all() > flow_limit {
+            if method == Method::Flow && targeted.tokens.total_len() > flow_limit {
                 continue;
             }
             let values = attribute(&*opened.model, &targeted.tokens, targeted.target, method, flow_limit)?;

@@ -10,6 +10,7 @@ use regard_nn::Checksum;
 use regard_nn::data::file::Lines;
 use regard_nn::data::idx::Images;
 use regard_nn::data::imdb::Imdb;
+use regard_nn::data::memory::MemoryBudget;
 use regard_nn::data::parallel::Parallel;
 use regard_nn::data::{Labelled, treebank};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -29,7 +30,7 @@ pub fn print_summary(path: &Path, config: &DataConfig) -> Result<()> {
     let parts: Vec<String> = files.iter().filter_map(|file| part_of(file, "-images-idx3-ubyte")).collect();
     if !parts.is_empty() {
         for part in parts {
-            images(&part, &sources::images(path, &part)?);
+            images(&part, path, &sources::images(path, &part)?)?;
         }
         return Ok(());
     }
@@ -42,8 +43,8 @@ pub fn print_summary(path: &Path, config: &DataConfig) -> Result<()> {
         return parts.iter().try_for_each(|part| {
             let [source, target] = [&config.source, &config.target]
                 .map(|language| sources::plain_or_gzipped(path, &format!("{part}.{language}")));
-            pairs(part, &Parallel::open(source?, target?)?, config);
-            Ok(())
+            let source = source?;
+            pairs(part, &source, &Parallel::open(&source, target?)?, config)
         });
     }
     let known: Vec<&PathBuf> =
@@ -62,11 +63,9 @@ fn print_file_summary(path: &Path, config: &DataConfig) -> Result<()> {
     if sources::is_imdb(path)? {
         imdb(path)
     } else if ends(path, &TREEBANKS) {
-        sentences(&name, &treebank::read(path)?);
-        Ok(())
+        sentences(path, &treebank::read(path)?)
     } else if ends(path, &TABLES) {
-        labelled(&name, &sources::labelled_table(path, config)?);
-        Ok(())
+        labelled(&name, path, &sources::labelled_table(path, config)?)
     } else {
         text(&name, path)
     }
@@ -83,7 +82,6 @@ fn part_of(file: &Path, end: &str) -> Option<String> {
 }
 
 /// Counts of texts and their words.
-#[derive(Default)]
 struct WordCounts {
     /// How many texts have so many words.
     lengths: BTreeMap<u64, u64>,
@@ -91,22 +89,37 @@ struct WordCounts {
     /// Checksums of the texts, for those that come again: a long file's texts would not fit memory.
     seen: HashSet<u64>,
     duplicates: u64,
+    budget: MemoryBudget,
 }
 
 impl WordCounts {
-    fn add<'t>(&mut self, text: &str, words: impl Iterator<Item = &'t str>) {
+    /// Counts of the texts of a file.
+    fn of(path: &Path) -> Self {
+        let (lengths, counts, seen) = (BTreeMap::new(), HashMap::new(), HashSet::new());
+        Self { lengths, counts, seen, duplicates: 0, budget: MemoryBudget::new(path) }
+    }
+
+    fn add<'t>(&mut self, text: &str, words: impl Iterator<Item = &'t str>) -> Result<()> {
         let mut length = 0;
         for word in words {
             length += 1;
             match self.counts.get_mut(word) {
                 Some(count) => *count += 1,
-                None => drop(self.counts.insert(word.to_owned(), 1)),
+                None => {
+                    // In the table, and in the order of frequency.
+                    self.budget.add::<(String, u64, [usize; 2])>(&[word.len()])?;
+                    self.counts.insert(word.to_owned(), 1);
+                }
             }
         }
         *self.lengths.entry(length).or_default() += 1;
         let mut sum = Checksum::default();
         sum.bytes(text.as_bytes());
-        self.duplicates += u64::from(!self.seen.insert(sum.value()));
+        match self.seen.insert(sum.value()) {
+            true => self.budget.add::<u64>(&[])?,
+            false => self.duplicates += 1,
+        }
+        Ok(())
     }
 
     fn texts(&self) -> u64 {
@@ -170,12 +183,12 @@ fn counted<'n>(names: impl Iterator<Item = (&'n str, u64)>) -> String {
 }
 
 fn text(name: &str, path: &Path) -> Result<()> {
-    let (mut words, mut lines, mut characters, mut empty) = (WordCounts::default(), Lines::open(path)?, 0, 0);
+    let (mut words, mut lines, mut characters, mut empty) = (WordCounts::of(path), Lines::open(path)?, 0, 0);
     while let Some(line) = lines.next()? {
         characters += line.chars().count() as u64 + 1;
         match line.trim().is_empty() {
             true => empty += 1,
-            false => words.add(line, line.split_whitespace()),
+            false => words.add(line, line.split_whitespace())?,
         }
     }
     if words.texts() == 0 {
@@ -186,10 +199,10 @@ fn text(name: &str, path: &Path) -> Result<()> {
     Ok(())
 }
 
-fn labelled(name: &str, labelled: &Labelled) {
-    let mut words = WordCounts::default();
+fn labelled(name: &str, path: &Path, labelled: &Labelled) -> Result<()> {
+    let mut words = WordCounts::of(path);
     for example in &labelled.examples {
-        words.add(&example.text, example.text.split_whitespace());
+        words.add(&example.text, example.text.split_whitespace())?;
     }
     words.print(name, "text", "texts");
     let counts = labelled.class_counts();
@@ -197,34 +210,36 @@ fn labelled(name: &str, labelled: &Labelled) {
         "classes",
         &counted(labelled.classes.iter().map(String::as_str).zip(counts.iter().map(|&count| count as u64))),
     );
+    Ok(())
 }
 
 fn imdb(path: &Path) -> Result<()> {
     let imdb = Imdb::open(path)?;
-    labelled("train", &imdb.train);
-    labelled("test", &imdb.test);
+    labelled("train", path, &imdb.train)?;
+    labelled("test", path, &imdb.test)?;
     line(sources::describe_duplicates(imdb.duplicates));
     Ok(())
 }
 
-fn sentences(name: &str, sentences: &[treebank::Sentence]) {
-    let (mut words, mut parts) = (WordCounts::default(), vec![0_u64; treebank::PARTS_OF_SPEECH.len()]);
+fn sentences(path: &Path, sentences: &[treebank::Sentence]) -> Result<()> {
+    let (mut words, mut parts) = (WordCounts::of(path), vec![0_u64; treebank::PARTS_OF_SPEECH.len()]);
     for sentence in sentences {
-        words.add(&sentence.text, sentence.words.iter().map(|word| word.form.as_str()));
+        words.add(&sentence.text, sentence.words.iter().map(|word| word.form.as_str()))?;
         sentence.words.iter().for_each(|word| parts[word.part_of_speech] += 1);
     }
-    words.print(name, "sentence", "sentences");
+    words.print(&path.display().to_string(), "sentence", "sentences");
     let mut order: Vec<(&str, u64)> = treebank::PARTS_OF_SPEECH.into_iter().zip(parts).collect();
     order.sort_by_key(|&(name, count)| (std::cmp::Reverse(count), name));
     print_row("parts of speech", &counted(order.into_iter().filter(|(_, count)| *count > 0)));
+    Ok(())
 }
 
-fn pairs(part: &str, parallel: &Parallel, config: &DataConfig) {
-    let mut sides = [WordCounts::default(), WordCounts::default()];
+fn pairs(part: &str, path: &Path, parallel: &Parallel, config: &DataConfig) -> Result<()> {
+    let mut sides = [WordCounts::of(path), WordCounts::of(path)];
     let mut both = HashSet::new();
     for pair in &parallel.pairs {
         for (words, text) in sides.iter_mut().zip([&pair.source, &pair.target]) {
-            words.add(text, text.split_whitespace());
+            words.add(text, text.split_whitespace())?;
         }
         both.insert((&pair.source, &pair.target));
     }
@@ -238,14 +253,18 @@ fn pairs(part: &str, parallel: &Parallel, config: &DataConfig) {
     for (words, language) in sides.iter().zip([&config.source, &config.target]) {
         words.print(&format!("{part}.{language}"), "line", "lines");
     }
+    Ok(())
 }
 
-fn images(part: &str, images: &Images) {
+fn images(part: &str, path: &Path, images: &Images) -> Result<()> {
     let (mut classes, mut seen) = (BTreeMap::<u8, u64>::new(), HashSet::new());
-    let mut duplicates = 0;
+    let (mut duplicates, mut budget) = (0, MemoryBudget::new(path));
     for (index, &label) in images.labels.iter().enumerate() {
         *classes.entry(label).or_default() += 1;
-        duplicates += u64::from(!seen.insert(images.image(index)));
+        match seen.insert(images.image(index)) {
+            true => budget.add::<Option<&[u8]>>(&[])?,
+            false => duplicates += 1,
+        }
     }
     line(format!("{part}: {} images of {}×{}", thousands(images.len() as u64), images.rows, images.columns));
     let names: Vec<String> = classes.keys().map(ToString::to_string).collect();
@@ -253,4 +272,5 @@ fn images(part: &str, images: &Images) {
     let sum: f64 = images.pixels.iter().map(|&pixel| f64::from(pixel)).sum();
     print_row("brightness", &format!("mean {:.3} of 1", sum / images.pixels.len().max(1) as f64 / 255.0));
     print_row("duplicates", &format!("{} images that an earlier one is equal to", thousands(duplicates)));
+    Ok(())
 }

@@ -1,5 +1,5 @@
-//! Ends that are the caller's doing: bad usage, for which the program exits with 2 as for a misspelt option, and Ctrl-C, for
-//! which it exits with 130. Every other error ends it with 1.
+//! Ends that are the caller's doing: bad usage, for which the program exits with 2 as for a misspelt option, and signals, for
+//! which it exits with 128 and the signal's number: 130 for Ctrl-C. Every other error ends it with 1.
 
 use std::fmt;
 
@@ -28,7 +28,7 @@ macro_rules! bad_usage {
     };
 }
 
-/// Ctrl-C was pressed; finished work is kept. Holds a line that says how to continue.
+/// A signal such as Ctrl-C asked the program to stop; finished work is kept. Holds a line that says how to continue.
 #[derive(Debug)]
 pub struct Interrupted(pub String);
 

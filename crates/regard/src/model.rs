@@ -3,7 +3,7 @@
 use crate::cache::{Cache, Name};
 use crate::compute::Placement;
 use anyhow::{Context as _, Result, bail};
-use regard_nn::checkpoint::{self, Loaded};
+use regard_nn::checkpoint::{self, StoredWeights};
 use regard_nn::models::Model;
 use regard_nn::tokens::Tokenizer;
 use serde_json::{Map, Value};
@@ -74,9 +74,23 @@ pub fn open(argument: &str) -> Result<Opened> {
 
 /// The same on any device.
 pub fn open_on(argument: &str, placement: Placement) -> Result<Opened> {
+    open_with(argument, placement, |folder| Ok(StoredWeights::open(folder)?))
+}
+
+/// The same with weights that a function of the folder opens.
+pub fn open_with(
+    argument: &str,
+    placement: Placement,
+    weights: impl FnOnce(&Path) -> Result<StoredWeights>,
+) -> Result<Opened> {
     let folder = find(argument)?;
-    let Loaded { model, config } =
-        checkpoint::load(&folder).with_context(|| format!("cannot open the model {argument}"))?;
+    let load = || {
+        let config = checkpoint::read_config(&folder)?;
+        let model = checkpoint::from_parts(&config, weights(&folder)?)?;
+        Ok((config, model))
+    };
+    let loaded: Result<_> = load();
+    let (config, model) = loaded.with_context(|| format!("cannot open the model {argument}"))?;
     let tokenizer = match Tokenizer::from_folder(&folder) {
         Ok(tokenizer) => Some(tokenizer),
         Err(error) if has_tokenizer(&folder) => {

@@ -1,10 +1,12 @@
 //! The page's server: models and their forward passes, over HTTP on this machine.
 //!
 //! [`catalogue`] lists the models and [`web`] the files of the page. `pass_cache` keeps forward passes within a limit of memory,
-//! `job_queue` runs requests within limits of number and time, `guard` rejects requests that other sites make, `routes` and
+//! `job_queue` runs requests within limits of number and time, `guard` rejects requests that other sites make,
+//! `connections` ends those of clients that stall, `weights` keeps weights from changing under a request, `routes` and
 //! `maps` have one function for each request.
 
 pub mod catalogue;
+mod connections;
 mod demonstration;
 mod description;
 mod guard;
@@ -15,6 +17,7 @@ mod pass_cache;
 mod problem;
 mod routes;
 pub mod web;
+mod weights;
 
 pub use description::{Description, describe};
 pub use routes::router;
@@ -50,6 +53,14 @@ pub struct Limits {
     pub patience: Duration,
     /// How long a request may take.
     pub time: Duration,
+    /// How many connections are open at once.
+    pub connections: usize,
+    /// How long a client may take for the head of a request, and leave a connection idle.
+    pub header_time: Duration,
+    /// How long a client may take for the body of a request.
+    pub body_time: Duration,
+    /// How long a client may leave an answer unread.
+    pub write_time: Duration,
 }
 
 impl Default for Limits {
@@ -63,6 +74,10 @@ impl Default for Limits {
             lookups: 2,
             patience: Duration::from_secs(3),
             time: Duration::from_secs(120),
+            connections: 128,
+            header_time: Duration::from_secs(15),
+            body_time: Duration::from_secs(30),
+            write_time: Duration::from_secs(30),
         }
     }
 }
@@ -141,7 +156,12 @@ impl Server {
 
     /// Answers requests until the future ends.
     pub async fn run(self, until: impl Future<Output = ()> + Send + 'static) -> Result<()> {
-        axum::serve(self.listener, router(self.app)).with_graceful_shutdown(until).await?;
+        let Self { listener, app } = self;
+        let limits = app.limits.clone();
+        tokio::select! {
+            () = connections::accept(listener, router(app), &limits) => {}
+            () = until => {}
+        }
         Ok(())
     }
 }

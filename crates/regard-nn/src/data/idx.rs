@@ -4,6 +4,7 @@
 //! big-endian), then the values. Images have three axes (count, rows, columns), labels one.
 
 use super::file::InputFile;
+use super::memory::MemoryBudget;
 use crate::error::{Error, Result};
 use std::path::Path;
 
@@ -118,9 +119,10 @@ fn read<const AXES: usize>(path: &Path) -> Result<([usize; AXES], Vec<u8>)> {
 /// Reads up to one value more than expected, in steps: memory grows with the data, not with the header's claim.
 fn values(source: &mut InputFile, expected: u64) -> Result<Vec<u8>> {
     const STEP: usize = 1 << 20;
-    let mut values = Vec::new();
+    let (mut values, mut budget) = (Vec::new(), MemoryBudget::new(source.path()));
     loop {
         let before = values.len();
+        budget.add::<[u8; STEP]>(&[])?;
         let wanted = STEP.min(expected as usize + 1 - before);
         values.resize(before + wanted, 0);
         let got = source.fill(&mut values[before..])?;

@@ -9,6 +9,7 @@
 //! such as an ellipsis for U+0085 and a dash for U+0096.
 
 use super::file::InputFile;
+use super::memory::MemoryBudget;
 use super::{Example, Labelled};
 use crate::error::{Error, Result};
 use std::collections::HashSet;
@@ -54,7 +55,7 @@ impl Imdb {
     /// Reads the archive (`.tar` or `.tar.gz`) or the folder, which may be `aclImdb` itself or contain it.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
-        let mut reviews = Reviews { path, found: Vec::new(), bytes: 0 };
+        let mut reviews = Reviews { path, found: Vec::new(), bytes: 0, budget: MemoryBudget::new(path) };
         if path.is_dir() {
             reviews.read_folder()?;
         } else {
@@ -68,6 +69,7 @@ struct Reviews<'p> {
     path: &'p Path,
     found: Vec<(Place, String)>,
     bytes: u64,
+    budget: MemoryBudget,
 }
 
 impl Reviews<'_> {
@@ -146,6 +148,8 @@ impl Reviews<'_> {
         if self.bytes > TOTAL_LIMIT {
             return Err(Error::file(self.path, format!("more than {TOTAL_LIMIT} bytes of reviews")));
         }
+        // As it is in the file, and cleaned.
+        self.budget.add::<(Place, String, Example)>(&[size as usize, size as usize])?;
         let mut bytes = Vec::with_capacity(size as usize);
         reader.take(size).read_to_end(&mut bytes).map_err(|error| failed(&error))?;
         if bytes.len() as u64 != size {

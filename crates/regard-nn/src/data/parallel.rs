@@ -1,6 +1,7 @@
 //! Parallel corpora: two files of sentences, aligned line by line.
 
 use super::file::Lines;
+use super::memory::MemoryBudget;
 use crate::error::{Error, Result};
 use std::path::Path;
 
@@ -28,7 +29,7 @@ impl Parallel {
     pub fn open(source: impl AsRef<Path>, target: impl AsRef<Path>) -> Result<Self> {
         let (source, target) = (source.as_ref(), target.as_ref());
         let (mut sources, mut targets) = (Lines::open(source)?, Lines::open(target)?);
-        let mut parallel = Self::default();
+        let (mut parallel, mut budget) = (Self::default(), MemoryBudget::new(source));
         loop {
             let line = (sources.next()?, targets.next()?);
             match line {
@@ -37,6 +38,7 @@ impl Parallel {
                     if source.is_empty() || target.is_empty() {
                         parallel.empty += 1;
                     } else {
+                        budget.add::<Pair>(&[source.len(), target.len()])?;
                         parallel.pairs.push(Pair { source: source.to_owned(), target: target.to_owned() });
                     }
                 }

@@ -1,6 +1,7 @@
 //! Tables with a label column: TSV as in GLUE (SST-2: `sentence<tab>label`), or CSV.
 
 use super::file::InputFile;
+use super::memory::MemoryBudget;
 use super::{Example, Labelled};
 use crate::error::{Error, Result};
 use csv::StringRecord;
@@ -73,7 +74,7 @@ pub fn read(path: impl AsRef<Path>, format: Format, columns: &Columns) -> Result
         None => None,
     };
     let label = find(path, &header, &columns.label)?;
-    let mut rows = Vec::new();
+    let (mut rows, mut budget) = (Vec::new(), MemoryBudget::new(path));
     let mut record = StringRecord::new();
     while table.read_record(&mut record).map_err(|error| explain(path, error))? {
         let line = record.position().map_or(0, |position| position.line() as usize);
@@ -82,7 +83,9 @@ pub fn read(path: impl AsRef<Path>, format: Format, columns: &Columns) -> Result
             Some(field) => Ok(field.to_owned()),
         };
         let second = second.map(|(column, name)| field(column, name)).transpose()?;
-        rows.push((field(text, &columns.text)?, second, field(label, &columns.label)?));
+        let row: Row = (field(text, &columns.text)?, second, field(label, &columns.label)?);
+        budget.add::<Row>(&[row.0.len(), row.1.as_ref().map_or(0, String::len), row.2.len()])?;
+        rows.push(row);
     }
     labelled(path, rows, &columns.label)
 }

@@ -6,6 +6,7 @@
 //! has its byte range in it.
 
 use super::file::Lines;
+use super::memory::MemoryBudget;
 use crate::error::{Error, Result};
 use std::ops::Range;
 use std::path::Path;
@@ -48,12 +49,15 @@ pub fn read(path: impl AsRef<Path>) -> Result<Vec<Sentence>> {
     let mut lines = Lines::open(path)?;
     let mut sentences = Vec::new();
     let mut building = Building::default();
+    let mut budget = MemoryBudget::new(path);
     let at = |number: usize| move |problem: String| Error::line(path, number, problem);
     while let Some(line) = lines.next()? {
         if line.is_empty() {
             let sentence = building.finish().map_err(at(lines.number() - 1))?;
             sentences.extend(sentence);
         } else if !line.starts_with('#') {
+            // Form, lemma and relation are strings of their own, the text is one for all words.
+            budget.add::<Word>(&[line.len() / 2, line.len() / 4, line.len() / 4])?;
             building.add(line).map_err(at(lines.number()))?;
         }
     }

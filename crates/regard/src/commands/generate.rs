@@ -34,16 +34,16 @@ pub struct Generate {
     #[arg(long, short = 'n', value_name = "N", default_value_t = 200)]
     max_tokens: usize,
     /// Sampling temperature: logits are divided by it. Below 1 is more certain, above 1 more varied [default: 0.8]
-    #[arg(long, value_name = "T", value_parser = positive)]
+    #[arg(long, value_name = "T", value_parser = positive, allow_negative_numbers = true)]
     temperature: Option<f32>,
     /// Consider only the K best tokens
     #[arg(long, value_name = "K")]
     top_k: Option<usize>,
     /// Consider only the best tokens that together have this probability
-    #[arg(long, value_name = "P", value_parser = probability)]
+    #[arg(long, value_name = "P", value_parser = probability, allow_negative_numbers = true)]
     top_p: Option<f32>,
     /// Repetition penalty: 1 for none, 1.2 is usual [default: the model folder's setting, or 1]
-    #[arg(long, value_name = "R", value_parser = positive)]
+    #[arg(long, value_name = "R", value_parser = positive, allow_negative_numbers = true)]
     repetition_penalty: Option<f32>,
     /// Stop before this string; may be given more than once
     #[arg(long, value_name = "TEXT", value_parser = NonEmptyStringValueParser::new())]

@@ -16,7 +16,7 @@ use regard_nn::{Context, Probe};
 /// Classify a text, and show the weight of each word.
 #[derive(Args)]
 #[command(after_help = "Examples:
-  regard predict runs/sentiment-additive \"The plot was not bad at all\"
+  regard predict runs/sentiment-additive \"The acting was superb and the ending was moving\"
   regard predict runs/tagger \"the old <MASK> sat on a chair\"
   regard predict deepset/roberta-base-squad2 \"Who sat?\" --passage \"The cat sat on the mat.\"")]
 pub struct Predict {
@@ -85,8 +85,13 @@ impl Predict {
             line(format!("{mark} {:<12} {probability:.4}", label(opened, class)));
         }
         let (weights, what) = match probe.get("pool.weights")? {
-            Some(weights) => (weights.to_vec(), "weight of each word in the pool"),
-            None => (gradient_times_input(&scores, best, &probe)?, "gradient × embedding of each word"),
+            Some(weights) => (weights.to_vec(), "weight of each word in the pool".to_owned()),
+            None => {
+                let class = label(opened, best);
+                let what = "gradient × embedding of each word";
+                let signs = format!("{what}: above 0 it speaks for {class}, below 0 against it");
+                (gradient_times_input(&scores, best, &probe)?, signs)
+            }
         };
         line("");
         line(what);

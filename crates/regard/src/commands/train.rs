@@ -47,8 +47,13 @@ impl Train {
         }
         let Some(name) = &self.preset else {
             for (name, _) in PRESETS {
-                terminal::line(format!("{name:<20} {}", preset(name, &[])?.about));
+                let config = preset(name, &[])?;
+                let steps = terminal::thousands(config.train.steps);
+                terminal::line(format!("{name:<20} {steps:>6} steps  {}", config.about));
             }
+            terminal::remark(
+                "\nA run says how much time is left after its first steps; --set train.steps=N makes it shorter.",
+            );
             return Ok(());
         };
         let mut config = preset(name, &self.settings)?;

@@ -106,7 +106,10 @@ impl View {
         let suffix =
             self.out.extension().and_then(|suffix| suffix.to_str()).unwrap_or("").to_ascii_lowercase();
         if !["html", "svg", "png"].contains(&suffix.as_str()) {
-            return Err(usage_error(format!("{}: the file ends in .html, .svg or .png", self.out.display())));
+            return Err(usage_error(format!(
+                "--out {}: pages are written as .html, pictures as .svg or .png; choose one of these endings",
+                self.out.display()
+            )));
         }
         let opened = Arc::new(self.compute.open(&self.model)?);
         let input = match (&self.image, &self.text) {

@@ -141,7 +141,16 @@ pub fn write_csv(path: &Path, header: Vec<String>, rows: impl Iterator<Item = Ve
     Ok(write_whole(path, |file| file.write_all(text.as_bytes()))?)
 }
 
+/// A field as a table has it: no minus before a zero, powers of ten instead of rows of zeros, quotes where they are needed.
 fn quoted(field: &str) -> String {
+    let digits = field.strip_prefix('-').unwrap_or(field);
+    if digits == "0" || digits.starts_with("0.00000") {
+        match field.parse::<f64>() {
+            Ok(0.0) => return "0".to_owned(),
+            Ok(value) => return format!("{value:e}"),
+            Err(_) => {}
+        }
+    }
     match field.contains([',', '"', '\n', '\r']) {
         true => format!("\"{}\"", field.replace('"', "\"\"")),
         false => field.to_owned(),
@@ -151,6 +160,17 @@ fn quoted(field: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn tiny_numbers_and_negative_zeros_are_short_in_tables() {
+        let tiny = 1.25e-42_f64;
+        assert_eq!(quoted(&tiny.to_string()), "1.25e-42");
+        assert_eq!(quoted(&(-3e-9_f64).to_string()), "-3e-9");
+        assert_eq!(quoted(&(-0.0_f64).to_string()), "0");
+        for plain in ["0.00012", "-0.5", "0", "1e-42", "0.00000 of it", "a,b"] {
+            assert_eq!(quoted(plain).trim_matches('"'), plain);
+        }
+    }
 
     fn row(word: &str, seed: u64, value: f64) -> Row {
         Row { conditions: vec![word.to_owned()], seed, measure: "weight".to_owned(), value }

@@ -179,7 +179,7 @@ impl Progress {
         let elapsed = self.started.elapsed();
         let left = state.left(self.planned, elapsed.as_secs_f64()).map(terminal::time_left);
         let State { name, done, parts, shown, .. } = &*state;
-        let (text, shown) = (format!("{name}, {done} of {parts} parts{}", left.unwrap_or_default()), *shown);
+        let (text, shown) = (format!("{name}{}{}", counted(*done, *parts), left.unwrap_or_default()), *shown);
         if let Some(bar) = &self.bar {
             bar.set_position((1000.0 * shown) as u64);
             bar.set_message(text);
@@ -190,9 +190,19 @@ impl Progress {
     }
 }
 
+/// How many parts are done. Before an experiment has listed its parts there is nothing to count.
+fn counted(done: usize, parts: usize) -> String {
+    if parts == 0 { String::new() } else { format!(", {done} of {parts} parts") }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn parts_are_counted_once_there_are_some() {
+        assert_eq!((counted(0, 0), counted(0, 3)), (String::new(), ", 0 of 3 parts".to_owned()));
+    }
 
     /// An experiment that should take so long, of whose parts some were read back and some ran.
     fn state(expected: f64, parts: usize, read_back: usize, ran: usize) -> State {

@@ -138,8 +138,6 @@ impl Colours {
     /// A lying bar with its ends and its label, for a line of a legend.
     pub fn strip(&self, width: f64) -> Drawing {
         const HEIGHT: f64 = 10.0;
-        let middle = if self.low < 0.0 && self.high > 0.0 { Some(0.0) } else { None };
-        let ticks: Vec<f64> = [self.low].into_iter().chain(middle).chain([self.high]).collect();
         let label = text::short_label(&self.label, 300.0);
         let left = text::label_width(&label) + 18.0;
         let mut drawing = Drawing::new(left + width + 24.0, HEIGHT + 18.0);
@@ -151,8 +149,8 @@ impl Colours {
                 .fill(Rect::new(x(step), 0.0, x(step + 1) - x(step), HEIGHT), self.paint((2 * step) as u8));
         }
         drawing.outline(Rect::new(left, 0.0, width, HEIGHT), Stroke::new(Paint::Rule, 0.5));
-        for tick in ticks {
-            let share = if self.percent { number::brief(tick * 100.0) + " %" } else { number::brief(tick) };
+        for tick in self.ends() {
+            let share = self.brief(tick);
             let beyond = if self.beyond.0 && tick == self.low {
                 "≤ "
             } else if self.beyond.1 && tick == self.high {
@@ -168,6 +166,16 @@ impl Colours {
         drawing
     }
 
+    /// The ends of the interval, and zero if it lies between them.
+    fn ends(&self) -> Vec<f64> {
+        let middle = (self.low < 0.0 && self.high > 0.0).then_some(0.0);
+        [self.low].into_iter().chain(middle).chain([self.high]).collect()
+    }
+
+    fn brief(&self, tick: f64) -> String {
+        if self.percent { number::brief(tick * 100.0) + " %" } else { number::brief(tick) }
+    }
+
     fn ticks(&self, count: usize) -> (Vec<f64>, Vec<String>) {
         let mut ticks = scale::ticks_within((self.low, self.high), false, count);
         // An end that is not itself a round number still has to be shown when values lie beyond it.
@@ -180,7 +188,14 @@ impl Colours {
             ticks.retain(|&tick| !near(tick, self.high));
             ticks.push(self.high);
         }
-        let mut labels = number::labels(&ticks, self.percent);
+        // One round number names no interval: the ends do.
+        let mut labels = match ticks.len() {
+            0 | 1 => {
+                ticks = self.ends();
+                ticks.iter().map(|&tick| self.brief(tick)).collect()
+            }
+            _ => number::labels(&ticks, self.percent),
+        };
         if let Some(first) = labels.first_mut().filter(|_| self.beyond.0) {
             first.insert_str(0, "≤ ");
         }
@@ -188,5 +203,28 @@ impl Colours {
             last.insert_str(0, "≥ ");
         }
         (ticks, labels)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_bar_has_two_labels_at_least() {
+        for high in [1e-9, 0.0173, 0.19, 0.9, 1.0, 1.7, 63.0, 4.2e7] {
+            for (scale, least) in [
+                (ColourScale::sequential("w"), 0.0),
+                (ColourScale::diverging("w"), -high),
+                (ColourScale::sequential("w").percent(), 0.0),
+            ] {
+                let colours = scale.range(least, high).settle(Some((least as f32, high as f32)));
+                for count in 2..=6 {
+                    let (ticks, labels) = colours.ticks(count);
+                    assert!(ticks.len() >= 2 && ticks.len() == labels.len(), "{high}: {labels:?}");
+                    assert!(labels[0] != labels[1], "{high}: {labels:?}");
+                }
+            }
+        }
     }
 }

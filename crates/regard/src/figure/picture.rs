@@ -129,7 +129,9 @@ impl Picture {
         let bytes = match suffix.as_str() {
             "svg" => self.to_svg(self.theme).into_bytes(),
             "png" => self.to_png(self.theme)?,
-            _ => bail!("{}: a picture ends in .svg or .png", path.display()),
+            _ => {
+                bail!("{}: pictures are written as .svg or .png; choose one of these endings", path.display())
+            }
         };
         std::fs::write(path, bytes).with_context(|| format!("cannot write {}", path.display()))
     }

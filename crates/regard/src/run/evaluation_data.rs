@@ -5,12 +5,12 @@ use super::prepare::data_key;
 use super::sources::{self, TEST_TEXTS, Tagged, split_point};
 use super::text_files::{count_lines, some_lines, test_text, train_and_validation};
 use crate::corpus::evenly;
-use anyhow::{Context as _, Result, bail};
+use crate::temporary_folder::TemporaryFolder;
+use anyhow::Result;
 use regard_nn::data::Labelled;
 use regard_nn::data::idx::Images;
 use regard_nn::data::text::{IN_MEMORY, TokenStream};
 use regard_nn::tokens::Tokenizer;
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 /// Data to evaluate on, with the configuration of the run that trained the model, if known.
@@ -54,7 +54,7 @@ impl EvaluationData {
         let (files, overlap) = self.text_parts(path)?;
         let folder = TemporaryFolder::new()?;
         let most = self.config.in_memory.unwrap_or(IN_MEMORY);
-        let stream = TokenStream::read_within(&files, tokenizer, most, &folder.0.join("ids"))?;
+        let stream = TokenStream::read_within(&files, tokenizer, most, &folder.path().join("ids"))?;
         let about = overlap.describe(&files);
         match overlap {
             Overlap::HeldOut(share) => Ok((stream.hold_out(share)?.1, about)),
@@ -200,31 +200,4 @@ fn is_same(a: &Path, b: &Path) -> bool {
 
 fn share(share: f64) -> String {
     format!("{} %", (share * 10_000.0).round() / 100.0)
-}
-
-/// A folder for a file of ids while it is being read; an open file stays readable after the folder is gone.
-struct TemporaryFolder(PathBuf);
-
-impl TemporaryFolder {
-    fn new() -> Result<Self> {
-        // It must be new: files of other users or of an earlier process with this number must not be overwritten.
-        for number in 0_u64.. {
-            let path = std::env::temp_dir().join(format!("regard-{}-{number}", std::process::id()));
-            match std::fs::create_dir(&path) {
-                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
-                Err(error) => {
-                    return Err(error)
-                        .with_context(|| format!("cannot create the folder {}", path.display()));
-                }
-                Ok(()) => return Ok(Self(path)),
-            }
-        }
-        bail!("there is no free name in {}", std::env::temp_dir().display())
-    }
-}
-
-impl Drop for TemporaryFolder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
 }

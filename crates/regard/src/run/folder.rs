@@ -78,6 +78,12 @@ impl RunFolder {
         Ok((folder, config))
     }
 
+    /// Whether another process trains in a folder.
+    pub fn is_taken(path: &Path) -> bool {
+        let lock = OpenOptions::new().append(true).open(path.join("lock"));
+        lock.is_ok_and(|file| matches!(file.try_lock(), Err(TryLockError::WouldBlock)))
+    }
+
     /// The configuration of the run in a folder, if a run made it.
     pub fn config_in(path: &Path) -> Result<Option<RunConfig>> {
         match path.join("train.toml").exists() {

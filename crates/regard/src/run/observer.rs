@@ -1,8 +1,9 @@
-//! The observer of a run: progress, metrics, states, snapshots, and Ctrl-C.
+//! The observer of a run: progress, metrics, states, snapshots, and signals to stop.
 
 use super::config::RunConfig;
 use super::folder::RunFolder;
 use super::prepare::PreparedRun;
+use crate::signals::interrupt_flag;
 use crate::terminal;
 use anyhow::Result;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -12,8 +13,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::fs::File;
 use std::io::Write;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 /// Totals that a run saves beside its parameters, so that its metrics continue when it is resumed.
@@ -66,6 +67,8 @@ pub struct RunObserver<'a> {
     metrics: File,
     note: RunningTotals,
     started: Instant,
+    /// The step that this process began from.
+    first: u64,
     bar: Option<ProgressBar>,
     last_line: Instant,
     evaluation: Option<Evaluation>,
@@ -112,6 +115,7 @@ impl<'a> RunObserver<'a> {
             metrics: folder.metrics_up_to(step)?,
             note,
             started: Instant::now(),
+            first: step,
             bar,
             last_line: Instant::now(),
             evaluation: None,
@@ -143,8 +147,7 @@ impl<'a> RunObserver<'a> {
 
     /// Adds a line to the metrics: mean loss since the last one, and the evaluation if there was one.
     fn log(&mut self, step: &Step) -> std::io::Result<()> {
-        let (sum, count) = std::mem::take(&mut self.note.loss);
-        let evaluation = self.evaluation.take();
+        let ((sum, count), evaluation) = (self.note.loss, &self.evaluation);
         let number = |value: Option<f64>| value.map(|value| format!("{value:.6}")).unwrap_or_default();
         let measure = |name: &str| {
             let measures =
@@ -165,7 +168,10 @@ impl<'a> RunObserver<'a> {
             measure("accuracy"),
             measure("perplexity"),
         )?;
-        self.metrics.flush()
+        self.metrics.flush()?;
+        // Only now: a line that could not be written is part of the next one.
+        (self.note.loss, self.evaluation) = ((0.0, 0), None);
+        Ok(())
     }
 
     fn show(&mut self, step: &Step) {
@@ -181,7 +187,11 @@ impl<'a> RunObserver<'a> {
             bar.set_message(text);
         } else if self.reporting.is_terminal() && self.last_line.elapsed() > Duration::from_secs(5) {
             self.last_line = Instant::now();
-            terminal::remark(format!("step {}/{}  {text}", step.step, self.config.train.steps));
+            let steps = self.config.train.steps;
+            let share = |step: u64| step as f64 / steps.max(1) as f64;
+            let now = share(step.step - self.first) / (1.0 - share(self.first)).max(1e-9);
+            let left = terminal::left(self.started.elapsed(), now);
+            terminal::remark(format!("step {}/{steps}  {text}{left}", step.step));
         }
     }
 }
@@ -203,12 +213,17 @@ impl Observer for RunObserver<'_> {
         let due = |every: u64| every > 0 && step.step.is_multiple_of(every);
         let (evaluated, snapshot) = (self.evaluation.is_some(), keep.snapshots.contains(&step.step));
         let saves = due(keep.save_every) || evaluated || last || stop;
-        if due(keep.log_every) || evaluated || last {
-            let path = self.folder.path().join("metrics.csv");
-            self.log(step).map_err(|error| regard_nn::Error::Data {
-                place: path.display().to_string(),
-                problem: format!("cannot be written: {error}"),
-            })?;
+        if (due(keep.log_every) || evaluated || last)
+            && let Err(error) = self.log(step)
+        {
+            // The steps are worth more than the line about them.
+            let saved = self.save(task, progress);
+            let kept = if saved.is_ok() { "; the state of this step is saved" } else { "" };
+            let place = self.folder.path().join("metrics.csv").display().to_string();
+            return Err(regard_nn::Error::Data {
+                place,
+                problem: format!("cannot be written: {error}{kept}"),
+            });
         }
         if snapshot {
             let written = self.folder.write_snapshot(
@@ -256,20 +271,31 @@ impl Observer for RunObserver<'_> {
     }
 }
 
-/// A flag that Ctrl-C sets; pressed twice, it ends the program at once.
-pub fn interrupt_flag() -> Arc<AtomicBool> {
-    static FLAG: OnceLock<Arc<AtomicBool>> = OnceLock::new();
-    let flag = FLAG.get_or_init(|| {
-        let flag = Arc::new(AtomicBool::new(false));
-        let handler = Arc::clone(&flag);
-        // Without a handler Ctrl-C ends the program, which loses no more than the steps since the last state.
-        let _ = ctrlc::set_handler(move || {
-            if handler.swap(true, Ordering::Relaxed) {
-                std::process::exit(130);
-            }
-            terminal::remark("\nfinishing this step and saving; press again to end at once");
-        });
-        flag
-    });
-    Arc::clone(flag)
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::prepare;
+    use regard_nn::train::{load_state, train};
+
+    #[test]
+    fn metrics_that_cannot_be_written_cost_no_steps() {
+        let folder = tempfile::tempdir().unwrap();
+        let settings = ["data.texts=40", "data.limit=20", "train.steps=9", "run.log_every=4"];
+        let config = crate::run::preset("bag", &settings.map(str::to_owned)).unwrap();
+        let mut prepared = prepare(&config, None, None).unwrap();
+        let run = RunFolder::create(folder.path(), &config).unwrap();
+        let totals = RunningTotals::default();
+        let mut observer = RunObserver::new(&config, &run, &prepared, totals, 0, Reporting::Silent).unwrap();
+        // Opened to be read only: every write fails.
+        observer.metrics = File::open(folder.path().join("metrics.csv")).unwrap();
+        let mut progress = Progress::new(&config.train);
+        let task = prepared.task.as_mut();
+        let problem = train(task, &config.train, &mut progress, &mut observer).unwrap_err().to_string();
+        assert!(problem.contains("metrics.csv") && problem.contains("is saved"), "{problem}");
+        let configuration = toml::to_string(&config).unwrap();
+        let (progress, note) = load_state(&run.state(), task, &config.train, &configuration).unwrap();
+        assert_eq!(progress.step, 4);
+        let note: RunningTotals = serde_json::from_str(&note).unwrap();
+        assert_eq!(note.loss.1, 4, "the losses belong to the next line");
+    }
 }

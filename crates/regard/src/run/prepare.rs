@@ -4,21 +4,23 @@ mod language;
 
 use super::config::{DataConfig, RunConfig};
 use super::config_fields::{class_name_fields, special_token_fields};
-use super::initial_model;
+use super::settings::possible;
 use super::sources::{
     Tagged, builtin_labelled, held_out_part, images, labelled_file_and_duplicates, length, limited, parallel,
     some_images, tagged_parts, tagging, thinned,
 };
 use super::tokenizer::make_tokenizer;
 use super::word_vectors::load_word_vectors;
+use super::{initial_model, memory};
 use crate::bad_usage;
+use crate::terminal::thousands;
 use anyhow::{Result, bail};
 use regard_nn::Checksum;
 use regard_nn::data::Labelled;
-use regard_nn::data::batches::{Batches, Classification, Pictures, Translation};
+use regard_nn::data::batches::{Batches, Classification, Examples as _, Pictures, Translation};
 use regard_nn::data::builtin::{self, Corpus, Pairs, Split};
 use regard_nn::data::text::{IN_MEMORY, TokenStream};
-use regard_nn::models::{Model, Predicts, Reads};
+use regard_nn::models::{Model, Predicts, Reads, Recipe};
 use regard_nn::tensor::random::Key;
 use regard_nn::tokens::{Special, Tokenizer};
 use regard_nn::train::{Supervised, Task};
@@ -62,7 +64,7 @@ pub fn prepare_in(
     let key = data_key(config);
     let preparation =
         Preparation { config, folder, tokenizer, model, key, remarks: Vec::new(), sum: Checksum::default() };
-    let abilities = config.model.abilities()?;
+    let abilities = possible(&config.model)?;
     let prepared = match (abilities.predicts, abilities.reads) {
         (Predicts::NextToken, Reads::Source) => preparation.translate(),
         (Predicts::NextToken, _) => preparation.next_word(),
@@ -113,7 +115,12 @@ impl Preparation<'_> {
 
     /// The built-in texts of a part; a tenth as many to measure on as to learn from.
     fn builtin_texts(&self, split: Split) -> Result<Vec<builtin::Text>> {
-        let count = if split == Split::Train { self.data().texts } else { self.data().texts.div_ceil(10) };
+        let (texts, settings) = (self.data().texts, self.data().builtin());
+        memory::ensure_texts_fit(
+            texts,
+            settings.fewest_sentences.saturating_mul(memory::BYTES_OF_A_SENTENCE),
+        )?;
+        let count = if split == Split::Train { texts } else { texts.div_ceil(10) };
         Ok(self.corpus()?.split(split).texts().take(count).collect())
     }
 
@@ -143,7 +150,26 @@ impl Preparation<'_> {
             Some(_) => form.clone(),
             None => form.clone().with_vocabulary(vocabulary).with_classes(classes),
         };
+        memory::ensure_model_fits(&form)?;
         Ok(form.model(seed)?)
+    }
+
+    /// Remarks that only a part of the data is trained on.
+    fn remark_limit(&mut self, what: &str, kept: usize, all: usize) {
+        if kept < all {
+            let [kept, all] = [kept, all].map(|count| thousands(count as u64));
+            self.remarks.push(format!(
+                "trains on {kept} of {all} {what}: data.limit is {kept}; --set data.limit=0 trains on all"
+            ));
+        }
+    }
+
+    /// Rejects a batch size whose batches do not fit memory, given the lengths of the examples.
+    fn ensure_batch_fits(&self, model: &dyn Model, lengths: &[usize]) -> Result<()> {
+        let train = &self.config.train;
+        let mean = lengths.iter().sum::<usize>() / lengths.len().max(1);
+        let size = train.batch_size.min(lengths.len());
+        memory::ensure_batch_fits(&Recipe::of(model)?, size, mean, train.accumulate)
     }
 
     /// The ids of files: in memory, or of a long text in a file in the run's folder.
@@ -167,7 +193,9 @@ impl Preparation<'_> {
 
     fn classify(mut self) -> Result<PreparedRun> {
         let (train, held, about) = self.labelled()?;
-        let train = thinned(train, self.data().limit);
+        let (all, limit) = (train.examples.len(), self.data().limit);
+        let train = thinned(train, limit);
+        self.remark_limit("texts", train.examples.len(), all);
         for example in train.examples.iter().chain(&held.examples) {
             self.sum.bytes(example.text.as_bytes());
             self.sum.number(example.label as u64);
@@ -191,6 +219,7 @@ impl Preparation<'_> {
             let texts: Vec<&str> = labelled.examples.iter().map(|example| example.text.as_str()).collect();
             let ids = tokenizer.encode_all(&texts, Special::Keep, Some((length, self.data().keep)))?;
             let examples = Classification::new(ids, labelled.labels(), padding)?;
+            self.ensure_batch_fits(&*model, &examples.lengths())?;
             Ok(Batches::new(examples, self.config.train.batch_size, self.key)?)
         };
         let summary = format!(
@@ -200,7 +229,8 @@ impl Preparation<'_> {
         );
         let mut config_fields = special_token_fields(&tokenizer);
         class_name_fields(&mut config_fields, &classes);
-        let task = Box::new(Supervised::new(model, batches(&train)?, batches(&held)?)?);
+        let (train, held) = (batches(&train)?, batches(&held)?);
+        let task = Box::new(Supervised::new(model, train, held)?);
         Ok(self.finish(task, Some(tokenizer), config_fields, summary))
     }
 
@@ -231,11 +261,14 @@ impl Preparation<'_> {
                     pairs.split(split).pairs().take(count).map(|pair| (pair.source, pair.target)).collect()
                 };
                 let count = self.data().texts;
+                memory::ensure_texts_fit(count, memory::BYTES_OF_A_PAIR)?;
                 let held = take(Split::Validation, count.div_ceil(10));
                 (take(Split::Train, count), held, "the built-in pairs".to_owned())
             }
         };
+        let all = train.len();
         let train = limited(train, self.data().limit);
+        self.remark_limit("pairs", train.len(), all);
         for text in train.iter().chain(&held).flat_map(|(source, target)| [source, target]) {
             self.sum.bytes(text.as_bytes());
         }
@@ -255,7 +288,9 @@ impl Preparation<'_> {
         };
         let size = self.config.train.batch_size;
         let summary = format!("{about}: {} pairs to learn from, {} held out", train.len(), held.len());
-        let batches = Batches::new(encode(&train)?, size, self.key)?;
+        let train = encode(&train)?;
+        self.ensure_batch_fits(&*model, &train.lengths())?;
+        let batches = Batches::new(train, size, self.key)?;
         let held_out = Batches::new(encode(&held)?, size, self.key)?;
         let mut config_fields = special_token_fields(&tokenizer);
         config_fields.insert("decoder_start_token_id".to_owned(), json!(start));
@@ -273,6 +308,7 @@ impl Preparation<'_> {
                 let digits =
                     |split: &str, count: usize| builtin::digits(self.config.train.seed, split, count);
                 let count = self.data().texts;
+                memory::ensure_texts_fit(count, memory::BYTES_OF_A_DIGIT)?;
                 (
                     digits("train", count),
                     digits("validation", count.div_ceil(10)),
@@ -280,7 +316,9 @@ impl Preparation<'_> {
                 )
             }
         };
+        let all = train.len();
         let train = some_images(train, self.data().limit);
+        self.remark_limit("images", train.len(), all);
         for images in [&train, &held] {
             self.sum.bytes(&images.pixels);
             self.sum.bytes(&images.labels);
@@ -323,8 +361,10 @@ impl Preparation<'_> {
         let model = self.model(0, classes)?;
         let scale = (mean as f32, deviation as f32);
         let size = self.config.train.batch_size;
+        let patches = model.abilities().pictures().map_or(1, |patches| patches.count());
+        self.ensure_batch_fits(&*model, &vec![patches; train.len()])?;
         let batches = Batches::new(Pictures::new(train, scale), size, self.key)?;
-        let held_out = Batches::new(Pictures::new(held, scale), 4 * size, self.key)?;
+        let held_out = Batches::new(Pictures::new(held, scale), size.saturating_mul(4), self.key)?;
         let task = Box::new(Supervised::new(model, batches, held_out)?);
         Ok(PreparedRun { pixels: Some(pixels), ..self.finish(task, None, config_fields, summary) })
     }
@@ -344,7 +384,9 @@ impl Preparation<'_> {
         let encode = |sentences: &[Tagged], key: Key| tagging(&tokenizer, sentences, length, key);
         let size = self.config.train.batch_size;
         let summary = format!("{about}: {} sentences to learn from, {} held out", train.len(), held.len());
-        let batches = Batches::new(encode(&train, self.key.site("mask"))?, size, self.key)?;
+        let train = encode(&train, self.key.site("mask"))?;
+        self.ensure_batch_fits(&*model, &train.lengths())?;
+        let batches = Batches::new(train, size, self.key)?;
         let held_out = Batches::new(encode(&held, self.key.site("held out mask"))?, size, self.key)?;
         let mut config_fields = special_token_fields(&tokenizer);
         class_name_fields(&mut config_fields, &WORD_CLASSES.map(str::to_owned));

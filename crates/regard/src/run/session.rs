@@ -6,7 +6,7 @@ use super::initial_model::InitialModel;
 use super::observer::{Reporting, RunObserver, RunningTotals};
 use super::prepare::{PreparedRun, prepare_in};
 use crate::terminal;
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, anyhow, bail};
 use regard_nn::tokens::Tokenizer;
 use regard_nn::train::{Progress, TrainingEnd, load_state, save_state, train};
 use std::path::Path;
@@ -148,9 +148,18 @@ pub fn train_in(path: &Path, config: &RunConfig, reporting: Reporting<'_>) -> Re
         return Ok(true);
     }
     let session = match path.join("train.toml").exists() {
-        true => Session::resume(path, reporting)?,
-        false => Session::begin(path, config, None, reporting)?,
+        true => Session::resume(path, reporting),
+        false => Session::begin(path, config, None, reporting),
     };
+    // Two experiments may need the same model at the same time.
+    let session = session.map_err(|error| match RunFolder::is_taken(path) {
+        true => anyhow!(
+            "another process is training the same model in {}: repeat this command when that one has ended, and it uses the \
+             model",
+            path.display()
+        ),
+        false => error,
+    })?;
     let (end, _) = session.learn()?;
     if end == TrainingEnd::Stopped {
         return Ok(false);
@@ -159,4 +168,33 @@ pub fn train_in(path: &Path, config: &RunConfig, reporting: Reporting<'_>) -> Re
     // It does no harm if it stays.
     let _ = std::fs::remove_file(RunFolder::state_of(path));
     Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::preset;
+
+    #[test]
+    fn whoever_comes_second_is_told_to_repeat_the_command() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path();
+        let lock = std::fs::File::create(path.join("lock")).unwrap();
+        lock.lock().unwrap();
+        let settings = ["data.texts=20", "data.limit=10", "train.steps=2", "train.batch_size=2"];
+        let config = preset("bag", &settings.map(str::to_owned)).unwrap();
+        let problem = || train_in(path, &config, Reporting::Silent).unwrap_err().to_string();
+        let new = problem();
+        assert!(
+            new.contains("another process is training the same model") && new.contains("repeat"),
+            "{new}"
+        );
+        // The other process has written its configuration in between.
+        std::fs::write(path.join("train.toml"), toml::to_string(&config).unwrap()).unwrap();
+        assert_eq!(problem(), new);
+        assert!(!new.contains("--resume"), "{new}");
+        std::fs::remove_file(path.join("train.toml")).unwrap();
+        drop(lock);
+        assert!(train_in(path, &config, Reporting::Silent).unwrap());
+    }
 }

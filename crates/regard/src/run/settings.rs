@@ -1,8 +1,9 @@
 //! Settings of `--set key=value`: applying them, and errors with hints for those that are wrong.
 
 use super::config::{DataConfig, KeepConfig, RunConfig, TokensConfig, TokensKind};
+use super::memory;
 use crate::bad_usage;
-use crate::error::usage_error;
+use crate::error::{UsageError, usage_error};
 use anyhow::Result;
 use regard_nn::models::{Abilities, Reads, Recipe};
 use regard_nn::train::TrainConfig;
@@ -115,6 +116,14 @@ pub(super) fn ensure_effective(config: &RunConfig, settings: &[String]) -> Resul
 
 /// What a model reads and predicts; invalid settings are rejected before any data is read.
 pub fn possible(model: &Recipe) -> Result<Abilities> {
+    // Small models are built to find out. Those of data have far more tokens and classes.
+    const FEW: usize = 8;
+    let small = model.clone().with_vocabulary(FEW).with_classes(FEW);
+    if let Err(error) = memory::ensure_model_fits(&small)
+        && error.is::<UsageError>()
+    {
+        return Err(error);
+    }
     let wrong = |problem| usage_error(format!("the model's settings (--set model.…): {problem}"));
     model.abilities().map_err(wrong)
 }

@@ -1,6 +1,7 @@
 //! Data sources: files as they are published, or the built-in corpus.
 
 use super::config::DataConfig;
+use super::memory;
 use super::text_files::{lines, test_text, train_and_validation};
 use crate::bad_usage;
 use anyhow::{Context as _, Result, bail};
@@ -182,7 +183,12 @@ pub fn tagged_parts(config: &DataConfig, seed: u64) -> Result<(Vec<Tagged>, Vec<
             (sentences, held, path.display().to_string())
         }
         None => {
-            let corpus = Corpus::new(config.builtin(), seed)?;
+            let settings = config.builtin();
+            memory::ensure_texts_fit(
+                config.texts,
+                settings.fewest_sentences.saturating_mul(memory::BYTES_OF_A_SENTENCE),
+            )?;
+            let corpus = Corpus::new(settings, seed)?;
             let texts = |split: Split, count: usize| -> Vec<builtin::Text> {
                 corpus.split(split).texts().take(count).collect()
             };

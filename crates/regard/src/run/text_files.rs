@@ -2,6 +2,7 @@
 
 use super::sources::spread;
 use anyhow::{Context as _, Result, bail};
+use regard_nn::data::memory::MemoryBudget;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -63,9 +64,6 @@ pub(super) fn test_text(path: &Path, train: &[PathBuf]) -> Result<Option<PathBuf
     Ok(files_of(path)?.into_iter().find(|file| is_for(file, &TEST) && !train.contains(file)))
 }
 
-/// The most bytes of lines that are kept in memory.
-const LINES_IN_MEMORY: usize = 4 << 30;
-
 /// The lines of files that are not empty.
 pub(super) fn lines(files: &[PathBuf]) -> Result<Vec<String>> {
     some_lines(files, 0..usize::MAX, 0)
@@ -85,19 +83,17 @@ pub(super) fn count_lines(files: &[PathBuf]) -> Result<usize> {
 pub(super) fn some_lines(files: &[PathBuf], range: Range<usize>, limit: usize) -> Result<Vec<String>> {
     let chosen = (limit > 0).then(|| spread(range.len(), limit));
     let mut chosen = chosen.map(|numbers| numbers.into_iter().map(|number| range.start + number).peekable());
-    let (mut kept, mut number, mut bytes) = (Vec::new(), 0, 0);
+    let first = files.first().map_or(Path::new(""), PathBuf::as_path);
+    let (mut kept, mut number, mut budget) = (Vec::new(), 0, MemoryBudget::new(first));
     visit(files, |line| {
         let wanted = match &mut chosen {
             Some(numbers) => numbers.next_if_eq(&number).is_some(),
             None => range.contains(&number),
         };
         if wanted {
-            bytes += line.len();
-            if bytes > LINES_IN_MEMORY {
-                bail!(
-                    "there are more lines than are kept in memory; data.limit (of a run) and --limit set how many to read"
-                );
-            }
+            budget.add::<String>(&[line.len()]).context(
+                "there are more lines than fit memory; data.limit (of a run) and --limit set how many to read",
+            )?;
             kept.push(line.to_owned());
         }
         number += 1;

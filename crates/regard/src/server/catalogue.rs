@@ -1,5 +1,6 @@
 //! The models that the page offers: those named at the start, those of runs, those in the cache.
 
+use super::weights::{self, Change, Stamp};
 use crate::cache::Cache;
 use crate::compute::Placement;
 use crate::error::UsageError;
@@ -25,10 +26,21 @@ pub struct Catalogue {
     runs: Option<PathBuf>,
     placement: Placement,
     /// Opened models, the one used last at the end.
-    opened: Mutex<Vec<(String, Arc<Opened>)>>,
+    opened: Mutex<Vec<OpenModel>>,
+    /// Those of them whose weights are no private copy. They have a lock of their own, which nobody holds for long: requests
+    /// that need no model must not wait for one to be opened.
+    in_place: Mutex<Vec<(String, PathBuf, Stamp)>>,
 }
 
-/// The most models that stay open. Their weights are mapped from files, so that this costs little.
+#[derive(Clone)]
+struct OpenModel {
+    name: String,
+    model: Arc<Opened>,
+    /// Its files when they were opened.
+    stamp: Stamp,
+}
+
+/// The most models that stay open. Their weights are mapped from files, so that this costs little memory.
 const MOST_OPEN: usize = 4;
 /// The most runs and cached models that are listed.
 const MOST_LISTED: usize = 200;
@@ -38,7 +50,7 @@ const LARGEST_CONFIG: u64 = 1 << 20;
 impl Catalogue {
     /// Models by name and, if a folder of runs is given, those in it and in the cache.
     pub fn new(named: Vec<String>, runs: Option<PathBuf>, placement: Placement) -> Self {
-        Self { named, runs, placement, opened: Mutex::default() }
+        Self { named, runs, placement, opened: Mutex::default(), in_place: Mutex::default() }
     }
 
     /// The models that are available now.
@@ -73,20 +85,47 @@ impl Catalogue {
     /// Opens a model that is offered; requests cannot name any other.
     pub fn open(&self, name: &str) -> Result<Arc<Opened>> {
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(place) = opened.iter().position(|(known, _)| known == name) {
+        if let Some(place) = opened.iter().position(|known| known.name == name) {
             let found = opened.remove(place);
-            opened.push(found.clone());
-            return Ok(found.1);
+            match found.stamp.change(&found.model.folder) {
+                Change::None => {
+                    opened.push(found.clone());
+                    return Ok(found.model);
+                }
+                Change::Replaced => {}
+                Change::InPlace => bail!(
+                    "the files of {name} were written to while it was open; the next request opens what they are then"
+                ),
+            }
         }
         if !self.list().iter().any(|offer| offer.name == name) {
             bail!(UsageError(format!("there is no model {name} here")));
         }
-        let model = Arc::new(model::open_on(name, self.placement)?);
+        let (mut stamp, mut copied) = (None, false);
+        let model = model::open_with(name, self.placement, |folder| {
+            let (weights, found, private) = weights::open(folder)?;
+            (stamp, copied) = (Some(found), private);
+            Ok(weights)
+        })?;
+        let model = Arc::new(model);
+        let stamp = stamp.unwrap_or_else(|| Stamp::of(&model.folder));
         if opened.len() >= MOST_OPEN {
             opened.remove(0);
         }
-        opened.push((name.to_owned(), Arc::clone(&model)));
+        let mut in_place = self.in_place.lock().unwrap_or_else(PoisonError::into_inner);
+        in_place.retain(|(known, ..)| known != name);
+        if !copied {
+            in_place.push((name.to_owned(), model.folder.clone(), stamp.clone()));
+        }
+        opened.push(OpenModel { name: name.to_owned(), model: Arc::clone(&model), stamp });
         Ok(model)
+    }
+
+    /// Whether a model that was opened can still be used: its weights are a private copy, or have not changed.
+    pub fn is_intact(&self, name: &str) -> bool {
+        let in_place = self.in_place.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = in_place.iter().find(|(known, ..)| known == name);
+        known.is_none_or(|(_, folder, stamp)| stamp.change(folder) == Change::None)
     }
 }
 

@@ -4,14 +4,16 @@
 //! site whose name was made to point here (DNS rebinding) is given away by `Host`. Answers carry no permission for others
 //! to read them, and the page may load nothing from elsewhere.
 
-use super::App;
 use super::problem::Problem;
+use super::{App, Limits};
+use axum::body::{Body, to_bytes};
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use tokio::time::timeout;
 
 /// What the page may load: its own files, pictures that it makes itself, and nothing from elsewhere.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; \
@@ -21,7 +23,10 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self' 'u
 pub async fn guard(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
     let mut response = match reject(request.headers(), app.address) {
         Some(problem) => problem.into_response(),
-        None => next.run(request).await,
+        None => match whole(request, &app.limits).await {
+            Ok(request) => next.run(request).await,
+            Err(problem) => problem.into_response(),
+        },
     };
     let headers = response.headers_mut();
     let mark = |name, value: &'static str| (name, HeaderValue::from_static(value));
@@ -35,6 +40,22 @@ pub async fn guard(State(app): State<Arc<App>>, request: Request, next: Next) ->
         headers.insert(name, value);
     }
     response
+}
+
+/// A request with all of its body, which must arrive in time.
+async fn whole(request: Request, limits: &Limits) -> Result<Request, Problem> {
+    let (head, body) = request.into_parts();
+    let most = limits.picture_bytes.max(limits.text_bytes);
+    match timeout(limits.body_time, to_bytes(body, most)).await {
+        Ok(Ok(bytes)) => Ok(Request::from_parts(head, Body::from(bytes))),
+        Ok(Err(_)) => Err(Problem::new(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            format!("the request is too long: at most {most} bytes are read"),
+        )),
+        Err(_) => {
+            Err(Problem::new(StatusCode::REQUEST_TIMEOUT, "the rest of the request did not arrive in time"))
+        }
+    }
 }
 
 /// Why a request is rejected, if it is.

@@ -45,9 +45,16 @@ pub fn router(app: Arc<App>) -> Router {
 
 /// A cached forward pass by its name.
 pub fn find_pass(app: &App, id: &str) -> Result<(String, Arc<ForwardPass>), Problem> {
-    app.passes.find(id).ok_or_else(|| {
+    let found = app.passes.find(id).ok_or_else(|| {
         Problem::new(StatusCode::GONE, "this reading was let go to make room for others; read the text again")
-    })
+    })?;
+    if !app.catalogue.is_intact(&found.0) {
+        return Err(Problem::new(
+            StatusCode::GONE,
+            "the files of the model have changed; read the text again",
+        ));
+    }
+    Ok(found)
 }
 
 /// Which models there are, and how far the training of the demonstration is.

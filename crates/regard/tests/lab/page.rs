@@ -4,4 +4,5 @@ mod busy;
 mod hostile;
 mod numbers;
 mod requests;
+mod stalled;
 mod view;

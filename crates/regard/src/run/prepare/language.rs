@@ -2,14 +2,16 @@
 
 use super::super::config::TokensKind;
 use super::super::config_fields::special_token_fields;
+use super::super::memory;
 use super::super::sources::{self, length, split_point};
 use super::super::text_files::{count_lines, lines, some_lines, train_and_validation};
 use super::super::tokenizer::make_tokenizer;
 use super::{Preparation, PreparedRun};
 use anyhow::Result;
-use regard_nn::data::batches::{Batches, Masked, Masking, PackedWindows, RandomWindows};
+use regard_nn::data::batches::{Batches, Examples as _, Masked, Masking, PackedWindows, RandomWindows};
 use regard_nn::data::builtin::{self, Split};
 use regard_nn::data::text::{TokenStream, with_texts};
+use regard_nn::models::Recipe;
 use regard_nn::tokens::Special;
 use regard_nn::train::{LanguageModelling, Supervised};
 use std::path::Path;
@@ -70,8 +72,10 @@ impl Preparation<'_> {
         let context = model.abilities().context.unwrap_or(usize::MAX);
         let train = &self.config.train;
         let length = length(self.data(), context);
-        let windows = RandomWindows::new(stream, length, train.batch_size, self.key)?;
-        let held_out = PackedWindows::new(held_out, length, 4 * train.batch_size)?;
+        let (batch_size, accumulate) = (train.batch_size, train.accumulate);
+        memory::ensure_batch_fits(&Recipe::of(&*model)?, batch_size, length.min(stream.len()), accumulate)?;
+        let windows = RandomWindows::new(stream, length, batch_size, self.key)?;
+        let held_out = PackedWindows::new(held_out, length, batch_size.saturating_mul(4))?;
         let config_fields = special_token_fields(&tokenizer);
         let task = Box::new(LanguageModelling::new(model, windows, held_out)?);
         Ok(self.finish(task, Some(tokenizer), config_fields, summary))
@@ -110,7 +114,9 @@ impl Preparation<'_> {
         let masking = Masking::new(&tokenizer)?;
         let size = self.config.train.batch_size;
         let summary = format!("{} texts to learn from, {} held out", train.len(), held.len());
-        let batches = Batches::new(Masked::new(encode(&train)?, masking.clone(), self.key), size, self.key)?;
+        let train = Masked::new(encode(&train)?, masking.clone(), self.key);
+        self.ensure_batch_fits(&*model, &train.lengths())?;
+        let batches = Batches::new(train, size, self.key)?;
         let held_out =
             Batches::new(Masked::new(encode(&held)?, masking, self.key.site("held out")), size, self.key)?;
         let config_fields = special_token_fields(&tokenizer);

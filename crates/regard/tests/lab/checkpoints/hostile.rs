@@ -3,87 +3,13 @@
 //! `REGARD_FUZZ=100000` tries that many of each kind; `records/fuzzing.md` says what was tried at full size.
 
 use super::{import, made};
+use crate::mutation::{LONGEST, attack, count, mutate, report};
 use regard_nn::checkpoint::{self, StoredWeights, llama2c};
 use regard_nn::tensor::random::Key;
 use regard_nn::tokens::Tokenizer;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use tempfile::tempdir;
-
-/// No file takes longer to be refused.
-const LONGEST: Duration = Duration::from_secs(10);
-
-fn count() -> u64 {
-    std::env::var("REGARD_FUZZ").ok().and_then(|count| count.parse().ok()).unwrap_or(150)
-}
-
-/// Numbers and texts that parsers fear.
-const FEARED: [&str; 18] = [
-    "0",
-    "-1",
-    "1e999",
-    "18446744073709551615",
-    "9223372036854775807",
-    "2147483648",
-    "4294967296",
-    "null",
-    "true",
-    "[]",
-    "{}",
-    "\"\"",
-    "[[[[[[[[[[[[[[[[",
-    "{\"a\":",
-    "\"\\ud800\"",
-    "NaN",
-    "0.5",
-    "\"../../x\"",
-];
-
-/// One change: bytes flipped, cut, doubled, filled, a number replaced, or something feared put in.
-fn mutate(bytes: &[u8], key: Key) -> Vec<u8> {
-    let mut changed = bytes.to_vec();
-    for round in 0..=key.below(0, 0, 3) as u64 {
-        let below = |element: u64, limit: usize| key.below(round + 1, element, limit.max(1));
-        let (at, length) = (below(0, changed.len()), below(1, 40));
-        let end = (at + length).min(changed.len());
-        match below(2, 8) {
-            0 => changed.iter_mut().skip(at).take(1).for_each(|byte| *byte ^= 1 << below(3, 8)),
-            1 => changed.truncate(at),
-            2 => drop(changed.drain(at..end)),
-            3 => {
-                let again = changed[at..end].to_vec();
-                changed.splice(at..at, again);
-            }
-            4 => changed[at..end].fill([0, 0xff, 0x7f, b'9'][below(3, 4)]),
-            5 | 6 => replace_number(&mut changed, at, FEARED[below(3, FEARED.len())]),
-            _ => drop(changed.splice(at..at, FEARED[below(3, FEARED.len())].bytes())),
-        }
-    }
-    changed
-}
-
-/// Puts a text in the place of the next number.
-fn replace_number(bytes: &mut Vec<u8>, from: usize, text: &str) {
-    let Some(start) = (from..bytes.len()).find(|&i| bytes[i].is_ascii_digit()) else { return };
-    let end = (start..bytes.len()).find(|&i| !bytes[i].is_ascii_digit()).unwrap_or(bytes.len());
-    bytes.splice(start..end, text.bytes());
-}
-
-/// Tries mutations of one file; at least some of them must be refused, or nothing was tested.
-fn attack(name: &str, path: &Path, open: impl Fn() -> bool) {
-    let good = std::fs::read(path).unwrap();
-    assert!(open(), "{name} is fine as it is");
-    let mut refused = 0;
-    for case in 0..count() {
-        let bad = mutate(&good, Key::new(case).site(name));
-        std::fs::write(path, &bad).unwrap();
-        let before = Instant::now();
-        refused += u64::from(!open());
-        assert!(before.elapsed() < LONGEST, "{name}, case {case} took {:?}", before.elapsed());
-    }
-    std::fs::write(path, good).unwrap();
-    assert!(refused > count() / 10, "{name}: {refused} of {} refused", count());
-}
 
 #[test]
 fn configurations() {
@@ -122,6 +48,7 @@ fn weights() {
         open();
         assert!(before.elapsed() < LONGEST, "case {case}");
     }
+    report("safetensors header", count());
 }
 
 #[test]
@@ -166,6 +93,7 @@ fn llama2c_models() {
         let _ = llama2c::read_model(&path);
         assert!(before.elapsed() < LONGEST, "case {case}");
     }
+    report("llama2c model", count());
 }
 
 #[test]

@@ -42,7 +42,10 @@ fn views_that_cannot_be_drawn_are_errors() {
             vec!["view", model, "The cat", "--attention", "cross", "-o", &out],
             "no such head in this model: it has self attention in layers 0–1 with heads 0–1",
         ),
-        (vec!["view", model, "The cat", "-o", "x.pdf"], ".html, .svg or .png"),
+        (
+            vec!["view", model, "The cat", "-o", "x.pdf"],
+            "pages are written as .html, pictures as .svg or .png",
+        ),
         (vec!["view", model, "--image", "none.png", "-o", &out], "cannot read none.png"),
         (vec!["view", model, "-o", &out], "required"),
         (vec!["serve", "--only"], "required"),

@@ -1,0 +1,40 @@
+//! The files of a checkpoint: the first byte chooses which of them the rest is.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use regard_nn::checkpoint::{self, StoredWeights, llama2c};
+use regard_nn::tokens::Tokenizer;
+
+fuzz_target!(|data: &[u8]| {
+    let Some((&file, bytes)) = data.split_first() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, bytes: &[u8]| std::fs::write(folder.path().join(name), bytes).unwrap();
+    match file % 6 {
+        0 => {
+            write("model.safetensors", bytes);
+            drop(StoredWeights::open(folder.path()));
+        }
+        1 => {
+            // Without tensors: whatever the configuration describes is missing.
+            write("model.safetensors", b"\x02\0\0\0\0\0\0\0{}");
+            write("config.json", bytes);
+            drop(checkpoint::load(folder.path()));
+        }
+        2 => {
+            write("tokenizer.json", bytes);
+            drop(Tokenizer::from_folder(folder.path()));
+        }
+        3 => {
+            write("model.safetensors.index.json", bytes);
+            drop(StoredWeights::open(folder.path()));
+        }
+        4 => {
+            write("model.bin", bytes);
+            drop(llama2c::read_model(&folder.path().join("model.bin")));
+        }
+        _ => {
+            write("tokenizer.bin", bytes);
+            drop(llama2c::read_tokenizer(&folder.path().join("tokenizer.bin"), 16));
+        }
+    }
+});
