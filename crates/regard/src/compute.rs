@@ -21,6 +21,9 @@ pub struct Compute {
     precision: Precision,
 }
 
+/// The device is reported once, however often it is found.
+static REPORT: Once = Once::new();
+
 /// What `--device` says.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Choice {
@@ -85,7 +88,6 @@ impl Compute {
                     found.len()
                 );
             };
-            static REPORT: Once = Once::new();
             REPORT.call_once(|| terminal::remark(format!("running on {} ({device})", description.name)));
         }
         if self.precision == Precision::Bf16 && !matches!(device, Device::Cuda(_)) {
