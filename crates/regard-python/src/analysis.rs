@@ -203,7 +203,7 @@ pub fn ablation(
         for (name, model) in both {
             let found = data.with_kinds(|kinds| {
                 ablate_with_progress(Subject { model, part }, data.iter(), kinds, &resampling, &|| {
-                    progress.step()
+                    progress.step();
                 })
             })?;
             if name == "trained" {
