@@ -87,7 +87,7 @@ pub(crate) use named;
 /// Measurements under conditions of one type.
 ///
 /// Reading something that was never measured is a mistake in the experiment, not a finding. It is noted, and
-/// [`Table::measured`] fails before anything is judged by an empty sample.
+/// `Table::measured` fails before anything is judged by an empty sample.
 #[derive(Debug)]
 pub struct Table<C> {
     rows: Vec<Row>,
