@@ -44,7 +44,7 @@ fn listen(flag: &Arc<AtomicBool>) -> std::io::Result<()> {
     let inside = runtime.enter();
     for kind in [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()] {
         let number = kind.as_raw_value();
-        if is_ignored(number) {
+        if kind == SignalKind::hangup() && is_ignored(number) {
             continue;
         }
         let (mut signals, flag) = (signal(kind)?, Arc::clone(flag));
@@ -61,7 +61,7 @@ fn listen(flag: &Arc<AtomicBool>) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Whether whoever started the program had it ignore a signal: `nohup` does so with SIGHUP, and a run that a handler stopped
+/// Whether the program was started with a signal ignored: `nohup` does so with SIGHUP, and a run that a handler stopped
 /// at logout would defeat its purpose. Only Linux reports this in a file; elsewhere SIGHUP is left alone.
 #[cfg(unix)]
 fn is_ignored(number: i32) -> bool {

@@ -28,8 +28,10 @@ fn words(line: &str) -> Vec<String> {
 pub fn is_understood(line: &str) {
     // N stands for a number.
     let words = words(line).into_iter().map(|word| if word == "N" { "1".to_owned() } else { word });
-    if let Err(error) = Arguments::try_parse_from(words) {
-        panic!("{line}\n{error}");
+    // Help and versions are reported as errors with an exit code of 0.
+    match Arguments::try_parse_from(words) {
+        Err(error) if error.exit_code() != 0 => panic!("{line}\n{error}"),
+        _ => {}
     }
 }
 
