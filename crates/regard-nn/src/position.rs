@@ -196,7 +196,7 @@ impl Positions {
         Ok(Self { kind, sizes, table, relative, rotary, size: deviation })
     }
 
-    /// The most positions that can be told apart, if there is a limit.
+    /// The most positions that can be distinguished, if there is a limit.
     pub fn limit(&self) -> Option<usize> {
         (self.kind == Position::Learned).then_some(self.sizes.context)
     }

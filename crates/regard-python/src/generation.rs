@@ -34,7 +34,7 @@ struct State {
     text: Vec<u32>,
     given: usize,
     /// How much of the new text Python has.
-    told: String,
+    emitted: String,
     ended: bool,
 }
 
@@ -70,7 +70,7 @@ impl Generation {
             stop_tokens.extend(opened.tokenizer.as_ref().and_then(|tokenizer| tokenizer.special().eos));
         }
         let given = text.len();
-        let state = State { cache: Cache::new(), text, given, told: String::new(), ended: false };
+        let state = State { cache: Cache::new(), text, given, emitted: String::new(), ended: false };
         Ok(Self { opened, sampling, memory, stop_tokens, most, state: Mutex::new(state) })
     }
 
@@ -114,10 +114,10 @@ impl Generation {
             None => tokenizer.decode(&state.text[state.given..], Special::Drop)?,
         };
         let certain = if last { new.as_str() } else { new.trim_end_matches('\u{fffd}') };
-        let Some(piece) = certain.strip_prefix(state.told.as_str()).map(str::to_owned) else {
+        let Some(piece) = certain.strip_prefix(state.emitted.as_str()).map(str::to_owned) else {
             return Ok(String::new());
         };
-        state.told.push_str(&piece);
+        state.emitted.push_str(&piece);
         Ok(piece)
     }
 }

@@ -46,7 +46,7 @@ const PAIRS: &[(&str, &str)] = &[
     ("spans", "qa_outputs"),
 ];
 
-/// How distances are told apart, in every configuration.
+/// The buckets of distances, the same in every configuration.
 const BUCKETS: usize = 32;
 const MAX_DISTANCE: usize = 128;
 

@@ -32,7 +32,7 @@ impl Plain {
                     let (m, v) = (*m / (1.0 - b1.powi(t)), *v / (1.0 - b2.powi(t)));
                     *p -= rate * m / (v.sqrt() + f64::from(epsilon));
                 }
-                _ => unimplemented!("{method:?}"),
+                _ => panic!("the reference has no {method:?}"),
             }
         }
     }
