@@ -11,6 +11,7 @@
 
 pub mod browser;
 pub mod cache;
+pub mod chat;
 pub mod classes;
 pub mod commands;
 pub mod compute;

@@ -1,5 +1,6 @@
 //! Checkpoints on the command line: generate, trace, verify, import, pull, and files that mean harm.
 
+mod chat;
 mod devices;
 mod generate;
 mod hostile;
