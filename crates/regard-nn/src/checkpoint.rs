@@ -20,6 +20,8 @@ mod electra;
 mod falcon;
 mod family;
 mod gemma;
+#[cfg(feature = "tokenizers")]
+pub mod gguf;
 mod gpt2;
 mod gpt_bigcode;
 mod gpt_j;
@@ -45,6 +47,8 @@ mod phi;
 mod qwen;
 mod roberta;
 mod rotary;
+#[cfg(feature = "tokenizers")]
+mod sentencepiece;
 mod smollm3;
 mod stablelm;
 mod starcoder2;

@@ -3,6 +3,7 @@
 mod chat;
 mod devices;
 mod generate;
+mod gguf;
 mod hostile;
 mod import;
 pub mod made;
