@@ -136,6 +136,7 @@ fn print_as_python(output: &mut Output, state: &State, value: &Value) -> Result<
 }
 
 /// JSON as Python's `json.dumps` writes it: a space after each comma and colon, letters as they are.
+#[allow(clippy::needless_pass_by_value)] // filters take their options by value
 fn to_json(value: &Value, options: Kwargs) -> Result<Value, Error> {
     let indent: Option<usize> = options.get("indent")?;
     // Letters are always left as they are, which is transformers' default, and keys in their order.
@@ -249,6 +250,7 @@ fn strftime(seconds: u64, format: &str) -> String {
     let (days, rest) = (seconds / 86_400, seconds % 86_400);
     let (year, month, day, day_of_year) = date(days);
     let (weekday, month_name) = (DAYS[((days + 4) % 7) as usize], MONTHS[month - 1]);
+    let digits = |number: u64, width: usize| format!("{number:0width$}");
     let mut text = String::new();
     let mut characters = format.chars();
     while let Some(character) = characters.next() {
@@ -258,18 +260,18 @@ fn strftime(seconds: u64, format: &str) -> String {
         }
         match characters.next() {
             Some('Y') => text += &year.to_string(),
-            Some('y') => text += &format!("{:02}", year % 100),
-            Some('m') => text += &format!("{month:02}"),
-            Some('d') => text += &format!("{day:02}"),
-            Some('j') => text += &format!("{day_of_year:03}"),
+            Some('y') => text += &digits(year % 100, 2),
+            Some('m') => text += &digits(month as u64, 2),
+            Some('d') => text += &digits(day, 2),
+            Some('j') => text += &digits(day_of_year, 3),
             Some('B') => text += month_name,
             Some('b' | 'h') => text += &month_name[..3],
             Some('A') => text += weekday,
             Some('a') => text += &weekday[..3],
-            Some('H') => text += &format!("{:02}", rest / 3600),
-            Some('M') => text += &format!("{:02}", rest / 60 % 60),
-            Some('S') => text += &format!("{:02}", rest % 60),
-            Some('F') => text += &format!("{year}-{month:02}-{day:02}"),
+            Some('H') => text += &digits(rest / 3600, 2),
+            Some('M') => text += &digits(rest / 60 % 60, 2),
+            Some('S') => text += &digits(rest % 60, 2),
+            Some('F') => text += &[year.to_string(), digits(month as u64, 2), digits(day, 2)].join("-"),
             Some('%') | None => text.push('%'),
             Some(other) => text.extend(['%', other]),
         }

@@ -8,7 +8,7 @@ use std::ops::Range;
 /// Texts aligned at their ends: shorter prompts are padded at the start.
 pub(super) struct Texts {
     /// The tokens of each text, without padding.
-    texts: Vec<Vec<u32>>,
+    whole: Vec<Vec<u32>>,
     /// What of each the model reads: all, or what the window leaves of it.
     windows: Vec<Vec<u32>>,
     /// The same in columns, `None` where there is padding or a text has ended.
@@ -39,7 +39,7 @@ impl Texts {
                 window.drain(slide.leaving(window.len(), limit));
             }
         }
-        let mut texts = Self { texts: prompts.to_vec(), windows, columns: Vec::new(), sliding };
+        let mut texts = Self { whole: prompts.to_vec(), windows, columns: Vec::new(), sliding };
         texts.align(&vec![true; prompts.len()]);
         Ok(texts)
     }
@@ -51,17 +51,17 @@ impl Texts {
 
     /// The whole of a text.
     pub fn text(&self, row: usize) -> &[u32] {
-        &self.texts[row]
+        &self.whole[row]
     }
 
     /// Whether a window has left something of a text behind.
     pub fn slid(&self, row: usize) -> bool {
-        self.windows[row].len() < self.texts[row].len()
+        self.windows[row].len() < self.whole[row].len()
     }
 
     /// Adds a token to a text.
     pub fn push(&mut self, row: usize, token: u32) {
-        self.texts[row].push(token);
+        self.whole[row].push(token);
         self.windows[row].push(token);
     }
 
@@ -99,7 +99,7 @@ impl Texts {
 
     /// Ids (rows, columns) of a range, and which of them are not padding, if any text of the batch has padding.
     pub fn columns(&self, range: Range<usize>) -> Result<(Ids, Option<Mask>)> {
-        let shape = [self.texts.len(), range.len()];
+        let shape = [self.whole.len(), range.len()];
         let at = |row: usize, column: usize| self.columns[range.start + column][row];
         let mut ids = Vec::with_capacity(shape[0] * shape[1]);
         let mut real = Vec::with_capacity(shape[0] * shape[1]);

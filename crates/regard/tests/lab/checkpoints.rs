@@ -7,6 +7,7 @@ mod gguf;
 mod hostile;
 mod import;
 pub mod made;
+mod models;
 mod pictures;
 mod predict;
 mod pull;

@@ -167,7 +167,7 @@ fn template(texts: &[String], first: Option<usize>, last: Option<usize>, byte_le
 }
 
 /// What both kinds share.
-fn model(vocabulary: Map<String, Value>, merges: Vec<Value>) -> Value {
+fn model(vocabulary: &Map<String, Value>, merges: &[Value]) -> Value {
     json!({
         "type": "BPE", "dropout": null, "unk_token": null, "continuing_subword_prefix": null, "end_of_word_suffix": null,
         "fuse_unk": false, "byte_fallback": false, "ignore_merges": false, "vocab": vocabulary, "merges": merges,
@@ -202,11 +202,13 @@ fn sentence_pieces(file: &GgufFile, pieces: &Pieces) -> Result<Value> {
             && (kind != USER_DEFINED || text.replace(SPACE, "").is_empty());
         joined[id] = ordinary.then(|| (scores[id] as f32, text.clone()));
     }
-    let merges =
-        sentencepiece::merges(&joined).into_iter().map(|(left, right)| json!([left, right])).collect();
+    let merges = sentencepiece::merges(&joined)
+        .into_iter()
+        .map(|(left, right)| json!([left, right]))
+        .collect::<Vec<_>>();
     let bytes = pieces.texts.iter().enumerate().any(|(id, _)| pieces.kind(id) == BYTE);
     let unknown = (0..pieces.texts.len()).find(|&id| pieces.kind(id) == UNKNOWN).map(|id| &pieces.texts[id]);
-    let mut model = model(vocabulary, merges);
+    let mut model = model(&vocabulary, &merges);
     model["unk_token"] = json!(unknown);
     model["fuse_unk"] = json!(true);
     model["byte_fallback"] = json!(bytes);
@@ -251,7 +253,7 @@ fn byte_pairs(file: &GgufFile, pieces: &Pieces) -> Result<Value> {
         Some((left, right)) if !left.is_empty() && !right.is_empty() => Ok(json!([left, right])),
         _ => Err(file.wrong(format!("has a merge {merge:?} that is not a pair"))),
     });
-    let mut model = model(vocabulary, pairs.collect::<Result<_>>()?);
+    let mut model = model(&vocabulary, &pairs.collect::<Result<Vec<_>>>()?);
     // Llama 3 takes a word that is a piece whole, even if no merges lead to it.
     model["ignore_merges"] = json!(names.contains(&"llama-bpe"));
     let bytes = |own: bool| json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": own});

@@ -105,7 +105,9 @@ impl Outgoing<'_> {
             values.clear();
             self.entry.block.widen(source, &mut values);
             if self.around_one {
-                values.iter_mut().for_each(|value| *value -= 1.0);
+                for value in &mut values {
+                    *value -= 1.0;
+                }
             }
             match self.kind {
                 "F32" => values.iter().try_for_each(|value| out.write_all(&value.to_le_bytes()))?,
