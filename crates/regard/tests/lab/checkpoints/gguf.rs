@@ -29,7 +29,7 @@ fn values_are_those_of_the_package() {
         for (tensor, entry) in expected()[name]["tensors"].as_object().unwrap() {
             let values = gguf::read_tensor(&path, tensor).unwrap().unwrap();
             let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
-            let hash: String = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+            let hash = format!("{:x}", Sha256::digest(&bytes));
             assert_eq!(hash, entry[1].as_str().unwrap(), "{name}: {tensor} as {}", entry[0]);
             types.insert(entry[0].as_str().unwrap().to_owned());
         }
