@@ -18,18 +18,24 @@ fn cut(bytes: &[u8], narrow: bool) -> Vec<u8> {
     }
 }
 
-/// The model of a folder with its weights cut to 16 bits, in a file of bf16 and in one of f32.
-fn both(folder: &mut Folder) -> (Box<dyn Model>, Box<dyn Model>) {
-    let exact = folder.tensors.clone();
-    let mut load = |narrow: bool| {
-        folder.tensors = exact.clone();
+/// A model with its weights cut to 16 bits, from a file of bf16 and from one of f32; and the folders, which are mapped.
+struct Both {
+    narrow: Box<dyn Model>,
+    wide: Box<dyn Model>,
+    _folders: [Folder; 2],
+}
+
+fn both(folder: impl Fn() -> Folder) -> Both {
+    let cut = |narrow: bool| {
+        let mut folder = folder();
         for (dtype, _, bytes) in folder.tensors.values_mut().filter(|(dtype, ..)| *dtype == Dtype::F32) {
             *bytes = cut(bytes, narrow);
             *dtype = if narrow { Dtype::BF16 } else { Dtype::F32 };
         }
-        folder.load().unwrap()
+        (folder.load().unwrap(), folder)
     };
-    (load(true), load(false))
+    let ((narrow, first), (wide, second)) = (cut(true), cut(false));
+    Both { narrow, wide, _folders: [first, second] }
 }
 
 /// The type of the parameters with two axes and more, which is all that takes memory.
@@ -45,7 +51,7 @@ fn type_of_matrices(model: &dyn Model) -> Vec<DataType> {
 fn models_of_every_kind_give_the_bits_of_widened_weights() {
     for specimen in zoo::all() {
         let name = specimen.name;
-        let (narrow, wide) = both(&mut Folder::of(name));
+        let Both { narrow, wide, _folders } = both(|| Folder::of(name));
         assert_eq!(
             (type_of_matrices(&*narrow), type_of_matrices(&*wide)),
             (vec![DataType::Bf16], vec![DataType::F32]),
@@ -84,13 +90,14 @@ fn parts_of_larger_tensors_stay_in_their_type() {
         "mixtral",
     ];
     for family in families {
-        let (narrow, wide) = both(&mut Folder::of_golden(&Golden::open(&format!("models/{family}"))));
+        let golden = Golden::open(&format!("models/{family}"));
+        let Both { narrow, wide, _folders } = both(|| Folder::of_golden(&golden));
         assert_eq!(type_of_matrices(&*narrow), [DataType::Bf16], "{family}");
         let inputs = Inputs::ids(&ids("text", 20, [2, 5]));
         let run = |model: &dyn Model| {
-            let probe = Probe::new().track("layers.0.attention.heads");
+            let probe = Probe::new().track("layers.0.self.heads");
             let hidden = model.hidden(&Context::inference().with_probe(&probe), &inputs).unwrap();
-            let heads = probe.get("layers.0.attention.heads").unwrap().unwrap();
+            let heads = probe.get("layers.0.self.heads").unwrap().unwrap();
             let slope = hidden.multiply(&hidden).unwrap().sum_all().unwrap().backward().unwrap();
             (hidden.detach(), slope.get(&heads).unwrap())
         };
@@ -102,13 +109,13 @@ fn parts_of_larger_tensors_stay_in_their_type() {
 
 #[test]
 fn training_and_other_devices_widen_parameters() {
-    let (mut narrow, wide) = both(&mut Folder::of("llama"));
+    let Both { mut narrow, wide, _folders } = both(|| Folder::of("llama"));
     narrow.widen().unwrap();
     assert_eq!(type_of_matrices(&*narrow), [DataType::F32]);
     for ((name, got), (_, want)) in narrow.parameters().iter().zip(wide.parameters()) {
         same_bits(name, got.tensor(), want.tensor());
     }
-    let (mut narrow, _) = both(&mut Folder::of("llama"));
+    let Both { mut narrow, _folders, .. } = both(|| Folder::of("llama"));
     narrow.to(regard_nn::tensor::Device::Apart).unwrap();
     assert_eq!(type_of_matrices(&*narrow), [DataType::F32]);
 }
