@@ -7,6 +7,8 @@
 //! Memory is that of the process as Linux counts it: `resident` at the end, `peak` its largest value, both with the pages of
 //! the mapped file that were read; `anonymous` is the memory at the end that is not the file's.
 
+#![allow(clippy::print_stdout, reason = "examples print")]
+
 use regard_nn::generate::{Continue, GenerationSettings, generate};
 use regard_nn::models::Inputs;
 use regard_nn::tensor::Ids;

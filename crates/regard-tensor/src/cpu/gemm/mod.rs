@@ -117,7 +117,7 @@ fn in_parts(product: Product, out: &mut [f32], finish: &impl Finish) {
     threads::chunks(sums.as_mut_slice(), m * n, |index, sums| {
         let (start, len) = (index * part, part.min(k - index * part));
         let a = Matrix { values: &a.values[start * a.column..], ..a };
-        let b = b.from_row(start);
+        let b = b.rows_from(start);
         in_tasks(Product { m, n, k: len, a, b, output: Output::Replace }, sums, &(), 1);
     });
     let sums = sums.as_slice();

@@ -40,7 +40,7 @@ impl<'a> Right<'a> {
     }
 
     /// The rows from `row` on.
-    pub(super) fn from_row(self, row: usize) -> Self {
+    pub(super) fn rows_from(self, row: usize) -> Self {
         Self { values: self.values.part(row * self.row..self.values.count()), ..self }
     }
 
