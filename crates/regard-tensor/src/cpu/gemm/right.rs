@@ -5,10 +5,11 @@
 //! weight. The sums are the same, in the same order, as those of widened weights.
 
 use super::Matrix;
+use super::task::PANEL;
 use crate::cpu::simd::{self, Bf16, F16, Half, copy_widened, widen_row};
 use crate::cpu::tile;
 use crate::storage::Values;
-use pulp::Simd;
+use pulp::{Simd, WithSimd};
 
 /// A matrix of values of any type: element (i, j) lies at `i * row + j * column`.
 #[derive(Clone, Copy)]
@@ -53,46 +54,22 @@ impl<'a> Right<'a> {
         }
     }
 
-    /// Copies `len` rows from `depth` on of the columns of a panel to rows of `PANEL`, with zeros beyond the matrix.
+    /// Copies `len` rows from `depth` on of the columns of a panel to rows of [`PANEL`], with zeros beyond the matrix.
     #[inline(always)]
-    pub(super) fn copy_panel<const PANEL: usize>(
-        &self,
-        (column, width): (usize, usize),
-        (depth, len): (usize, usize),
+    pub(super) fn copy_panel<S: Simd>(
+        self,
+        s: S,
+        columns: (usize, usize),
+        rows: (usize, usize),
         to: &mut [f32],
     ) {
-        if len == 0 {
-            return;
-        }
-        let from = depth * self.row + column * self.column;
-        let from = Right { values: self.values.part(from..self.values.count()), ..*self };
-        let to = &mut to[..len * PANEL];
-        if self.column == 1 {
-            from.copy_rows::<PANEL>(width, to);
-        } else if self.row == 1 {
-            if width < PANEL {
-                to.fill(0.0);
-            }
-            match from.values {
-                Values::F32(values) => {
-                    tile::transpose((width, len), (values, self.column), (to, PANEL), 1.0);
-                }
-                Values::Bf16(bits) => turn::<Bf16, PANEL>((width, len), (bits, self.column), to),
-                Values::F16(bits) => turn::<F16, PANEL>((width, len), (bits, self.column), to),
-            }
-        } else {
-            for (i, to) in to.chunks_exact_mut(PANEL).enumerate() {
-                to.fill(0.0);
-                for (j, to) in to[..width].iter_mut().enumerate() {
-                    *to = from.at(i * self.row + j * self.column);
-                }
-            }
-        }
+        // A call: every kind of product would have a copy of it for every type and orientation.
+        s.vectorize(CopyPanel { right: self, columns, rows, to });
     }
 
     /// Rows that lie as the panel's do.
     #[inline(always)]
-    fn copy_rows<const PANEL: usize>(&self, width: usize, to: &mut [f32]) {
+    fn copy_rows(&self, width: usize, to: &mut [f32]) {
         for (i, to) in to.as_chunks_mut::<PANEL>().0.iter_mut().enumerate() {
             // A copy of known length is a few vector moves instead of a call.
             let whole = width == PANEL;
@@ -139,18 +116,58 @@ impl<'a> Right<'a> {
     }
 }
 
+/// The arguments of [`Right::copy_panel`].
+struct CopyPanel<'a> {
+    right: Right<'a>,
+    /// First and how many.
+    columns: (usize, usize),
+    rows: (usize, usize),
+    to: &'a mut [f32],
+}
+
+impl WithSimd for CopyPanel<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        let Self { right, columns: (column, width), rows: (depth, len), to } = self;
+        if len == 0 {
+            return;
+        }
+        let start = depth * right.row + column * right.column;
+        let from = Right { values: right.values.part(start..right.values.count()), ..right };
+        let to = &mut to[..len * PANEL];
+        if right.column == 1 {
+            from.copy_rows(width, to);
+        } else if right.row == 1 {
+            if width < PANEL {
+                to.fill(0.0);
+            }
+            match from.values {
+                Values::F32(values) => {
+                    tile::transpose((width, len), (values, right.column), (to, PANEL), 1.0);
+                }
+                Values::Bf16(bits) => turn::<Bf16>((width, len), (bits, right.column), to),
+                Values::F16(bits) => turn::<F16>((width, len), (bits, right.column), to),
+            }
+        } else {
+            for (i, to) in to.chunks_exact_mut(PANEL).enumerate() {
+                to.fill(0.0);
+                for (j, to) in to[..width].iter_mut().enumerate() {
+                    *to = from.at(i * right.row + j * right.column);
+                }
+            }
+        }
+    }
+}
+
 /// Values of a run that are turned at a time: a cache line of 16-bit values.
 const RUN: usize = 32;
 
 /// `to[i][j] = from[j][i]` for `columns` runs of `len` values, `run` apart.
 #[inline(always)]
-fn turn<H: Half, const PANEL: usize>(
-    (columns, len): (usize, usize),
-    (from, run): (&[u16], usize),
-    to: &mut [f32],
-) {
-    let mut wide = [0.0; 64 * RUN];
-    const { assert!(PANEL <= 64) };
+fn turn<H: Half>((columns, len): (usize, usize), (from, run): (&[u16], usize), to: &mut [f32]) {
+    let mut wide = [0.0; PANEL * RUN];
     for start in (0..len).step_by(RUN) {
         let count = RUN.min(len - start);
         for (j, wide) in wide.as_chunks_mut::<RUN>().0.iter_mut().enumerate().take(columns) {

@@ -14,7 +14,7 @@ use crate::pool::Buffer;
 use pulp::{Simd, WithSimd};
 
 /// Columns of a panel.
-const PANEL: usize = 64;
+pub(super) const PANEL: usize = 64;
 
 /// The most rows of the right operand that a panel holds at a time: 96 KiB, inside the second-level cache of any core.
 /// Longer sums read and write the output once more for each further stretch.
@@ -171,7 +171,7 @@ impl<F: Finish> Task<'_, F> {
             (place, self.product.b.row)
         } else {
             let to = self.work.copy.as_mut_slice();
-            self.product.b.copy_panel::<PANEL>((column, width), (depth, len), to);
+            self.product.b.copy_panel(s, (column, width), (depth, len), to);
             (self.work.copy.as_slice().as_ptr(), PANEL)
         };
         let start = if fresh { Start::Zero } else { Start::Output };
