@@ -49,6 +49,7 @@ mod smollm3;
 mod stablelm;
 mod starcoder2;
 mod t5;
+mod values;
 mod vit;
 mod weights;
 

@@ -13,9 +13,9 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use regard::forward_pass::{Input, Token};
 use regard::model::{self, Opened};
-use regard_nn::checkpoint;
 use regard_nn::models::{Predicts, Reads, Recipe};
 use regard_nn::tensor::Device;
+use regard_nn::{Parameter, checkpoint};
 use serde_json::Map;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -186,7 +186,8 @@ impl Model {
                 if parameter.tensor().shape() != value.shape() {
                     bail!("{name} is {}, got {}", parameter.tensor().shape(), value.shape());
                 }
-                parameter.tensor_mut().set_values(&value.values())?;
+                // As f32, whatever type the file has: values are not rounded.
+                *parameter = Parameter::new(&value.to(parameter.tensor().device())?);
             }
             Ok(model)
         })?;
