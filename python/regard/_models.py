@@ -378,10 +378,9 @@ class Model:
         examples, pictures, single = self._examples(prompt, None)
         if pictures is not None or not single:
             raise Error("generate: one prompt at a time")
-        greedy = temperature == 0
         settings = {
-            "greedy": greedy,
-            "temperature": 1.0 if greedy else temperature,
+            "greedy": False,
+            "temperature": temperature,
             "top_k": top_k,
             "top_p": top_p,
             "repetition_penalty": repetition_penalty,

@@ -24,8 +24,10 @@
 //! - [`fetch`] has all code that uses the network, [`cache`] finds what it downloaded.
 //! - [`experiments`] has one file for each question, tested by the rules of [`experiment`]; [`report`] presents the results.
 
+pub mod activation_cache;
 pub mod browser;
 pub mod cache;
+pub mod chat;
 pub mod classes;
 pub mod commands;
 pub mod compute;
