@@ -28,6 +28,8 @@ Attention by itself
 Every failure is a `regard.Error` with one sentence that says what is wrong.
 """
 
+import os as _os
+
 from . import _regard, attention, data, masks, positions
 from ._analysis import Ablation, Heads, Influence, LogitLens, ablation, heads, influence, logit_lens
 from ._fit import Fit
@@ -45,6 +47,8 @@ from ._zoo import BERT, GPT, T5, Bag, Llama, Sentiment, Tagger, ViT
 from .attention import MultiHeadAttention
 
 _regard.set_file(str(_regard.__file__))
+if hasattr(_os, "register_at_fork"):
+    _os.register_at_fork(after_in_child=_regard.after_fork)
 
 __all__ = [
     "BERT",

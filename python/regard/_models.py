@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any, TypeAlias, overload
+from typing import Any, TypeAlias, cast, overload
 
 import numpy as np
 
@@ -606,7 +606,7 @@ def collect(
     found: dict[str, list[Reals]] = {site: [] for site in sites}
     remaining = iter(texts)
     while part := list(itertools.islice(remaining, batch)):
-        runs: list[Run] = model.run(part, record=sites)
+        runs: list[Run] = model.run(cast("list[str]", part), record=sites)
         for run in runs:
             for site in sites:
                 # A copy: the values of a whole batch would stay with each of its texts.

@@ -7,7 +7,7 @@ many as you want, always the same for the same seed. `part` is `"train"`, `"vali
 from __future__ import annotations
 
 from os import PathLike, fspath
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,8 @@ from ._regard import Error
 
 __all__ = ["Pictures", "Tagged", "Texts", "pairs", "pictures", "tagged", "texts"]
 
-Whole = NDArray[np.int64]
+Whole: TypeAlias = NDArray[np.int64]
+"""An array of whole numbers."""
 
 
 class Texts(NamedTuple):

@@ -65,5 +65,6 @@ fn extension(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(foreign::view, module)?)?;
     module.add_function(wrap_pyfunction!(program::main, module)?)?;
     module.add_function(wrap_pyfunction!(program::set_file, module)?)?;
+    module.add_function(wrap_pyfunction!(work::after_fork, module)?)?;
     Ok(())
 }
