@@ -257,7 +257,9 @@ fn encoded(opened: &Opened, rows: Rows, windows: bool) -> Result<Vec<Vec<u32>>> 
             Ok(tokenizer.encode_all(&texts, if windows { Special::Drop } else { Special::Keep }, limit)?)
         }
         Rows::Ids(mut rows) => {
-            rows.iter_mut().for_each(|row| row.truncate(context.unwrap_or(usize::MAX)));
+            for row in &mut rows {
+                row.truncate(context.unwrap_or(usize::MAX));
+            }
             Ok(rows)
         }
     }
