@@ -28,6 +28,13 @@ impl MappedFile {
         Ok(Self(Arc::new(map)))
     }
 
+    /// Memory that is no file's: `fill` writes it once, afterwards it can only be read.
+    pub fn of_memory(length: usize, fill: impl FnOnce(&mut [u8])) -> std::io::Result<Self> {
+        let mut map = memmap2::MmapMut::map_anon(length.max(1))?;
+        fill(&mut map[..length]);
+        Ok(Self(Arc::new(map.make_read_only()?)))
+    }
+
     /// All bytes of the file.
     pub fn bytes(&self) -> &[u8] {
         &self.0

@@ -96,6 +96,30 @@ impl StoredWeights {
         Ok(Self { files, tensors, metadata: notes })
     }
 
+    /// Tensors that another program holds in memory, copied: names, shapes and values.
+    pub fn from_values(tensors: &[(String, Vec<usize>, &[f32])]) -> Result<Self> {
+        let length = tensors.iter().map(|(.., values)| size_of_val(*values)).sum();
+        let file = MappedFile::of_memory(length, |bytes| {
+            let all = tensors.iter().flat_map(|(.., values)| *values);
+            for (bytes, value) in bytes.chunks_exact_mut(4).zip(all) {
+                bytes.copy_from_slice(&value.to_le_bytes());
+            }
+        });
+        let file = file.map_err(|error| {
+            Error::checkpoint(format!("there is no memory for weights of {length} bytes: {error}"))
+        })?;
+        let (mut stored, mut end) = (BTreeMap::new(), 0);
+        for (name, shape, values) in tensors {
+            let start = end;
+            end += size_of_val(*values);
+            let place = Stored { file: 0, bytes: start..end, dtype: Dtype::F32, shape: shape.clone() };
+            if stored.insert(name.clone(), place).is_some() {
+                return Err(Error::checkpoint(format!("there are two tensors {name}")));
+            }
+        }
+        Ok(Self { files: vec![file], tensors: stored, metadata: HashMap::new() })
+    }
+
     /// The names of all tensors, in order.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.tensors.keys().map(String::as_str)
