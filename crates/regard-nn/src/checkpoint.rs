@@ -55,6 +55,7 @@ mod stablelm;
 mod starcoder2;
 mod t5;
 mod towers;
+mod values;
 mod vit;
 mod weights;
 

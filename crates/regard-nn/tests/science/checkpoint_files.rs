@@ -1,5 +1,6 @@
 //! Files as they come: shards, other number types, older names, and what is wrong with some.
 
+use crate::golden::Golden;
 use crate::numbers::same_bits;
 use crate::zoo;
 use regard_nn::checkpoint::{self, StoredWeights};
@@ -23,6 +24,18 @@ impl Folder {
     pub fn of(name: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         checkpoint::save(&*zoo::named(name), folder.path(), &Map::new()).unwrap();
+        Self::read(folder)
+    }
+
+    /// The model of a golden file.
+    pub fn of_golden(golden: &Golden) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        golden.write_below("weights/", &folder.path().join("model.safetensors"));
+        std::fs::write(folder.path().join("config.json"), &golden.metadata["config"]).unwrap();
+        Self::read(folder)
+    }
+
+    fn read(folder: tempfile::TempDir) -> Self {
         let bytes = std::fs::read(folder.path().join("model.safetensors")).unwrap();
         let file = SafeTensors::deserialize(&bytes).unwrap();
         let all = file.iter().map(|(name, view)| {
@@ -45,7 +58,7 @@ impl Folder {
         std::fs::write(self.path().join("config.json"), text).unwrap();
     }
 
-    fn load(&self) -> regard_nn::Result<Box<dyn Model>> {
+    pub fn load(&self) -> regard_nn::Result<Box<dyn Model>> {
         self.write();
         Ok(checkpoint::load(self.path())?.model)
     }
