@@ -34,13 +34,17 @@ pub const FILES: &[(&str, &str)] = files![
     "js/download.js",
     "js/drawing.js",
     "js/map.js",
+    "js/changes.js",
+    "js/outcome.js",
+    "js/panel.js",
     "js/view_heads.js",
-    "js/view_patches.js",
+    "js/patches.js",
     "js/view_head.js",
     "js/view_lines.js",
     "js/steps.js",
     "js/view_why.js",
     "js/view_flow.js",
+    "js/view_lens.js",
     "js/view_classes.js",
     "js/view_next.js",
     "js/example.js",
@@ -50,6 +54,9 @@ pub const FILES: &[(&str, &str)] = files![
     "js/keys.js",
     "js/main.js",
 ];
+
+/// The views of the page, as its links name them.
+pub const VIEWS: [&str; 8] = ["heads", "head", "lines", "why", "flow", "lens", "classes", "next"];
 
 /// The name of the generated file with the colours that figures and the page share.
 const COLOURS: &str = "colours.css";

@@ -3,6 +3,7 @@
 mod chrome;
 mod errors;
 mod exports;
+mod interventions;
 mod made;
 mod offline;
 mod program;

@@ -69,7 +69,7 @@ fn the_exact_weights_of_a_gpt_are_drawn_and_listed() {
     let mut stage = stage(made::gpt);
     stage.read(TEXT);
     stage.chrome.screenshot("heads");
-    assert_eq!(stage.chrome.value("document.querySelectorAll('.heads button').length"), 12);
+    assert_eq!(stage.chrome.value("document.querySelectorAll('.heads [data-head]').length"), 12);
     stage.chrome.click("[data-head='1.2']");
     stage.chrome.shown("head");
     let chrome = &mut stage.chrome;
@@ -123,7 +123,7 @@ fn lines_why_and_flow_show_the_numbers_of_the_library() {
     let weights = pass.weights(0).unwrap().block(0, 0, last..last + 1, 0..last + 1).unwrap().to_vec();
     let most = weights.iter().copied().fold(0.0, f32::max);
     let formula = chrome.text("#formula");
-    let told = formula.split("as the model has it").nth(1).unwrap().split(' ').next().unwrap().to_owned();
+    let told = formula.split("weight in the model").nth(1).unwrap().split(' ').next().unwrap().to_owned();
     same(&json!(told), most);
     chrome.screenshot("why");
     // Before rotation the same words have other products.
@@ -281,7 +281,7 @@ fn a_t5_shows_encoder_decoder_and_cross_attention() {
     chrome.until("document.querySelectorAll('#tokens .chip').length === 0 && document.querySelectorAll('#tokens [data-token]').length > 2");
     // Flow follows a text through its own layers, and says so.
     chrome.view("flow");
-    assert!(chrome.text("#instead").contains("decoder to itself"));
+    assert!(chrome.text("#instead").contains("decoder's attention to itself"));
     chrome.ensure_quiet();
 }
 

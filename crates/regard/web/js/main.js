@@ -9,40 +9,50 @@ import { examplePicture, exampleText } from "./example.js";
 import { drawnIds, goingOn } from "./going_on.js";
 import { pressed } from "./keys.js";
 import { several } from "./numbers.js";
+import { changesNow } from "./changes.js";
+import { showPanel } from "./panel.js";
 import { chosen, select, selectFromAddress, whenSelected } from "./selection.js";
 import { serverSource } from "./server.js";
 import { followTheme } from "./theme.js";
 import { classesView } from "./view_classes.js";
 import { flowView } from "./view_flow.js";
 import { headView } from "./view_head.js";
+import { lensView } from "./view_lens.js";
 import { headsView } from "./view_heads.js";
 import { linesView } from "./view_lines.js";
 import { nextView } from "./view_next.js";
 import { whyView } from "./view_why.js";
 import { sidesOf } from "./words.js";
 
-const views = [headsView, headView, linesView, whyView, flowView, classesView, nextView];
+const views = [headsView, headView, linesView, whyView, flowView, lensView, classesView, nextView];
 
 const held = document.getElementById("held");
 const page = {
   source: held ? embeddedSource(JSON.parse(held.textContent)) : serverSource(),
   reading: null,
+  /** The same without changes inside the model, where there are any. */
+  base: null,
   measures: null,
   picture: null,
   history: [],
-  group: () => (page.reading.groups.includes(chosen.group) ? chosen.group : page.reading.groups[0]),
+  // An encoder–decoder model opens on the side that answers.
+  group: () => (page.reading.groups.includes(chosen.group) ? chosen.group : page.reading.target.length > 1 ? "decoder" : page.reading.groups[0]),
   sites: () => page.reading.sites.filter((site) => site.group === page.group()),
   site: () => page.sites()[Math.min(chosen.layer, page.sites().length - 1)],
   head: () => Math.min(chosen.head, (page.site()?.heads ?? 1) - 1),
   asking: () => (page.reading.sites.length ? sidesOf(page.reading, page.group())[0] : page.reading.source),
   query: () => (chosen.query >= 0 && chosen.query < page.asking().length ? chosen.query : usualQuery()),
+  /** The tokens at whose positions the model predicts, and the position that is chosen among them: the last one at first. */
+  predicting: () => (page.reading.target.length ? page.reading.target : page.reading.source),
+  position: () => (chosen.query >= 0 && chosen.query < page.predicting().length && page.asking() === page.predicting() ? chosen.query : page.predicting().length - 1),
+  again: () => later(),
   drawn: () => drawnIds().length,
   offerMeasures: () => showControls(current(), page),
 };
-const { step, stepBack, forget } = goingOn(page, { read, refresh, complain });
-Object.assign(page, { step, stepBack });
+const { step, stepMany, stepBack, forget } = goingOn(page, { read, refresh, complain });
+Object.assign(page, { step, stepMany, stepBack });
 
-/** Who asks unless someone is chosen: the token that gathers a picture's class, else the last word. */
+/** The query unless one is chosen: the token that gathers a picture's class, else the last word. */
 function usualQuery() {
   const last = page.reading.patches ? 0 : page.asking().findLastIndex((token) => !token.special);
   return last < 0 ? Math.max(0, page.asking().length - 1) : last;
@@ -65,6 +75,8 @@ function showTabs(view) {
   for (const tab of at("tabs").children) {
     const mine = tab.dataset.view === view.name;
     tab.setAttribute("aria-selected", String(mine));
+    const named = views.find(({ name }) => name === tab.dataset.view);
+    if (page.reading && named.titleFor) tab.textContent = named.titleFor(page.reading);
     tab.tabIndex = mine ? 0 : -1;
     tab.classList.toggle("dim", Boolean(page.reading) && !views.find(({ name }) => name === tab.dataset.view).fits(page.reading));
     if (!mine) continue;
@@ -127,14 +139,14 @@ function lacking(input) {
 
 /** What was read last is no longer shown: it must not stand under another model's name. */
 function letGo() {
-  page.reading = page.known = null;
+  page.reading = page.base = page.known = null;
   page.history = [];
   at("about").textContent = "";
   showTokens(page);
   show();
 }
 
-/** Reads what is in the form; again, with the tokens that were drawn after it. Whether it was read. */
+/** Reads what is in the form; again, with the tokens that were sampled after it. Whether it was read. */
 async function read({ again = false } = {}) {
   reader.abort();
   reader = new AbortController();
@@ -150,12 +162,15 @@ async function read({ again = false } = {}) {
     return false;
   }
   at("read").disabled = true;
-  at("said").textContent = "Reading.";
+  at("said").textContent = "Computing.";
   try {
     const drawn = again ? drawnIds() : [];
-    const reading = await page.source.read(drawn.length ? { ...input, drawn } : input, mine);
+    const wanted = drawn.length ? { ...input, drawn } : input;
+    const plain = await page.source.read(wanted, mine);
     if (mine.aborted) return false;
-    Object.assign(page, { reading, measures: null, history: [] });
+    const { reading, base, wrong } = await changed(plain, wanted, mine);
+    if (mine.aborted) return false;
+    Object.assign(page, { reading, base, measures: null, history: [] });
     const part = { model: input.model, text: "picture" in input ? chosen.text : input.text, second: input.second, drawn: drawn.join(",") };
     if (!again) {
       forget();
@@ -164,6 +179,7 @@ async function read({ again = false } = {}) {
     page.known = part;
     quietly(part);
     refresh();
+    if (wrong) complain(wrong);
     at("said").textContent = `Read ${several(page.reading.source.length, "token")}.`;
     return true;
   } catch (trouble) {
@@ -174,6 +190,18 @@ async function read({ again = false } = {}) {
     return false;
   } finally {
     if (!mine.aborted) at("read").disabled = false;
+  }
+}
+
+/** A reading with the changes of the selection. A change that this text or model does not have leaves it as it was. */
+async function changed(plain, wanted, signal) {
+  const changes = page.source.live ? changesNow() : [];
+  if (!page.source.live) return { reading: plain, base: page.source.base ?? null };
+  if (!changes.length) return { reading: plain, base: null };
+  try {
+    return { reading: await page.source.read({ ...wanted, changes }, signal), base: plain };
+  } catch (wrong) {
+    return { reading: plain, base: null, wrong };
   }
 }
 
@@ -190,14 +218,21 @@ function refresh() {
   const { reading } = page;
   if (!reading) return;
   const heads = reading.sites.reduce((sum, site) => sum + site.heads, 0);
-  const parts = [reading.kind, heads ? several(reading.sites.length, "attention") : "", heads ? several(heads, "head") : "", several(reading.source.length, "token")];
+  const parts = [reading.kind, heads ? layersOf(reading) : "", heads ? several(heads, "head") : "", several(reading.source.length, "token")];
   at("about").textContent = parts.filter(Boolean).join(" · ");
   if (page.sites().length && chosen.layer >= page.sites().length) quietly({ layer: 0 });
   if (page.site() && chosen.head >= page.site().heads) quietly({ head: 0 });
   // A model of which this view has nothing to show has something else.
   if (!current().fits(reading)) quietly({ view: views.find((view) => view.fits(reading))?.name ?? "heads" });
   showTokens(page);
+  showPanel(page);
   show();
+}
+
+/** How many layers there are, of each stack where there are two. */
+function layersOf(reading) {
+  const count = (group) => reading.sites.filter((site) => site.group === group).length;
+  return reading.groups.includes("encoder") ? `${count("encoder")} + ${several(count("decoder"), "layer")}` : several(count("self"), "layer");
 }
 
 /** The fields that a kind of model reads. */
@@ -209,7 +244,11 @@ function showFields() {
   at("second-field").hidden = !(pairs || target);
   at("second-name").textContent = target ? "What the decoder has said (may be empty)" : "Second text (may be empty)";
   at("text-name").textContent = target ? "Source" : "Text";
-  if (pictures && page.source.live) page.picture ??= keptPicture() ?? examplePicture();
+  const grey = at("model").selectedOptions[0]?.dataset.grey === "true";
+  if (pictures && page.source.live && (!page.picture || page.exampleFor !== undefined)) {
+    page.picture = keptPicture() ?? examplePicture(grey);
+    page.exampleFor = grey;
+  }
 }
 
 /** A picture is too large for an address; the browser keeps it for as long as the page is open. */
@@ -241,7 +280,7 @@ async function loadModels() {
   }
   complain(null);
   if (!models.length) return complain(new Error("There is no model here: start with `regard serve MODEL`."));
-  at("model").replaceChildren(...models.map(({ name, kind }) => make("option", { value: name, "data-kind": kind }, name.replace(/^runs\//, ""))));
+  at("model").replaceChildren(...models.map(({ name, kind, grey }) => make("option", { value: name, "data-kind": kind, "data-grey": String(Boolean(grey)) }, name)));
   const missing = page.source.live && chosen.model && !models.some(({ name }) => name === chosen.model) ? chosen.model : "";
   if (missing) quietly({ model: models[0].name, drawn: "", query: -1, key: -1 });
   at("model").value = chosen.model || models[0].name;
@@ -255,7 +294,7 @@ async function loadModels() {
   at("text").value = page.source.text ?? (chosen.text || exampleText);
   at("second").value = page.source.second ?? chosen.second;
   const shown = await read({ again: true });
-  if (missing && shown) complain(new Error(`The link asks for the model “${missing}”, which is not offered here: this is “${models[0].name}”.`));
+  if (missing && shown) complain(new Error(`The link names the model “${missing}”, which is not offered here: this is “${models[0].name}”.`));
 }
 
 /** The colours have changed. */
@@ -287,10 +326,17 @@ function listen() {
   });
   at("picture").addEventListener("change", () => {
     const loader = new FileReader();
-    loader.onload = () => {
+    loader.onload = async () => {
+      // A file that is no picture leaves the one before.
+      const before = page.picture;
       page.picture = loader.result;
-      keptPicture(page.picture);
-      read();
+      if (await read()) {
+        keptPicture(loader.result);
+        page.exampleFor = undefined;
+      } else if (page.picture === loader.result) {
+        page.picture = before;
+        at("picture").value = "";
+      }
     };
     if (at("picture").files[0]) loader.readAsDataURL(at("picture").files[0]);
   });
@@ -304,7 +350,7 @@ function listen() {
   window.addEventListener("hashchange", () => {
     const before = { ...chosen };
     selectFromAddress();
-    const texts = ["model", "text", "second", "drawn"].some((name) => before[name] !== chosen[name]);
+    const texts = ["model", "text", "second", "drawn", "changes"].some((name) => before[name] !== chosen[name]);
     complain(null);
     if (texts) loadModels();
     else refresh();
@@ -326,7 +372,7 @@ function build() {
   const save = (what, write) => async () => {
     try {
       if (!open?.[what]) throw new Error("There is nothing to save yet.");
-      const name = `${page.reading.model}-${chosen.view}${chosen.view === "heads" ? "" : `-${page.site()?.layer ?? 0}-${page.head()}`}`.replace(/[^\w.-]+/g, "-");
+      const name = `${page.reading.model}-${chosen.view}${chosen.view === "heads" ? "" : `-${page.site()?.layer ?? 0}-${page.head()}`}`.replace(/[^\w.-]+/g, "-").replace(/^[-.]+/, "");
       await write(await open[what](), name);
     } catch (problem) {
       complain(problem);
@@ -340,16 +386,18 @@ function build() {
 }
 
 const later = settled(10, show);
-whenSelected((changed) => {
+whenSelected((names) => {
   if (!page.reading || quiet) return;
-  if (changed.includes("group")) showTokens(page);
-  if (changed.includes("query")) markToken(page);
-  if (changed.includes("view") || changed.some((name) => current().redraw.includes(name))) {
+  if (names.includes("group")) showTokens(page);
+  if (names.includes("query")) markToken(page);
+  if (names.includes("changes")) return read({ again: true });
+  if (names.some((name) => ["group", "layer", "head", "query", "key"].includes(name))) showPanel(page);
+  if (names.includes("view") || names.some((name) => current().redraw.includes(name))) {
     complain(null);
     later();
   } else {
     showControls(current(), page);
-    open?.selected?.(changed);
+    open?.selected?.(names);
   }
 });
 selectFromAddress();
