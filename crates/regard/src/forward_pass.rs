@@ -7,6 +7,7 @@
 //! [`head_names`] what heads are called by tested rules.
 
 mod attention_map;
+pub mod blank_out;
 mod colour_limit;
 pub mod flow;
 pub mod head_names;
@@ -18,6 +19,7 @@ mod pass;
 mod pixels;
 pub mod prediction;
 mod residual;
+pub mod score_parts;
 mod site;
 mod token;
 mod token_axis;

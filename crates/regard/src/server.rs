@@ -15,6 +15,7 @@ mod job_queue;
 mod maps;
 mod packed;
 mod pass_cache;
+mod patching;
 mod problem;
 mod routes;
 pub mod web;

@@ -119,6 +119,8 @@ impl Stack {
                 visibility: Visibility { causal: self.causal, window: form.attention.window },
                 rotary: matches!(form.attention.positions, Some(AttentionPositions::Rotary(_))),
                 biased: is_biased(form.attention.positions.as_ref()),
+                norm: block.first_norm(),
+                rotation: self.rotary[self.form.form_of(i)].as_ref(),
                 ..AttentionSite::of(name("self"), block.attention())
             });
             let cross = |attention| AttentionSite {

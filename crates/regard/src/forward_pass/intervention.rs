@@ -7,6 +7,7 @@
 //! off:layers.5.self, off:layers.5.ffn     a whole sublayer adds nothing
 //! scale:layers.5.residual.after:*:0.5     the residual stream is halved; 7 instead of *: at position 7
 //! steer:layers.5.residual.after:*:1:TEXT  the residual stream is moved toward that of another text
+//! strike:3                                the text is read without its token 3
 //! ```
 
 use super::input::{EncodedInput, Input};
@@ -16,7 +17,7 @@ use crate::error::usage_error;
 use crate::model::Opened;
 use anyhow::{Context as _, Result};
 use regard_nn::models::Predicts;
-use regard_nn::tensor::Tensor;
+use regard_nn::tensor::{Ids, Tensor};
 use regard_nn::{Context, Probe};
 use std::fmt;
 use std::str::FromStr;
@@ -70,6 +71,11 @@ pub enum Intervention {
         /// What it is multiplied with.
         factor: f32,
     },
+    /// A text that is read without one of its tokens.
+    Strike {
+        /// The position of the token in the whole text.
+        position: usize,
+    },
     /// A residual stream that is moved toward that of another text, as it is where that text is continued or classified.
     Steer {
         /// Such as `layers.5.residual.after`.
@@ -90,7 +96,7 @@ impl FromStr for Intervention {
         let wrong = || {
             usage_error(format!(
                 "“{written}” is no change: write zero:ATTENTION:HEAD, mean:ATTENTION:HEAD, block:ATTENTION:HEAD:QUERY:KEY, \
-                 off:SUBLAYER, scale:SITE:POSITION:FACTOR or steer:SITE:POSITION:FACTOR:TEXT"
+                 off:SUBLAYER, scale:SITE:POSITION:FACTOR, steer:SITE:POSITION:FACTOR:TEXT or strike:POSITION"
             ))
         };
         let (kind, rest) = written.split_once(':').ok_or_else(wrong)?;
@@ -114,6 +120,7 @@ impl FromStr for Intervention {
                 query: number(query)?,
                 key: number(key)?,
             },
+            ("strike", &[position]) => Self::Strike { position: number(position)? },
             ("off", &[sublayer]) => Self::Off { sublayer: own(sublayer) },
             ("scale", &[site, position, by]) => {
                 Self::Scale { site: own(site), position: some(position)?, factor: factor(by)? }
@@ -139,6 +146,7 @@ impl fmt::Display for Intervention {
             Self::Block { attention, head, query, key } => {
                 write!(f, "block:{attention}:{}:{query}:{key}", some(head))
             }
+            Self::Strike { position } => write!(f, "strike:{position}"),
             Self::Off { sublayer } => write!(f, "off:{sublayer}"),
             Self::Scale { site, position, factor } => write!(f, "scale:{site}:{}:{factor}", some(position)),
             Self::Steer { site, position, factor, text } => {
@@ -157,6 +165,42 @@ pub fn parse(written: &[String]) -> Result<Vec<Intervention>> {
         )));
     }
     written.iter().map(|one| one.parse()).collect()
+}
+
+/// Leaves the struck tokens out of what a model reads. Positions are those of the whole text.
+pub fn strike(interventions: &[Intervention], opened: &Opened, input: &mut EncodedInput) -> Result<()> {
+    let struck: Vec<usize> = interventions
+        .iter()
+        .filter_map(|one| match one {
+            Intervention::Strike { position } => Some(*position),
+            _ => None,
+        })
+        .collect();
+    if struck.is_empty() {
+        return Ok(());
+    }
+    if opened.model.abilities().pictures().is_some() {
+        return Err(usage_error("patches of a picture cannot be struck out"));
+    }
+    let count = input.source.len();
+    if let Some(position) = struck.iter().find(|&&position| position >= count) {
+        return Err(usage_error(format!(
+            "there are {count} tokens: there is no position {position} to strike"
+        )));
+    }
+    let kept: Vec<usize> = (0..count).filter(|position| !struck.contains(position)).collect();
+    if kept.is_empty() {
+        return Err(usage_error("no token would be left to read"));
+    }
+    let some = |ids: &Option<Ids>| -> Result<Option<Ids>> {
+        let Some(ids) = ids else { return Ok(None) };
+        let values: Vec<u32> = kept.iter().map(|&position| ids.values()[position]).collect();
+        Ok(Some(Ids::new(&values, [1, kept.len()])?))
+    };
+    input.inputs.ids = some(&input.inputs.ids)?;
+    input.inputs.types = some(&input.inputs.types)?;
+    input.source = kept.iter().map(|&position| input.source[position].clone()).collect();
+    Ok(())
 }
 
 /// What interventions do to the probe of a pass over an input. Fails if the model has no such head, site or position.
@@ -200,6 +244,8 @@ impl Resolver<'_> {
                 self.check_position(site.group.keys_target(), key)?;
                 Arc::new(move |probe| probe.block(&attention, head, query, key))
             }
+            // Done before the text is read: see `strike`.
+            Intervention::Strike { .. } => Arc::new(|probe| probe),
             Intervention::Off { sublayer } => {
                 self.check_layer(&sublayer, &["self", "cross", "ffn"])?;
                 let site = format!("{sublayer}.output");
@@ -302,6 +348,7 @@ mod tests {
             "block:layers.5.self:1:7:2",
             "block:layers.5.self:*:7:2",
             "off:layers.5.ffn",
+            "strike:3",
             "scale:layers.5.residual.after:*:0.5",
             "steer:layers.5.residual.after:3:-1.5:time: 12:30; a text",
         ] {

@@ -2,7 +2,7 @@
 
 use super::colour_limit::ColourLimit;
 use super::input::{EncodedInput, Input};
-use super::intervention::{Intervention, resolve};
+use super::intervention::{Intervention, resolve, strike};
 use super::prediction;
 use super::residual::Residuals;
 use super::site::{Group, Site};
@@ -83,6 +83,7 @@ impl ForwardPass {
         cancel: &AtomicBool,
     ) -> Result<Self> {
         let mut encoded = input.encode(opened, most)?;
+        strike(&changes, opened, &mut encoded)?;
         encoded.append(opened, drawn, most)?;
         Self::resolved(opened, encoded, drawn.len(), changes, most, cancel)
     }

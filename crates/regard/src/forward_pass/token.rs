@@ -97,7 +97,7 @@ impl ShownToken {
                     Self { id, text: format!("{text} {bytes}"), special, word, part_of: Some(text) }
                 }
                 None => {
-                    let spaced = piece.starts_with(['Ġ', '▁']) && !special && !text.starts_with('␣');
+                    let spaced = piece.starts_with([' ', 'Ġ', '▁']) && !special && !text.starts_with('␣');
                     let text = if spaced { format!(" {text}") } else { text };
                     Self { id, text, special, word, part_of: None }
                 }

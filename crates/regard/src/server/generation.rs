@@ -19,6 +19,7 @@ use regard_nn::Context;
 use regard_nn::attention::Cache;
 use regard_nn::generate::{Answer, Continue, NextToken, Sampling};
 use regard_nn::tensor::Ids;
+use regard_nn::tokens::Special;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::convert::Infallible;
@@ -105,12 +106,20 @@ fn sample(
     let limit = pass.model().abilities().context.map_or(most, |limit| limit.min(most));
     ensure!(ids.len() < limit, UsageError(format!("the text is as long as it can be: {limit} tokens")));
     let room = count.min(limit - ids.len());
-    let send = |token: u32| lines.blocking_send(line(&json!({ "id": token }))).is_ok();
+    let mut text = pass.opened().tokenizer.as_ref().map(|tokenizer| tokenizer.decoder(Special::Drop));
+    // A few tokens before are enough to decode the next as in the whole text.
+    for &id in &ids[ids.len().saturating_sub(16)..] {
+        text.as_mut().map(|decoder| decoder.push(id)).transpose()?;
+    }
+    let mut send = |token: u32| -> Result<bool> {
+        let piece = text.as_mut().map(|decoder| decoder.push(token)).transpose()?.flatten();
+        Ok(lines.blocking_send(line(&json!({ "id": token, "text": piece.unwrap_or_default() }))).is_ok())
+    };
     if !pass.changes().is_empty() {
         let mut before: Option<ForwardPass> = None;
         for step in 0..room as u64 {
             let token = draw(before.as_ref().unwrap_or(pass), sampling, first + step)?;
-            if !send(token) || stops.contains(&token) {
+            if !send(token)? || stops.contains(&token) {
                 return Ok(());
             }
             before = Some(before.as_ref().unwrap_or(pass).extended(token, most, cancel)?);
@@ -132,7 +141,7 @@ fn sample(
     let mut read = 0;
     for step in 1..=room as u64 {
         ids.push(token);
-        if !send(token) || stops.contains(&token) || step == room as u64 || cancel.load(Ordering::Relaxed) {
+        if !send(token)? || stops.contains(&token) || step == room as u64 || cancel.load(Ordering::Relaxed) {
             return Ok(());
         }
         let fresh = &ids[read..];

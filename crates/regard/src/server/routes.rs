@@ -4,9 +4,11 @@ use super::job_queue::JobKind;
 use super::packed::Packed;
 use super::pass_cache::PassRequest;
 use super::problem::Problem;
-use super::{App, KnownNames, describe, generation, guard, maps, web};
+use super::{App, KnownNames, describe, generation, guard, maps, patching, web};
 use crate::error::{UsageError, usage_error};
-use crate::forward_pass::{ForwardPass, Input, ShownToken, head_names, intervention, lens, prediction};
+use crate::forward_pass::{
+    ForwardPass, Input, ShownToken, blank_out, head_names, intervention, lens, prediction, score_parts,
+};
 use axum::extract::rejection::{JsonRejection, QueryRejection};
 use axum::extract::{DefaultBodyLimit, Path, Query, State};
 use axum::http::StatusCode;
@@ -28,6 +30,9 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/api/read", post(read).layer(pictures))
         .route("/api/state", get(state))
         .route("/api/tokens", post(tokens))
+        .route("/api/patch", post(patching::patch))
+        .route("/api/readings/{id}/blank_out", get(blank))
+        .route("/api/readings/{id}/parts", get(parts))
         .route("/api/readings/{id}", get(again))
         .route("/api/readings/{id}/step", post(step))
         .route("/api/readings/{id}/generate", post(generation::generate))
@@ -267,6 +272,45 @@ async fn names(State(app): State<Arc<App>>, Path(id): Path<String>) -> Result<Re
     };
     let names = app.jobs.run(JobKind::ForwardPass, work).await?;
     Ok(Json(&*names).into_response())
+}
+
+#[derive(Deserialize)]
+struct PartsQuery {
+    site: String,
+    head: usize,
+    query: usize,
+    key: usize,
+}
+
+/// The parts of a score: what wrote the query, times what wrote the key.
+async fn parts(
+    State(app): State<Arc<App>>,
+    Path(id): Path<String>,
+    parameters: Result<Query<PartsQuery>, QueryRejection>,
+) -> Result<Response, Problem> {
+    let Query(PartsQuery { site, head, query, key }) = parameters?;
+    let (_, pass) = find_pass(&app, &id)?;
+    let site = pass.find(&site)?;
+    let work = move |_: &_| score_parts::named_parts(&pass, site, head, (query, key));
+    Ok(Json(app.jobs.run(JobKind::ForwardPass, work).await?).into_response())
+}
+
+#[derive(Deserialize)]
+struct BlankQuery {
+    /// Where a masked word is predicted.
+    position: Option<usize>,
+}
+
+/// How much each token matters for the prediction.
+async fn blank(
+    State(app): State<Arc<App>>,
+    Path(id): Path<String>,
+    parameters: Result<Query<BlankQuery>, QueryRejection>,
+) -> Result<Response, Problem> {
+    let Query(BlankQuery { position }) = parameters?;
+    let (_, pass) = find_pass(&app, &id)?;
+    let found = app.jobs.run(JobKind::ForwardPass, move |_| blank_out::blank_out(&pass, position)).await?;
+    Ok(Json(found).into_response())
 }
 
 /// The predicted class, and the contribution of each word.

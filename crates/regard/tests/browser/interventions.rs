@@ -178,7 +178,7 @@ fn every_layers_answer_is_that_of_the_logit_lens() {
         let path = folder.path().join(answer).join("model");
         make(&path);
         let server = Serve::start(path.parent().unwrap(), &["model"]);
-        let mut chrome = Chrome::start(1300, 1000);
+        let mut chrome = Chrome::start(1600, 1000);
         chrome.open(&format!("{}/#text=The+cat+sat+on+the+mat&second=the+dog&view=lens", server.address));
         chrome.shown("lens");
         let opened = Arc::new(regard::model::open(path.to_str().unwrap()).unwrap());

@@ -1,5 +1,6 @@
 //! The page in a real browser. Needs Chromium: `./test` finds or installs it and runs these, which `cargo test` leaves out.
 
+mod bench;
 mod chrome;
 mod errors;
 mod exports;

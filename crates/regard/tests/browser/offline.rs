@@ -70,9 +70,9 @@ fn a_picture_is_seen_through_its_patches() {
     // Another patch is chosen: what lies over the picture is its own.
     let seen = "document.querySelector('.picture canvas').toDataURL()";
     let before = chrome.value(seen);
-    assert_eq!(chrome.text("#patch-heading"), "Where the class token looks");
+    assert_eq!(chrome.text("#patch-heading"), "What the class token attends to");
     chrome.click(".picture canvas");
-    chrome.until("document.querySelector('#patch-heading').textContent.startsWith('Where the patch in row')");
+    chrome.until("document.querySelector('#patch-heading').textContent.startsWith('What the patch in row')");
     chrome.until(&format!("{seen} !== {before}"));
     let chosen = chrome.text("#patch-heading");
     chrome.press("ArrowLeft");

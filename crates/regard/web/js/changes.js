@@ -29,7 +29,7 @@ export function changeOf(site, head) {
 }
 
 /** A change in words. */
-export function changeInWords(change, reading) {
+export function changeInWords(change, { reading, base }) {
   const [kind, place, ...rest] = change.split(":");
   const site = reading?.sites.find(({ name }) => name === place);
   const layer = place.match(/layers\.(\d+)/)?.[1] ?? "?";
@@ -44,6 +44,7 @@ export function changeInWords(change, reading) {
     case "zero": return `${head(rest[0])} off`;
     case "mean": return `${head(rest[0])} set to its mean`;
     case "block": return `${token(queries, rest[1])} → ${token(keys, rest[2])} blocked in ${rest[0] === "*" ? `all heads of layer ${layer}${within}` : head(rest[0])}`;
+    case "strike": return `without ${token((base ?? reading).source, place)} (${place})`;
     case "off": return `${place.endsWith(".ffn") ? "feed-forward" : `${cross || "attention "}`.trim()} of layer ${layer}${within} off`;
     case "scale": return `residual stream after layer ${layer}${within}${where(rest[0])} × ${brief(Number(rest[1]))}`;
     case "steer": return `residual stream after layer ${layer}${within}${where(rest[0])} moved ${brief(Number(rest[1]))} of the way to “${shortened(rest.slice(2).join(":"), 24)}”`;

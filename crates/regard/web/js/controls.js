@@ -90,6 +90,7 @@ export function markToken(page) {
   const chip = chips[query];
   if (root.contains(document.activeElement)) chip?.focus({ preventScroll: true });
   // In a long text the strip scrolls to the query, and the page stays where it is.
+  if (chip && root.scrollWidth > root.clientWidth + 4) root.scrollLeft = chip.offsetLeft - root.clientWidth / 2;
   if (chip && (chip.offsetTop < root.scrollTop || chip.offsetTop + chip.offsetHeight > root.scrollTop + root.clientHeight)) root.scrollTop = chip.offsetTop - root.clientHeight / 2;
 }
 

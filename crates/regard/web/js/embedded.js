@@ -136,6 +136,8 @@ export function embeddedSource(held) {
       return { layers: flow.layers, tokens: flow.tokens, raw: part(raw), rollout: part(rollout) };
     },
     base: held.base?.reading,
+    parts: async () => lacking("the model, so that scores cannot be split into parts"),
+    blankOut: async () => lacking("the model, so that no word can be struck out"),
     async next(reading, { position, layer }) {
       const from = reading === held.reading ? held : held.base;
       if (layer === undefined && (position === undefined || position === from.next?.position)) {

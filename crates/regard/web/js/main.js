@@ -1,8 +1,8 @@
 // The page: what was read, which view is open, and what happens when something is chosen.
 
-import { forgetColours } from "./colours.js";
+import { classColour, forgetColours, named } from "./colours.js";
 import { endPreview, markToken, previewTokens, showControls, showTokens } from "./controls.js";
-import { at, make, settled } from "./dom.js";
+import { at, draw, make, settled } from "./dom.js";
 import { copyLink, saveCsv, savePng, saveSvg } from "./download.js";
 import { embeddedSource } from "./embedded.js";
 import { examplePicture, exampleText } from "./example.js";
@@ -13,6 +13,7 @@ import { changesNow } from "./changes.js";
 import { showPanel } from "./panel.js";
 import { chosen, select, selectFromAddress, whenSelected } from "./selection.js";
 import { serverSource } from "./server.js";
+import { label, picture, stroke } from "./svg.js";
 import { followTheme } from "./theme.js";
 import { classesView } from "./view_classes.js";
 import { flowView } from "./view_flow.js";
@@ -22,9 +23,13 @@ import { headsView } from "./view_heads.js";
 import { linesView } from "./view_lines.js";
 import { nextView } from "./view_next.js";
 import { whyView } from "./view_why.js";
+import { withoutView } from "./view_without.js";
+import { patchingView } from "./view_patching.js";
+import { compareView } from "./view_compare.js";
+import { showTour, startTour } from "./tour.js";
 import { sidesOf } from "./words.js";
 
-const views = [headsView, headView, linesView, whyView, flowView, lensView, classesView, nextView];
+const views = [headsView, headView, linesView, whyView, flowView, lensView, classesView, nextView, withoutView, patchingView, compareView];
 
 const held = document.getElementById("held");
 const page = {
@@ -46,6 +51,7 @@ const page = {
   predicting: () => (page.reading.target.length ? page.reading.target : page.reading.source),
   position: () => (chosen.query >= 0 && chosen.query < page.predicting().length && page.asking() === page.predicting() ? chosen.query : page.predicting().length - 1),
   again: () => later(),
+  fitsView: (name) => views.find((view) => view.name === name)?.fits(page.reading) ?? false,
   drawn: () => drawnIds().length,
   offerMeasures: () => showControls(current(), page),
 };
@@ -226,6 +232,7 @@ function refresh() {
   if (!current().fits(reading)) quietly({ view: views.find((view) => view.fits(reading))?.name ?? "heads" });
   showTokens(page);
   showPanel(page);
+  showTour(page);
   show();
 }
 
@@ -261,6 +268,21 @@ function keptPicture(picture) {
   }
 }
 
+/** The loss of a model in training, as far as it has come. */
+function lossCurve(curve, steps) {
+  if (!curve?.length) return "";
+  const [wide, high] = [Math.min(760, document.body.clientWidth - 40), 190];
+  const most = Math.max(...curve.map(([, loss]) => loss));
+  const place = ([step, loss]) => `${(46 + (step / steps) * (wide - 60)).toFixed(1)},${(14 + (1 - loss / most) * (high - 44)).toFixed(1)}`;
+  const last = curve.at(-1);
+  const [x, y] = place(last).split(",").map(Number);
+  return picture(wide, high, `Loss ${last[1].toFixed(3)} after ${last[0]} of ${steps} steps`,
+    stroke(46, high - 30, wide - 14, high - 30, named("rule")), label("0", 40, high - 30, { anchor: "end", size: 11, colour: "muted" }), label(most.toFixed(1), 40, 14, { anchor: "end", size: 11, colour: "muted" }),
+    label("training step", wide / 2, high - 12, { anchor: "middle", size: 11, colour: "muted" }), label("loss", 0, high / 2 - 12, { size: 11, colour: "muted" }),
+    draw("polyline", { points: curve.map(place).join(" "), fill: "none", stroke: classColour(0), "stroke-width": 2.5, "stroke-linejoin": "round" }),
+    draw("circle", { cx: x, cy: y, r: 5, fill: classColour(1) }), label(last[1].toFixed(3), Math.min(x + 9, wide - 40), y - 8, { size: 12, weight: 600 }));
+}
+
 async function loadModels() {
   let state;
   try {
@@ -272,10 +294,10 @@ async function loadModels() {
   const { models, training } = state;
   at("progress").hidden = !training;
   if (training) {
-    const { step: done, steps, loss, problem } = training;
-    at("progress").replaceChildren(problem
-      ? `The demonstration model could not be trained: ${problem}`
-      : make("span", {}, "There is no model here yet, so a small one is being trained: ", make("progress", { value: done, max: steps }), ` step ${done} of ${steps}${loss ? `, loss ${loss.toFixed(3)}` : ""}. It takes less than a minute.`));
+    const { step: done, steps, loss, curve, problem } = training;
+    at("progress").replaceChildren(...(problem
+      ? [`The demonstration model could not be trained: ${problem}`]
+      : [make("span", {}, "There is no model here yet, so a small one is being trained: ", make("progress", { value: done, max: steps }), ` step ${done} of ${steps}${loss ? `, loss ${loss.toFixed(3)}` : ""}. It takes less than a minute.`), lossCurve(curve, steps)]));
     return setTimeout(loadModels, 700);
   }
   complain(null);
@@ -341,6 +363,7 @@ function listen() {
     if (at("picture").files[0]) loader.readAsDataURL(at("picture").files[0]);
   });
   followTheme(at("theme"), recolour);
+  at("start-tour").addEventListener("click", () => page.reading && startTour(1, page));
   // The address is the selection, not a place in the page.
   at("skip").addEventListener("click", (event) => {
     event.preventDefault();
@@ -390,6 +413,7 @@ whenSelected((names) => {
   if (!page.reading || quiet) return;
   if (names.includes("group")) showTokens(page);
   if (names.includes("query")) markToken(page);
+  if (names.includes("tour")) showTour(page);
   if (names.includes("changes")) return read({ again: true });
   if (names.some((name) => ["group", "layer", "head", "query", "key"].includes(name))) showPanel(page);
   if (names.includes("view") || names.some((name) => current().redraw.includes(name))) {

@@ -45,7 +45,7 @@ export class TiledMap {
     [this.width, this.height] = [width, height];
     [this.canvas.width, this.canvas.height] = [Math.round(width * ratio), Math.round(height * ratio)];
     this.canvas.style.height = `${height}px`;
-    if (first || this.unit <= this.fitting() * 1.001) this.fit();
+    if (first || this.fitted) this.fit();
     this.draw();
   }
 
@@ -57,6 +57,7 @@ export class TiledMap {
   /** Shows everything. */
   fit() {
     this.unit = this.fitting();
+    this.fitted = true;
     this.x = this.y = 0;
     this.draw();
   }
@@ -68,6 +69,7 @@ export class TiledMap {
     this.x += px / this.unit - px / unit;
     this.y += py / this.unit - py / unit;
     this.unit = unit;
+    this.fitted = unit <= this.fitting() * 1.001;
     this.draw();
   }
 

@@ -24,14 +24,14 @@ export function blockPair(page) {
 /** Shows the panel anew. */
 export function showPanel(page) {
   const root = at("changes");
-  const wanted = Boolean(page.reading) && (page.source.live ? page.reading.sites.length > 0 : page.reading.changes.length > 0);
+  const wanted = Boolean(page.reading) && (page.source.live ? page.reading.sites.length > 0 || changesNow().length > 0 : page.reading.changes.length > 0);
   root.hidden = !wanted;
   if (!wanted) return root.replaceChildren();
   const list = page.source.live ? changesNow() : page.reading.changes;
   const held = root.querySelector("details")?.open ?? false;
   keepingFocus(root, () => root.replaceChildren(
     list.length ? made(page, list) : "",
-    page.source.live ? tools(page, held) : ""));
+    page.source.live && page.site() ? tools(page, held) : ""));
   if (list.length && page.base) showOutcome(page, root.querySelector("#outcome-place"));
 }
 
@@ -51,8 +51,8 @@ async function showOutcome(page, place) {
 function made(page, list) {
   const live = page.source.live;
   const chip = (change, i) => make("span", { class: "change", "data-change": change },
-    changeInWords(change, page.reading),
-    live ? make("button", { type: "button", id: `undo-${i}`, "aria-label": `Undo: ${changeInWords(change, page.reading)}`, title: "undo", click: () => setChanges(list.filter((_, at) => at !== i)) }, "×") : null);
+    changeInWords(change, page),
+    live ? make("button", { type: "button", id: `undo-${i}`, "aria-label": `Undo: ${changeInWords(change, page)}`, title: "undo", click: () => setChanges(list.filter((_, at) => at !== i)) }, "×") : null);
   return make("div", { class: "made" },
     make("div", { class: "list", role: "group", "aria-label": "Changes inside the model" },
       make("b", {}, "Changed:"), list.map(chip),

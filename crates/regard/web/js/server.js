@@ -88,6 +88,9 @@ export function serverSource() {
       const [found, scores] = unpackReals(await about(reading, "next", question, signal, binary));
       return { ...found, scores };
     },
+    patch: (asked, signal) => send("api/patch", asked, signal),
+    parts: (reading, question, signal) => about(reading, "parts", question, signal, json),
+    blankOut: (reading, position, signal) => about(reading, "blank_out", position === undefined ? {} : { position }, signal, json),
     names: (reading, signal) => about(reading, "names", {}, signal, json),
     /** Samples several tokens; `each` gets them one by one. */
     async generate(reading, asked, each, signal) {

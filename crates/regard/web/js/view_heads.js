@@ -23,9 +23,11 @@ export const headsView = {
     const sites = page.sites();
     const heads = sites.flatMap((site) => Array.from({ length: site.heads }, (_, head) => ({ site, head })));
     const list = make("div", { class: "heads" });
-    const told = make("p", { class: "muted", id: "measure-in-words" });
+    const told = make("span", { id: "measure-in-words" });
     const names = make("div", { class: "names", id: "names" });
-    root.append(this.about(sites), told, names, list);
+    const about = this.about(sites);
+    root.append(about, names, list);
+    about.append(" ", told);
     for (const one of heads) this.button(one, page);
     this.place(list, heads, sites, page);
     const table = palette();

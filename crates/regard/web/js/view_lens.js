@@ -23,7 +23,7 @@ export const lensView = {
   async show(root, page) {
     const tokens = page.predicting();
     const layers = page.reading.lens;
-    const columns = Math.max(4, Math.min(mostColumns, tokens.length, Math.floor((root.clientWidth - 90) / 74)));
+    const columns = Math.max(4, Math.min(mostColumns, tokens.length, Math.floor((root.clientWidth - (root.clientWidth > 900 ? 470 : 110)) / 74)));
     const middle = Math.min(page.position(), tokens.length - 1);
     const from = Math.max(0, Math.min(middle - Math.floor(columns * 0.7), tokens.length - columns));
     const to = Math.min(tokens.length, from + columns);

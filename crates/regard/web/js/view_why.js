@@ -5,6 +5,7 @@ import { draw, make } from "./dom.js";
 import { dot, largest } from "./maths.js";
 import { brief, exactly, percent } from "./numbers.js";
 import { chosen, select } from "./selection.js";
+import { scoreParts } from "./score_parts.js";
 import { cellWidth, extent, signedBar, strip } from "./steps.js";
 import { pickable, roving } from "./roving.js";
 import { box, choosable, label, picture, wide } from "./svg.js";
@@ -44,7 +45,8 @@ export const whyView = {
       this.inWords(state),
       chosen.merge || chosen.hide ? make("p", { class: "muted" }, "Whole words and hidden tokens make no difference here: a query and a key belong to one token each.") : "",
       make("div", { class: "scroll" }, svg),
-      this.formula(site, state, keys.length));
+      this.formula(site, state, keys.length),
+      site.group === "self" && page.source.live ? scoreParts(page, { ...which, query, key }) : "");
     return {
       svg: () => svg,
       csv: () => [["key", "position", "dot product", "score", "weight"], ...shown.map((at, i) => [keys[at].text, at, exactly(state.dots[i]), state.scores ? exactly(state.scores[at]) : "", exactly(weights[at])])],
