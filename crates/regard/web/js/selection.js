@@ -17,7 +17,7 @@ const sound = {
   scale: oneOf("raw", "log", "rest", "norms"), sort: (text) => /^-?[a-z-]{1,40}$/.test(text), drawn: numbers, lines: numbers,
   changes: (text) => text.length <= 8000 && !/%(?![0-9a-f]{2})/i.test(text), depth: whole(-1), token: whole(-1), by: oneOf("top", "chosen", "rank"), named: (text) => /^[a-z -]{0,40}$/.test(text),
   answer: whole(-1), against: whole(-1), tour: whole(0),
-  layer: whole(0), head: whole(0), query: whole(-1), key: whole(-1), temperature: between(0.05, 3), k: between(0, 100), p: between(0.05, 1),
+  layer: whole(0), head: whole(0), query: whole(-1), key: whole(-1), temperature: between(0, 3), k: between(0, 100), p: between(0.05, 1),
 };
 
 /** What is selected now. Change it with `select`. */

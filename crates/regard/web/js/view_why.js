@@ -13,6 +13,9 @@ import { shortened, sidesOf, spelled } from "./words.js";
 
 const mostKeys = 8;
 
+/** Whether a query may not attend to a key: it comes later, or lies outside the window. */
+const isMasked = (site, query, at) => (site.causal && at > query) || (site.window !== null && query - at > site.window) || (site.ahead !== null && at - query > site.ahead);
+
 export const whyView = {
   name: "why",
   title: "Why",
@@ -29,7 +32,7 @@ export const whyView = {
     const whole = { ...which, scale: "raw", merge: false, hide: false, top: query, bottom: query + 1, left: 0, right: keys.length };
     const { values: weights } = await page.source.block(page.reading, whole, page.signal);
     // What is masked explains nothing.
-    const masks = (at) => site.causal && (at > query || (site.window !== null && query - at > site.window));
+    const masks = (at) => isMasked(site, query, at);
     const visible = Array.from(weights.keys()).filter((at) => !masks(at));
     let shown = largest(visible.map((at) => weights[at]), mostKeys).map((i) => visible[i]);
     const asked = chosen.key >= 0 && chosen.key < keys.length ? chosen.key : shown[0];
@@ -62,7 +65,7 @@ export const whyView = {
     const [q, k, v] = [pick("query"), rows(pick("key")), rows(found.value)];
     const products = k.map((one) => q.map((value, i) => value * one[i]));
     const dots = k.map((one) => dot(q, one));
-    const masked = Array.from(weights, (_, at) => site.causal && (at > query || (site.window !== null && query - at > site.window)));
+    const masked = Array.from(weights, (_, at) => isMasked(site, query, at));
     return { width, q, k, v, products, dots, shown, weights, scores: found.scores, norms: found.norms, output: found.heads, query, key, masked, rotated, at: shown.indexOf(key) };
   },
 
@@ -139,15 +142,22 @@ export const whyView = {
       return root;
     }
     if (!scores) return root;
-    if (site.biased) root.append(line("bias by distance", `${scores[key] - scaled < 0 ? "−" : "+"} ${brief(Math.abs(scores[key] - scaled))} = ${brief(scores[key])}`));
+    const cap = site.soft_cap;
+    const capped = cap === null ? scaled : cap * Math.tanh(scaled / cap);
+    if (cap !== null) root.append(line("soft cap", `${brief(cap)} · tanh(${brief(scaled)} / ${brief(cap)}) = ${brief(capped)}`));
+    if (site.biased) root.append(line("bias by distance", `${scores[key] - capped < 0 ? "−" : "+"} ${brief(Math.abs(scores[key] - capped))} = ${brief(scores[key])}`));
     const seen = Array.from(scores.keys()).filter((i) => !masked[i]);
-    root.append(line("mask", masked[key] ? "masked: −∞, weight 0" : `visible, like ${seen.length - 1} of the other ${count - 1} keys`));
+    root.append(line("mask", masked[key] ? `${site.causal && key > state.query ? "later than the query" : "outside the window"}: −∞, weight 0` : `visible, like ${seen.length - 1} of the other ${count - 1} keys`));
     if (masked[key]) return root;
     const most = Math.max(...seen.map((i) => scores[i]));
     const total = seen.reduce((sum, i) => sum + Math.exp(scores[i] - most), 0);
     const up = Math.exp(scores[key] - most);
+    // What the weights lack to 1 went to the sink.
+    const kept = site.sink ? seen.reduce((sum, i) => sum + weights[i], 0) : 1;
+    if (site.sink) root.append(line("sink", `it takes ${percent(1 - kept)} of the weight of this row and adds nothing; the sum below includes it`));
+    const sum = total / kept;
     root.append(
-      line("softmax", `e^(${brief(scores[key])} − ${brief(most)}) = ${brief(up)}, divided by the sum over all keys ${brief(total)} = ${brief(up / total)}`),
+      line("softmax", `e^(${brief(scores[key])} − ${brief(most)}) = ${brief(up)}, divided by the sum over all keys ${brief(sum)} = ${brief(up / sum)}`),
       line("weight in the model", `${exactly(weights[key])} (${percent(weights[key])})`),
       line("norm of the transformed value", `‖value · output‖ = ${brief(state.norms[key])}, times the weight ${brief(state.norms[key] * weights[key])}`));
     return root;
