@@ -9,6 +9,7 @@ use regard_nn::analysis::influence::{Method, influence};
 use regard_nn::analysis::occlusion::{Blank, Quantity, occlusion};
 use regard_nn::analysis::statistics::spearman;
 use regard_nn::analysis::{Target, Tokens};
+use regard_nn::tensor::Tensor;
 use serde::Serialize;
 
 /// The most tokens: the text is read once for each.
@@ -57,8 +58,8 @@ pub fn blank_out(pass: &ForwardPass, position: Option<usize>) -> Result<BlankOut
     }
     let kind = PredictionKind::of(pass.model());
     let (place, scores) = match kind {
-        PredictionKind::Class => (0, pass.scores().map(|scores| scores.to_vec()).unwrap_or_default()),
-        PredictionKind::Next => (count - 1, pass.scores().map(|scores| scores.to_vec()).unwrap_or_default()),
+        PredictionKind::Class => (0, pass.scores().map(Tensor::to_vec).unwrap_or_default()),
+        PredictionKind::Next => (count - 1, pass.scores().map(Tensor::to_vec).unwrap_or_default()),
         PredictionKind::Masked => {
             let place = position.unwrap_or(count - 1);
             (place, super::lens::scores_at(pass, None, place)?)

@@ -47,12 +47,12 @@ impl Residuals {
         Ok(Self { before, after })
     }
 
-    /// A probe that runs the layer of an attention alone, and what the model must be given for that. None if what the layer
-    /// read is not known.
-    pub(super) fn alone(&self, probe: Probe, site: &Site, inputs: &Inputs) -> Result<(Probe, Inputs), Probe> {
+    /// A probe that runs the layer of an attention alone, and what the model must be given for that; none if what the layer
+    /// read is not known, and the probe runs all layers.
+    pub(super) fn alone(&self, probe: Probe, site: &Site, inputs: &Inputs) -> (Probe, Option<Inputs>) {
         let layer = layer(site);
         let Some((_, value)) = self.before.iter().find(|(known, _)| known == layer) else {
-            return Err(probe);
+            return (probe, None);
         };
         let mut probe = probe.resume(layer, value.clone()).stop_after(layer);
         let mut inputs = inputs.clone();
@@ -67,7 +67,7 @@ impl Residuals {
             }
             Group::Itself => {}
         }
-        Ok((probe, inputs))
+        (probe, Some(inputs))
     }
 
     /// The residual stream of the stack that predicts: as the first layer reads it, and after each layer.

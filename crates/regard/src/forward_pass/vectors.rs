@@ -48,19 +48,13 @@ impl ForwardPass {
         if site.heads * queries.len() * keys.len() <= MOST_SCORES {
             probe = probe.record(path("scores"));
         }
-        let probe = match self.residuals().alone(probe, &site, self.inputs()) {
-            Ok((probe, inputs)) => {
-                let context = Context::inference().with_cancel(cancel).with_probe(&probe);
-                self.model().hidden(&context, &inputs)?;
-                probe
-            }
+        let (probe, alone) = self.residuals().alone(probe, &site, self.inputs());
+        let context = Context::inference().with_cancel(cancel).with_probe(&probe);
+        match alone {
+            Some(inputs) => self.model().hidden(&context, &inputs).map(drop)?,
             // A model without a residual stream: the whole pass again.
-            Err(probe) => {
-                let context = Context::inference().with_cancel(cancel).with_probe(&probe);
-                run_model(self.inputs(), self.model(), &context)?;
-                probe
-            }
-        };
+            None => run_model(self.inputs(), self.model(), &context)?,
+        }
         let mut named = Vec::new();
         for name in NAMES {
             if let Some(value) = probe.get(&path(name))? {

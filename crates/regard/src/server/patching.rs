@@ -14,6 +14,7 @@ use axum::extract::rejection::JsonRejection;
 use axum::response::{IntoResponse, Response};
 use regard_nn::analysis::patching::Patching;
 use regard_nn::analysis::{Head, Target};
+use regard_nn::tensor::Tensor;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -101,9 +102,9 @@ fn rises_most(from: &ForwardPass, to: &ForwardPass) -> Result<usize> {
     let shares = |pass: &ForwardPass| -> Result<Vec<f32>> {
         Ok(pass
             .scores()
-            .map(|scores| scores.softmax())
+            .map(Tensor::softmax)
             .transpose()?
-            .map(|shares| shares.to_vec())
+            .map(|shares: Tensor| shares.to_vec())
             .unwrap_or_default())
     };
     let (before, after) = (shares(from)?, shares(to)?);

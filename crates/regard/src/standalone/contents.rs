@@ -11,6 +11,7 @@ use crate::image;
 use crate::server::{Description, describe};
 use anyhow::{Result, bail};
 use base64::Engine as _;
+use regard_nn::tensor::Tensor;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
@@ -230,7 +231,7 @@ impl Prediction {
         let masked = |text: &str| text.to_lowercase().contains("mask");
         let mask = || pass.predicting().iter().position(|token| token.special && masked(&token.text));
         let next = match kind {
-            PredictionKind::Next => Some((last, pass.scores().map(|scores| scores.to_vec()))),
+            PredictionKind::Next => Some((last, pass.scores().map(Tensor::to_vec))),
             PredictionKind::Masked => {
                 let position = mask().unwrap_or_else(ordinary);
                 Some((position, Some(scores_at(pass, None, position)?)))

@@ -18,6 +18,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use tempfile::TempDir;
 
+/// A name and what makes a model of that name.
+type Maker = (&'static str, fn(&Path));
+
 struct Stage {
     chrome: Chrome,
     server: Serve,
@@ -25,7 +28,7 @@ struct Stage {
 }
 
 impl Stage {
-    fn new(makers: &[(&str, fn(&Path))], width: u32) -> Self {
+    fn new(makers: &[Maker], width: u32) -> Self {
         let folder = TempDir::new().unwrap();
         for (name, make) in makers {
             make(&folder.path().join(name));
