@@ -89,7 +89,9 @@ pub(super) fn spelled(pass: &ForwardPass, position: usize, id: u32) -> Result<St
     let before = before.and_then(|before| pass.predicting().get(before)).map(|token| token.id);
     let text = spell(tokenizer, before, id)?;
     let name = || tokenizer.piece(id).unwrap_or_default();
-    Ok(if text.trim().is_empty() { visible("", &name()) } else { text })
+    // Part of a character alone has no text: its bytes are shown.
+    let unreadable = text.trim().is_empty() || text.contains('\u{fffd}');
+    Ok(if unreadable { visible(text.trim(), &name()) } else { text })
 }
 
 /// The ids of the text to continue.

@@ -26,7 +26,7 @@ import { whyView } from "./view_why.js";
 import { withoutView } from "./view_without.js";
 import { patchingView } from "./view_patching.js";
 import { compareView } from "./view_compare.js";
-import { showTour, startTour } from "./tour.js";
+import { showTour, spotTour, startTour } from "./tour.js";
 import { sidesOf } from "./words.js";
 
 const views = [headsView, headView, linesView, whyView, flowView, lensView, classesView, nextView, withoutView, patchingView, compareView];
@@ -117,6 +117,7 @@ async function show() {
     if (mine.aborted) return shown?.close?.();
     open = shown;
     root.dataset.shown = view.name;
+    spotTour();
     if (focused && document.activeElement === document.body) at(focused)?.focus({ preventScroll: true });
     focused = "";
   } catch (problem) {

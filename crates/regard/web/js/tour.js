@@ -22,24 +22,34 @@ export const tourLength = steps.length;
 
 /** Shows the step that the selection names, or nothing. */
 export function showTour(page) {
-  for (const old of document.querySelectorAll(".spot")) old.classList.remove("spot");
   const root = at("tour");
   const number = Math.min(chosen.tour, steps.length);
   root.hidden = number < 1 || !page.reading;
-  if (root.hidden) return root.replaceChildren();
-  const { spot, text } = steps[number - 1];
+  if (root.hidden) {
+    root.replaceChildren();
+    return spotTour();
+  }
+  const { text } = steps[number - 1];
   const go = (to) => make("button", { type: "button", id: to > number ? "tour-next" : "tour-back", class: to > number ? "strong" : "", disabled: to < 1, click: () => startTour(to, page) }, to > number ? (to > steps.length ? "Finish" : "Next") : "Back");
   root.replaceChildren(
     make("p", {}, make("b", {}, `${number} of ${steps.length} `), text),
     make("div", { class: "exports" }, go(number - 1), go(number + 1), make("button", { type: "button", id: "tour-end", "aria-label": "End the tour", click: () => select({ tour: 0 }) }, "×")));
-  const mark = (tries) => {
-    const found = document.querySelector(spot);
-    if (!found) return tries > 0 && chosen.tour === number && setTimeout(mark, 150, tries - 1);
-    found.classList.add("spot");
-    const box = found.getBoundingClientRect();
-    if (box.top < 0 || box.top > innerHeight * 0.55) scrollTo({ top: scrollY + box.top - 90, behavior: matchMedia("(prefers-reduced-motion: reduce)").matches ? "auto" : "smooth" });
-  };
-  mark(40);
+  spotTour();
+}
+
+/** Highlights what the step is about, once it is there; a view that is drawn anew is marked anew. */
+export function spotTour(tries = 40) {
+  for (const old of document.querySelectorAll(".spot")) old.classList.remove("spot");
+  const step = steps[chosen.tour - 1];
+  if (!step) return;
+  const found = document.querySelector(step.spot);
+  if (!found) {
+    if (tries > 0) setTimeout(spotTour, 150, tries - 1);
+    return;
+  }
+  found.classList.add("spot");
+  const box = found.getBoundingClientRect();
+  if (box.top < 0 || box.top > innerHeight * 0.55) scrollTo({ top: scrollY + box.top - 90, behavior: matchMedia("(prefers-reduced-motion: reduce)").matches ? "auto" : "smooth" });
 }
 
 /** Goes to a step; views that this model does not have are passed over. */
