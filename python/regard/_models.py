@@ -11,7 +11,7 @@ from typing import Any, TypeAlias, cast, overload
 
 import numpy as np
 
-from ._arrays import Reals, ids, is_ids, on_host, reals
+from ._arrays import Reals, ids, is_ids, number, on_host, reals, whole
 from ._fit import Fit
 from ._fit import fit as _fit
 from ._interventions import Hook, Intervention, as_changes
@@ -406,6 +406,11 @@ class Model:
         examples, pictures, single = self._examples(prompt, None)
         if pictures is not None or not single:
             raise Error("generate: one prompt at a time")
+        for name, value in (("temperature", temperature), ("top_p", top_p), ("repetition_penalty", repetition_penalty)):
+            number(value, name)
+        whole(tokens, "tokens")
+        whole(top_k, "top_k")
+        whole(seed, "seed")
         greedy = temperature == 0
         settings = {
             "greedy": greedy,
