@@ -411,10 +411,9 @@ class Model:
         whole(tokens, "tokens")
         whole(top_k, "top_k")
         whole(seed, "seed")
-        greedy = temperature == 0
         settings = {
-            "greedy": greedy,
-            "temperature": 1.0 if greedy else temperature,
+            "greedy": False,
+            "temperature": temperature,
             "top_k": top_k,
             "top_p": top_p,
             "repetition_penalty": repetition_penalty,

@@ -15,10 +15,10 @@ use regard::compute::Placement;
 use regard::forward_pass::{Input, Site, Token};
 use regard::model::{self, Opened};
 use regard::run::memory::Needs;
-use regard_nn::checkpoint;
 use regard_nn::data::memory;
 use regard_nn::models::{Predicts, Reads, Recipe};
 use regard_nn::tensor::{DataType, Device};
+use regard_nn::{Parameter, checkpoint};
 use serde_json::Map;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -200,7 +200,8 @@ impl Model {
                 if parameter.tensor().shape() != value.shape() {
                     bail!("{name} is {}, got {}", parameter.tensor().shape(), value.shape());
                 }
-                parameter.tensor_mut().set_values(&value.values())?;
+                // As f32, whatever type the file has: values are not rounded.
+                *parameter = Parameter::new(&value.to(parameter.tensor().device())?);
             }
             Ok(model)
         })?;

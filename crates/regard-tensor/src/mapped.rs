@@ -40,6 +40,22 @@ impl MappedFile {
         &self.0
     }
 
+    /// Lets the system take back the memory of a range of bytes that will not be read soon. The next access reads the file.
+    pub fn release(&self, range: Range<usize>) {
+        #[cfg(unix)]
+        if range.end <= self.0.len() && range.start < range.end {
+            // SAFETY: the mapping is read-only and of a file, so pages that were dropped come back with the same bytes.
+            let advised = unsafe {
+                let advice = memmap2::UncheckedAdvice::DontNeed;
+                self.0.unchecked_advise_range(advice, range.start, range.end - range.start)
+            };
+            // Advice that is not taken changes nothing but the memory in use.
+            let _ = advised;
+        }
+        #[cfg(not(unix))]
+        let _ = range;
+    }
+
     /// A tensor of the little-endian `f32` values in a range of bytes. Aligned values are used in place, others copied.
     pub fn tensor(&self, range: Range<usize>, shape: impl Into<Shape>) -> Result<Tensor> {
         self.tensor_of(DataType::F32, range, shape)

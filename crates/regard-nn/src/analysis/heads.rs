@@ -201,10 +201,13 @@ pub fn measure_heads<'a>(
 ) -> Result<Table> {
     let subject = subject.into();
     let sites = subject.attentions()?;
-    // Layers with the same visible keys share a plan.
+    // Layers with the same visible keys share a plan, as long as all or none of them have a sink.
     let (mut firsts, mut shared): (Vec<usize>, Vec<usize>) = (Vec::new(), Vec::new());
     for (layer, site) in sites.iter().enumerate() {
-        let same = firsts.iter().position(|&first| sites[first].visibility == site.visibility);
+        let alike = |other: &AttentionSite| {
+            (other.visibility, other.has_sink()) == (site.visibility, site.has_sink())
+        };
+        let same = firsts.iter().position(|&first| alike(&sites[first]));
         shared.push(same.unwrap_or(firsts.len()));
         if same.is_none() {
             firsts.push(layer);
