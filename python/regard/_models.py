@@ -99,7 +99,16 @@ class Gradients(dict[str, Reals]):
 
 
 class Generation:
-    """A text that is being written: iterate over it to get its pieces as they come, or `str` it to get them all."""
+    """A text that is being written: iterate over it to get its pieces as they come, or `str` it to get them all.
+
+    >>> import regard
+    >>> model = regard.GPT(11, d_model=8, n_layers=1, n_heads=2, context=8)
+    >>> said = model.generate([3, 1], tokens=2, seed=0)
+    >>> for piece in said:
+    ...     pass
+    >>> len(said.ids)
+    2
+    """
 
     def __init__(self, inner: _Generation) -> None:
         self._inner = inner

@@ -20,7 +20,13 @@ from ._regard import maps as _maps
 
 
 class Figure:
-    """A picture: a notebook shows it, `save` writes it as .svg or .png."""
+    """A picture: a notebook shows it, `save` writes it as .svg or .png.
+
+    >>> import regard
+    >>> figure = regard.line_chart("Loss", {"training": [(0, 2.0), (1, 1.5)]}, x="step", y="loss")
+    >>> figure.png()[1:4]
+    b'PNG'
+    """
 
     def __init__(self, inner: _Figure) -> None:
         self._inner = inner
