@@ -19,7 +19,6 @@ sources! {
     LINEAR "attention/linear.rs"
     POSITION "position.rs"
     SENTIMENT "models/sentiment.rs"
-    GPT "models/gpt.rs"
     TRAIN "train.rs"
     INFLUENCE "analysis/influence.rs"
 }

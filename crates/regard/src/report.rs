@@ -17,6 +17,7 @@ mod results;
 mod sections;
 mod summary;
 mod terms;
+mod whole_gpt;
 mod worked;
 
 pub use results::Results;

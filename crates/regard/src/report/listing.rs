@@ -12,9 +12,10 @@ macro_rules! library {
     };
 }
 
-library! { ATTENTION PATTERN POSITION SENTIMENT TRAIN INFLUENCE LINEAR GPT }
+library! { ATTENTION PATTERN POSITION SENTIMENT TRAIN INFLUENCE LINEAR }
 
 const WORKED: (&str, &str) = super::worked::SOURCE;
+const WHOLE_GPT: (&str, &str) = super::whole_gpt::SOURCE;
 const STATISTICS: (&str, &str) = ("crates/regard/src/statistics.rs", include_str!("../statistics.rs"));
 
 /// Some lines of a file of the repository.
@@ -62,14 +63,15 @@ excerpts! {
     SINUSOIDAL: POSITION ["pub fn sinusoidal("];
     ROTATED: WORKED ["pub fn rotated("];
     BLOCK: WORKED ["pub fn block("];
-    GPT_FORM: GPT ["pub fn form(", "let layer = Layer {"] to "};";
+    GPT: WHOLE_GPT ["pub fn gpt("];
+    CAUSAL_ATTENTION: WHOLE_GPT ["fn causal_attention("];
     ONE_STEP: WORKED ["pub fn one_step("] to "let after";
     UPDATE: TRAIN ["pub fn update("] to "let mut updates";
     ADDITIVE: WORKED ["pub fn additive("];
     POOLING: SENTIMENT ["fn hidden(", "let mut states"] to "};";
     ROLLOUT: INFLUENCE ["pub fn rollout("];
     LINEAR_ATTENTION: LINEAR ["} else {"] to "let total = sums";
-    SLOPE: STATISTICS ["pub fn slope("];
+    SLOPE: STATISTICS ["pub fn slope("] to "let slope";
 }
 
 impl Excerpt {

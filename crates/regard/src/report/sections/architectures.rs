@@ -36,10 +36,15 @@ pub fn write(article: &mut Article) -> Result<()> {
     );
     article.heading("In code");
     article.text(
-        "In this library a model is described by a *form*: a value that says what its layers are. GPT, BERT and T5 are three forms of one \
-         `Transformer`. This is GPT's:",
+        "A whole GPT, from ids to logits: nothing in it is new to you now. `p` finds a matrix of the model by its name. A test checks that these \
+         lines compute what the library computes.",
     );
-    article.code(&listing::GPT_FORM)?;
+    article.code(&listing::GPT)?;
+    article.code(&listing::CAUSAL_ATTENTION)?;
+    article.text(
+        "In the library itself a model is described by a *form*, a value that says what its layers are; GPT, BERT and T5 are three forms of one \
+         `Transformer` (`crates/regard-nn/src/models/`).",
+    );
     let inside = article.inside();
     article.heading("What the trained model shows");
     article

@@ -38,6 +38,11 @@ pub fn write(article: &mut Article) -> Result<()> {
         "There is one main direction for a simple reason: two classes leave one number to get right, so that every gradient moves a word's \
          vector along the same line, one way or the other.",
     );
+    article.look_inside(
+        "Look inside: which words the language model expects, by comparing with these vectors (section 8)",
+        "next",
+        None,
+    );
     article.exercise(
         "A vocabulary has 10,000 words and vectors of 64 numbers. How many numbers does the table hold? How many of them does one training \
          step on a text of 20 different words change?",

@@ -58,6 +58,7 @@ pub fn write(article: &mut Article) -> Result<()> {
     let ids: Vec<String> = inside.ids.iter().map(u32::to_string).collect();
     let header: Vec<&str> = inside.words.iter().map(String::as_str).collect();
     article.table(&header, &[ids]);
+    article.look_inside("Look inside: the sentence in the trained model, token by token", "heads", None);
     article.text(
         "A small vocabulary covers nearly all running text, because word frequencies fall steeply (Zipf's law). The figure shows which share \
          of unseen text the most frequent words cover.",
