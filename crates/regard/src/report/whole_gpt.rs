@@ -2,8 +2,10 @@
 //! both compute the same.
 
 use super::worked;
-use anyhow::Result;
+use anyhow::{Context as _, Result};
+use regard_nn::Module;
 use regard_nn::attention::{Scale, scaled_dot_product};
+use regard_nn::models::{GptConfig, Transformer};
 use regard_nn::tensor::ops::concatenate;
 use regard_nn::tensor::{Ids, Mask, Tensor};
 
@@ -52,13 +54,36 @@ fn causal_attention(projected: &Tensor, n_heads: usize) -> Result<Tensor> {
     Ok(concatenate(&outputs.iter().collect::<Vec<_>>(), 1)?)
 }
 
+/// The numbers of a model of the library.
+pub fn parameters<'a>(model: &'a dyn Module) -> impl Fn(&str) -> Result<Tensor> + 'a {
+    move |wanted| {
+        let found = model.parameters().into_iter().find(|(name, _)| name == wanted);
+        Ok(found.with_context(|| format!("there is no parameter {wanted}"))?.1.tensor().detach())
+    }
+}
+
+/// The probabilities of the word after *time flies fast*, of a GPT that was not trained.
+pub fn untrained() -> Result<Vec<f32>> {
+    let (vocabulary, texts) = worked::tokens()?;
+    let config = GptConfig {
+        vocabulary: vocabulary.len(),
+        context: 8,
+        n_layers: 2,
+        n_heads: 2,
+        d_model: 8,
+        ..GptConfig::default()
+    };
+    let model = Transformer::new(config.form(), 0)?;
+    let logits = gpt(&parameters(&model), 2, 2, &Ids::new(&texts[0], [3])?)?;
+    Ok(logits.slice(0, 2, 1)?.softmax()?.to_vec())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use anyhow::Context as _;
-    use regard_nn::models::{GptConfig, Inputs, Model, Transformer};
+    use regard_nn::Context;
+    use regard_nn::models::{Inputs, Model};
     use regard_nn::tensor::random::Key;
-    use regard_nn::{Context, Module};
 
     #[test]
     fn it_computes_what_the_library_computes() {
@@ -76,13 +101,8 @@ mod tests {
             let values = Key::new(5).site(&name).normal(parameter.tensor().count(), 0.5);
             parameter.tensor_mut().set_values(&values).unwrap();
         }
-        let parameters = |wanted: &str| {
-            let all = model.parameters();
-            let found = all.into_iter().find(|(name, _)| name == wanted);
-            Ok(found.with_context(|| format!("there is no parameter {wanted}"))?.1.tensor().detach())
-        };
         let ids = [3, 1, 4, 1, 5, 9];
-        let ours = gpt(&parameters, 2, 2, &Ids::new(&ids, [6]).unwrap()).unwrap();
+        let ours = gpt(&parameters(&model), 2, 2, &Ids::new(&ids, [6]).unwrap()).unwrap();
         let context = Context::inference();
         let hidden = model.hidden(&context, &Inputs::ids(&Ids::new(&ids, [1, 6]).unwrap())).unwrap();
         let wanted = model.scores(&context, &hidden).unwrap();
@@ -90,5 +110,12 @@ mod tests {
         for (ours, wanted) in ours.to_vec().iter().zip(wanted.to_vec()) {
             assert!((ours - wanted).abs() < 1e-4, "{ours} is not {wanted}");
         }
+    }
+
+    #[test]
+    fn an_untrained_model_prefers_nothing_much() {
+        let probabilities = untrained().unwrap();
+        assert_eq!(probabilities.len(), 5);
+        assert!(probabilities.iter().all(|p| (p - 0.2).abs() < 0.05), "{probabilities:?}");
     }
 }

@@ -150,6 +150,13 @@ pub fn block_example() -> Result<Tensor> {
     block(&vectors()?, |x| Ok(one_head(x, None)?.output), |x| Ok(x.matmul(&up)?.gelu()?.matmul(&down)?))
 }
 
+/// The logits and probabilities of all words of the vocabulary after *time*, from the block's output: its norm times the table of embeddings.
+pub fn next_word() -> Result<(Tensor, Vec<f32>, Vec<f32>)> {
+    let x = norm(&block_example()?.slice(0, 0, 1)?)?; // (1, 2)
+    let logits = x.matmul_transposed(&table()?, false, true)?; // x·Eᵀ (1, 5)
+    Ok((x, logits.to_vec(), logits.softmax()?.to_vec()))
+}
+
 /// GELU and ReLU of some numbers.
 pub fn activations(at: &[f32]) -> Result<(Vec<f32>, Vec<f32>)> {
     let x = Tensor::new(at, [at.len()])?;
@@ -288,6 +295,11 @@ mod tests {
         });
         // The last word's vector is even, so that its norm is 0: attention is uniform and its values' mean is added.
         assert_eq!(block_example().unwrap().shape()[..], [3, 2]);
+        let (_, logits, probabilities) = next_word().unwrap();
+        let near =
+            |found: &[f32], wanted: [f32; 5]| found.iter().zip(wanted).all(|(a, b)| (a - b).abs() < 1e-3);
+        assert!(near(&logits, [0.0, 0.0, 1.0, -1.0, 0.0]), "{logits:?}");
+        assert!((probabilities.iter().sum::<f32>() - 1.0).abs() < 1e-6);
     }
 
     #[test]

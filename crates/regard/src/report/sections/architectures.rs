@@ -1,7 +1,8 @@
 //! Three ways to stack blocks.
 
+use super::listed;
 use crate::report::article::Article;
-use crate::report::{diagrams, listing};
+use crate::report::{diagrams, listing, whole_gpt, worked};
 use anyhow::Result;
 
 pub fn write(article: &mut Article) -> Result<()> {
@@ -29,6 +30,7 @@ pub fn write(article: &mut Article) -> Result<()> {
             ("w, u", "words of the vocabulary"),
         ],
     );
+    by_hand(article)?;
     article.text("The three models differ in what the probability depends on:");
     article.formula(
         "\\text{GPT}: P(w_t | w_1, …, w_{t−1}),   \\text{BERT}: P(w_t | \\text{all visible words}),   \\text{T5}: P(y_t | y_1, …, y_{t−1}, x)",
@@ -41,6 +43,10 @@ pub fn write(article: &mut Article) -> Result<()> {
     );
     article.code(&listing::GPT)?;
     article.code(&listing::CAUSAL_ATTENTION)?;
+    article.text(format!(
+        "With random numbers, before any training, it gives the five words of section 1 nearly equal probabilities after *time flies fast*: {}.",
+        listed(&whole_gpt::untrained()?, 2)
+    ));
     article.text(
         "In the library itself a model is described by a *form*, a value that says what its layers are; GPT, BERT and T5 are three forms of one \
          `Transformer` (`crates/regard-nn/src/models/`).",
@@ -70,4 +76,26 @@ pub fn write(article: &mut Article) -> Result<()> {
     );
     article.claims(&["E9"], &["three-architectures"]);
     Ok(())
+}
+
+fn by_hand(article: &mut Article) -> Result<()> {
+    let (vocabulary, _) = worked::tokens()?;
+    let (normed, logits, probabilities) = worked::next_word()?;
+    article.example("By hand", |article| {
+        article.text(format!(
+            "After the block of section 7 the vector of *time* is ({}). Its norm is {}, and the dot products with the five rows of *E* (section 2) are \
+             the logits:",
+            listed(&worked::block_example()?.to_vec()[..2], 2),
+            listed(&normed.to_vec(), 0)
+        ));
+        let row = |name: &str, values: &[f32], decimals: usize| {
+            let values = values.iter().map(|value| diagrams::digits(*value, decimals));
+            [name.to_owned()].into_iter().chain(values).collect::<Vec<String>>()
+        };
+        let header: Vec<&str> = [""].into_iter().chain(vocabulary.iter().map(String::as_str)).collect();
+        article.table(&header, &[row("logit", &logits, 0), row("probability", &probabilities, 2)]);
+        article.calculation(&format!("e^0 = 1,   e^1 = 2.72,   e^{{−1}} = 0.37,   \\text{{sum}} = {:.2}", logits.iter().map(|z| z.exp()).sum::<f32>()));
+        article.text("With our simple matrices the model would guess *time* again. Training (section 9) changes them until the guesses are right.");
+        Ok(())
+    })
 }
