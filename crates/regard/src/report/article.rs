@@ -140,7 +140,7 @@ impl<'a> Article<'a> {
         let _ = writeln!(
             self.html,
             "<p class=\"look\"><a href=\"{}\">{}</a> <span class=\"files\"><a href=\"{}\">with your own sentence</a></span></p>",
-            escape(&self.inside.link(view, place)),
+            escape(&Inside::link(view, place)),
             prose(text),
             escape(&self.inside.live_link(view, place)),
         );

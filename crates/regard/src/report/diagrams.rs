@@ -40,7 +40,7 @@ fn chain(
     diagram: &mut Diagram,
     (x, y): (f64, f64),
     (gap, height): (f64, f64),
-    boxes: &[(&str, f64, Look)],
+    boxes: &[Labelled],
 ) -> Vec<Rect> {
     let mut left = x;
     let mut all: Vec<Rect> = Vec::new();
@@ -60,7 +60,7 @@ fn tower(
     diagram: &mut Diagram,
     (x, bottom): (f64, f64),
     (width, gap): (f64, f64),
-    boxes: &[(&str, f64, Look)],
+    boxes: &[Labelled],
 ) -> Vec<Rect> {
     let mut lower = bottom;
     let mut all: Vec<Rect> = Vec::new();
@@ -77,6 +77,9 @@ fn tower(
 }
 
 const MIDDLE: Anchor = Anchor::Middle;
+
+/// A box: its label, its width or height, and its look.
+type Labelled<'a> = (&'a str, f64, Look);
 
 #[cfg(test)]
 mod tests {

@@ -128,7 +128,7 @@ impl Inside {
     }
 
     /// The address of a view in the file beside the report.
-    pub fn link(&self, view: &str, place: Option<Place>) -> String {
+    pub fn link(view: &str, place: Option<Place>) -> String {
         format!("{FILE}#{}", Self::selection(view, place))
     }
 

@@ -247,25 +247,22 @@ fn command(reader: &mut Reader) -> Piece {
 }
 
 fn row(pieces: &[Piece]) -> String {
-    let mut out = String::new();
-    for (index, piece) in pieces.iter().enumerate() {
+    let one = |(index, piece): (usize, &Piece)| {
+        let before = index.checked_sub(1).map(|before| &pieces[before]);
         match piece {
             // A sign between two things has room on both sides; one in front of a thing, as in −x, does not.
-            Piece::Sign(sign @ ('=' | '≈' | '+' | '−' | '←' | '→' | '<' | '>' | '≤' | '≥' | '|')) =>
-            {
-                let before = index.checked_sub(1).map(|before| &pieces[before]);
-                let unary = before.is_none_or(|before| matches!(before, Piece::Sign(_)));
-                let class = if unary && matches!(sign, '−' | '+') { "sign" } else { "sign wide" };
-                out.push_str(&format!("<span class=\"{class}\">{}</span>", escape(&sign.to_string())));
+            Piece::Sign('−' | '+') if before.is_none_or(|before| matches!(before, Piece::Sign(_))) => {
+                single(piece)
             }
-            Piece::Sign(sign @ (',' | ';' | ':')) => {
-                out.push_str(&format!("<span class=\"comma\">{sign}</span>"))
+            Piece::Sign(sign) if "=≈+−←→<>≤≥|".contains(*sign) => {
+                format!("<span class=\"wide\">{}</span>", single(piece))
             }
-            Piece::Sign('·') => out.push_str("<span class=\"dot\">·</span>"),
-            other => out.push_str(&single(other)),
+            Piece::Sign(',' | ';' | ':') => format!("<span class=\"comma\">{}</span>", single(piece)),
+            Piece::Sign('·') => "<span class=\"dot\">·</span>".to_owned(),
+            other => single(other),
         }
-    }
-    out
+    };
+    pieces.iter().enumerate().map(one).collect()
 }
 
 /// Whether a piece is taller than a line.
@@ -419,6 +416,8 @@ mod tests {
             "1,",
             "3.",
         ];
-        odd.into_iter().for_each(|formula| drop(parsed(formula)));
+        for formula in odd {
+            parsed(formula);
+        }
     }
 }

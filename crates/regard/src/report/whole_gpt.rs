@@ -55,7 +55,7 @@ fn causal_attention(projected: &Tensor, n_heads: usize) -> Result<Tensor> {
 }
 
 /// The numbers of a model of the library.
-pub fn parameters<'a>(model: &'a dyn Module) -> impl Fn(&str) -> Result<Tensor> + 'a {
+pub fn parameters(model: &dyn Module) -> impl Fn(&str) -> Result<Tensor> {
     move |wanted| {
         let found = model.parameters().into_iter().find(|(name, _)| name == wanted);
         Ok(found.with_context(|| format!("there is no parameter {wanted}"))?.1.tensor().detach())

@@ -46,7 +46,7 @@ pub fn flow() -> Result<Picture> {
     diagram
         .coloured_arrow(&[(made[1].right() + 6.0, made[1].centre().1), (scores.x - 6.0, middle + 12.0)], 1);
     diagram.arrow(&[(scores.right() + 6.0, middle), (weights.x - 6.0, middle)]);
-    diagram.note("softmax", ((scores.right() + weights.x) / 2.0, middle - 12.0), MIDDLE);
+    diagram.note("softmax", (f64::midpoint(scores.right(), weights.x), middle - 12.0), MIDDLE);
     diagram.arrow(&[(weights.right() + 6.0, middle), (output.x - 6.0, output.centre().1 - 10.0)]);
     let values = made[2];
     diagram.coloured_arrow(

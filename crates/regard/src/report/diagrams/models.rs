@@ -1,6 +1,6 @@
 //! The block, the three ways to stack it, and the classifiers with and without attention.
 
-use super::{MIDDLE, chain, titled, tower};
+use super::{Labelled, MIDDLE, chain, titled, tower};
 use crate::figure::{Anchor, Diagram, Look, Picture, Rect};
 
 /// Both places of the norms, as branches of the residual stream.
@@ -32,7 +32,7 @@ pub fn block() -> Picture {
             let lower = y + 54.0;
             let mut left = start + 22.0;
             let mut before = vec![(start, y), (start, lower)];
-            let mut boxes: Vec<(&str, f64, Look)> = Vec::new();
+            let mut boxes: Vec<Labelled> = Vec::new();
             if pre {
                 boxes.push(("norm", 58.0, Look::Tinted(0)));
             }
@@ -171,7 +171,7 @@ pub fn classifiers() -> Picture {
     );
     let end = diagram.node(Rect::new(594.0, 76.0, 100.0, 40.0), "positive or\nnegative", Look::Plain);
     let Some(states) = start.last().copied() else { return titled("", diagram) };
-    let rows: [(f64, &[(&str, f64, Look)]); 3] = [
+    let rows: [(f64, &[Labelled]); 3] = [
         (8.0, &[("max pool", 90.0, Look::Tinted(2))]),
         (76.0, &[("additive attention", 144.0, Look::Tinted(1))]),
         (144.0, &[("self-attention", 112.0, Look::Tinted(1)), ("max pool", 90.0, Look::Tinted(2))]),

@@ -58,9 +58,9 @@ pub fn embedding() -> Result<Picture> {
     );
     let vectors = diagram
         .matrix((456.0, 52.0), &NumberTable::new("x", rows(&x, 0)).cell(32.0, 26.0).look(Look::Tinted(0)));
-    for row in 0..3 {
-        let from = picked.y + 26.0 * (row as f64 + 0.5);
-        let to = cells.y + 26.0 * (row as f64 + 2.5);
+    for row in [0.0, 1.0, 2.0] {
+        let from = picked.y + 26.0 * (row + 0.5);
+        let to = cells.y + 26.0 * (row + 2.5);
         diagram.coloured_arrow(&[(picked.right() + 5.0, from), (cells.x - 72.0, to)], 0);
         diagram.coloured_arrow(&[(cells.right() + 5.0, to), (vectors.x - 5.0, from)], 0);
     }
@@ -104,7 +104,7 @@ pub fn training() -> Picture {
     );
     diagram.coloured(
         "backward: gradients, then a small step",
-        ((model.centre().0 + loss.centre().0) / 2.0, 138.0),
+        (f64::midpoint(model.centre().0, loss.centre().0), 138.0),
         MIDDLE,
         1,
     );
