@@ -55,7 +55,7 @@ enum Heads {
 impl std::fmt::Display for Heads {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Heads::One(layer, head) => write!(f, "{}.{}", layer + 1, head + 1),
+            Heads::One(layer, head) => write!(f, "{layer}.{head}"),
             Heads::Removed(count) => write!(f, "{count} removed"),
             Heads::Any => f.write_str("any"),
         }

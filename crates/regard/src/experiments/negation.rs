@@ -193,7 +193,7 @@ fn measure(
     }
     let (heads, chosen, example) = looks(&opened, sentences, &encodings, &tokens, seed)?;
     for (head, value) in heads.into_iter().enumerate() {
-        rows.add(variant, format!("weight on the negator ÷ equal share, head {}", head + 1), value);
+        rows.add(variant, format!("weight on the negator ÷ equal share, head {head}"), value);
     }
     rows.add_some(variant, ON_NEGATOR, chosen);
     Ok(example)
@@ -294,7 +294,7 @@ fn draw(findings: &mut Findings, table: &Table<Variant>, example: Option<&Exampl
                  sentences. Here “{}” gives “{}” {:.2} times an equal share.",
                 example.negation.0, example.negation.1, example.share
             ),
-            Picture::new(format!("Head {} on a negated sentence", example.head + 1)).panel(map),
+            Picture::new(format!("Head {} on a negated sentence", example.head)).panel(map),
         );
     }
 }

@@ -195,7 +195,7 @@ fn draw(findings: &mut Findings, table: &Measured, examples: &[Example]) {
     for ((words, heads), kind) in examples.iter().zip(Kind::ALL).rev() {
         let scale = ColourScale::sequential("weight").range(f64::from(range.0), f64::from(range.1));
         let empty = Gallery::new(HEADS, scale)
-            .column_titles((1..=HEADS).map(|head| format!("head {head}")).collect())
+            .column_titles((0..HEADS).map(|head| format!("head {head}")).collect())
             .words(words.clone(), words.clone());
         picture = picture.titled_panel(format!("from a {kind} text"), charts::with_maps(empty, WORDS, heads));
     }

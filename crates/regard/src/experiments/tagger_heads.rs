@@ -83,7 +83,7 @@ fn run(lab: &Lab) -> Result<Findings> {
     }
     for (head, habits) in shown(Stage::After).into_iter().flat_map(|shown| &shown.habits).enumerate() {
         let most = (0..PLACES.len()).max_by(|&a, &b| habits[a].total_cmp(&habits[b])).unwrap_or(0);
-        findings.word(HABIT.of(head + 1), format!("{} ({:.0} %)", PLACES[most], 100.0 * habits[most]));
+        findings.word(HABIT.of(head), format!("{} ({:.0} %)", PLACES[most], 100.0 * habits[most]));
     }
     findings.finish(lab, sweep.table)
 }
@@ -100,7 +100,7 @@ fn draw(findings: &mut Findings, table: &Measured, shown: [Option<&Shown>; 2], s
         let matrix = Matrix::from_fn(habits.len(), PLACES.len(), |head, place| habits[head][place] as f32);
         let map = HeatMap::new(matrix, ColourScale::sequential("share of words").range(0.0, 1.0).percent())
             .words(
-                (1..=habits.len()).map(|head| format!("head {head}")).collect(),
+                (0..habits.len()).map(|head| format!("head {head}")).collect(),
                 PLACES.map(str::to_owned).to_vec(),
             )
             .numbers(Numbers::Decimals(0))
@@ -115,7 +115,7 @@ fn draw(findings: &mut Findings, table: &Measured, shown: [Option<&Shown>; 2], s
     );
     let words = &sentence.words;
     let empty = Gallery::new(SHOWN, ColourScale::sequential("weight"))
-        .column_titles((1..=SHOWN).map(|head| format!("head {head}")).collect())
+        .column_titles((0..SHOWN).map(|head| format!("head {head}")).collect())
         .row_titles(charts::names(Stage::ALL))
         .words(words.clone(), words.clone());
     let maps = shown.into_iter().flatten().flat_map(|shown| &shown.maps);

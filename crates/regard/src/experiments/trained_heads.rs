@@ -105,7 +105,7 @@ fn weight(stage: Stage) -> String {
 
 /// What the report says about the heads of the first seed.
 fn report(findings: &mut Findings, table: &Table<Pattern>, run: &Shown) {
-    let name = |layer: usize, head: usize| format!("{}.{}", layer + 1, head + 1);
+    let name = |layer: usize, head: usize| format!("{layer}.{head}");
     for ((pattern, _), chosen) in PATTERNS.into_iter().zip(&run.chosen) {
         let chosen = chosen.map_or("none".to_owned(), |(layer, head)| name(layer, head));
         findings.word(HEAD.of(pattern), chosen);
@@ -190,7 +190,7 @@ fn draw(findings: &mut Findings, table: &Table<Pattern>, example: Option<&Exampl
         let mut titles = Vec::new();
         for (when, layers) in [("untrained", untrained), ("trained", trained)] {
             for (i, layer) in layers.iter().enumerate() {
-                titles.push(format!("layer {}, {when}", i + 1));
+                titles.push(format!("layer {i}, {when}"));
                 for head in layer.chunks(n * n) {
                     if let Ok(matrix) = Matrix::new(n, n, head.to_vec()) {
                         gallery = gallery.masked_map("", matrix, |row, column| column > row);
@@ -200,7 +200,7 @@ fn draw(findings: &mut Findings, table: &Table<Pattern>, example: Option<&Exampl
         }
         let gallery = gallery
             .row_titles(titles)
-            .column_titles((1..=heads).map(|head| format!("head {head}")).collect())
+            .column_titles((0..heads).map(|head| format!("head {head}")).collect())
             .words(words.clone(), words.clone());
         findings.figure(
             "heads_of_all_layers",
