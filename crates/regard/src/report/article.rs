@@ -31,8 +31,6 @@ pub struct Section {
     pub title: &'static str,
     /// The claims that it bears on.
     pub claims: Vec<&'static str>,
-    /// The experiments whose figures belong to it.
-    pub experiments: Vec<&'static str>,
     /// The answer to its exercise.
     answer: String,
 }
@@ -55,8 +53,7 @@ impl<'a> Article<'a> {
         if !self.sections.is_empty() {
             self.html.push_str("</section>\n");
         }
-        let (claims, experiments, answer) = Default::default();
-        self.sections.push(Section { id, title, claims, experiments, answer });
+        self.sections.push(Section { id, title, claims: Vec::new(), answer: String::new() });
         let number = self.sections.len();
         let _ = writeln!(
             self.html,
@@ -147,7 +144,7 @@ impl<'a> Article<'a> {
     }
 
     /// The claims that the section bears on: they are judged after the lesson. Claims without a verdict are left out.
-    pub fn claims(&mut self, claims: &[&'static str], experiments: &[&'static str]) {
+    pub fn claims(&mut self, claims: &[&'static str]) {
         let known = claims.iter().copied().filter_map(|id| Some((id, self.results.verdict(id).ok()?.1)));
         let known: Vec<(&str, &Verdict)> = known.collect();
         let links: String = known
@@ -169,7 +166,6 @@ impl<'a> Article<'a> {
             claims.iter().copied().filter(|id| known.iter().any(|(known, _)| known == id)).collect();
         if let Some(section) = self.sections.last_mut() {
             section.claims.extend(known);
-            section.experiments.extend(experiments);
         }
     }
 

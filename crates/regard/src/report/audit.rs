@@ -5,33 +5,44 @@ use super::html::prose;
 use crate::experiment::Outcome;
 use crate::experiment::claims::CLAIMS;
 use anyhow::Result;
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
 
 /// The verdicts of all sections, each section folded.
 pub fn verdicts(article: &Article) -> Result<String> {
-    let sections = article.sections().iter().enumerate().filter(|(_, section)| !section.claims.is_empty());
-    let sections: Vec<String> =
-        sections.map(|(index, section)| of_section(article, index + 1, section)).collect::<Result<_>>()?;
+    let mut shown = BTreeSet::new();
+    let mut folded = String::new();
+    for (index, section) in article.sections().iter().enumerate() {
+        if !section.claims.is_empty() {
+            folded.push_str(&of_section(article, index + 1, section, &mut shown)?);
+        }
+    }
     Ok(format!(
         "<section id=\"verdicts\"><h2>Every claim, with what it rests on</h2><p>Each section of the lesson unfolds into the claims that \
-         bear on it, with effects, intervals, notes and the remaining figures.</p>{}</section>",
-        sections.concat()
+         bear on it, with effects, intervals, notes and the remaining figures.</p>{folded}</section>"
     ))
 }
 
-fn of_section(article: &Article, number: usize, section: &Section) -> Result<String> {
-    let marks: Vec<String> = section
-        .claims
-        .iter()
-        .map(|&id| Ok(format!("{id} {}", badge(article.results().verdict(id)?.1.outcome))))
-        .collect::<Result<_>>()?;
-    let boxes: String = section.claims.iter().map(|id| article.verdict(id)).collect::<Result<_>>()?;
-    let figures: String =
-        section.experiments.iter().map(|name| article.other_figures(name)).collect::<Result<_>>()?;
+/// `shown` has the experiments whose figures an earlier section shows.
+fn of_section(
+    article: &Article,
+    number: usize,
+    section: &Section,
+    shown: &mut BTreeSet<&'static str>,
+) -> Result<String> {
+    let (mut marks, mut boxes, mut figures) = (String::new(), String::new(), String::new());
+    for &id in &section.claims {
+        let (experiment, verdict) = article.results().verdict(id)?;
+        let _ = write!(marks, " {id} {}", badge(verdict.outcome));
+        boxes.push_str(&article.verdict(id)?);
+        if shown.insert(experiment) {
+            figures.push_str(&article.other_figures(experiment)?);
+        }
+    }
     Ok(format!(
-        "<details class=\"audit\"><summary><span class=\"number\">{number}</span> {} <span class=\"marks\">{}</span></summary>\n\
+        "<details class=\"audit\"><summary><span class=\"number\">{number}</span> {} <span class=\"marks\">{marks}</span></summary>\n\
          {boxes}{figures}</details>\n",
-        prose(section.title),
-        marks.join(" ")
+        prose(section.title)
     ))
 }
 

@@ -74,7 +74,7 @@ pub fn write(article: &mut Article) -> Result<()> {
         "Let each do what it is for.",
         "regard train words-gpt\nregard generate runs/words-gpt \"the film\"\nregard train masked-words\nregard fill runs/masked-words \"the [MASK] was superb\"",
     );
-    article.claims(&["E9"], &["three-architectures"]);
+    article.claims(&["E9"]);
     Ok(())
 }
 

@@ -58,7 +58,7 @@ pub fn write(article: &mut Article) -> Result<()> {
         "Train a deep post-norm model and watch the loss.",
         "regard train words-gpt --set model.norm=post --set model.n_layers=12 --out runs/post",
     );
-    article.claims(&["E5", "E14", "E6", "E12"], &["norm-placement", "activation"]);
+    article.claims(&["E5", "E14", "E6", "E12"]);
     Ok(())
 }
 

@@ -73,6 +73,6 @@ pub fn write(article: &mut Article) -> Result<()> {
          8-fold. The number of multiplications is the same; tiles are faster all the same, because they stay in the fast memory near the processor.",
     );
     article.try_it("Time it on your machine.", "regard bench attention-1024");
-    article.claims(&["E8", "E13", "E10"], &["cost", "extensions"]);
+    article.claims(&["E8", "E13", "E10"]);
     Ok(())
 }

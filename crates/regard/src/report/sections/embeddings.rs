@@ -52,6 +52,6 @@ pub fn write(article: &mut Article) -> Result<()> {
         "Train 16-dimensional vectors yourself, then classify a text.",
         "regard train bag\nregard predict runs/bag \"a dull film with a superb ending\"",
     );
-    article.claims(&["A2"], &["word-vectors"]);
+    article.claims(&["A2"]);
     Ok(())
 }

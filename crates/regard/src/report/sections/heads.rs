@@ -58,6 +58,6 @@ pub fn write(article: &mut Article) -> Result<()> {
         "Give the classifier sixteen heads and compare.",
         "regard train sentiment-heads --set model.n_heads=16",
     );
-    article.claims(&["A5", "A7", "B5"], &["random-heads", "head-count", "tagger-heads"]);
+    article.claims(&["A5", "A7", "B5"]);
     Ok(())
 }

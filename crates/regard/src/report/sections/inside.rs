@@ -60,7 +60,7 @@ pub fn write(article: &mut Article) -> Result<()> {
         "Measure every head of a model of your own, with intervals and a baseline.",
         "regard heads runs/words-gpt --corpus built-in -o heads",
     );
-    article.claims(&["E2", "E7"], &["trained-heads", "head-removal"]);
+    article.claims(&["E2", "E7"]);
     Ok(())
 }
 

@@ -72,10 +72,7 @@ pub fn write(article: &mut Article) -> Result<()> {
         "The same comparison on the 50,000 reviews of IMDb.",
         "regard experiment three-models --size full --data aclImdb_v1.tar.gz",
     );
-    article.claims(
-        &["C1", "C6", "C7", "C4", "C2", "C5", "C3", "C8"],
-        &["three-models", "pooled-words", "negation"],
-    );
+    article.claims(&["C1", "C6", "C7", "C4", "C2", "C5", "C3", "C8"]);
     Ok(())
 }
 

@@ -40,7 +40,7 @@ pub fn write(article: &mut Article) -> Result<()> {
         "Train a language model with ALiBi.",
         "regard train words-gpt --set model.positions=alibi --out runs/alibi",
     );
-    article.claims(&["E3", "E11"], &["positions"]);
+    article.claims(&["E3", "E11"]);
     Ok(())
 }
 

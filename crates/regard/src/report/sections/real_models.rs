@@ -56,7 +56,7 @@ pub fn write(article: &mut Article) -> Result<()> {
         "Open a real model and measure what its heads do.",
         "regard pull bert-base-uncased\nregard heads bert-base-uncased --corpus built-in -o bert",
     );
-    article.claims(&["E4", "A6"], &["model-size", "ingredients"]);
+    article.claims(&["E4", "A6"]);
     Ok(())
 }
 

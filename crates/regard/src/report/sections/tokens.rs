@@ -72,6 +72,6 @@ pub fn write(article: &mut Article) -> Result<()> {
         "See how a sentence is cut into tokens, with the position of each in the text.",
         "regard train bag\nregard tokens runs/bag \"not as good as promised\"",
     );
-    article.claims(&["A1"], &["vocabulary"]);
+    article.claims(&["A1"]);
     Ok(())
 }

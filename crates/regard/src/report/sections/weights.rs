@@ -38,7 +38,7 @@ pub fn write(article: &mut Article) -> Result<()> {
         "Write the weights of every head over a sentence of your own to a file.",
         "regard train words-gpt\nregard trace runs/words-gpt --text \"the film is not as good as promised\" -o trace.safetensors",
     );
-    article.claims(&["D2", "A3", "A4"], &["untrained-attention"]);
+    article.claims(&["D2", "A3", "A4"]);
     Ok(())
 }
 
