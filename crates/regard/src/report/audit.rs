@@ -47,12 +47,12 @@ fn of_section(
 }
 
 /// What fails, and why as far as the measurements show.
-pub fn failures(article: &Article) -> String {
+pub fn failures(article: &Article) -> Result<String> {
     let results = article.results();
     let failed = CLAIMS.iter().filter_map(|claim| {
         let (_, verdict) = results.verdict(claim.id).ok()?;
         let deciding = verdict.checks.iter().find(|check| check.outcome == Outcome::Fails);
-        (verdict.outcome == Outcome::Fails).then(|| {
+        matches!(verdict.outcome, Outcome::Fails | Outcome::InPart).then(|| {
             let measured =
                 deciding.map_or_else(String::new, |check| format!("{}: {}", check.what, effect(check)));
             let why = verdict.why.clone().unwrap_or_else(|| verdict.finding.clone());
@@ -60,13 +60,14 @@ pub fn failures(article: &Article) -> String {
         })
     });
     let failed: Vec<Vec<String>> = failed.collect();
-    match failed.is_empty() {
+    Ok(match failed.is_empty() {
         true => String::new(),
         false => format!(
-            "<section id=\"failures\"><h2>What fails, and why</h2><p>“Fails” means that the interval lies on the wrong side of its bound, \
+            "<section id=\"failures\"><h2>What fails, and why</h2><p>{}. “Fails” means that the interval lies on the wrong side of its bound, \
              on this data and at this size. It does not mean that the claim is false everywhere, nor does “holds” mean that it is true \
              everywhere.</p>{}</section>",
+            results.counts()?,
             table(&["claim", "what decided", "why"], &failed)
         ),
-    }
+    })
 }
