@@ -34,6 +34,7 @@ pub use table::{Condition, Rows, Table};
 pub use training::{Line, Trained};
 pub use verdict::{Bound, Check, Outcome, Published, Verdict, those_that_apply, true_minus};
 
+use crate::compute::Placement;
 use anyhow::{Context as _, Result};
 use clap::ValueEnum;
 use std::path::Path;
@@ -76,6 +77,8 @@ pub struct Setup<'a> {
     pub data: Option<&'a Path>,
     /// Pre-trained word vectors (GloVe or fastText, as text).
     pub vectors: Option<&'a Path>,
+    /// Where models are trained and measured.
+    pub placement: Placement,
 }
 
 /// A question put to the test.

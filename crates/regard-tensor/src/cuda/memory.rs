@@ -179,6 +179,12 @@ impl Device {
         self.pool().usage
     }
 
+    /// Counts the most bytes alive together from now on.
+    pub fn reset_peak(&self) {
+        let mut pool = self.pool();
+        pool.usage.peak = pool.usage.live;
+    }
+
     /// With `poison`, memory is filled with NaN before it is handed out, so that tests find values nothing wrote.
     pub fn set_poison(&self, poison: bool) {
         self.pool().poison = poison;

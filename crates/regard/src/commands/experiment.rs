@@ -1,6 +1,7 @@
 //! `regard experiment`: a claim put to the test.
 
 use crate::bad_usage;
+use crate::compute::Compute;
 use crate::experiment::{Experiment as Definition, Findings, Outcome, Progress, Setup, Size, Store};
 use crate::experiments::{EXPERIMENTS, find};
 use crate::figure::number;
@@ -39,6 +40,8 @@ pub struct Experiment {
     /// The folder to write
     #[arg(long, short, default_value = "outputs")]
     out: PathBuf,
+    #[command(flatten)]
+    compute: Compute,
 }
 
 impl Experiment {
@@ -63,6 +66,7 @@ impl Experiment {
             seeds: self.seeds,
             data: data.as_deref(),
             vectors: self.vectors.as_deref(),
+            placement: self.compute.placement()?,
         };
         let findings = experiment.conduct(setup, &self.out, &store, &progress)?;
         progress.finish();

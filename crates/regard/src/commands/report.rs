@@ -1,5 +1,6 @@
 //! `regard report`: the whole story, measured.
 
+use crate::compute::Compute;
 use crate::experiment::claims::CLAIMS;
 use crate::experiment::{Outcome, Setup, Size};
 use crate::{browser, report, terminal};
@@ -32,6 +33,8 @@ pub struct Report {
     /// Show the page in the browser
     #[arg(long)]
     open: bool,
+    #[command(flatten)]
+    compute: Compute,
 }
 
 impl Report {
@@ -43,8 +46,13 @@ impl Report {
                  comes in quick and standard"
             );
         }
-        let setup =
-            Setup { size: self.size, seeds: self.seeds, data: None, vectors: self.vectors.as_deref() };
+        let setup = Setup {
+            size: self.size,
+            seeds: self.seeds,
+            data: None,
+            vectors: self.vectors.as_deref(),
+            placement: self.compute.placement()?,
+        };
         let results = report::write(setup, &self.out)?;
         for claim in CLAIMS {
             let (experiment, verdict) = results.verdict(claim.id)?;

@@ -171,7 +171,7 @@ impl<'a> Lab<'a> {
         };
         let (data, vectors) = (identity(data)?, identity(vectors)?);
         let key = format!("{name}\n{stage}\n{}\n{data}\n{vectors}\n{input}", size.name());
-        let place = self.store.part(name, stage, &key);
+        let place = self.store.part(name, stage, &key, self.setup.placement);
         if let Some(Kept { result, trainings }) = self.store.read(&place) {
             self.progress.read_back();
             self.trainings.read_back(&trainings);
@@ -221,6 +221,7 @@ impl Drop for Threads {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
+    use crate::compute::Placement;
     use crate::experiment::Findings;
     use regard_tensor::Tensor;
     use regard_tensor::random::Key;
@@ -243,7 +244,8 @@ pub(super) mod tests {
     pub fn at_a_bench<T>(work: impl FnOnce(&Lab) -> T) -> T {
         let folder = tempfile::tempdir().unwrap();
         let (store, progress) = (Store::new(folder.path()).unwrap(), Progress::silent());
-        let setup = Setup { size: Size::Smoke, seeds: None, data: None, vectors: None };
+        let placement = Placement::CPU;
+        let setup = Setup { size: Size::Smoke, seeds: None, data: None, vectors: None, placement };
         work(&Lab::new(&EXPERIMENT, setup, &store, &progress))
     }
 

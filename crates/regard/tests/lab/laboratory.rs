@@ -1,6 +1,7 @@
 //! The machinery of experiments: parts that are remembered, models that are shared, and the same files from the same command.
 
 use anyhow::{Result, ensure};
+use regard::compute::Placement;
 use regard::experiment::{Experiment, Findings, Lab, Progress, Setup, Size, Sizes, Store};
 use regard::run::{RunConfig, preset};
 use std::collections::BTreeMap;
@@ -12,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 use tempfile::TempDir;
 
-const SMOKE: Setup = Setup { size: Size::Smoke, seeds: None, data: None, vectors: None };
+const SMOKE: Setup = Setup { size: Size::Smoke, seeds: None, data: None, vectors: None, placement: Placement::CPU };
 
 fn experiment(name: &'static str, run: fn(&Lab) -> Result<Findings>) -> Experiment {
     let claims = &[] as &[&str];
@@ -220,10 +221,10 @@ fn data_that_changed_is_other_data() {
             bench.conduct(&one, setup).unwrap();
             for (what, change) in changes {
                 assert!(!bench.computes(&one, setup), "the same data before {what}");
-                let model = bench.store.model(&config(path)).unwrap();
+                let model = bench.store.model(&config(path), Placement::CPU).unwrap();
                 change();
                 assert!(bench.computes(&one, setup), "{what}");
-                assert_ne!(bench.store.model(&config(path)).unwrap(), model, "{what}: another model");
+                assert_ne!(bench.store.model(&config(path), Placement::CPU).unwrap(), model, "{what}: another model");
             }
             if *path == data {
                 // What is as it was before is known.

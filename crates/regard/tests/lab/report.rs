@@ -1,6 +1,7 @@
 //! The report at its smallest: every experiment runs to its end, judges each of its claims and leaves its files, and the page
 //! tells all of it without needing anything else.
 
+use regard::compute::Placement;
 use regard::experiment::claims::CLAIMS;
 use regard::experiment::{Setup, Size};
 use regard::experiments::EXPERIMENTS;
@@ -23,7 +24,7 @@ fn attributes<'a>(page: &'a str, name: &str) -> Vec<&'a str> {
 #[test]
 fn the_report_judges_every_claim_and_needs_nothing_else() {
     let folder = tempfile::tempdir().unwrap();
-    let conditions = Setup { size: Size::Smoke, seeds: None, data: None, vectors: None };
+    let conditions = Setup { size: Size::Smoke, seeds: None, data: None, vectors: None, placement: Placement::CPU };
     let results = report::write(conditions, folder.path()).unwrap_or_else(|error| panic!("{error:#}"));
     for (experiment, findings) in results.iter() {
         let name = experiment.name;
