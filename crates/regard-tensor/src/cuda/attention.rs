@@ -316,7 +316,10 @@ impl<'a> Launch<'a> {
         }
         let maps = Maps::new(self.spec, problem)?;
         let arguments = [Argument::Bytes(bytemuck::bytes_of(problem)), Argument::Bytes(maps.as_bytes())];
-        let grid = self.grid(source, kernel, rows)?;
+        // Thread blocks stay on their multiprocessor and take tile after tile.
+        let Grid { blocks: (tiles, heads, batch), threads, shared } = self.grid(source, kernel, rows)?;
+        let blocks = (tiles * heads * batch).min(self.device.multiprocessors());
+        let grid = Grid { blocks: (blocks, 1, 1), threads, shared };
         Ok(self.device.launch_variant(self.variant(source), kernel, grid, &arguments)?)
     }
 

@@ -58,10 +58,11 @@ __device__ void function_sums(const T* saved, const T* g, T* out, float* total_o
             u64 start = row * columns;
             Vector<T> v = load_some(saved + start, column, columns, whole);
             Vector<T> h = load_some(g + start, column, columns, whole);
-            for (int i = 0; i < N; i++) {
-                h.set(i, Function::gradient(v[i], h[i]));
-                total[i] += h[i];
-            }
+            float x[N];
+            for (int i = 0; i < N; i++) x[i] = Function::gradient(v[i], h[i]);
+            // Rounded all at once: values set one by one are also stored one by one.
+            h = to_vector<T>(x);
+            for (int i = 0; i < N; i++) total[i] += h[i];
             store_some(out + start, column, columns, whole, h);
         }
     }
