@@ -22,6 +22,8 @@ from pathlib import Path
 BENCH = Path(__file__).resolve().parent
 ROOT = BENCH.parent
 REGARD, PYTORCH = "regard", "pytorch"
+# Seconds between samples of power and clock.
+EVERY = 0.5
 
 
 def note(text):
@@ -40,7 +42,8 @@ class Gauge:
     """Power (W) and clock (MHz) of the device, sampled while something runs."""
 
     def __enter__(self):
-        command = ["nvidia-smi", "--query-gpu=power.draw,clocks.sm", "--format=csv,noheader,nounits", "-lms", "500"]
+        every = str(int(EVERY * 1000))
+        command = ["nvidia-smi", "--query-gpu=power.draw,clocks.sm", "--format=csv,noheader,nounits", "-lms", every]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         self.lines = []
         self.reader = threading.Thread(target=lambda: self.lines.extend(self.process.stdout), daemon=True)
@@ -52,10 +55,10 @@ class Gauge:
         self.process.wait()
         self.reader.join()
 
-    def reading(self):
+    def reading(self, seconds):
         pairs = [line.split(",") for line in self.lines if re.fullmatch(r"[\d.]+, *\d+\s*", line)]
-        # The first sample is of what ran before.
-        pairs = pairs[1:] or pairs
+        # A turn ends with what is timed: before that, a program reads or draws its inputs.
+        pairs = pairs[-max(2, int(seconds / EVERY)) :]
         if not pairs:
             return {}
         power, clock = (statistics.median(float(pair[i]) for pair in pairs) for i in range(2))
@@ -114,7 +117,7 @@ class PyTorch:
         self.process.wait()
 
 
-def rounds_of(engines, count):
+def rounds_of(engines, count, seconds):
     """All turns of one workload: a list of {engine: result}."""
     rounds = []
     for turn in range(count):
@@ -123,7 +126,7 @@ def rounds_of(engines, count):
         for engine in order:
             with Gauge() as gauge:
                 results[engine] = engines[engine].run()
-            results[engine].update(gauge.reading())
+            results[engine].update(gauge.reading(seconds))
         rounds.append(results)
     return rounds
 
@@ -275,7 +278,7 @@ def main():
     folder = record_folder(options, about) if options.record or options.folder else None
     for done, work in enumerate(chosen, start=1):
         failed = results.get(work["name"], [{}])[0]
-        rounds = rounds_of(engines[work["name"]], options.rounds)
+        rounds = rounds_of(engines[work["name"]], options.rounds, options.seconds * work.get("share", 1))
         results[work["name"]] = [{**failed, **turn} for turn in rounds]
         note(" ".join(row(work, results[work["name"]])))
         for program in engines[work["name"]].values():

@@ -11,7 +11,7 @@ How each is run ("mode" in the workloads):
     graphs         torch.compile(mode="reduce-overhead"), which replays CUDA graphs
     graph          the whole step captured in one CUDA graph; LSTMs are cuDNN's and not compiled
     cudnn          scaled_dot_product_attention with cuDNN
-    static-cache   transformers' generation with a static cache, compiled with CUDA graphs
+    static-cache   transformers' generation with a static cache, which compiles the decoding step by itself
 """
 
 import argparse
@@ -136,7 +136,6 @@ def generation_step(work):
     model = transformers.GPT2LMHeadModel(config).eval().to(DEVICE, torch.bfloat16)
     prompt = torch.randint(shape["vocabulary"], (1, shape["prompt"]), device=DEVICE)
     length = {"max_new_tokens": shape["tokens"], "min_new_tokens": shape["tokens"]}
-    model.forward = torch.compile(model.forward, mode="reduce-overhead", fullgraph=True)
 
     def step():
         with torch.inference_mode():

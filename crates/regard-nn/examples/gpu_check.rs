@@ -169,10 +169,11 @@ fn distance(got: &[f32], expected: &[f32], scale: f64) -> f64 {
 /// The weight of the same layer has the gradient xᵀ·g where the bias has Σ g. With x about 1, the root of Σ g² is its norm
 /// over the root of the number of inputs.
 ///
-/// Two of these sums are zero but for rounding, since adding one number to all scores of a softmax changes nothing: the bias
-/// of a key, and that of an additive score. They are compared with all gradients together.
+/// Some of these sums are zero but for rounding, since adding one number to all scores of a softmax changes nothing: the bias
+/// of a key, that of an additive score and, as long as its tanh is almost linear, that of its hidden layer. They are compared
+/// with all gradients together.
 fn size_of_summed(name: &str, gradients: &[(String, Vec<f32>)]) -> f64 {
-    if name.ends_with("key.bias") || name.ends_with("score.bias") {
+    if ["key.bias", "additive.score.bias", "additive.hidden.bias"].iter().any(|end| name.ends_with(end)) {
         return norm(gradients.iter().flat_map(|(_, values)| values).map(|&x| f64::from(x)));
     }
     let find = |name: &str| gradients.iter().find(|(known, _)| known == name).map(|(_, values)| values);
