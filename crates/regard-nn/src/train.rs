@@ -255,7 +255,7 @@ pub enum TrainingEnd {
     Stopped,
 }
 
-/// Trains from the step of `progress` to the last one.
+/// Trains from the step of `progress` to the last one. Parameters of 16-bit types become f32 first.
 pub fn train(
     task: &mut dyn Task,
     config: &TrainConfig,
@@ -263,6 +263,7 @@ pub fn train(
     observer: &mut dyn Observer,
 ) -> Result<TrainingEnd> {
     config.check()?;
+    task.model_mut().widen()?;
     let key = Key::new(config.seed).site("train");
     let mut recorder = if observer.sees_gradients() { Recorder::off() } else { Recorder::new() };
     while progress.step < config.steps {
