@@ -31,8 +31,10 @@ static ON_CUDA: AtomicBool = AtomicBool::new(false);
 
 /// Reports operations that a CUDA device has no kernel for, and that ran on the CPU instead, with copies there and back.
 pub fn report_fallbacks() {
-    if ON_CUDA.load(Ordering::Relaxed) {
-        fallbacks(&traffic::snapshot()).map(terminal::remark);
+    if ON_CUDA.load(Ordering::Relaxed)
+        && let Some(line) = fallbacks(&traffic::snapshot())
+    {
+        terminal::remark(line);
     }
 }
 
