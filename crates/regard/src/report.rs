@@ -16,6 +16,7 @@ mod terms;
 
 pub use results::Results;
 
+use crate::experiment::ledger::Ledger;
 use crate::experiment::{Progress, Setup, Store};
 use crate::experiments::EXPERIMENTS;
 use anyhow::Result;
@@ -31,7 +32,7 @@ pub fn write(setup: Setup, out: &Path) -> Result<Results<'static>> {
     let store = Store::new(out)?;
     let planned = EXPERIMENTS.iter().map(|experiment| experiment.expected(setup.size)).sum();
     let progress = Progress::new(planned);
-    let mut results = Results::default();
+    let mut results = Results::beside(Ledger::shipped()?);
     for experiment in EXPERIMENTS {
         results.add(experiment, experiment.conduct(setup, out, &store, &progress)?);
     }

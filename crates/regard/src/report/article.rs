@@ -5,7 +5,7 @@ use super::listing::{self, Source};
 use super::math;
 use super::results::Results;
 use crate::experiment::claims::claim;
-use crate::experiment::{Check, Outcome, Verdict};
+use crate::experiment::{Check, Outcome, Part, Verdict};
 use crate::figure::{Picture, Theme, fixed, number};
 use anyhow::Result;
 use std::collections::BTreeSet;
@@ -157,8 +157,9 @@ pub fn badge(outcome: Outcome) -> String {
     let (class, sign) = match outcome {
         Outcome::Holds => ("holds", "✓"),
         Outcome::Fails => ("fails", "✗"),
+        Outcome::InPart => ("in-part", "◐"),
         Outcome::Undecided => ("undecided", "?"),
-        Outcome::NotMeasured => ("unmeasured", "–"),
+        Outcome::NotTestable | Outcome::NotMeasured => ("unmeasured", "–"),
     };
     format!(
         "<span class=\"badge {class}\"><span aria-hidden=\"true\">{sign}</span> {}</span>",
@@ -189,15 +190,48 @@ fn told(value: f64, half: f64, largest: f64) -> String {
     }
 }
 
+/// The mark of a verdict that rests on the built-in text alone.
+pub fn builtin_mark(verdict: &Verdict) -> &'static str {
+    if verdict.builtin_text_only { " <span class=\"mark\">built-in text only</span>" } else { "" }
+}
+
+/// Each part of a claim with its outcome; nothing for a claim that is one statement.
+pub fn parts(verdict: &Verdict) -> String {
+    if verdict.parts.len() < 2 {
+        return String::new();
+    }
+    let part = |part: &Part| {
+        let repeats = part.repeats.map_or_else(String::new, |claim| format!(" (counted in {claim})"));
+        format!("<li>{} {}{repeats}</li>", badge(part.outcome), prose(&part.name))
+    };
+    format!("<ul class=\"parts\">{}</ul>", verdict.parts.iter().map(part).collect::<String>())
+}
+
+/// The row of something that must be so for the claim to be testable.
+fn precondition(check: &Check) -> String {
+    let met = if check.outcome == Outcome::Holds { "met" } else { "not met" };
+    format!(
+        "<tr><td>precondition: {}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td>{met}</td></tr>",
+        prose(&check.what),
+        escape(&effect(check)),
+        escape(&check.bound.to_string())
+    )
+}
+
 /// `trained`: whether the experiment tells how it trained models.
 fn verdict_box((experiment, trained): (&str, bool), verdict: &Verdict, changed: Option<&str>) -> String {
     let statement = claim(verdict.claim).map_or("", |claim| claim.statement);
+    let several = verdict.parts.len() > 1;
     let mut rows: String = verdict
         .checks
         .iter()
         .map(|check| {
             format!(
-                "<tr><td>{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td>{}</td></tr>",
+                "<tr><td>{}{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td>{}</td></tr>",
+                match (&check.part, several) {
+                    (Some(part), true) => format!("<em>{}</em>: ", prose(part)),
+                    _ => String::new(),
+                },
                 prose(&check.what),
                 escape(&effect(check)),
                 escape(&check.bound.to_string()),
@@ -222,11 +256,25 @@ fn verdict_box((experiment, trained): (&str, bool), verdict: &Verdict, changed: 
             escape(published.source)
         );
     }
+    let preconditions: String = verdict.preconditions.iter().map(precondition).collect();
+    let rows = format!("{preconditions}{rows}");
+    let parts = parts(verdict);
+    let untestable: String = verdict
+        .unmet()
+        .map(|unmet| {
+            format!(
+                "<p><strong>Not testable.</strong> {}: {}; needed: {}.</p>",
+                prose(&unmet.what),
+                escape(&effect(unmet)),
+                escape(&unmet.bound.to_string())
+            )
+        })
+        .collect();
     let why = verdict.why.as_deref();
     let why =
         why.map_or_else(String::new, |why| format!("<p><strong>Why it fails.</strong> {}</p>", prose(why)));
     let changed = changed.map_or_else(String::new, |changed| {
-        format!("<p class=\"changed\">† Changed after results had been seen: {}</p>", prose(changed))
+        format!("<p class=\"changed\">† Changed after the freeze: {}</p>", prose(changed))
     });
     let training = match trained {
         true => format!(" · <a href=\"{experiment}/training.toml\">how models were trained</a>"),
@@ -242,8 +290,9 @@ fn verdict_box((experiment, trained): (&str, bool), verdict: &Verdict, changed: 
         ),
     };
     format!(
-        "<div class=\"verdict\" id=\"claim-{id}\"><p class=\"claim\">{badge} <span class=\"id\">{id}</span> {statement}</p>\
-         <p>{finding}</p>{why}{changed}{details}</div>\n",
+        "<div class=\"verdict\" id=\"claim-{id}\"><p class=\"claim\">{badge}{builtin} <span class=\"id\">{id}</span> {statement}</p>\
+         {parts}<p>{finding}</p>{untestable}{why}{changed}{details}</div>\n",
+        builtin = builtin_mark(verdict),
         id = verdict.claim,
         badge = badge(verdict.outcome),
         statement = prose(statement),

@@ -1,11 +1,12 @@
 //! The page around the article: the claims at a glance above it, the tables and how to go on below it.
 
-use super::article::{Article, badge, effect};
+use super::article::{Article, badge, builtin_mark, effect};
 use super::html::{escape, prose};
 use super::references::REFERENCES;
 use super::summary::summary;
 use super::terms::TERMS;
 use crate::experiment::claims::{CLAIMS, SOURCES};
+use crate::experiment::ledger::{Ledger, deciding};
 use crate::experiment::{Outcome, Setup, Size, Summary};
 use crate::figure::{font_face, number, stylesheet};
 use anyhow::Result;
@@ -23,7 +24,7 @@ pub struct About<'a> {
 
 /// The whole page.
 pub fn page(article: Article, about: &About) -> Result<String> {
-    let short = in_short(&article)?;
+    let short = in_short(&article, about.setup.size)?;
     let glance = glance(&article)?;
     let contents: String = article
         .sections()
@@ -78,9 +79,11 @@ fn circumstances(about: &About) -> String {
 }
 
 /// The most telling results in plain words.
-fn in_short(article: &Article) -> Result<String> {
-    let items: String =
-        summary(article.results())?.iter().map(|sentence| format!("<li>{}</li>", prose(sentence))).collect();
+fn in_short(article: &Article, size: Size) -> Result<String> {
+    let items: String = summary(article.results(), size)?
+        .iter()
+        .map(|sentence| format!("<li>{}</li>", prose(sentence)))
+        .collect();
     Ok(format!(
         "<section id=\"short\"><h2>In short</h2><ul class=\"short\">{items}</ul><p>All of this is told below, step by step, with how \
          it was measured. <a href=\"#terms\">Words that may be new</a> are explained at the end.</p></section>"
@@ -98,19 +101,9 @@ fn terms() -> String {
 /// All claims with their verdicts.
 fn glance(article: &Article) -> Result<String> {
     let mut rows = String::new();
-    let mut counts = [0; 4];
     for claim in CLAIMS {
         let (_, verdict) = article.results().verdict(claim.id)?;
-        counts[match verdict.outcome {
-            Outcome::Holds => 0,
-            Outcome::Fails => 1,
-            Outcome::Undecided => 2,
-            Outcome::NotMeasured => 3,
-        }] += 1;
-        // What decided: of a claim that fails, what failed; of one that is open, what keeps it from holding.
-        let same = verdict.checks.iter().find(|check| check.outcome == verdict.outcome);
-        let decisive = same.or_else(|| verdict.checks.iter().find(|check| check.outcome != Outcome::Holds));
-        let measured = decisive.map_or_else(String::new, |check| {
+        let measured = deciding(verdict).map_or_else(String::new, |check| {
             // Among several, one that fails must do so at a stricter level: that interval is what keeps the claim open.
             let fails = check.outcome == Outcome::Fails && verdict.outcome == Outcome::Undecided;
             let stricter = if fails { " (not at the level for several)" } else { "" };
@@ -123,36 +116,62 @@ fn glance(article: &Article) -> Result<String> {
         let mark = if article.results().changed(claim.id)?.is_some() { "<sup>†</sup>" } else { "" };
         let _ = writeln!(
             rows,
-            "<tr><td class=\"id\"><a href=\"#claim-{id}\">{id}</a>{mark}</td><td>{statement}</td><td>{badge}</td><td class=\"n\">{measured}\
-             </td></tr>",
+            "<tr><td class=\"id\"><a href=\"#claim-{id}\">{id}</a>{mark}</td><td>{statement}</td><td>{badge}{builtin}</td><td class=\"n\">{measured}\
+             </td><td>{recorded}</td></tr>",
+            recorded = recorded(article.results().ledger(), claim.id),
             id = claim.id,
             statement = prose(claim.statement),
             badge = badge(verdict.outcome),
+            builtin = builtin_mark(verdict),
         );
     }
-    let [holds, fails, undecided, unmeasured] = counts;
+    let counts = article.results().counts()?;
+    let hash = &crate::experiment::frozen::hash()[..12];
     let changed = CLAIMS
         .iter()
         .filter(|claim| article.results().changed(claim.id).is_ok_and(|note| note.is_some()))
         .count();
-    let unmeasured = if unmeasured > 0 { format!(", {unmeasured} not measured") } else { String::new() };
+    let daggers = match changed {
+        0 => String::new(),
+        some => format!(
+            " Where † stands, in {some} rows, something was changed after the freeze: the claim says what, and is to be trusted less for it."
+        ),
+    };
     Ok(format!(
-        "<section id=\"claims\"><h2>All claims at a glance</h2><p>{} claims: {holds} hold, {fails} fail, {undecided} undecided\
-         {unmeasured}. Each was judged by comparing a 95 % interval with a bound: it holds if the whole interval \
-         lies where the claim says, fails if the whole interval lies elsewhere, and is undecided otherwise. A claim that rests on several comparisons \
-         holds if all of them do, and fails if one does at a level corrected for their number (Bonferroni). Seeds are the only \
+        "<section id=\"claims\"><h2>All claims at a glance</h2><p>{counts}. Each was judged by comparing a 95 % interval with a bound: it holds if the whole interval \
+         lies where the claim says, fails if the whole interval lies elsewhere, and is undecided otherwise. A part of a claim \
+         holds if all of its comparisons do, and fails if one does at a level corrected for their number (Bonferroni); a claim <em>holds in part</em> if \
+         some of its parts hold and others fail or were not measured. It is <em>not testable</em> where the model did not learn the task that the claim \
+         is about. D5 is about files, not about attention, and is not counted. Seeds are the only \
          independent draws: an interval counts each of them once. The letters are those of five project reports whose statements these are \
-         (see <a href=\"#references\">References</a>). Bounds and measures were stated beforehand. Where † stands, in {changed} rows, something \
-         was changed after results had been seen: the claim says what, and is to be trusted less for it.</p>\
-         <div class=\"scroll\"><table class=\"glance\"><thead><tr><th></th><th>claim</th><th>verdict</th><th>what decided [95 % \
-         interval]</th></tr></thead><tbody>\n{rows}</tbody></table></div></section>",
-        CLAIMS.len()
+         (see <a href=\"#references\">References</a>). Predictions, measures, bounds and settings were frozen \
+         (SHA-256 {hash}…), and judged with seeds that had never been used before.{daggers} The last column has the largest run on record: \
+         where it differs from this one, trust it more.</p>\
+         <div class=\"scroll\"><table class=\"glance\"><thead><tr><th></th><th>claim</th><th>this run</th><th>what decided [95 % \
+         interval]</th><th>the largest recorded run</th></tr></thead><tbody>\n{rows}</tbody></table></div></section>"
     ))
+}
+
+/// The largest run of a claim on record.
+fn recorded(ledger: &Ledger, claim: &str) -> String {
+    let Some(row) = ledger.largest(claim) else { return String::new() };
+    let [mean, low, high, n] = row.effect;
+    let measured = match (mean.is_finite(), low.is_finite() && n > 1.0) {
+        (true, true) => format!("{} [{}, {}], n {n}", number(mean), number(low), number(high)),
+        (true, false) => number(mean),
+        _ => String::new(),
+    };
+    let place = escape(&row.place.to_string());
+    format!(
+        "{} <span class=\"what\">{place}:</span> <span class=\"n\">{}</span>",
+        badge(row.outcome),
+        escape(&measured)
+    )
 }
 
 fn real_data() -> String {
     let rows = crate::experiments::EXPERIMENTS.iter().filter_map(|experiment| {
-        let wanted = experiment.real_data?;
+        let wanted = experiment.data.wanted()?;
         let hours = experiment.expected(Size::Full) / 3600.0;
         let time = if hours < 1.0 { format!("{:.0} min", hours * 60.0) } else { format!("{hours:.1} h") };
         Some(format!(

@@ -108,6 +108,7 @@ impl Bench {
             seeds: Some(seeds),
             data: Some(&self.data),
             vectors: self.vectors.as_deref(),
+            develop: true,
         };
         let out = self.folder.path().join("out");
         let store = Store::new(&out).unwrap();

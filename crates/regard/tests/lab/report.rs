@@ -2,7 +2,8 @@
 //! tells all of it without needing anything else.
 
 use regard::experiment::claims::CLAIMS;
-use regard::experiment::{Setup, Size};
+use regard::experiment::frozen::{self, FROZEN};
+use regard::experiment::{Setup, Size, Store};
 use regard::experiments::EXPERIMENTS;
 use regard::report;
 use std::collections::BTreeSet;
@@ -23,7 +24,7 @@ fn attributes<'a>(page: &'a str, name: &str) -> Vec<&'a str> {
 #[test]
 fn the_report_judges_every_claim_and_needs_nothing_else() {
     let folder = tempfile::tempdir().unwrap();
-    let conditions = Setup { size: Size::Smoke, seeds: None, data: None, vectors: None };
+    let conditions = Setup::of(Size::Smoke);
     let results = report::write(conditions, folder.path()).unwrap_or_else(|error| panic!("{error:#}"));
     for (experiment, findings) in results.iter() {
         let name = experiment.name;
@@ -37,6 +38,28 @@ fn the_report_judges_every_claim_and_needs_nothing_else() {
     }
     let page = std::fs::read_to_string(folder.path().join("index.html")).unwrap();
     the_page_is_whole(&page, folder.path());
+    the_freeze_is_that_of_the_code(&results, folder.path());
+}
+
+/// Predictions, measures, bounds and settings are those of the file that was frozen. `REGARD_FREEZE=1` writes the file anew.
+fn the_freeze_is_that_of_the_code(results: &report::Results, folder: &Path) {
+    let store = Store::new(folder).unwrap();
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/experiment/frozen.toml");
+    if std::env::var_os("REGARD_FREEZE").is_some() {
+        std::fs::write(&file, frozen::describe(results.iter(), &store, None).unwrap()).unwrap();
+        return;
+    }
+    let (ours, kept) = (frozen::describe(results.iter(), &store, Some(FROZEN)).unwrap(), FROZEN);
+    for (number, (ours, kept)) in ours.lines().zip(kept.lines()).enumerate() {
+        assert_eq!(
+            ours,
+            kept,
+            "line {} of frozen.toml is not what the code says. Whoever changes a prediction, a measure, a bound or a setting says so in \
+             the experiment's `changed` and freezes anew: REGARD_FREEZE=1 cargo test --workspace --test lab the_report",
+            number + 1
+        );
+    }
+    assert_eq!(ours.lines().count(), kept.lines().count(), "the code says more, or less, than frozen.toml");
 }
 
 fn the_page_is_whole(page: &str, folder: &Path) {

@@ -19,7 +19,7 @@ pub fn write(article: &mut Article) -> Result<()> {
     );
     article.code(BLOCK, &["pub fn forward("])?;
     article.other_figures("norm-placement")?;
-    article.verdicts(&["E5"])?;
+    article.verdicts(&["E5", "E14"])?;
     article.text(
         "The bend decides how much of a hidden value passes. ReLU cuts at zero. GELU multiplies $x$ by $Φ(x)$, the probability that a \
          standard normal variable is smaller than $x$: large values pass, very negative ones are stopped, those near zero pass in part. \
@@ -36,7 +36,7 @@ pub fn write(article: &mut Article) -> Result<()> {
     );
     article.code(FEED_FORWARD, &["impl FeedForward", "pub fn forward("])?;
     article.other_figures("activation")?;
-    article.verdicts(&["E6"])?;
+    article.verdicts(&["E6", "E12"])?;
     article.exercise(
         "Train a deep post-norm model at a high rate and watch the loss.",
         "regard train words-gpt --set model.norm=post --set model.n_layers=12 --set train.rate.highest=3e-3 --out runs/post",

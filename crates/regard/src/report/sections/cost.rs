@@ -13,7 +13,7 @@ pub fn write(article: &mut Article) -> Result<()> {
     );
     article.formula("T_{\\text{attention}} = O(n^2 d),   T_{\\text{ffn}} = O(n d^2)");
     article.other_figures("cost")?;
-    article.verdicts(&["E8"])?;
+    article.verdicts(&["E8", "E13"])?;
     article.text(
         "*Tiled* (or flash) attention computes the same numbers in blocks and never keeps the table: memory grows with $n$. *Sparse* \
          patterns let a word look at its neighbourhood and at a few global words: time grows with $n$, too. *Linear* attention \

@@ -13,30 +13,17 @@ const BERT: (f64, f64) = (110e6, 131_072e6);
 pub fn write(article: &mut Article) -> Result<()> {
     article.section("critique", "What was learned, and what was not");
     let results = article.results();
-    let count = |outcome: Outcome| {
-        results
-            .iter()
-            .flat_map(|(_, findings)| &findings.verdicts)
-            .filter(|one| one.outcome == outcome)
-            .count()
-    };
-    let unmeasured = match count(Outcome::NotMeasured) {
-        0 => String::new(),
-        some => format!("; {some} were not measured"),
-    };
     article.text(format!(
-        "Of the claims above, {} hold, {} fail and {} could not be decided at this size{unmeasured}. *Fails* means that the \
+        "{}. *Fails* means that the \
          interval lies on the wrong side of its bound, on this data and at this size. It does not mean that the \
          claim is false everywhere; nor does *holds* mean that it is true everywhere. More seeds and larger models would \
          decide some of what is open: see the end of the page.",
-        count(Outcome::Holds),
-        count(Outcome::Fails),
-        count(Outcome::Undecided),
+        results.counts()?,
     ));
     let failed = CLAIMS.iter().filter_map(|claim| {
         let (_, verdict) = results.verdict(claim.id).ok()?;
         let deciding = verdict.checks.iter().find(|check| check.outcome == Outcome::Fails);
-        (verdict.outcome == Outcome::Fails).then(|| {
+        matches!(verdict.outcome, Outcome::Fails | Outcome::InPart).then(|| {
             let measured =
                 deciding.map_or_else(String::new, |check| format!("{}: {}", check.what, effect(check)));
             let why = verdict.why.clone().unwrap_or_else(|| verdict.finding.clone());

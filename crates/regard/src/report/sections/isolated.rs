@@ -20,7 +20,7 @@ pub fn write(article: &mut Article) -> Result<()> {
     article.figure("three-models", "loss_curves")?;
     article.figure("three-models", "measures")?;
     article.figure("three-models", "roc")?;
-    article.verdicts(&["C1"])?;
+    article.verdicts(&["C1", "C7"])?;
     article.text(
         "More attention also means more parameters. So the plain model is widened until it has as many, twice as many and four \
          times as many as the one with self-attention.",
@@ -44,6 +44,9 @@ pub fn write(article: &mut Article) -> Result<()> {
     );
     article.other_figures("negation")?;
     article.verdicts(&["C3"])?;
+    article.text("And what do the four heads of self-attention attend to, before and after training?");
+    article.other_figures("bilstm-heads")?;
+    article.verdicts(&["C8"])?;
     article.exercise(
         "The same comparison on the 50,000 reviews of IMDb, as the claims have it.",
         "regard experiment three-models --size full --data aclImdb_v1.tar.gz",

@@ -23,6 +23,9 @@ pub fn write(article: &mut Article) -> Result<()> {
     );
     article.other_figures("positions")?;
     article.verdicts(&["E3"])?;
+    article.text("Does attention need positions at all? Put the words of a text into another order, and compare the outputs.");
+    article.other_figures("permutation")?;
+    article.verdicts(&["E11"])?;
     article.exercise(
         "Train a language model with rotary positions.",
         "regard train words-gpt --set model.positions=rotary --out runs/rotary",

@@ -1,5 +1,6 @@
 //! Queries, keys, scores, and the scale.
 
+use crate::experiments::lookup;
 use crate::experiments::scale_sweep::{DEVIATION, Kind, LARGEST};
 use crate::report::article::Article;
 use crate::report::listing::ATTENTION;
@@ -42,6 +43,11 @@ pub fn write(article: &mut Article) -> Result<()> {
          of length $β$: the right key scores $β$, the others $β$ times their cosine with it, and the weight of each wrong one falls as \
          $e^{−β(1 − \\text{cos})}$. From a mean of everything, attention becomes a dictionary.",
     );
+    article.text(format!(
+        "Ask a text, *What comes after “cat”?* Its words are keys, and the value of each is the word after it. With keys at right angles and a \
+         query of length 4, the entry of “cat” gets $e^4 / (e^4 + 3)$ = {:.2} of the weight, and the answer is mostly “sat”.",
+        article.results().fact(lookup::AFTER_CAT.of(4.0))?
+    ));
     article.other_figures("lookup")?;
     article.verdicts(&["E1"])?;
     article.text(

@@ -29,7 +29,7 @@ pub fn write(article: &mut Article) -> Result<()> {
          word*.",
     );
     article.other_figures("word-links")?;
-    article.verdicts(&["B4"])?;
+    article.verdicts(&["B4", "B7"])?;
     article.text("All of these measures together, against the step: do they grow with training, or were they there before?");
     article.other_figures("training-curve")?;
     article.verdicts(&["B6"])?;
