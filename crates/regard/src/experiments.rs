@@ -27,7 +27,7 @@ pub(crate) mod scale_sweep;
 mod tagger_heads;
 mod three_architectures;
 mod three_models;
-mod trained_heads;
+pub(crate) mod trained_heads;
 mod training_curve;
 pub(crate) mod training_smooths;
 mod untrained_attention;

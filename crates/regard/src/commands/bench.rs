@@ -2,13 +2,13 @@
 
 use anyhow::{Context as _, Result};
 use clap::Args;
-use clap::builder::PossibleValuesParser;
+use clap::builder::{PossibleValuesParser, RangedU64ValueParser};
 use regard_nn::generate::{Continue, GenerationSettings, generate};
 use regard_nn::models::{GptConfig, Inputs, Model, Pooling, Sentiment, SentimentConfig, Transformer};
 use regard_nn::tensor::ops::{Attention, CrossEntropy, Projections, attend};
 use regard_nn::tensor::optimiser::{Method, Optimiser};
 use regard_nn::tensor::random::Key;
-use regard_nn::tensor::{Ids, Pass, Tensor, pool};
+use regard_nn::tensor::{Ids, Pass, Tensor, pool, set_threads, threads};
 use regard_nn::{Context, train};
 use serde::Serialize;
 use std::time::{Duration, Instant};
@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 /// `bench/compare` runs the same work in PyTorch beside it.
 #[derive(Args)]
 #[command(
-    after_help = "Examples:\n  regard bench\n  regard bench gpt-char bilstm\n  regard bench attention-1024 --json"
+    after_help = "Examples:\n  regard bench\n  regard bench gpt-char bilstm\n  regard bench gpt-small --threads 1,2,4,8\n  regard bench attention-1024 --json"
 )]
 pub struct Bench {
     /// What to measure (default: everything)
@@ -31,6 +31,9 @@ pub struct Bench {
     /// How long to measure each workload, in seconds
     #[arg(long, default_value_t = 3.0)]
     seconds: f64,
+    /// Measure with each of these numbers of threads, and show the speed-up over the first
+    #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = RangedU64ValueParser::<usize>::new().range(1..=256))]
+    threads: Vec<usize>,
 }
 
 /// One row of the table.
@@ -41,6 +44,7 @@ struct Measurement {
     spread: f64,
     repeats: usize,
     peak_mb: f64,
+    threads: usize,
     engine: &'static str,
 }
 
@@ -116,21 +120,43 @@ impl Bench {
     /// Runs the command.
     #[allow(clippy::print_stdout)] // the table is the result
     pub fn run(&self) -> Result<()> {
+        self.note_few_cores();
         if !self.json {
-            println!("{:<22} {:>10} {:>9} {:>9}  what", "work", "ms", "± ms", "peak MB");
+            let threads = if self.threads.is_empty() { "" } else { " threads  speed-up" };
+            println!("{:<22} {:>10} {:>9} {:>9}{threads}  what", "work", "ms", "± ms", "peak MB");
         }
+        let counts = if self.threads.is_empty() { vec![threads()] } else { self.threads.clone() };
         for work in self.chosen() {
-            let measured = measure(work, Duration::from_secs_f64(self.seconds.clamp(0.01, 600.0)))?;
-            if self.json {
-                println!("{}", serde_json::to_string(&measured)?);
-            } else {
+            let mut first = None;
+            for &count in &counts {
+                set_threads(count);
+                let measured = measure(work, Duration::from_secs_f64(self.seconds.clamp(0.01, 600.0)))?;
+                let speed_up = *first.get_or_insert(measured.ms) / measured.ms;
+                if self.json {
+                    println!("{}", serde_json::to_string(&measured)?);
+                    continue;
+                }
+                let threads = if self.threads.is_empty() {
+                    String::new()
+                } else {
+                    format!(" {count:>7} {speed_up:>9.2}")
+                };
                 println!(
-                    "{:<22} {:>10.3} {:>9.3} {:>9.0}  {}",
+                    "{:<22} {:>10.3} {:>9.3} {:>9.0}{threads}  {}",
                     work.name, measured.ms, measured.spread, measured.peak_mb, work.about
                 );
             }
         }
         Ok(())
+    }
+
+    /// More threads than cores measure how well they take turns, which is seldom what was meant.
+    #[allow(clippy::print_stderr)]
+    fn note_few_cores(&self) {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        if let Some(most) = self.threads.iter().max().filter(|&&most| most > cores) {
+            eprintln!("note: this process may use {cores} cores; {most} threads will take turns on them");
+        }
     }
 
     fn chosen(&self) -> impl Iterator<Item = &'static Workload> {
@@ -162,6 +188,7 @@ fn measure(work: &Workload, budget: Duration) -> Result<Measurement> {
         spread: quantile(0.75) - quantile(0.25),
         repeats: times.len(),
         peak_mb: peak_mb(),
+        threads: threads(),
         engine: "regard",
     })
 }

@@ -291,7 +291,7 @@ fn draw(findings: &mut Findings, table: &Table<Variant>, example: Option<&Exampl
     {
         let map = HeatMap::new(matrix, ColourScale::sequential("weight"))
             .words(example.words.clone(), example.words.clone())
-            .names("from", "to");
+            .names("query", "key");
         findings.figure(
             "negation_head",
             format!(

@@ -268,7 +268,7 @@ fn draw(findings: &mut Findings, table: &Measured, example: Option<&Crossed>) {
     if let Ok(matrix) = Matrix::new(rows, columns, example.heads[best].clone()) {
         let map = HeatMap::new(matrix, ColourScale::sequential("weight").range(0.0, 1.0))
             .words(example.target.clone(), example.source.clone())
-            .names("predicts next", "attends to");
+            .names("query: predicts", "key");
         findings.figure(
             "cross_attention",
             "Where T5's decoder attends in the active sentence before it predicts each word of the passive one: the head that finds the \

@@ -65,6 +65,7 @@ facts! {
     HEADS = "heads";
     WEIGHT(pattern: Pattern, stage: Stage) = "{pattern}, {stage}";
     MEAN_LOSS = "loss";
+    pub MODEL = "model";
 }
 
 /// What is shown of a run, beside its measurements.
@@ -94,6 +95,10 @@ fn run(lab: &Lab) -> Result<Findings> {
     findings.verdicts = vec![judge(&table)];
     if let Some(run) = runs.first() {
         report(&mut findings, &table, &run.result);
+    }
+    // The report opens this model.
+    if let Some(&seed) = lab.seeds().first() {
+        findings.word(MODEL, models::trained_base(lab, seed)?.folder.display().to_string());
     }
     findings.finish(lab, table)
 }

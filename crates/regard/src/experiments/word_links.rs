@@ -177,7 +177,7 @@ fn draw(
         let Ok(matrix) = Matrix::new(words.len(), words.len(), run.example.clone()) else { continue };
         let map = HeatMap::new(matrix, ColourScale::sequential("weight").range(0.0, 1.0))
             .words(words.clone(), words.clone())
-            .names("from", "to");
+            .names("query", "key");
         let pairs = (0..words.len()).flat_map(|a| (0..words.len()).map(move |b| (a, b)));
         let linked = pairs.filter(|&(a, b)| a != b && sentence.linked(a, b));
         picture = picture.titled_panel(stage.name(), linked.fold(map, |map, (a, b)| map.highlight(a, b)));

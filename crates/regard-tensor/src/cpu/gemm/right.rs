@@ -93,7 +93,7 @@ impl<'a> Right<'a> {
     }
 
     #[inline(always)]
-    fn at(&self, place: usize) -> f32 {
+    pub(super) fn at(&self, place: usize) -> f32 {
         let mut value = [0.0];
         copy_widened(self.values.part(place..place + 1), &mut value);
         value[0]
