@@ -197,19 +197,24 @@ impl<F: Finish> Task<'_, F> {
     fn dots<S: Simd>(&self, s: S) {
         let ((first, rows), (column, width)) = (self.rows, self.columns);
         let Product { n, k, a, b, output, .. } = self.product;
-        for j in column..column + width {
-            // Rows in turn, so that the run of the matrix comes from memory once.
+        // Rows in turn, so that columns come from memory once for all of them.
+        for j in (column..column + width).step_by(TOGETHER) {
+            let count = TOGETHER.min(column + width - j);
             for i in first..first + rows {
-                let start = j * b.column;
-                let dot = if a.column == 1 {
-                    b.dot(s, &a.values[i * a.row..][..k], start)
-                } else {
-                    b.dot_apart(|p| a.values[i * a.row + p * a.column], start, k)
-                };
                 // SAFETY: no other task has these rows and columns.
-                let out = unsafe { self.out.range(i * n + j, 1) };
-                out[0] = if output == Output::Add { out[0] + dot } else { dot };
+                let out = unsafe { self.out.range(i * n + j, count) };
+                if a.column == 1 {
+                    b.dots(s, &a.values[i * a.row..][..k], j, out, output);
+                    continue;
+                }
+                for (j, out) in (j..).zip(out) {
+                    let dot = b.dot_apart(|p| a.values[i * a.row + p * a.column], j * b.column, k);
+                    *out = if output == Output::Add { *out + dot } else { dot };
+                }
             }
         }
     }
 }
+
+/// Columns that a few rows meet in turn: of a usual width, they stay in the second-level cache.
+const TOGETHER: usize = 32;
