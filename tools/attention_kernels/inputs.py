@@ -108,7 +108,7 @@ class Inputs:
         self.dropout = None
         if case.dropout:
             threshold = int(case.dropout * 2**32)
-            self.dropout = problem.dropout = Dropout(None, (0x1234567, 0x89ABCDEF), 2**33 + 5, threshold, 1 / (1 - case.dropout))
+            self.dropout = problem.dropout = Dropout(0, (0x1234567, 0x89ABCDEF), 2**33 + 5, threshold, 1 / (1 - case.dropout))
 
     def put(self, name, tensor):
         self.given[name] = tensor

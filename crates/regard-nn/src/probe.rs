@@ -127,7 +127,7 @@ impl Probe {
     pub fn set_head(self, attention: &str, head: usize, vector: Tensor) -> Self {
         self.change(join(attention, "heads"), move |_, heads| {
             replace_head(&heads, head, |values| {
-                let vector = vector.reshape([1, 1, 1, vector.count()])?;
+                let vector = vector.reshape([1, 1, 1, vector.count()])?.to(values.device())?;
                 Ok(values.scale(0.0)?.add(&vector)?)
             })
         })

@@ -12,11 +12,13 @@
 //! what to print and what to save. All random draws are keyed by the step, so a run resumed from a saved [`Progress`] gives
 //! bit for bit the same result as an uninterrupted one.
 
+mod precision;
 mod recorded;
 mod schedule;
 mod state;
 mod tasks;
 
+pub use precision::Precision;
 pub use recorded::{Outcome, Part, Recorder, Settings, update_now};
 pub use schedule::{Decay, Schedule};
 pub use state::{Progress, load_state, save_state};
@@ -30,7 +32,7 @@ use crate::models::{Inputs, Model};
 use crate::parameter::Module;
 use regard_tensor::optimiser::{Method, Optimiser, clip_scale, global_norm};
 use regard_tensor::random::Key;
-use regard_tensor::{DataType, Gradients, Ids, Tensor};
+use regard_tensor::{Gradients, Ids, Tensor};
 use serde::{Deserialize, Serialize};
 
 /// The version of the training procedure. It increases whenever the same configuration trains a different model for a
@@ -67,6 +69,9 @@ pub struct TrainConfig {
     pub patience: u64,
     /// The seed of all random draws: initial weights, order of the data, dropout.
     pub seed: u64,
+    /// The type of the activations. Written only if it is not f32: configurations of earlier versions stay the same text.
+    #[serde(skip_serializing_if = "Precision::is_f32")]
+    pub precision: Precision,
 }
 
 /// The optimiser's update rule.
@@ -98,6 +103,7 @@ impl Default for TrainConfig {
             evaluate_every: 100,
             patience: 0,
             seed: 0,
+            precision: Precision::F32,
         }
     }
 }
@@ -267,7 +273,7 @@ pub fn train(
         let step = update_once(task, config, progress, (observer, &mut recorder), key)?;
         let last = progress.step == config.steps;
         if last || config.evaluate_every > 0 && progress.step.is_multiple_of(config.evaluate_every) {
-            let evaluation = task.evaluate(&Context::inference())?;
+            let evaluation = task.evaluate(&Context::inference().with_precision(config.precision.into()))?;
             // A model with this loss is neither worth keeping nor worth training further.
             if !evaluation.loss.is_finite() {
                 let loss = format!("{} on held-out data", evaluation.loss);
@@ -308,7 +314,7 @@ fn update_once(
         parts.push(Part { inputs, targets: answers, share, first_example });
     }
     let (key, clip) = (key.step(progress.step), config.clip);
-    let how = Settings { key, rate, clip, precision: DataType::F32 };
+    let how = Settings { key, rate, clip, precision: config.precision.into() };
     if let Some(outcome) = recorder.update(task.model_mut(), &mut progress.optimiser, &parts, how)? {
         (step.loss, step.gradient_norm) = (outcome.loss.item()?, outcome.norm.item()?);
         ensure_finite(&step)?;
@@ -317,7 +323,7 @@ fn update_once(
         return Ok(step);
     }
     for Part { inputs, targets, share, first_example } in parts {
-        let context = Context::training(key, first_example);
+        let context = Context::training(key, first_example).with_precision(how.precision);
         let share = task.model().loss_of(&context, &inputs, &targets, settings())?.scale(share)?;
         step.loss += share.item()?;
         let gradients = share.backward()?;

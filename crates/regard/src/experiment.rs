@@ -36,6 +36,7 @@ pub use table::{Condition, Rows, Table};
 pub use training::{Line, Trained};
 pub use verdict::{Bound, Check, Outcome, Part, Published, Verdict, those_that_apply, true_minus};
 
+use crate::compute::Placement;
 use crate::run::RunConfig;
 use anyhow::{Context as _, Result};
 use clap::ValueEnum;
@@ -110,6 +111,8 @@ pub struct Setup<'a> {
     pub data: Option<&'a Path>,
     /// Pre-trained word vectors (GloVe or fastText, as text).
     pub vectors: Option<&'a Path>,
+    /// Where models are trained and measured.
+    pub placement: Placement,
     /// Whether to use the seeds that experiments are developed with, not those that are kept for verdicts.
     pub develop: bool,
 }
@@ -117,7 +120,7 @@ pub struct Setup<'a> {
 impl Setup<'_> {
     /// A size on the built-in text, as it is judged.
     pub const fn of(size: Size) -> Self {
-        Self { size, seeds: None, data: None, vectors: None, develop: false }
+        Self { size, seeds: None, data: None, vectors: None, develop: false, placement: Placement::CPU }
     }
 }
 

@@ -60,7 +60,9 @@ use error::{Interrupted, UsageError};
 
 /// Runs the program and returns its exit code: what `main` does, and the console script of the Python package.
 pub fn run_program(arguments: commands::Arguments) -> u8 {
-    match environment::check().and_then(|()| arguments.run()) {
+    let result = environment::check().and_then(|()| arguments.run());
+    compute::report_fallbacks();
+    match result {
         Ok(()) => 0,
         Err(error) => {
             // The user knows what was interrupted, and that it is no failure.

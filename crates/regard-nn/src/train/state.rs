@@ -143,6 +143,7 @@ pub fn load_state(
     };
     let mut moments = Vec::new();
     for (name, parameter) in task.model_mut().parameters_mut() {
+        let device = parameter.tensor().device();
         let values = read(&format!("parameters/{name}"), parameter.tensor().shape())?;
         if numbers.updates > 0 {
             let moment = |kind: &str| -> Result<Tensor> {
@@ -150,7 +151,7 @@ pub fn load_state(
                 // SGD has no running mean of squares.
                 let empty = kind == "second" && config.optimiser == OptimiserKind::Sgd;
                 let moment = read(&name, &[if empty { 0 } else { values.count() }])?;
-                Ok(Tensor::new(&moment.values(), moment.shape())?)
+                Ok(Tensor::new(&moment.values(), moment.shape())?.to(device)?)
             };
             moments.push((moment("first")?, moment("second")?));
         }

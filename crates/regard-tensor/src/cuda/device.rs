@@ -73,6 +73,13 @@ fn initialise() -> Result<()> {
     unsafe { sys::cuInit(0) }.check("cuInit")
 }
 
+/// Fails unless a device can be used: it is new enough, and the driver, NVRTC and cuBLASLt are installed.
+pub fn ensure_usable(ordinal: usize) -> Result<()> {
+    Device::open(ordinal)?;
+    library::nvrtc()?;
+    library::cublaslt()
+}
+
 /// A device opened for work: its memory, its programs and the stream that runs them in order.
 pub struct Device {
     ordinal: usize,

@@ -43,7 +43,7 @@ mod timer;
 pub(crate) mod update;
 
 pub(crate) use arrays::Stored;
-pub use device::{Description, Device, count, devices};
+pub use device::{Description, Device, count, devices, ensure_usable};
 pub use error::{Error, Result};
 pub use memory::{Buffer, Element, Usage, Value, View, ViewMut};
 pub use timer::Timer;

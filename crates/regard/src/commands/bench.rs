@@ -1,25 +1,27 @@
 //! `regard bench`: how long the workloads of the speed table take here.
 
+mod workloads;
+
+use crate::compute::{Compute, Placement};
 use anyhow::{Context as _, Result};
 use clap::Args;
 use clap::builder::{PossibleValuesParser, RangedU64ValueParser};
-use regard_nn::generate::{Continue, GenerationSettings, generate};
-use regard_nn::models::{GptConfig, Inputs, Model, Pooling, Sentiment, SentimentConfig, Transformer};
-use regard_nn::tensor::ops::{Attention, CrossEntropy, Projections, attend};
-use regard_nn::tensor::optimiser::{Method, Optimiser};
-use regard_nn::tensor::random::Key;
-use regard_nn::tensor::{Ids, Pass, Tensor, pool, set_threads, threads};
-use regard_nn::{Context, train};
+use regard_nn::tensor::traffic::{self, Traffic};
+use regard_nn::tensor::{Device, cuda, pool, set_threads, threads};
 use serde::Serialize;
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+use workloads::{WORKLOADS, Workload};
 
 /// Measure attention, training steps and generation on this machine.
 ///
 /// A training step is forward, loss, backward and optimiser. Times are medians over a few seconds.
-/// `bench/compare` runs the same work in PyTorch beside it.
+/// `bench/compare` runs the same work in PyTorch beside it. On a GPU there are more workloads; the columns `reads` and
+/// `fallbacks` are values read to the host in a step, and operations of a step that have no kernel there and ran on the CPU.
 #[derive(Args)]
 #[command(
-    after_help = "Examples:\n  regard bench\n  regard bench gpt-char bilstm\n  regard bench gpt-small --threads 1,2,4,8\n  regard bench attention-1024 --json"
+    after_help = "Examples:\n  regard bench\n  regard bench gpt-char bilstm\n  regard bench gpt-small --threads 1,2,4,8\n  regard bench attention-1024 --json\n  regard bench --device cuda --precision bf16"
 )]
 pub struct Bench {
     /// What to measure (default: everything)
@@ -34,6 +36,8 @@ pub struct Bench {
     /// Measure with each of these numbers of threads, and show the speed-up over the first
     #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = RangedU64ValueParser::<usize>::new().range(1..=256))]
     threads: Vec<usize>,
+    #[command(flatten)]
+    compute: Compute,
 }
 
 /// One row of the table.
@@ -43,108 +47,57 @@ struct Measurement {
     ms: f64,
     spread: f64,
     repeats: usize,
+    /// The most memory held: of the process on the CPU, of the device on a GPU.
     peak_mb: f64,
     threads: usize,
     engine: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    on_device: Option<OnDevice>,
 }
 
-/// A workload: its name, what it is, and how to set it up.
-struct Workload {
-    name: &'static str,
-    about: &'static str,
-    build: fn() -> Result<Step>,
+/// What only a GPU has to report.
+#[derive(Serialize)]
+struct OnDevice {
+    device: String,
+    precision: String,
+    /// Values read to the host, a step.
+    host_reads: f64,
+    /// Operations of a step that ran on the CPU.
+    fallbacks: BTreeMap<&'static str, f64>,
 }
-
-/// Runs the work once.
-type Step = Box<dyn FnMut() -> Result<()>>;
-
-const WORKLOADS: &[Workload] = &[
-    Workload {
-        name: "attention-256",
-        about: "attention forward, causal, 4×8×256×64",
-        build: || attention([4, 256, 8, 64], true, false),
-    },
-    Workload {
-        name: "attention-1024",
-        about: "attention forward, causal, 1×8×1024×64",
-        build: || attention([1, 1024, 8, 64], true, false),
-    },
-    Workload {
-        name: "attention-train-1024",
-        about: "attention forward and backward, causal, 1×8×1024×64",
-        build: || attention([1, 1024, 8, 64], true, true),
-    },
-    Workload {
-        name: "attention-train-4096",
-        about: "attention forward and backward, full, 1×8×4096×64",
-        build: || attention([1, 4096, 8, 64], false, true),
-    },
-    Workload {
-        name: "gpt-char",
-        about: "GPT training step, V 65, 4 layers, d 128, T 64, B 12",
-        build: || gpt([65, 4, 4, 128], 64, 12),
-    },
-    Workload {
-        name: "gpt-small",
-        about: "GPT training step, V 65, 6 layers, d 384, T 256, B 8",
-        build: || gpt([65, 6, 6, 384], 256, 8),
-    },
-    Workload {
-        name: "gpt-words",
-        about: "GPT training step, V 10,000, 4 layers, d 256, T 128, B 16",
-        build: || gpt([10_000, 4, 4, 256], 128, 16),
-    },
-    Workload {
-        name: "bilstm",
-        about: "BiLSTM + max pool, training step, B 64, T 200",
-        build: || sentiment(Pooling::Max),
-    },
-    Workload {
-        name: "bilstm-additive",
-        about: "BiLSTM + additive attention, training step",
-        build: || sentiment(Pooling::Additive),
-    },
-    Workload {
-        name: "bilstm-heads",
-        about: "BiLSTM + 4-head self-attention, training step",
-        build: || sentiment(Pooling::Heads),
-    },
-    Workload {
-        name: "generate",
-        about: "GPT-2's sizes, 32 tokens read and 32 generated, batch 1",
-        build: || generation([50_257, 12, 12, 768], 1024, (32, 32)),
-    },
-];
 
 impl Bench {
     /// Runs the command.
     #[allow(clippy::print_stdout)] // the table is the result
     pub fn run(&self) -> Result<()> {
+        let placement = self.compute.placement()?;
+        let on_gpu = matches!(placement.device, Device::Cuda(_));
         self.note_few_cores();
         if !self.json {
-            let threads = if self.threads.is_empty() { "" } else { " threads  speed-up" };
-            println!("{:<22} {:>10} {:>9} {:>9}{threads}  what", "work", "ms", "± ms", "peak MB");
+            let scaling = if self.threads.is_empty() { "" } else { " threads  speed-up" };
+            let more = if on_gpu { format!("{:>7} {:>9}  ", "reads", "fallbacks") } else { String::new() };
+            println!("{:<24} {:>10} {:>9} {:>9}{scaling}  {more}what", "work", "ms", "± ms", "peak MB");
         }
         let counts = if self.threads.is_empty() { vec![threads()] } else { self.threads.clone() };
-        for work in self.chosen() {
+        let budget = Duration::from_secs_f64(self.seconds.clamp(0.01, 600.0));
+        for work in self.chosen(on_gpu) {
             let mut first = None;
             for &count in &counts {
                 set_threads(count);
-                let measured = measure(work, Duration::from_secs_f64(self.seconds.clamp(0.01, 600.0)))?;
-                let speed_up = *first.get_or_insert(measured.ms) / measured.ms;
+                let measured = measure(work, placement, budget)?;
                 if self.json {
                     println!("{}", serde_json::to_string(&measured)?);
                     continue;
                 }
-                let threads = if self.threads.is_empty() {
-                    String::new()
-                } else {
-                    format!(" {count:>7} {speed_up:>9.2}")
+                let Measurement { ms, spread, peak_mb, ref on_device, .. } = measured;
+                let speed_up = *first.get_or_insert(ms) / ms;
+                let scaling = match self.threads.is_empty() {
+                    true => String::new(),
+                    false => format!(" {count:>7} {speed_up:>9.2}"),
                 };
-                println!(
-                    "{:<22} {:>10.3} {:>9.3} {:>9.0}{threads}  {}",
-                    work.name, measured.ms, measured.spread, measured.peak_mb, work.about
-                );
+                let more = on_device.as_ref().map_or_else(String::new, OnDevice::columns);
+                let (name, about) = (work.name, work.about);
+                println!("{name:<24} {ms:>10.3} {spread:>9.3} {peak_mb:>9.0}{scaling}  {more}{about}");
             }
         }
         Ok(())
@@ -159,44 +112,118 @@ impl Bench {
         }
     }
 
-    fn chosen(&self) -> impl Iterator<Item = &'static Workload> {
-        WORKLOADS.iter().filter(|work| self.work.is_empty() || self.work.iter().any(|name| name == work.name))
+    /// The workloads that were named, or all that the device is measured with.
+    fn chosen(&self, on_gpu: bool) -> impl Iterator<Item = &'static Workload> {
+        WORKLOADS.iter().filter(move |work| match self.work.is_empty() {
+            true => on_gpu || !work.for_gpus,
+            false => self.work.iter().any(|name| name == work.name),
+        })
     }
 }
 
+impl OnDevice {
+    fn columns(&self) -> String {
+        let names: Vec<&str> = self.fallbacks.keys().copied().collect();
+        // A sum of nothing is −0.
+        let total = self.fallbacks.values().fold(0.0, |sum, count| sum + count);
+        let names = if names.is_empty() { String::new() } else { format!("({}) ", names.join(", ")) };
+        format!("{:>7.1} {total:>9.1}  {names}", self.host_reads)
+    }
+}
+
+/// Waits for a device and counts its memory; does nothing for the CPU.
+struct Clock(Option<Arc<cuda::Device>>);
+
+impl Clock {
+    fn new(placement: Placement) -> Result<Self> {
+        Ok(Self(match placement.device {
+            Device::Cuda(ordinal) => Some(cuda::Device::open(ordinal)?),
+            _ => None,
+        }))
+    }
+
+    /// Kernels are queued: their time is known once the device is idle.
+    fn wait(&self) -> Result<()> {
+        Ok(self.0.as_ref().map_or(Ok(()), |device| device.synchronise())?)
+    }
+
+    fn reset_peak(&self) -> Result<()> {
+        match &self.0 {
+            Some(device) => {
+                device.trim()?;
+                device.reset_peak();
+            }
+            None => {
+                pool::trim();
+                // Failure only means that the peak includes earlier workloads.
+                let _ = std::fs::write("/proc/self/clear_refs", "5");
+            }
+        }
+        Ok(())
+    }
+
+    fn peak_mb(&self) -> f64 {
+        self.0.as_ref().map_or_else(peak_mb, |device| device.usage().peak as f64 / 1e6)
+    }
+}
+
+/// Steps that run before anything is timed: they fill caches and pools; the third is recorded on a GPU.
+const WARM_UP: usize = 5;
+/// Steps of a GPU are timed in groups of about this length: waiting after each would be part of the time.
+const GROUP: Duration = Duration::from_millis(100);
+
 /// Runs a workload for a while and takes the median.
-fn measure(work: &Workload, budget: Duration) -> Result<Measurement> {
-    pool::trim();
-    reset_peak();
-    let mut step = (work.build)().with_context(|| format!("setting up {}", work.name))?;
-    // The first runs fill caches, the memory pool and the branch predictor.
-    for _ in 0..3 {
+fn measure(work: &Workload, placement: Placement, budget: Duration) -> Result<Measurement> {
+    let clock = Clock::new(placement)?;
+    clock.reset_peak()?;
+    let mut step = (work.build)(placement).with_context(|| format!("setting up {}", work.name))?;
+    let warm_up = if clock.0.is_some() { WARM_UP } else { 3 };
+    for _ in 0..warm_up {
         step()?;
     }
-    let start = Instant::now();
+    clock.wait()?;
+    let group = match clock.0.is_some() {
+        true => {
+            let begin = Instant::now();
+            step()?;
+            clock.wait()?;
+            (GROUP.as_secs_f64() / begin.elapsed().as_secs_f64()).clamp(1.0, 1000.0) as usize
+        }
+        false => 1,
+    };
+    let (start, before) = (Instant::now(), traffic::snapshot());
     let mut times = Vec::new();
     while times.len() < 3 || (start.elapsed() < budget && times.len() < 100_000) {
         let begin = Instant::now();
-        step()?;
-        times.push(begin.elapsed().as_secs_f64() * 1e3);
+        for _ in 0..group {
+            step()?;
+        }
+        clock.wait()?;
+        times.push(begin.elapsed().as_secs_f64() * 1e3 / group as f64);
     }
+    let counted = traffic::snapshot().since(&before);
     times.sort_by(f64::total_cmp);
     let quantile = |q: f64| times[((times.len() - 1) as f64 * q).round() as usize];
     Ok(Measurement {
         work: work.name,
         ms: quantile(0.5),
         spread: quantile(0.75) - quantile(0.25),
-        repeats: times.len(),
-        peak_mb: peak_mb(),
+        repeats: times.len() * group,
+        peak_mb: clock.peak_mb(),
         threads: threads(),
         engine: "regard",
+        on_device: clock.0.is_some().then(|| on_device(placement, &counted, (times.len() * group) as f64)),
     })
 }
 
-/// Starts counting the process's peak memory anew, where the system allows it.
-fn reset_peak() {
-    // Failure only means that the peak includes earlier workloads.
-    let _ = std::fs::write("/proc/self/clear_refs", "5");
+fn on_device(placement: Placement, counted: &Traffic, steps: f64) -> OnDevice {
+    let fallbacks = counted.fallbacks.iter().map(|(&name, &count)| (name, count as f64 / steps)).collect();
+    OnDevice {
+        device: placement.identity(),
+        precision: placement.precision.to_string(),
+        host_reads: counted.host_reads as f64 / steps,
+        fallbacks,
+    }
 }
 
 /// The most memory the process has held, in MB; 0 where it is not known.
@@ -207,89 +234,4 @@ fn peak_mb() -> f64 {
         line.and_then(|rest| rest.split_whitespace().next()).and_then(|text| text.parse::<f64>().ok());
     // What the system calls kB is 1024 bytes; an MB here is a million, as in the peers' programs.
     kilobytes.unwrap_or(0.0) * 1024.0 / 1e6
-}
-
-fn random(name: &str, shape: [usize; 4]) -> Result<Tensor> {
-    Ok(Tensor::new(&Key::new(1).site(name).normal(shape.iter().product(), 1.0), shape)?)
-}
-
-fn random_ids(name: &str, shape: [usize; 2], limit: usize) -> Result<Ids> {
-    let key = Key::new(1).site(name);
-    let ids: Vec<u32> = (0..shape[0] * shape[1]).map(|i| key.below(0, i as u64, limit) as u32).collect();
-    Ok(Ids::new(&ids, shape)?)
-}
-
-/// Shapes are (batch, time, heads, width).
-fn attention(shape: [usize; 4], causal: bool, train: bool) -> Result<Step> {
-    let [query, key, value, upstream] = ["query", "key", "value", "upstream"].map(|name| random(name, shape));
-    let (mut query, mut key, mut value, upstream) = (query?, key?, value?, upstream?);
-    if train {
-        (query, key, value) = (query.tracked(), key.tracked(), value.tracked());
-    }
-    let mut rules = Attention::scaled(1.0 / (shape[3] as f32).sqrt());
-    rules.allowed.causal = causal;
-    Ok(Box::new(move || {
-        let attended = attend(Projections::Separate { query: &query, key: &key, value: &value }, &rules)?;
-        if train {
-            attended.output.gradients(&Pass::new().from_upstream(upstream.clone()))?;
-        }
-        Ok(())
-    }))
-}
-
-fn gpt([vocabulary, n_layers, n_heads, d_model]: [usize; 4], time: usize, batch: usize) -> Result<Step> {
-    let config = GptConfig { vocabulary, context: time, n_layers, n_heads, d_model, ..GptConfig::default() };
-    let mut model = Transformer::new(config.form(), 1)?;
-    let method = Method::Adam { betas: (0.9, 0.95), epsilon: 1e-8, decoupled: true };
-    let mut optimiser = Optimiser::new(method, 0.1);
-    let inputs = Inputs::ids(&random_ids("ids", [batch, time], vocabulary)?);
-    let targets = random_ids("targets", [batch, time], vocabulary)?;
-    Ok(Box::new(move || {
-        let loss = loss(&model, &inputs, &targets)?;
-        train::update(&mut model, &loss, &mut optimiser, 1e-3, None)?;
-        Ok(())
-    }))
-}
-
-/// The loss that training uses.
-fn loss(model: &dyn Model, inputs: &Inputs, targets: &Ids) -> Result<Tensor> {
-    let context = Context::differentiated();
-    Ok(model.loss_of(&context, inputs, targets, CrossEntropy::default())?)
-}
-
-/// Reads a prompt and continues it by the most likely tokens, with random weights.
-fn generation(
-    [vocabulary, n_layers, n_heads, d_model]: [usize; 4],
-    context: usize,
-    (prompt, length): (usize, usize),
-) -> Result<Step> {
-    let config = GptConfig { vocabulary, context, n_layers, n_heads, d_model, ..GptConfig::default() };
-    let model = Transformer::new(config.form(), 1)?;
-    let prompt = random_ids("prompt", [1, prompt], vocabulary)?.values().to_vec();
-    let settings = GenerationSettings { max_tokens: length, ..GenerationSettings::default() };
-    Ok(Box::new(move || {
-        let found = generate(
-            &Continue::new(&model)?,
-            &Context::inference(),
-            std::slice::from_ref(&prompt),
-            &settings,
-            &mut |_, _| true,
-        )?;
-        anyhow::ensure!(found[0].tokens.len() == length, "generation ended early");
-        Ok(())
-    }))
-}
-
-fn sentiment(pooling: Pooling) -> Result<Step> {
-    let (batch, time) = (64, 200);
-    let config = SentimentConfig { pooling, ..SentimentConfig::default() };
-    let mut model = Sentiment::new(config.clone(), 1)?;
-    let mut optimiser = Optimiser::new(Method::adam(), 0.0);
-    let inputs = Inputs::ids(&random_ids("ids", [batch, time], config.vocabulary)?);
-    let targets = random_ids("labels", [1, batch], 2)?;
-    Ok(Box::new(move || {
-        let loss = loss(&model, &inputs, &targets)?;
-        train::update(&mut model, &loss, &mut optimiser, 1e-3, None)?;
-        Ok(())
-    }))
 }

@@ -1,6 +1,7 @@
 //! `regard experiment`: a claim put to the test.
 
 use crate::bad_usage;
+use crate::compute::Compute;
 use crate::experiment::{
     Check, Data, Experiment as Definition, Findings, Outcome, Progress, Setup, Size, Store, ledger,
 };
@@ -47,6 +48,8 @@ pub struct Experiment {
     /// Add the verdicts to the ledger in this folder (verdicts.csv, facts.csv); the one that ships is in crates/regard/records
     #[arg(long, value_name = "FOLDER")]
     record: Option<PathBuf>,
+    #[command(flatten)]
+    compute: Compute,
 }
 
 impl Experiment {
@@ -94,6 +97,7 @@ impl Experiment {
             seeds: self.seeds,
             data: data.as_deref(),
             vectors: self.vectors.as_deref(),
+            placement: self.compute.placement()?,
             develop: self.develop,
         };
         if let (Some(_), Some(obstacle)) = (&self.record, ledger::obstacle(&setup)) {

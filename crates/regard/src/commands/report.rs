@@ -1,5 +1,6 @@
 //! `regard report`: the whole story, measured.
 
+use crate::compute::Compute;
 use crate::experiment::claims::CLAIMS;
 use crate::experiment::{Setup, Size, ledger};
 use crate::{browser, report, terminal};
@@ -35,6 +36,8 @@ pub struct Report {
     /// Show the page in the browser
     #[arg(long)]
     open: bool,
+    #[command(flatten)]
+    compute: Compute,
 }
 
 impl Report {
@@ -51,6 +54,7 @@ impl Report {
             seeds: self.seeds,
             data: None,
             vectors: self.vectors.as_deref(),
+            placement: self.compute.placement()?,
             develop: false,
         };
         if let (Some(_), Some(obstacle)) = (&self.record, ledger::obstacle(&setup)) {

@@ -1,6 +1,7 @@
 //! `regard train`: from data to a trained model.
 
 use crate::bad_usage;
+use crate::compute::Compute;
 use crate::error::Interrupted;
 use crate::run::{InitialModel, PRESETS, Reporting, RunFolder, Session, ensure_length, preset};
 use crate::terminal;
@@ -18,6 +19,7 @@ use std::path::{Path, PathBuf};
   regard train bag                                seconds on the built-in corpus
   regard train shakespeare-char --data input.txt --out runs/shakespeare
   regard train sentiment-heads --data aclImdb_v1.tar.gz --set data.length=400
+  regard train shakespeare-char --device cuda --precision bf16
   regard train --resume --out runs/shakespeare    resumes where it stopped")]
 pub struct Train {
     /// What to train (see the list)
@@ -37,6 +39,8 @@ pub struct Train {
     /// Continue the run in --out
     #[arg(long)]
     resume: bool,
+    #[command(flatten)]
+    compute: Compute,
 }
 
 impl Train {
@@ -57,6 +61,7 @@ impl Train {
             return Ok(());
         };
         let mut config = preset(name, &self.settings)?;
+        let placement = self.compute.placement_to_train(&mut config.train)?;
         if let Some(data) = &self.data {
             config.data.path = Some(crate::fetch::data::named(data)?);
         }
@@ -68,7 +73,7 @@ impl Train {
             None => ensure_length(&config, &config.model, &self.settings)?,
         }
         terminal::remark("reading the data");
-        learn(&out, Session::begin(&out, &config, given, Reporting::Terminal)?)
+        learn(&out, Session::begin(&out, &config, given, placement, Reporting::Terminal)?)
     }
 
     fn go_on(self) -> Result<()> {
@@ -79,7 +84,7 @@ impl Train {
             bad_usage!("a run resumes as it was configured: leave out --data, --from and --set");
         }
         terminal::remark("reading the data");
-        let session = Session::resume(&out, Reporting::Terminal)?;
+        let session = Session::resume(&out, self.compute, Reporting::Terminal)?;
         learn(&out, session)
     }
 }

@@ -121,7 +121,7 @@ impl Findings {
             write_whole(&folder.join("training.toml"), |file| file.write_all(trainings.as_bytes()))?;
         }
         let Experiment { name, question, prediction, design, changed, .. } = about.experiment;
-        let Setup { size, seeds, data, vectors, develop } = about.setup;
+        let Setup { size, seeds, data, vectors, develop, placement } = about.setup;
         let verdict = json!({
             "experiment": name,
             "question": question,
@@ -139,6 +139,8 @@ impl Findings {
             "program_sha256": about.program,
             "date": about.date,
             "machine": crate::machine::describe(),
+            "device": placement.identity(),
+            "precision": placement.precision.name(),
             "seconds": about.seconds,
             "facts": self.facts,
             "words": self.words,

@@ -196,7 +196,7 @@ impl<'a> Lab<'a> {
         };
         let (data, vectors) = (identity(data)?, identity(vectors)?);
         let key = format!("{name}\n{stage}\n{}\n{data}\n{vectors}\n{input}", size.name());
-        let place = self.store.part(name, stage, &key);
+        let place = self.store.part(name, stage, &key, self.setup.placement);
         if let Some(Kept { result, trainings }) = self.store.read(&place) {
             self.progress.read_back();
             self.trainings.read_back(&trainings);

@@ -4,6 +4,7 @@
 //! any line of an experiment may change what it measures. A trained model depends on less: its configuration, its data, the
 //! device, and the versions of the engine and of training. A program that was built anew keeps the models of the one before.
 
+use crate::compute::Placement;
 use crate::run::RunConfig;
 use anyhow::{Context as _, Result};
 use regard_nn::data::file::write_whole;
@@ -86,20 +87,19 @@ impl Store {
     }
 
     /// The file of a part.
-    pub fn part(&self, experiment: &str, stage: &str, key: &str) -> PathBuf {
-        let program = format!("{}\n{:?}\n", self.program, regard_tensor::level());
+    pub fn part(&self, experiment: &str, stage: &str, key: &str, placement: Placement) -> PathBuf {
+        let program = format!("{}\n{}\n", self.program, device(placement));
         self.folder.join(experiment).join("parts").join(format!("{stage}-{}.json", name(&program, key)))
     }
 
     /// The folder of a model.
-    pub fn model(&self, config: &RunConfig) -> Result<PathBuf> {
+    pub fn model(&self, config: &RunConfig, placement: Placement) -> Result<PathBuf> {
         let mut key = toml::to_string(config)?;
         for path in [&config.data.path, &config.data.vectors].into_iter().flatten() {
             key = format!("{key}\n{}", self.identity(Path::new(path))?);
         }
-        // Other vector instructions round differently.
         let (numerics, revision) = (regard_tensor::NUMERICS, regard_nn::train::REVISION);
-        let versions = format!("cpu {:?}\n{numerics} {revision}\n", regard_tensor::level());
+        let versions = format!("{}\n{numerics} {revision}\n", device(placement));
         Ok(self.folder.join("models").join(name(&versions, &key)))
     }
 
@@ -123,6 +123,14 @@ impl Store {
         }
         let text = serde_json::to_vec(result)?;
         Ok(write_whole(path, |file| file.write_all(&text))?)
+    }
+}
+
+/// What rounds in a way of its own: the CPU's vector instructions, or a kind of GPU in a precision.
+fn device(placement: Placement) -> String {
+    match placement {
+        Placement::CPU => format!("cpu {:?}", regard_tensor::level()),
+        other => format!("{} {}", other.identity(), other.precision),
     }
 }
 

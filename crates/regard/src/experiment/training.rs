@@ -2,6 +2,7 @@
 //! Both show their progress, and stop on Ctrl-C.
 
 use super::lab::Lab;
+use crate::compute::Placement;
 use crate::error::Interrupted;
 use crate::model::{self, Opened};
 use crate::run::{Reporting, RunConfig, RunFolder, interrupt_flag, train_in};
@@ -22,7 +23,9 @@ impl Lab<'_> {
         config: &RunConfig,
         observer: &mut dyn Observer,
     ) -> Result<()> {
+        let config = self.configured(config);
         self.trainings.add(&RunConfig { model: config.resolved(task.model())?, ..config.clone() })?;
+        self.setup.placement.place_to_train(task.model_mut())?;
         let config = &config.train;
         let mut attended = Attended { lab: self, steps: config.steps, observer };
         match train(task, config, &mut train::Progress::new(config), &mut attended)? {
@@ -33,21 +36,30 @@ impl Lab<'_> {
 
     /// A model trained as configured: one that was trained before, by any experiment, or a new one.
     pub fn train(&self, config: &RunConfig) -> Result<Trained> {
-        let folder = self.store.model(config)?;
+        let (config, placement) = (&self.configured(config), self.setup.placement);
+        let folder = self.store.model(config, placement)?;
         let lock = {
             let mut locks = TRAINING.lock().unwrap_or_else(PoisonError::into_inner);
             Arc::clone(locks.get_or_insert_with(HashMap::new).entry(folder.clone()).or_default())
         };
         // Whoever wants the same model at the same time waits for it.
         let _held = lock.lock().unwrap_or_else(PoisonError::into_inner);
-        if !train_in(&folder, config, Reporting::Fraction(&|share| self.progress.partly(share)))? {
+        let reporting = Reporting::Fraction(&|share| self.progress.partly(share));
+        if !train_in(&folder, config, placement, reporting)? {
             bail!(Interrupted::repeat());
         }
         // A model that was trained before reports no progress.
         self.progress.partly(1.0);
         // The sizes of the model are known only now: its vocabulary comes from the data.
         self.trainings.add(&RunFolder::config_in(&folder)?.unwrap_or_else(|| config.clone()))?;
-        Trained::read(folder)
+        Trained::read(folder, placement)
+    }
+
+    /// A configuration in the precision of this laboratory.
+    fn configured(&self, config: &RunConfig) -> RunConfig {
+        let mut config = config.clone();
+        config.train.precision = self.setup.placement.precision;
+        config
     }
 }
 
@@ -96,6 +108,8 @@ pub struct Trained {
     pub folder: PathBuf,
     /// The lines of its metrics.
     pub curve: Vec<Line>,
+    /// Where it is opened.
+    placement: Placement,
 }
 
 /// A line of metrics.
@@ -118,7 +132,7 @@ pub struct Line {
 }
 
 impl Trained {
-    fn read(folder: PathBuf) -> Result<Self> {
+    fn read(folder: PathBuf, placement: Placement) -> Result<Self> {
         let number = |field: Option<&str>| field.and_then(|field| field.parse::<f64>().ok());
         let text = std::fs::read_to_string(folder.join("metrics.csv"))
             .with_context(|| format!("cannot read the metrics in {}", folder.display()))?;
@@ -135,7 +149,7 @@ impl Trained {
                 accuracy: at(8),
             })
         };
-        Ok(Self { curve: text.lines().skip(1).filter_map(line).collect(), folder })
+        Ok(Self { curve: text.lines().skip(1).filter_map(line).collect(), folder, placement })
     }
 
     /// The held-out loss after so many updates, wherever it was measured.
@@ -157,12 +171,12 @@ impl Trained {
 
     /// The model as it was when it was best on held-out data.
     pub fn open(&self) -> Result<Opened> {
-        model::open(&self.folder.display().to_string())
+        model::open_on(&self.folder.display().to_string(), self.placement)
     }
 
     /// The model after so many updates, one of the run's `snapshots` (0: before the first).
     pub fn snapshot(&self, step: u64) -> Result<Opened> {
-        model::open(&RunFolder::snapshot(&self.folder, step).display().to_string())
+        model::open_on(&RunFolder::snapshot(&self.folder, step).display().to_string(), self.placement)
     }
 }
 
@@ -227,7 +241,7 @@ mod tests {
             let first = lab.train(&tiny()).unwrap();
             assert!(!RunFolder::state_of(&first.folder).exists());
             first.open().unwrap();
-            let resumed = Session::resume(&first.folder, Reporting::Silent);
+            let resumed = Session::resume(&first.folder, Placement::CPU.into(), Reporting::Silent);
             assert!(resumed.is_err_and(|error| error.to_string().contains("is done")));
             let written = |name: &str| first.folder.join(name).metadata().unwrap().modified().unwrap();
             let before = written("model.safetensors");

@@ -7,6 +7,7 @@ use super::references::REFERENCES;
 use super::summary::summary;
 use super::terms::TERMS;
 use super::{audit, diagrams};
+use crate::compute::Placement;
 use crate::experiment::claims::{CLAIMS, SOURCES};
 use crate::experiment::ledger::{Ledger, deciding};
 use crate::experiment::{Outcome, Setup, Size, Summary};
@@ -111,20 +112,28 @@ fn how_to_read(article: &Article) -> String {
 }
 
 fn command(about: &About) -> String {
-    let Setup { size, seeds, vectors, .. } = about.setup;
+    let Setup { size, seeds, vectors, placement, .. } = about.setup;
     let seeds = seeds.map_or_else(String::new, |seeds| format!(" --seeds {seeds}"));
     let vectors = vectors.map_or_else(String::new, |path| format!(" --vectors {}", path.display()));
-    format!("regard report --size {}{seeds}{vectors}", size.name())
+    let device = match placement {
+        Placement::CPU => String::new(),
+        other => format!(" --device {} --precision {}", other.device, other.precision.name()),
+    };
+    format!("regard report --size {}{seeds}{vectors}{device}", size.name())
 }
 
 fn circumstances(about: &About) -> String {
     let seconds = about.seconds;
     let earlier = if about.resumed { ", and what earlier runs had finished" } else { "" };
     format!(
-        "Size {}, {}; {}; version {}; {}.",
+        "Size {}, {}; {}{}; version {}; {}.",
         about.setup.size.name(),
         about.setup.data.map_or_else(|| "the built-in corpus".to_owned(), |path| path.display().to_string()),
         crate::machine::describe(),
+        match about.setup.placement {
+            Placement::CPU => String::new(),
+            other => format!("; models on {} in {}", other.identity(), other.precision.name()),
+        },
         env!("CARGO_PKG_VERSION"),
         if seconds < 120.0 {
             format!("{seconds:.0} seconds{earlier}")

@@ -25,6 +25,9 @@ pub struct RunningTotals {
     /// Its checksum; runs of earlier versions have none.
     #[serde(default)]
     pub checksum: Option<u64>,
+    /// The device that trains, by its name: other devices round differently. Runs of earlier versions have none.
+    #[serde(default)]
+    pub device: Option<String>,
     /// The time spent so far, in seconds.
     pub seconds: f64,
     /// The sum of losses since the last line of metrics, and their number.

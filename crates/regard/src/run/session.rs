@@ -5,6 +5,7 @@ use super::folder::RunFolder;
 use super::initial_model::InitialModel;
 use super::observer::{Reporting, RunObserver, RunningTotals};
 use super::prepare::{PreparedRun, prepare_in};
+use crate::compute::{Compute, Placement};
 use crate::terminal;
 use anyhow::{Context as _, Result, anyhow, bail};
 use regard_nn::tokens::Tokenizer;
@@ -27,17 +28,19 @@ impl<'a> Session<'a> {
         path: &Path,
         config: &RunConfig,
         given: Option<InitialModel>,
+        placement: Placement,
         reporting: Reporting<'a>,
     ) -> Result<Self> {
         let mut config = RunConfig { data: config.data.clone().located()?, ..config.clone() };
         config.from = given.as_ref().map(|given| given.folder.display().to_string());
         let (tokenizer, model) = given.map_or((None, None), |given| (given.tokenizer, Some(given.model)));
-        let prepared = prepare_in(Some(path), &config, tokenizer, model)?;
+        let mut prepared = prepare_in(Some(path), &config, tokenizer, model)?;
         config.model = config.resolved(prepared.task.model())?;
+        placement.place_to_train(prepared.task.model_mut())?;
         // From here on there is something to lose.
         super::interrupt_flag();
         let folder = RunFolder::create(path, &config)?;
-        Self::at_first(config, folder, prepared, reporting)
+        Self::at_first(config, folder, prepared, placement, reporting)
     }
 
     /// A run before its first step, with all written down that its folder needs.
@@ -45,6 +48,7 @@ impl<'a> Session<'a> {
         config: RunConfig,
         folder: RunFolder,
         prepared: PreparedRun,
+        placement: Placement,
         reporting: Reporting<'a>,
     ) -> Result<Self> {
         write_readers(&folder, &prepared)?;
@@ -52,6 +56,7 @@ impl<'a> Session<'a> {
         let note = RunningTotals {
             data: prepared.summary.clone(),
             checksum: Some(prepared.checksum),
+            device: Some(placement.identity()),
             ..RunningTotals::default()
         };
         if config.from.is_some() {
@@ -63,8 +68,9 @@ impl<'a> Session<'a> {
     }
 
     /// The run in a folder, from its last state.
-    pub fn resume(path: &Path, reporting: Reporting<'a>) -> Result<Self> {
+    pub fn resume(path: &Path, compute: Compute, reporting: Reporting<'a>) -> Result<Self> {
         let (folder, config) = RunFolder::open_to_train(path)?;
+        let placement = compute.placement_to_resume(&config.train)?;
         if !folder.state().exists() {
             if path.join(DONE).exists() {
                 bail!("{} is done, and was kept without its training state", path.display());
@@ -72,17 +78,20 @@ impl<'a> Session<'a> {
             reporting.remark("nothing was saved before it stopped; beginning anew");
             let given = config.from.as_deref().map(InitialModel::open).transpose()?;
             let (tokenizer, model) = given.map_or((None, None), |given| (given.tokenizer, Some(given.model)));
-            let prepared = prepare_in(Some(path), &config, own_tokenizer(path)?.or(tokenizer), model)?;
-            return Self::at_first(config, folder, prepared, reporting);
+            let tokenizer = own_tokenizer(path)?.or(tokenizer);
+            let mut prepared = prepare_in(Some(path), &config, tokenizer, model)?;
+            placement.place_to_train(prepared.task.model_mut())?;
+            return Self::at_first(config, folder, prepared, placement, reporting);
         }
         // The state has all parameters: what they began with is not needed any more.
         let mut without = config.clone();
         without.data.vectors = None;
         let mut prepared = prepare_in(Some(path), &without, own_tokenizer(path)?, None)?;
+        placement.place_to_train(prepared.task.model_mut())?;
         let configuration = toml::to_string(&config)?;
         let (progress, note) =
             load_state(&folder.state(), prepared.task.as_mut(), &config.train, &configuration)?;
-        let note: RunningTotals =
+        let mut note: RunningTotals =
             serde_json::from_str(&note).context("the state's note cannot be understood")?;
         if note.data != prepared.summary {
             bail!("the data has changed: it was {}, it is {}", note.data, prepared.summary);
@@ -91,6 +100,13 @@ impl<'a> Session<'a> {
             bail!("the data has changed: as much as before ({}), but not the same", note.data);
         }
         reporting.remark(format!("going on from step {}", progress.step));
+        let device = placement.identity();
+        if let Some(before) = note.device.replace(device.clone()).filter(|before| *before != device) {
+            reporting.remark(format!(
+                "this run was on {before} and continues on {device}: its results will not be bit for bit those of a run that \
+                 stayed there"
+            ));
+        }
         Ok(Self { config, folder, prepared, progress, note, reporting })
     }
 
@@ -142,14 +158,19 @@ const DONE: &str = "done";
 
 /// Trains as configured in a folder, wherever an earlier attempt there has come to. Whether it was finished: not if Ctrl-C
 /// was pressed. A finished run is not resumed, so its training state is not kept.
-pub fn train_in(path: &Path, config: &RunConfig, reporting: Reporting<'_>) -> Result<bool> {
+pub fn train_in(
+    path: &Path,
+    config: &RunConfig,
+    placement: Placement,
+    reporting: Reporting<'_>,
+) -> Result<bool> {
     let done = path.join(DONE);
     if done.exists() {
         return Ok(true);
     }
     let session = match path.join("train.toml").exists() {
-        true => Session::resume(path, reporting),
-        false => Session::begin(path, config, None, reporting),
+        true => Session::resume(path, placement.into(), reporting),
+        false => Session::begin(path, config, None, placement, reporting),
     };
     // Two experiments may need the same model at the same time.
     let session = session.map_err(|error| match RunFolder::is_taken(path) {
@@ -183,7 +204,7 @@ mod tests {
         lock.lock().unwrap();
         let settings = ["data.texts=20", "data.limit=10", "train.steps=2", "train.batch_size=2"];
         let config = preset("bag", &settings.map(str::to_owned)).unwrap();
-        let problem = || train_in(path, &config, Reporting::Silent).unwrap_err().to_string();
+        let problem = || train_in(path, &config, Placement::CPU, Reporting::Silent).unwrap_err().to_string();
         let new = problem();
         assert!(
             new.contains("another process is training the same model") && new.contains("repeat"),
@@ -195,6 +216,6 @@ mod tests {
         assert!(!new.contains("--resume"), "{new}");
         std::fs::remove_file(path.join("train.toml")).unwrap();
         drop(lock);
-        assert!(train_in(path, &config, Reporting::Silent).unwrap());
+        assert!(train_in(path, &config, Placement::CPU, Reporting::Silent).unwrap());
     }
 }

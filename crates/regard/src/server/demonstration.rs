@@ -1,5 +1,6 @@
 //! The model that is trained when there is none, so that the page always has something to show.
 
+use crate::compute::Placement;
 use crate::run::{Reporting, RunConfig, preset, train_in};
 use anyhow::Result;
 use serde::Serialize;
@@ -72,7 +73,7 @@ impl Demonstration {
         };
         let folder = folder.to_owned();
         std::thread::spawn(move || {
-            let outcome = match train_in(&folder, &config, Reporting::Silent) {
+            let outcome = match train_in(&folder, &config, Placement::CPU, Reporting::Silent) {
                 Ok(true) => Ok(()),
                 Ok(false) => Err("the training was stopped".to_owned()),
                 Err(error) => Err(format!("{error:#}")),

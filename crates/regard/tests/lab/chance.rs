@@ -2,6 +2,7 @@
 //! coin on texts that it was not trained on, and no claim about classifiers may hold. That the same texts can be learned
 //! where labels mean something is seen beside it: else a classifier that never learns would pass.
 
+use regard::compute::Placement;
 use regard::experiment::{Findings, Outcome, Progress, Setup, Size, Store};
 use regard::experiments::find;
 use regard_nn::data::builtin::{Polarity, sentiment_words};
@@ -108,6 +109,7 @@ impl Bench {
             seeds: Some(seeds),
             data: Some(&self.data),
             vectors: self.vectors.as_deref(),
+            placement: Placement::CPU,
             develop: true,
         };
         let out = self.folder.path().join("out");

@@ -1,6 +1,7 @@
 //! The machinery of experiments: parts that are remembered, models that are shared, and the same files from the same command.
 
 use anyhow::{Result, ensure};
+use regard::compute::Placement;
 use regard::experiment::{Data, Experiment, Findings, Lab, Progress, Setup, Size, Sizes, Store};
 use regard::run::{RunConfig, preset};
 use std::collections::BTreeMap;
@@ -221,10 +222,14 @@ fn data_that_changed_is_other_data() {
             bench.conduct(&one, setup).unwrap();
             for (what, change) in changes {
                 assert!(!bench.computes(&one, setup), "the same data before {what}");
-                let model = bench.store.model(&config(path)).unwrap();
+                let model = bench.store.model(&config(path), Placement::CPU).unwrap();
                 change();
                 assert!(bench.computes(&one, setup), "{what}");
-                assert_ne!(bench.store.model(&config(path)).unwrap(), model, "{what}: another model");
+                assert_ne!(
+                    bench.store.model(&config(path), Placement::CPU).unwrap(),
+                    model,
+                    "{what}: another model"
+                );
             }
             if *path == data {
                 // What is as it was before is known.

@@ -5,6 +5,7 @@ use crate::mutation::{attack, attack_times, count};
 use crate::train::{succeeds, train};
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use regard::compute::Placement;
 use regard::image::{Preprocessing, decode};
 use regard::run::{Reporting, RunFolder, Session};
 use regard_nn::data::file::Lines;
@@ -172,7 +173,7 @@ fn files_of_a_run() {
     // Each reads the data and builds the model again.
     let count = count().div_ceil(20);
     attack_times("state", &run.join("state.safetensors"), count, || {
-        Session::resume(&run, Reporting::Silent).is_ok()
+        Session::resume(&run, Placement::CPU.into(), Reporting::Silent).is_ok()
     });
 }
 
