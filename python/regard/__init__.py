@@ -28,6 +28,7 @@ Attention by itself
 Every failure is a `regard.Error` with one sentence that says what is wrong.
 """
 
+import atexit as _atexit
 import os as _os
 import sys as _sys
 
@@ -49,6 +50,7 @@ from ._zoo import BERT, GPT, T5, Bag, Llama, Sentiment, Tagger, ViT
 from .attention import MultiHeadAttention
 
 _regard.set_file(str(_regard.__file__))
+_atexit.register(_regard.end_work)
 if hasattr(_os, "register_at_fork"):
     _os.register_at_fork(after_in_child=_regard.after_fork)
 

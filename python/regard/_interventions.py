@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from ._arrays import Reals, reals
+from ._arrays import Reals, number, reals
 from ._guard import passed_through
 from ._regard import Change, Error
 
@@ -133,7 +133,7 @@ def steer(
     >>> bool(np.allclose(difference, 2.0, atol=1e-5))
     True
     """
-    return _Put(site, reals(vector, "steer") * np.float32(scale), True, positions, heads)
+    return _Put(site, reals(vector, "steer") * np.float32(number(scale, "scale")), True, positions, heads)
 
 
 def block(layer: int, query: int, key: int, *, head: int | None = None, kind: str | None = None) -> Intervention:

@@ -162,7 +162,7 @@ class Verdict(NamedTuple):
     claim: str
     """Its id, such as `A1`."""
     outcome: str
-    """`holds`, `fails`, `undecided` or `not measured`."""
+    """`holds`, `in-part`, `fails`, `undecided`, `not-testable` or `not-measured`."""
     finding: str
     """What was found, in a sentence."""
     checks: list[dict[str, Any]]

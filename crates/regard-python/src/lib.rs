@@ -67,5 +67,6 @@ fn extension(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(program::main, module)?)?;
     module.add_function(wrap_pyfunction!(program::set_file, module)?)?;
     module.add_function(wrap_pyfunction!(work::after_fork, module)?)?;
+    module.add_function(wrap_pyfunction!(work::end_work, module)?)?;
     Ok(())
 }

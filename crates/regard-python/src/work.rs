@@ -6,12 +6,17 @@ use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
 use regard::progress::{Stoppable, Stopped};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 /// Set by Ctrl-C while the main thread works here.
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
-/// For threads that Python sends no signals to.
-static NEVER: AtomicBool = AtomicBool::new(false);
+/// Set when the interpreter ends: it stops the work of other threads, which Python sends no signals to.
+static ENDING: AtomicBool = AtomicBool::new(false);
+/// The pieces of work that have begun without a watch for signals, as on other threads, and have not come back to Python.
+static ELSEWHERE: AtomicUsize = AtomicUsize::new(0);
+/// How long the interpreter waits at its end for work on other threads to stop.
+const LONGEST_END: Duration = Duration::from_secs(10);
 
 /// Runs a piece of work with the interpreter's lock released. The work stops soon after the flag is set.
 ///
@@ -21,15 +26,25 @@ pub fn work<T: Send>(
     py: Python<'_>,
     work: impl FnOnce(&'static AtomicBool) -> Result<T> + Send,
 ) -> PyResult<T> {
+    if ENDING.load(Ordering::SeqCst) {
+        return Err(crate::error::problem("Python is ending: nothing new is begun"));
+    }
     let watch = signals::Watch::begin();
+    let elsewhere = watch.is_none().then(Elsewhere::begin);
     // What came before, while nobody set the flag: an earlier piece of the same call may have ended meanwhile.
     py.check_signals()?;
-    let flag = if watch.is_some() { &INTERRUPTED } else { &NEVER };
+    let flag = if watch.is_some() { &INTERRUPTED } else { &ENDING };
     let done = py.detach(|| {
-        let _stoppable = Stoppable::by(flag);
-        catch_unwind(AssertUnwindSafe(|| work(flag)))
+        let done = {
+            let _stoppable = Stoppable::by(flag);
+            catch_unwind(AssertUnwindSafe(|| work(flag)))
+        };
+        if elsewhere.is_some() {
+            stay_if_ending();
+        }
+        done
     });
-    drop(watch);
+    drop((watch, elsewhere));
     match done {
         Ok(Ok(value)) => Ok(value),
         Ok(Err(error)) => {
@@ -48,9 +63,50 @@ pub fn work<T: Send>(
     }
 }
 
-/// In a process that was forked: nobody else watches for signals here, and the helpers of the engine are not here either.
+/// A piece of work that the end of the interpreter waits for.
+///
+/// Threads that come back while the interpreter ends, or call a function of Python then, abort the process. So the end is announced
+/// first ([`end_work`]): what works stops, and stays where it is.
+struct Elsewhere;
+
+impl Elsewhere {
+    fn begin() -> Self {
+        ELSEWHERE.fetch_add(1, Ordering::SeqCst);
+        Self
+    }
+}
+
+impl Drop for Elsewhere {
+    fn drop(&mut self) {
+        // In a process that was forked meanwhile there may be less work than was begun.
+        let _ = ELSEWHERE.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |count| count.checked_sub(1));
+    }
+}
+
+/// Ends the part of a thread in a process that ends: it does not come back to Python.
+fn stay_if_ending() {
+    if ENDING.load(Ordering::SeqCst) && !signals::is_main() {
+        drop(Elsewhere);
+        loop {
+            std::thread::park();
+        }
+    }
+}
+
+/// Stops the work of other threads because the interpreter ends, and waits until none of them would come back to it.
+#[pyfunction]
+pub fn end_work(py: Python<'_>) {
+    ENDING.store(true, Ordering::SeqCst);
+    let started = Instant::now();
+    while ELSEWHERE.load(Ordering::SeqCst) > 0 && started.elapsed() < LONGEST_END {
+        py.detach(|| std::thread::sleep(Duration::from_millis(1)));
+    }
+}
+
+/// In a process that was forked: nobody else works or watches for signals here, and the helpers of the engine are not here either.
 #[pyfunction]
 pub fn after_fork() {
+    ELSEWHERE.store(0, Ordering::SeqCst);
     signals::forget();
     regard_tensor::set_threads(1);
 }
@@ -133,19 +189,19 @@ mod signals {
     }
 
     #[cfg(target_os = "linux")]
-    fn is_main() -> bool {
+    pub fn is_main() -> bool {
         // SAFETY: both only read numbers of this process.
         unsafe { libc::gettid() == libc::getpid() }
     }
 
     #[cfg(target_vendor = "apple")]
-    fn is_main() -> bool {
+    pub fn is_main() -> bool {
         // SAFETY: it only reads which thread this is.
         unsafe { libc::pthread_main_np() == 1 }
     }
 
     #[cfg(not(any(target_os = "linux", target_vendor = "apple")))]
-    fn is_main() -> bool {
+    pub fn is_main() -> bool {
         false
     }
 }
@@ -163,4 +219,8 @@ mod signals {
     }
 
     pub fn forget() {}
+
+    pub fn is_main() -> bool {
+        false
+    }
 }

@@ -12,7 +12,11 @@ use std::sync::Arc;
 
 /// A file mapped into memory for reading. Cheap to clone; the mapping ends with the last tensor that uses it.
 #[derive(Clone)]
-pub struct MappedFile(Arc<memmap2::Mmap>);
+pub struct MappedFile {
+    map: Arc<memmap2::Mmap>,
+    /// Whether the bytes are those of a file, and can be read from it again.
+    of_file: bool,
+}
 
 impl MappedFile {
     /// Maps a file. Empty files, folders, devices and pipes cannot be mapped.
@@ -25,29 +29,30 @@ impl MappedFile {
         // SAFETY: the mapping is read-only and private to this process. As with every mapped file, truncating the file
         // meanwhile ends the process, but no access reaches outside the mapping.
         let map = unsafe { memmap2::Mmap::map(&file)? };
-        Ok(Self(Arc::new(map)))
+        Ok(Self { map: Arc::new(map), of_file: true })
     }
 
     /// Memory that is no file's: `fill` writes it once, afterwards it can only be read.
     pub fn of_memory(length: usize, fill: impl FnOnce(&mut [u8])) -> std::io::Result<Self> {
         let mut map = memmap2::MmapMut::map_anon(length.max(1))?;
         fill(&mut map[..length]);
-        Ok(Self(Arc::new(map.make_read_only()?)))
+        Ok(Self { map: Arc::new(map.make_read_only()?), of_file: false })
     }
 
     /// All bytes of the file.
     pub fn bytes(&self) -> &[u8] {
-        &self.0
+        &self.map
     }
 
-    /// Lets the system take back the memory of a range of bytes that will not be read soon. The next access reads the file.
+    /// Lets the system take back the memory of a range of bytes that will not be read soon. The next access reads the file;
+    /// memory that is no file's is kept.
     pub fn release(&self, range: Range<usize>) {
         #[cfg(unix)]
-        if range.end <= self.0.len() && range.start < range.end {
+        if self.of_file && range.end <= self.map.len() && range.start < range.end {
             // SAFETY: the mapping is read-only and of a file, so pages that were dropped come back with the same bytes.
             let advised = unsafe {
                 let advice = memmap2::UncheckedAdvice::DontNeed;
-                self.0.unchecked_advise_range(advice, range.start, range.end - range.start)
+                self.map.unchecked_advise_range(advice, range.start, range.end - range.start)
             };
             // Advice that is not taken changes nothing but the memory in use.
             let _ = advised;
@@ -70,7 +75,7 @@ impl MappedFile {
     ) -> Result<Tensor> {
         let shape = shape.into();
         let fits = |bytes: &&[u8]| bytes.len() / data_type.bytes() == shape.count();
-        let Some(bytes) = self.0.get(range.clone()).filter(fits) else {
+        let Some(bytes) = self.map.get(range.clone()).filter(fits) else {
             return Err(Error::shape(
                 "mapped file",
                 format!("{} values", shape.count()),
@@ -117,5 +122,17 @@ impl Part {
 impl External for Part {
     fn values(&self) -> Values<'_> {
         self.try_values().expect("alignment was checked before the tensor was made")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_that_is_no_file_s_is_kept_when_it_is_released() {
+        let filled = MappedFile::of_memory(1 << 16, |bytes| bytes.fill(7)).unwrap();
+        filled.release(0..1 << 16);
+        assert!(filled.bytes()[..1 << 16].iter().all(|&byte| byte == 7), "the system would give zeros back");
     }
 }
