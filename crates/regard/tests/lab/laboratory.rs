@@ -13,7 +13,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 use tempfile::TempDir;
 
-const SMOKE: Setup = Setup { size: Size::Smoke, seeds: None, data: None, vectors: None, placement: Placement::CPU };
+const SMOKE: Setup =
+    Setup { size: Size::Smoke, seeds: None, data: None, vectors: None, placement: Placement::CPU };
 
 fn experiment(name: &'static str, run: fn(&Lab) -> Result<Findings>) -> Experiment {
     let claims = &[] as &[&str];
@@ -224,7 +225,11 @@ fn data_that_changed_is_other_data() {
                 let model = bench.store.model(&config(path), Placement::CPU).unwrap();
                 change();
                 assert!(bench.computes(&one, setup), "{what}");
-                assert_ne!(bench.store.model(&config(path), Placement::CPU).unwrap(), model, "{what}: another model");
+                assert_ne!(
+                    bench.store.model(&config(path), Placement::CPU).unwrap(),
+                    model,
+                    "{what}: another model"
+                );
             }
             if *path == data {
                 // What is as it was before is known.

@@ -24,7 +24,8 @@ fn attributes<'a>(page: &'a str, name: &str) -> Vec<&'a str> {
 #[test]
 fn the_report_judges_every_claim_and_needs_nothing_else() {
     let folder = tempfile::tempdir().unwrap();
-    let conditions = Setup { size: Size::Smoke, seeds: None, data: None, vectors: None, placement: Placement::CPU };
+    let conditions =
+        Setup { size: Size::Smoke, seeds: None, data: None, vectors: None, placement: Placement::CPU };
     let results = report::write(conditions, folder.path()).unwrap_or_else(|error| panic!("{error:#}"));
     for (experiment, findings) in results.iter() {
         let name = experiment.name;

@@ -2,6 +2,7 @@
 
 use crate::compute::Placement;
 use anyhow::Result;
+use regard_nn::Context;
 use regard_nn::generate::{Continue, GenerationSettings, generate};
 use regard_nn::models::{
     BertConfig, GptConfig, Inputs, LlamaConfig, Model, Pooling, Sentiment, SentimentConfig, T5Config,
@@ -12,7 +13,6 @@ use regard_nn::tensor::optimiser::{Method, Optimiser};
 use regard_nn::tensor::random::Key;
 use regard_nn::tensor::{DataType, Device, Ids, Pass, Tensor};
 use regard_nn::train::{self, Part, Recorder, Settings};
-use regard_nn::Context;
 
 /// A workload: its name, what it is, and how to set it up.
 pub struct Workload {
