@@ -121,6 +121,140 @@ def word_pieces():
     return tokenizer
 
 
+def letters():
+    """Letters, digits and signs of the corpus, in order."""
+    return sorted({c for text in CORPUS for c in text if not c.isspace()})
+
+
+BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
+SPACE = "\u2581"
+
+
+def merged(pieces, words):
+    """A vocabulary of pieces and the merges that make words of them, from left to right."""
+    vocabulary, merges = dict.fromkeys(pieces), {}
+    for word in words:
+        for end in range(2, len(word) + 1):
+            vocabulary.setdefault(word[:end])
+            merges.setdefault((word[:end - 1], word[end - 1]))
+    return {piece: place for place, piece in enumerate(vocabulary)}, list(merges)
+
+
+WORDS = [SPACE + word for word in ("the", "film", "isn't", "good", "camera", "loves", "and", "well")] + ["acted", "made"]
+
+
+def unigram(normalizer, prefix, ending):
+    """SentencePiece's unigram model as T5, XLM-RoBERTa, ALBERT and DeBERTa v3 have it, with scores chosen by hand."""
+    special_pieces = ["<pad>", "</s>", "<unk>"]
+    found = [(piece, 0.0) for piece in special_pieces]
+    found += [(word, -4.0 - place / 8) for place, word in enumerate(WORDS)]
+    found += [(piece, -9.0 - place / 64) for place, piece in enumerate([SPACE, *letters()])]
+    tokenizer = Tokenizer(models.Unigram(found, unk_id=2, byte_fallback=False))
+    tokenizer.normalizer = normalizer
+    tokenizer.pre_tokenizer = prefix
+    tokenizer.decoder = decoders.Metaspace(replacement=SPACE, prepend_scheme="always")
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single=f"$A {ending}", pair=f"$A {ending} $B {ending}", special_tokens=[(ending, 1)])
+    tokenizer.add_special_tokens(special(*special_pieces))
+    return tokenizer
+
+
+def sentence_pieces():
+    """T5: signs of full width and odd spaces become ordinary, runs of spaces one."""
+    normalizer = normalizers.Sequence([
+        normalizers.Nmt(), normalizers.NFKC(), normalizers.Replace(Regex(" {2,}"), " ")])
+    return unigram(normalizer, pre_tokenizers.Metaspace(replacement=SPACE, prepend_scheme="always"), "</s>")
+
+
+def sentence_pieces_in_words():
+    """ALBERT: quotes, accents and case removed, cut at white space before spaces become visible."""
+    normalizer = normalizers.Sequence([
+        normalizers.Replace("``", '"'), normalizers.Replace("''", '"'), normalizers.NFKD(),
+        normalizers.StripAccents(), normalizers.Lowercase(), normalizers.Strip()])
+    prefix = pre_tokenizers.Sequence([
+        pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace(replacement=SPACE, prepend_scheme="always")])
+    return unigram(normalizer, prefix, "</s>")
+
+
+def byte_fallback(start):
+    """Llama 2 and Mistral: BPE over a text with visible spaces; characters outside the vocabulary become bytes."""
+    vocabulary, merges = merged(["<unk>", "<s>", "</s>", *BYTES, SPACE, *letters()], WORDS)
+    tokenizer = Tokenizer(models.BPE(vocabulary, merges, unk_token="<unk>", fuse_unk=True, byte_fallback=True))
+    steps = [decoders.Replace(SPACE, " "), decoders.ByteFallback(), decoders.Fuse()]
+    if start:
+        tokenizer.normalizer = normalizers.Sequence([
+            normalizers.Prepend(SPACE), normalizers.Replace(" ", SPACE)])
+        steps.append(decoders.Strip(content=" ", left=1))
+    else:
+        # Gemma: nothing in front, cut before spaces.
+        tokenizer.normalizer = normalizers.Replace(" ", SPACE)
+        tokenizer.pre_tokenizer = pre_tokenizers.Split(" ", "merged_with_previous")
+    tokenizer.decoder = decoders.Sequence(steps)
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="<s> $A", pair="<s> $A <s>:1 $B:1", special_tokens=[("<s>", 1)])
+    tokenizer.add_special_tokens(special("<unk>", "<s>", "</s>"))
+    return tokenizer
+
+
+def byte_pairs_by_pattern():
+    """Llama 3 and Qwen: byte-level BPE, cut by a pattern of letters, three digits and signs."""
+    trained = byte_pairs()
+    model = json.loads(trained.to_str())["model"]
+    merges = [tuple(merge) for merge in model["merges"]]
+    tokenizer = Tokenizer(models.BPE(model["vocab"], merges, ignore_merges=True))
+    pattern = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
+               r"|\s*[\r\n]+|\s+(?!\S)|\s+")
+    tokenizer.normalizer = normalizers.NFC()
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([
+        pre_tokenizers.Split(Regex(pattern), "isolated"),
+        pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.post_processor = processors.Sequence([
+        processors.ByteLevel(trim_offsets=False),
+        processors.TemplateProcessing(single="<|endoftext|> $A", pair="<|endoftext|> $A <|endoftext|>:1 $B:1",
+                                      special_tokens=[("<|endoftext|>", 0)])])
+    tokenizer.add_special_tokens(special("<|endoftext|>"))
+    return tokenizer
+
+
+def byte_pairs_in_pieces():
+    """Falcon: punctuation, bytes, digits and runs of three digits cut in turn; RoBERTa's ends."""
+    trained = byte_pairs()
+    model = json.loads(trained.to_str())["model"]
+    tokenizer = Tokenizer(models.BPE(model["vocab"], [tuple(merge) for merge in model["merges"]]))
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([
+        pre_tokenizers.Punctuation("contiguous"), pre_tokenizers.ByteLevel(add_prefix_space=False),
+        pre_tokenizers.Digits(individual_digits=False), pre_tokenizers.Split(Regex("[0-9][0-9][0-9]"), "isolated")])
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.post_processor = processors.RobertaProcessing(
+        sep=("<|endoftext|>", 0), cls_token=("<|endoftext|>", 0), trim_offsets=True, add_prefix_space=False)
+    tokenizer.add_special_tokens(special("<|endoftext|>"))
+    return tokenizer
+
+
+def word_ends():
+    """CLIP: lower case, one kind of space, a mark at the end of each word."""
+    found = [c for c in letters() if c.isascii()]
+    pieces = ["<|startoftext|>", "<|endoftext|>", *found, *(c + "</w>" for c in found)]
+    vocabulary = {piece: place for place, piece in enumerate(pieces)}
+    merges = [("t", "h"), ("th", "e</w>"), ("g", "o"), ("go", "o"), ("goo", "d</w>")]
+    for left, right in merges:
+        vocabulary[left + right] = len(vocabulary)
+    tokenizer = Tokenizer(models.BPE(
+        vocabulary, merges, unk_token="<|endoftext|>", continuing_subword_prefix="", end_of_word_suffix="</w>"))
+    tokenizer.normalizer = normalizers.Sequence([
+        normalizers.NFC(), normalizers.Replace(Regex(r"\s+"), " "), normalizers.Lowercase()])
+    pattern = r"<\|startoftext\|>|<\|endoftext\|>|'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+"
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([
+        pre_tokenizers.Split(Regex(pattern), "removed", invert=True),
+        pre_tokenizers.ByteLevel(add_prefix_space=False)])
+    tokenizer.decoder = decoders.BPEDecoder(suffix="</w>")
+    tokenizer.post_processor = processors.RobertaProcessing(
+        sep=("<|endoftext|>", 1), cls_token=("<|startoftext|>", 0), trim_offsets=False, add_prefix_space=False)
+    tokenizer.add_special_tokens(special("<|startoftext|>", "<|endoftext|>"))
+    return tokenizer
+
+
 def encoded(tokenizer, *text):
     """What a tokenizer makes of a text, or of two."""
     result = tokenizer.encode(*text)
@@ -136,6 +270,10 @@ def golden():
     kinds = {
         "words": words(False), "words_and_punctuation": words(True), "whitespace_words": whitespace_words(),
         "characters": characters(), "byte_pairs": byte_pairs(), "word_pieces": word_pieces(),
+        "sentence_pieces": sentence_pieces(), "sentence_pieces_in_words": sentence_pieces_in_words(),
+        "byte_fallback": byte_fallback(True), "byte_fallback_without_prefix": byte_fallback(False),
+        "byte_pairs_by_pattern": byte_pairs_by_pattern(), "byte_pairs_in_pieces": byte_pairs_in_pieces(),
+        "word_ends": word_ends(),
     }
     return {
         "corpus": CORPUS, "texts": TEXTS,

@@ -2,14 +2,14 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use regard_nn::checkpoint::{self, StoredWeights, llama2c};
+use regard_nn::checkpoint::{self, StoredWeights, gguf, llama2c};
 use regard_nn::tokens::Tokenizer;
 
 fuzz_target!(|data: &[u8]| {
     let Some((&file, bytes)) = data.split_first() else { return };
     let folder = tempfile::tempdir().unwrap();
     let write = |name: &str, bytes: &[u8]| std::fs::write(folder.path().join(name), bytes).unwrap();
-    match file % 6 {
+    match file % 7 {
         0 => {
             write("model.safetensors", bytes);
             drop(StoredWeights::open(folder.path()));
@@ -31,6 +31,11 @@ fuzz_target!(|data: &[u8]| {
         4 => {
             write("model.bin", bytes);
             drop(llama2c::read_model(&folder.path().join("model.bin")));
+        }
+        5 => {
+            write("model.gguf", bytes);
+            let (from, to) = (folder.path().join("model.gguf"), folder.path().join("model"));
+            drop(gguf::convert(&from, &to, gguf::WeightType::F32));
         }
         _ => {
             write("tokenizer.bin", bytes);

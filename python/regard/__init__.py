@@ -10,29 +10,36 @@
 (6, 6)
 
 Models
-    `load` opens a checkpoint from Hugging Face or a run; `GPT`, `BERT`, `T5`, `Llama`, `ViT`, `Sentiment`, `Bag` and `Tagger`
-    build one with random weights. Call a `Model` on a text to get a `Run`.
+    `load` opens a checkpoint from Hugging Face or a run, `from_torch` takes a model of transformers; `GPT`, `BERT`, `T5`, `Llama`,
+    `ViT`, `Sentiment`, `Bag` and `Tagger` build one with random weights, and `Model.fit` trains it on arrays; `data` reads files.
+    Call a `Model` on a text to get a `Run`.
 Inside
     A `Run` has tokens, logits, attention computed on demand and any value by the name of its site. In a notebook it is the
     interactive page. `Model.run` takes interventions (`ablate`, `patch`, `steer`, `block`) and hooks; `Model.gradient`
-    differentiates; `collect` gathers values over many texts.
+    differentiates; `Model.generate` writes; `collect` gathers values over many texts.
 Analysis
-    `heads`, `ablation`, `influence` and `logit_lens` return tables that pandas and polars open, with a `plot`. `view` shows
-    attention that another framework computed. `train` and `experiment` run the program's own.
+    `heads`, `ablation`, `influence` and `logit_lens` return tables that pandas and polars open, with a `plot`. `train` and
+    `experiment` run the program's own presets and tests of claims.
+Other frameworks
+    `view` shows attention that another framework computed. `watch` sees every head of a model of transformers while it runs.
 Attention by itself
     `attention`, `positions` and `masks` work on arrays of any framework; `MultiHeadAttention` is a layer of it.
 
 Every failure is a `regard.Error` with one sentence that says what is wrong.
 """
 
-from . import _regard, attention, masks, positions
+import os as _os
+
+from . import _regard, attention, data, masks, positions
 from ._analysis import Ablation, Heads, Influence, LogitLens, ablation, heads, influence, logit_lens
+from ._fit import Fit
 from ._interventions import Intervention, ablate, block, patch, steer
 from ._models import Generation, Gradients, Model, Tokenizer, collect, load
 from ._page import Page
 from ._regard import Error, __version__
 from ._run import Candidate, Run, Token
 from ._tables import Figure, Table, heat_maps, line_chart
+from ._torch import from_torch
 from ._training import Experiment, TrainingRun, Verdict, experiment, train
 from ._view import view
 from ._watch import Watched, watch
@@ -40,6 +47,8 @@ from ._zoo import BERT, GPT, T5, Bag, Llama, Sentiment, Tagger, ViT
 from .attention import MultiHeadAttention
 
 _regard.set_file(str(_regard.__file__))
+if hasattr(_os, "register_at_fork"):
+    _os.register_at_fork(after_in_child=_regard.after_fork)
 
 __all__ = [
     "BERT",
@@ -51,6 +60,7 @@ __all__ = [
     "Error",
     "Experiment",
     "Figure",
+    "Fit",
     "Generation",
     "Gradients",
     "Heads",
@@ -77,7 +87,9 @@ __all__ = [
     "attention",
     "block",
     "collect",
+    "data",
     "experiment",
+    "from_torch",
     "heads",
     "heat_maps",
     "influence",

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from os import PathLike
 from typing import Any
 
 import numpy as np
 
 from ._models import Model
-from ._regard import Columns, Error
+from ._regard import Columns, Error, HeadMeasures
 from ._regard import ablation as _ablation
 from ._regard import heads as _heads
 from ._regard import influence as _influence
 from ._run import Run
 from ._tables import Figure, Table, heat_maps
+from ._watch import Watched
 
 
 class _Options:
@@ -48,28 +50,32 @@ class Heads(Table):
         """The names of the measures."""
         return list(dict.fromkeys(self["measure"].tolist()))
 
-    def plot(self, measure: str | None = None) -> Figure:
-        """A measure of all heads, trained beside untrained. Framed heads are labelled by it."""
+    def plot(self, measure: str | None = None, *, path: str | PathLike[str] | None = None) -> Figure:
+        """A measure of all heads, trained beside untrained. Framed heads are labelled by it. With `path` it is also written."""
         measure = measure or self.measures[0]
         if measure not in self.measures:
             raise Error(f"there is no measure {measure}; there are {', '.join(self.measures)}")
-        chosen = [self.where(model=model, measure=measure, weights="attention") for model in ("trained", "untrained")]
+        names = [name for name in ("trained", "untrained") if name in self["model"]]
+        chosen = [self.where(model=name, measure=measure, weights="attention") for name in names]
         maps = [_by_head(table, "mean") for table in chosen]
         top = float(max(np.nanmax(values) for values in maps))
         framed = [(row["layer"], row["head"]) for row in self.labels.where(measure=measure)]
-        return heat_maps(
+        figure = heat_maps(
             f"“{measure}” head by head",
-            list(zip(("trained", "untrained"), maps)),
+            list(zip(names if len(names) > 1 else [""], maps)),
             names=("layer", "head"),
             label=measure,
             range=(0.0, max(top, 1e-6)),
             in_a_row=2,
             framed=framed,
         )
+        if path is not None:
+            figure.save(path)
+        return figure
 
 
 def heads(
-    model: Model,
+    model: Model | Watched | Sequence[Watched],
     texts: str | Sequence[str] = "built-in",
     *,
     kind: str | None = None,
@@ -78,14 +84,76 @@ def heads(
     length: int | None = None,
     batch: int = 16,
     seed: int = 0,
+    tokens: Sequence[Any] | None = None,
+    baseline: Watched | Sequence[Watched] | None = None,
 ) -> Heads:
     """Measures what each head does over texts, beside the same architecture untrained.
 
     `texts` is a list, or a corpus as the program names it: a file with a text a line, a table, `"built-in"`. Of a named corpus
     `limit` texts are read. `kind` is the attention of an encoder–decoder model. docs/heads.md explains all measures and rules.
+
+    Of models that were watched (`regard.watch`), give one run or several: their texts are measured. `tokens` are the tokens of each
+    text, as texts; without them, ids tell which tokens are equal. `baseline` are runs of the same model untrained, over the same
+    texts: heads get labels by comparison with it.
+
+    >>> import regard
+    >>> texts = ["the cat sat on the mat", "a dog saw the cat"]
+    >>> model = regard.GPT(tokenizer=regard.Tokenizer.words(texts), d_model=8, n_layers=2, n_heads=2, context=8)
+    >>> found = regard.heads(model, texts)
+    >>> found.where(model="trained", measure="previous", layer=1)["head"].tolist()
+    [0, 1]
     """
-    measures, labels = _heads(model._inner, _given(texts), kind, norms, _Options(limit, length, batch, seed))
-    return Heads(measures, labels)
+    if isinstance(model, Model):
+        measures, labels = _heads(model._inner, _given(texts), kind, norms, _Options(limit, length, batch, seed))
+        return Heads(measures, labels)
+    measured = _watched_heads(model, tokens, kind, seed)
+    compared = None if baseline is None else _watched_heads(baseline, tokens, kind, seed)
+    return Heads(*measured.tables(compared))
+
+
+def _watched_heads(
+    runs: Watched | Sequence[Watched], tokens: Sequence[Any] | None, kind: str | None, seed: int
+) -> HeadMeasures:
+    """The measures of all texts of some watched runs."""
+    several = [runs] if isinstance(runs, Watched) else list(runs)
+    if not several or not all(isinstance(run, Watched) for run in several):
+        raise Error("heads measures a model, or what regard.watch saw")
+    if tokens is not None and tokens and isinstance(tokens[0], str):
+        tokens = [tokens]
+    measures: HeadMeasures | None = None
+    number = 0
+    for run in several:
+        for example in range(run.batch):
+            layers = run.maps(example, kind)
+            names = None if tokens is None else _tokens_of(tokens, number)
+            queries, keys = layers[0].shape[1:]
+            read = _named(run, example, kind, queries, names)
+            source = None
+            if kind == "cross":
+                source = _named(run, example, "encoder", keys, None)
+            if measures is None:
+                measures = HeadMeasures([len(weights) for weights in layers], seed)
+            measures.add(read, source, layers)
+            number += 1
+    if measures is None:
+        raise Error("nothing was watched: there is no text to measure")
+    return measures
+
+
+def _tokens_of(tokens: Sequence[Any], number: int) -> list[str]:
+    if number >= len(tokens):
+        raise Error(f"there are tokens of {len(tokens)} texts, and more texts")
+    return [str(token) for token in tokens[number]]
+
+
+def _named(run: Watched, example: int, kind: str | None, count: int, names: list[str] | None) -> list[str]:
+    """The tokens of a text: as given, or else by their ids, or else all different."""
+    if names is None:
+        ids = run.ids(example, answer=kind in ("decoder", "cross"))
+        names = [str(id) for id in ids] if ids is not None and len(ids) >= count else [f"#{i}" for i in range(count)]
+    if len(names) < count:
+        raise Error(f"there are {len(names)} tokens and attention over {count}")
+    return names[:count]
 
 
 class Ablation(Table):
@@ -128,6 +196,13 @@ def ablation(
     """Removes each head and measures how the loss changes, beside the same architecture untrained.
 
     The loss is that of the next token, of masked tokens, of an answer, or of the class, whose `labels` are then needed.
+
+    >>> import regard
+    >>> texts = ["the cat sat on the mat", "a dog saw the cat"]
+    >>> model = regard.GPT(tokenizer=regard.Tokenizer.words(texts), d_model=8, n_layers=1, n_heads=2, context=8)
+    >>> found = regard.ablation(model, texts)
+    >>> len(found.where(model="trained", measure="zeroed", kind="all"))
+    2
     """
     named: tuple[list[str], list[int]] | None = None
     if labels is not None:
@@ -173,6 +248,13 @@ def influence(model: Model, text: str, *, answer: str | None = None, flow_limit:
     """Which words a prediction rests on: attention by itself, rollout, flow, gradients, and what blanking a word out changes.
 
     The prediction is the model's own unless `answer` names one.
+
+    >>> import regard
+    >>> tokenizer = regard.Tokenizer.words(["the cat sat on the mat"])
+    >>> model = regard.GPT(tokenizer=tokenizer, d_model=8, n_layers=1, n_heads=2, context=8)
+    >>> found = regard.influence(model, "the cat sat")
+    >>> "blank-out" in found.methods
+    True
     """
     said, table = _influence(model._inner, text, answer, flow_limit)
     return Influence(said, table)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import inf, isfinite
+from operator import index
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -72,3 +74,25 @@ def ids(x: Any) -> list[int]:
     if array.size and int(array.min()) < 0:
         raise Error("token ids count from 0")
     return [int(id) for id in array]
+
+
+def whole(value: Any, what: str, *, least: int = 0, most: int = 2**63 - 1) -> int:
+    """A whole number within bounds; anything else is an error that names it."""
+    try:
+        found = index(value)
+    except TypeError:
+        raise Error(f"{what} is a whole number, not {type(value).__name__}") from None
+    if isinstance(value, (bool, np.bool_)) or not least <= found <= most:
+        raise Error(f"{what} is a whole number from {least} to {most}, not {value}")
+    return found
+
+
+def number(value: Any, what: str, *, least: float = -inf) -> float:
+    """A finite number; anything else is an error that names it."""
+    try:
+        found = float(value)
+    except (TypeError, ValueError, OverflowError):
+        raise Error(f"{what} is a number, not {type(value).__name__}") from None
+    if isinstance(value, (str, bytes)) or not isfinite(found) or found < least:
+        raise Error(f"{what} is a number{'' if least == -inf else f' of at least {least:g}'}, not {value}")
+    return found

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from os import PathLike, fspath
-from typing import Any, TypeAlias, overload
+from pathlib import Path
+from typing import Any, TypeAlias, cast, overload
 
 import numpy as np
 
 from ._arrays import Reals, ids, is_ids, on_host, reals
+from ._fit import Fit
+from ._fit import fit as _fit
 from ._interventions import Hook, Intervention, as_changes
 from ._regard import Error, Tokenizer as _Tokenizer
 from ._regard import Generation as _Generation
@@ -38,6 +42,15 @@ class Tokenizer:
     def open(cls, path: str | PathLike[str]) -> Tokenizer:
         """From a `tokenizer.json`, or the folder of a model."""
         return cls(_Tokenizer.open(path))
+
+    @classmethod
+    def from_json(cls, text: str) -> Tokenizer:
+        """From the text of a `tokenizer.json`, as `to_json` and Hugging Face's `to_str` give it."""
+        return cls(_Tokenizer.from_json(text))
+
+    def to_json(self) -> str:
+        """The text of a `tokenizer.json`."""
+        return self._inner.to_json()
 
     @classmethod
     def characters(cls, texts: Sequence[str]) -> Tokenizer:
@@ -126,6 +139,20 @@ class Model:
         self._inner = inner
         self._about: dict[str, Any] = inner.about()
         self._attentions: list[tuple[str, str, int, int]] = self._about["attentions"]
+
+    def _become(self, inner: _Model) -> None:
+        """Takes other weights of the same form. Runs keep the model that they were made by."""
+        self._inner = inner
+
+    @property
+    def reads(self) -> str:
+        """What it reads: `tokens`, `source` (a text that its decoder answers) or `pictures`."""
+        return str(self._about["reads"])
+
+    @property
+    def predicts(self) -> str:
+        """What it predicts: `next token`, `masked token`, `class`, `token class` or `nothing`."""
+        return str(self._about["predicts"])
 
     @property
     def name(self) -> str:
@@ -345,11 +372,12 @@ class Model:
         {'layers.0.self.weights': (2, 3, 3), 'layers.1.self.weights': (2, 3, 3)}
         """
         examples, pictures, single = self._examples(text, second)
-        if pictures is not None or not single:
-            raise Error("gradient: one text at a time")
+        if not single:
+            raise Error("gradient: one text or picture at a time")
         changes = as_changes(self, interventions, None)
         names = [wrt] if isinstance(wrt, str) else list(wrt)
-        value, found = self._inner.gradient(examples[0], self._target(of, position), names, changes)
+        example = examples[0] if examples else None
+        value, found = self._inner.gradient(example, pictures, self._target(of, position), names, changes)
         return Gradients(value, dict(found))
 
     def generate(
@@ -378,16 +406,96 @@ class Model:
         examples, pictures, single = self._examples(prompt, None)
         if pictures is not None or not single:
             raise Error("generate: one prompt at a time")
-        greedy = temperature == 0
         settings = {
-            "greedy": greedy,
-            "temperature": 1.0 if greedy else temperature,
+            "greedy": False,
+            "temperature": temperature,
             "top_k": top_k,
             "top_p": top_p,
             "repetition_penalty": repetition_penalty,
             "seed": seed,
         }
         return Generation(self._inner.generate(examples[0], tokens, json.dumps(settings), stop_at_end))
+
+    def fit(
+        self,
+        inputs: Any,
+        targets: Any = None,
+        *,
+        steps: int = 1000,
+        lr: float = 1e-3,
+        batch: int = 32,
+        validation: Any = None,
+        evaluate_every: int = 0,
+        warmup: int = 0,
+        decay: str = "constant",
+        optimiser: str = "adamw",
+        weight_decay: float = 0.01,
+        clip: float = 1.0,
+        accumulate: int = 1,
+        patience: int = 0,
+        mask: int | None = None,
+        seed: int = 0,
+        progress: bool = True,
+    ) -> Fit:
+        """Trains the model on data in memory, with a progress bar; in a notebook with a curve that grows.
+
+        What it learns from depends on what it predicts:
+
+        - the next token: a list of texts or rows of ids, or one long text, of which random windows are read;
+        - masked tokens: texts or rows, of which 15 % are hidden as in BERT (`mask` is the id of the token that hides, if there is no
+          tokenizer);
+        - classes of texts or pictures: inputs, and a class for each, from 0;
+        - classes of tokens: inputs, and a row of classes for each; below 0 a token does not count;
+        - answers: sources, and a text or row of ids for each.
+
+        `validation` is such data, or a pair of inputs and targets, on which the model is measured every `evaluate_every` steps (ten
+        times, if not given). `decay` is `"constant"`, `"linear"` or `"cosine"`, `optimiser` `"adamw"`, `"adam"` or `"sgd"`. Texts
+        longer than the model reads are cut. Ctrl-C stops after a step and keeps what was learned. Runs that were made before keep
+        the weights of their time.
+
+        >>> import regard
+        >>> texts = ["a good film", "a bad film", "good acting", "bad acting"]
+        >>> tokenizer = regard.Tokenizer.words(texts)
+        >>> model = regard.Bag(tokenizer=tokenizer)
+        >>> fit = model.fit(texts, [1, 0, 1, 0], steps=60, lr=0.05, batch=4)
+        >>> model("a good film").top(1)[0].id
+        1
+        """
+        settings = {
+            "warmup": warmup,
+            "decay": decay,
+            "optimiser": optimiser,
+            "weight_decay": weight_decay,
+            "clip": clip,
+            "accumulate": accumulate,
+            "patience": patience,
+            "seed": seed,
+        }
+        return _fit(
+            self,
+            inputs,
+            targets,
+            steps=steps,
+            lr=lr,
+            batch=batch,
+            validation=validation,
+            evaluate_every=evaluate_every,
+            mask=mask,
+            progress=progress,
+            settings=settings,
+        )
+
+    def to_torch(self) -> Any:
+        """A copy as a model of transformers, made in memory, for the families that both know (`regard.from_torch` is the way back).
+
+        ```python
+        hf = regard.load("runs/shakespeare").to_torch()      # a GPT2LMHeadModel
+        hf.generate(...)
+        ```
+        """
+        from ._torch import to_torch
+
+        return to_torch(self)
 
     def _target(self, of: Of, position: int) -> tuple[int, int | None] | str:
         if of == "loss":
@@ -412,6 +520,10 @@ class Model:
 
     def _examples(self, text: Any, second: Any) -> tuple[list[_Example], Reals | None, bool]:
         """What was given as the extension takes it: texts or pictures, and whether it was one of them."""
+        if type(text) is list and text and second is None and self._about["reads"] != "pictures":
+            # The shortest way for what is called most often.
+            if all(type(item) is int for item in text):
+                return [(text, None)], None, True
         if isinstance(text, str):
             if second is not None and not isinstance(second, str):
                 raise Error("a text and what follows it are both texts")
@@ -452,16 +564,33 @@ def _pair(pair: tuple[Any, Any]) -> _Example:
     raise Error("a pair is two texts, or two rows of token ids")
 
 
-def load(name: str | PathLike[str], device: str = "auto") -> Model:
+def load(name: str | PathLike[str], device: str = "auto", *, precision: str = "f32") -> Model:
     """Opens a model: the folder of a checkpoint or of a run, or a name in the Hugging Face cache such as `gpt2`.
 
-    `device` is `"cpu"`, `"cuda"`, `"cuda:1"`, … or `"auto"`, which takes a GPU if there is one.
+    `device` is `"cpu"`, `"cuda"`, `"cuda:1"`, … or `"auto"`, which takes a GPU if there is one. `precision` is the type of
+    activations: `"f32"`, or `"bf16"` on a GPU.
+
+    >>> import regard, tempfile
+    >>> folder = tempfile.mkdtemp()
+    >>> regard.GPT(11, d_model=8, n_layers=1, n_heads=2, context=8).save(folder)
+    >>> regard.load(folder, device="cpu").n_heads
+    2
     """
-    return Model(_Model.load(fspath(name), device))
+    return Model(_Model.load(fspath(name), device, precision))
 
 
-def collect(model: Model, texts: Sequence[Any], sites: Sequence[str], batch: int = 16) -> dict[str, list[Reals]]:
+def collect(
+    model: Model,
+    texts: Iterable[Any],
+    sites: Sequence[str],
+    batch: int = 16,
+    *,
+    out: str | PathLike[str] | None = None,
+) -> dict[str, list[Reals]]:
     """The values at some sites for many texts, read in batches: for each site, one array a text.
+
+    With `out` they are written while texts are read, one file a text (`OUT/SITE/000000.npy`), and the arrays are mapped from there:
+    no more than a batch is in memory. `texts` may be an iterator.
 
     >>> import regard
     >>> model = regard.GPT(11, d_model=8, n_layers=2, n_heads=2, context=8)
@@ -469,12 +598,26 @@ def collect(model: Model, texts: Sequence[Any], sites: Sequence[str], batch: int
     >>> [values.shape for values in found["layers.1.residual.after"]]
     [(2, 8), (3, 8)]
     """
+    if isinstance(sites, str):
+        sites = [sites]
+    if batch < 1:
+        raise Error(f"collect: a batch has at least one text, not {batch}")
     found: dict[str, list[Reals]] = {site: [] for site in sites}
-    for start in range(0, len(texts), batch):
-        part: Any = list(texts[start : start + batch])
-        runs: list[Run] = model.run(part, record=sites)
+    remaining = iter(texts)
+    while part := list(itertools.islice(remaining, batch)):
+        runs: list[Run] = model.run(cast("list[str]", part), record=sites)
         for run in runs:
             for site in sites:
                 # A copy: the values of a whole batch would stay with each of its texts.
-                found[site].append(run[site].copy())
+                values = run[site].copy()
+                found[site].append(values if out is None else _stored(out, site, len(found[site]), values))
     return found
+
+
+def _stored(out: str | PathLike[str], site: str, number: int, values: Reals) -> Reals:
+    """Writes an array and returns it as it lies in its file."""
+    path = Path(out) / site / f"{number:06}.npy"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    np.save(path, values)
+    mapped: Reals = np.load(path, mmap_mode="r")
+    return mapped

@@ -94,8 +94,7 @@ class Run:
         """The softmax of the scores."""
         scores = self.logits
         powers = np.exp(scores - scores.max(axis=-1, keepdims=True))
-        probabilities: Reals = powers / powers.sum(axis=-1, keepdims=True)
-        return probabilities
+        return np.asarray(powers / powers.sum(axis=-1, keepdims=True), dtype=np.float32)
 
     def top(self, count: int = 5, position: int = -1) -> list[Candidate]:
         """The most likely tokens at a position, or classes, best first.

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Mapping, Sequence
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from ._models import Model, load
+from ._progress import Progress
 from ._regard import Error
 from ._tables import Figure, Table, line_chart
 
@@ -88,36 +89,35 @@ class TrainingRun:
         return f"<regard.TrainingRun in {self.folder}>"
 
 
-class _Progress:
-    """A line of progress: in a notebook with the curve so far, elsewhere on standard error."""
+def _steps(folder: Path) -> int | None:
+    """The number of steps that a run's settings say."""
+    try:
+        text = (folder / "train.toml").read_text(encoding="utf-8")
+    except OSError:
+        return None
+    found = re.search(r"^steps\s*=\s*(\d+)", text, re.M)
+    return int(found[1]) if found else None
 
-    def __init__(self, run: TrainingRun, steps: int | None) -> None:
-        self.run, self.steps = run, steps
-        self.shown = 0.0
-        self.step = -1
-        self.handle: Any = None
-        # A notebook has loaded IPython; nothing else needs it.
-        ipython: Any = sys.modules.get("IPython")
-        shell = None if ipython is None else ipython.get_ipython()
-        self.notebook = type(shell).__name__ == "ZMQInteractiveShell"
+
+class _Watch:
+    """Shows the progress of a run from the measurements that it writes."""
+
+    def __init__(self, run: TrainingRun) -> None:
+        self.run = run
+        self.size = 0
+        self.show: Progress | None = None
 
     def __call__(self) -> None:
-        if time.monotonic() - self.shown < 1.0 or not (self.run.folder / "metrics.csv").exists():
+        path = self.run.folder / "metrics.csv"
+        size = path.stat().st_size if path.exists() else 0
+        if size == self.size:
             return
+        self.size = size
         rows = self.run.metrics.rows()
-        if not rows or rows[-1]["step"] == self.step:
-            return
-        self.shown, self.step = time.monotonic(), rows[-1]["step"]
-        if self.notebook:
-            figure = self.run.plot()
-            if self.handle is None:
-                display: Any = sys.modules["IPython"].display
-                self.handle = display.display(figure, display_id=True)
-            else:
-                self.handle.update(figure)
-        elif sys.stderr.isatty():
-            sys.stderr.write(f"\rstep {self.step:,}  loss {rows[-1]['train_loss']:.4f} ")
-            sys.stderr.flush()
+        if rows:
+            if self.show is None:
+                self.show = Progress(_steps(self.run.folder))
+            self.show(rows[-1]["step"], rows[-1]["train_loss"], self.run.plot)
 
 
 def train(
@@ -146,7 +146,7 @@ def train(
     if resume:
         arguments.append("--resume")
     run = TrainingRun(out)
-    _program(arguments, _Progress(run, None) if progress else lambda: None)
+    _program(arguments, _Watch(run) if progress else lambda: None)
     return run
 
 

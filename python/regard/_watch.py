@@ -8,11 +8,13 @@ kept, and the model's results do not change.
 from __future__ import annotations
 
 import importlib
+import inspect
 import itertools
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -103,6 +105,9 @@ class Watched:
     def __init__(self) -> None:
         self._sites: dict[int, _Site] = {}
         self._names: dict[int, str] = {}
+        self._read: list[Any] = []
+        self._answered: list[Any] = []
+        self._present: Any = None
 
     def record(
         self,
@@ -134,6 +139,55 @@ class Watched:
         )
         site = self._sites.setdefault(id(module), _Site(self._names.get(id(module), f"attention.{len(self._sites)}"), module))
         site.calls.append(call)
+
+    def note(self, inputs: dict[str, Any]) -> None:
+        """Keeps the ids that the model was called with, and which of them are not padding."""
+        for name, kept in (("input_ids", self._read), ("decoder_input_ids", self._answered)):
+            if getattr(inputs.get(name), "ndim", 0) == 2:
+                kept.append(_numpy(_kept(inputs[name]), np.int64))
+        mask = inputs.get("attention_mask")
+        if getattr(mask, "ndim", 0) == 2 and self._present is None:
+            self._present = _numpy(_kept(mask), np.int64) != 0
+
+    def ids(self, example: int = 0, *, answer: bool = False) -> list[int] | None:
+        """The token ids that a text was read as (or what its decoder read), if the model was given some; padding is left out."""
+        kept = self._answered if answer else self._read
+        if not kept:
+            return None
+        row = np.concatenate([part[example] for part in kept if example < len(part)])
+        present = self._places(example, len(row)) if not answer else slice(None)
+        found: list[int] = row[present].tolist()
+        return found
+
+    def _places(self, example: int, count: int) -> Any:
+        """Which of a text's positions are not padding."""
+        if self._present is None or example >= len(self._present):
+            return slice(None)
+        known = self._present[example]
+        # What was generated afterwards is text.
+        return np.concatenate([known, np.ones(max(0, count - len(known)), dtype=np.bool_)])[:count]
+
+    @property
+    def batch(self) -> int:
+        """The number of texts that were read at once."""
+        return max((int(site.calls[0].query.shape[0]) for site in self._sites.values()), default=0)
+
+    def maps(self, example: int = 0, kind: str | None = None) -> list[Reals]:
+        """All weights of one kind of attention without padding: for each layer, (heads, queries, keys)."""
+        names = self.kinds.get(kind or next(iter(self.kinds)), [])
+        found: list[Reals] = []
+        for layer in range(max(len(names), 1)):
+            weights = self.attention(layer, kind=kind, example=example)
+            if kind in (None, "self", "encoder"):
+                # The last token of a generation was not read: it is no key yet.
+                count = min(weights.shape[1:])
+                weights = weights[:, :count, :count]
+                places = self._places(example, count)
+                weights = weights[:, places][:, :, places]
+            elif kind == "cross":
+                weights = weights[:, :, self._places(example, weights.shape[2])]
+            found.append(np.ascontiguousarray(weights))
+        return found
 
     @property
     def attentions(self) -> list[str]:
@@ -227,13 +281,25 @@ class Watched:
         target = [str(i) for i in range(queries)] if answer is None else list(answer)
         return view(tokens=source, answer=target, **maps, **chosen)
 
-    def plot(self, layer: int, head: int | None = None, *, kind: str | None = None, example: int = 0) -> Figure:
-        """A picture of one head, or of the heads of a layer."""
+    def plot(
+        self,
+        layer: int,
+        head: int | None = None,
+        *,
+        kind: str | None = None,
+        example: int = 0,
+        path: str | PathLike[str] | None = None,
+    ) -> Figure:
+        """A picture of one head, or of the heads of a layer; with `path` it is also written, as .svg or .png."""
         weights = self.attention(layer, head, kind=kind, example=example)
         if head is not None:
-            return heat_maps(f"Layer {layer}, head {head}", [("", weights)])
-        maps = [(f"head {number}", values) for number, values in enumerate(weights)]
-        return heat_maps(f"The heads of layer {layer}", maps, small=True, in_a_row=min(len(maps), 6))
+            figure = heat_maps(f"Layer {layer}, head {head}", [("", weights)])
+        else:
+            maps = [(f"head {number}", values) for number, values in enumerate(weights)]
+            figure = heat_maps(f"The heads of layer {layer}", maps, small=True, in_a_row=min(len(maps), 6))
+        if path is not None:
+            figure.save(path)
+        return figure
 
     def _repr_html_(self) -> str:
         try:
@@ -286,12 +352,14 @@ def watch(model: Any) -> Iterator[Watched]:
         if chosen in masks:
             AttentionMaskInterface.register(name, masks[chosen])
         registered[chosen] = name
+    noted = _noting(watched, model)
     try:
         for config, chosen in before:
             if chosen is not None:
                 config._attn_implementation = registered[chosen]
         yield watched
     finally:
+        noted()
         for config, chosen in before:
             config._attn_implementation = chosen
         for name in registered.values():
@@ -302,6 +370,23 @@ def watch(model: Any) -> Iterator[Watched]:
             "nothing was watched: the model was not called, or its attention does not pass through transformers' "
             "attention interface (load it with output_attentions=True and use regard.view)"
         )
+
+
+def _noting(watched: Watched, model: Any) -> Callable[[], None]:
+    """Notes the ids of every call of a model; returns the way to end it."""
+    if not hasattr(model, "register_forward_pre_hook"):
+        return lambda: None
+    signature = inspect.signature(type(model).forward)
+
+    def note(module: Any, arguments: Any, named: Any) -> None:
+        try:
+            bound = signature.bind_partial(module, *arguments, **named)
+        except TypeError:
+            return
+        watched.note(bound.arguments)
+
+    handle = model.register_forward_pre_hook(note, with_kwargs=True)
+    return lambda: handle.remove()
 
 
 def _standing_before(watched: Watched, chosen: str, functions: Any) -> Callable[..., Any]:

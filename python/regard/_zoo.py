@@ -13,13 +13,14 @@ from ._regard import Model as _Model
 def _build(
     kind: str, vocab_size: int | None, tokenizer: Tokenizer | None, seed: int, device: str, settings: dict[str, Any]
 ) -> Model:
+    precision = settings.pop("precision", "f32")
     if vocab_size is None:
         if tokenizer is None:
             raise Error("give vocab_size, or a tokenizer that knows it")
         vocab_size = len(tokenizer)
     everything = {"kind": kind, "vocabulary": vocab_size, **settings}
     inner = None if tokenizer is None else tokenizer._inner
-    return Model(_Model.build(json.dumps(everything), inner, seed, device))
+    return Model(_Model.build(json.dumps(everything), inner, seed, device, precision))
 
 
 def GPT(
@@ -159,7 +160,8 @@ def ViT(
     sides = [image, image] if isinstance(image, int) else list(image)
     sizes = {"d_model": d_model, "n_layers": n_layers, "n_heads": n_heads}
     rest = {"kind": "vit", "image": sides, "patch": patch, "channels": channels, "classes": classes}
-    return Model(_Model.build(json.dumps({**rest, **sizes, **settings}), None, seed, device))
+    precision = settings.pop("precision", "f32")
+    return Model(_Model.build(json.dumps({**rest, **sizes, **settings}), None, seed, device, precision))
 
 
 def Sentiment(

@@ -87,16 +87,40 @@ class MultiHeadAttention:
         The weights are (heads, queries, keys), after a batch if there is one. `mask` is (queries, keys), or (batch, heads,
         queries, keys) with 1 for axes that are shared.
         """
-        asks = reals(x, "x")
-        single = asks.ndim == 2
-        looked_at = None if memory is None else reals(memory, "memory")
-        if single:
-            asks = asks[np.newaxis]
-            looked_at = looked_at[np.newaxis] if looked_at is not None and looked_at.ndim == 2 else looked_at
+        asks, looked_at, single = _batched(x, memory)
         output, weights = self._inner.forward(asks, looked_at, None if mask is None else bools(mask))
         return Attended(output[0], weights[0]) if single else Attended(output, weights)
+
+    def gradient(self, x: Any, upstream: Any = None, memory: Any = None, mask: Any = None) -> dict[str, Reals]:
+        """The gradient of Σ upstream·output (of the sum of the output, if not given) with respect to `x`, `memory` and parameters.
+
+        >>> import numpy as np, regard
+        >>> attend = regard.MultiHeadAttention(d_model=8, n_heads=2)
+        >>> found = attend.gradient(np.ones((3, 8)))
+        >>> found["x"].shape, found["query.weight"].shape
+        ((3, 8), (8, 8))
+        """
+        asks, looked_at, single = _batched(x, memory)
+        given = None if upstream is None else reals(upstream, "upstream")
+        if given is not None and single:
+            given = given[np.newaxis]
+        found = dict(self._inner.gradient(asks, looked_at, None if mask is None else bools(mask), given))
+        if single:
+            found.update({name: found[name][0] for name in ("x", "memory") if name in found})
+        return found
 
     @property
     def parameters(self) -> dict[str, Reals]:
         """Its weights by name."""
         return dict(self._inner.parameters())
+
+
+def _batched(x: Any, memory: Any) -> tuple[Reals, Reals | None, bool]:
+    """Vectors with an axis for the batch, and whether they had none."""
+    asks = reals(x, "x")
+    single = asks.ndim == 2
+    looked_at = None if memory is None else reals(memory, "memory")
+    if single:
+        asks = asks[np.newaxis]
+        looked_at = looked_at[np.newaxis] if looked_at is not None and looked_at.ndim == 2 else looked_at
+    return asks, looked_at, single

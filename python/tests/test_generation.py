@@ -50,7 +50,7 @@ def test_an_answer(t5: regard.Model) -> None:
 
 
 def test_settings_that_make_no_sense(gpt: regard.Model) -> None:
-    with pytest.raises(regard.Error, match="temperature must be above 0"):
+    with pytest.raises(regard.Error, match="temperature must be 0"):
         gpt.generate("the", temperature=-1)
     with pytest.raises(regard.Error, match="does not generate text"):
         regard.BERT(11, d_model=8, n_layers=1, n_heads=2, context=8).generate([1, 2])

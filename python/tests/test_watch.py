@@ -67,6 +67,46 @@ def test_the_steps_of_a_generation_are_one_map() -> None:
     np.testing.assert_allclose(run.attention(0, 1, rows=slice(3, 6)), whole[0, 1, 3:6], atol=1e-6)
 
 
+def test_heads_of_a_watched_model_are_measured() -> None:
+    """The same weights by both ways: a model of the package, and its queries and keys as a watched model has them."""
+    tokenizer = regard.Tokenizer.words(["the cat sat on the mat", "a dog saw the cat"])
+    model = regard.GPT(tokenizer=tokenizer, d_model=16, n_layers=2, n_heads=4, context=16, deviation=0.3, seed=1)
+    runs, texts = [], ["the cat sat on the mat", "a dog saw the cat"]
+    for text in texts:
+        read, watched = model(text), regard.Watched()
+        for layer in range(2):
+            query, key = (read[f"layers.{layer}.self.{name}"].swapaxes(0, 1)[None] for name in ("query", "key"))
+            watched.record(Module(), query, key, None)
+        watched.note({"input_ids": np.array([read.ids])})
+        assert watched.ids() == read.ids
+        runs.append(watched)
+    expected = regard.heads(model, texts).where(model="trained")
+    found = regard.heads(runs)
+    for row in found:
+        same = expected.where(layer=row["layer"], head=row["head"], measure=row["measure"]).rows()[0]
+        np.testing.assert_allclose([row["mean"], row["low"], row["high"]], [same["mean"], same["low"], same["high"]], atol=1e-5)
+    assert {row["measure"] for row in found} == {row["measure"] for row in expected} - {"prefix-matching"}
+    assert len(found.labels) == 0 and found.plot("previous").svg.startswith("<svg")
+    compared = regard.heads(runs, tokens=[model(text).tokens for text in texts], baseline=runs)
+    assert {row["model"] for row in compared} == {"trained", "untrained"} and len(compared.labels) == 0
+    with pytest.raises(regard.Error, match="tokens of 1 texts"):
+        regard.heads(runs, tokens=["the", "cat", "sat", "on", "the", "mat"])
+    with pytest.raises(regard.Error, match="what regard.watch saw"):
+        regard.heads([])
+
+
+def test_padding_is_no_part_of_a_text() -> None:
+    q, k, run = vectors(B, H, T, D), vectors(B, G, T, D), regard.Watched()
+    present = np.array([[1] * T, [1] * 4 + [0] * 2])
+    mask = regard.masks.causal(T)[None, None] & (present[:, None, None] == 1)
+    run.record(Module(), q, k, mask)
+    run.note({"input_ids": np.arange(B * T).reshape(B, T), "attention_mask": present})
+    assert run.ids(1) == [6, 7, 8, 9] and run.batch == 2
+    assert [weights.shape for weights in (run.maps(0)[0], run.maps(1)[0])] == [(H, T, T), (H, 4, 4)]
+    counts = regard.heads(run).where(measure="entropy", head=0)["n"].tolist()
+    assert counts == [2]
+
+
 class Interface:
     """As transformers has it: names of functions, shared by all instances."""
 

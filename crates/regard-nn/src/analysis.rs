@@ -37,7 +37,7 @@ pub mod statistics;
 mod subject;
 
 pub use crate::models::{Part, Visibility};
-pub use heads::{HeadSettings, Row, Table, Weighing};
+pub use heads::{HeadEstimates, HeadSettings, Row, Table, Weighing};
 pub use heads::{measure_heads, measure_planned, prefix_matching, repeated_random};
 pub use labels::{Label, label_heads};
 pub use measures::{Measure, MeasurePlan};

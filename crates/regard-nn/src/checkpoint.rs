@@ -20,6 +20,8 @@ mod electra;
 mod falcon;
 mod family;
 mod gemma;
+#[cfg(feature = "tokenizers")]
+pub mod gguf;
 mod gpt2;
 mod gpt_bigcode;
 mod gpt_j;
@@ -37,6 +39,7 @@ mod modernbert;
 mod mpnet;
 mod mpt;
 mod names;
+mod nearest;
 mod olmo;
 mod opt;
 mod options;
@@ -45,10 +48,13 @@ mod phi;
 mod qwen;
 mod roberta;
 mod rotary;
+#[cfg(feature = "tokenizers")]
+mod sentencepiece;
 mod smollm3;
 mod stablelm;
 mod starcoder2;
 mod t5;
+mod values;
 mod vit;
 mod weights;
 
@@ -134,6 +140,18 @@ pub fn families() -> impl Iterator<Item = &'static str> {
     KNOWN.iter().map(|family| family.model_type)
 }
 
+/// The `architectures` of a family whose heads can be read.
+pub fn architectures(model_type: &str) -> &'static [&'static str] {
+    KNOWN.iter().find(|family| family.model_type == model_type).map_or(&[], |family| family.architectures)
+}
+
+/// Whether a folder's configuration describes a model that can be opened, without reading its weights. Tensors that are missing are not
+/// noticed.
+pub fn check(folder: &Path) -> Result<()> {
+    let config = read_config(folder)?;
+    recipe(&config, &StoredWeights::open(folder)?).map(|_| ())
+}
+
 /// No configuration is larger than this.
 const LARGEST_CONFIG: u64 = 16 << 20;
 
@@ -201,9 +219,10 @@ fn recipe(config: &Map<String, Value>, weights: &StoredWeights) -> Result<(Recip
         return Ok((own_recipe(own, config)?, Names::own()));
     }
     let Some(family) = KNOWN.iter().find(|family| family.model_type == kind) else {
+        let (kind, nearest): (String, _) = (kind.chars().take(80).collect(), nearest::nearest(kind, config));
         return Err(Error::checkpoint(format!(
-            "models of type {kind:?} are not supported; supported are {} and this program's own",
-            families().collect::<Vec<_>>().join(", ")
+            "models of type {kind:?} are not supported; the nearest supported type is {nearest} (regard models lists all, \
+             docs/families.md shows how to add one)"
         )));
     };
     ensure_architecture(config, family)?;

@@ -16,10 +16,13 @@
 
 mod beam;
 mod sampling;
+mod slide;
 mod stop;
+mod texts;
 
 pub use beam::{BeamSettings, Hypothesis, beam_search};
 pub use sampling::{Sampling, distribution};
+pub use slide::Slide;
 pub use stop::Stop;
 
 use crate::attention::Cache;
@@ -28,6 +31,7 @@ use crate::error::{Error, Result};
 use crate::models::{Inputs, Model};
 use regard_tensor::ops::concatenate;
 use regard_tensor::{Ids, Mask, Tensor};
+use texts::Texts;
 
 /// A predictor of the next token: a causal language model, or a decoder with its encoded source.
 pub trait NextToken {
@@ -128,11 +132,19 @@ pub struct GenerationSettings {
     pub stop_tokens: Vec<u32>,
     /// Whether keys and values of earlier tokens are cached.
     pub cached: bool,
+    /// What leaves a full context, so that the text goes on; without it, a text ends when the context is full.
+    pub slide: Option<Slide>,
 }
 
 impl Default for GenerationSettings {
     fn default() -> Self {
-        Self { max_tokens: 100, sampling: Sampling::default(), stop_tokens: Vec::new(), cached: true }
+        Self {
+            max_tokens: 100,
+            sampling: Sampling::default(),
+            stop_tokens: Vec::new(),
+            cached: true,
+            slide: None,
+        }
     }
 }
 
@@ -158,6 +170,8 @@ pub struct Continuation {
     pub tokens: Vec<u32>,
     /// Why it ended.
     pub end: GenerationEnd,
+    /// Whether tokens left the context on the way.
+    pub slid: bool,
 }
 
 /// Continues each prompt independently. (Random draws depend on a prompt's index, so equal prompts continue differently.)
@@ -172,14 +186,12 @@ pub fn generate(
     on_token: &mut dyn FnMut(usize, u32) -> bool,
 ) -> Result<Vec<Continuation>> {
     settings.sampling.check()?;
-    let mut texts = Texts::new(prompts)?;
-    let cache = Cache::new();
-    let context = if settings.cached { context.clone().with_cache(&cache) } else { context.clone() };
-    let longest = prompts.iter().map(Vec::len).max().unwrap_or(0);
-    if let Some(limit) = model.limit().filter(|&limit| longest > limit) {
-        let problem = format!("a prompt of {longest} tokens does not fit its context of {limit}");
-        return Err(Error::input("generation", problem));
+    let limit = model.limit();
+    if let (Some(slide), Some(limit)) = (settings.slide, limit) {
+        slide.check(limit)?;
     }
+    let mut texts = Texts::new(prompts, settings.slide, limit)?;
+    let mut cache = Cache::new();
     let mut ends: Vec<Option<GenerationEnd>> = vec![None; prompts.len()];
     let mut fresh = 0..texts.width();
     for step in 0..settings.max_tokens {
@@ -189,33 +201,47 @@ pub fn generate(
         context.check()?;
         let read = if settings.cached { fresh.clone() } else { 0..texts.width() };
         let (ids, present) = texts.columns(read)?;
-        let scores = checked(model.next_scores(&context, &ids, present.as_ref())?, prompts.len())?;
+        let scores = match settings.cached {
+            true => model.next_scores(&context.clone().with_cache(&cache), &ids, present.as_ref())?,
+            false => model.next_scores(context, &ids, present.as_ref())?,
+        };
+        let scores = checked(scores, prompts.len())?;
         let vocabulary = scores.shape().last();
-        let mut column = Vec::with_capacity(prompts.len());
         for (row, scores) in scores.values().chunks(vocabulary).enumerate() {
             if ends[row].is_some() {
-                column.push(None);
                 continue;
             }
             let token = settings.sampling.choose(scores, texts.text(row), (row as u64, step as u64));
             let wanted = on_token(row, token);
-            if settings.stop_tokens.contains(&token) {
-                ends[row] = Some(GenerationEnd::Token);
+            let full = settings.slide.is_none() && Some(texts.text(row).len()) == limit;
+            ends[row] = if settings.stop_tokens.contains(&token) {
+                Some(GenerationEnd::Token)
             } else if !wanted {
-                ends[row] = Some(GenerationEnd::Callback);
-            } else if step + 1 < settings.max_tokens && Some(texts.text(row).len()) == model.limit() {
-                ends[row] = Some(GenerationEnd::Context);
-            }
+                Some(GenerationEnd::Callback)
+            } else if step + 1 < settings.max_tokens && full {
+                Some(GenerationEnd::Context)
+            } else {
+                None
+            };
             texts.push(row, token);
-            // The last token of a text is not fed back.
-            column.push(if ends[row].is_some() { None } else { Some(token) });
         }
-        fresh = texts.width()..texts.width() + 1;
-        texts.columns.push(column);
+        if step + 1 == settings.max_tokens {
+            break;
+        }
+        // The last token of a text is not fed back.
+        let going_on: Vec<bool> = ends.iter().map(Option::is_none).collect();
+        if texts.extend(&going_on) {
+            fresh = texts.width() - 1..texts.width();
+        } else {
+            // Tokens left the context: those that stay have other positions, and are read again.
+            cache = Cache::new();
+            fresh = 0..texts.width();
+        }
     }
     let ended = ends.iter().enumerate().map(|(row, end)| Continuation {
         tokens: texts.text(row)[prompts[row].len()..].to_vec(),
         end: end.unwrap_or(GenerationEnd::Length),
+        slid: texts.slid(row),
     });
     Ok(ended.collect())
 }
@@ -228,62 +254,5 @@ fn checked(scores: Tensor, rows: usize) -> Result<Tensor> {
             let problem = format!("scores must be ({rows}, 1, vocabulary), got {}", scores.shape());
             Err(Error::input("generation", problem))
         }
-    }
-}
-
-/// Texts aligned at their ends: shorter prompts are padded at the start.
-struct Texts {
-    /// The tokens of each text, without padding.
-    texts: Vec<Vec<u32>>,
-    /// The same in columns, `None` where there is padding or a text has ended.
-    columns: Vec<Vec<Option<u32>>>,
-}
-
-impl Texts {
-    fn new(prompts: &[Vec<u32>]) -> Result<Self> {
-        if prompts.is_empty() {
-            return Err(Error::input("generation", "at least one prompt is needed"));
-        }
-        if let Some(number) = prompts.iter().position(Vec::is_empty) {
-            let problem = format!("every prompt needs at least one token, prompt {number} has none");
-            return Err(Error::input("generation", problem));
-        }
-        let width = prompts.iter().map(Vec::len).max().unwrap_or(0);
-        let at = |prompt: &Vec<u32>, column: usize| {
-            (column + prompt.len()).checked_sub(width).map(|index| prompt[index])
-        };
-        let columns =
-            (0..width).map(|column| prompts.iter().map(|prompt| at(prompt, column)).collect()).collect();
-        Ok(Self { texts: prompts.to_vec(), columns })
-    }
-
-    fn width(&self) -> usize {
-        self.columns.len()
-    }
-
-    fn text(&self, row: usize) -> &[u32] {
-        &self.texts[row]
-    }
-
-    fn push(&mut self, row: usize, token: u32) {
-        self.texts[row].push(token);
-    }
-
-    /// Ids (rows, columns) of a range, and which of them are not padding, if any text of the batch has padding.
-    fn columns(&self, range: std::ops::Range<usize>) -> Result<(Ids, Option<Mask>)> {
-        let shape = [self.texts.len(), range.len()];
-        let at = |row: usize, column: usize| self.columns[range.start + column][row];
-        let mut ids = Vec::with_capacity(shape[0] * shape[1]);
-        let mut real = Vec::with_capacity(shape[0] * shape[1]);
-        for row in 0..shape[0] {
-            for column in 0..shape[1] {
-                let token = at(row, column);
-                ids.push(token.unwrap_or(0));
-                real.push(token.is_some());
-            }
-        }
-        let padded = self.columns.iter().any(|column| column.contains(&None));
-        let present = if padded { Some(Mask::new(&real, shape)?) } else { None };
-        Ok((Ids::new(&ids, shape)?, present))
     }
 }

@@ -3,10 +3,13 @@
 use crate::error::{Error, Result};
 use regard_tensor::optimiser::Update;
 use regard_tensor::random::Key;
-use regard_tensor::{Device, Gradients, Shape, Tensor};
+use regard_tensor::{DataType, Device, Gradients, Shape, Tensor};
 use std::sync::Arc;
 
 /// A learned tensor: a leaf of every graph that uses it.
+///
+/// Its values are f32, or of the 16-bit type that a file has them in: products widen such values as they read them, with the
+/// results of f32. Training needs f32 ([`Module::widen`]).
 ///
 /// A clone is a second handle to the same leaf: gradients of one are gradients of the other, until either is updated.
 /// [`Module::independent`] copies a whole model with new leaves.
@@ -177,8 +180,25 @@ pub trait Module {
         device.unwrap_or(Device::Cpu)
     }
 
-    /// Moves all parameters to a device. They become new leaves: earlier gradients do not apply to them.
+    /// Converts parameters of 16-bit types to f32, as training needs them. They become new leaves; f32 ones stay as they are.
+    fn widen(&mut self) -> Result<()> {
+        let mut widened = Ok(());
+        self.visit_mut("", &mut |_, parameter| {
+            let tensor = parameter.tensor();
+            if widened.is_ok() && tensor.data_type() != DataType::F32 {
+                widened =
+                    tensor.detach().to_type(DataType::F32).map(|tensor| *parameter = Parameter::new(&tensor));
+            }
+        });
+        Ok(widened?)
+    }
+
+    /// Moves all parameters to a device. They become new leaves: earlier gradients do not apply to them. Devices other than
+    /// the CPU hold them as f32.
     fn to(&mut self, device: Device) -> Result<()> {
+        if device != Device::Cpu {
+            self.widen()?;
+        }
         let mut moved = Ok(());
         self.visit_mut("", &mut |_, parameter| {
             if moved.is_ok() {

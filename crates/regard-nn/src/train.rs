@@ -257,7 +257,7 @@ pub enum TrainingEnd {
     Stopped,
 }
 
-/// Trains from the step of `progress` to the last one.
+/// Trains from the step of `progress` to the last one. Parameters of 16-bit types become f32 first.
 pub fn train(
     task: &mut dyn Task,
     config: &TrainConfig,
@@ -286,6 +286,7 @@ pub fn train_together(
         return Err(Error::configuration("train", problem));
     }
     let mut shared = SharedGradients::default();
+    task.model_mut().widen()?;
     let key = Key::new(config.seed).site("train");
     let mut recorder = if observer.sees_gradients() { Recorder::off() } else { Recorder::new() };
     while progress.step < config.steps {

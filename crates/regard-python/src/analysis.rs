@@ -7,7 +7,7 @@ use anyhow::{Result, bail, ensure};
 use pyo3::prelude::*;
 use regard::corpus::{Corpus, CorpusArguments, TokenizedCorpus};
 use regard::corpus_analysis::evaluation_batches::EvaluationBatches;
-use regard::corpus_analysis::heads::{MeasureOptions, SIGNIFICANCE, measure, weights_name};
+use regard::corpus_analysis::heads::{MeasureOptions, SIGNIFICANCE, Tables, measure, weights_name};
 use regard::corpus_analysis::target::{blank, target_text};
 use regard::corpus_analysis::texts::{Texts, answers};
 use regard::progress::StepProgress;
@@ -15,7 +15,7 @@ use regard_nn::analysis::ablation::ablate_with_progress;
 use regard_nn::analysis::influence::{Method, influence as attribute};
 use regard_nn::analysis::occlusion::{Quantity, occlusion};
 use regard_nn::analysis::statistics::{Interval, Resampling};
-use regard_nn::analysis::{Part, Subject, Tokens, all_heads, label_heads};
+use regard_nn::analysis::{Label, Part, Subject, Tokens, all_heads, label_heads};
 use regard_nn::data::{Example, Labelled};
 use regard_nn::models::Reads;
 
@@ -91,6 +91,46 @@ fn texts<'a>(values: impl IntoIterator<Item = &'a str>) -> Values {
     Values::Texts(values.into_iter().map(str::to_owned).collect())
 }
 
+/// Measures of heads by model and kind of weight, a row each.
+pub fn measure_columns(tables: &[(&str, Tables)]) -> Columns {
+    let rows: Vec<_> = tables
+        .iter()
+        .flat_map(|(name, tables)| tables.iter().map(move |(weighing, table)| (*name, *weighing, table)))
+        .flat_map(|(name, weighing, table)| {
+            table.rows.iter().map(move |row| (name, weights_name(weighing), row))
+        })
+        .collect();
+    let real = |of: fn(&regard_nn::analysis::Row) -> f64| {
+        Values::Reals(rows.iter().map(|(_, _, row)| of(row)).collect())
+    };
+    Columns::of(vec![
+        ("model", texts(rows.iter().map(|(name, ..)| *name))),
+        ("weights", texts(rows.iter().map(|(_, weights, _)| *weights))),
+        ("layer", whole(rows.iter().map(|(.., row)| row.layer))),
+        ("head", whole(rows.iter().map(|(.., row)| row.head))),
+        ("measure", texts(rows.iter().map(|(.., row)| row.measure.name()))),
+        ("mean", real(|row| row.mean)),
+        ("low", real(|row| row.low)),
+        ("high", real(|row| row.high)),
+        ("n", Values::Whole(rows.iter().map(|(.., row)| row.count as i64).collect())),
+    ])
+}
+
+/// Labels of heads with their evidence, a row each.
+pub fn label_columns(labels: &[Label]) -> Columns {
+    let real = |of: fn(&Label) -> f64| Values::Reals(labels.iter().map(of).collect());
+    Columns::of(vec![
+        ("layer", whole(labels.iter().map(|label| label.layer))),
+        ("head", whole(labels.iter().map(|label| label.head))),
+        ("label", texts(labels.iter().map(|label| label.rule.label))),
+        ("measure", texts(labels.iter().map(|label| label.rule.measure.name()))),
+        ("mean", real(|label| label.mean)),
+        ("at_least", real(|label| label.rule.at_least)),
+        ("untrained_largest", real(|label| label.untrained)),
+        ("p_value", real(|label| label.p_value)),
+    ])
+}
+
 /// Every measure of every head, trained and untrained, and the labels of heads that meet a rule.
 #[pyfunction]
 #[pyo3(signature = (model, given, kind, norms, options))]
@@ -134,39 +174,8 @@ pub fn heads(
             Ok((name, measure(Subject { model, part }, &shown, Some(&tokenized), options, &progress)?))
         });
         let tables = tables.into_iter().collect::<Result<Vec<_>>>()?;
-        let rows: Vec<_> = tables
-            .iter()
-            .flat_map(|(name, tables)| tables.iter().map(move |(weighing, table)| (*name, *weighing, table)))
-            .flat_map(|(name, weighing, table)| {
-                table.rows.iter().map(move |row| (name, weights_name(weighing), row))
-            })
-            .collect();
-        let real = |of: fn(&regard_nn::analysis::Row) -> f64| {
-            Values::Reals(rows.iter().map(|(_, _, row)| of(row)).collect())
-        };
-        let measures = Columns::of(vec![
-            ("model", texts(rows.iter().map(|(name, ..)| *name))),
-            ("weights", texts(rows.iter().map(|(_, weights, _)| *weights))),
-            ("layer", whole(rows.iter().map(|(.., row)| row.layer))),
-            ("head", whole(rows.iter().map(|(.., row)| row.head))),
-            ("measure", texts(rows.iter().map(|(.., row)| row.measure.name()))),
-            ("mean", real(|row| row.mean)),
-            ("low", real(|row| row.low)),
-            ("high", real(|row| row.high)),
-            ("n", Values::Whole(rows.iter().map(|(.., row)| row.count as i64).collect())),
-        ]);
         let labels = label_heads(&tables[0].1[0].1, &tables[1].1[0].1, SIGNIFICANCE);
-        let labelled = Columns::of(vec![
-            ("layer", whole(labels.iter().map(|label| label.layer))),
-            ("head", whole(labels.iter().map(|label| label.head))),
-            ("label", texts(labels.iter().map(|label| label.rule.label))),
-            ("measure", texts(labels.iter().map(|label| label.rule.measure.name()))),
-            ("mean", Values::Reals(labels.iter().map(|label| label.mean).collect())),
-            ("at_least", Values::Reals(labels.iter().map(|label| label.rule.at_least).collect())),
-            ("untrained_largest", Values::Reals(labels.iter().map(|label| label.untrained).collect())),
-            ("p_value", Values::Reals(labels.iter().map(|label| label.p_value).collect())),
-        ]);
-        Ok((measures, labelled))
+        Ok((measure_columns(&tables), label_columns(&labels)))
     })
 }
 

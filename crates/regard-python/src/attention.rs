@@ -3,12 +3,12 @@
 use crate::arrays::{GivenReals, Reals, mask_to_numpy, to_mask, to_numpy, to_tensor};
 use crate::error::OrRaise as _;
 use crate::work::work;
-use anyhow::bail;
+use anyhow::{Result, bail};
 use numpy::{PyArrayDyn, PyReadonlyArrayDyn};
 use pyo3::prelude::*;
 use regard_nn::attention::{self, AttentionConfig, Pattern, Rules, Scale};
 use regard_nn::position::{self, RotaryConfig};
-use regard_nn::tensor::{Ids, Tensor};
+use regard_nn::tensor::{Ids, Mask, Tensor};
 use regard_nn::{Context, Draw, Initial, Module as _, Probe};
 
 fn scale(factor: Option<f32>) -> Scale {
@@ -51,18 +51,22 @@ pub fn scaled_dot_product_gradient<'py>(
     let [query, key, value] = work(py, |_| {
         let [query, key, value] = &inputs;
         let (output, _) = attention::scaled_dot_product(query, key, value, mask.as_ref(), scale(factor))?;
-        let weighted = match upstream {
-            Some(upstream) if upstream.shape() != output.shape() => {
-                bail!("upstream must be {}, as the output is, got {}", output.shape(), upstream.shape())
-            }
-            Some(upstream) => output.multiply(&upstream)?,
-            None => output,
-        };
-        let gradients = weighted.sum_all()?.backward()?;
+        let gradients = weighted(output, upstream.as_ref())?.sum_all()?.backward()?;
         Ok([query, key, value]
             .map(|input| gradients.get(input).unwrap_or_else(|| Tensor::zeros(input.shape().clone()))))
     })?;
     Ok((to_numpy(py, query)?, to_numpy(py, key)?, to_numpy(py, value)?))
+}
+
+/// An output, multiplied by what its gradient is weighted by.
+fn weighted(output: Tensor, upstream: Option<&Tensor>) -> Result<Tensor> {
+    match upstream {
+        Some(upstream) if upstream.shape() != output.shape() => {
+            bail!("upstream must be {}, as the output is, got {}", output.shape(), upstream.shape())
+        }
+        Some(upstream) => Ok(output.multiply(upstream)?),
+        None => Ok(output),
+    }
 }
 
 /// Sines and cosines of positions: (positions, width).
@@ -148,19 +152,43 @@ impl MultiHead {
         let memory = memory.as_ref().map(to_tensor).transpose()?;
         let mask = mask.as_ref().map(to_mask).transpose()?;
         let (output, weights) = work(py, |cancel| {
-            let looked_at = memory.as_ref().unwrap_or(&x);
-            let (Some(&queries), Some(&keys)) = (x.shape().get(1), looked_at.shape().get(1)) else {
-                bail!("multi-head attention: vectors must be (batch, time, width), got {}", x.shape());
-            };
-            let pattern = mask.map_or(Pattern::Full, Pattern::Explicit);
-            let rules = Rules::new(pattern, queries, keys)?;
             let probe = Probe::new().record("weights");
             let context = Context::inference().with_cancel(cancel).with_probe(&probe);
-            let output = self.0.forward(&context, &x, memory.as_ref(), &rules)?;
+            let output = self.attend(&context, &x, memory.as_ref(), mask)?;
             let weights = probe.weights("").map(|weights| weights.all());
             Ok((output, weights.unwrap_or_else(|| Tensor::zeros([0]))))
         })?;
         Ok((to_numpy(py, output)?, to_numpy(py, weights)?))
+    }
+
+    /// The gradient of Σ upstream·output with respect to x, to what is attended to, and to every parameter.
+    #[pyo3(signature = (x, memory, mask, upstream))]
+    fn gradient<'py>(
+        &self,
+        py: Python<'py>,
+        x: GivenReals<'py>,
+        memory: Option<GivenReals<'py>>,
+        mask: Option<PyReadonlyArrayDyn<'py, bool>>,
+        upstream: Option<GivenReals<'py>>,
+    ) -> PyResult<Vec<(String, Reals<'py>)>> {
+        let x = to_tensor(&x)?.tracked();
+        let memory = memory.as_ref().map(to_tensor).transpose()?.map(|memory| memory.tracked());
+        let upstream = upstream.as_ref().map(to_tensor).transpose()?;
+        let mask = mask.as_ref().map(to_mask).transpose()?;
+        let found = work(py, |cancel| {
+            let context = Context::differentiated().with_cancel(cancel);
+            let output = self.attend(&context, &x, memory.as_ref(), mask)?;
+            let gradients = weighted(output, upstream.as_ref())?.sum_all()?.backward()?;
+            let of = |tensor: &Tensor| {
+                gradients.get(tensor).unwrap_or_else(|| Tensor::zeros(tensor.shape().clone()))
+            };
+            let mut found = vec![("x".to_owned(), of(&x))];
+            found.extend(memory.iter().map(|memory| ("memory".to_owned(), of(memory))));
+            let parameters = self.0.parameters().into_iter();
+            found.extend(parameters.map(|(name, parameter)| (name, of(parameter.tensor()))));
+            Ok(found)
+        })?;
+        found.into_iter().map(|(name, tensor)| Ok((name, to_numpy(py, tensor)?))).collect()
     }
 
     /// The names and values of its parameters.
@@ -169,5 +197,22 @@ impl MultiHead {
             Ok((name, to_numpy(py, parameter.tensor().detach())?))
         };
         self.0.parameters().into_iter().map(array).collect()
+    }
+}
+
+impl MultiHead {
+    fn attend(
+        &self,
+        context: &Context,
+        x: &Tensor,
+        memory: Option<&Tensor>,
+        mask: Option<Mask>,
+    ) -> Result<Tensor> {
+        let looked_at = memory.unwrap_or(x);
+        let (Some(&queries), Some(&keys)) = (x.shape().get(1), looked_at.shape().get(1)) else {
+            bail!("multi-head attention: vectors must be (batch, time, width), got {}", x.shape());
+        };
+        let pattern = mask.map_or(Pattern::Full, Pattern::Explicit);
+        Ok(self.0.forward(context, x, memory, &Rules::new(pattern, queries, keys)?)?)
     }
 }

@@ -1,6 +1,7 @@
 //! Attention that another program computed, as a model that knows nothing else.
 
 use crate::arrays::{GivenReals, to_tensor};
+use crate::model::nowhere;
 use crate::pass::{known_group, known_view};
 use crate::work::work;
 use anyhow::{Result, bail, ensure};
@@ -12,7 +13,6 @@ use regard_nn::models::{Abilities, AttentionSite, Inputs, Model, Part, Predicts,
 use regard_nn::tensor::{Ids, Tensor};
 use regard_nn::{Context, Error, Module, Parameter};
 use serde_json::{Map, Value};
-use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Weights of one layer: (heads, queries, keys).
@@ -138,7 +138,7 @@ fn foreign(groups: Vec<(String, Vec<Tensor>)>, counts: (usize, usize)) -> Result
 }
 
 /// Whether no query attends to a later key.
-fn looks_back(weights: &[f32], queries: usize, keys: usize) -> bool {
+pub fn looks_back(weights: &[f32], queries: usize, keys: usize) -> bool {
     let rows = weights.chunks(keys.max(1)).enumerate();
     queries > 1
         && rows.into_iter().all(|(i, row)| row.iter().skip(i % queries + 1).all(|&weight| weight == 0.0))
@@ -193,7 +193,7 @@ pub fn view(
         };
         let encoded = EncodedInput { inputs, source: source_tokens, target: target_tokens };
         let opened =
-            Opened { model: Box::new(model), tokenizer: None, config: Map::new(), folder: PathBuf::new() };
+            Opened { model: Box::new(model), tokenizer: None, config: Map::new(), folder: nowhere() };
         let pass = ForwardPass::intervened(&Arc::new(opened), encoded, None, cancel)?;
         HeadFilter { group, layer, head }.heads(&pass)?;
         let text = Input::Text(source.join(" "), target.join(" "));

@@ -10,11 +10,16 @@ mod analysis;
 mod arrays;
 mod attention;
 mod change;
+mod data;
 mod error;
+mod exchange;
 mod figure;
+mod fit;
+mod fit_data;
 mod foreign;
 mod generation;
 mod gradient;
+mod measures;
 mod model;
 mod pass;
 mod program;
@@ -37,6 +42,8 @@ fn extension(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<attention::MultiHead>()?;
     module.add_class::<table::Columns>()?;
     module.add_class::<figure::Figure>()?;
+    module.add_class::<fit::Trainer>()?;
+    module.add_class::<measures::HeadMeasures>()?;
     module.add_function(wrap_pyfunction!(attention::scaled_dot_product, module)?)?;
     module.add_function(wrap_pyfunction!(attention::scaled_dot_product_gradient, module)?)?;
     module.add_function(wrap_pyfunction!(attention::sinusoidal, module)?)?;
@@ -47,10 +54,17 @@ fn extension(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(analysis::heads, module)?)?;
     module.add_function(wrap_pyfunction!(analysis::ablation, module)?)?;
     module.add_function(wrap_pyfunction!(analysis::influence, module)?)?;
+    module.add_function(wrap_pyfunction!(data::read_texts, module)?)?;
+    module.add_function(wrap_pyfunction!(data::read_tagged, module)?)?;
+    module.add_function(wrap_pyfunction!(data::read_pairs, module)?)?;
+    module.add_function(wrap_pyfunction!(data::read_pictures, module)?)?;
+    module.add_function(wrap_pyfunction!(exchange::from_parts, module)?)?;
+    module.add_function(wrap_pyfunction!(exchange::to_parts, module)?)?;
     module.add_function(wrap_pyfunction!(figure::maps, module)?)?;
     module.add_function(wrap_pyfunction!(figure::lines, module)?)?;
     module.add_function(wrap_pyfunction!(foreign::view, module)?)?;
     module.add_function(wrap_pyfunction!(program::main, module)?)?;
     module.add_function(wrap_pyfunction!(program::set_file, module)?)?;
+    module.add_function(wrap_pyfunction!(work::after_fork, module)?)?;
     Ok(())
 }

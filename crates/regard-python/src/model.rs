@@ -8,14 +8,17 @@ use crate::gradient::{Of, gradient};
 use crate::pass::{Pass, Read};
 use crate::tokenizer::Tokenizer;
 use crate::work::work;
-use anyhow::{Result, bail};
+use anyhow::{Result, bail, ensure};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use regard::forward_pass::{Input, Token};
+use regard::compute::Placement;
+use regard::forward_pass::{Input, Site, Token};
 use regard::model::{self, Opened};
-use regard_nn::checkpoint;
+use regard::run::memory::Needs;
+use regard_nn::data::memory;
 use regard_nn::models::{Predicts, Reads, Recipe};
-use regard_nn::tensor::Device;
+use regard_nn::tensor::{DataType, Device};
+use regard_nn::{Parameter, checkpoint};
 use serde_json::Map;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -28,7 +31,21 @@ pub const MOST_TOKENS: usize = 1 << 20;
 pub struct Model {
     pub opened: Arc<Opened>,
     #[pyo3(get)]
-    name: String,
+    pub name: String,
+    /// Its attentions, found once: every pass records their weights.
+    sites: Arc<Vec<Site>>,
+}
+
+impl Model {
+    pub fn new(opened: Opened, name: String) -> Self {
+        let sites = Arc::new(Site::all(&*opened.model));
+        Self { opened: Arc::new(opened), name, sites }
+    }
+}
+
+/// The folder of a model that has none: no file system has files with this name, so that nothing is read beside the model.
+pub fn nowhere() -> PathBuf {
+    PathBuf::from("\0")
 }
 
 /// One thing to read: a text and perhaps a second one, or token ids and perhaps those of an answer.
@@ -48,30 +65,31 @@ impl Example {
     }
 }
 
-fn device(name: &str) -> Result<Device> {
-    if name != "auto" {
-        return Ok(name.parse()?);
-    }
-    Ok(match regard_tensor::cuda_devices() {
-        Ok(devices) if !devices.is_empty() => Device::Cuda(0),
-        _ => Device::Cpu,
-    })
+/// Where a model computes and in which type.
+pub fn placement(device: &str, precision: &str) -> Result<Placement> {
+    let device = match device {
+        "auto" => match regard_tensor::cuda_devices() {
+            Ok(devices) if !devices.is_empty() => Device::Cuda(0),
+            _ => Device::Cpu,
+        },
+        name => name.parse()?,
+    };
+    let precision = match precision {
+        "f32" => DataType::F32,
+        "bf16" if matches!(device, Device::Cuda(_)) => DataType::Bf16,
+        "bf16" => bail!("precision=\"bf16\" needs a CUDA device: the CPU computes in f32"),
+        other => bail!("precision is \"f32\" or \"bf16\", not {other:?}"),
+    };
+    Ok(Placement { device, precision })
 }
 
 #[pymethods]
 impl Model {
     /// Opens a folder, or a name in the Hugging Face cache.
     #[staticmethod]
-    fn load(py: Python<'_>, name: String, on: &str) -> PyResult<Self> {
-        let opened = work(py, |_| {
-            let mut opened = model::open(&name)?;
-            let device = device(on)?;
-            if device != Device::Cpu {
-                opened.model.to(device)?;
-            }
-            Ok(opened)
-        })?;
-        Ok(Self { opened: Arc::new(opened), name })
+    fn load(py: Python<'_>, name: String, device: &str, precision: &str) -> PyResult<Self> {
+        let opened = work(py, |_| model::open_on(&name, placement(device, precision)?))?;
+        Ok(Self::new(opened, name))
     }
 
     /// Builds a model with random weights from settings in JSON.
@@ -81,23 +99,22 @@ impl Model {
         settings: &str,
         tokenizer: Option<&Tokenizer>,
         seed: u64,
-        on: &str,
+        device: &str,
+        precision: &str,
     ) -> PyResult<Self> {
         let recipe: Recipe = serde_json::from_str(settings).or_raise()?;
         let tokenizer = tokenizer.map(|tokenizer| tokenizer.0.clone());
         let opened = work(py, |_| {
-            let mut model = recipe.model(seed)?;
-            let device = device(on)?;
-            if device != Device::Cpu {
-                model.to(device)?;
-            }
+            let placement = placement(device, precision)?;
+            ensure_fits(&recipe)?;
+            let model = placement.place(recipe.model(seed)?)?;
             if let (Some(tokenizer), Some(table)) = (&tokenizer, model.token_embeddings()) {
                 tokenizer.ensure_fits(table.tensor().shape()[0])?;
             }
-            Ok(Opened { model, tokenizer, config: Map::new(), folder: PathBuf::new() })
+            Ok(Opened { model, tokenizer, config: Map::new(), folder: nowhere() })
         })?;
         let name = opened.model.kind().to_owned();
-        Ok(Self { opened: Arc::new(opened), name })
+        Ok(Self::new(opened, name))
     }
 
     /// Writes the folder that `load` and Hugging Face's transformers open.
@@ -143,11 +160,8 @@ impl Model {
         about.set_item("device", model.device().to_string())?;
         about.set_item("parameters", model.parameter_count())?;
         about.set_item("vocabulary", model.token_embeddings().map(|table| table.tensor().shape()[0]))?;
-        let sites = regard::forward_pass::Site::all(model);
-        let sites: Vec<(String, String, usize, usize)> = sites
-            .into_iter()
-            .map(|site| (site.name, group_name(site.group).to_owned(), site.layer, site.heads))
-            .collect();
+        let site = |site: &Site| (site.name.clone(), group_name(site.group), site.layer, site.heads);
+        let sites: Vec<(String, &str, usize, usize)> = self.sites.iter().map(site).collect();
         about.set_item("attentions", sites)?;
         Ok(about)
     }
@@ -186,19 +200,20 @@ impl Model {
                 if parameter.tensor().shape() != value.shape() {
                     bail!("{name} is {}, got {}", parameter.tensor().shape(), value.shape());
                 }
-                parameter.tensor_mut().set_values(&value.values())?;
+                // As f32, whatever type the file has: values are not rounded.
+                *parameter = Parameter::new(&value.to(parameter.tensor().device())?);
             }
             Ok(model)
         })?;
         let Opened { tokenizer, config, folder, .. } = &*self.opened;
         let opened =
             Opened { model, tokenizer: tokenizer.clone(), config: config.clone(), folder: folder.clone() };
-        Ok(Self { opened: Arc::new(opened), name: self.name.clone() })
+        Ok(Self::new(opened, self.name.clone()))
     }
 
     /// The tokens of a text without running the model: id, text, whether it is special, number of its word.
     fn tokens(&self, py: Python<'_>, example: Example) -> PyResult<Vec<(u32, String, bool, usize)>> {
-        let (opened, input) = (Arc::clone(&self.opened), example.input());
+        let (opened, input) = (Arc::clone(&self.opened), self.input(example)?);
         work(py, move |_| Ok(described(&input.encode(&opened, MOST_TOKENS)?.source)))
     }
 
@@ -213,33 +228,32 @@ impl Model {
         record: Vec<String>,
     ) -> PyResult<Pass> {
         let changes = Changes::new(&changes);
-        let read = match pictures {
-            Some(pictures) => Read::pictures(&self.opened, &to_tensor(&pictures)?).or_raise()?,
-            None => {
-                let inputs: Vec<Input> = examples.into_iter().map(Example::input).collect();
-                let opened = &self.opened;
-                work(py, |_| Read::texts(opened, inputs))?
-            }
-        };
-        let (opened, name) = (Arc::clone(&self.opened), self.name.clone());
-        let done = work(py, |cancel| Pass::new(opened, name, read, changes.clone(), &record, cancel));
+        let inputs = examples.into_iter().map(|example| self.input(example)).collect::<PyResult<Vec<_>>>()?;
+        let pictures = pictures.as_ref().map(to_tensor).transpose()?;
+        let (opened, name, sites) = (Arc::clone(&self.opened), self.name.clone(), Arc::clone(&self.sites));
+        let done = work(py, |cancel| {
+            let read = Read::given(&opened, inputs, pictures.as_ref())?;
+            Pass::new(opened, (name, sites), read, changes.clone(), &record, cancel)
+        });
         changes.settle(done)
     }
 
     /// The gradient of a score or of the loss with respect to sites and parameters.
-    #[pyo3(signature = (example, of, wrt, changes))]
+    #[pyo3(signature = (example, picture, of, wrt, changes))]
     fn gradient<'py>(
         &self,
         py: Python<'py>,
-        example: Example,
+        example: Option<Example>,
+        picture: Option<GivenReals<'_>>,
         of: Of,
         wrt: Vec<String>,
         changes: Vec<Py<Change>>,
     ) -> PyResult<(f64, Vec<(String, Reals<'py>)>)> {
         let changes = Changes::new(&changes);
-        let (opened, input) = (&self.opened, example.input());
+        let (opened, input) = (&self.opened, example.map(|example| self.input(example)).transpose()?);
+        let picture = picture.as_ref().map(to_tensor).transpose()?;
         let done = work(py, |cancel| {
-            let read = Read::texts(opened, vec![input])?;
+            let read = Read::given(opened, input.into_iter().collect(), picture.as_ref())?;
             gradient(&*opened.model, &read.inputs, &of, &wrt, changes.probe(), cancel)
         });
         let (value, gradients) = changes.settle(done)?;
@@ -258,9 +272,34 @@ impl Model {
         stop_at_end: bool,
     ) -> PyResult<Generation> {
         let sampling = serde_json::from_str(settings).or_raise()?;
-        let (opened, input) = (Arc::clone(&self.opened), example.input());
+        let (opened, input) = (Arc::clone(&self.opened), self.input(example)?);
         work(py, move |_| Generation::new(opened, &input, tokens, sampling, stop_at_end))
     }
+}
+
+impl Model {
+    /// An example as the program knows it, if the model can read it.
+    fn input(&self, example: Example) -> PyResult<Input> {
+        match (&example, &self.opened.tokenizer) {
+            (Example::Text(..), None) => {
+                Err(problem(format!("{} has no tokenizer; give token ids instead of text", self.name)))
+            }
+            _ => Ok(example.input()),
+        }
+    }
+}
+
+/// Rejects a model whose values alone do not fit memory.
+fn ensure_fits(recipe: &Recipe) -> Result<()> {
+    let (bytes, most) = (Needs::of(recipe)?.parameters * 4.0, memory::limit());
+    ensure!(
+        bytes <= most as f64,
+        "a model of {:.0} million parameters takes {:.1} GB, {:.1} GB are available",
+        bytes / 4e6,
+        bytes / 1e9,
+        most as f64 / 1e9
+    );
+    Ok(())
 }
 
 /// What attends to what, as the page names it.

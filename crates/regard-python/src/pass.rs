@@ -32,6 +32,14 @@ pub struct One {
 }
 
 impl Read {
+    /// Pictures if there are some, else texts.
+    pub fn given(opened: &Opened, inputs: Vec<Input>, pictures: Option<&Tensor>) -> Result<Self> {
+        match pictures {
+            Some(pictures) => Self::pictures(opened, pictures),
+            None => Self::texts(opened, inputs),
+        }
+    }
+
     /// Texts, padded at the end to the longest.
     pub fn texts(opened: &Opened, inputs: Vec<Input>) -> Result<Self> {
         ensure!(!inputs.is_empty(), "there is nothing to read: the list is empty");
@@ -95,7 +103,7 @@ pub struct Pass {
     name: String,
     read: Read,
     changes: Changes,
-    sites: Vec<Site>,
+    sites: Arc<Vec<Site>>,
     probe: Probe,
     hidden: Tensor,
     scores: OnceLock<Tensor>,
@@ -111,13 +119,12 @@ fn hidden(model: &dyn Model, inputs: &Inputs, probe: &Probe, cancel: &AtomicBool
 impl Pass {
     pub fn new(
         opened: Arc<Opened>,
-        name: String,
+        (name, sites): (String, Arc<Vec<Site>>),
         read: Read,
         changes: Changes,
         record: &[String],
         cancel: &AtomicBool,
     ) -> Result<Self> {
-        let sites = Site::all(&*opened.model);
         let probe =
             sites.iter().fold(changes.probe(), |probe, site| probe.record(format!("{}.weights", site.name)));
         let probe = record.iter().fold(probe, Probe::record);

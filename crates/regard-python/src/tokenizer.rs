@@ -18,6 +18,17 @@ impl Tokenizer {
         work(py, move |_| Ok(Self(tokens::Tokenizer::open(path)?)))
     }
 
+    /// From the text of a `tokenizer.json`.
+    #[staticmethod]
+    fn from_json(py: Python<'_>, json: &str) -> PyResult<Self> {
+        work(py, |_| Ok(Self(tokens::Tokenizer::from_json(json)?)))
+    }
+
+    /// The text of a `tokenizer.json`.
+    fn to_json(&self) -> PyResult<String> {
+        self.0.to_json().or_raise()
+    }
+
     /// One piece a character.
     #[staticmethod]
     fn characters(py: Python<'_>, texts: Vec<String>) -> PyResult<Self> {

@@ -48,6 +48,13 @@ pub fn work<T: Send>(
     }
 }
 
+/// In a process that was forked: nobody else watches for signals here, and the helpers of the engine are not here either.
+#[pyfunction]
+pub fn after_fork() {
+    signals::forget();
+    regard_tensor::set_threads(1);
+}
+
 #[cfg(unix)]
 mod signals {
     //! Python notes a signal and handles it when its bytecode goes on, which is too late for work that takes minutes. While
@@ -63,6 +70,11 @@ mod signals {
 
     /// The time in which Ctrl-C sets the flag.
     pub struct Watch(libc::sigaction);
+
+    /// Whoever watched is not in this process.
+    pub fn forget() {
+        WATCHED.store(false, Ordering::Release);
+    }
 
     extern "C" fn note(signal: libc::c_int) {
         INTERRUPTED.store(true, Ordering::Relaxed);
@@ -149,4 +161,6 @@ mod signals {
             None
         }
     }
+
+    pub fn forget() {}
 }

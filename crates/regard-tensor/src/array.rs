@@ -135,6 +135,11 @@ impl Array {
         Some(all.part(self.start..self.start + self.len))
     }
 
+    /// The values in main memory, of any type: for kernels that widen 16-bit values as they read them.
+    pub fn host_values(&self) -> Values<'_> {
+        self.view().unwrap_or_else(|| panic!("only values in main memory can be read in place, not {self:?}"))
+    }
+
     /// Whether the CPU's kernels can read the values where they are.
     pub fn is_ready(&self) -> bool {
         match &*self.storage {
@@ -171,7 +176,7 @@ impl Array {
     }
 
     /// The same values in main memory, in their own type.
-    fn fetched(&self) -> Self {
+    pub fn fetched(&self) -> Self {
         let Storage::Elsewhere(data_type, memory) = &*self.storage else { return self.clone() };
         let start = self.start * data_type.bytes();
         match data_type {

@@ -28,9 +28,32 @@ impl MappedFile {
         Ok(Self(Arc::new(map)))
     }
 
+    /// Memory that is no file's: `fill` writes it once, afterwards it can only be read.
+    pub fn of_memory(length: usize, fill: impl FnOnce(&mut [u8])) -> std::io::Result<Self> {
+        let mut map = memmap2::MmapMut::map_anon(length.max(1))?;
+        fill(&mut map[..length]);
+        Ok(Self(Arc::new(map.make_read_only()?)))
+    }
+
     /// All bytes of the file.
     pub fn bytes(&self) -> &[u8] {
         &self.0
+    }
+
+    /// Lets the system take back the memory of a range of bytes that will not be read soon. The next access reads the file.
+    pub fn release(&self, range: Range<usize>) {
+        #[cfg(unix)]
+        if range.end <= self.0.len() && range.start < range.end {
+            // SAFETY: the mapping is read-only and of a file, so pages that were dropped come back with the same bytes.
+            let advised = unsafe {
+                let advice = memmap2::UncheckedAdvice::DontNeed;
+                self.0.unchecked_advise_range(advice, range.start, range.end - range.start)
+            };
+            // Advice that is not taken changes nothing but the memory in use.
+            let _ = advised;
+        }
+        #[cfg(not(unix))]
+        let _ = range;
     }
 
     /// A tensor of the little-endian `f32` values in a range of bytes. Aligned values are used in place, others copied.

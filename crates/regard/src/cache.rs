@@ -74,6 +74,11 @@ impl Cache {
         Ok(Self::at(home()?.join("hub")))
     }
 
+    /// The folder itself.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     /// The names of the models in it.
     pub fn names(&self) -> Vec<String> {
         let entries = std::fs::read_dir(&self.folder).into_iter().flatten().flatten();

@@ -11,6 +11,7 @@ pub mod generate;
 pub mod heads;
 pub mod import;
 pub mod influence;
+pub mod models;
 pub mod predict;
 pub mod pull;
 pub mod report;
@@ -50,6 +51,7 @@ enum Command {
     Generate(generate::Generate),
     Import(import::Import),
     Influence(influence::Influence),
+    Models(models::Models),
     Pull(pull::Pull),
     Serve(serve::Serve),
     Trace(trace::Trace),
@@ -76,6 +78,7 @@ impl Arguments {
             Command::Generate(generate) => generate.run(),
             Command::Import(import) => import.run(),
             Command::Influence(influence) => influence.run(),
+            Command::Models(models) => models.run(),
             Command::Pull(pull) => pull.run(),
             Command::Serve(serve) => serve.run(),
             Command::Trace(trace) => trace.run(),

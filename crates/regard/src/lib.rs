@@ -1,4 +1,19 @@
-//! The parts of the program `regard`.
+//! The parts of the program `regard`, for programs that draw, measure or serve as it does.
+//!
+//! ```
+//! use regard::figure::{ColourScale, HeatMap, Matrix, Picture, Theme};
+//! use regard_nn::attention::{Scale, scaled_dot_product};
+//! use regard_nn::tensor::Tensor;
+//!
+//! // The attention weights of three words, as a figure for a paper.
+//! let words = ["the", "cat", "sat"].map(String::from).to_vec();
+//! let x = Tensor::new(&[1.0, 0.0, 0.0, 2.0, 1.0, 1.0], [3, 2])?;
+//! let (_, weights) = scaled_dot_product(&x, &x, &x, None, Scale::InverseRoot)?;
+//! let map = HeatMap::new(Matrix::new(3, 3, weights.to_vec())?, ColourScale::sequential("weight")).words(words.clone(), words);
+//! let svg = Picture::new("Attention weights").panel(map).to_svg(Theme::LIGHT);
+//! assert!(svg.starts_with("<svg"));
+//! # Ok::<(), anyhow::Error>(())
+//! ```
 //!
 //! - [`commands`]: one file for each subcommand. [`error`], [`progress`] and [`terminal`] report to the user;
 //!   [`environment`] checks variables and [`signals`] handles requests to stop.
@@ -9,8 +24,10 @@
 //! - [`fetch`] has all code that uses the network, [`cache`] finds what it downloaded.
 //! - [`experiments`] has one file for each question, tested by the rules of [`experiment`]; [`report`] presents the results.
 
+pub mod activation_cache;
 pub mod browser;
 pub mod cache;
+pub mod chat;
 pub mod classes;
 pub mod commands;
 pub mod compute;

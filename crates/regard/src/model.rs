@@ -49,9 +49,14 @@ const LARGEST_SETTINGS: u64 = 1 << 20;
 
 /// A small file of settings that may be missing.
 pub fn settings(path: &Path) -> Result<Value> {
+    settings_up_to(path, LARGEST_SETTINGS)
+}
+
+/// The same for files that may be larger.
+pub fn settings_up_to(path: &Path, largest: u64) -> Result<Value> {
     let Ok(found) = std::fs::metadata(path) else { return Ok(Value::Null) };
     // A device or a pipe might never end.
-    if !found.is_file() || found.len() > LARGEST_SETTINGS {
+    if !found.is_file() || found.len() > largest {
         bail!("{} is not a file of settings: it has {} bytes or is no file", path.display(), found.len());
     }
     let wrong = || format!("{} cannot be read", path.display());

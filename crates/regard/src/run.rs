@@ -10,7 +10,7 @@ mod encode;
 mod evaluation_data;
 mod folder;
 mod initial_model;
-mod memory;
+pub mod memory;
 mod observer;
 mod prepare;
 mod session;

@@ -201,10 +201,13 @@ pub fn measure_heads<'a>(
 ) -> Result<Table> {
     let subject = subject.into();
     let sites = subject.attentions()?;
-    // Layers with the same visible keys share a plan.
+    // Layers with the same visible keys share a plan, as long as all or none of them have a sink.
     let (mut firsts, mut shared): (Vec<usize>, Vec<usize>) = (Vec::new(), Vec::new());
     for (layer, site) in sites.iter().enumerate() {
-        let same = firsts.iter().position(|&first| sites[first].visibility == site.visibility);
+        let alike = |other: &AttentionSite| {
+            (other.visibility, other.has_sink()) == (site.visibility, site.has_sink())
+        };
+        let same = firsts.iter().position(|&first| alike(&sites[first]));
         shared.push(same.unwrap_or(firsts.len()));
         if same.is_none() {
             firsts.push(layer);
@@ -234,15 +237,47 @@ fn measure_by<X>(
     settings: HeadSettings,
     plan: impl Fn(&X, usize) -> &MeasurePlan,
 ) -> Result<Table> {
-    let of_layer = |site: &AttentionSite| vec![Default::default(); site.n_heads];
-    let mut estimates: Vec<Vec<[Estimate; Measure::ALL.len()]>> =
-        subject.attentions()?.iter().map(of_layer).collect();
-    let mut count = 0;
+    let heads = subject.attentions()?.iter().map(|site| site.n_heads).collect::<Vec<_>>();
+    let mut estimates = HeadEstimates::new(heads, settings.resampling);
     for_each_layer(subject, texts, (settings.batch, settings.weighing), |layer| {
-        count = count.max(layer.index + 1);
-        let draws = settings.resampling.draws(layer.index);
-        for (estimates, weights) in estimates[layer.layer].iter_mut().zip(layer.heads()) {
-            let values: Values = plan(layer.about, layer.layer).measure(weights, layer.keys)?;
+        let plan = plan(layer.about, layer.layer);
+        estimates.add((layer.index, layer.layer), plan, layer.heads(), layer.keys)
+    })?;
+    estimates.table()
+}
+
+/// Collects the measures of heads, text by text and layer by layer, from weights of any origin.
+pub struct HeadEstimates {
+    resampling: Resampling,
+    layers: Vec<Vec<[Estimate; Measure::ALL.len()]>>,
+    texts: u64,
+}
+
+impl HeadEstimates {
+    /// For layers with these numbers of heads.
+    pub fn new(heads: impl IntoIterator<Item = usize>, resampling: Resampling) -> Self {
+        let layers = heads.into_iter().map(|heads| vec![Default::default(); heads]).collect();
+        Self { resampling, layers, texts: 0 }
+    }
+
+    /// The number of texts so far.
+    pub fn texts(&self) -> u64 {
+        self.texts
+    }
+
+    /// Adds the weights of the heads of one layer on one text: for each head, rows of `keys` weights.
+    pub fn add<'w>(
+        &mut self,
+        (text, layer): (u64, usize),
+        plan: &MeasurePlan,
+        heads: impl Iterator<Item = &'w [f32]>,
+        keys: usize,
+    ) -> Result<()> {
+        self.texts = self.texts.max(text + 1);
+        let draws = self.resampling.draws(text);
+        let missing = || Error::input("analysis", format!("there is no layer {layer}"));
+        for (estimates, weights) in self.layers.get_mut(layer).ok_or_else(missing)?.iter_mut().zip(heads) {
+            let values: Values = plan.measure(weights, keys)?;
             for (estimate, value) in estimates.iter_mut().zip(values) {
                 if let Some(value) = value {
                     estimate.add(value, &draws);
@@ -250,11 +285,15 @@ fn measure_by<X>(
             }
         }
         Ok(())
-    })?;
-    if count == 0 {
-        return Err(Error::input("analysis", "measuring heads needs at least one text"));
     }
-    Ok(tabulate(&estimates, settings.resampling.level))
+
+    /// The means over all texts with their intervals.
+    pub fn table(&self) -> Result<Table> {
+        if self.texts == 0 {
+            return Err(Error::input("analysis", "measuring heads needs at least one text"));
+        }
+        Ok(tabulate(&self.layers, self.resampling.level))
+    }
 }
 
 fn tabulate(estimates: &[Vec<[Estimate; Measure::ALL.len()]>], level: f64) -> Table {

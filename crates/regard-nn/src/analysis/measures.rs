@@ -64,6 +64,8 @@ measures! {
     Special => "special",
     /// 1 if a(i, 0) > 0.3, else 0, for i > 0: the share of queries with an attention sink (Xiao et al., 2023; Gu et al., 2024).
     Sink => "sink",
+    /// 1 − Σₖ a(i, k): the share of the weight that a sink logit takes, where attention has one (Miller, 2023; OpenAI, 2025).
+    SinkLogit => "sink-logit",
     /// Σ a(i, k) over k < i with the same token as i, where there is one (Wang et al., 2022).
     Duplicate => "duplicate",
     /// Σ a(i, k) over k < i that follow the same token as i, where there is one (Olsson et al., 2022).
@@ -90,6 +92,8 @@ pub struct MeasurePlan {
     columns: usize,
     /// Whether queries and keys are the same tokens, so that a query has a position among the keys.
     same: bool,
+    /// Whether a sink logit takes what the keys' weights lack to a sum of 1.
+    has_sink: bool,
     /// Whether each query is measured.
     measured: Vec<bool>,
     /// For each query and each measure that sums weights over a set of keys: that set.
@@ -103,18 +107,20 @@ impl MeasurePlan {
         let length = tokens.len();
         let sets = (0..length).map(|query| sets(tokens, visibility, query)).collect();
         let keys = (0..length).map(|query| visibility.keys(query, length)).collect();
-        Ok(Self { keys, columns: length, same: true, measured: vec![true; length], sets })
+        let measured = vec![true; length];
+        Ok(Self { keys, columns: length, same: true, has_sink: false, measured, sets })
     }
 
     /// The plan for one attention layer of a model on a text.
     pub fn of(site: &AttentionSite, tokens: &Tokens) -> Result<Self> {
-        match (site.part, tokens.source.as_deref()) {
-            (Part::Reader | Part::Decoder, _) => Self::new(tokens, site.visibility),
-            (Part::Cross, Some(source)) => Self::across(tokens, source),
+        let plan = match (site.part, tokens.source.as_deref()) {
+            (Part::Reader | Part::Decoder, _) => Self::new(tokens, site.visibility)?,
+            (Part::Cross, Some(source)) => Self::across(tokens, source)?,
             (Part::Cross, None) => {
-                Err(Error::input("measures of a head", "cross-attention needs a text with a source"))
+                return Err(Error::input("measures of a head", "cross-attention needs a text with a source"));
             }
-        }
+        };
+        Ok(Self { has_sink: site.has_sink(), ..plan })
     }
 
     /// The plan for cross-attention. Positions in the target mean nothing in the source, so only measures of a row's
@@ -134,6 +140,7 @@ impl MeasurePlan {
             keys: vec![0..source.len(); count],
             columns: source.len(),
             same: false,
+            has_sink: false,
             measured: vec![true; count],
             sets: vec![sets; count],
         })
@@ -172,6 +179,12 @@ impl MeasurePlan {
             shape(&row[keys.clone()], here, &mut add);
             for (measure, keys) in &self.sets[query] {
                 add(*measure, keys.iter().map(|&key| f64::from(row[key])).sum());
+            }
+            if self.has_sink {
+                add(
+                    Measure::SinkLogit,
+                    1.0 - row[keys.clone()].iter().map(|&weight| f64::from(weight)).sum::<f64>(),
+                );
             }
             if keys.start == 0 && (query > 0 || !self.same) {
                 add(Measure::Sink, f64::from(u8::from(row[0] > SINK)));

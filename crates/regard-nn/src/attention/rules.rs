@@ -125,7 +125,6 @@ pub fn attend(context: &Context, projections: Projections, how: &How, rules: &Ru
     }
     let heads = if let Score::Dot(scale) = how.score
         && softmax
-        && how.soft_cap.is_none()
         && !intervenes
     {
         in_tiles(context, projections, scale, how, rules)?
@@ -170,6 +169,7 @@ fn in_tiles(
     };
     let attention = Attention {
         scale: scale.factor(width),
+        soft_cap: how.soft_cap,
         allowed: rules.allowed.clone(),
         bias: bias_on(&rules.bias, device)?,
         sink,

@@ -7,7 +7,7 @@
 //! its bytes. llama2.c joins the two neighbours whose union has the best score until none is left: byte-pair encoding, with
 //! every way to make a piece of two as a merge, the best score first.
 
-use super::read_small;
+use super::{read_small, sentencepiece};
 use crate::error::{Error, Result};
 use crate::models::{LlamaConfig, Transformer};
 use crate::parameter::Initial;
@@ -29,11 +29,11 @@ const LARGEST: i32 = 1 << 24;
 const LARGEST_TOKENIZER: u64 = 4 << 20;
 /// No piece is longer than this, in bytes.
 const LONGEST_PIECE: usize = 512;
-/// The places of the unknown token, of the start of a text and of its end, and of the first of 256 bytes.
+/// The ids of the unknown token, of the start of a text and of its end, and the first id of another piece.
 const UNKNOWN: usize = 0;
 const START: usize = 1;
 const END: usize = 2;
-const FIRST_BYTE: usize = 3;
+const FIRST_PIECE: usize = 3;
 
 /// The tokens that begin and end texts, for a `config.json` or `generation_config.json`. Models trained by llama2.c begin
 /// the next text where one ends.
@@ -195,7 +195,11 @@ impl Places {
 
 /// Reads a tokenizer for a model of so many tokens.
 ///
-/// Two things differ from llama2.c: the literal texts `<s>`, `</s>` and `<unk>` are special tokens, as they are with every
+/// Characters that are no pieces become bytes, `<0x00>` to `<0xFF>`; in tokenizers without byte pieces, such as those trained
+/// on characters alone, they become the unknown token. (llama2.c has no such case: it takes whatever piece has the id of the
+/// byte plus 3.)
+///
+/// Two more things differ from llama2.c: the literal texts `<s>`, `</s>` and `<unk>` are special tokens, as they are with every
 /// Hugging Face tokenizer; and of two overlapping ways to make the same piece the first in the text is not always taken (it
 /// takes a text that repeats itself, such as "aaaaa").
 pub fn read_tokenizer(path: &Path, vocabulary: usize) -> Result<Tokenizer> {
@@ -233,19 +237,31 @@ fn pieces(bytes: &[u8], vocabulary: usize) -> std::result::Result<Vec<(f32, Stri
     }
 }
 
+/// The piece that stands for a byte.
+fn byte_piece(byte: usize) -> String {
+    format!("<0x{byte:02X}>")
+}
+
 /// A `tokenizer.json` that encodes as llama2.c does: a space in front, characters, bytes for those that are unknown, merges.
 fn to_json(pieces: &[(f32, String)]) -> std::result::Result<Value, String> {
-    if pieces.len() < FIRST_BYTE + 256 {
-        return Err(format!(
-            "has {} pieces; three special ones and 256 bytes were expected first",
-            pieces.len()
-        ));
+    if pieces.len() <= FIRST_PIECE {
+        return Err(format!("has {} pieces; more than the three special ones were expected", pieces.len()));
+    }
+    // Byte pieces come right after the special ones, all or none.
+    let bytes = pieces[FIRST_PIECE].1 == byte_piece(0);
+    let first_text = if bytes { FIRST_PIECE + 256 } else { FIRST_PIECE };
+    for (byte, (_, text)) in pieces[FIRST_PIECE..].iter().take(first_text - FIRST_PIECE).enumerate() {
+        if *text != byte_piece(byte) {
+            return Err(format!("has {text:?} where the piece {} was expected", byte_piece(byte)));
+        }
+    }
+    if pieces.len() < first_text {
+        return Err(format!("has {} pieces, too few for 256 bytes", pieces.len()));
     }
     let name = |id: usize, text: &str| match id {
         UNKNOWN => "<unk>".to_owned(),
         START => "<s>".to_owned(),
         END => "</s>".to_owned(),
-        id if id < FIRST_BYTE + 256 => format!("<0x{:02X}>", id - FIRST_BYTE),
         _ => text.to_owned(),
     };
     let mut ids: HashMap<String, usize> = HashMap::new();
@@ -258,18 +274,9 @@ fn to_json(pieces: &[(f32, String)]) -> std::result::Result<Value, String> {
             return Err(format!("has the piece {text:?} twice, as {other} and as {id}"));
         }
     }
-    let is_text = |part: &str| ids.get(part).is_some_and(|&id| id >= FIRST_BYTE + 256);
-    let mut merges: Vec<(f32, usize, usize)> = Vec::new();
-    for (id, (score, text)) in pieces.iter().enumerate().skip(FIRST_BYTE + 256) {
-        let cuts = text.char_indices().map(|(cut, _)| cut).skip(1);
-        let ways = cuts.filter(|&cut| is_text(&text[..cut]) && is_text(&text[cut..]));
-        merges.extend(ways.map(|cut| (*score, id, cut)));
-    }
-    merges.sort_by(|a, b| b.0.total_cmp(&a.0).then((a.1, a.2).cmp(&(b.1, b.2))));
-    let merges = merges.iter().map(|&(_, id, cut)| {
-        let (left, right) = pieces[id].1.split_at(cut);
-        json!([left, right])
-    });
+    let joined: Vec<Option<(f32, String)>> =
+        pieces.iter().enumerate().map(|(id, piece)| (id >= first_text).then(|| piece.clone())).collect();
+    let merges = sentencepiece::merges(&joined).into_iter().map(|(left, right)| json!([left, right]));
     let vocabulary: Map<String, Value> =
         pieces.iter().enumerate().map(|(id, (_, text))| (name(id, text), json!(id))).collect();
     let special = |id: usize| {
@@ -304,7 +311,7 @@ fn to_json(pieces: &[(f32, String)]) -> std::result::Result<Value, String> {
             "continuing_subword_prefix": null,
             "end_of_word_suffix": null,
             "fuse_unk": true,
-            "byte_fallback": true,
+            "byte_fallback": bytes,
             "ignore_merges": false,
             "vocab": vocabulary,
             "merges": merges.collect::<Vec<_>>(),

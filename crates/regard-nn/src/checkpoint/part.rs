@@ -24,53 +24,81 @@ pub(super) enum Kept {
 }
 
 impl Part {
-    /// The runs of neighbouring entries that are kept, as (first, length), for a name with these numbers.
-    fn runs(&self, numbers: &[usize]) -> Vec<(usize, usize)> {
+    /// The axes that decide where runs of neighbouring entries begin, with what is kept of each, for a name with these
+    /// numbers; and the length of one entry of the last: further axes are kept as a whole.
+    fn cut(&self, numbers: &[usize]) -> (Vec<(usize, Range<usize>)>, usize) {
+        let whole = self.axes.iter().rev().take_while(|(_, kept)| *kept == Kept::All).count();
+        let (outer, inner) = self.axes.split_at(self.axes.len() - whole);
         let range = |(length, kept): &(usize, Kept)| match kept {
-            Kept::All => 0..*length,
-            Kept::Some(range) => range.clone(),
+            Kept::All => (*length, 0..*length),
+            Kept::Some(range) => (*length, range.clone()),
             Kept::Number(which) => {
                 let number = numbers.get(*which).copied().unwrap_or(usize::MAX);
-                number..number.saturating_add(1)
+                (*length, number..number.saturating_add(1))
             }
         };
-        // The last axes that are kept as a whole are one run.
-        let whole = self.axes.iter().rev().take_while(|(_, kept)| *kept == Kept::All);
-        let whole = whole.count();
-        let (outer, inner) = self.axes.split_at(self.axes.len() - whole);
-        let inner: usize = inner.iter().map(|(length, _)| length).product();
-        let mut firsts = vec![0];
-        for (i, axis) in outer.iter().enumerate() {
-            let after: usize = outer[i + 1..].iter().map(|(length, _)| length).product::<usize>() * inner;
-            let kept = range(axis);
-            if i + 1 == outer.len() {
-                let run = |first: &usize| (first + kept.start * after, kept.len() * after);
-                return firsts.iter().map(run).collect();
-            }
-            firsts = firsts.iter().flat_map(|first| kept.clone().map(move |at| first + at * after)).collect();
+        (outer.iter().map(range).collect(), product(inner.iter().map(|(length, _)| *length)))
+    }
+
+    /// Where what is kept begins and how long it is, if it lies in one piece.
+    pub fn one_run(&self, numbers: &[usize]) -> Option<(usize, usize)> {
+        let (axes, inner) = self.cut(numbers);
+        let (_, before) = axes.split_last().unwrap_or((&(0, 0..0), &[]));
+        if before.iter().any(|(_, kept)| kept.len() != 1) {
+            return None;
         }
-        vec![(0, inner)]
+        let mut run = None;
+        each_run(&axes, 0, inner, &mut |first, length| {
+            run = Some((first, length));
+            Some(())
+        });
+        run
     }
 
     /// Copies what is kept out of their values, each of which takes `size` bytes. None if they are too few.
     pub fn take(&self, theirs: &[u8], size: usize, numbers: &[usize]) -> Option<Vec<u8>> {
-        let mut ours = Vec::new();
-        for (first, length) in self.runs(numbers) {
+        let (axes, inner) = self.cut(numbers);
+        let kept = product(axes.iter().map(|(_, kept)| kept.len()));
+        let count = kept.saturating_mul(inner).saturating_mul(size);
+        let mut ours = Vec::with_capacity(count.min(theirs.len()));
+        each_run(&axes, 0, inner, &mut |first, length| {
             let end = first.checked_add(length)?.checked_mul(size)?;
             ours.extend_from_slice(theirs.get(first.checked_mul(size)?..end)?);
-        }
+            Some(())
+        })?;
         Some(ours)
     }
 
     /// Copies our values to where they lie in theirs.
     pub fn put(&self, theirs: &mut [f32], mut ours: &[f32], numbers: &[usize]) -> Option<()> {
-        for (first, length) in self.runs(numbers) {
+        let (axes, inner) = self.cut(numbers);
+        each_run(&axes, 0, inner, &mut |first, length| {
             let (now, rest) = ours.split_at_checked(length)?;
             theirs.get_mut(first..first.checked_add(length)?)?.copy_from_slice(now);
             ours = rest;
-        }
-        Some(())
+            Some(())
+        })
     }
+}
+
+fn product(lengths: impl Iterator<Item = usize>) -> usize {
+    lengths.fold(1, usize::saturating_mul)
+}
+
+/// Calls `f` with the first entry and the length of each run of neighbouring entries that are kept, until it gives up.
+fn each_run(
+    axes: &[(usize, Range<usize>)],
+    first: usize,
+    inner: usize,
+    f: &mut impl FnMut(usize, usize) -> Option<()>,
+) -> Option<()> {
+    let Some(((_, kept), rest)) = axes.split_first() else { return f(first, inner) };
+    let after = product(rest.iter().map(|(length, _)| *length)).saturating_mul(inner);
+    let place = |at: usize| first.saturating_add(at.saturating_mul(after));
+    if rest.is_empty() {
+        return f(place(kept.start), kept.len().saturating_mul(after));
+    }
+    kept.clone().try_for_each(|at| each_run(rest, place(at), inner, f))
 }
 
 /// Queries, keys and values that are one tensor, those of each key-value head side by side: (key-value heads, query heads of
@@ -174,8 +202,17 @@ mod tests {
     fn neighbouring_entries_are_one_run() {
         let part =
             Part { shape: vec![6, 4], axes: vec![(3, Kept::Some(1..3)), (2, Kept::All), (4, Kept::All)] };
-        assert_eq!(part.runs(&[]), [(8, 16)]);
+        assert_eq!(part.one_run(&[]), Some((8, 16)));
         let whole = Part { shape: vec![6, 4], axes: vec![(6, Kept::All), (4, Kept::All)] };
-        assert_eq!(whole.runs(&[]), [(0, 24)]);
+        assert_eq!(whole.one_run(&[]), Some((0, 24)));
+        // One expert of several, and the queries where a single head has keys and values, are of one piece; of several heads
+        // they are not.
+        let expert = Part { shape: vec![5, 2, 3], axes: vec![(5, Kept::Number(1)), (6, Kept::All)] };
+        assert_eq!(expert.one_run(&[7, 3]), Some((18, 6)));
+        let queries = |heads: usize| Part {
+            shape: vec![heads * 6, 4],
+            axes: vec![(heads, Kept::All), (3, Kept::Some(0..2)), (2, Kept::All), (4, Kept::All)],
+        };
+        assert_eq!((queries(1).one_run(&[]), queries(2).one_run(&[])), (Some((0, 16)), None));
     }
 }

@@ -3,6 +3,7 @@
 use super::names::{Names, ROW};
 use super::part::Part;
 use super::read_small;
+use super::values::{data_type, decoded, narrow};
 use crate::error::{Error, Result};
 use regard_tensor::{Ids, MappedFile, Shape, Tensor};
 use safetensors::tensor::{Dtype, Metadata, SafeTensors, View};
@@ -95,6 +96,30 @@ impl StoredWeights {
         Ok(Self { files, tensors, metadata: notes })
     }
 
+    /// Tensors that another program holds in memory, copied: names, shapes and values.
+    pub fn from_values(tensors: &[(String, Vec<usize>, &[f32])]) -> Result<Self> {
+        let length = tensors.iter().map(|(.., values)| size_of_val(*values)).sum();
+        let file = MappedFile::of_memory(length, |bytes| {
+            let all = tensors.iter().flat_map(|(.., values)| *values);
+            for (bytes, value) in bytes.chunks_exact_mut(4).zip(all) {
+                bytes.copy_from_slice(&value.to_le_bytes());
+            }
+        });
+        let file = file.map_err(|error| {
+            Error::checkpoint(format!("there is no memory for weights of {length} bytes: {error}"))
+        })?;
+        let (mut stored, mut end) = (BTreeMap::new(), 0);
+        for (name, shape, values) in tensors {
+            let start = end;
+            end += size_of_val(*values);
+            let place = Stored { file: 0, bytes: start..end, dtype: Dtype::F32, shape: shape.clone() };
+            if stored.insert(name.clone(), place).is_some() {
+                return Err(Error::checkpoint(format!("there are two tensors {name}")));
+            }
+        }
+        Ok(Self { files: vec![file], tensors: stored, metadata: HashMap::new() })
+    }
+
     /// The names of all tensors, in order.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.tensors.keys().map(String::as_str)
@@ -122,13 +147,13 @@ impl StoredWeights {
         (one.dtype, &one.shape) != (other.dtype, &other.shape) || bytes(one) != bytes(other)
     }
 
-    /// Reads a tensor: where it lies if it is f32, else as a copy.
+    /// Reads a tensor: where it lies if it is f32, bf16 or f16, which keep their type; else as a copy in f32.
     pub fn read(&self, name: &str) -> Result<Option<Tensor>> {
         let Some(stored) = self.tensors.get(name) else { return Ok(None) };
         let file = &self.files[stored.file];
         let shape = Shape::from(stored.shape.as_slice());
-        if stored.dtype == Dtype::F32 {
-            return Ok(Some(file.tensor(stored.bytes.clone(), shape)?));
+        if let Some(data_type) = data_type(stored.dtype) {
+            return Ok(Some(file.tensor_of(data_type, stored.bytes.clone(), shape)?));
         }
         let Some(bytes) = file.bytes().get(stored.bytes.clone()) else {
             return Err(Error::checkpoint(format!("{name} lies outside its file")));
@@ -136,15 +161,26 @@ impl StoredWeights {
         decoded(name, stored.dtype, bytes, shape).map(Some)
     }
 
-    /// Reads a part of a tensor, in a shape of its own, as a copy.
+    /// Reads a part of a tensor, in a shape of its own: where it lies if it is of one piece, else as a copy of its own type.
     fn read_part(&self, name: &str, (part, numbers): (&Part, &[usize]), shape: &Shape) -> Result<Tensor> {
-        let taken = self.tensors.get(name).and_then(|stored| {
-            let bytes = self.files[stored.file].bytes().get(stored.bytes.clone())?;
-            Some((stored.dtype, part.take(bytes, stored.dtype.bitsize() / 8, numbers)?))
-        });
-        match taken {
-            Some((dtype, bytes)) => decoded(name, dtype, &bytes, shape.clone()),
-            None => Err(Error::checkpoint(format!("{name} is too small to be cut into parts"))),
+        let small = || Error::checkpoint(format!("{name} is too small to be cut into parts"));
+        let stored = self.tensors.get(name).ok_or_else(small)?;
+        let (file, size) = (&self.files[stored.file], stored.dtype.bitsize() / 8);
+        let bytes = file.bytes().get(stored.bytes.clone()).ok_or_else(small)?;
+        let data_type = data_type(stored.dtype);
+        if let (Some(data_type), Some((first, length))) = (data_type, part.one_run(numbers)) {
+            let start = first.checked_mul(size).and_then(|start| start.checked_add(stored.bytes.start));
+            let end = start.and_then(|start| length.checked_mul(size)?.checked_add(start));
+            let (start, end) =
+                start.zip(end).filter(|(_, end)| *end <= stored.bytes.end).ok_or_else(small)?;
+            return Ok(file.tensor_of(data_type, start..end, shape.clone())?);
+        }
+        let taken = part.take(bytes, size, numbers).ok_or_else(small)?;
+        // The copy takes the place of the file's pages, and another part of them may be read long after.
+        file.release(stored.bytes.clone());
+        match data_type {
+            Some(data_type) => narrow(name, data_type, &taken, shape),
+            None => decoded(name, stored.dtype, &taken, shape.clone()),
         }
     }
 
@@ -207,43 +243,6 @@ fn shards(index: &Path) -> Result<Vec<String>> {
         }
     }
     Ok(names.into_iter().collect())
-}
-
-/// Values of one of the types that can be read, as f32.
-fn decoded(name: &str, dtype: Dtype, bytes: &[u8], shape: Shape) -> Result<Tensor> {
-    let halves = || bytes.chunks_exact(2).map(|pair| u16::from_le_bytes([pair[0], pair[1]]));
-    let values: Vec<f32> = match dtype {
-        Dtype::F32 => bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect(),
-        Dtype::BF16 => halves().map(from_bf16).collect(),
-        Dtype::F16 => halves().map(from_f16).collect(),
-        Dtype::F64 => {
-            let value =
-                |b: &[u8]| f64::from_le_bytes([b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7]]) as f32;
-            bytes.chunks_exact(8).map(value).collect()
-        }
-        other => {
-            let problem = format!("{name} is stored as {other:?}; f32, f16, bf16 and f64 can be read");
-            return Err(Error::checkpoint(problem));
-        }
-    };
-    Ok(Tensor::new(&values, shape)?)
-}
-
-/// The upper half of an f32.
-fn from_bf16(bits: u16) -> f32 {
-    f32::from_bits(u32::from(bits) << 16)
-}
-
-/// IEEE half precision: 1 sign, 5 exponent and 10 fraction bits.
-fn from_f16(bits: u16) -> f32 {
-    let sign = u32::from(bits >> 15) << 31;
-    let (exponent, fraction) = (u32::from(bits >> 10) & 31, u32::from(bits) & 0x3ff);
-    match (exponent, fraction) {
-        // Below the smallest normal number: a fraction of 2⁻²⁴.
-        (0, _) => f32::from_bits(sign | (fraction as f32 * 2_f32.powi(-24)).to_bits()),
-        (31, _) => f32::from_bits(sign | 0x7f80_0000 | fraction << 13),
-        _ => f32::from_bits(sign | (exponent + 112) << 23 | fraction << 13),
-    }
 }
 
 /// A model being read: which tensors were asked for, and what was wrong with them.

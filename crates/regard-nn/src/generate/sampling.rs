@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 pub struct Sampling {
     /// Greedy decoding: always the most probable token. Of the other settings only the repetition penalty has an effect.
     pub greedy: bool,
-    /// Logits are divided by this: values below 1 give more certain, above 1 more varied texts.
+    /// Logits are divided by this: values below 1 give more certain, above 1 more varied texts. 0 is greedy decoding.
     pub temperature: f32,
     /// Only the k most probable tokens are considered; all if 0.
     pub top_k: usize,
@@ -39,11 +39,8 @@ impl Sampling {
     /// Returns an error if a setting is invalid.
     pub fn check(&self) -> Result<()> {
         let positive = |value: f32| value > 0.0 && value.is_finite();
-        let problem = if !positive(self.temperature) {
-            format!(
-                "the temperature must be above 0, got {} (for the most probable token use greedy decoding)",
-                self.temperature
-            )
+        let problem = if self.temperature != 0.0 && !positive(self.temperature) {
+            format!("the temperature must be 0 (greedy decoding) or above, got {}", self.temperature)
         } else if !(self.top_p > 0.0 && self.top_p <= 1.0) {
             format!("top-p must be above 0 and at most 1, got {}", self.top_p)
         } else if !positive(self.repetition_penalty) {
@@ -54,9 +51,14 @@ impl Sampling {
         Err(Error::configuration("sampling", problem))
     }
 
+    /// Whether the most probable token is always taken: by request, or because the temperature is 0.
+    pub fn is_greedy(&self) -> bool {
+        self.greedy || self.temperature == 0.0
+    }
+
     /// The next token after a text, drawn for the given row and step.
     pub fn choose(&self, scores: &[f32], text: &[u32], (row, step): (u64, u64)) -> u32 {
-        if self.greedy {
+        if self.is_greedy() {
             let scores = penalised(scores, text, self.repetition_penalty);
             return best(&scores);
         }
@@ -89,9 +91,14 @@ fn best(scores: &[f32]) -> u32 {
     best as u32
 }
 
-/// The probability of each token after a text, with penalty, temperature, top-k and top-p applied in this order.
+/// The probability of each token after a text, with penalty, temperature, top-k and top-p applied in this order. At a
+/// temperature of 0 the most probable token has all of it.
 pub fn distribution(scores: &[f32], text: &[u32], sampling: &Sampling) -> Vec<f32> {
     let mut scores = penalised(scores, text, sampling.repetition_penalty);
+    if sampling.temperature == 0.0 {
+        let best = best(&scores) as usize;
+        return (0..scores.len()).map(|token| if token == best { 1.0 } else { 0.0 }).collect();
+    }
     for score in &mut scores {
         *score /= sampling.temperature;
     }

@@ -6,7 +6,7 @@
 
 use super::form::{Form, Patches, Window};
 use super::inputs::Inputs;
-use crate::attention::MultiHead;
+use crate::attention::{AttentionKind, MultiHead};
 use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::layers::{Linear, Norm};
@@ -278,6 +278,12 @@ impl<'a> AttentionSite<'a> {
     pub fn of(name: impl Into<String>, attention: &'a MultiHead) -> Self {
         let config = attention.config();
         Self { attention: Some(attention), ..Self::named(name, config.n_heads, config.d_head) }
+    }
+
+    /// Whether a logit without a value takes a share of the weight, so that the weights of the keys sum to less than 1.
+    pub fn has_sink(&self) -> bool {
+        let kind = self.attention.map(|attention| attention.config().kind);
+        matches!(kind, Some(AttentionKind::ZeroSink | AttentionKind::LearnedSink))
     }
 
     /// The only attention of a small model.

@@ -5,6 +5,7 @@ use regard_nn::analysis::{
     HeadSettings, Measure, Row, Table, Tokens, Weighing, label_heads, measure_heads, prefix_matching,
     repeated_random,
 };
+use regard_nn::attention::AttentionKind;
 use regard_nn::models::form::Window;
 use regard_nn::models::{
     Bag, BagConfig, BertConfig, GptConfig, LlamaConfig, Model, Pooling, Sentiment, SentimentConfig, T5Config,
@@ -124,6 +125,32 @@ fn each_layer_is_measured_by_its_own_mask() {
         let far = |layer: usize| table.find(layer, 0, Measure::Far).map(|row| row.mean);
         assert!(far(0).is_none_or(|share| share == 0.0) && far(1).is_some_and(|share| share > 0.0));
     }
+}
+
+/// A sink logit of 0 beside n keys of score 0 takes 1 / (n + 1), whatever the window; attention without one has no such row.
+#[test]
+fn a_sink_takes_its_share_of_the_visible_keys() {
+    let config =
+        GptConfig { vocabulary: 13, context: 16, n_layers: 2, n_heads: 2, d_model: 8, ..Default::default() };
+    let mut form = config.form();
+    let stack = form.decoder.as_mut().unwrap();
+    stack.layers.push(stack.layers[0].clone());
+    stack.layers[0].attention.window = Some(Window { before: 2, after: 0 });
+    stack.layers[0].attention.kind = AttentionKind::ZeroSink;
+    stack.order = vec![0, 1];
+    let mut model = Transformer::new(form, 1).unwrap();
+    for (name, parameter) in model.parameters_mut() {
+        if name.contains("attention.project") {
+            let zeros = vec![0.0; parameter.tensor().count()];
+            parameter.tensor_mut().set_values(&zeros).unwrap();
+        }
+    }
+    let table = measure(&model, &[Tokens::new((0..9).collect())], 1);
+    // Query 0 has one key and is left out; query 1 has two, the other seven have three.
+    let expected = (1.0 / 3.0 + 7.0 / 4.0) / 8.0;
+    let found: Vec<(usize, f64)> = table.of(Measure::SinkLogit).map(|row| (row.layer, row.mean)).collect();
+    assert_eq!(found.len(), 2, "{found:?}");
+    assert!(found.iter().all(|(layer, mean)| *layer == 0 && (mean - expected).abs() < 1e-6), "{found:?}");
 }
 
 /// With value norms, a head's rows match the definition, and padding has no effect.

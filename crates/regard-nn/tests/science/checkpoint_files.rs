@@ -1,5 +1,6 @@
 //! Files as they come: shards, other number types, older names, and what is wrong with some.
 
+use crate::golden::Golden;
 use crate::numbers::same_bits;
 use crate::zoo;
 use regard_nn::checkpoint::{self, StoredWeights};
@@ -23,6 +24,18 @@ impl Folder {
     pub fn of(name: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         checkpoint::save(&*zoo::named(name), folder.path(), &Map::new()).unwrap();
+        Self::read(folder)
+    }
+
+    /// The model of a golden file.
+    pub fn of_golden(golden: &Golden) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        golden.write_below("weights/", &folder.path().join("model.safetensors"));
+        std::fs::write(folder.path().join("config.json"), &golden.metadata["config"]).unwrap();
+        Self::read(folder)
+    }
+
+    fn read(folder: tempfile::TempDir) -> Self {
         let bytes = std::fs::read(folder.path().join("model.safetensors")).unwrap();
         let file = SafeTensors::deserialize(&bytes).unwrap();
         let all = file.iter().map(|(name, view)| {
@@ -45,7 +58,7 @@ impl Folder {
         std::fs::write(self.path().join("config.json"), text).unwrap();
     }
 
-    fn load(&self) -> regard_nn::Result<Box<dyn Model>> {
+    pub fn load(&self) -> regard_nn::Result<Box<dyn Model>> {
         self.write();
         Ok(checkpoint::load(self.path())?.model)
     }
@@ -245,10 +258,8 @@ fn configurations_that_are_not_understood_are_refused() {
     };
     assert_eq!(
         changed("gpt", "model_type", json!("mamba")),
-        format!(
-            "models of type \"mamba\" are not supported; supported are {} and this program's own",
-            checkpoint::families().collect::<Vec<_>>().join(", ")
-        )
+        "models of type \"mamba\" are not supported; the nearest supported type is llama (regard models lists all, \
+         docs/families.md shows how to add one)"
     );
     assert_eq!(changed("gpt", "model_type", json!(7)), "config.json names no model_type, such as \"gpt2\"");
     let unknown = changed("bag", "model_type", json!("regard-x"));

@@ -11,6 +11,7 @@ mod causality;
 mod checkpoint_files;
 mod checkpoint_hostile;
 mod checkpoint_round_trip;
+mod checkpoint_types;
 mod disentangled;
 mod experts;
 mod forms;

@@ -2,8 +2,8 @@
 
 use crate::zoo;
 use regard_nn::generate::{
-    Answer, BeamSettings, Continue, GenerationEnd, GenerationSettings, NextToken, Sampling, beam_search,
-    distribution, generate,
+    Answer, BeamSettings, Continue, GenerationEnd, GenerationSettings, NextToken, Sampling, Slide,
+    beam_search, distribution, generate,
 };
 use regard_nn::models::Transformer;
 use regard_nn::tensor::random::Key;
@@ -93,6 +93,10 @@ fn temperature_goes_from_the_best_to_all_alike() {
     let scores = [1.0, 3.0, 2.0, -1.0];
     let at = |temperature| distribution(&scores, &[], &Sampling { temperature, ..sampled() });
     near(&at(0.01), &[0.0, 1.0, 0.0, 0.0]);
+    assert_eq!(at(0.0), [0.0, 1.0, 0.0, 0.0]);
+    let zero = Sampling { temperature: 0.0, ..sampled() };
+    assert!(zero.check().is_ok() && zero.is_greedy());
+    assert!((0..20).all(|step| zero.choose(&scores, &[], (0, step)) == 1));
     near(&at(2.0), &softmax(&scores.map(|score| score / 2.0)));
     assert!(at(1e6).iter().all(|&p| (p - 0.25).abs() < 1e-4));
 }
@@ -205,6 +209,71 @@ fn a_model_says_as_much_as_it_can_read() {
     }
 }
 
+/// The slow way: read the whole window for every token.
+fn slide_slowly(
+    model: &impl NextToken,
+    prompt: &[u32],
+    slide: Slide,
+    limit: usize,
+    count: usize,
+) -> Vec<u32> {
+    let (mut window, mut tokens) = (prompt.to_vec(), Vec::new());
+    for _ in 0..count {
+        while window.len() > limit {
+            window.drain(slide.keep..slide.keep + slide.drop);
+        }
+        let ids = Ids::new(&window, [1, window.len()]).unwrap();
+        let scores = model.next_scores(&Context::inference(), &ids, None).unwrap().to_vec();
+        let best = (0..scores.len()).max_by(|&a, &b| scores[a].total_cmp(&scores[b])).unwrap() as u32;
+        window.push(best);
+        tokens.push(best);
+    }
+    tokens
+}
+
+#[test]
+fn a_sliding_window_goes_on_beyond_the_context() {
+    for config in [zoo::gpt_config().form(), zoo::llama_config().form()] {
+        let model = Transformer::new(config, 1).unwrap();
+        let model = Continue::new(&model).unwrap();
+        let limit = model.limit().unwrap();
+        let prompts = [vec![1, 2], (0..2 * limit as u32).map(|i| i % 7).collect(), vec![3; limit]];
+        for slide in [Slide { keep: 0, drop: 1 }, Slide { keep: 2, drop: 3 }, Slide::by_quarter(limit, 1)] {
+            for cached in [true, false] {
+                let settings = GenerationSettings {
+                    max_tokens: 4 * limit,
+                    slide: Some(slide),
+                    cached,
+                    ..GenerationSettings::default()
+                };
+                let texts =
+                    generate(&model, &Context::inference(), &prompts, &settings, &mut |_, _| true).unwrap();
+                for (text, prompt) in texts.iter().zip(&prompts) {
+                    assert_eq!(
+                        text.tokens,
+                        slide_slowly(&model, prompt, slide, limit, 4 * limit),
+                        "{slide:?}"
+                    );
+                    assert_eq!((text.end, text.slid), (GenerationEnd::Length, true));
+                }
+            }
+        }
+        // What fits the context does not slide.
+        let settings = GenerationSettings {
+            max_tokens: limit - 1,
+            slide: Some(Slide { keep: 0, drop: 1 }),
+            ..GenerationSettings::default()
+        };
+        let texts = generate(&model, &Context::inference(), &prompts[..1], &settings, &mut |_, _| true);
+        assert!(!texts.unwrap()[0].slid);
+        for slide in [Slide { keep: 0, drop: 0 }, Slide { keep: limit, drop: 1 }] {
+            let settings = GenerationSettings { slide: Some(slide), ..GenerationSettings::default() };
+            let error = generate(&model, &Context::inference(), &prompts, &settings, &mut |_, _| true);
+            assert!(error.unwrap_err().to_string().contains("at least one must leave"), "{slide:?}");
+        }
+    }
+}
+
 #[test]
 fn prompts_and_settings_that_make_no_sense_are_refused() {
     let gpt = Transformer::new(zoo::gpt_config().form(), 1).unwrap();
@@ -223,8 +292,14 @@ fn prompts_and_settings_that_make_no_sense_are_refused() {
     );
     assert_eq!(refused(&[vec![99]], greedy.clone()), "embedding: id 99 is out of range, there are 13");
     let wrong = [
-        (Sampling { temperature: 0.0, ..greedy.clone() }, "the temperature must be above 0, got 0"),
-        (Sampling { temperature: f32::NAN, ..greedy.clone() }, "the temperature must be above 0, got NaN"),
+        (
+            Sampling { temperature: -1.0, ..greedy.clone() },
+            "the temperature must be 0 (greedy decoding) or above, got -1",
+        ),
+        (
+            Sampling { temperature: f32::NAN, ..greedy.clone() },
+            "the temperature must be 0 (greedy decoding) or above, got NaN",
+        ),
         (Sampling { top_p: 0.0, ..greedy.clone() }, "top-p must be above 0 and at most 1, got 0"),
         (Sampling { top_p: 1.5, ..greedy.clone() }, "top-p must be above 0 and at most 1, got 1.5"),
         (Sampling { repetition_penalty: -1.0, ..greedy }, "the repetition penalty must be above 0, got -1"),

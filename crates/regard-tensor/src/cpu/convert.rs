@@ -32,7 +32,7 @@ fn narrow(values: &[f32], data_type: DataType, bits: impl Fn(f32) -> u16) -> Arr
     Array::from_bits(values.iter().map(|&value| bits(value)).collect(), data_type)
 }
 
-fn bf16_to_f32(bits: u16) -> f32 {
+pub(super) fn bf16_to_f32(bits: u16) -> f32 {
     f32::from_bits(u32::from(bits) << 16)
 }
 
@@ -49,7 +49,7 @@ fn f32_to_bf16(value: f32) -> u16 {
 /// 2^112: moves an exponent with the bias of `f16`, 15, to that of `f32`, 127.
 const REBIAS: f32 = 5_192_296_858_534_827_628_530_496_329_220_096.0;
 
-fn f16_to_f32(bits: u16) -> f32 {
+pub(super) fn f16_to_f32(bits: u16) -> f32 {
     let sign = u32::from(bits & 0x8000) << 16;
     let magnitude = u32::from(bits & 0x7fff) << 13;
     let value = if magnitude >= 0x7c00 << 13 {

@@ -1,18 +1,18 @@
 //! Rows of a table by their ids, and the sums of gradients that go back to them.
 
 use super::broadcast::AddInto;
-use super::simd::dispatch;
+use super::simd::{copy_widened, dispatch};
 use super::threads;
 use crate::array::Array;
 
-/// The rows of `table` (each `width` wide) that `ids` name, one after another.
+/// The rows of `table` (each `width` wide, of any type) that `ids` name, one after another.
 pub(crate) fn lookup(table: &Array, width: usize, ids: &[u32]) -> Array {
-    let table = table.slice();
+    let table = table.host_values();
     Array::build(ids.len() * width, |out| {
         let rows = threads::rows_per_task(width);
         threads::chunks(out, rows * width, |index, out| {
             for (row, &id) in out.chunks_mut(width.max(1)).zip(&ids[index * rows..]) {
-                row.copy_from_slice(&table[id as usize * width..(id as usize + 1) * width]);
+                copy_widened(table.part(id as usize * width..(id as usize + 1) * width), row);
             }
         });
     })

@@ -1,7 +1,7 @@
 //! x·W + b with an optional function of the result, finished while each band is in the cache.
 
 use super::broadcast::AddInto;
-use super::gemm::{self, Finish, Matrix, Output};
+use super::gemm::{self, Finish, Matrix, Output, Right};
 use super::pointwise::{self, Lanes};
 use super::simd::{self, dispatch};
 use super::threads::{self, Shared};
@@ -13,15 +13,17 @@ use pulp::{Simd, WithSimd};
 
 impl Sizes {
     /// The weight as an (inputs × outputs) matrix.
-    fn weight<'a>(&self, weight: &'a [f32]) -> Matrix<'a> {
+    fn weight<'a>(&self, weight: &'a Array) -> Right<'a> {
+        let weight = weight.host_values();
         match self.layout {
-            Layout::InOut => Matrix::rows(weight, self.outputs),
-            Layout::OutIn => Matrix::rows(weight, self.inputs).transposed(),
+            Layout::InOut => Right::rows(weight, self.outputs),
+            Layout::OutIn => Right::rows(weight, self.inputs).transposed(),
         }
     }
 }
 
-/// The result, and the values before the function if its derivative needs them rather than the result.
+/// The result, and the values before the function if its derivative needs them rather than the result. The weight may be of
+/// any type.
 pub(crate) fn forward(
     sizes: Sizes,
     x: &Array,
@@ -30,7 +32,7 @@ pub(crate) fn forward(
     function: Option<Function>,
 ) -> (Array, Option<Array>) {
     let Sizes { rows, inputs, outputs, .. } = sizes;
-    let (x, weight) = (Matrix::rows(x.slice(), inputs), sizes.weight(weight.slice()));
+    let (x, weight) = (Matrix::rows(x.slice(), inputs), sizes.weight(weight));
     let bias = bias.map(Array::slice);
     let shape = (rows, outputs, inputs);
     let mut after = Buffer::dirty(if function.is_some() { rows * outputs } else { 0 });
@@ -118,10 +120,10 @@ pub(crate) fn before_function(
     (gradient, bias)
 }
 
-/// g·Wᵀ.
+/// g·Wᵀ, for a weight of any type.
 pub(crate) fn input_gradient(sizes: Sizes, weight: &Array, g: &Array) -> Array {
     let Sizes { rows, inputs, outputs, .. } = sizes;
-    let weight = sizes.weight(weight.slice()).transposed();
+    let weight = sizes.weight(weight).transposed();
     Array::build(rows * inputs, |out| {
         let g = Matrix::rows(g.slice(), outputs);
         gemm::product((rows, inputs, outputs), g, weight, out, Output::Replace);

@@ -1,7 +1,7 @@
 //! Losses over rows of logits, without ever keeping probabilities.
 
 use super::broadcast::AddInto;
-use super::gemm::{self, Matrix, Output};
+use super::gemm::{self, Matrix, Output, Right};
 use super::linear::BiasOnly;
 use super::simd::{self, dispatch};
 use super::softmax::LogSumExp;
@@ -78,7 +78,8 @@ pub(crate) fn cross_entropy_gradient(
 }
 
 /// The mean cross-entropy of x (rows, inputs) scored by a weight (classes, inputs) and a bias, with its gradients, taking
-/// a few hundred rows at a time: their scores stay in the cache, and no more of them exist at once.
+/// a few hundred rows at a time: their scores stay in the cache, and no more of them exist at once. The weight may be of any
+/// type.
 pub(crate) fn scored_cross_entropy(
     (x, weight, bias): (&Array, &Array, Option<&Array>),
     inputs: usize,
@@ -86,7 +87,8 @@ pub(crate) fn scored_cross_entropy(
     wanted: [bool; 3],
 ) -> ScoredLoss {
     let (rows, classes) = (targets.ids.count(), targets.classes);
-    let (x, weight, bias) = (x.slice(), Matrix::rows(weight.slice(), inputs), bias.map(Array::slice));
+    let weight = Right::rows(weight.host_values(), inputs);
+    let (x, bias) = (x.slice(), bias.map(Array::slice));
     let counted = (0..rows).filter(|&row| targets.of(row).is_some()).count().max(1);
     // Each block adds to the whole gradient of the weight, which costs as much as passing over `inputs` rows of scores.
     let block = ROWS_AT_ONCE.max(inputs).min(rows);

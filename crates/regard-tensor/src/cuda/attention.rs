@@ -257,6 +257,7 @@ impl<'a> Launch<'a> {
             queries: spec.queries as i32,
             keys: spec.keys as i32,
             scale: spec.scale,
+            soft_cap: spec.soft_cap.unwrap_or(0.0),
             ..Problem::default()
         };
         if let Some(mask) = &self.key_mask {
@@ -396,7 +397,7 @@ fn defines(spec: &Spec, data_type: DataType, recorded: bool) -> String {
         ("KEY_MASK", usize::from(spec.key_mask.is_some())),
         ("PATTERN", usize::from(spec.blocks.is_some())),
         ("BIAS", bias),
-        ("SOFT_CAP", 0),
+        ("SOFT_CAP", usize::from(spec.soft_cap.is_some())),
         ("SINK", usize::from(spec.sink.is_some())),
         ("DROPOUT", usize::from(spec.dropout.is_some()) * if recorded { 2 } else { 1 }),
     ];
@@ -417,7 +418,7 @@ fn is_aligned(spec: &Spec, places: &[Place; 3]) -> Result<bool> {
 
 /// Whether the registers of a warpgroup can hold what an attention needs: see `wgmma.cuh`.
 fn fits_warpgroups(spec: &Spec) -> bool {
-    spec.blocks.is_none() && spec.width.max(spec.value_width) <= 128
+    spec.blocks.is_none() && spec.soft_cap.is_none() && spec.width.max(spec.value_width) <= 128
 }
 
 /// The lists of a pattern on the device.
@@ -478,6 +479,7 @@ mod tests {
             width: 16,
             value_width: 16,
             scale: 1.0,
+            soft_cap: None,
             causal: true,
             query: place.clone(),
             key: place.clone(),

@@ -65,6 +65,8 @@ pub(crate) struct Spec {
     pub width: usize,
     pub value_width: usize,
     pub scale: f32,
+    /// Scaled products s become cap·tanh(s / cap), before the bias is added.
+    pub soft_cap: Option<f32>,
     pub causal: bool,
     pub query: Place,
     pub key: Place,

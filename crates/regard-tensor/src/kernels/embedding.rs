@@ -15,8 +15,10 @@ pub(crate) fn lookup(table: &Array, width: usize, ids: &Ids) -> Result<Array> {
             let ids = ids.cuda(table.device())?;
             Ok(cuda::embedding::lookup(table.cuda()?, width, ids.view()?, table.data_type().into())?.into())
         }
-        // A table of 16-bit values is widened here, whole. A kernel that widens the rows it copies can take it as it is,
-        // through `Array::view`: the table then is no operand of `on_cpu`.
+        // A table in main memory keeps its type: rows of 16-bit values are widened as they are copied.
+        Kernels::Cpu if table.device() == Device::Cpu => {
+            on_cpu("embedding", ids, |ids| cpu::embedding::lookup(table, width, ids.slice()))
+        }
         Kernels::Cpu => on_cpu("embedding", (table, ids), |(table, ids)| {
             cpu::embedding::lookup(table, width, ids.slice())
         }),

@@ -35,11 +35,11 @@ pub(crate) fn forward(
 ) -> Result<(Array, Option<Array>)> {
     let (value, before) = match x.kernels() {
         Kernels::Cuda => cuda::linear::forward(sizes, x, weight, bias, function),
-        // A weight of 16-bit values is widened here, whole. A kernel that widens panels as it packs them can take it as it
-        // is, through `Array::view`: the weight then is no operand of `on_cpu`.
-        Kernels::Cpu => on_cpu("linear", (x, weight, bias), |(x, weight, bias)| {
-            cpu::linear::forward(sizes, x, weight, bias, function)
-        }),
+        // The weight keeps its type: 16-bit values are widened as they are read.
+        Kernels::Cpu => {
+            let weight = weight.fetched();
+            on_cpu("linear", (x, bias), |(x, bias)| cpu::linear::forward(sizes, x, &weight, bias, function))
+        }
     }?;
     let saved = before.or_else(|| function.map(|_| value.clone()));
     Ok((value, saved))
@@ -73,9 +73,8 @@ pub(crate) fn input_gradient(sizes: Sizes, weight: &Array, g: &Array, total: Opt
     match g.kernels() {
         Kernels::Cuda => cuda::linear::input_gradient(sizes, weight, g, total),
         Kernels::Cpu => {
-            let product = on_cpu("input_gradient", (weight, g), |(weight, g)| {
-                cpu::linear::input_gradient(sizes, weight, g)
-            })?;
+            let weight = weight.fetched();
+            let product = on_cpu("input_gradient", g, |g| cpu::linear::input_gradient(sizes, &weight, g))?;
             broadcast::added(total, product)
         }
     }

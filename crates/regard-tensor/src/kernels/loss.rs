@@ -79,9 +79,10 @@ pub(crate) fn scored_cross_entropy(
     match x.kernels() {
         Kernels::Cuda => cuda::scored::scored_cross_entropy((x, weight, bias), inputs, targets, wanted),
         Kernels::Cpu => {
-            on_cpu("scored_cross_entropy", (x, weight, bias, targets.ids), |(x, weight, bias, ids)| {
+            let weight = weight.fetched();
+            on_cpu("scored_cross_entropy", (x, bias, targets.ids), |(x, bias, ids)| {
                 let targets = Targets { ids, ..targets };
-                cpu::loss::scored_cross_entropy((x, weight, bias), inputs, targets, wanted)
+                cpu::loss::scored_cross_entropy((x, &weight, bias), inputs, targets, wanted)
             })
         }
     }

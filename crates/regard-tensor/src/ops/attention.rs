@@ -83,6 +83,8 @@ pub enum Bias {
 pub struct Attention {
     /// What the scores are multiplied with, usually 1/√width.
     pub scale: f32,
+    /// Scaled products s become cap·tanh(s / cap), before the bias is added (Gemma 2).
+    pub soft_cap: Option<f32>,
     /// Who may attend to whom.
     pub allowed: Allowed,
     /// What is added to the scores.
@@ -96,7 +98,8 @@ pub struct Attention {
 impl Attention {
     /// Everyone to everyone, with the given scale and nothing else.
     pub fn scaled(scale: f32) -> Self {
-        Self { scale, allowed: Allowed::default(), bias: Bias::None, sink: None, dropout: None }
+        let allowed = Allowed::default();
+        Self { scale, soft_cap: None, allowed, bias: Bias::None, sink: None, dropout: None }
     }
 
     /// The same, but not to the future.
@@ -153,7 +156,7 @@ impl Attended {
 /// softmax(scale·Q·Kᵀ + bias)·V over the pairs that may attend, in tiles (Dao et al., *FlashAttention*, 2022).
 ///
 /// With weights P and delta = Σ dO∘O of each row: dV = Pᵀ·dO, dS = P∘(dO·Vᵀ − delta), dQ = scale·dS·K,
-/// dK = scale·dSᵀ·Q, and the bias gets dS. Weights are recomputed in the backward pass, never stored.
+/// dK = scale·dSᵀ·Q, and the bias gets dS; a soft cap multiplies dS with 1 − tanh² on its way to Q and K. Weights are recomputed in the backward pass, never stored.
 ///
 /// ```
 /// use regard_tensor::{Tensor, ops::{Attention, Projections, attend}};
@@ -254,7 +257,12 @@ fn specify(projections: Projections, attention: &Attention) -> Result<Spec> {
     if !attention.scale.is_finite() {
         return Err(Error::setting("attention", "scale", "finite", attention.scale));
     }
-    spec.scale = attention.scale;
+    if let Some(cap) = attention.soft_cap
+        && !(cap.is_finite() && cap > 0.0)
+    {
+        return Err(Error::setting("attention", "soft_cap", "finite and above 0", cap));
+    }
+    (spec.scale, spec.soft_cap) = (attention.scale, attention.soft_cap);
     spec.causal = attention.allowed.causal;
     if let Some(mask) = &attention.allowed.keys {
         let expected = [spec.batch, spec.keys];
@@ -394,6 +402,7 @@ fn blank(sizes: [usize; 7], [query, key, value]: [Place; 3]) -> Spec {
         width,
         value_width,
         scale: 1.0,
+        soft_cap: None,
         causal: false,
         query,
         key,

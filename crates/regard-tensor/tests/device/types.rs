@@ -1,7 +1,7 @@
 //! 16-bit values: conversion, arithmetic, updates, and memory-mapped files.
 
 use crate::{alone, bits, draw, ids};
-use regard_tensor::ops::{Function, Layout};
+use regard_tensor::ops::{CrossEntropy, Function, Layout};
 use regard_tensor::optimiser::{Method, Optimiser, Update};
 use regard_tensor::{DataType, Device, Gradient, MappedFile, Tensor};
 
@@ -49,17 +49,22 @@ fn operations_on_16_bit_values_are_those_on_their_f32_values() {
     let _alone = alone();
     let (x, w) = (draw("x", &[3, 8]), draw("w", &[8, 5]));
     for device in [Device::Cpu, Device::Apart] {
-        let half = |x: &Tensor| x.to_type(DataType::Bf16).unwrap();
-        let rounded = |x: &Tensor| half(x).to_type(DataType::F32).unwrap();
-        let run = |x: Tensor, w: Tensor| {
-            let (x, w) = (x.to(device).unwrap().tracked(), w.to(device).unwrap().tracked());
-            let rows = w.embedding(&ids(&[3, 3, 0])).unwrap().sum_all().unwrap();
-            let y = x.linear(&w, None, Layout::InOut, Some(Function::Gelu)).unwrap();
-            let loss = y.sum_all().unwrap().add(&rows).unwrap();
-            let gradients = loss.backward().unwrap();
-            [bits(&y), bits(&gradients.get(&x).unwrap()), bits(&gradients.get(&w).unwrap())]
-        };
-        assert_eq!(run(half(&x), half(&w)), run(rounded(&x), rounded(&w)));
+        for data_type in [DataType::Bf16, DataType::F16] {
+            let half = |x: &Tensor| x.to_type(data_type).unwrap();
+            let rounded = |x: &Tensor| half(x).to_type(DataType::F32).unwrap();
+            let run = |x: Tensor, w: Tensor| {
+                let (x, w) = (x.to(device).unwrap().tracked(), w.to(device).unwrap().tracked());
+                let rows = w.embedding(&ids(&[3, 3, 0])).unwrap().sum_all().unwrap();
+                let y = x.linear(&w, None, Layout::InOut, Some(Function::Gelu)).unwrap();
+                let turned = y.linear(&w, None, Layout::OutIn, None).unwrap();
+                let scored =
+                    turned.scored_cross_entropy(&x, None, &ids(&[1, 0, 2]), CrossEntropy::default()).unwrap();
+                let loss = y.sum_all().unwrap().add(&rows).unwrap().add(&scored).unwrap();
+                let gradients = loss.backward().unwrap();
+                [bits(&loss), bits(&y), bits(&gradients.get(&x).unwrap()), bits(&gradients.get(&w).unwrap())]
+            };
+            assert_eq!(run(half(&x), half(&w)), run(rounded(&x), rounded(&w)));
+        }
     }
 }
 

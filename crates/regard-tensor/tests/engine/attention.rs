@@ -97,6 +97,7 @@ pub fn check_attention(seed: u64, sizes: &Sizes, rules: Rules) {
         first_example: 5,
     });
     let how = |x: &[Tensor]| Attention {
+        soft_cap: None,
         scale: sizes.scale(),
         allowed: Allowed {
             causal: rules.causal,

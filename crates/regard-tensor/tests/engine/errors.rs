@@ -175,6 +175,9 @@ fn attention(change: impl FnOnce(&mut Attention)) -> Result<Tensor> {
 fn attention_rules_must_fit() {
     assert!(attention(|_| ()).is_ok());
     rejected(attention(|a| a.scale = f32::NAN), &["scale", "finite", "NaN"]);
+    for cap in [0.0, -1.0, f32::NAN, f32::INFINITY] {
+        rejected(attention(|a| a.soft_cap = Some(cap)), &["soft_cap", "finite and above 0"]);
+    }
     rejected(attention(|a| a.sink = Some(zeros(&[2]))), &["attention", "4 sinks", "got [2]"]);
     let keys = Mask::from_fn([6], |_| true);
     let allowed = Allowed { keys: Some(keys), ..Allowed::default() };

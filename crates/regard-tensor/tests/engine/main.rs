@@ -3,6 +3,7 @@
 mod arithmetic;
 mod attention;
 mod attention_bias;
+mod attention_cap;
 mod attention_edges;
 mod determinism;
 mod device;

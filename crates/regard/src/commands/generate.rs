@@ -1,5 +1,6 @@
 //! `regard generate`: the continuation of a prompt, or the answer to a text.
 
+use crate::chat::{ChatTemplate, Message};
 use crate::compute::Compute;
 use crate::error::usage_error;
 use crate::model::Opened;
@@ -8,7 +9,7 @@ use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 use regard_nn::Context;
 use regard_nn::generate::{
-    Answer, BeamSettings, Continue, GenerationEnd, GenerationSettings, NextToken, Sampling, Stop,
+    Answer, BeamSettings, Continue, GenerationEnd, GenerationSettings, NextToken, Sampling, Slide, Stop,
     beam_search, generate,
 };
 use regard_nn::models::{Predicts, Reads};
@@ -21,9 +22,12 @@ use std::io::{ErrorKind, Read as _, Write, stderr, stdin, stdout};
 ///
 /// The text is printed as it is generated. Causal models sample at temperature 0.8 by default; encoder–decoder models, which
 /// are made for tasks with one answer, are greedy. The same seed gives the same text.
+///
+/// Texts of causal models may be longer than the model's context: when it is full, the oldest quarter leaves it, and the
+/// model reads the rest again from position 0. A note says so at the end. Beam search stops at the context.
 #[derive(Args)]
 #[command(
-    after_help = "Examples:\n  regard generate runs/stories \"Once upon a time\"\n  regard generate runs/stories \"The cat\" --greedy --max-tokens 40\n  regard generate gpt2 $'Q: 2 + 2?\\nA:' --top-p 0.9 --stop Q:\n  regard generate t5-small \"translate English to German: Good morning.\" --beams 4\n  echo Hello | regard generate gpt2 -"
+    after_help = "Examples:\n  regard generate runs/stories \"Once upon a time\"\n  regard generate runs/stories \"The cat\" --greedy --max-tokens 40\n  regard generate gpt2 $'Q: 2 + 2?\\nA:' --top-p 0.9 --stop Q:\n  regard generate Qwen/Qwen2-0.5B-Instruct \"Why is the sky blue?\" --chat\n  regard generate t5-small \"translate English to German: Good morning.\" --beams 4\n  echo Hello | regard generate gpt2 -"
 )]
 pub struct Generate {
     /// A run or checkpoint folder, or a name in the Hugging Face cache
@@ -33,8 +37,9 @@ pub struct Generate {
     /// The most tokens to generate
     #[arg(long, short = 'n', value_name = "N", default_value_t = 200)]
     max_tokens: usize,
-    /// Sampling temperature: logits are divided by it. Below 1 is more certain, above 1 more varied [default: 0.8]
-    #[arg(long, value_name = "T", value_parser = positive, allow_negative_numbers = true)]
+    /// Sampling temperature: logits are divided by it. Below 1 is more certain, above 1 more varied, 0 is greedy decoding
+    /// [default: 0.8]
+    #[arg(long, value_name = "T", value_parser = temperature, allow_negative_numbers = true)]
     temperature: Option<f32>,
     /// Consider only the K best tokens
     #[arg(long, value_name = "K")]
@@ -58,6 +63,12 @@ pub struct Generate {
     /// Greedy decoding: always take the most likely token
     #[arg(long, conflicts_with_all = ["temperature", "top_k", "top_p"])]
     greedy: bool,
+    /// Write the prompt as the user's message, in the chat template of the model's folder; only the answer is shown
+    #[arg(long)]
+    chat: bool,
+    /// A system message before the user's
+    #[arg(long, value_name = "TEXT", requires = "chat")]
+    system: Option<String>,
     /// Leave out the prompt, which is otherwise shown before its continuation
     #[arg(long)]
     no_prompt: bool,
@@ -65,11 +76,21 @@ pub struct Generate {
     compute: Compute,
 }
 
+fn number(text: &str) -> Result<f32, String> {
+    text.parse().map_err(|_| "a number was expected".to_owned())
+}
+
+fn temperature(text: &str) -> Result<f32, String> {
+    match number(text)? {
+        value if value >= 0.0 && value.is_finite() => Ok(value),
+        _ => Err("0 (greedy decoding) or a number above 0 was expected".to_owned()),
+    }
+}
+
 fn positive(text: &str) -> Result<f32, String> {
-    let value: f32 = text.parse().map_err(|_| "a number was expected".to_owned())?;
-    match value > 0.0 && value.is_finite() {
-        true => Ok(value),
-        false => Err("a number above 0 was expected (for the best token always, use --greedy)".to_owned()),
+    match number(text)? {
+        value if value > 0.0 && value.is_finite() => Ok(value),
+        _ => Err("a number above 0 was expected".to_owned()),
     }
 }
 
@@ -98,7 +119,7 @@ impl Generate {
                 self.go_on(&Continue::new(&*opened.model)?, &opened, tokenizer, &prompt)
             }
             (Predicts::NextToken, Reads::Source) => {
-                let ids = tokenizer.encode(&prompt, Special::Keep)?.ids;
+                let ids = self.encode(&opened, tokenizer, &prompt)?;
                 if ids.is_empty() {
                     return Err(usage_error("the prompt is empty"));
                 }
@@ -130,6 +151,20 @@ impl Generate {
         Ok(text.strip_suffix('\n').unwrap_or(&text).to_owned())
     }
 
+    /// The prompt as its tokens: as it is, or as the user's message in the folder's chat template.
+    fn encode(&self, opened: &Opened, tokenizer: &Tokenizer, prompt: &str) -> Result<Vec<u32>> {
+        if !self.chat {
+            return Ok(tokenizer.encode(prompt, Special::Keep)?.ids);
+        }
+        let message =
+            |role: &str, content: &str| Message { role: role.to_owned(), content: content.to_owned() };
+        let system = self.system.iter().map(|text| message("system", text));
+        let messages: Vec<Message> = system.chain([message("user", prompt)]).collect();
+        let text = ChatTemplate::of(&opened.folder)?.render(&messages)?;
+        // The template has written the special tokens itself.
+        Ok(tokenizer.encode(&text, Special::Drop)?.ids)
+    }
+
     /// A causal model's continuation.
     fn go_on(
         &self,
@@ -138,7 +173,7 @@ impl Generate {
         tokenizer: &Tokenizer,
         prompt: &str,
     ) -> Result<()> {
-        let mut ids = tokenizer.encode(prompt, Special::Keep)?.ids;
+        let mut ids = self.encode(opened, tokenizer, prompt)?;
         if ids.is_empty() {
             // A text begins where another has ended, in models that have no token for it.
             let special = tokenizer.special();
@@ -150,7 +185,13 @@ impl Generate {
                 }
             }
         }
-        self.print_text(model, opened, tokenizer, &ids, Some(prompt).filter(|_| !self.no_prompt))
+        self.print_text(
+            model,
+            opened,
+            tokenizer,
+            &ids,
+            Some(prompt).filter(|_| !self.no_prompt && !self.chat),
+        )
     }
 
     /// Says something after `start`, and shows `before` in front of it.
@@ -166,7 +207,13 @@ impl Generate {
         if stop_tokens.is_empty() {
             stop_tokens.extend(tokenizer.special().eos);
         }
-        if let Some(limit) = model.limit()
+        // A window slides for texts that go on; beams and answers end with the context.
+        let slides = self.beams.is_none() && opened.model.abilities().reads == Reads::Tokens;
+        let slide = model.limit().filter(|_| slides).map(|limit| {
+            let begins = start.first().is_some_and(|&first| tokenizer.is_special(first));
+            Slide::by_quarter(limit, usize::from(begins))
+        });
+        if let (None, Some(limit)) = (slide, model.limit())
             && start.len() > limit
         {
             bail!("the prompt has {} tokens, but the model reads {limit} at most", start.len());
@@ -176,7 +223,7 @@ impl Generate {
         }
         let mut printer = TextPrinter::new(tokenizer, start, &self.stop)?;
         printer.write(before.unwrap_or_default());
-        let mut end = None;
+        let (mut end, mut slid) = (None, false);
         if let Some(beams) = self.beams {
             self.search(model, usize::from(beams), start, stop_tokens, &mut printer)?;
         } else {
@@ -184,15 +231,23 @@ impl Generate {
                 max_tokens: self.max_tokens,
                 sampling: self.sampling(opened),
                 stop_tokens: stop_tokens.clone(),
+                slide,
                 ..GenerationSettings::default()
             };
             let watch = &mut |_, token: u32| stop_tokens.contains(&token) || printer.print(token);
             let texts = generate(model, &Context::inference(), &[start.to_vec()], &settings, watch)?;
             end = texts.first().map(|text| text.end);
+            slid = texts.first().is_some_and(|text| text.slid);
         }
         printer.finish()?;
         if end == Some(GenerationEnd::Context) {
             let _ = writeln!(stderr(), "note: the text fills the model's context, generation stops");
+        }
+        if let (true, Some(limit)) = (slid, model.limit()) {
+            let _ = writeln!(
+                stderr(),
+                "note: the text is longer than the model's context of {limit} tokens: the oldest ones left it"
+            );
         }
         Ok(())
     }

@@ -1,8 +1,10 @@
 //! `regard import`: models in other formats, as folders that this program and Hugging Face's open.
 
+use crate::error::usage_error;
+use crate::terminal::remark;
 use anyhow::{Context as _, Result};
-use clap::{Args, Subcommand};
-use regard_nn::checkpoint::{self, llama2c};
+use clap::{Args, Subcommand, ValueEnum};
+use regard_nn::checkpoint::{self, gguf, llama2c};
 use regard_nn::data::file::write_whole;
 use serde_json::Value;
 use std::io::Write;
@@ -18,7 +20,69 @@ pub struct Import {
 
 #[derive(Subcommand)]
 enum Format {
+    Gguf(Gguf),
     Llama2c(Llama2c),
+}
+
+/// A model in a GGUF file, the format of llama.cpp: Llama, Qwen 2 and 3, Gemma 1 to 3.
+///
+/// Weights in f32, f16 and bf16 keep their type. Weights in Q8_0, Q4_0, Q4_K and Q6_K are widened to f32, which holds each of their values
+/// exactly, or to bf16, which takes half the room and rounds. The tokenizer and the chat template of the file become those of the folder.
+#[derive(Args)]
+#[command(
+    name = "gguf",
+    after_help = "Examples:\n  regard import gguf Qwen3-0.6B-Q8_0.gguf -o qwen3\n  regard import gguf gemma-3-1b-it-Q4_K_M.gguf --type bf16 -o gemma3\n  regard generate gemma3 \"Why is the sky blue?\" --chat"
+)]
+struct Gguf {
+    /// The GGUF file
+    file: PathBuf,
+    /// What quantised weights become
+    #[arg(long = "type", value_name = "TYPE", value_enum, default_value_t = Widened::F32)]
+    kind: Widened,
+    /// The folder to write
+    #[arg(long, short, value_name = "DIR")]
+    out: PathBuf,
+}
+
+/// What quantised weights can become.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Widened {
+    /// Exact, 4 bytes a weight
+    F32,
+    /// Rounded, 2 bytes a weight
+    Bf16,
+}
+
+impl Gguf {
+    fn run(&self) -> Result<()> {
+        if self.out.join("model.safetensors").exists() {
+            return Err(usage_error(format!(
+                "{} holds a model already: choose another --out",
+                self.out.display()
+            )));
+        }
+        let kind = match self.kind {
+            Widened::F32 => gguf::WeightType::F32,
+            Widened::Bf16 => gguf::WeightType::Bf16,
+        };
+        let written = gguf::convert(&self.file, &self.out, kind)?;
+        // What was written must open: a file may be complete and still describe no model.
+        checkpoint::load(&self.out)?;
+        let found: Vec<String> =
+            written.found.iter().map(|(name, count)| format!("{count} {name}")).collect();
+        let megabytes = written.bytes.div_ceil(1_000_000);
+        remark(format!("{} tensors, now mostly {}, {megabytes} MB", found.join(", "), written.main));
+        if written.quantised {
+            let exactly = match self.kind {
+                Widened::F32 => "without loss",
+                Widened::Bf16 => "rounded to the nearest",
+            };
+            remark(format!(
+                "note: quantised weights were widened, {exactly}; the folder is larger than the file"
+            ));
+        }
+        Ok(())
+    }
 }
 
 /// A model and tokenizer of llama2.c.
@@ -42,6 +106,7 @@ impl Import {
     /// Runs the command.
     pub fn run(&self) -> Result<()> {
         match &self.format {
+            Format::Gguf(format) => format.run(),
             Format::Llama2c(format) => format.run(),
         }
     }

@@ -42,7 +42,7 @@ pub struct Influence {
     /// A picture, instead of a corpus
     #[arg(long, value_name = "FILE", conflicts_with_all = ["corpus", "text"])]
     image: Option<PathBuf>,
-    /// The position in an encoder–decoder model's answer to explain, from 0
+    /// The position to explain, from 0: in an encoder–decoder model's answer, or of the token that a model tags
     #[arg(long, value_name = "N", default_value_t = 0, requires = "text")]
     place: usize,
     /// The prediction to explain: a token or class [default: the model's own]

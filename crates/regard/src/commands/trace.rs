@@ -1,31 +1,38 @@
-//! `regard trace`: what happens inside a model, in a file.
+//! `regard trace`: what happens inside a model, in a file; or, over many texts, in an activation cache.
+
+mod corpus;
 
 use crate::compute::Compute;
 use crate::error::usage_error;
 use crate::image::{self, Preprocessing};
 use crate::input_tensors;
 use crate::model::Opened;
+use crate::terminal::line;
 use crate::trace_file::{self, StoredTensor};
 use anyhow::{Context as _, Result, bail};
 use clap::{ArgGroup, Args};
 use regard_nn::models::Inputs;
-use regard_nn::tensor::Ids;
+use regard_nn::tensor::{Ids, Tensor};
 use regard_nn::tokens::{Encoding, Special};
 use regard_nn::{Context, Probe};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Write what happens inside a model to a file that NumPy and PyTorch open.
 ///
 /// The file is a .safetensors with one tensor a site, the batch of one in front: `logits`, `layers.0.self.weights`
 /// (1, heads, queries, keys) and so on; `inputs/ids` has what was read, and the metadata `tokens` the tokens with their
 /// text, as JSON (`start` and `end` are bytes of the text in UTF-8). In a pattern `*` stands for one part of a name.
+///
+/// With --corpus, --out is a folder: an activation cache of many texts, in .safetensors shards with an index.json that lists them.
+/// Texts lie one after the other without padding; `token_offsets` has where each begins. The same command continues a cache that was
+/// interrupted. docs/checkpoints.md shows how to read it.
 #[derive(Args)]
 #[command(
-    after_help = "Examples:\n  regard trace gpt2 --text \"The cat sat\" -o trace.safetensors\n  regard trace gpt2 --ids 464,3797 --site 'layers.*.residual.after' -o trace.safetensors\n  regard trace t5-small --text \"Good morning.\" --decoder-text Guten -o trace.safetensors\n  regard trace google/vit-base-patch16-224 --image cat.png -o trace.safetensors"
+    after_help = "Examples:\n  regard trace gpt2 --text \"The cat sat\" -o trace.safetensors\n  regard trace gpt2 --ids 464,3797 --site 'layers.*.residual.after' -o trace.safetensors\n  regard trace t5-small --text \"Good morning.\" --decoder-text Guten -o trace.safetensors\n  regard trace google/vit-base-patch16-224 --image cat.png -o trace.safetensors\n  regard trace gpt2 --list-sites\n  regard trace gpt2 --corpus wiki.txt --site 'layers.*.residual.after' -o activations"
 )]
-#[command(group(ArgGroup::new("input").args(["text", "ids", "image"]).required(true)))]
+#[command(group(ArgGroup::new("input").args(["text", "ids", "image", "corpus", "list_sites"]).required(true)))]
 #[command(group(ArgGroup::new("target").args(["decoder_text", "decoder_ids"])))]
 pub struct Trace {
     /// A run or checkpoint folder, or a name in the Hugging Face cache
@@ -45,12 +52,31 @@ pub struct Trace {
     /// The decoder's ids, the start token included
     #[arg(long, value_name = "1,2,3", value_delimiter = ',')]
     decoder_ids: Vec<u32>,
-    /// A site or pattern, such as `layers.*.self.weights`; may be given more than once [default: logits and all weights]
+    /// Many texts to read: a file with a text a line, a treebank, a table, IMDb's archive, or built-in
+    #[arg(long, value_name = "FILE|built-in", conflicts_with = "target")]
+    corpus: Option<String>,
+    /// Print the sites of the model and stop
+    #[arg(long)]
+    list_sites: bool,
+    /// A site or pattern, such as `layers.*.self.weights`; may be given more than once [default: logits and all weights; of a corpus
+    /// `layers.*.residual.after`]
     #[arg(long, value_name = "SITE")]
     site: Vec<String>,
-    /// Where to write
-    #[arg(long, short, value_name = "FILE")]
-    out: PathBuf,
+    /// The most texts of a corpus (0: all of a file)
+    #[arg(long, value_name = "N", default_value_t = 0, requires = "corpus")]
+    limit: usize,
+    /// The most tokens of a text of a corpus; the rest is cut off [default: 128, or what the model can read]
+    #[arg(long, value_name = "N", requires = "corpus", value_parser = clap::value_parser!(u32).range(1..))]
+    length: Option<u32>,
+    /// How many texts of a corpus are read at once
+    #[arg(long, value_name = "N", default_value_t = 16, requires = "corpus", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    batch: u32,
+    /// The size of a shard, in MB: so much is held in memory
+    #[arg(long, value_name = "MB", default_value_t = 256, requires = "corpus", value_parser = clap::value_parser!(u32).range(1..=4000))]
+    shard_size: u32,
+    /// Where to write: a file, or with --corpus a folder
+    #[arg(long, short, value_name = "FILE|DIR", required_unless_present = "list_sites")]
+    out: Option<PathBuf>,
     #[command(flatten)]
     compute: Compute,
 }
@@ -72,6 +98,12 @@ impl Trace {
     /// Runs the command.
     pub fn run(&self) -> Result<()> {
         let opened = self.compute.open(&self.model)?;
+        if self.list_sites {
+            return list_sites(&opened);
+        }
+        if let Some(corpus) = &self.corpus {
+            return self.cache(&opened, corpus);
+        }
         let mut notes = BTreeMap::from([
             ("model".to_owned(), self.model.clone()),
             ("kind".to_owned(), opened.model.kind().to_owned()),
@@ -93,7 +125,11 @@ impl Trace {
                 tensors.insert(site, StoredTensor::Floats(value));
             }
         }
-        trace_file::write(&self.out, &tensors, &notes)
+        trace_file::write(self.out()?, &tensors, &notes)
+    }
+
+    fn out(&self) -> Result<&Path> {
+        self.out.as_deref().context("--out is missing")
     }
 
     fn inputs(&self, opened: &Opened, notes: &mut BTreeMap<String, String>) -> Result<Inputs> {
@@ -157,6 +193,53 @@ impl Trace {
     }
 }
 
+/// Prints the sites of a model, those of all layers in one line.
+fn list_sites(opened: &Opened) -> Result<()> {
+    let abilities = opened.model.abilities();
+    let inputs = match abilities.pictures() {
+        Some(patches) => {
+            let [height, width] = patches.image;
+            Inputs::pictures(&Tensor::zeros([1, patches.channels, height, width]))
+        }
+        None => {
+            let ids = row(&[0, 0])?;
+            let answer = abilities.start.map(|start| row(&[start])).transpose()?;
+            Inputs { ids: Some(ids), answer, ..Inputs::default() }
+        }
+    };
+    let probe = Probe::new();
+    input_tensors::run(&*opened.model, &inputs, &Context::inference().with_probe(&probe))?;
+    let mut kinds: Vec<(String, BTreeSet<usize>)> = Vec::new();
+    for site in probe.sites() {
+        let layers = site.split('.').filter_map(|part| part.parse::<usize>().ok());
+        let kind = general(&site);
+        match kinds.iter_mut().find(|(known, _)| *known == kind) {
+            Some((_, known)) => known.extend(layers),
+            None => kinds.push((kind, layers.collect())),
+        }
+    }
+    for (kind, layers) in kinds {
+        match (layers.first(), layers.last()) {
+            (Some(first), Some(last)) if last - first + 1 == layers.len() => {
+                line(format!("{kind:<44} {first} to {last}"));
+            }
+            (Some(_), _) => {
+                let layers: Vec<String> = layers.iter().map(usize::to_string).collect();
+                line(format!("{kind:<44} {}", layers.join(", ")));
+            }
+            _ => line(kind),
+        }
+    }
+    Ok(())
+}
+
+/// A site with `*` for the number of its layer.
+fn general(site: &str) -> String {
+    let part =
+        |part: &str| if part.bytes().all(|b| b.is_ascii_digit()) { "*".to_owned() } else { part.to_owned() };
+    site.split('.').map(part).collect::<Vec<_>>().join(".")
+}
+
 /// A batch of one.
 fn row(ids: &[u32]) -> Result<Ids> {
     Ok(Ids::new(ids, [1, ids.len()])?)
@@ -191,12 +274,6 @@ fn named(opened: &Opened, ids: &[u32]) -> Result<String> {
 /// Fails if a pattern named nothing, with the sites that are spelt most like it.
 pub(super) fn ensure_matched(probe: &Probe) -> Result<()> {
     let Some(lonely) = probe.unmatched().first().copied().map(str::to_owned) else { return Ok(()) };
-    let general = |site: &str| -> String {
-        let part = |part: &str| {
-            if part.bytes().all(|b| b.is_ascii_digit()) { "*".to_owned() } else { part.to_owned() }
-        };
-        site.split('.').map(part).collect::<Vec<_>>().join(".")
-    };
     let wanted = general(&lonely);
     let sites = probe.sites();
     let kinds: BTreeSet<String> = sites.iter().map(|site| general(site)).collect();

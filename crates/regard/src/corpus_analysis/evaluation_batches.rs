@@ -8,6 +8,7 @@ use crate::model::Opened;
 use crate::run::{DataConfig, sources};
 use crate::terminal;
 use anyhow::{Result, bail};
+use regard_nn::Context;
 use regard_nn::analysis::ablation::{AblationBatch, Kinds};
 use regard_nn::analysis::{Shown, Tokens, delimits};
 use regard_nn::data::batches::{Batches, IGNORED, Masking};
@@ -60,25 +61,44 @@ impl EvaluationBatches {
             Predicts::NextToken => next_tokens(tokenized, arguments),
             Predicts::MaskedToken => hidden_tokens(tokenized, arguments),
             Predicts::Class => classes(opened, corpus, tokenized, arguments),
-            Predicts::TokenClass => word_classes(tokenized, corpus, arguments),
-            _ => bail!("a {} without an output head has no loss to measure", opened.model.kind()),
+            // This program's own tagger says whether words carry content; what others tag is theirs.
+            Predicts::TokenClass if opened.model.form().is_none() => {
+                word_classes(tokenized, corpus, arguments)
+            }
+            Predicts::TokenClass => own_tags(opened, tokenized, arguments),
+            Predicts::Span => bail!(
+                "a {} that finds answers in passages has no loss without questions; heads and trace read it",
+                opened.model.kind()
+            ),
+            _ => bail!(
+                "a {} without a head that predicts a token or a class has no loss to measure; heads and trace read it",
+                opened.model.kind()
+            ),
         }
     }
 
     /// The class of each of some pictures.
     pub fn of_pictures(opened: &Opened, patches: Patches, arguments: &CorpusArguments) -> Result<Self> {
-        let (texts, Some(labels)) = pictures(opened, patches, arguments)? else {
+        let abilities = opened.model.abilities();
+        if abilities.predicts != Predicts::Class {
             bail!(
-                "a classifier needs labels, which picture files do not have: give MNIST's folder, or built-in"
+                "a {} without a head that predicts a class has no loss to measure; heads and trace read it",
+                opened.model.kind()
             );
+        }
+        let (texts, labels) = pictures(opened, patches, arguments)?;
+        let (about, labels) = match labels {
+            Some(labels) => ("the class of a picture", labels),
+            // Picture files have no labels.
+            None => ("the class that the whole model predicts", own_classes(opened, &texts)?),
         };
-        let known = opened.model.abilities().classes;
+        let known = abilities.classes;
         if let Some(label) = labels.iter().find(|&&label| label as usize >= known) {
             bail!("the model knows {known} classes, and the pictures have a class {label}");
         }
         let examples: Vec<(Tokens, u32)> = texts.into_iter().zip(labels).collect();
         Ok(Self {
-            about: "the class of a picture",
+            about,
             batches: labelled_batches(&examples, arguments)?,
             kinds: (0..known).map(|class| label(opened, class)).collect(),
             kind: TargetKind::Class,
@@ -226,6 +246,42 @@ fn classes(
         kinds,
         kind: TargetKind::Class,
     })
+}
+
+/// The class that a model predicts for each of some texts or pictures.
+fn own_classes(opened: &Opened, texts: &[Tokens]) -> Result<Vec<u32>> {
+    let mut classes = Vec::new();
+    for text in texts {
+        let scores = Shown::new(std::slice::from_ref(text))?.scores(&*opened.model, &Context::inference())?;
+        classes.push(scores.select(1, 0)?.argmax(-1)?.values()[0]);
+    }
+    Ok(classes)
+}
+
+/// Texts with the class that a model predicts for each of their tokens.
+fn own_tags(
+    opened: &Opened,
+    tokenized: &TokenizedCorpus,
+    arguments: &CorpusArguments,
+) -> Result<EvaluationBatches> {
+    let (mut texts, mut targets) = (Vec::new(), Vec::new());
+    for encoding in tokenized.encodings()? {
+        let text = Tokens::from_encoding(&encoding?);
+        let scores =
+            Shown::new(std::slice::from_ref(&text))?.scores(&*opened.model, &Context::inference())?;
+        let tags = scores.argmax(-1)?;
+        // Nobody reads the tags of special tokens.
+        let tag = |(&tag, &special): (&u32, &bool)| if special { IGNORED } else { tag };
+        targets.push(tags.values().iter().zip(&text.special).map(tag).collect());
+        texts.push(text);
+    }
+    let batches = about_tokens(
+        "the class of each token that the whole model predicts",
+        (&texts, &targets),
+        arguments,
+        TargetKind::Class,
+    )?;
+    Ok(EvaluationBatches { kinds: class_names(opened), ..batches })
 }
 
 /// Texts or pictures with a class each.

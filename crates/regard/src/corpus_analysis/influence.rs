@@ -297,8 +297,15 @@ pub fn corpus_targets<'a>(
 
 /// Rejects models without predictions to explain.
 pub fn ensure_answers(model: &dyn Model) -> Result<()> {
-    if model.abilities().predicts == Predicts::Nothing {
-        bail!("this {} has no head that answers anything", model.kind());
+    match model.abilities().predicts {
+        Predicts::Nothing => bail!("this {} has no head that answers anything", model.kind()),
+        Predicts::Vector => {
+            bail!("this {} answers with a vector: there is no class or token to explain", model.kind())
+        }
+        Predicts::Span => bail!(
+            "this {} answers with a part of a passage: there is no class or token to explain",
+            model.kind()
+        ),
+        _ => Ok(()),
     }
-    Ok(())
 }

@@ -10,7 +10,7 @@ use anyhow::{Result, bail};
 use regard_nn::Context;
 use regard_nn::analysis::occlusion::{Blank, PatchSizes};
 use regard_nn::analysis::{Shown, Target, Tokens, pad, scores};
-use regard_nn::models::form::Patches;
+use regard_nn::models::form::{Patches, Pooling};
 use regard_nn::models::{Predicts, Reads};
 use regard_nn::tensor::random::Key;
 use regard_nn::tokens::{Encoding, Special, Tokenizer};
@@ -61,7 +61,14 @@ pub fn target_text(
     }
     let place = match (opened.model.abilities().predicts, mask) {
         (Predicts::NextToken, _) => Some(encoding.len() - 1),
-        (Predicts::Class, _) => class_position(opened),
+        (Predicts::Class, _) => class_position(opened, encoding.len()),
+        (Predicts::TokenClass, _) => {
+            let words: Vec<usize> = (0..encoding.len()).filter(|&i| !encoding.special[i]).collect();
+            let Some(&at) = words.get(place) else {
+                return Err(usage_error(format!("the text has {} tokens, and none at {place}", words.len())));
+            };
+            Some(at)
+        }
         (_, Some(mask)) => match encoding.ids.iter().position(|&id| id == mask) {
             Some(place) => Some(place),
             None => return Err(usage_error("this model guesses words: write [MASK] instead of one")),
@@ -148,7 +155,12 @@ pub fn target_corpus_text(
     let (text, mut encoding) = text;
     let place = match (opened.model.abilities().predicts, mask) {
         (Predicts::NextToken, _) => Some(encoding.len() - 1),
-        (Predicts::Class, _) => class_position(opened),
+        (Predicts::Class, _) => class_position(opened, encoding.len()),
+        (Predicts::TokenClass, _) => {
+            let places: Vec<usize> = (0..encoding.len()).filter(|&i| !encoding.special[i]).collect();
+            let Some(&place) = places.get(key.below(number, 0, places.len().max(1))) else { return Ok(None) };
+            Some(place)
+        }
         (_, Some(mask)) => {
             let places: Vec<usize> = (0..encoding.len()).filter(|&i| !encoding.special[i]).collect();
             let Some(&place) = places.get(key.below(number, 0, places.len().max(1))) else { return Ok(None) };
@@ -185,9 +197,13 @@ fn settle(
     Ok(TargetedText { text, encoding, tokens, target, answer, output: Vec::new(), grid: None })
 }
 
-/// The position that a classifier predicts from: the first token in a transformer, none if it pools.
-fn class_position(opened: &Opened) -> Option<usize> {
-    opened.model.form().map(|_| 0)
+/// The position that a classifier predicts from: the first token in most encoders, the last in decoders, none if it pools.
+fn class_position(opened: &Opened, tokens: usize) -> Option<usize> {
+    match opened.model.form()?.output.pooling {
+        Pooling::First => Some(0),
+        Pooling::Last | Pooling::End => Some(tokens.saturating_sub(1)),
+        _ => None,
+    }
 }
 
 /// A class in words: a token, or the class's name.

@@ -52,6 +52,12 @@ pub struct Site {
     pub causal: bool,
     /// How far back it sees, if not to the beginning.
     pub window: Option<usize>,
+    /// How far ahead it sees, if it has a window and looks ahead.
+    pub ahead: Option<usize>,
+    /// Scores s are cap·tanh(s / cap).
+    pub soft_cap: Option<f32>,
+    /// Whether a logit without a value takes a share of the weight.
+    pub sink: bool,
     /// Whether queries and keys are rotated by their positions.
     pub rotary: bool,
     /// Which keys a query may attend to.
@@ -59,7 +65,7 @@ pub struct Site {
     pub visibility: Visibility,
     /// Whether something is added to the scores by distance.
     pub biased: bool,
-    /// Whether weights are a softmax of scaled dot products.
+    /// Whether weights are a softmax of scaled dot products, with or without a soft cap, a bias or a sink.
     pub softmax: bool,
     /// Whether queries, keys and values are known: not for weights that another program computed.
     pub projected: bool,
@@ -75,7 +81,7 @@ impl Site {
             let config = site
                 .attention
                 .map_or_else(|| AttentionConfig::new(n_heads * d_head, n_heads), |own| *own.config());
-            let AttentionConfig { n_kv_heads, scale, kind, .. } = config;
+            let AttentionConfig { n_kv_heads, scale, soft_cap, kind, .. } = config;
             let group = match site.part {
                 Part::Cross => Group::Cross,
                 Part::Decoder => Group::Decoder,
@@ -93,10 +99,13 @@ impl Site {
                 scale: scale.factor(d_head),
                 causal: site.visibility.causal,
                 window: site.visibility.window.map(|window| window.before),
+                ahead: site.visibility.window.filter(|_| !site.visibility.causal).map(|window| window.after),
+                soft_cap,
+                sink: site.has_sink(),
                 visibility: site.visibility,
                 rotary: site.rotary,
                 biased: site.biased,
-                softmax: kind == AttentionKind::Softmax,
+                softmax: kind == AttentionKind::Softmax || site.has_sink(),
                 projected: site.attention.is_some(),
                 name: site.name,
             }

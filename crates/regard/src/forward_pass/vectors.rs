@@ -142,7 +142,8 @@ impl Vectors {
         let time = self.tensor(key_name).map_or(0, |key| key.shape()[1]);
         let keys = self.rows(key_name, head, &(0..time).collect::<Vec<_>>())?;
         let dot = |key: &[f32]| asks.iter().zip(key).map(|(q, k)| q * k).sum::<f32>() * self.site.scale;
-        Ok(Some(keys.chunks(self.site.width.max(1)).map(dot).collect()))
+        let capped = |score: f32| self.site.soft_cap.map_or(score, |cap| cap * (score / cap).tanh());
+        Ok(Some(keys.chunks(self.site.width.max(1)).map(|key| capped(dot(key))).collect()))
     }
 
     /// Whether the norms of transformed values are known: not for weights that another program computed.

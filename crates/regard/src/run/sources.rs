@@ -245,7 +245,8 @@ pub fn ensure_test_part(path: &Path) -> Result<()> {
     Ok(())
 }
 
-fn tagged(texts: &[builtin::Text]) -> Vec<Tagged> {
+/// The sentences of built-in texts, with the classes of their words.
+pub fn tagged(texts: &[builtin::Text]) -> Vec<Tagged> {
     let sentences = texts.iter().flat_map(|text| &text.sentences);
     let words = sentences.map(|sentence| {
         let kept = sentence.words.iter().filter(|word| word.part_of_speech.tag() != "PUNCT");
@@ -314,7 +315,8 @@ pub(super) fn held_out_part(folder: &Path, config: &DataConfig) -> Result<&'stat
     })
 }
 
-pub(crate) fn images(folder: &Path, part: &str) -> Result<Images> {
+/// The images of a folder in the format of MNIST: `train` or `t10k`.
+pub fn images(folder: &Path, part: &str) -> Result<Images> {
     let file = |kind: &str| plain_or_gzipped(folder, &format!("{part}-{kind}"));
     Ok(Images::open(file("images-idx3-ubyte")?, file("labels-idx1-ubyte")?)?)
 }

@@ -1,6 +1,8 @@
 //! Small models in folders, with weights strong enough to see.
 
+use regard_nn::attention::AttentionKind;
 use regard_nn::checkpoint;
+use regard_nn::models::form::Window;
 use regard_nn::models::{BertConfig, GptConfig, LlamaConfig, Model, Pooling, Sentiment};
 use regard_nn::models::{SentimentConfig, T5Config, Transformer, VitConfig};
 use regard_nn::tensor::random::Key;
@@ -48,6 +50,21 @@ pub fn llama(folder: &Path) {
     let layers = LlamaConfig { context: 64, n_layers: 2, n_heads: 4, ..LlamaConfig::default() };
     let sizes = LlamaConfig { vocabulary, n_kv_heads: 2, d_model: 32, d_hidden: 48, ..layers };
     save(folder, Transformer::new(sizes.form(), 1).unwrap(), Some(&tokenizer));
+}
+
+/// Like gpt-oss and Gemma 2 at once: a window, a sink and a soft cap.
+pub fn windowed(folder: &Path) {
+    let tokenizer = byte_pairs(false);
+    let vocabulary = tokenizer.vocabulary_size();
+    let layers = LlamaConfig { context: 64, n_layers: 2, n_heads: 4, ..LlamaConfig::default() };
+    let sizes = LlamaConfig { vocabulary, n_kv_heads: 2, d_model: 32, d_hidden: 48, ..layers };
+    let mut form = sizes.form();
+    for layer in form.decoder.iter_mut().flat_map(|stack| &mut stack.layers) {
+        layer.attention.window = Some(Window { before: 3, after: 0 });
+        layer.attention.kind = AttentionKind::ZeroSink;
+        layer.attention.soft_cap = Some(2.0);
+    }
+    save(folder, Transformer::new(form, 1).unwrap(), Some(&tokenizer));
 }
 
 pub fn t5(folder: &Path) {

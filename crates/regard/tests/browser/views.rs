@@ -143,6 +143,33 @@ fn lines_why_and_flow_show_the_numbers_of_the_library() {
 
 #[test]
 #[ignore = "needs Chromium: ./test runs it"]
+fn why_knows_windows_sinks_and_soft_caps() {
+    let mut stage = stage(made::windowed);
+    stage.read(TEXT);
+    let pass = stage.pass(&text(TEXT));
+    let chrome = &mut stage.chrome;
+    chrome.view("why");
+    let last = pass.source().len() - 1;
+    let weights = pass.weights(0).unwrap().block(0, 0, last..last + 1, 0..last + 1).unwrap().to_vec();
+    let formula = chrome.text("#formula");
+    assert!(formula.contains("soft cap") && formula.contains("so may 3 of the other"), "{formula}");
+    let number = |after: &str| -> f32 {
+        let rest = formula.split(after).nth(1).unwrap();
+        rest.chars().take_while(|c| c.is_ascii_digit() || *c == '.').collect::<String>().parse().unwrap()
+    };
+    let share = 1.0 - weights.iter().sum::<f32>();
+    assert!(share > 0.01 && (number("it takes ") / 100.0 - share).abs() < 2e-3, "{share}: {formula}");
+    // The softmax written out gives the model's weight.
+    let most = weights.iter().copied().fold(0.0, f32::max);
+    let sum = number("the sum over all words ");
+    assert!((number(") = ") / sum - most).abs() < 5e-3, "{sum} {most}: {formula}");
+    chrome.value("location.hash = location.hash.replace(/&key=\\d+/, '') + '&key=0'");
+    chrome.until("document.querySelector('#formula')?.textContent.includes('outside the window')");
+    chrome.ensure_quiet();
+}
+
+#[test]
+#[ignore = "needs Chromium: ./test runs it"]
 fn the_next_word_is_drawn_as_the_library_draws_it() {
     let mut stage = stage(made::gpt);
     stage.read(TEXT);

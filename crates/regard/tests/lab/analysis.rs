@@ -2,6 +2,7 @@
 
 mod ablate;
 mod embeddings;
+mod families;
 mod heads;
 mod influence;
 mod made;

@@ -1,8 +1,9 @@
 // The sums that the page does itself.
 
-/** The probability of each token: temperature, top-k and top-p, in this order, as the library does it. */
+/** The probability of each token: temperature, top-k and top-p, in this order, as the library does it. At a temperature of 0 the best token has all of it. */
 export function distribution(scores, { temperature, k, p }) {
   const order = Array.from(scores.keys()).sort((a, b) => scores[b] - scores[a] || a - b);
+  if (temperature === 0) return order.slice(0, 1).map((token) => ({ token, probability: 1 }));
   if (k > 0) order.length = Math.min(k, order.length);
   const most = scores[order[0]] / temperature;
   const weight = (token) => Math.exp(scores[token] / temperature - most);

@@ -14,7 +14,7 @@ const numbers = (text) => /^(\d{1,9}(,\d{1,9})*)?$/.test(text);
 const sound = {
   view: oneOf("heads", "head", "lines", "why", "flow", "classes", "next"), group: oneOf("", "self", "encoder", "decoder", "cross"),
   scale: oneOf("raw", "log", "rest", "norms"), sort: (text) => /^-?[a-z-]{1,40}$/.test(text), drawn: numbers, lines: numbers,
-  layer: whole(0), head: whole(0), query: whole(-1), key: whole(-1), temperature: between(0.05, 3), k: between(0, 100), p: between(0.05, 1),
+  layer: whole(0), head: whole(0), query: whole(-1), key: whole(-1), temperature: between(0, 3), k: between(0, 100), p: between(0.05, 1),
 };
 
 /** What is selected now. Change it with `select`. */

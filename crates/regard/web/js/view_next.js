@@ -64,7 +64,7 @@ export const nextView = {
     const go = make("button", { type: "button", class: "strong", id: "generate", disabled: !page.source.live, click: () => page.step({}) }, "Generate a token");
     const back = make("button", { type: "button", id: "take-back", disabled: !page.drawn() || !page.source.live, click: () => page.stepBack() }, "Take back");
     return make("div", { class: "sliders" },
-      slider("temperature", "temperature", 0.05, 3, 0.05, (value) => value.toFixed(2)),
+      slider("temperature", "temperature", 0, 3, 0.05, (value) => value.toFixed(2)),
       slider("k", "top-k", 0, 100, 1, (value) => (value ? String(value) : "all")),
       slider("p", "top-p", 0.05, 1, 0.01, (value) => value.toFixed(2)),
       make("span", { class: "exports" }, go, back, page.source.live ? null : make("span", { class: "muted" }, "A saved page holds no model: it cannot go on.")));

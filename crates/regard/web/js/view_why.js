@@ -56,7 +56,8 @@ export const whyView = {
     const [q, k, v] = [pick("query"), rows(pick("key")), rows(found.value)];
     const products = k.map((one) => q.map((value, i) => value * one[i]));
     const dots = k.map((one) => dot(q, one));
-    const masked = weights.map((_, at) => site.causal && at > query || (site.causal && site.window !== null && query - at > site.window));
+    const outside = (at) => (site.window !== null && query - at > site.window) || (site.ahead !== null && at - query > site.ahead);
+    const masked = Array.from(weights, (_, at) => (site.causal && at > query) || outside(at));
     return { width, q, k, v, products, dots, shown, weights, scores: found.scores, norms: found.norms, output: found.heads, query, key, masked, rotated, at: shown.indexOf(key) };
   },
 
@@ -125,15 +126,22 @@ export const whyView = {
       return root;
     }
     if (!scores) return root;
-    if (site.biased) root.append(line("bias by distance", `${scores[key] - scaled < 0 ? "−" : "+"} ${brief(Math.abs(scores[key] - scaled))} = ${brief(scores[key])}`));
+    const cap = site.soft_cap;
+    const capped = cap === null ? scaled : cap * Math.tanh(scaled / cap);
+    if (cap !== null) root.append(line("soft cap", `${brief(cap)} · tanh(${brief(scaled)} / ${brief(cap)}) = ${brief(capped)}`));
+    if (site.biased) root.append(line("bias by distance", `${scores[key] - capped < 0 ? "−" : "+"} ${brief(Math.abs(scores[key] - capped))} = ${brief(scores[key])}`));
     const seen = Array.from(scores.keys()).filter((i) => !masked[i]);
-    root.append(line("mask", masked[key] ? "it comes later: −∞, weight 0" : `it may be seen; so may ${seen.length - 1} of the other ${count - 1}`));
+    root.append(line("mask", masked[key] ? `it ${site.causal && key > state.query ? "comes later" : "is outside the window"}: −∞, weight 0` : `it may be seen; so may ${seen.length - 1} of the other ${count - 1}`));
     if (masked[key]) return root;
     const most = Math.max(...seen.map((i) => scores[i]));
     const total = seen.reduce((sum, i) => sum + Math.exp(scores[i] - most), 0);
     const up = Math.exp(scores[key] - most);
+    // What the weights lack to 1 went to the sink.
+    const kept = site.sink ? seen.reduce((sum, i) => sum + weights[i], 0) : 1;
+    if (site.sink) root.append(line("sink", `it takes ${percent(1 - kept)} of the weight of this row and adds nothing; the sum below includes it`));
+    const sum = total / kept;
     root.append(
-      line("softmax", `e^(${brief(scores[key])} − ${brief(most)}) = ${brief(up)}, divided by the sum over all words ${brief(total)} = ${brief(up / total)}`),
+      line("softmax", `e^(${brief(scores[key])} − ${brief(most)}) = ${brief(up)}, divided by the sum over all words ${brief(sum)} = ${brief(up / sum)}`),
       line("weight, as the model has it", `${exactly(weights[key])} (${percent(weights[key])})`),
       line("norm of what is said of it", `‖value · output‖ = ${brief(state.norms[key])}, times the weight ${brief(state.norms[key] * weights[key])}`));
     return root;

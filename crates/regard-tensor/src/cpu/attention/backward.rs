@@ -1,7 +1,7 @@
 //! Attention's backward pass: one task a key-value head (or a stretch of queries of one, if heads are few).
 
 use super::bias_gradient::{BiasSums, BiasTile};
-use super::{Close, Group, Heads, Problem, Rows, TileAt, pack, write_rows};
+use super::{Close, Group, Heads, Problem, Rows, TileAt, pack, soft_cap, write_rows};
 use crate::array::Array;
 use crate::blocks::BLOCK;
 use crate::cpu::broadcast::AddInto;
@@ -166,6 +166,8 @@ struct Work {
     weights: Buffer,
     slopes: Buffer,
     factors: Buffer,
+    /// The derivatives of a soft cap.
+    derivatives: Buffer,
     /// dK and dV of the whole head, rows padded to whole registers.
     key_gradient: Buffer,
     value_gradient: Buffer,
@@ -195,6 +197,7 @@ impl Work {
             weights: Buffer::dirty(BLOCK * BLOCK),
             slopes: Buffer::dirty(BLOCK * BLOCK),
             factors: Buffer::dirty(if problem.dropout.is_some() { BLOCK * BLOCK } else { 0 }),
+            derivatives: Buffer::dirty(if problem.cap.is_some() { BLOCK * BLOCK } else { 0 }),
             key_gradient: Buffer::dirty(keys * key_row),
             value_gradient: Buffer::dirty(keys * value_row),
             key_row,
@@ -296,9 +299,17 @@ impl WithSimd for QueryTile<'_> {
                 let a = Operand { start: keys[start * key_row..].as_ptr(), row: key_row, column: 1 };
                 let b = (work.query_lanes.as_slice()[first..].as_ptr(), BLOCK);
                 let c = (weights[start * BLOCK + first..].as_mut_ptr(), BLOCK);
-                let from = Start::Row(work.minus_lse[first..].as_ptr());
+                // A cap comes before anything is added.
+                let from = match problem.cap {
+                    None => Start::Row(work.minus_lse[first..].as_ptr()),
+                    Some(_) => Start::Zero,
+                };
                 // SAFETY: keys of this group, lanes `first..lanes`, and whole (padded) rows of features.
                 unsafe { tile::product(s, (len, lanes - first, width), a, b, c, from) };
+                if let Some(cap) = problem.cap {
+                    let (derivatives, group) = (work.derivatives.as_mut_slice(), Group { start, len, first });
+                    cap.apply_with_derivatives(s, weights, derivatives, &work.minus_lse, (group, lanes));
+                }
             }
             problem.add_bias(weights, at);
             problem.exclude(weights, at);
@@ -329,6 +340,11 @@ impl WithSimd for QueryTile<'_> {
             let (dk, dv) = (work.key_gradient.as_mut_slice(), work.value_gradient.as_mut_slice());
             let (dk_row, dv_row) = (work.key_row, work.value_row);
             for &Group { start, len, first } in groups.get() {
+                work.bias.collect(problem, slopes, at, Group { start, len, first });
+                if problem.cap.is_some() {
+                    let derivatives = work.derivatives.as_slice();
+                    soft_cap::multiply(s, slopes, derivatives, Group { start, len, first }, lanes);
+                }
                 let a = Operand { start: weights[start * BLOCK + first..].as_ptr(), row: BLOCK, column: 1 };
                 let b = (work.upstream_rows.as_slice()[first * dv_row..].as_ptr(), dv_row);
                 let c = (dv[(key_tile.start + start) * dv_row..].as_mut_ptr(), dv_row);
@@ -344,7 +360,6 @@ impl WithSimd for QueryTile<'_> {
                 let c = (work.query_gradient.as_mut_slice()[first..].as_mut_ptr(), BLOCK);
                 // SAFETY: keys of this group, lanes `first..lanes`, and whole (padded) rows of features.
                 unsafe { tile::product(s, (width, lanes - first, len), a, b, c, Start::Output) };
-                work.bias.collect(problem, slopes, at, Group { start, len, first });
             }
         }
         let from = (work.query_gradient.as_slice(), BLOCK);

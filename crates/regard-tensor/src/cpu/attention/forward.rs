@@ -146,6 +146,9 @@ impl WithSimd for QueryTile<'_> {
                 let c = (scores[start * BLOCK + first..].as_mut_ptr(), BLOCK);
                 // SAFETY: keys of the tile, lanes `first..lanes` of the query tile and of the scores.
                 unsafe { tile::product(s, (len, lanes - first, width), a, b, c, Start::Zero) };
+                if let Some(cap) = problem.cap {
+                    cap.apply(s, scores, Group { start, len, first }, lanes);
+                }
             }
             problem.add_bias(scores, at);
             problem.exclude(scores, at);

@@ -16,6 +16,7 @@ mod backward;
 mod bias_gradient;
 mod distances;
 mod forward;
+mod soft_cap;
 mod spec;
 mod weights;
 
@@ -30,6 +31,7 @@ use crate::blocks::{BLOCK, BlockMask};
 use crate::kernels::attention::Strides;
 use crate::kernels::dropout::Draws;
 use crate::pool::Buffer;
+use soft_cap::SoftCap;
 use std::f32::consts::LOG2_E;
 
 /// Values with heads in them.
@@ -125,6 +127,7 @@ struct Problem<'a> {
     width: usize,
     value_width: usize,
     scale: f32,
+    cap: Option<SoftCap>,
     causal: bool,
     /// (batch, keys): false for padding.
     key_mask: Option<&'a [bool]>,

@@ -1,6 +1,7 @@
 //! Attention as the boundary describes it, turned into what the kernels read.
 
 use super::backward::GradientPlaces;
+use super::soft_cap::SoftCap;
 use super::{Bias, Heads, Problem};
 use crate::array::Array;
 use crate::cpu::threads::Shared;
@@ -25,6 +26,7 @@ fn problem(spec: &Spec) -> Problem<'_> {
         width: spec.width,
         value_width: spec.value_width,
         scale: spec.scale,
+        cap: spec.soft_cap.map(SoftCap::new),
         causal: spec.causal,
         key_mask: spec.key_mask.as_ref().map(Mask::values),
         blocks: spec.blocks.as_deref(),

@@ -1,6 +1,6 @@
 //! Any block of attention weights, computed on demand from Q, K and the log-sum-exp.
 
-use super::{Heads, KeyTile, Problem, TileAt};
+use super::{Group, Heads, KeyTile, Problem, TileAt};
 use crate::array::Array;
 use crate::blocks::BLOCK;
 use crate::cpu::simd::{dispatch, exp2_to_one};
@@ -80,6 +80,9 @@ impl WithSimd for QueryTile<'_> {
             let (b, c) = ((turned.as_slice().as_ptr(), BLOCK), (scores.as_mut_ptr(), BLOCK));
             // SAFETY: `len` keys of the tile, `lanes` (at most 64) lanes of the query tile and of the scores.
             unsafe { tile::product(s, (len, lanes, width), a, b, c, Start::Zero) };
+            if let Some(cap) = problem.cap {
+                cap.apply(s, scores, Group { start: 0, len, first: 0 }, lanes);
+            }
             problem.add_bias(scores, at);
             problem.exclude(scores, at);
             for row in scores.chunks_mut(BLOCK).take(len) {

@@ -4,6 +4,7 @@
 //! instead. Half of the products of a training step have a transposed operand, so none of the four orientations may be
 //! slow.
 
+mod right;
 mod task;
 
 use super::broadcast::AddInto;
@@ -13,6 +14,7 @@ use crate::array::Array;
 use crate::kernels::matmul::Side;
 use crate::pool::Buffer;
 use pulp::{Simd, WithSimd};
+pub(crate) use right::Right;
 use task::in_tasks;
 
 /// A matrix inside a slice: element (i, j) lies at `i * row + j * column`.
@@ -77,19 +79,20 @@ struct Product<'a> {
     n: usize,
     k: usize,
     a: Matrix<'a>,
-    b: Matrix<'a>,
+    b: Right<'a>,
     output: Output,
 }
 
 /// `out (m×n, row-major) = a (m×k) · b (k×n)`, or added to it, then finished.
-pub(crate) fn product_then(
+pub(crate) fn product_then<'a>(
     (m, n, k): (usize, usize, usize),
-    a: Matrix,
-    b: Matrix,
+    a: Matrix<'a>,
+    b: impl Into<Right<'a>>,
     out: &mut [f32],
     output: Output,
     finish: &impl Finish,
 ) {
+    let b = b.into();
     assert!(a.covers(m, k) && b.covers(k, n) && out.len() == m * n, "a matrix is smaller than its shape");
     if m == 0 || n == 0 {
         return;
@@ -114,7 +117,7 @@ fn in_parts(product: Product, out: &mut [f32], finish: &impl Finish) {
     threads::chunks(sums.as_mut_slice(), m * n, |index, sums| {
         let (start, len) = (index * part, part.min(k - index * part));
         let a = Matrix { values: &a.values[start * a.column..], ..a };
-        let b = Matrix { values: &b.values[start * b.row..], ..b };
+        let b = b.rows_from(start);
         in_tasks(Product { m, n, k: len, a, b, output: Output::Replace }, sums, &(), 1);
     });
     let sums = sums.as_slice();
@@ -153,7 +156,13 @@ impl<F: Finish> WithSimd for FinishRows<'_, F> {
 }
 
 /// `out (m×n, row-major) = a (m×k) · b (k×n)`, or added to it.
-pub(crate) fn product(shape: (usize, usize, usize), a: Matrix, b: Matrix, out: &mut [f32], output: Output) {
+pub(crate) fn product<'a>(
+    shape: (usize, usize, usize),
+    a: Matrix<'a>,
+    b: impl Into<Right<'a>>,
+    out: &mut [f32],
+    output: Output,
+) {
     product_then(shape, a, b, out, output, &());
 }
 

@@ -7,14 +7,14 @@
 //! for all panels of a task.
 
 use super::{Finish, Output, Product};
-use crate::cpu::simd::{self, dispatch};
+use crate::cpu::simd::dispatch;
 use crate::cpu::threads::{self, Shared};
 use crate::cpu::tile::{self, Operand, Start};
 use crate::pool::Buffer;
 use pulp::{Simd, WithSimd};
 
 /// Columns of a panel.
-const PANEL: usize = 64;
+pub(super) const PANEL: usize = 64;
 
 /// The most rows of the right operand that a panel holds at a time: 96 KiB, inside the second-level cache of any core.
 /// Longer sums read and write the output once more for each further stretch.
@@ -165,10 +165,13 @@ impl<F: Finish> Task<'_, F> {
         let (first, rows) = self.rows;
         let lanes = width.next_multiple_of(S::F32_LANES);
         let fresh = depth == 0 && self.product.output == Output::Replace;
-        let b = if rows <= FEW && self.product.b.column == 1 && lanes == width && len > 0 {
-            (self.product.b.values[depth * self.product.b.row + column..].as_ptr(), self.product.b.row)
+        let in_place =
+            (rows <= FEW && lanes == width && len > 0).then(|| self.product.b.in_place(depth, column));
+        let b = if let Some(place) = in_place.flatten() {
+            (place, self.product.b.row)
         } else {
-            self.copy_panel((column, width), (depth, len));
+            let to = self.work.copy.as_mut_slice();
+            self.product.b.copy_panel(s, (column, width), (depth, len), to);
             (self.work.copy.as_slice().as_ptr(), PANEL)
         };
         let start = if fresh { Start::Zero } else { Start::Output };
@@ -205,71 +208,24 @@ impl<F: Finish> Task<'_, F> {
         }
     }
 
-    /// Copies rows `depth..depth + len` of the panel's columns to rows of 64, with zeros beyond the matrix.
-    #[inline(always)]
-    fn copy_panel(&mut self, (column, width): (usize, usize), (depth, len): (usize, usize)) {
-        if len == 0 {
-            return;
-        }
-        let (b, to) = (self.product.b, self.work.copy.as_mut_slice());
-        let from = &b.values[depth * b.row + column * b.column..];
-        if b.column == 1 {
-            for (i, to) in to.as_chunks_mut::<PANEL>().0.iter_mut().take(len).enumerate() {
-                match from[i * b.row..].first_chunk::<PANEL>() {
-                    // A copy of known length is a few vector moves instead of a call.
-                    Some(from) if width == PANEL => *to = *from,
-                    _ => {
-                        to[..width].copy_from_slice(&from[i * b.row..][..width]);
-                        to[width..].fill(0.0);
-                    }
-                }
-            }
-        } else if b.row == 1 {
-            if width < PANEL {
-                to.fill(0.0);
-            }
-            tile::transpose((width, len), (from, b.column), (to, PANEL), 1.0);
-        } else {
-            for (i, to) in to.chunks_exact_mut(PANEL).take(len).enumerate() {
-                to.fill(0.0);
-                for (j, to) in to[..width].iter_mut().enumerate() {
-                    *to = from[i * b.row + j * b.column];
-                }
-            }
-        }
-    }
-
     /// A few rows against a transposed matrix: each value is the dot product of two runs of memory.
     #[inline(always)]
     fn dots<S: Simd>(&self, s: S) {
         let ((first, rows), (column, width)) = (self.rows, self.columns);
-        let k = self.product.k;
-        for i in first..first + rows {
-            // SAFETY: no other task has these rows and columns.
-            let out = unsafe { self.out.range(i * self.product.n + column, width) };
-            for (j, out) in out.iter_mut().enumerate() {
-                let b = &self.product.b.values[(column + j) * self.product.b.column..][..k];
-                let dot = if self.product.a.column == 1 {
-                    dot(s, &self.product.a.values[i * self.product.a.row..][..k], b)
+        let Product { n, k, a, b, output, .. } = self.product;
+        for j in column..column + width {
+            // Rows in turn, so that the run of the matrix comes from memory once.
+            for i in first..first + rows {
+                let start = j * b.column;
+                let dot = if a.column == 1 {
+                    b.dot(s, &a.values[i * a.row..][..k], start)
                 } else {
-                    (0..k)
-                        .map(|p| {
-                            self.product.a.values[i * self.product.a.row + p * self.product.a.column] * b[p]
-                        })
-                        .sum()
+                    b.dot_apart(|p| a.values[i * a.row + p * a.column], start, k)
                 };
-                *out = if self.product.output == Output::Add { *out + dot } else { dot };
+                // SAFETY: no other task has these rows and columns.
+                let out = unsafe { self.out.range(i * n + j, 1) };
+                out[0] = if output == Output::Add { out[0] + dot } else { dot };
             }
         }
     }
-}
-
-/// The dot product of two slices, in four running sums of a register each.
-#[inline(always)]
-fn dot<S: Simd>(s: S, a: &[f32], b: &[f32]) -> f32 {
-    let mut sums = [s.splat_f32s(0.0); 4];
-    for i in 0..simd::registers(s, a) {
-        sums[i % 4] = s.mul_add_e_f32s(simd::get(s, a, i), simd::get(s, b, i), sums[i % 4]);
-    }
-    s.reduce_sum_f32s(s.add_f32s(s.add_f32s(sums[0], sums[1]), s.add_f32s(sums[2], sums[3])))
 }

@@ -1,8 +1,10 @@
 //! Vector instructions chosen at run time.
 
 mod functions;
+mod widen;
 
 pub(crate) use functions::{exp, exp2, exp2_to_one, ln, normal_cdf, sigmoid, tanh};
+pub(crate) use widen::{Bf16, F16, Half, copy_widened, widen_row};
 
 use pulp::{Simd, WithSimd};
 use std::sync::OnceLock;

@@ -8,6 +8,8 @@ pub type PerPair<'a, T> = &'a dyn Fn(usize, usize, usize, usize) -> T;
 /// How to attend.
 pub struct Attention<'a> {
     pub scale: f64,
+    /// Scaled products s become cap·tanh(s / cap).
+    pub soft_cap: Option<f64>,
     pub allowed: PerPair<'a, bool>,
     pub bias: PerPair<'a, f64>,
     /// One logit per head, without a value.
@@ -21,6 +23,7 @@ impl Attention<'_> {
     pub fn scaled(scale: f64) -> Self {
         Self {
             scale,
+            soft_cap: None,
             allowed: &|_, _, _, _| true,
             bias: &|_, _, _, _| 0.0,
             sink: None,
@@ -52,7 +55,8 @@ pub fn attend(query: &Array, key: &Array, value: &Array, how: &Attention) -> Att
             let key = &key.values[((b * keys + k) * kv_heads + kv_head) * width..][..width];
             let dot: f64 = query.iter().zip(key).map(|(q, k)| q * k).sum();
             if (how.allowed)(b, h, q, k) {
-                how.scale * dot + (how.bias)(b, h, q, k)
+                let score = how.scale * dot;
+                how.soft_cap.map_or(score, |cap| cap * (score / cap).tanh()) + (how.bias)(b, h, q, k)
             } else {
                 f64::NEG_INFINITY
             }

@@ -54,6 +54,37 @@ fn a_seed_decides_what_is_drawn() {
 }
 
 #[test]
+fn a_temperature_of_zero_is_greedy() {
+    let folder = tempdir().unwrap();
+    gpt(folder.path(), 1);
+    let go =
+        |more: &[&str]| said(&[&["generate", text(folder.path()), "The cat", "-n", "20"], more].concat());
+    assert_eq!(go(&["--temperature", "0"]), go(&["--greedy"]));
+    assert_eq!(go(&["--temperature", "0", "--seed", "7", "--top-k", "5"]), go(&["--greedy"]));
+    assert_ne!(go(&["--temperature", "1"]), go(&["--greedy"]));
+}
+
+#[test]
+fn texts_go_on_beyond_the_context_with_one_note() {
+    let folder = tempdir().unwrap();
+    gpt(folder.path(), 1);
+    // The tokenizer's end of text would stop it.
+    let run = |prompt: &str, tokens: &str| {
+        let arguments = ["generate", text(folder.path()), prompt, "--no-prompt", "-n", tokens, "--greedy"];
+        let output = regard(&arguments).assert().success().get_output().clone();
+        (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap())
+    };
+    let note = "note: the text is longer than the model's context of 48 tokens: the oldest ones left it\n";
+    let ((short, quiet), (long, said)) = (run("The cat", "20"), run("The cat", "200"));
+    assert!(quiet.is_empty(), "{quiet}");
+    assert_eq!(said, note);
+    assert!(long.starts_with(short.trim_end_matches(['\n', '\u{fffd}'])), "{short:?}, then {long:?}");
+    assert!(long.len() > 2 * short.len());
+    // So may prompts be.
+    assert_eq!(run(&"qzx ".repeat(60), "3").1, note);
+}
+
+#[test]
 fn prompts_come_from_standard_input() {
     let folder = tempdir().unwrap();
     gpt(folder.path(), 1);
@@ -111,7 +142,7 @@ fn impossible_requests_are_errors_of_one_line() {
     let (problem, _) = complaint(&["generate", "owner/nothing", "The"]);
     assert!(problem.contains("regard pull owner/nothing"), "{problem}");
     for usage in [
-        &["generate", text(&gpt_folder), "The", "--temperature", "0"][..],
+        &["generate", text(&gpt_folder), "The", "--temperature", "-0.5"][..],
         &["generate", text(&gpt_folder), "The", "--top-p", "2"],
         &["generate", text(&gpt_folder), "The", "--beams", "0"],
         &["generate", text(&gpt_folder), "The", "--stop", ""],
@@ -120,8 +151,8 @@ fn impossible_requests_are_errors_of_one_line() {
     ] {
         assert_eq!(complaint(usage).1, 2, "{usage:?}");
     }
-    // The prompt is longer than the context.
-    let (problem, code) = complaint(&["generate", text(&gpt_folder), &"qzx ".repeat(60)]);
+    // The prompt is longer than the context, which beams stay within.
+    let (problem, code) = complaint(&["generate", text(&gpt_folder), &"qzx ".repeat(60), "--beams", "2"]);
     assert!(problem.contains("the model reads 48 at most"), "{problem}");
     assert_eq!(code, 1);
     std::fs::remove_file(gpt_folder.join("tokenizer.json")).unwrap();

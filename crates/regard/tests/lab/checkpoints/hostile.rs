@@ -2,9 +2,9 @@
 //!
 //! `REGARD_FUZZ=100000` tries that many of each kind; `records/fuzzing.md` says what was tried at full size.
 
-use super::{import, made};
+use super::{gguf as gguf_files, import, made};
 use crate::mutation::{LONGEST, attack, count, mutate, report};
-use regard_nn::checkpoint::{self, StoredWeights, llama2c};
+use regard_nn::checkpoint::{self, StoredWeights, gguf, llama2c};
 use regard_nn::tensor::random::Key;
 use regard_nn::tokens::Tokenizer;
 use std::path::Path;
@@ -102,6 +102,32 @@ fn llama2c_tokenizers() {
     let path = folder.path().join("tokenizer.bin");
     std::fs::write(&path, import::tokenizer()).unwrap();
     attack("llama2c tokenizer", &path, || llama2c::read_tokenizer(&path, import::vocabulary()).is_ok());
+}
+
+/// GGUF files: mostly their header, which has settings, vocabulary and table, and is most of a small file.
+#[test]
+fn gguf_models() {
+    let folder = tempdir().unwrap();
+    let (path, out) = (folder.path().join("model.gguf"), folder.path().join("out"));
+    for name in ["gemma2.gguf", "qwen3.gguf"] {
+        let good = std::fs::read(gguf_files::golden(name)).unwrap();
+        let tensors = good.windows(17).position(|window| window == b"token_embd.weight").unwrap() + 4_000;
+        std::fs::write(&path, &good).unwrap();
+        let convert = || gguf::convert(&path, &out, gguf::WeightType::F32).is_ok();
+        assert!(convert());
+        for case in 0..count() {
+            let mut bad = mutate(&good[..tensors], Key::new(case).site(name));
+            bad.extend_from_slice(&good[tensors..]);
+            std::fs::write(&path, &bad).unwrap();
+            let before = Instant::now();
+            if convert() {
+                // It may still be no model, or one of other values.
+                let _ = checkpoint::load(&out);
+            }
+            assert!(before.elapsed() < LONGEST, "{name}, case {case}");
+        }
+        report(name, count());
+    }
 }
 
 #[test]

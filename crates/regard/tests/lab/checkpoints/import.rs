@@ -135,6 +135,50 @@ fn an_imported_model_speaks() {
     assert_eq!(weights.shape("model.embed_tokens.weight"), Some(&[vocabulary(), WIDTH][..]));
 }
 
+/// A tokenizer of 105 pieces: three special ones, printable characters, and some pairs, without a piece for any byte.
+fn small_tokenizer() -> Vec<u8> {
+    let special = ["<unk>", "\n<s>\n", "\n</s>\n"].map(str::to_owned).into_iter();
+    let characters = (b' '..=b'~').map(|byte| char::from(byte).to_string());
+    let pairs = ["th", "he", " t", " th", " the", "an", "é"].map(str::to_owned);
+    let all: Vec<String> = special.chain(characters).chain(pairs).collect();
+    assert_eq!(all.len(), 105);
+    let piece = |(id, text): (usize, &String)| {
+        let score = -(id as f32);
+        [&score.to_le_bytes()[..], &(text.len() as i32).to_le_bytes(), text.as_bytes()].concat()
+    };
+    7_i32.to_le_bytes().into_iter().chain(all.iter().enumerate().flat_map(piece)).collect()
+}
+
+#[test]
+fn tokenizers_without_byte_pieces_open() {
+    let folder = tempdir().unwrap();
+    let path = folder.path().join("tok105.bin");
+    std::fs::write(&path, small_tokenizer()).unwrap();
+    let tokenizer = llama2c::read_tokenizer(&path, 105).unwrap();
+    let ids = |text: &str| tokenizer.encode(text, Special::Keep).unwrap().ids;
+    // Start, " ", "a"; characters that are no pieces are unknown, however many bytes they have.
+    assert_eq!(ids("a"), [1, 3, 3 + u32::from(b'a' - b' ')]);
+    assert_eq!(ids("a\n"), [1, 3, 3 + u32::from(b'a' - b' '), 0]);
+    assert_eq!(ids("é"), [1, 3, 104]);
+    // "th" has the best score, then " t" would, but its "t" is gone; " th" joins " " and "th", " the" comes last.
+    assert_eq!(ids("the"), [1, 102]);
+    assert_eq!(tokenizer.decode(&ids("then, éa!"), Special::Drop).unwrap(), "then, éa!");
+    // Some bytes are as wrong as they were.
+    let bytes = tokenizer_with(&["<0x00>", "a"]);
+    std::fs::write(&path, bytes).unwrap();
+    let problem = llama2c::read_tokenizer(&path, 5).unwrap_err().to_string();
+    assert!(problem.contains("where the piece <0x01> was expected"), "{problem}");
+}
+
+/// The special pieces, then some others.
+fn tokenizer_with(others: &[&str]) -> Vec<u8> {
+    let piece = |text: &&str| {
+        [&0_f32.to_le_bytes()[..], &(text.len() as i32).to_le_bytes(), text.as_bytes()].concat()
+    };
+    let special = ["<unk>", "\n<s>\n", "\n</s>\n"];
+    7_i32.to_le_bytes().into_iter().chain(special.iter().chain(others).flat_map(piece)).collect()
+}
+
 #[test]
 fn headers_that_lie_are_rejected() {
     let folder = tempdir().unwrap();

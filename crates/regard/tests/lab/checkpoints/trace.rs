@@ -7,6 +7,7 @@ use regard_nn::tensor::Ids;
 use regard_nn::tokens::Special;
 use regard_nn::{Context, Probe};
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::path::Path;
 use tempfile::tempdir;
 
@@ -159,4 +160,131 @@ fn pictures_are_preprocessed_by_the_folders_settings() {
     std::fs::write(&picture, b"\x89PNG\r\n\x1a\nnothing").unwrap();
     let (problem, _) = complaint(&["trace", text(&model), "--image", text(&picture), "-o", text(&out)]);
     assert!(problem.contains("is not a PNG"), "{problem}");
+}
+
+/// A corpus of ten lines; the third is empty and is no text.
+const LINES: &str = "The cat sat.\nA dög\n\nThe mat was flat and the cat was fat.\nx\nThe rat\nA bat sat.\nCats.\nThe end is near.\nThe\n";
+
+#[test]
+fn a_cache_has_what_single_traces_have() {
+    let folder = tempdir().unwrap();
+    let (model, corpus, out) =
+        (folder.path().join("model"), folder.path().join("lines.txt"), folder.path().join("cache"));
+    gpt(&model, 1);
+    std::fs::write(&corpus, LINES).unwrap();
+    let sites = ["layers.*.residual.after", "layers.1.self.weights", "layers.*.self.heads", "logits"];
+    let named: Vec<&str> = sites.iter().flat_map(|site| ["--site", site]).collect();
+    let arguments = ["trace", text(&model), "--corpus", text(&corpus), "--batch", "4", "-o", text(&out)];
+    said(&[&arguments[..], &named].concat());
+    let index: Value =
+        serde_json::from_str(&std::fs::read_to_string(out.join("index.json")).unwrap()).unwrap();
+    assert_eq!((&index["complete"], &index["texts"]), (&Value::from(true), &Value::from(9)));
+    assert_eq!(index["sites"]["layers.0.self.heads"]["shape"], serde_json::json!([2, 8]));
+    let shard = StoredWeights::from_files(&[&out.join("activations-00000.safetensors")]).unwrap();
+    let whole = |name: &str| shard.read_ids(name).unwrap().unwrap().values().to_vec();
+    let (offsets, pairs, ids) = (whole("token_offsets"), whole("pair_offsets"), whole("ids"));
+    assert_eq!(whole("texts"), (0..9).collect::<Vec<u32>>());
+    let lines = LINES.lines().filter(|line| !line.is_empty());
+    for (number, line) in lines.enumerate() {
+        let single = folder.path().join("single.safetensors");
+        said(&[&["trace", text(&model), "--text", line, "-o", text(&single)], &named[..]].concat());
+        let single = StoredWeights::from_files(&[&single]).unwrap();
+        let (from, to) = (offsets[number] as usize, offsets[number + 1] as usize);
+        assert_eq!(&ids[from..to], single.read_ids("inputs/ids").unwrap().unwrap().values());
+        for site in single.names().filter(|name| !name.starts_with("inputs/")) {
+            let expected = single.read(site).unwrap().unwrap();
+            let cached = shard.read(site).unwrap().unwrap();
+            let found = match site.ends_with("weights") {
+                true => {
+                    let count = (pairs[number + 1] - pairs[number]) as usize;
+                    cached.slice(1, pairs[number] as usize, count).unwrap()
+                }
+                false => cached.slice(0, from, to - from).unwrap(),
+            };
+            assert_eq!(found.count(), expected.count(), "{site}");
+            for (found, expected) in found.to_vec().iter().zip(expected.to_vec()) {
+                assert!((found - expected).abs() < 2e-5, "{site} of {line:?}: {found} and {expected}");
+            }
+        }
+    }
+}
+
+/// The bytes of all files of a folder.
+fn contents(folder: &Path) -> BTreeMap<String, Vec<u8>> {
+    let entries = std::fs::read_dir(folder).unwrap().map(Result::unwrap);
+    entries
+        .map(|entry| (entry.file_name().into_string().unwrap(), std::fs::read(entry.path()).unwrap()))
+        .collect()
+}
+
+#[test]
+fn a_cache_goes_on_where_it_was_killed() {
+    let folder = tempdir().unwrap();
+    let (model, corpus) = (folder.path().join("model"), folder.path().join("lines.txt"));
+    gpt(&model, 1);
+    // About 2.4 MB of weights, in shards of one.
+    let lines: Vec<String> =
+        (0..40).map(|i| format!("The cat number {i} sat on the mat number {}.", i * 7)).collect();
+    std::fs::write(&corpus, lines.join("\n")).unwrap();
+    let run = |out: &Path, more: &[&str]| {
+        let arguments =
+            ["trace", text(&model), "--corpus", text(&corpus), "--shard-size", "1", "-o", text(out)];
+        [&arguments[..], &["--site", "layers.*.*.*", "--batch", "3"], more]
+            .concat()
+            .iter()
+            .map(|a| (*a).to_owned())
+            .collect::<Vec<_>>()
+    };
+    let call = |arguments: &[String]| said(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
+    let (whole, cut) = (folder.path().join("whole"), folder.path().join("cut"));
+    call(&run(&whole, &[]));
+    let expected = contents(&whole);
+    assert!(expected.len() > 3, "{:?}", expected.keys());
+    // What a kill leaves: some shards with their index, one shard that the index does not have yet, and a file half written.
+    call(&run(&cut, &[]));
+    let mut index: Value = serde_json::from_slice(&expected["index.json"]).unwrap();
+    let first = index["shards"][0].clone();
+    index["complete"] = Value::from(false);
+    for key in ["texts", "tokens"] {
+        index[key] = first[key].clone();
+    }
+    index["total_size"] = first["bytes"].clone();
+    index["shards"] = Value::from(vec![first]);
+    for files in index["weight_map"].as_object_mut().unwrap().values_mut() {
+        files.as_array_mut().unwrap().truncate(1);
+    }
+    std::fs::write(cut.join("index.json"), index.to_string()).unwrap();
+    std::fs::write(cut.join("activations-00001.safetensors"), "half").unwrap();
+    call(&run(&cut, &[]));
+    assert!(contents(&cut) == expected, "a continued cache differs");
+    // Nothing is done twice, and other settings are not mixed in.
+    call(&run(&cut, &[]));
+    assert!(contents(&cut) == expected);
+    let other = run(&cut, &["--limit", "7"]);
+    let (problem, code) = complaint(&other.iter().map(String::as_str).collect::<Vec<_>>());
+    assert!(code == 1 && problem.contains("holds a cache of other texts"), "{problem}");
+}
+
+#[test]
+fn sites_are_listed() {
+    let folder = tempdir().unwrap();
+    gpt(folder.path(), 1);
+    let listed = said(&["trace", text(folder.path()), "--list-sites"]);
+    let has = |name: &str| listed.lines().any(|line| line.split_whitespace().next() == Some(name));
+    for site in ["embeddings", "layers.*.residual.after", "layers.*.self.weights", "logits"] {
+        assert!(has(site), "{site} in {listed}");
+    }
+    assert!(listed.contains("0 to 1"), "{listed}");
+    let encoder = folder.path().join("t5");
+    t5(&encoder);
+    assert!(said(&["trace", text(&encoder), "--list-sites"]).contains("decoder.layers.*.cross.weights"));
+    let picture = folder.path().join("vit");
+    vit(&picture);
+    assert!(said(&["trace", text(&picture), "--list-sites"]).contains("layers.*.self.weights"));
+    assert_eq!(complaint(&["trace", text(&picture), "--corpus", "built-in", "-o", "never"]).1, 2);
+    let cache = folder.path().join("cache");
+    let arguments = ["trace", text(&encoder), "--corpus", "built-in", "--limit", "5", "-o", text(&cache)];
+    said(&arguments);
+    assert!(contents(&cache).contains_key("activations-00000.safetensors"));
+    assert_eq!(complaint(&[&arguments[..], &["--site", "decoder.layers.0.residual.after"]].concat()).1, 2);
 }

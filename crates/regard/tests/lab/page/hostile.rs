@@ -95,7 +95,7 @@ fn requests_beyond_the_limits_are_rejected() {
     }
     for body in [
         json!({ "token": 999_999 }),
-        json!({ "sampling": { "temperature": 0.0 } }),
+        json!({ "sampling": { "temperature": -1.0 } }),
         json!({ "sampling": { "top_p": 7 } }),
         json!({ "step": -1 }),
         json!({ "other": 1 }),
