@@ -17,7 +17,8 @@ use regard::model::{self, Opened};
 use regard::run::memory::Needs;
 use regard_nn::data::memory;
 use regard_nn::models::{Predicts, Reads, Recipe};
-use regard_nn::tensor::{DataType, Device};
+use regard_nn::tensor::Device;
+use regard_nn::train::Precision;
 use regard_nn::{Parameter, checkpoint};
 use serde_json::Map;
 use std::path::PathBuf;
@@ -75,8 +76,8 @@ pub fn placement(device: &str, precision: &str) -> Result<Placement> {
         name => name.parse()?,
     };
     let precision = match precision {
-        "f32" => DataType::F32,
-        "bf16" if matches!(device, Device::Cuda(_)) => DataType::Bf16,
+        "f32" => Precision::F32,
+        "bf16" if matches!(device, Device::Cuda(_)) => Precision::Bf16,
         "bf16" => bail!("precision=\"bf16\" needs a CUDA device: the CPU computes in f32"),
         other => bail!("precision is \"f32\" or \"bf16\", not {other:?}"),
     };
