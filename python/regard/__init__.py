@@ -29,10 +29,12 @@ Every failure is a `regard.Error` with one sentence that says what is wrong.
 """
 
 import os as _os
+import sys as _sys
 
 from . import _regard, attention, data, masks, positions
 from ._analysis import Ablation, Heads, Influence, LogitLens, ablation, heads, influence, logit_lens
 from ._fit import Fit
+from ._guard import guard_module
 from ._interventions import Intervention, ablate, block, patch, steer
 from ._models import Generation, Gradients, Model, Tokenizer, collect, load
 from ._page import Page
@@ -104,3 +106,7 @@ __all__ = [
     "view",
     "watch",
 ]
+
+for _module in (attention, data, masks, positions):
+    guard_module(_module, _module.__all__)
+guard_module(_sys.modules[__name__], __all__)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from ._arrays import Reals, reals
+from ._guard import passed_through
 from ._regard import Change, Error
 
 if TYPE_CHECKING:
@@ -163,7 +164,11 @@ def as_changes(
 
 def _returning_reals(function: Hook) -> Callable[[str, Reals], Reals | None]:
     def call(site: str, values: Reals) -> Reals | None:
-        returned = function(site, values)
+        try:
+            returned = function(site, values)
+        except BaseException as error:
+            passed_through(error)
+            raise
         return None if returned is None else reals(returned, f"what the hook at {site} returned")
 
     return call

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias, cast, overload
 
 import numpy as np
 
-from ._arrays import Reals, ids, is_ids, on_host, reals
+from ._arrays import Reals, ids, is_ids, number, on_host, reals, whole
 from ._fit import Fit
 from ._fit import fit as _fit
 from ._interventions import Hook, Intervention, as_changes
@@ -99,7 +99,16 @@ class Gradients(dict[str, Reals]):
 
 
 class Generation:
-    """A text that is being written: iterate over it to get its pieces as they come, or `str` it to get them all."""
+    """A text that is being written: iterate over it to get its pieces as they come, or `str` it to get them all.
+
+    >>> import regard
+    >>> model = regard.GPT(11, d_model=8, n_layers=1, n_heads=2, context=8)
+    >>> said = model.generate([3, 1], tokens=2, seed=0)
+    >>> for piece in said:
+    ...     pass
+    >>> len(said.ids)
+    2
+    """
 
     def __init__(self, inner: _Generation) -> None:
         self._inner = inner
@@ -406,6 +415,11 @@ class Model:
         examples, pictures, single = self._examples(prompt, None)
         if pictures is not None or not single:
             raise Error("generate: one prompt at a time")
+        for name, value in (("temperature", temperature), ("top_p", top_p), ("repetition_penalty", repetition_penalty)):
+            number(value, name)
+        whole(tokens, "tokens")
+        whole(top_k, "top_k")
+        whole(seed, "seed")
         settings = {
             "greedy": False,
             "temperature": temperature,

@@ -13,6 +13,11 @@ class Page:
 
     A notebook shows it when it is the last value of a cell. Several on one notebook do not disturb each other: each has a
     frame of its own.
+
+    >>> import regard
+    >>> page = regard.GPT(11, d_model=8, n_layers=1, n_heads=2, context=8)([3, 1, 4]).show(height=400)
+    >>> page.height, page.html.startswith("<!doctype html>")
+    (400, True)
     """
 
     def __init__(self, document: str, height: int = 640) -> None:

@@ -20,7 +20,13 @@ from ._regard import maps as _maps
 
 
 class Figure:
-    """A picture: a notebook shows it, `save` writes it as .svg or .png."""
+    """A picture: a notebook shows it, `save` writes it as .svg or .png.
+
+    >>> import regard
+    >>> figure = regard.line_chart("Loss", {"training": [(0, 2.0), (1, 1.5)]}, x="step", y="loss")
+    >>> figure.png()[1:4]
+    b'PNG'
+    """
 
     def __init__(self, inner: _Figure) -> None:
         self._inner = inner
@@ -120,21 +126,27 @@ def _cell(value: Any) -> str:
     return html.escape(f"{value:.4g}" if isinstance(value, float) else str(value))
 
 
-class _Map:
-    """One map of a picture, as the extension takes it."""
+class _Words:
+    """What stands around a map, as the extension takes it."""
 
     def __init__(
         self,
         title: str,
-        values: Any,
         rows: list[str] | None,
         columns: list[str] | None,
         names: tuple[str, str],
         causal: bool,
         framed: list[tuple[int, int]],
     ) -> None:
-        self.title, self.values, self.rows, self.columns = title, reals(values), rows, columns
+        self.title, self.rows, self.columns = title, rows, columns
         self.names, self.causal, self.framed = names, causal, framed
+
+
+class _Map:
+    """One map of a picture."""
+
+    def __init__(self, values: Any, words: _Words) -> None:
+        self.values, self.words = reals(values), words
 
 
 class _Colours:
@@ -165,7 +177,7 @@ def heat_maps(
     True
     """
     words = None if rows is None else list(rows), None if columns is None else list(columns)
-    drawn = [_Map(name, values, words[0], words[1], names, causal, list(framed)) for name, values in maps]
+    drawn = [_Map(values, _Words(name, *words, names, causal, list(framed))) for name, values in maps]
     return Figure(_maps(title, subtitle, drawn, _Colours(label, diverging, range), in_a_row, small))
 
 

@@ -134,6 +134,12 @@ def train(
     `settings` are those of a preset: `{"train.steps": 200, "model.n_layers": 2}`. Training runs in a process beside this one.
     Ctrl-C stops it after a step; what was learned is kept, and `train(out=…, resume=True)` goes on from there. In a notebook the
     curve is drawn while it grows. `regard train` lists the presets.
+
+    >>> import regard, tempfile
+    >>> out = tempfile.mkdtemp() + "/run"
+    >>> run = regard.train("bag", out=out, settings={"train.steps": 4, "data.texts": 40, "run.log_every": 2}, progress=False)
+    >>> run.metrics["step"].tolist()[-1], run.load().kind
+    (4, 'bag')
     """
     arguments = ["train"]
     if preset is not None:
@@ -206,6 +212,11 @@ def experiment(
     """Puts a claim about attention to the test, by the name of an experiment or the id of a claim.
 
     Finished parts are kept in the folder, so that the same call goes on where it stopped. `regard experiment` lists them all.
+
+    >>> import regard, tempfile
+    >>> found = regard.experiment("lookup", size="smoke", out=tempfile.mkdtemp())
+    >>> [verdict.claim for verdict in found.verdicts]
+    ['E1']
     """
     arguments = ["experiment", name, "--size", size, "--out", fspath(out)]
     if seeds is not None:

@@ -100,7 +100,17 @@ class _Site:
 
 
 class Watched:
-    """What the attentions of a watched model did: every map of every head, computed when you look at it."""
+    """What the attentions of a watched model did: every map of every head, computed when you look at it.
+
+    `record` is what `watch` calls for every attention; another framework's queries and keys can be recorded by hand.
+
+    >>> import numpy as np, regard
+    >>> run, layer = regard.Watched(), object()
+    >>> queries, keys = np.random.default_rng(0).normal(size=(2, 1, 4, 3, 8))      # (batch, heads, time, width) each
+    >>> run.record(layer, queries, keys, None, is_causal=True)
+    >>> run.attention(0, head=2).round(2)[0].tolist()
+    [1.0, 0.0, 0.0]
+    """
 
     def __init__(self) -> None:
         self._sites: dict[int, _Site] = {}

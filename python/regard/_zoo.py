@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from ._arrays import number
 from ._models import Model, Tokenizer
 from ._regard import Error
 from ._regard import Model as _Model
@@ -20,7 +21,14 @@ def _build(
         vocab_size = len(tokenizer)
     everything = {"kind": kind, "vocabulary": vocab_size, **settings}
     inner = None if tokenizer is None else tokenizer._inner
-    return Model(_Model.build(json.dumps(everything), inner, seed, device, precision))
+    return Model(_Model.build(_settings(everything), inner, seed, device, precision))
+
+
+def _settings(settings: dict[str, Any]) -> str:
+    for name, value in settings.items():
+        if isinstance(value, float):
+            number(value, name)
+    return json.dumps(settings)
 
 
 def GPT(
@@ -161,7 +169,7 @@ def ViT(
     sizes = {"d_model": d_model, "n_layers": n_layers, "n_heads": n_heads}
     rest = {"kind": "vit", "image": sides, "patch": patch, "channels": channels, "classes": classes}
     precision = settings.pop("precision", "f32")
-    return Model(_Model.build(json.dumps({**rest, **sizes, **settings}), None, seed, device, precision))
+    return Model(_Model.build(_settings({**rest, **sizes, **settings}), None, seed, device, precision))
 
 
 def Sentiment(

@@ -47,27 +47,54 @@ def window(queries: int, before: int, after: int | None = None, *, keys: int | N
 
 
 def everywhere(queries: int, positions: Sequence[int], *, keys: int | None = None) -> Bools:
-    """These positions attend to all, and all attend to these: global tokens."""
+    """These positions attend to all, and all attend to these: global tokens.
+
+    >>> from regard.masks import everywhere
+    >>> everywhere(3, [0]).astype(int)
+    array([[1, 1, 1],
+           [1, 0, 0],
+           [1, 0, 0]])
+    """
     return _mask({"global": [int(position) for position in positions]}, queries, keys)
 
 
 def strided(queries: int, stride: int, *, keys: int | None = None) -> Bools:
-    """Every position whose distance is a multiple of the stride (Child et al., 2019)."""
+    """Every position whose distance is a multiple of the stride (Child et al., 2019).
+
+    >>> from regard.masks import strided
+    >>> strided(4, 2)[0].astype(int)
+    array([1, 0, 1, 0])
+    """
     return _mask({"strided": stride}, queries, keys)
 
 
 def random_blocks(queries: int, count: int, *, seed: int = 0, keys: int | None = None) -> Bools:
-    """Each block of 64 positions attends to so many blocks drawn at random."""
+    """Each block of 64 positions attends to so many blocks drawn at random.
+
+    >>> from regard.masks import random_blocks
+    >>> int(random_blocks(256, 1, seed=3)[0].sum())
+    64
+    """
     return _mask({"random-blocks": {"count": count, "seed": seed}}, queries, keys)
 
 
 def longformer(queries: int, reach: int, positions: Sequence[int] = (0,)) -> Bools:
-    """A window and global tokens (Beltagy et al., 2020)."""
+    """A window and global tokens (Beltagy et al., 2020).
+
+    >>> from regard.masks import longformer
+    >>> longformer(5, 1, [0])[3].astype(int)
+    array([1, 0, 1, 1, 1])
+    """
     return window(queries, reach) | everywhere(queries, positions)
 
 
 def big_bird(queries: int, reach: int, positions: Sequence[int] = (0,), random: int = 1, *, seed: int = 0) -> Bools:
-    """A window, global tokens and random blocks (Zaheer et al., 2020)."""
+    """A window, global tokens and random blocks (Zaheer et al., 2020).
+
+    >>> from regard.masks import big_bird, longformer
+    >>> bool((big_bird(200, 2) >= longformer(200, 2)).all())
+    True
+    """
     return longformer(queries, reach, positions) | random_blocks(queries, random, seed=seed)
 
 

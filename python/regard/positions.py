@@ -8,10 +8,14 @@ from typing import Any
 import numpy as np
 
 from . import _regard
-from ._arrays import Reals, reals
+from ._arrays import Reals, reals, whole
 from ._regard import Error
 
 __all__ = ["alibi", "alibi_slopes", "relative_bucket", "rotary", "sinusoidal"]
+
+
+# No text is longer.
+_MOST = 2**24
 
 
 def sinusoidal(positions: int | Sequence[int], width: int) -> Reals:
@@ -90,7 +94,6 @@ def relative_bucket(
 
 
 def _places(positions: int | Sequence[int]) -> list[int]:
-    places = range(positions) if isinstance(positions, int) else [int(position) for position in positions]
-    if any(position < 0 for position in places):
-        raise Error("positions count from 0")
-    return list(places)
+    if isinstance(positions, (int, np.integer)):
+        return list(range(whole(positions, "the number of positions", most=_MOST)))
+    return [whole(position, "a position", most=2**32 - 1) for position in positions]

@@ -29,13 +29,14 @@ def main():
     parser.add_argument("words", nargs="*")
     parser.add_argument("--engines", default="wgmma-bf16,mma-bf16,ffma-f32,ffma-bf16")
     parser.add_argument("--forward", action="store_true", help="check the forward pass alone")
+    parser.add_argument("--few", action="store_true", help="registers: a few variants alone")
     parser.add_argument("--seed", type=int, help="repeat the inputs of an earlier check")
     parser.add_argument("--edit", action="append", default=[])
     arguments = parser.parse_args()
     if arguments.command == "registers":
         import registers
 
-        sys.exit(registers.main(arguments.words) > 0)
+        sys.exit(registers.main(arguments.words, arguments.few) > 0)
     from driver import Driver
 
     if arguments.command == "time":

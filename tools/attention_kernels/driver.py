@@ -17,6 +17,7 @@ class Driver:
         self.cuda = ctypes.CDLL("libcuda.so.1")
         major, minor = torch.cuda.get_device_capability()
         self.architecture = "sm_90a" if major == 9 else f"sm_{major}{minor}"
+        self.multiprocessors = torch.cuda.get_device_properties(0).multi_processor_count
         self.modules = {}
 
     def prepare(self, wanted):

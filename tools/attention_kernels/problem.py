@@ -116,21 +116,28 @@ class Case:
 class Runner:
     """Launches the kernels of a case on a backend (driver.py)."""
 
-    def __init__(self, backend, case, edits=()):
-        self.backend, self.case, self.edits, self.made = backend, case, edits, {}
+    def __init__(self, backend, case, edits=(), stays=True):
+        self.backend, self.case, self.edits, self.stays, self.made = backend, case, edits, stays, {}
 
     def module(self, file):
         return self.backend.module(KERNELS / file, self.case, HEADERS, self.edits)
 
     def tiled(self, file, kernel, rows, heads, problem, *rest):
         """A kernel with a thread block for each tile of rows of each head of each example."""
+        self.launch(file, kernel, rows, heads, problem, *rest, grid=lambda *grid: grid)
+
+    def launch(self, file, kernel, rows, heads, problem, *rest, grid):
         module = self.module(file)
         threads, shared, tile = module.integers(f"{kernel}_launch", 3)
-        module.launch(kernel, (-(-rows // tile), heads, self.case.batch), threads, shared, problem, *rest)
+        module.launch(kernel, grid(-(-rows // tile), heads, self.case.batch), threads, shared, problem, *rest)
 
     def passes(self, file, kernel, rows, heads, problem):
-        """One of the passes. Those for Hopper also take tensor maps."""
-        self.tiled(file, kernel, rows, heads, problem, *([self.maps(problem)] if self.case.engine == "wgmma" else []))
+        """One of the passes. The thread blocks of those for Hopper stay on their multiprocessor, and take tensor maps."""
+        if self.case.engine != "wgmma":
+            return self.tiled(file, kernel, rows, heads, problem)
+        most = self.backend.multiprocessors if self.stays else 2**31
+        stay = lambda tiles, heads, batch: (min(tiles * heads * batch, most), 1, 1)
+        self.launch(file, kernel, rows, heads, problem, self.maps(problem), grid=stay)
 
     def maps(self, problem):
         """The structure `Maps` of wgmma.cuh."""

@@ -166,10 +166,16 @@ fn distance(got: &[f32], expected: &[f32], scale: f64) -> f64 {
 
 /// The size of what the gradient of a bias is the sum of.
 ///
-/// Some of these sums are zero but for rounding: adding one number to all scores of a softmax changes nothing. The
-/// weight of the same layer has the gradient xᵀ·g where the bias has Σ g. With x about 1, the root of Σ g² is its norm over
-/// the root of the number of inputs.
+/// The weight of the same layer has the gradient xᵀ·g where the bias has Σ g. With x about 1, the root of Σ g² is its norm
+/// over the root of the number of inputs.
+///
+/// Some of these sums are zero but for rounding, since adding one number to all scores of a softmax changes nothing: the bias
+/// of a key, that of an additive score and, as long as its tanh is almost linear, that of its hidden layer. They are compared
+/// with all gradients together.
 fn size_of_summed(name: &str, gradients: &[(String, Vec<f32>)]) -> f64 {
+    if ["key.bias", "additive.score.bias", "additive.hidden.bias"].iter().any(|end| name.ends_with(end)) {
+        return norm(gradients.iter().flat_map(|(_, values)| values).map(|&x| f64::from(x)));
+    }
     let find = |name: &str| gradients.iter().find(|(known, _)| known == name).map(|(_, values)| values);
     let weight = name.strip_suffix("bias").and_then(|layer| find(&format!("{layer}weight")));
     match (weight, find(name)) {

@@ -4,6 +4,7 @@
 //! cargo run --release --example large_model -- FOLDER [--forward TOKENS] [--generate TOKENS] [--repeat TIMES]
 //! ```
 //!
+//! Times are of the clock and of the processor (all threads together), the latter being the one to compare on a busy machine.
 //! Memory is that of the process as Linux counts it: `resident` at the end, `peak` its largest value, both with the pages of
 //! the mapped file that were read; `anonymous` is the memory at the end that is not the file's.
 
@@ -32,18 +33,20 @@ fn main() -> Result<(), Box<dyn Error>> {
     let vocabulary = loaded.config.get("vocab_size").and_then(serde_json::Value::as_u64).unwrap_or(1);
     let text = |count: usize| (0..count as u64).map(|i| (i * 7919 % vocabulary) as u32).collect::<Vec<_>>();
 
-    let (mut forward, mut generation) = (Vec::new(), Vec::new());
+    let (mut forward, mut generation, mut forward_cpu, mut generation_cpu) =
+        (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for _ in 0..repeat {
         if tokens > 0 {
             let inputs = Inputs::ids(&Ids::new(&text(tokens), [1, tokens])?);
-            let started = Instant::now();
+            let (started, before) = (Instant::now(), processor_time()?);
             let scores = model.forward(&Context::inference(), &inputs)?;
             assert!(scores.values().iter().all(|score| score.is_finite()), "scores must be numbers");
             forward.push(started.elapsed().as_secs_f64());
+            forward_cpu.push(processor_time()? - before);
         }
         if continued > 0 {
             let settings = GenerationSettings { max_tokens: continued, ..GenerationSettings::default() };
-            let started = Instant::now();
+            let (started, before) = (Instant::now(), processor_time()?);
             let texts = generate(
                 &Continue::new(model)?,
                 &Context::inference(),
@@ -53,6 +56,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             )?;
             assert_eq!(texts[0].tokens.len(), continued);
             generation.push(started.elapsed().as_secs_f64() / continued as f64);
+            generation_cpu.push((processor_time()? - before) / continued as f64);
         }
     }
     let report = json!({
@@ -60,6 +64,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         "after_loading": after_loading,
         "forward": forward,
         "per_token": generation,
+        "forward_cpu": forward_cpu,
+        "per_token_cpu": generation_cpu,
         "resident": memory("VmRSS")?,
         "anonymous": memory("RssAnon")?,
         "peak": memory("VmHWM")?,
@@ -73,6 +79,16 @@ fn option(arguments: &[String], name: &str, otherwise: usize) -> Result<usize, B
         None => Ok(otherwise),
         Some(at) => Ok(arguments.get(at + 1).ok_or_else(|| format!("{name} needs a number"))?.parse()?),
     }
+}
+
+/// The seconds that all threads of this process have computed.
+fn processor_time() -> Result<f64, Box<dyn Error>> {
+    let status = std::fs::read_to_string("/proc/self/stat")?;
+    // Fields 14 and 15, in hundredths of a second; the second one is a name in brackets, which may hold spaces.
+    let rest = status.rsplit_once(')').ok_or("Linux counts no time")?.1;
+    let ticks: Vec<f64> =
+        rest.split_whitespace().skip(11).take(2).map(str::parse).collect::<Result<_, _>>()?;
+    Ok(ticks.iter().sum::<f64>() / 100.0)
 }
 
 /// A line of this process's status, in bytes.

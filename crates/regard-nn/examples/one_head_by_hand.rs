@@ -1,8 +1,9 @@
 //! One head of attention, with numbers you can check by hand.
 //!
-//! Three words, each with a query, a key and a value of width 2. The example prints the scores (how well each query matches
-//! each key), the weights (the softmax of each row of scores, which sums to 1), and the output (each row's weighted mean of
-//! the values). Then the same with a causal mask.
+//! Three words, each a vector of two numbers. Three matrices make a query, a key and a value of each. The example prints the
+//! scores (how well each query matches each key), the weights (the softmax of each row of scores, which sums to 1), and the
+//! output (each row's weighted mean of the values). Then the same with a causal mask. The report of the program `regard`
+//! explains every step with these numbers.
 
 #![allow(clippy::print_stdout)] // examples print their results
 
@@ -10,12 +11,23 @@ use regard_nn::attention::{Scale, scaled_dot_product};
 use regard_nn::tensor::{Mask, Tensor};
 
 const WORDS: [&str; 3] = ["time", "flies", "fast"];
+/// The words' vectors, one row each.
+const X: [f32; 6] = [1.0, 0.0, 0.0, 1.0, 1.0, 1.0];
+/// Doubles both numbers.
+const W_QUERY: [f32; 4] = [2.0, 0.0, 0.0, 2.0];
+/// Swaps the two numbers.
+const W_KEY: [f32; 4] = [0.0, 1.0, 1.0, 0.0];
+/// Changes the sign of the second number.
+const W_VALUE: [f32; 4] = [1.0, 0.0, 0.0, -1.0];
 
 fn main() -> regard_nn::Result<()> {
-    // The query of "time" matches the key of "flies", and vice versa; the query of "fast" matches none in particular.
-    let query = Tensor::new(&[2.0, 0.0, 0.0, 2.0, 0.0, 0.0], [3, 2])?;
-    let key = Tensor::new(&[0.0, 1.0, 1.0, 0.0, 1.0, 1.0], [3, 2])?;
-    let value = Tensor::new(&[1.0, 0.0, 0.0, 1.0, -1.0, -1.0], [3, 2])?;
+    let x = Tensor::new(&X, [3, 2])?;
+    let query = x.matmul(&Tensor::new(&W_QUERY, [2, 2])?)?; // Q = x·W_Q
+    let key = x.matmul(&Tensor::new(&W_KEY, [2, 2])?)?; // K = x·W_K
+    let value = x.matmul(&Tensor::new(&W_VALUE, [2, 2])?)?; // V = x·W_V
+    for (name, table) in [("queries, x·W_Q", &query), ("keys, x·W_K", &key), ("values, x·W_V", &value)] {
+        show(name, table, &["first", "second"]);
+    }
 
     let scores = query.matmul_transposed(&key, false, true)?; // Q·Kᵀ
     show("scores, Q·Kᵀ", &scores, &WORDS);

@@ -54,12 +54,14 @@ mod smollm3;
 mod stablelm;
 mod starcoder2;
 mod t5;
+mod towers;
 mod values;
 mod vit;
 mod weights;
 
 pub use names::Names;
 use names::ROW;
+pub use towers::split as split_towers;
 pub use weights::{Stored, StoredWeights};
 
 use crate::data::file::write_whole;
@@ -219,6 +221,12 @@ fn recipe(config: &Map<String, Value>, weights: &StoredWeights) -> Result<(Recip
         return Ok((own_recipe(own, config)?, Names::own()));
     }
     let Some(family) = KNOWN.iter().find(|family| family.model_type == kind) else {
+        if towers::is_combined(kind) {
+            return Err(Error::checkpoint(format!(
+                "models of type {kind:?} are two models, one for texts and one for pictures: regard import towers FOLDER -o OUT \
+                 writes them as two folders, which open"
+            )));
+        }
         let (kind, nearest): (String, _) = (kind.chars().take(80).collect(), nearest::nearest(kind, config));
         return Err(Error::checkpoint(format!(
             "models of type {kind:?} are not supported; the nearest supported type is {nearest} (regard models lists all, \

@@ -28,6 +28,7 @@ use crate::parameter::join;
 use regard_tensor::ops::concatenate;
 use regard_tensor::{Mask, Tensor};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 type Change = dyn Fn(&str, Tensor) -> Result<Tensor> + Send + Sync;
@@ -50,6 +51,10 @@ enum Action {
 #[derive(Default)]
 pub struct Probe {
     actions: Vec<(String, Action)>,
+    /// Layers such as `layers.3` that start from a stored residual stream.
+    resumed: Vec<(String, Tensor)>,
+    /// Layers such as `layers.3` after which their stack ends.
+    last: Vec<String>,
     recorded: Mutex<Recorded>,
 }
 
@@ -122,7 +127,7 @@ impl Probe {
     pub fn set_head(self, attention: &str, head: usize, vector: Tensor) -> Self {
         self.change(join(attention, "heads"), move |_, heads| {
             replace_head(&heads, head, |values| {
-                let vector = vector.reshape([1, 1, 1, vector.count()])?;
+                let vector = vector.reshape([1, 1, 1, vector.count()])?.to(values.device())?;
                 Ok(values.scale(0.0)?.add(&vector)?)
             })
         })
@@ -157,6 +162,65 @@ impl Probe {
         self.action(join(attention, "weights"), Action::Block { head, query, key })
     }
 
+    /// Multiplies the values at a site, at one position (axis 1) or at all.
+    #[must_use]
+    pub fn scale(self, site: &str, position: Option<usize>, factor: f32) -> Self {
+        self.change(site, move |_, current| {
+            at_positions(&current, position, |values| Ok(values.scale(factor)?))
+        })
+    }
+
+    /// Steering: adds factor · (`toward` − x) to the values at a site, where x is the vector at the position `from` and `toward`
+    /// that of another text, at one position (axis 1) or at all. With factor 1 at the position `from`, `toward` takes x's place.
+    #[must_use]
+    pub fn steer(
+        self,
+        site: &str,
+        position: Option<usize>,
+        (from, toward): (usize, Tensor),
+        factor: f32,
+    ) -> Self {
+        self.change(site, move |_, current| {
+            let here = current.slice(1, from, 1)?; // (B, 1, C)
+            let toward = toward.reshape([1, 1, toward.count()])?;
+            let vector = toward.subtract(&here)?.scale(factor)?;
+            at_positions(&current, position, |values| Ok(values.add(&vector)?))
+        })
+    }
+
+    /// Resumes from the residual stream before a layer, such as `layers.3`, as an earlier pass over the same input recorded
+    /// it at `layers.3.residual.before`. The layers before it are skipped; changes at that site are in it already.
+    #[must_use]
+    pub fn resume(mut self, layer: &str, residual: Tensor) -> Self {
+        self.resumed.push((layer.to_owned(), residual));
+        self
+    }
+
+    /// Skips the layers after this one, such as `layers.3`. The values recorded up to there are right; the output is not that
+    /// of the model.
+    #[must_use]
+    pub fn stop_after(mut self, layer: &str) -> Self {
+        self.last.push(layer.to_owned());
+        self
+    }
+
+    /// The layers of a stack (`layers`, `decoder.layers`) that a pass runs, of so many, and what the first of them reads if
+    /// it is not the first of the stack.
+    pub(crate) fn layers(&self, stack: &str, count: usize) -> (Range<usize>, Option<&Tensor>) {
+        let number =
+            |layer: &str| -> Option<usize> { layer.strip_prefix(stack)?.strip_prefix('.')?.parse().ok() };
+        let resumed = self.resumed.iter().find_map(|(layer, value)| Some((number(layer)?, value)));
+        let resumed = resumed.filter(|&(layer, _)| layer < count);
+        let end = self.last.iter().find_map(|layer| number(layer)).map_or(count, |last| count.min(last + 1));
+        (resumed.map_or(0, |(layer, _)| layer)..end, resumed.map(|(_, value)| value))
+    }
+
+    /// Whether a site is where the pass resumed: its value has been changed already.
+    fn was_changed(&self, site: &str) -> bool {
+        let layer = site.strip_suffix(".residual.before");
+        layer.is_some_and(|layer| self.resumed.iter().any(|(resumed, _)| resumed == layer))
+    }
+
     fn actions(&self, site: &str) -> impl Iterator<Item = &Action> {
         self.actions.iter().filter(move |(pattern, _)| matches(pattern, site)).map(|(_, action)| action)
     }
@@ -173,8 +237,10 @@ impl Probe {
 
     /// Applies the actions at a site in order, and returns the value, changed or not.
     pub(crate) fn visit(&self, site: &str, mut value: Tensor) -> Result<Tensor> {
+        let changed = self.was_changed(site);
         for action in self.actions(site) {
             match action {
+                Action::Change(_) if changed => {}
                 Action::Change(change) => {
                     let shape = value.shape().clone();
                     value = change(site, value).map_err(|error| match error {
@@ -310,6 +376,18 @@ fn replace(
     let before = value.slice(axis, 0, index)?;
     let after = value.slice(axis, index + 1, length - index - 1)?;
     Ok(concatenate(&[&before, &changed, &after], axis)?)
+}
+
+/// (batch, time, …) with the values at one position, or at all, replaced.
+fn at_positions(
+    value: &Tensor,
+    position: Option<usize>,
+    change: impl FnOnce(Tensor) -> Result<Tensor>,
+) -> Result<Tensor> {
+    match position {
+        Some(position) => replace(value, 1, position, change),
+        None => change(value.clone()),
+    }
 }
 
 /// A mask (1 or batch, 1 or heads, queries, keys) without the blocked pairs, as (batch, heads, queries, keys).

@@ -9,18 +9,16 @@ macro_rules! sources {
     };
 }
 
+/// The example that the report explains.
+pub const ONE_HEAD: (&str, &str) =
+    ("crates/regard-nn/examples/one_head_by_hand.rs", include_str!("../examples/one_head_by_hand.rs"));
+
 sources! {
     ATTENTION "attention.rs"
-    HEADS "attention/heads.rs"
     PATTERN "attention/pattern.rs"
+    LINEAR "attention/linear.rs"
     POSITION "position.rs"
-    BLOCK "block.rs"
-    FEED_FORWARD "layers/feed_forward.rs"
-    LAYERS "layers.rs"
     SENTIMENT "models/sentiment.rs"
-    TRANSFORMER "models/transformer.rs"
     TRAIN "train.rs"
     INFLUENCE "analysis/influence.rs"
-    TOKENS "tokens.rs"
-    LINEAR "attention/linear.rs"
 }

@@ -39,7 +39,7 @@ use serde::{Deserialize, Serialize};
 
 /// The version of the training procedure. It increases whenever the same configuration trains a different model for a
 /// reason other than the engine's [`NUMERICS`](regard_tensor::NUMERICS), such as different data from the same seed.
-pub const REVISION: u32 = 1;
+pub const REVISION: u32 = 2;
 
 /// The training configuration.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

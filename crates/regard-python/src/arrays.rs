@@ -4,6 +4,7 @@ use crate::error::OrRaise as _;
 use numpy::ndarray::ArrayViewD;
 use numpy::{PyArrayDyn, PyArrayMethods as _, PyReadonlyArrayDyn, PyUntypedArrayMethods as _};
 use pyo3::prelude::*;
+use regard_nn::data::memory;
 use regard_tensor::{Device, Mask, Tensor};
 use std::borrow::Cow;
 
@@ -30,6 +31,19 @@ pub fn to_numpy(py: Python<'_>, tensor: Tensor) -> PyResult<Reals<'_>> {
     let array = unsafe { PyArrayDyn::borrow_from_array(&view, owner) };
     array.readwrite().make_nonwriteable();
     Ok(array)
+}
+
+/// Rejects results that do not fit memory before anything is allocated: a failed allocation would end the interpreter.
+pub fn ensure_room(what: &str, sizes: &[usize]) -> anyhow::Result<()> {
+    let bytes = sizes.iter().fold(4.0, |bytes, &size| bytes * size as f64);
+    let most = memory::limit() as f64;
+    anyhow::ensure!(
+        bytes <= most,
+        "{what} would take {:.1} GB of memory, {:.1} GB are available",
+        bytes / 1e9,
+        most / 1e9
+    );
+    Ok(())
 }
 
 /// A tensor with a copy of an array's values.

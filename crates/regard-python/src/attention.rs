@@ -1,9 +1,9 @@
 //! Attention and positions on arrays.
 
-use crate::arrays::{GivenReals, Reals, mask_to_numpy, to_mask, to_numpy, to_tensor};
+use crate::arrays::{GivenReals, Reals, ensure_room, mask_to_numpy, to_mask, to_numpy, to_tensor};
 use crate::error::OrRaise as _;
 use crate::work::work;
-use anyhow::{Result, bail};
+use anyhow::{Result, bail, ensure};
 use numpy::{PyArrayDyn, PyReadonlyArrayDyn};
 use pyo3::prelude::*;
 use regard_nn::attention::{self, AttentionConfig, Pattern, Rules, Scale};
@@ -28,8 +28,10 @@ pub fn scaled_dot_product<'py>(
 ) -> PyResult<(Reals<'py>, Reals<'py>)> {
     let (query, key, value) = (to_tensor(&query)?, to_tensor(&key)?, to_tensor(&value)?);
     let mask = mask.as_ref().map(to_mask).transpose()?;
-    let (output, weights) =
-        work(py, |_| Ok(attention::scaled_dot_product(&query, &key, &value, mask.as_ref(), scale(factor))?))?;
+    let (output, weights) = work(py, |_| {
+        ensure_weights_fit(&query, &key)?;
+        Ok(attention::scaled_dot_product(&query, &key, &value, mask.as_ref(), scale(factor))?)
+    })?;
     Ok((to_numpy(py, output)?, to_numpy(py, weights)?))
 }
 
@@ -50,12 +52,21 @@ pub fn scaled_dot_product_gradient<'py>(
     let mask = mask.as_ref().map(to_mask).transpose()?;
     let [query, key, value] = work(py, |_| {
         let [query, key, value] = &inputs;
+        ensure_weights_fit(query, key)?;
         let (output, _) = attention::scaled_dot_product(query, key, value, mask.as_ref(), scale(factor))?;
         let gradients = weighted(output, upstream.as_ref())?.sum_all()?.backward()?;
         Ok([query, key, value]
             .map(|input| gradients.get(input).unwrap_or_else(|| Tensor::zeros(input.shape().clone()))))
     })?;
     Ok((to_numpy(py, query)?, to_numpy(py, key)?, to_numpy(py, value)?))
+}
+
+/// All weights are computed and returned: of every query for every key.
+fn ensure_weights_fit(query: &Tensor, key: &Tensor) -> Result<()> {
+    let (Some((_, rows)), [.., keys, _]) = (query.shape().split_last(), &key.shape()[..]) else {
+        return Ok(());
+    };
+    ensure_room("attention weights", &[rows.iter().product(), *keys])
 }
 
 /// An output, multiplied by what its gradient is weighted by.
@@ -72,8 +83,11 @@ fn weighted(output: Tensor, upstream: Option<&Tensor>) -> Result<Tensor> {
 /// Sines and cosines of positions: (positions, width).
 #[pyfunction]
 pub fn sinusoidal(py: Python<'_>, positions: Vec<u32>, width: usize) -> PyResult<Reals<'_>> {
-    let ids = Ids::new(&positions, [positions.len()]).or_raise()?;
-    to_numpy(py, position::sinusoidal(&ids, width).or_raise()?)
+    let table = work(py, |_| {
+        ensure_room("positions", &[positions.len(), width])?;
+        Ok(position::sinusoidal(&Ids::new(&positions, [positions.len()])?, width)?)
+    })?;
+    to_numpy(py, table)
 }
 
 /// Queries or keys (batch, time, heads, width), turned by their positions.
@@ -101,14 +115,34 @@ pub fn rotary<'py>(
 
 /// ALiBi's slope of each head.
 #[pyfunction]
-pub fn alibi_slopes(n_heads: usize) -> Vec<f32> {
-    position::alibi_slopes(n_heads)
+pub fn alibi_slopes(py: Python<'_>, n_heads: usize) -> PyResult<Vec<f32>> {
+    work(py, |_| {
+        ensure_room("slopes", &[n_heads])?;
+        Ok(position::alibi_slopes(n_heads))
+    })
 }
 
 /// T5's bucket of a distance.
 #[pyfunction]
-pub fn relative_bucket(distance: i64, buckets: usize, max_distance: usize, bidirectional: bool) -> u32 {
-    position::relative_bucket(distance, buckets, max_distance, bidirectional)
+pub fn relative_bucket(
+    py: Python<'_>,
+    distance: i64,
+    buckets: usize,
+    max_distance: usize,
+    bidirectional: bool,
+) -> PyResult<u32> {
+    work(py, |_| {
+        // Half of them are for single distances, and half of all for keys after the query.
+        let fewest = if bidirectional { 4 } else { 2 };
+        ensure!((fewest..=1 << 24).contains(&buckets), "buckets is {fewest} to {}, not {buckets}", 1 << 24);
+        ensure!(
+            max_distance > buckets / fewest,
+            "max_distance is above {}, not {max_distance}",
+            buckets / fewest
+        );
+        ensure!(distance.unsigned_abs() < 1 << 53, "no text is {distance} tokens long");
+        Ok(position::relative_bucket(distance, buckets, max_distance, bidirectional))
+    })
 }
 
 /// A pattern, given in JSON, as a mask (queries, keys).
@@ -120,7 +154,10 @@ pub fn pattern_mask<'py>(
     keys: usize,
 ) -> PyResult<Bound<'py, PyArrayDyn<bool>>> {
     let pattern: Pattern = serde_json::from_str(pattern).or_raise()?;
-    let mask = work(py, |_| Ok(pattern.mask(queries, keys)?))?;
+    let mask = work(py, |_| {
+        ensure_room("a mask", &[queries, keys])?;
+        Ok(pattern.mask(queries, keys)?)
+    })?;
     mask_to_numpy(py, &mask)
 }
 
@@ -131,13 +168,23 @@ pub struct MultiHead(attention::MultiHead);
 #[pymethods]
 impl MultiHead {
     #[new]
-    fn new(d_model: usize, n_heads: usize, n_kv_heads: usize, bias: bool, seed: u64) -> PyResult<Self> {
+    fn new(
+        py: Python<'_>,
+        d_model: usize,
+        n_heads: usize,
+        n_kv_heads: usize,
+        bias: bool,
+        seed: u64,
+    ) -> PyResult<Self> {
         let mut config = AttentionConfig::new(d_model, n_heads);
         config.n_kv_heads = n_kv_heads;
         config.fused = false;
         config.bias = regard_nn::attention::Biases::all(bias);
         let spread = Draw::Uniform((1.0 / d_model.max(1) as f32).sqrt());
-        Ok(Self(attention::MultiHead::new(&Initial::new(seed), config, (spread, spread)).or_raise()?))
+        work(py, |_| {
+            ensure_room("the projections", &[4, d_model, d_model])?;
+            Ok(Self(attention::MultiHead::new(&Initial::new(seed), config, (spread, spread))?))
+        })
     }
 
     /// Output (batch, queries, width) and weights (batch, heads, queries, keys).
@@ -212,6 +259,7 @@ impl MultiHead {
         let (Some(&queries), Some(&keys)) = (x.shape().get(1), looked_at.shape().get(1)) else {
             bail!("multi-head attention: vectors must be (batch, time, width), got {}", x.shape());
         };
+        ensure_room("attention weights", &[x.shape()[0], self.0.config().n_heads, queries, keys])?;
         let pattern = mask.map_or(Pattern::Full, Pattern::Explicit);
         Ok(self.0.forward(context, x, memory, &Rules::new(pattern, queries, keys)?)?)
     }

@@ -3,6 +3,7 @@
 use pyo3::create_exception;
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
+use serde::de::DeserializeOwned;
 
 create_exception!(
     regard,
@@ -31,4 +32,12 @@ impl<T, E: Into<anyhow::Error>> OrRaise<T> for Result<T, E> {
     fn or_raise(self) -> PyResult<T> {
         self.map_err(|error| to_python(&error.into()))
     }
+}
+
+/// Settings that Python wrote as JSON. What is wrong is said without the place in that text, which nobody has seen.
+pub fn settings<T: DeserializeOwned>(json: &str) -> PyResult<T> {
+    serde_json::from_str(json).map_err(|error| {
+        let said = error.to_string();
+        problem(said.split(" at line ").next().unwrap_or(&said))
+    })
 }

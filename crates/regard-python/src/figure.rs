@@ -37,8 +37,14 @@ impl Figure {
 /// One map of a picture.
 #[derive(FromPyObject)]
 pub struct Map<'py> {
-    title: String,
     values: GivenReals<'py>,
+    words: Words,
+}
+
+/// What stands around a map.
+#[derive(FromPyObject)]
+pub struct Words {
+    title: String,
     rows: Option<Vec<String>>,
     columns: Option<Vec<String>>,
     names: (String, String),
@@ -86,49 +92,75 @@ pub fn maps(
     small: bool,
 ) -> PyResult<Figure> {
     let colours: Colours = colours.extract()?;
-    let mut picture = Picture::new(title).subtitle(subtitle);
+    let matrices = maps.iter().map(|map| matrix(&map.values)).collect::<PyResult<Vec<_>>>()?;
+    let maps: Vec<_> = maps.into_iter().map(|map| map.words).zip(matrices).collect();
+    work(py, move |_| {
+        Ok(Figure::of(&arranged(
+            Picture::new(title).subtitle(subtitle),
+            maps,
+            &colours,
+            columns.max(1),
+            small,
+        )))
+    })
+}
+
+fn arranged(
+    mut picture: Picture,
+    maps: Vec<(Words, Matrix)>,
+    colours: &Colours,
+    columns: usize,
+    small: bool,
+) -> Picture {
     if small {
-        let mut gallery = Gallery::new(columns.max(1), colours.scale());
-        for map in &maps {
-            let causal = map.causal;
-            gallery = gallery.masked_map(map.title.clone(), matrix(&map.values)?, move |row, column| {
-                causal && column > row
-            });
+        let mut gallery = Gallery::new(columns, colours.scale());
+        let words = maps.first().and_then(|(words, _)| words.rows.clone().zip(words.columns.clone()));
+        for (words, matrix) in maps {
+            let masked = move |row, column| words.causal && column > row;
+            gallery = gallery.masked_map(words.title, matrix, masked);
         }
-        if let Some(Map { rows: Some(rows), columns: Some(words), .. }) = maps.first() {
-            gallery = gallery.words(rows.clone(), words.clone());
+        if let Some((rows, columns)) = words {
+            gallery = gallery.words(rows, columns);
         }
-        picture = picture.panel(gallery);
-    } else {
-        picture = picture.columns(columns.max(1));
-        for map in maps {
-            let causal = map.causal;
-            let mut panel = HeatMap::new(matrix(&map.values)?, colours.scale())
-                .names(map.names.0, map.names.1)
-                .mask(move |row, column| causal && column > row);
-            if let Some(rows) = map.rows {
-                panel = panel.row_words(rows);
-            }
-            if let Some(words) = map.columns {
-                panel = panel.column_words(words);
-            }
-            for (row, column) in map.framed {
-                panel = panel.highlight(row, column);
-            }
-            picture = match map.title.is_empty() {
-                true => picture.panel(panel),
-                false => picture.titled_panel(map.title, panel),
-            };
-        }
+        return picture.panel(gallery);
     }
-    let _ = py;
-    Ok(Figure::of(&picture))
+    picture = picture.columns(columns);
+    for (words, matrix) in maps {
+        let causal = words.causal;
+        let mut panel = HeatMap::new(matrix, colours.scale())
+            .names(words.names.0, words.names.1)
+            .mask(move |row, column| causal && column > row);
+        if let Some(rows) = words.rows {
+            panel = panel.row_words(rows);
+        }
+        if let Some(columns) = words.columns {
+            panel = panel.column_words(columns);
+        }
+        for (row, column) in words.framed {
+            panel = panel.highlight(row, column);
+        }
+        picture = match words.title.is_empty() {
+            true => picture.panel(panel),
+            false => picture.titled_panel(words.title, panel),
+        };
+    }
+    picture
 }
 
 /// Curves over one axis.
 #[pyfunction]
 #[pyo3(signature = (title, subtitle, axes, curves))]
 pub fn lines(
+    py: Python<'_>,
+    title: String,
+    subtitle: String,
+    axes: (String, String),
+    curves: Vec<(String, Vec<(f64, f64)>)>,
+) -> PyResult<Figure> {
+    work(py, move |_| Ok(drawn(title, subtitle, axes, curves)))
+}
+
+fn drawn(
     title: String,
     subtitle: String,
     axes: (String, String),

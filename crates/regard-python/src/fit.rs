@@ -1,7 +1,7 @@
 //! Training of a model on data in memory, a while at a time, so that Python can show progress between.
 
 use crate::arrays::{GivenReals, to_tensor};
-use crate::error::{OrRaise as _, problem};
+use crate::error::problem;
 use crate::fit_data::{Given, Held, Source};
 use crate::model::Model;
 use crate::work::work;
@@ -51,7 +51,7 @@ impl Trainer {
         held_pictures: Option<GivenReals<'_>>,
         settings: &str,
     ) -> PyResult<Self> {
-        let config: TrainConfig = serde_json::from_str(settings).or_raise()?;
+        let config: TrainConfig = crate::error::settings(settings)?;
         let pictures = pictures.as_ref().map(to_tensor).transpose()?;
         let held_pictures = held_pictures.as_ref().map(to_tensor).transpose()?;
         let before = Arc::clone(&model.opened);

@@ -63,6 +63,7 @@ fn extension(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(figure::maps, module)?)?;
     module.add_function(wrap_pyfunction!(figure::lines, module)?)?;
     module.add_function(wrap_pyfunction!(foreign::view, module)?)?;
+    module.add_function(wrap_pyfunction!(pass::library_passes, module)?)?;
     module.add_function(wrap_pyfunction!(program::main, module)?)?;
     module.add_function(wrap_pyfunction!(program::set_file, module)?)?;
     module.add_function(wrap_pyfunction!(work::after_fork, module)?)?;

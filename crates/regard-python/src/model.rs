@@ -2,7 +2,7 @@
 
 use crate::arrays::{GivenReals, Reals, to_numpy, to_tensor};
 use crate::change::{Change, Changes};
-use crate::error::{OrRaise as _, problem};
+use crate::error::problem;
 use crate::generation::Generation;
 use crate::gradient::{Of, gradient};
 use crate::pass::{Pass, Read};
@@ -103,7 +103,7 @@ impl Model {
         device: &str,
         precision: &str,
     ) -> PyResult<Self> {
-        let recipe: Recipe = serde_json::from_str(settings).or_raise()?;
+        let recipe: Recipe = crate::error::settings(settings)?;
         let tokenizer = tokenizer.map(|tokenizer| tokenizer.0.clone());
         let opened = work(py, |_| {
             let placement = placement(device, precision)?;
@@ -272,7 +272,7 @@ impl Model {
         settings: &str,
         stop_at_end: bool,
     ) -> PyResult<Generation> {
-        let sampling = serde_json::from_str(settings).or_raise()?;
+        let sampling = crate::error::settings(settings)?;
         let (opened, input) = (Arc::clone(&self.opened), self.input(example)?);
         work(py, move |_| Generation::new(opened, &input, tokens, sampling, stop_at_end))
     }

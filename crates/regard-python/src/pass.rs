@@ -1,6 +1,6 @@
 //! One pass of a model over a batch, and everything that can be asked about it later.
 
-use crate::arrays::{Reals, to_numpy};
+use crate::arrays::{Reals, ensure_room, to_numpy};
 use crate::change::Changes;
 use crate::error::problem;
 use crate::model::{MOST_TOKENS, described};
@@ -198,6 +198,11 @@ impl Pass {
         if site == "logits" {
             return self.scores(cancel);
         }
+        if let Some(attention) = site.strip_suffix(".weights").or_else(|| site.strip_suffix(".scores"))
+            && let Some(weights) = self.probe.weights(attention)
+        {
+            ensure_room("attention weights", &weights.sizes())?;
+        }
         if let Some(value) = self.probe.get(site)? {
             return Ok(value);
         }
@@ -338,6 +343,7 @@ impl Pass {
                 columns.0 <= columns.1 && columns.1 <= keys,
                 "{site} has {keys} keys, not columns {columns:?}"
             );
+            ensure_room("attention weights", &[rows.1 - rows.0, columns.1 - columns.0])?;
             Ok(weights.block(example, head, rows.0..rows.1, columns.0..columns.1)?)
         })?;
         to_numpy(py, block)
@@ -431,4 +437,27 @@ pub fn known_group(name: &str) -> PyResult<Group> {
         "cross" => Ok(Group::Cross),
         _ => Err(problem(format!("there is no attention {name}: it is self, encoder, decoder or cross"))),
     }
+}
+
+/// How many seconds so many passes take that are the library's alone, with what a run of Python records: the measure of what
+/// Python adds (`bench/python_overhead.py`).
+#[pyfunction]
+pub fn library_passes(
+    py: Python<'_>,
+    model: &crate::model::Model,
+    ids: Vec<u32>,
+    calls: u32,
+) -> PyResult<f64> {
+    work(py, |cancel| {
+        let started = std::time::Instant::now();
+        for _ in 0..calls {
+            let mut probe = Probe::new();
+            for site in model.opened.model.attentions() {
+                probe = probe.record(format!("{}.weights", site.name));
+            }
+            let inputs = Inputs::ids(&Ids::new(&ids, [1, ids.len()])?);
+            hidden(&*model.opened.model, &inputs, &probe, cancel)?;
+        }
+        Ok(started.elapsed().as_secs_f64())
+    })
 }

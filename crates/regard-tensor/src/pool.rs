@@ -4,8 +4,13 @@
 //! a page fault for each 4 KiB of every array, a large share of a step. So freed buffers wait here, by size
 //! class, for the next request. All memory held, used and waiting, stays below twice the most that was in use at one
 //! time, and [`trim`] gives back what waits.
+//!
+//! The working memory of a kernel's threads is kept apart, a little by each thread for itself: sixteen threads that
+//! begin a job at the same time must not queue for it.
 
+use crate::cpu::threads;
 use bytemuck::{Pod, Zeroable};
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::mem::size_of;
 use std::sync::{LazyLock, Mutex, PoisonError};
@@ -21,6 +26,8 @@ const LINE: usize = 16;
 pub(crate) struct Buffer {
     lines: Vec<Line>,
     len: usize,
+    /// It returns to what its thread keeps for itself, not to the pool.
+    scratch: bool,
 }
 
 impl Buffer {
@@ -28,13 +35,29 @@ impl Buffer {
     ///
     /// (Never uninitialised in Rust's sense: all pool memory starts as zeros.)
     pub fn dirty(len: usize) -> Self {
-        Self { lines: POOL.take(class(len)), len }
+        Self { lines: POOL.take(class(len)), len, scratch: false }
+    }
+
+    /// The same as working memory of a task, which is dropped by the thread that asked for it.
+    pub fn scratch(len: usize) -> Self {
+        let lines = class(len);
+        if lines > MOST_KEPT {
+            return Self::dirty(len);
+        }
+        let kept = KEPT.try_with(|kept| {
+            let mut kept = kept.borrow_mut();
+            let found = kept.iter().rposition(|buffer| buffer.len() == lines);
+            found.map(|place| kept.swap_remove(place))
+        });
+        let lines = kept.ok().flatten().unwrap_or_else(|| bytemuck::zeroed_vec(lines));
+        Self { lines, len, scratch: true }
     }
 
     /// A buffer of zeros.
     pub fn zeros(len: usize) -> Self {
         let mut buffer = Self::dirty(len);
-        buffer.as_mut_slice().fill(0.0);
+        // One thread alone cannot fill memory as fast as memory can be filled.
+        threads::chunks(buffer.as_mut_slice(), 1 << 16, |_, part| part.fill(0.0));
         buffer
     }
 
@@ -49,7 +72,30 @@ impl Buffer {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        POOL.give(std::mem::take(&mut self.lines));
+        let lines = std::mem::take(&mut self.lines);
+        if !self.scratch {
+            return POOL.give(lines);
+        }
+        // A thread that is ending keeps nothing.
+        let _ = KEPT.try_with(|kept| keep(&mut kept.borrow_mut(), lines));
+    }
+}
+
+/// The most lines of working memory that a thread keeps for itself: 4 MiB.
+const MOST_KEPT: usize = 4 << 20 >> 6;
+
+thread_local! {
+    static KEPT: RefCell<Vec<Vec<Line>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Keeps a buffer, and drops the oldest ones if all would be too many.
+fn keep(kept: &mut Vec<Vec<Line>>, lines: Vec<Line>) {
+    if lines.is_empty() {
+        return;
+    }
+    kept.push(lines);
+    while kept.iter().map(Vec::len).sum::<usize>() > MOST_KEPT {
+        kept.remove(0);
     }
 }
 
@@ -159,6 +205,20 @@ mod tests {
         let second = Buffer::zeros(len);
         assert_eq!(second.as_slice().as_ptr(), address);
         assert!(second.as_slice().iter().all(|&x| x == 0.0));
+    }
+
+    #[test]
+    fn a_thread_keeps_its_working_memory_within_bounds() {
+        let first = Buffer::scratch(1000);
+        let address = first.as_slice().as_ptr();
+        drop(first);
+        assert_eq!(Buffer::scratch(1001).as_slice().as_ptr(), address);
+        for size in 1..100 {
+            drop(Buffer::scratch(size * 10_000));
+        }
+        let kept = KEPT.with(|kept| kept.borrow().iter().map(Vec::len).sum::<usize>());
+        assert!(kept <= MOST_KEPT, "{kept} lines");
+        assert_eq!(Buffer::scratch(MOST_KEPT * LINE + 1).as_slice().len(), MOST_KEPT * LINE + 1);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use regard_tensor::ops::{Attention, Layout, Projections, attend};
 use regard_tensor::optimiser::{Method, Optimiser, Update};
 use regard_tensor::random::Key;
-use regard_tensor::{Pass, Result, Tensor, pool};
+use regard_tensor::{Pass, Result, Tensor, pool, set_threads};
 
 const MB: usize = 1 << 20;
 
@@ -45,9 +45,16 @@ fn memory_is_linear_in_length_and_flat_in_training() -> Result<()> {
     assert!(extra - output_bytes < 100 * MB, "{} MB beyond inputs and output", (extra - output_bytes) / MB);
     drop((query, key, value));
 
+    // On one thread, since how many heads are at work at the same moment is left to chance.
+    set_threads(1);
     let (short, long) = (train(512)?, train(2048)?);
+    set_threads(usize::MAX);
     let growth = long as f64 / short as f64;
     assert!(growth < 4.5, "four times the length took {growth:.2} times the memory");
+    // On any number of threads: output, three gradients, and for each head at work copies of its keys and values and their
+    // gradients.
+    let (array, most) = (2048 * 8 * 64 * 4, train(2048)?);
+    assert!(most < 9 * array, "{:.2} arrays beyond inputs", most as f64 / array as f64);
 
     // A small network: after a few steps nothing new is allocated.
     let x = Tensor::new(&Key::new(2).normal(64 * 32, 1.0), [64, 32])?;

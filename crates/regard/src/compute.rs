@@ -7,9 +7,11 @@ use anyhow::{Context as _, Result};
 use clap::Args;
 use regard_nn::models::{InPrecision, Model};
 use regard_nn::train::{Precision, TrainConfig};
+use regard_tensor::traffic::{self, Traffic};
 use regard_tensor::{Device, cuda, cuda_devices};
 use std::str::FromStr;
 use std::sync::Once;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Where to run.
 #[derive(Debug, Clone, Copy, Default, Args)]
@@ -24,6 +26,24 @@ pub struct Compute {
 
 /// The device is reported once, however often it is found.
 static REPORT: Once = Once::new();
+/// Whether anything ran on a CUDA device.
+static ON_CUDA: AtomicBool = AtomicBool::new(false);
+
+/// Reports operations that a CUDA device has no kernel for, and that ran on the CPU instead, with copies there and back.
+pub fn report_fallbacks() {
+    if ON_CUDA.load(Ordering::Relaxed)
+        && let Some(line) = fallbacks(&traffic::snapshot())
+    {
+        terminal::remark(line);
+    }
+}
+
+fn fallbacks(traffic: &Traffic) -> Option<String> {
+    let named: Vec<String> =
+        traffic.fallbacks.iter().map(|(name, count)| format!("{name} ({count} times)")).collect();
+    let line = || format!("debug: without a CUDA kernel, so computed on the CPU: {}", named.join(", "));
+    (!named.is_empty()).then(line)
+}
 
 /// What `--device` says.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -112,6 +132,7 @@ impl Compute {
                     found.len()
                 );
             };
+            ON_CUDA.store(true, Ordering::Relaxed);
             cuda::ensure_usable(ordinal).map_err(|error| UsageError(error.to_string()))?;
             REPORT.call_once(|| terminal::remark(format!("running on {} ({device})", description.name)));
         }
@@ -160,6 +181,14 @@ mod tests {
         assert_eq!("cpu".parse(), Ok(Choice::Named(Device::Cpu)));
         assert_eq!("cuda:1".parse(), Ok(Choice::Named(Device::Cuda(1))));
         assert!("gpu".parse::<Choice>().unwrap_err().contains("cuda:N"));
+    }
+
+    #[test]
+    fn fallbacks_are_one_line_and_none_are_none() {
+        assert_eq!(fallbacks(&Traffic::default()), None);
+        let mut traffic = Traffic::default();
+        traffic.fallbacks.insert("sort", 3);
+        assert!(fallbacks(&traffic).unwrap().ends_with("on the CPU: sort (3 times)"));
     }
 
     #[test]

@@ -9,7 +9,9 @@ pub mod charts;
 pub mod claims;
 mod facts;
 mod findings;
+pub mod frozen;
 mod lab;
+pub mod ledger;
 mod measurements;
 mod progress;
 mod sizes;
@@ -23,7 +25,7 @@ mod verdict;
 pub(crate) use facts::facts;
 pub use facts::{Fact, Key};
 pub use findings::{About, Figure, Findings, Listing};
-pub use lab::Lab;
+pub use lab::{JUDGED_SEEDS, Lab};
 pub use measurements::{Measurements, Summary, write_csv};
 pub use progress::Progress;
 pub use sizes::{SMALL_MODELS, Sizes};
@@ -32,16 +34,17 @@ pub use sweep::{Run, Sweep};
 pub(crate) use table::named;
 pub use table::{Condition, Rows, Table};
 pub use training::{Line, Trained};
-pub use verdict::{Bound, Check, Outcome, Published, Verdict, those_that_apply, true_minus};
+pub use verdict::{Bound, Check, Outcome, Part, Published, Verdict, those_that_apply, true_minus};
 
 use crate::compute::Placement;
+use crate::run::RunConfig;
 use anyhow::{Context as _, Result};
 use clap::ValueEnum;
 use std::path::Path;
 use std::time::{Instant, SystemTime};
 
 /// How large an experiment is made.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub enum Size {
     /// Only to see that everything works: its verdicts mean nothing
     #[value(hide = true)]
@@ -52,6 +55,8 @@ pub enum Size {
     Standard,
     /// Real data (--data) and larger models, one experiment at a time: minutes to hours
     Full,
+    /// Models of 20 to 200 million parameters, for the experiments that need them: hours on a GPU, weeks on two cores
+    Large,
 }
 
 impl Size {
@@ -62,6 +67,35 @@ impl Size {
             Size::Quick => "quick",
             Size::Standard => "standard",
             Size::Full => "full",
+            Size::Large => "large",
+        }
+    }
+
+    /// The size of a name.
+    pub fn named(name: &str) -> Option<Self> {
+        [Size::Smoke, Size::Quick, Size::Standard, Size::Full, Size::Large]
+            .into_iter()
+            .find(|size| size.name() == name)
+    }
+}
+
+/// What an experiment is run on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Data {
+    /// Numbers that are drawn at random: no text at all.
+    Drawn,
+    /// The built-in text alone.
+    BuiltIn,
+    /// The built-in text, or real text: what `--data` must be at full size.
+    Text(&'static str),
+}
+
+impl Data {
+    /// What `--data` must be, if it takes any.
+    pub fn wanted(self) -> Option<&'static str> {
+        match self {
+            Data::Text(wanted) => Some(wanted),
+            Data::Drawn | Data::BuiltIn => None,
         }
     }
 }
@@ -79,6 +113,15 @@ pub struct Setup<'a> {
     pub vectors: Option<&'a Path>,
     /// Where models are trained and measured.
     pub placement: Placement,
+    /// Whether to use the seeds that experiments are developed with, not those that are kept for verdicts.
+    pub develop: bool,
+}
+
+impl Setup<'_> {
+    /// A size on the built-in text, as it is judged.
+    pub const fn of(size: Size) -> Self {
+        Self { size, seeds: None, data: None, vectors: None, develop: false, placement: Placement::CPU }
+    }
 }
 
 /// A question put to the test.
@@ -93,22 +136,29 @@ pub struct Experiment {
     pub prediction: &'static str,
     /// What is done to find out.
     pub design: &'static str,
-    /// What of the measure, the bounds or the settings was changed after results had been seen, if anything: the reader may
-    /// trust the verdict less for it.
+    /// What of the prediction, the measure, the bounds or the settings was changed after the [freeze](frozen), if anything: the
+    /// reader may trust the verdict less for it.
     pub changed: Option<&'static str>,
-    /// What `--data` must be at full size; nothing if it needs none.
-    pub real_data: Option<&'static str>,
+    /// What it is run on.
+    pub data: Data,
     /// What its measurements are made under: the names of the condition columns.
     pub conditions: &'static [&'static str],
     /// How many seeds it draws.
     pub seeds: Sizes<u64>,
     /// How long it should take on two cores, in seconds.
     pub seconds: Sizes<f64>,
+    /// How its models are trained at a size, with the first seed: what the freeze lists of them.
+    pub trains: fn(&Lab) -> Result<Vec<RunConfig>>,
     /// The work itself.
     pub run: fn(&Lab) -> Result<Findings>,
 }
 
 impl Experiment {
+    /// Whether it has a size of its own of this name: only some have a large one.
+    pub fn has(&self, size: Size) -> bool {
+        size != Size::Large || self.seconds.names_large()
+    }
+
     /// How long it should take, in seconds.
     pub fn expected(&self, size: Size) -> f64 {
         self.seconds.at(size)
@@ -122,6 +172,9 @@ impl Experiment {
         let mut findings =
             (self.run)(&lab).with_context(|| format!("the experiment {} failed", self.name))?;
         findings.trainings = lab.trainings.to_toml()?;
+        findings.settings = lab.settings.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let builtin = setup.data.is_none() && self.data != Data::Drawn;
+        findings.verdicts.iter_mut().for_each(|verdict| verdict.builtin_text_only |= builtin);
         let about = About {
             experiment: self,
             setup,

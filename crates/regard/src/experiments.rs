@@ -5,6 +5,7 @@
 //! the prediction, and its tests plant results on both sides of each bound.
 
 mod activation;
+mod bilstm_heads;
 mod content_words;
 mod cost;
 mod exactness;
@@ -13,11 +14,12 @@ mod head_count;
 mod head_removal;
 mod ingredients;
 pub(crate) mod instruments;
-mod lookup;
+pub(crate) mod lookup;
 pub(crate) mod model_size;
 pub(crate) mod models;
 pub(crate) mod negation;
 pub(crate) mod norm_placement;
+mod permutation;
 pub(crate) mod pooled_words;
 pub(crate) mod positions;
 mod random_heads;
@@ -25,7 +27,7 @@ pub(crate) mod scale_sweep;
 mod tagger_heads;
 mod three_architectures;
 mod three_models;
-mod trained_heads;
+pub(crate) mod trained_heads;
 mod training_curve;
 pub(crate) mod training_smooths;
 mod untrained_attention;
@@ -53,7 +55,9 @@ pub const EXPERIMENTS: &[Experiment] = &[
     three_models::EXPERIMENT,
     pooled_words::EXPERIMENT,
     negation::EXPERIMENT,
+    bilstm_heads::EXPERIMENT,
     lookup::EXPERIMENT,
+    permutation::EXPERIMENT,
     trained_heads::EXPERIMENT,
     positions::EXPERIMENT,
     model_size::EXPERIMENT,
@@ -88,7 +92,7 @@ mod tests {
         for experiment in EXPERIMENTS {
             let [quick, standard, full] = [Size::Quick, Size::Standard, Size::Full]
                 .map(|size| crate::terminal::duration(experiment.expected(size)));
-            let data = experiment.real_data.unwrap_or("–");
+            let data = experiment.data.wanted().unwrap_or("–");
             let (name, claims) = (experiment.name, experiment.claims.join(", "));
             let row = format!("| `{name}` | {claims} | {data} | {quick} | {standard} | {full} |");
             assert!(text.contains(&row), "docs/experiments.md lacks\n{row}");

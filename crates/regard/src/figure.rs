@@ -1,7 +1,7 @@
 //! Every picture that the laboratory draws, as SVG and as PNG.
 //!
 //! A [`Panel`] is one plot: a [`HeatMap`] or a [`Gallery`] of them, a [`Chart`] of lines, a [`Scatter`] with labels,
-//! [`Bars`], [`Intervals`], a [`Histogram`], [`Groups`] of points, [`Words`] coloured by weight. A [`Picture`] puts one
+//! [`Bars`], [`Intervals`], a [`Histogram`], [`Groups`] of points, [`Words`] coloured by weight, a [`Diagram`] of boxes and arrows. A [`Picture`] puts one
 //! or more panels under a title and writes them: `.svg` and `.png` as a file of its own, light or dark; or SVG for a page,
 //! which then follows the page's colours through [`stylesheet`].
 //!
@@ -31,6 +31,7 @@ mod chart;
 mod clip;
 mod colour;
 mod colour_scale;
+mod diagram;
 mod drawing;
 mod gallery;
 mod groups;
@@ -59,6 +60,7 @@ pub use bars::{Bar, Bars};
 pub use chart::Chart;
 pub use colour::{CLASSES, LEVELS, Rgb, class, diverging, oklch, sequential};
 pub use colour_scale::ColourScale;
+pub use diagram::{Diagram, Look, NumberTable};
 pub use drawing::{Anchor, Drawing, Rect, Text};
 pub use gallery::Gallery;
 pub use groups::Groups;

@@ -62,6 +62,7 @@ use error::{Elsewhere, Interrupted, UsageError};
 /// Runs the program and returns its exit code: what `main` does, and the console script of the Python package.
 pub fn run_program(arguments: commands::Arguments) -> u8 {
     let end = environment::check().and_then(|()| arguments.run());
+    compute::report_fallbacks();
     let interrupted = end.as_ref().err().and_then(|error| error.downcast_ref::<Interrupted>());
     let elsewhere = end.as_ref().err().and_then(|error| error.downcast_ref::<Elsewhere>());
     let stopped = interrupted.is_some() || elsewhere.is_some_and(|elsewhere| elsewhere.stopped);

@@ -1,7 +1,7 @@
 //! The page's server: models and their forward passes, over HTTP on this machine.
 //!
 //! [`catalogue`] lists the models and [`web`] the files of the page. `pass_cache` keeps forward passes within a limit of memory,
-//! `job_queue` runs requests within limits of number and time, `guard` rejects requests that other sites make,
+//! `job_queue` runs requests within limits of number and time, `generation` sends sampled tokens one by one, `guard` rejects requests that other sites make,
 //! `connections` ends those of clients that stall, `weights` keeps weights from changing under a request, `routes` and
 //! `maps` have one function for each request.
 
@@ -9,11 +9,13 @@ pub mod catalogue;
 mod connections;
 mod demonstration;
 mod description;
+mod generation;
 mod guard;
 mod job_queue;
 mod maps;
 mod packed;
 mod pass_cache;
+mod patching;
 mod problem;
 mod routes;
 pub mod web;
@@ -23,6 +25,8 @@ pub use description::{Description, describe};
 pub use routes::router;
 
 use crate::compute::Placement;
+use crate::forward_pass::head_names::HeadNames;
+use crate::model::Opened;
 use anyhow::{Context as _, Result};
 use catalogue::Catalogue;
 use demonstration::Demonstration;
@@ -30,7 +34,7 @@ use job_queue::JobQueue;
 use pass_cache::PassCache;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 use tokio::net::TcpListener;
 
@@ -103,12 +107,16 @@ pub struct ServerSettings {
     pub limits: Limits,
 }
 
+/// The names of the heads of a model that is open.
+pub(crate) type KnownNames = (Weak<Opened>, Arc<HeadNames>);
+
 /// Everything that requests share.
 pub struct App {
     pub(crate) catalogue: Catalogue,
     pub(crate) demonstration: Demonstration,
     pub(crate) passes: PassCache,
     pub(crate) jobs: JobQueue,
+    pub(crate) names: Mutex<Vec<KnownNames>>,
     pub(crate) limits: Limits,
     pub(crate) web: Option<PathBuf>,
     pub(crate) address: SocketAddr,
@@ -137,6 +145,7 @@ impl Server {
             demonstration,
             passes: PassCache::new(limits.memory),
             jobs: JobQueue::new(&limits),
+            names: Mutex::default(),
             limits,
             web,
             address: listener.local_addr()?,

@@ -2,7 +2,8 @@
 
 mod contents;
 
-pub use contents::{HeadFilter, PageContents, Start, VIEWS};
+pub use crate::server::web::VIEWS;
+pub use contents::{HeadFilter, PageContents, Start};
 
 use crate::figure::stylesheet;
 use crate::server::web::FILES;

@@ -190,6 +190,50 @@ pub fn intercept(points: &[(f64, f64)]) -> f64 {
     y - slope(points).mean * x
 }
 
+/// A power with a floor, y = floor + a·x^exponent, through points: the floor and the exponent of the least-squares fit.
+///
+/// For each floor the rest is a line on logarithmic axes; floors are tried from 0 to just below the least y, on a grid that is refined
+/// three times. Without a finite fit there is none.
+pub fn power_with_floor(points: &[(f64, f64)]) -> Option<(f64, f64)> {
+    const TRIES: usize = 200;
+    let least = points.iter().map(|point| point.1).fold(f64::INFINITY, f64::min);
+    let fit = |floor: f64| {
+        let logs: Vec<(f64, f64)> = points.iter().map(|(x, y)| (x.ln(), (y - floor).ln())).collect();
+        let (exponent, at_one) = (slope(&logs).mean, intercept(&logs));
+        let error = |&(x, y): &(f64, f64)| (y - floor - (at_one + exponent * x.ln()).exp()).powi(2);
+        (points.iter().map(error).sum::<f64>(), exponent)
+    };
+    let (mut from, mut to) = (0.0, least * 0.9999);
+    let mut best = (f64::INFINITY, f64::NAN, f64::NAN);
+    for _ in 0..4 {
+        let step = (to - from) / TRIES as f64;
+        for floor in (0..=TRIES).map(|i| from + step * i as f64) {
+            let (error, exponent) = fit(floor);
+            if error < best.0 {
+                best = (error, floor, exponent);
+            }
+        }
+        (from, to) = ((best.1 - step).max(0.0), (best.1 + step).min(least * 0.9999));
+    }
+    (best.1.is_finite() && best.2.is_finite()).then_some((best.1, best.2))
+}
+
+/// ln of the ratio of two variances, the first over the second, and its interval: 0 where values spread alike.
+///
+/// The error of ln s² is about √(2/(n − 1)) for normal values; with Student's quantile of both sides' degrees of freedom the interval is
+/// that of the F distribution to about a hundredth, for eight values as for eighty.
+pub fn log_variance_ratio(a: &Sample, b: &Sample) -> Interval {
+    let [a, b] = [a, b].map(|sample| moments(&sample.values()));
+    let freedom = |moments: &Moments| moments.count.saturating_sub(1);
+    let (of_a, of_b) = (freedom(&a), freedom(&b));
+    if of_a == 0 || of_b == 0 {
+        // A single value has no spread.
+        return around(f64::NAN, f64::NAN, 0, a.count.min(b.count));
+    }
+    let error = (2.0 / of_a as f64 + 2.0 / of_b as f64).sqrt();
+    around((a.variance() / b.variance()).ln(), error, of_a + of_b, a.count.min(b.count))
+}
+
 /// A value that is not a sample of anything: a count, an error that was computed exactly.
 pub fn exact(value: f64) -> Interval {
     around(value, 0.0, 1, 1)
@@ -281,6 +325,29 @@ mod tests {
             (2.0, twice.map(|value| value + 4.0)),
         ];
         assert_eq!((slope_by_seed(&line).mean, slope_by_seed(&line).count), (2.0, 2));
+    }
+
+    #[test]
+    fn a_power_is_found_above_its_floor() {
+        let points = |floor: f64| [1e4, 1e5, 1e6, 1e7].map(|n: f64| (n, floor + 50.0 * n.powf(-0.35)));
+        for floor in [0.0, 1.7, 3.0] {
+            let (found, exponent) = power_with_floor(&points(floor)).unwrap();
+            assert!((found - floor).abs() < 1e-3 && (exponent + 0.35).abs() < 1e-3, "{found} {exponent}");
+        }
+        assert_eq!(power_with_floor(&[(1.0, f64::NAN), (2.0, 1.0)]), None);
+    }
+
+    #[test]
+    fn the_interval_of_a_ratio_of_variances_is_that_of_the_f_distribution() {
+        let sample = |scale: f64, count: u64| (0..count).map(|i| (i, scale * i as f64)).collect::<Sample>();
+        let ratio = log_variance_ratio(&sample(2.0, 8), &sample(1.0, 8));
+        assert!((ratio.mean - 4_f64.ln()).abs() < 1e-12);
+        // F of 7 and 7 degrees of freedom at 97.5 % is 4.9949 (any table).
+        assert!((ratio.high - ratio.mean - 4.994_9_f64.ln()).abs() < 0.02, "{ratio:?}");
+        assert!(
+            log_variance_ratio(&sample(2.0, 1), &sample(1.0, 8)).high.is_nan(),
+            "one value decides nothing"
+        );
     }
 
     #[test]

@@ -320,7 +320,8 @@ pub fn importance<'a>(subject: impl Into<Subject<'a>>, batch: &AblationBatch) ->
         let counted = targets.iter().filter(|&&target| target != IGNORED).count();
         upstream.resize(upstream.len() + time, 1.0 / counted.max(1) as f32);
     }
-    let mut pass = Pass::new().from_upstream(Tensor::new(&upstream, rows.shape())?);
+    let upstream = Tensor::new(&upstream, rows.shape())?.to(rows.device())?;
+    let mut pass = Pass::new().from_upstream(upstream);
     let mut tracked = Vec::with_capacity(sites.len());
     for site in &sites {
         let output = recorded(&probe, &site.name)?;

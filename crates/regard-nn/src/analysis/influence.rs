@@ -23,7 +23,7 @@ use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::models::{AttentionSite, Model};
 use crate::probe::Probe;
-use regard_tensor::{Pass, Tensor};
+use regard_tensor::{Device, Pass, Tensor};
 
 /// The default limit of tokens for attention flow.
 pub const FLOW_LIMIT: usize = 64;
@@ -103,15 +103,19 @@ fn placed(weights: &Tensor, (top, left): (usize, usize), time: usize) -> Result<
         let start = (head * time + top + query) * time + left;
         values[start..start + keys].copy_from_slice(from);
     }
-    Ok(Tensor::new(&values, [heads, time, time])?)
+    Ok(Tensor::new(&values, [heads, time, time])?.to(weights.device())?)
 }
 
 /// A′ = ½(A + I), with rows that sum to 1: the residual connection counts as half.
 pub fn with_residual(attention: &Tensor) -> Result<Tensor> {
-    let time = attention.shape().last();
-    let identity: Vec<f32> =
+    let identity = identity(attention.shape().last(), attention.device())?;
+    normalise_rows(&attention.add(&identity)?.scale(0.5)?)
+}
+
+fn identity(time: usize, device: Device) -> Result<Tensor> {
+    let values: Vec<f32> =
         (0..time * time).map(|at| f32::from(u8::from(at / time.max(1) == at % time.max(1)))).collect();
-    normalise_rows(&attention.add(&Tensor::new(&identity, [time, time])?)?.scale(0.5)?)
+    Ok(Tensor::new(&values, [time, time])?.to(device)?)
 }
 
 /// The attention rollout after each layer, (time, time) each: row i has the share of each input token in position i. The
@@ -179,7 +183,10 @@ pub fn gradient_attention(model: &dyn Model, tokens: &Tokens, target: Target) ->
     let gradients = logit.gradients(&pass)?;
     let of = |site: &AttentionSite| -> Result<Tensor> {
         let weights = tracked(&site.name)?;
-        let gradient = gradients.get(&weights).unwrap_or_else(|| Tensor::zeros(weights.shape()));
+        let gradient = match gradients.get(&weights) {
+            Some(gradient) => gradient,
+            None => Tensor::zeros(weights.shape()).to(weights.device())?,
+        };
         Ok(weights.detach().multiply(&gradient.detach())?.select(0, 0)?)
     };
     in_order(model, tokens, |subject| subject.attentions()?.iter().map(of).collect())
@@ -187,10 +194,9 @@ pub fn gradient_attention(model: &dyn Model, tokens: &Tokens, target: Target) ->
 
 /// R ← R + Ḡ·R over the layers, starting from R = I.
 pub fn relevance(products: &[Tensor]) -> Result<Tensor> {
-    let time = products.first().map_or(0, |product| product.shape().last());
-    let identity: Vec<f32> =
-        (0..time * time).map(|at| f32::from(u8::from(at / time.max(1) == at % time.max(1)))).collect();
-    let mut relevance = Tensor::new(&identity, [time, time])?;
+    let (time, device) =
+        products.first().map_or((0, Device::Cpu), |product| (product.shape().last(), product.device()));
+    let mut relevance = identity(time, device)?;
     for product in products {
         let mean = product.relu()?.mean(0)?;
         relevance = relevance.add(&mean.matmul(&relevance)?)?;

@@ -73,7 +73,7 @@ pub fn weigh_together(weights: &Tensor, transformed: &Tensor) -> Result<Tensor> 
             all.extend(columns.iter().map(|column| column[query]));
         }
     }
-    Ok(Tensor::new(&all, [batch, queries, keys])?)
+    Ok(Tensor::new(&all, [batch, queries, keys])?.to(weights.device())?)
 }
 
 /// Rows divided by their sums; rows of zeros stay zero.
@@ -87,7 +87,7 @@ pub fn normalise_rows(x: &Tensor) -> Result<Tensor> {
             }
         }
     }
-    Ok(Tensor::new(&values, x.shape().clone())?)
+    Ok(Tensor::new(&values, x.shape().clone())?.to(x.device())?)
 }
 
 /// For each layer, the weights (1, heads, time, time) and the transformed vectors (1, heads, time, width) of one text.

@@ -59,10 +59,7 @@ impl<'a> Patching<'a> {
 
     /// The logit with each head patched at all positions.
     pub fn heads(&self) -> Result<Vec<(Head, f64)>> {
-        let one = |head: Head| {
-            let (site, output) = &self.heads[head.layer];
-            Ok((head, self.run(&Probe::new().patch_head(site, head.head, output.clone()))?))
-        };
+        let one = |head: Head| Ok((head, self.head(head)?));
         all_heads(self.model)?.into_iter().map(one).collect()
     }
 
@@ -75,11 +72,30 @@ impl<'a> Patching<'a> {
 
     /// The logit with the residual stream before each layer patched at each single position: layer by position.
     pub fn residual_by_position(&self) -> Result<Vec<Vec<f64>>> {
-        let layer = |(site, value): &(String, Tensor)| {
-            let at = |position| self.run(&Probe::new().patch_position(site, position, value.clone()));
-            self.positions().map(at).collect()
-        };
-        self.residuals.iter().map(layer).collect()
+        let layer = |layer| self.positions().map(|position| self.residual_at(layer, position)).collect();
+        (0..self.residuals.len()).map(layer).collect()
+    }
+
+    /// The logit with the residual stream before one layer patched at one position.
+    pub fn residual_at(&self, layer: usize, position: usize) -> Result<f64> {
+        let missing =
+            || Error::input("patching", format!("there is no residual stream before layer {layer}"));
+        let (site, value) = self.residuals.get(layer).ok_or_else(missing)?;
+        if position >= self.positions().end {
+            return Err(Error::input("patching", format!("there is no position {position}")));
+        }
+        self.run(&Probe::new().patch_position(site, position, value.clone()))
+    }
+
+    /// The logit with one head patched at all positions.
+    pub fn head(&self, head: Head) -> Result<f64> {
+        let missing =
+            || Error::input("patching", format!("there is no head {} of layer {}", head.head, head.layer));
+        let (site, output) = self.heads.get(head.layer).ok_or_else(missing)?;
+        if head.head >= output.shape()[2] {
+            return Err(missing());
+        }
+        self.run(&Probe::new().patch_head(site, head.head, output.clone()))
     }
 
     fn positions(&self) -> std::ops::Range<usize> {

@@ -340,6 +340,12 @@ impl MultiHead {
         self.output.bias().map(Parameter::tensor)
     }
 
+    /// Queries and keys of vectors (batch, time, width) before norms and rotation: (batch, time, heads, head width).
+    pub(crate) fn queries_and_keys(&self, context: &Context, x: &Tensor) -> Result<(Tensor, Tensor)> {
+        let (query, key, _) = self.project(context, x, None)?;
+        Ok((query, key))
+    }
+
     fn how(&self, context: &Context) -> How {
         let weigh = match (self.config.kind, &self.sink) {
             (AttentionKind::LearnedSink, Some(sink)) => Weigh::Sink(Some(context.parameter(sink))),

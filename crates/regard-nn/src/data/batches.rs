@@ -37,7 +37,7 @@ pub use classification::{Classification, ClassificationBatch};
 pub use masked::{Masked, MaskedBatch, Masking};
 pub use order::{Order, Selection};
 pub use pictures::{Pictures, PicturesBatch};
-pub use tagging::{Tagging, TaggingBatch};
+pub use tagging::{Hiding, Tagging, TaggingBatch};
 pub use translation::{Translation, TranslationBatch};
 pub use windows::{PackedWindows, RandomWindows, WindowBatch};
 

@@ -63,3 +63,29 @@ pub fn sentiment_words(polarity: Polarity) -> Vec<String> {
     let forms = entries.flat_map(|entry| morphology::forms(entry.lemma, entry.part_of_speech));
     forms.collect::<std::collections::BTreeSet<String>>().into_iter().collect()
 }
+
+/// The words of the corpus that intensify another, such as "very", in alphabetical order.
+pub fn intensifiers() -> Vec<&'static str> {
+    lexicon::LEXICON
+        .family("intensifier")
+        .map(|entry| entry.lemma)
+        .collect::<std::collections::BTreeSet<_>>()
+        .into_iter()
+        .collect()
+}
+
+/// The words of the corpus that belong to one semantic field (a story, how a film looks, how it sounds, acting, directing and so on),
+/// in all their forms, each with its field. Words of several fields, and those that fit everything, have none.
+///
+/// ```
+/// let fields = regard_nn::data::builtin::semantic_fields();
+/// assert_eq!((fields["melodic"], fields["luminous"]), ("sound", "look"));
+/// assert!(!fields.contains_key("good"));
+/// ```
+pub fn semantic_fields() -> std::collections::BTreeMap<String, &'static str> {
+    let mut fields = std::collections::BTreeMap::new();
+    for (lemma, part, field) in lexicon::LEXICON.fields() {
+        fields.extend(morphology::forms(lemma, part).into_iter().map(|form| (form, field)));
+    }
+    fields
+}

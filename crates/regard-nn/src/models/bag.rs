@@ -39,6 +39,8 @@ pub struct BagConfig {
     pub residual: bool,
     /// Whether the projections of attention are trained, or stay as they were drawn.
     pub trained: bool,
+    /// The standard deviation of word vectors and positions before training; PyTorch's embeddings start with 1.
+    pub deviation: f32,
 }
 
 impl Default for BagConfig {
@@ -51,6 +53,7 @@ impl Default for BagConfig {
             context: 512,
             residual: false,
             trained: true,
+            deviation: 0.1,
         }
     }
 }
@@ -75,9 +78,13 @@ impl Bag {
 
     /// A model with weights from a source.
     pub fn build(config: BagConfig, initial: &Initial) -> Result<Self> {
-        let BagConfig { vocabulary, d_embedding, n_heads, context, .. } = config;
+        let BagConfig { vocabulary, d_embedding, n_heads, context, deviation, .. } = config;
         let sizes = [("vocabulary", vocabulary), ("d_embedding", d_embedding), ("context", context)];
         ensure_sizes("bag", &sizes)?;
+        if !(deviation.is_finite() && deviation >= 0.0) {
+            let problem = format!("the initial deviation must be a number of 0 or more, got {deviation}");
+            return Err(Error::configuration("bag", problem));
+        }
         if n_heads == 0 && config.positions.acts_in_attention() {
             let problem = "rotary, alibi and relative positions are seen by attention only: give it heads";
             return Err(Error::configuration("bag", problem));
@@ -97,8 +104,12 @@ impl Bag {
         };
         let line = LinearConfig::new(d_embedding, 1);
         Ok(Self {
-            words: Embedding::new(&initial.part("words"), (vocabulary, d_embedding), Draw::Normal(0.1))?,
-            positions: Positions::new(&initial.part("positions"), config.positions, sizes, 0.1)?,
+            words: Embedding::new(
+                &initial.part("words"),
+                (vocabulary, d_embedding),
+                Draw::Normal(deviation),
+            )?,
+            positions: Positions::new(&initial.part("positions"), config.positions, sizes, deviation)?,
             attention: heads,
             classifier: Linear::new(&initial.part("classifier"), line, draw)?,
             config,

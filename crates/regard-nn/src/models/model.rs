@@ -11,6 +11,7 @@ use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::layers::{Linear, Norm};
 use crate::parameter::{Module, Parameter};
+use crate::position::Rotary;
 use regard_tensor::ops::{CrossEntropy, concatenate};
 use regard_tensor::{Ids, Tensor};
 use serde::Serialize;
@@ -257,6 +258,9 @@ pub struct AttentionSite<'a> {
     pub d_head: usize,
     /// Its projections, if it is one of the library's own: what weighs values by their norms or reads what a head writes.
     pub attention: Option<&'a MultiHead>,
+    /// The norm of what it reads, and its rotation by positions.
+    pub(crate) norm: Option<&'a Norm>,
+    pub(crate) rotation: Option<&'a Rotary>,
 }
 
 impl<'a> AttentionSite<'a> {
@@ -271,6 +275,8 @@ impl<'a> AttentionSite<'a> {
             n_heads,
             d_head,
             attention: None,
+            norm: None,
+            rotation: None,
         }
     }
 

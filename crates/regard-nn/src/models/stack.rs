@@ -12,6 +12,7 @@ use crate::parameter::{Draw, Initial, Module, Parameter, join};
 use crate::position::{Rotary, alibi_slopes, disentangled_row, relative_bias, sinusoidal, sinusoidal_halves};
 use regard_tensor::ops::Bias;
 use regard_tensor::{Device, Ids, Tensor};
+use std::ops::Range;
 
 /// A stack of layers.
 #[derive(Debug, Clone)]
@@ -118,6 +119,8 @@ impl Stack {
                 visibility: Visibility { causal: self.causal, window: form.attention.window },
                 rotary: matches!(form.attention.positions, Some(AttentionPositions::Rotary(_))),
                 biased: is_biased(form.attention.positions.as_ref()),
+                norm: block.first_norm(),
+                rotation: self.rotary[self.form.form_of(i)].as_ref(),
                 ..AttentionSite::of(name("self"), block.attention())
             });
             let cross = |attention| AttentionSite {
@@ -249,21 +252,23 @@ impl Stack {
     }
 
     /// The residual stream after all layers and the last norm; `memory` is what cross-attention reads. With
-    /// checkpointing, training keeps only what passes between the layers.
+    /// checkpointing, training keeps only what passes between the layers. A probe may have the pass resume at a layer or
+    /// end after one.
     pub fn forward(
         &self,
         context: &Context,
-        mut x: Tensor,
+        x: Tensor,
         rules: &[Rules],
         memory: Option<(&Tensor, &Rules)>,
     ) -> Result<Tensor> {
         let mut normed = None;
-        for i in 0..self.form.n_layers {
+        let (layers, mut x) = self.resumed(context, x)?;
+        let end = layers.end;
+        for i in layers {
             let here = context.within("layers").within(i);
             let (block, rules) = (self.block(i), &rules[self.kind_of(i)]);
             if !self.checkpointing {
-                let last = i + 1 == self.form.n_layers;
-                let next = if last { self.norm.as_ref() } else { self.block(i + 1).first_norm() };
+                let next = if i + 1 == end { self.norm.as_ref() } else { self.block(i + 1).first_norm() };
                 Stream { x, normed } =
                     block.forward_then(&here, Stream { x, normed }, (rules, memory), next)?;
                 continue;
@@ -279,6 +284,23 @@ impl Stack {
             (Some(_), Some(normed)) => Ok(normed),
             (Some(norm), None) => norm.forward(context, &x),
             (None, _) => Ok(x),
+        }
+    }
+
+    /// The layers to run and what the first of them reads: all of them on the embeddings, unless a probe says otherwise.
+    fn resumed(&self, context: &Context, embeddings: Tensor) -> Result<(Range<usize>, Tensor)> {
+        let all = 0..self.form.n_layers;
+        let Some(probe) = context.probe() else { return Ok((all, embeddings)) };
+        let (layers, stored) = probe.layers(&context.site("layers"), all.end);
+        match stored {
+            Some(stored) if stored.shape() != embeddings.shape() => {
+                let (expected, got) = (embeddings.shape(), stored.shape());
+                let problem =
+                    format!("the pass reads {expected} and cannot resume from a residual stream of {got}");
+                Err(Error::input("probe", problem))
+            }
+            Some(stored) => Ok((layers, stored.clone())),
+            None => Ok((layers, embeddings)),
         }
     }
 }

@@ -11,4 +11,5 @@ mod parts;
 mod planted;
 mod pooling;
 mod projection;
+mod score_parts;
 mod statistics;

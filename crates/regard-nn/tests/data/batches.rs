@@ -2,7 +2,8 @@
 
 use proptest::prelude::*;
 use regard_nn::data::batches::{
-    Batches, Classification, DataPosition, Examples, IGNORED, Masked, Masking, Order, Tagging, Translation,
+    Batches, Classification, DataPosition, Examples, Hiding, IGNORED, Masked, Masking, Order, Tagging,
+    Translation,
 };
 use regard_nn::tensor::random::Key;
 use regard_nn::tokens::{Tokenizer, WordPieceSettings, WordSettings};
@@ -136,6 +137,32 @@ fn tagging_has_a_class_for_every_token() {
     assert!(Tagging::new(texts.clone(), classes[1..].to_vec(), 0).is_err());
     let error = Tagging::new(vec![vec![1, 2]], vec![vec![1]], 0).expect_err("one class").to_string();
     assert!(error.contains("text 0 has 2 ids, but 1 classes"), "{error}");
+}
+
+#[test]
+fn each_epoch_hides_other_words_and_asks_for_their_classes() {
+    let texts = texts(30);
+    let classes: Vec<Vec<u32>> = texts.iter().map(|text| text.iter().map(|id| id % 5).collect()).collect();
+    let hiding = Hiding::new(999, Key::new(3));
+    let examples = Tagging::new(texts.clone(), classes.clone(), 0).expect("examples").hiding(hiding);
+    for batch in Batches::new(examples, 7, Key::new(1)).expect("batches").once() {
+        let batch = batch.expect("a batch");
+        let time = batch.ids.shape()[1];
+        for (row, &example) in batch.selection.examples.iter().enumerate() {
+            let (text, hidden) = (&texts[example], hiding.places(texts[example].len(), 0, example as u64));
+            assert!(text.is_empty() || hidden.contains(&true), "at least one word is hidden");
+            for place in 0..text.len() {
+                let at = row * time + place;
+                let expected = if hidden[place] { (999, text[place] % 5) } else { (text[place], IGNORED) };
+                assert_eq!((batch.ids.values()[at], batch.targets.values()[at]), expected);
+            }
+        }
+    }
+    let often =
+        |epoch| (0..200).flat_map(|example| hiding.places(20, epoch, example)).filter(|&one| one).count();
+    // One in seven of 20, and one in 20 that always is: 3.71 a text.
+    assert!((often(0) as f64 / 200.0 - 3.71).abs() < 0.4, "{}", often(0));
+    assert_ne!(hiding.places(40, 0, 0), hiding.places(40, 1, 0), "another epoch hides others");
 }
 
 #[test]

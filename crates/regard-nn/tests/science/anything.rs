@@ -246,7 +246,7 @@ proptest! {
             }
         };
         let config = BagConfig {
-            vocabulary, n_heads, positions, context, residual, trained, d_embedding: width.saturating_mul(n_heads.max(1)),
+            vocabulary, n_heads, positions, context, residual, trained, d_embedding: width.saturating_mul(n_heads.max(1)), deviation: 0.1,
         };
         match Bag::new(config, 1) {
             Ok(bag) => sensible(bag.forward(&context_of(pass), &inputs), &[batch, 1, 2])?,

@@ -224,3 +224,81 @@ fn a_change_that_does_not_fit_is_refused_with_the_site() {
         assert!(text.starts_with("probe: a change at layers.0.self.heads failed: "), "{text}");
     }
 }
+
+/// What every model of the zoo with layers reads, and the names of its layers.
+fn residual_sites(model: &dyn Model, inputs: &Inputs) -> Vec<String> {
+    let probe = Probe::new();
+    model.hidden(&Context::inference().with_probe(&probe), inputs).unwrap();
+    probe.sites().into_iter().filter(|site| site.ends_with("residual.before")).collect()
+}
+
+#[test]
+fn a_pass_resumes_at_any_layer_of_any_model() {
+    let mut resumed = 0;
+    for zoo::Specimen { name, model } in zoo::all() {
+        let (inputs, _) = zoo::question(&*model).unwrap();
+        let sites = residual_sites(&*model, &inputs);
+        let all = Probe::new().record("*.*.self.heads").record("*.*.*.self.heads");
+        let all = sites.iter().fold(all, Probe::record);
+        let whole = model.hidden(&Context::inference().with_probe(&all), &inputs).unwrap();
+        for site in &sites {
+            let layer = site.trim_end_matches(".residual.before");
+            let stored = all.get(site).unwrap().unwrap();
+            // What is changed where the pass resumes has been changed already.
+            let probe = Probe::new().scale(site, None, 7.0).resume(layer, stored.clone());
+            let again = model.hidden(&Context::inference().with_probe(&probe), &inputs).unwrap();
+            agree(&format!("{name} from {layer}"), &again, &whole, 1e-6);
+            // One layer alone has the same heads.
+            let heads = format!("{layer}.self.heads");
+            let probe = Probe::new().record(&heads).resume(layer, stored).stop_after(layer);
+            model.hidden(&Context::inference().with_probe(&probe), &inputs).unwrap();
+            let (alone, within) = (probe.get(&heads).unwrap(), all.get(&heads).unwrap());
+            agree(&format!("{name}, {layer} alone"), &alone.unwrap(), &within.unwrap(), 1e-6);
+            resumed += 1;
+        }
+    }
+    assert!(resumed > 20, "only {resumed} layers were tried");
+    let gpt = Transformer::new(zoo::gpt_config().form(), 1).unwrap();
+    let wrong = Probe::new().resume("layers.1", Tensor::zeros([1, 3, 16]));
+    let text = Inputs::ids(&Ids::new(&[1, 2], [1, 2]).unwrap());
+    assert!(gpt.hidden(&Context::inference().with_probe(&wrong), &text).is_err(), "another length");
+}
+
+#[test]
+fn a_residual_stream_is_scaled_and_steered() {
+    let gpt = Transformer::new(zoo::gpt_config().form(), 1).unwrap();
+    let site = "layers.0.residual.after";
+    let run = |probe: &Probe, text: &[u32]| {
+        let inputs = Inputs::ids(&Ids::new(text, [1, text.len()]).unwrap());
+        gpt.forward_last(&Context::inference().with_probe(probe), &inputs).unwrap()
+    };
+    let value = |probe: Probe, text: &[u32]| {
+        let probe = probe.record(site);
+        run(&probe, text);
+        probe.get(site).unwrap().unwrap()
+    };
+    let text = [3, 1, 4];
+    let plain = value(Probe::new(), &text);
+    let tripled = value(Probe::new().scale(site, Some(1), 3.0), &text);
+    for position in 0..3 {
+        let factor = if position == 1 { 3.0 } else { 1.0 };
+        let expected = plain.select(1, position).unwrap().scale(factor).unwrap();
+        agree("scaled", &tripled.select(1, position).unwrap(), &expected, 1e-6);
+    }
+    // Steered all the way at the last position of the last layer, a text continues as the other does.
+    let last = "layers.1.residual.after";
+    let other = Probe::new().record(last);
+    let expected = run(&other, &[9, 2, 6, 5]);
+    let toward = other.get(last).unwrap().unwrap().select(1, 3).unwrap();
+    let steered = |factor: f32| run(&Probe::new().steer(last, Some(2), (2, toward.clone()), factor), &text);
+    agree("steered", &steered(1.0), &expected, 1e-5);
+    agree("not steered", &steered(0.0), &run(&Probe::new(), &text), 1e-6);
+    // Everywhere, every position moves by the same vector.
+    let toward = value(Probe::new(), &[9, 2]).select(1, 1).unwrap();
+    let moved = value(Probe::new().steer(site, None, (2, toward.clone()), 0.5), &text);
+    let vector = toward.subtract(&plain.select(1, 2).unwrap()).unwrap().scale(0.5).unwrap();
+    for position in 0..3 {
+        let expected = plain.select(1, position).unwrap().add(&vector).unwrap();
+        agree("moved", &moved.select(1, position).unwrap(), &expected, 1e-6);
+    }
+}

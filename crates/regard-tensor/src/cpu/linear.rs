@@ -2,6 +2,7 @@
 
 use super::broadcast::AddInto;
 use super::gemm::{self, Finish, Matrix, Output, Right};
+use super::norm::BANDS;
 use super::pointwise::{self, Lanes};
 use super::simd::{self, dispatch};
 use super::threads::{self, Shared};
@@ -93,7 +94,7 @@ pub(crate) fn before_function(
     wants_bias: bool,
 ) -> (Array, Option<Array>) {
     let (saved, g) = (saved.slice(), upstream.slice());
-    let band = rows.div_ceil(16).max(threads::rows_per_task(columns)).max(1);
+    let band = rows.div_ceil(BANDS).max(threads::rows_per_task(columns)).max(1);
     let mut partial = Array::zeros(rows.div_ceil(band) * columns);
     let partials = Shared::new(partial.slice_mut());
     let gradient = Array::build(rows * columns, |out| {

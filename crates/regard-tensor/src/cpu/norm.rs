@@ -6,6 +6,7 @@ use super::threads::{self, Shared};
 use crate::array::Array;
 use crate::kernels::norm::{Kind, Moments, NormGradients};
 use pulp::{Simd, WithSimd};
+use std::ops::Range;
 
 /// `(x − mean)·inverse·weight + bias` for each row of `width` values.
 pub(crate) fn forward(
@@ -16,22 +17,71 @@ pub(crate) fn forward(
     width: usize,
     epsilon: f32,
 ) -> (Array, Moments) {
-    let (x, weight, bias) = (x.slice(), weight.slice(), bias.map(Array::slice));
-    let count = x.len().checked_div(width).unwrap_or(0);
-    let (mut mean, mut inverse) = (Array::zeros(count), Array::zeros(count));
-    let (means, inverses) = (Shared::new(mean.slice_mut()), Shared::new(inverse.slice_mut()));
-    let out = Array::build(x.len(), |out| {
-        let rows = threads::rows_per_task(width);
-        threads::chunks(out, rows * width, |index, out| {
-            let first = index * rows;
-            let count = out.len() / width.max(1);
-            // SAFETY: each task has its own rows.
-            let (mean, inverse) = unsafe { (means.range(first, count), inverses.range(first, count)) };
-            let x = &x[first * width..][..out.len()];
-            dispatch(Forward { kind, x, weight, bias, epsilon, out, mean, inverse });
-        });
+    let x = x.slice();
+    let norm = Norm { kind, weight: weight.slice(), bias: bias.map(Array::slice), epsilon };
+    norm.rows(x.len(), width, |range| &x[range])
+}
+
+/// The sum of two arrays and its norm: a few rows are summed and normed while they are in the cache.
+pub(crate) fn add_forward(
+    kind: Kind,
+    (x, residual): (&Array, &Array),
+    weight: &Array,
+    bias: Option<&Array>,
+    width: usize,
+    epsilon: f32,
+) -> (Array, Array, Moments) {
+    let (x, residual) = (x.slice(), residual.slice());
+    let norm = Norm { kind, weight: weight.slice(), bias: bias.map(Array::slice), epsilon };
+    let mut normed = None;
+    let sum = Array::build(x.len(), |sum| {
+        let sums = Shared::new(sum);
+        normed = Some(norm.rows(x.len(), width, |range| {
+            // SAFETY: each task asks for its own rows, once.
+            let sum = unsafe { sums.range(range.start, range.len()) };
+            sum.copy_from_slice(&x[range.clone()]);
+            dispatch(AddInto { total: sum, x: &residual[range] });
+            sum
+        }));
     });
-    (out, Moments { mean, inverse })
+    let (out, moments) = normed.expect("the closure has run");
+    (sum, out, moments)
+}
+
+/// A norm and its parameters.
+#[derive(Clone, Copy)]
+struct Norm<'a> {
+    kind: Kind,
+    weight: &'a [f32],
+    bias: Option<&'a [f32]>,
+    epsilon: f32,
+}
+
+impl Norm<'_> {
+    /// Norms `len` values in rows; `input` gives some of them, each once.
+    fn rows<'x>(
+        self,
+        len: usize,
+        width: usize,
+        input: impl Fn(Range<usize>) -> &'x [f32] + Sync,
+    ) -> (Array, Moments) {
+        let Self { kind, weight, bias, epsilon } = self;
+        let count = len.checked_div(width).unwrap_or(0);
+        let (mut mean, mut inverse) = (Array::zeros(count), Array::zeros(count));
+        let (means, inverses) = (Shared::new(mean.slice_mut()), Shared::new(inverse.slice_mut()));
+        let out = Array::build(len, |out| {
+            let rows = threads::rows_per_task(width);
+            threads::chunks(out, rows * width, |index, out| {
+                let first = index * rows;
+                let count = out.len() / width.max(1);
+                // SAFETY: each task has its own rows.
+                let (mean, inverse) = unsafe { (means.range(first, count), inverses.range(first, count)) };
+                let x = input(first * width..first * width + out.len());
+                dispatch(Forward { kind, x, weight, bias, epsilon, out, mean, inverse });
+            });
+        });
+        (out, Moments { mean, inverse })
+    }
 }
 
 struct Forward<'a> {
@@ -92,18 +142,22 @@ impl WithSimd for Forward<'_> {
 
 /// With n the normalised row and h = g·weight:
 /// dx = inverse·(h − mean(h) − n·mean(h·n)) (RMS norm has no mean(h)), dweight = Σ g·n, dbias = Σ g.
+///
+/// `total` is a gradient of x that is there already and is added to dx.
 pub(crate) fn backward(
     kind: Kind,
     x: &Array,
     weight: &Array,
     moments: &Moments,
     upstream: &Array,
+    total: Option<&Array>,
 ) -> NormGradients {
     let (x, weight, g) = (x.slice(), weight.slice(), upstream.slice());
     let (mean, inverse) = (moments.mean.slice(), moments.inverse.slice());
+    let total = total.map(Array::slice);
     let width = weight.len();
     let rows = mean.len();
-    let band = rows.div_ceil(16).max(threads::rows_per_task(width)).max(1);
+    let band = rows.div_ceil(BANDS).max(threads::rows_per_task(width)).max(1);
     let bands = rows.div_ceil(band);
     // One row of weight and bias gradients a band, summed in order at the end.
     let mut partial = Array::zeros(bands * 2 * width);
@@ -121,10 +175,13 @@ pub(crate) fn backward(
                 weight,
                 mean: &mean[first..first + count],
                 inverse: &inverse[first..first + count],
-                dx,
+                dx: &mut *dx,
                 dweight,
                 dbias,
             });
+            if let Some(total) = total {
+                dispatch(AddInto { total: dx, x: &total[first * width..] });
+            }
         });
     });
     let (mut dweight, mut dbias) = (Array::zeros(width), Array::zeros(width));
@@ -134,6 +191,9 @@ pub(crate) fn backward(
     }
     NormGradients { x: dx, weight: dweight, bias: dbias }
 }
+
+/// The most bands that the sums of columns are taken in.
+pub(super) const BANDS: usize = 32;
 
 struct Reverse<'a> {
     kind: Kind,

@@ -1,6 +1,7 @@
 //! Sums, maxima and where they are, along one axis.
 
 use super::broadcast::AddInto;
+use super::norm::BANDS;
 use super::simd::{self, dispatch};
 use super::threads::{self, Shared};
 use crate::array::Array;
@@ -81,7 +82,7 @@ pub(crate) fn add_column_sums(x: &[f32], rows: usize, columns: usize, total: &mu
     if rows == 0 || columns == 0 {
         return;
     }
-    let band = rows.div_ceil(16).max(threads::rows_per_task(columns)).max(1);
+    let band = rows.div_ceil(BANDS).max(threads::rows_per_task(columns)).max(1);
     let bands = rows.div_ceil(band);
     let mut partial = Array::zeros(bands * columns);
     threads::chunks(partial.slice_mut(), columns, |index, partial| {

@@ -215,7 +215,7 @@ const AHEAD: usize = 8;
 
 /// Asks for the memory at an address, which need not be valid.
 #[inline(always)]
-fn prefetch(address: *const f32) {
+pub(crate) fn prefetch(address: *const f32) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: a prefetch reads nothing and cannot fault; SSE is part of x86-64.
     unsafe {

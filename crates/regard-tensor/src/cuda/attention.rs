@@ -5,6 +5,7 @@
 //! strides allow 16-byte accesses: by warpgroups on Hopper (`wgmma`), else by warps (`mma`).
 
 mod maps;
+mod pattern;
 mod problem;
 
 use super::arrays::Copy;
@@ -14,13 +15,13 @@ use super::memory::{Buffer, Element};
 use super::program::{File, Source, Variant};
 use super::recording;
 use crate::array::Array;
-use crate::blocks::BlockMask;
 use crate::error::Result;
 use crate::kernels::attention::{AttentionGradients, BiasGradient, BiasSpec, Place, Spec, Strides};
 use crate::kernels::memory::convert;
-use crate::storage::{DataType, Device};
+use crate::storage::DataType;
 use maps::Maps;
-use problem::{Dropout, Heads, Pattern, Problem, WeightsBlock};
+use pattern::DevicePattern;
+use problem::{Dropout, Heads, Problem, WeightsBlock};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -317,7 +318,10 @@ impl<'a> Launch<'a> {
         }
         let maps = Maps::new(self.spec, problem)?;
         let arguments = [Argument::Bytes(bytemuck::bytes_of(problem)), Argument::Bytes(maps.as_bytes())];
-        let grid = self.grid(source, kernel, rows)?;
+        // Thread blocks stay on their multiprocessor and take tile after tile.
+        let Grid { blocks: (tiles, heads, batch), threads, shared } = self.grid(source, kernel, rows)?;
+        let blocks = (tiles * heads * batch).min(self.device.multiprocessors());
+        let grid = Grid { blocks: (blocks, 1, 1), threads, shared };
         Ok(self.device.launch_variant(self.variant(source), kernel, grid, &arguments)?)
     }
 
@@ -421,92 +425,5 @@ fn fits_warpgroups(spec: &Spec) -> bool {
     spec.blocks.is_none() && spec.soft_cap.is_none() && spec.width.max(spec.value_width) <= 128
 }
 
-/// The lists of a pattern on the device.
-struct DevicePattern {
-    row_starts: Copy,
-    row_blocks: Copy,
-    column_starts: Copy,
-    column_blocks: Copy,
-    bits: Copy,
-}
-
-impl DevicePattern {
-    fn new(blocks: &BlockMask, device: Device) -> Result<Self> {
-        let lists = blocks.lists();
-        let copy = |memory| Copy::new(memory, Element::U8);
-        Ok(Self {
-            row_starts: copy(lists.row_starts.on(device)?),
-            row_blocks: copy(lists.row_blocks.on(device)?),
-            column_starts: copy(lists.column_starts.on(device)?),
-            column_blocks: copy(lists.column_blocks.on(device)?),
-            bits: copy(lists.bits.on(device)?),
-        })
-    }
-
-    fn pointers(&self, blocks: &BlockMask) -> Result<Pattern> {
-        let (batch, heads) = blocks.planes();
-        Ok(Pattern {
-            row_starts: self.row_starts.view()?.pointer(),
-            row_blocks: self.row_blocks.view()?.pointer(),
-            column_starts: self.column_starts.view()?.pointer(),
-            column_blocks: self.column_blocks.view()?.pointer(),
-            bits: self.bits.view()?.pointer(),
-            batch: batch as i32,
-            heads: heads as i32,
-        })
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::cuda::{library, program};
-
-    /// Needs NVRTC but no device.
-    #[test]
-    fn the_kernels_compile_where_nvrtc_is_installed() {
-        if library::nvrtc().is_err() {
-            return;
-        }
-        let place =
-            Place { array: Array::zeros(1), strides: Strides { start: 0, batch: 0, head: 0, row: 0 } };
-        let mut spec = Spec {
-            batch: 1,
-            heads: 1,
-            kv_heads: 1,
-            queries: 1,
-            keys: 1,
-            width: 16,
-            value_width: 16,
-            scale: 1.0,
-            soft_cap: None,
-            causal: true,
-            query: place.clone(),
-            key: place.clone(),
-            value: place,
-            key_mask: None,
-            blocks: None,
-            bias: BiasSpec::None,
-            sink: None,
-            dropout: None,
-        };
-        let compiles = |source: &'static Source, spec: &Spec, data_type, architecture| {
-            let defines = defines(spec, data_type, false);
-            program::machine_code(Variant { source, defines: &defines }, architecture).expect("it compiles");
-        };
-        let engines = [
-            (&FFMA, DataType::F32, "sm_80"),
-            (&MMA, DataType::Bf16, "sm_80"),
-            (&WGMMA, DataType::Bf16, "sm_90a"),
-        ];
-        for (engine, data_type, architecture) in engines {
-            for source in
-                [&engine.forward, &engine.query_gradient, &engine.key_value_gradient, &DELTA, &WEIGHTS]
-            {
-                compiles(source, &spec, data_type, architecture);
-            }
-        }
-        spec.bias = BiasSpec::Distance(Array::zeros(1));
-        compiles(&BIAS_GRADIENT, &spec, DataType::F32, "sm_80");
-    }
-}
+mod tests;

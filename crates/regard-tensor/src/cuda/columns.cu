@@ -52,17 +52,26 @@ __device__ void function_sums(const T* saved, const T* g, T* out, float* total_o
     u64 end = min((blockIdx.y + 1) * band, rows);
     bool whole = aligned(saved, g, out) && columns % N == 0;
     float total[N] = {};
-    if (column < columns) {
+    auto gradient = [&](const Vector<T>& v, const Vector<T>& h) {
+        float x[N];
+        for (int i = 0; i < N; i++) x[i] = Function::gradient(v[i], h[i]);
+        Vector<T> y = to_vector<T>(x);
+        for (int i = 0; i < N; i++) total[i] += y[i];
+        return y;
+    };
+    if (column < columns && whole) {
 #pragma unroll 2
         for (u64 row = blockIdx.y * band + warp(); row < end; row += WARPS) {
+            u64 at = row * columns + column;
+            Vector<T> v = load(saved + at), h = load(g + at);
+            store_whole(out + at, gradient(v, h));
+        }
+    } else if (column < columns) {
+        for (u64 row = blockIdx.y * band + warp(); row < end; row += WARPS) {
             u64 start = row * columns;
-            Vector<T> v = load_some(saved + start, column, columns, whole);
-            Vector<T> h = load_some(g + start, column, columns, whole);
-            for (int i = 0; i < N; i++) {
-                h.set(i, Function::gradient(v[i], h[i]));
-                total[i] += h[i];
-            }
-            store_some(out + start, column, columns, whole, h);
+            Vector<T> v = load_some(saved + start, column, columns, false);
+            Vector<T> h = load_some(g + start, column, columns, false);
+            store_some(out + start, column, columns, false, gradient(v, h));
         }
     }
     finish<WARPS>(total, total_out, columns, false);

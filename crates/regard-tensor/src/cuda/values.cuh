@@ -90,6 +90,12 @@ template <typename T> __device__ void store(T* to, const Vector<T>& v) {
     *reinterpret_cast<uint4*>(to) = *reinterpret_cast<const uint4*>(&v);
 }
 
+// The same for global memory, where the compiler would store a vector in pieces: it does if single values are read after they were rounded.
+template <typename T> __device__ void store_whole(T* to, const Vector<T>& v) {
+    const u32* words = reinterpret_cast<const u32*>(&v);
+    asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(words[0]), "r"(words[1]), "r"(words[2]), "r"(words[3]) : "memory");
+}
+
 // The values from `start` on as far as `end`; beyond it, zeros. `whole` says that 16 bytes may be moved at a time.
 template <typename T> __device__ Vector<T> load_some(const T* from, u64 start, u64 end, bool whole) {
     if (whole && start + Vector<T>::N <= end) return load(from + start);

@@ -89,8 +89,16 @@ pub(crate) fn add_forward(
                 Ok((sum.into(), y.into(), moments.into()))
             })
         }
-        // The sum of a few rows stays in the cache until they are normed.
-        Kernels::Cpu | Kernels::Cuda => {
+        Kernels::Cpu => {
+            let Norm { kind, weight, bias, epsilon } = norm;
+            let operands = (x, residual, weight, bias);
+            let ((sum, y), moments) = on_cpu("add_norm", operands, |(x, residual, weight, bias)| {
+                let all = cpu::norm::add_forward(kind, (x, residual), weight, bias, weight.len(), epsilon);
+                ((all.0, all.1), all.2)
+            })?;
+            Ok((sum, y, moments))
+        }
+        Kernels::Cuda => {
             let sum = broadcast::arithmetic(Arithmetic::Add, (x, shape), (residual, shape), shape)?;
             let (y, moments) = forward(&sum, norm)?;
             Ok((sum, y, moments))
@@ -126,11 +134,10 @@ pub(crate) fn backward(
             })
         }),
         Kernels::Cpu | Kernels::Cuda => {
-            let operands = (x, weight, moments, upstream);
-            let gradients = on_cpu("norm_gradient", operands, |(x, weight, moments, upstream)| {
-                cpu::norm::backward(kind, x, weight, moments, upstream)
-            })?;
-            Ok(NormGradients { x: broadcast::added(total, gradients.x)?, ..gradients })
+            let operands = (x, weight, moments, (upstream, total.as_ref()));
+            on_cpu("norm_gradient", operands, |(x, weight, moments, (upstream, total))| {
+                cpu::norm::backward(kind, x, weight, moments, upstream, total)
+            })
         }
     }
 }

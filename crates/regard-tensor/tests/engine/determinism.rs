@@ -55,6 +55,17 @@ fn dense_layers() -> Vec<u32> {
     bits(&y, &[&x, &w, &b, &scale, &shift])
 }
 
+/// Sums long enough to be taken in stretches and in parts, operands that are copied for all threads, a single row.
+fn large_products() -> Vec<u32> {
+    let (x, w) = (leaf(1, &[500, 900]), leaf(2, &[900, 400]));
+    let wide = bits(&x.matmul(&w).unwrap(), &[&x, &w]);
+    let (x, w) = (leaf(3, &[5000, 70]), leaf(4, &[70, 90]));
+    let long = bits(&x.matmul(&w).unwrap(), &[&x, &w]);
+    let (x, w) = (leaf(5, &[1, 700]), leaf(6, &[700, 1300]));
+    let row = bits(&x.matmul(&w).unwrap(), &[&x, &w]);
+    [wide, long, row].concat()
+}
+
 fn tokens() -> Vec<u32> {
     let table = leaf(1, &[500, 70]);
     let (ids, targets) = (Draw(2).ids(500, [20, 60]), Draw(3).ids(500, [20, 60]));
@@ -91,12 +102,13 @@ fn reductions() -> Vec<u32> {
 #[test]
 fn the_number_of_threads_changes_no_bit() {
     let everything = || {
-        let attentions = [attention(150, 2), attention(300, 1), attention(3, 4)];
-        let rest = [recurrent(), dense_layers(), tokens(), adam(), reductions()];
+        let attentions = [attention(150, 2), attention(700, 1), attention(3, 4)];
+        let rest = [recurrent(), dense_layers(), large_products(), tokens(), adam(), reductions()];
         attentions.into_iter().chain(rest).collect::<Vec<_>>()
     };
     let default = everything();
-    for threads in [1, 2, 3, 64] {
+    // More threads than cores take turns in many more orders.
+    for threads in [1, 2, 3, 4, 8, 16, 64] {
         set_threads(threads);
         for (i, (got, want)) in everything().iter().zip(&default).enumerate() {
             assert!(got == want, "operation {i} with {threads} threads");

@@ -5,9 +5,9 @@ mod workloads;
 use crate::compute::{Compute, Placement};
 use anyhow::{Context as _, Result};
 use clap::Args;
-use clap::builder::PossibleValuesParser;
+use clap::builder::{PossibleValuesParser, RangedU64ValueParser};
 use regard_nn::tensor::traffic::{self, Traffic};
-use regard_nn::tensor::{Device, cuda, pool};
+use regard_nn::tensor::{Device, cuda, pool, set_threads, threads};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use workloads::{WORKLOADS, Workload};
 /// `fallbacks` are values read to the host in a step, and operations of a step that have no kernel there and ran on the CPU.
 #[derive(Args)]
 #[command(
-    after_help = "Examples:\n  regard bench\n  regard bench gpt-char bilstm\n  regard bench attention-1024 --json\n  regard bench --device cuda --precision bf16"
+    after_help = "Examples:\n  regard bench\n  regard bench gpt-char bilstm\n  regard bench gpt-small --threads 1,2,4,8\n  regard bench attention-1024 --json\n  regard bench --device cuda --precision bf16"
 )]
 pub struct Bench {
     /// What to measure (default: everything)
@@ -33,6 +33,9 @@ pub struct Bench {
     /// How long to measure each workload, in seconds
     #[arg(long, default_value_t = 3.0)]
     seconds: f64,
+    /// Measure with each of these numbers of threads, and show the speed-up over the first
+    #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = RangedU64ValueParser::<usize>::new().range(1..=256))]
+    threads: Vec<usize>,
     #[command(flatten)]
     compute: Compute,
 }
@@ -46,6 +49,7 @@ struct Measurement {
     repeats: usize,
     /// The most memory held: of the process on the CPU, of the device on a GPU.
     peak_mb: f64,
+    threads: usize,
     engine: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     on_device: Option<OnDevice>,
@@ -68,22 +72,44 @@ impl Bench {
     pub fn run(&self) -> Result<()> {
         let placement = self.compute.placement()?;
         let on_gpu = matches!(placement.device, Device::Cuda(_));
+        self.note_few_cores();
         if !self.json {
+            let scaling = if self.threads.is_empty() { "" } else { " threads  speed-up" };
             let more = if on_gpu { format!("{:>7} {:>9}  ", "reads", "fallbacks") } else { String::new() };
-            println!("{:<24} {:>10} {:>9} {:>9}  {more}what", "work", "ms", "± ms", "peak MB");
+            println!("{:<24} {:>10} {:>9} {:>9}{scaling}  {more}what", "work", "ms", "± ms", "peak MB");
         }
+        let counts = if self.threads.is_empty() { vec![threads()] } else { self.threads.clone() };
+        let budget = Duration::from_secs_f64(self.seconds.clamp(0.01, 600.0));
         for work in self.chosen(on_gpu) {
-            let measured =
-                measure(work, placement, Duration::from_secs_f64(self.seconds.clamp(0.01, 600.0)))?;
-            if self.json {
-                println!("{}", serde_json::to_string(&measured)?);
-                continue;
+            let mut first = None;
+            for &count in &counts {
+                set_threads(count);
+                let measured = measure(work, placement, budget)?;
+                if self.json {
+                    println!("{}", serde_json::to_string(&measured)?);
+                    continue;
+                }
+                let Measurement { ms, spread, peak_mb, ref on_device, .. } = measured;
+                let speed_up = *first.get_or_insert(ms) / ms;
+                let scaling = match self.threads.is_empty() {
+                    true => String::new(),
+                    false => format!(" {count:>7} {speed_up:>9.2}"),
+                };
+                let more = on_device.as_ref().map_or_else(String::new, OnDevice::columns);
+                let (name, about) = (work.name, work.about);
+                println!("{name:<24} {ms:>10.3} {spread:>9.3} {peak_mb:>9.0}{scaling}  {more}{about}");
             }
-            let Measurement { ms, spread, peak_mb, ref on_device, .. } = measured;
-            let more = on_device.as_ref().map_or_else(String::new, OnDevice::columns);
-            println!("{:<24} {ms:>10.3} {spread:>9.3} {peak_mb:>9.0}  {more}{}", work.name, work.about);
         }
         Ok(())
+    }
+
+    /// More threads than cores measure how well they take turns, which is seldom what was meant.
+    #[allow(clippy::print_stderr)]
+    fn note_few_cores(&self) {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        if let Some(most) = self.threads.iter().max().filter(|&&most| most > cores) {
+            eprintln!("note: this process may use {cores} cores; {most} threads will take turns on them");
+        }
     }
 
     /// The workloads that were named, or all that the device is measured with.
@@ -98,7 +124,8 @@ impl Bench {
 impl OnDevice {
     fn columns(&self) -> String {
         let names: Vec<&str> = self.fallbacks.keys().copied().collect();
-        let total: f64 = self.fallbacks.values().sum();
+        // A sum of nothing is −0.
+        let total = self.fallbacks.values().fold(0.0, |sum, count| sum + count);
         let names = if names.is_empty() { String::new() } else { format!("({}) ", names.join(", ")) };
         format!("{:>7.1} {total:>9.1}  {names}", self.host_reads)
     }
@@ -183,6 +210,7 @@ fn measure(work: &Workload, placement: Placement, budget: Duration) -> Result<Me
         spread: quantile(0.75) - quantile(0.25),
         repeats: times.len() * group,
         peak_mb: clock.peak_mb(),
+        threads: threads(),
         engine: "regard",
         on_device: clock.0.is_some().then(|| on_device(placement, &counted, (times.len() * group) as f64)),
     })

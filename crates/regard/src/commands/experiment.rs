@@ -2,7 +2,9 @@
 
 use crate::bad_usage;
 use crate::compute::Compute;
-use crate::experiment::{Experiment as Definition, Findings, Outcome, Progress, Setup, Size, Store};
+use crate::experiment::{
+    Check, Data, Experiment as Definition, Findings, Outcome, Progress, Setup, Size, Store, ledger,
+};
 use crate::experiments::{EXPERIMENTS, find};
 use crate::figure::number;
 use crate::run::nearest;
@@ -31,6 +33,9 @@ pub struct Experiment {
     /// How many seeds to draw (default: as many as the experiment needs)
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=100_000))]
     seeds: Option<u64>,
+    /// Use the seeds 0, 1, … that experiments are developed with; verdicts use others, which are kept for them
+    #[arg(long)]
+    develop: bool,
     /// Real data to use instead of the built-in corpus: a path, or the name of a set that was fetched, such as imdb
     #[arg(long)]
     data: Option<String>,
@@ -40,6 +45,9 @@ pub struct Experiment {
     /// The folder to write
     #[arg(long, short, default_value = "outputs")]
     out: PathBuf,
+    /// Add the verdicts to the ledger in this folder (verdicts.csv, facts.csv); the one that ships is in crates/regard/records
+    #[arg(long, value_name = "FOLDER")]
+    record: Option<PathBuf>,
     #[command(flatten)]
     compute: Compute,
 }
@@ -52,13 +60,36 @@ impl Experiment {
             return Ok(());
         };
         let experiment = choose(name)?;
-        if self.size == Size::Full
+        if self.size >= Size::Full
             && self.data.is_none()
-            && let Some(wanted) = experiment.real_data
+            && let Some(wanted) = experiment.data.wanted()
         {
-            bad_usage!("{name} at full size needs real data: --data {wanted}");
+            bad_usage!("{name} at {} size needs real data: --data {wanted}", self.size.name());
+        }
+        if self.data.is_some() && experiment.data.wanted().is_none() {
+            bad_usage!(
+                "{name} takes no --data: it uses {}",
+                match experiment.data {
+                    Data::Drawn => "numbers drawn at random",
+                    _ => "the built-in text, whose grammar it must know",
+                }
+            );
+        }
+        if !experiment.has(self.size) {
+            let large: Vec<&str> =
+                EXPERIMENTS.iter().filter(|one| one.has(Size::Large)).map(|one| one.name).collect();
+            bad_usage!(
+                "{name} has no large size, its largest is full; those that have: {}",
+                large.join(", ")
+            );
         }
         let data = self.data.as_deref().map(crate::fetch::data::named).transpose()?.map(PathBuf::from);
+        if self.size == Size::Large {
+            terminal::remark(format!(
+                "size large is for a data-centre GPU: about {} there, weeks on two cores",
+                terminal::duration(experiment.expected(self.size))
+            ));
+        }
         let store = Store::new(&self.out)?;
         let progress = Progress::new(experiment.expected(self.size));
         let setup = Setup {
@@ -67,9 +98,16 @@ impl Experiment {
             data: data.as_deref(),
             vectors: self.vectors.as_deref(),
             placement: self.compute.placement()?,
+            develop: self.develop,
         };
+        if let (Some(_), Some(obstacle)) = (&self.record, ledger::obstacle(&setup)) {
+            bad_usage!("this run cannot be recorded: {obstacle}");
+        }
         let findings = experiment.conduct(setup, &self.out, &store, &progress)?;
         progress.finish();
+        if let Some(folder) = &self.record {
+            ledger::record(folder, experiment, &setup, &findings)?;
+        }
         show(experiment, &findings);
         terminal::remark(format!("\nfigures and tables: {}", self.out.join(experiment.name).display()));
         Ok(())
@@ -98,7 +136,10 @@ fn choose(name: &str) -> Result<&'static Definition> {
 fn list(size: Size) {
     let mut total = 0.0;
     for experiment in EXPERIMENTS {
-        let Definition { name, claims, question, real_data, .. } = experiment;
+        if !experiment.has(size) {
+            continue;
+        }
+        let Definition { name, claims, question, data, .. } = experiment;
         let expected = experiment.expected(size);
         total += expected;
         terminal::line(format!(
@@ -106,28 +147,52 @@ fn list(size: Size) {
             claims.join(" "),
             terminal::duration(expected)
         ));
-        if let (Size::Full, Some(wanted)) = (size, real_data) {
+        if let (Size::Full | Size::Large, Some(wanted)) = (size, data.wanted()) {
             terminal::line(format!("{:40}--data {wanted}", ""));
         }
     }
     terminal::remark(format!(
-        "\n{} in all at size {}, on two cores (other sizes: --size); run one by its name or by a claim",
+        "\n{} in all at size {}, on {} (other sizes: --size); run one by its name or by a claim",
         terminal::duration(total),
-        size.name()
+        size.name(),
+        if size == Size::Large { "a data-centre GPU" } else { "two cores" },
     ));
+}
+
+/// What a check is about, and what was measured.
+fn measured(check: &Check) -> String {
+    let effect = &check.effect;
+    let interval = match effect.count {
+        1 => String::new(),
+        count => format!(" [{}, {}], n {count}", number(effect.low), number(effect.high)),
+    };
+    match check.outcome {
+        Outcome::NotMeasured => format!("{}: not measured", check.what),
+        _ => format!("{}: {}{interval}", check.what, number(effect.mean)),
+    }
 }
 
 /// Verdicts with what they rest on.
 fn show(experiment: &Definition, findings: &Findings) {
     terminal::line(format!("{}\n\npredicted: {}\n", experiment.question, experiment.prediction));
     if let Some(changed) = experiment.changed {
-        terminal::line(format!("changed after results had been seen: {changed}\n"));
+        terminal::line(format!("changed after the freeze: {changed}\n"));
     }
     for verdict in &findings.verdicts {
         let statement = crate::experiment::claims::claim(verdict.claim).map_or("", |claim| claim.statement);
         let outcome = verdict.outcome.name().to_uppercase();
-        terminal::line(format!("{} {outcome}: {statement}", verdict.claim));
+        let builtin = if verdict.builtin_text_only { " (built-in text only)" } else { "" };
+        terminal::line(format!("{} {outcome}{builtin}: {statement}", verdict.claim));
         terminal::line(format!("   {}", verdict.finding));
+        for unmet in verdict.unmet() {
+            terminal::line(format!("   not testable: {}; needed: {}", measured(unmet), unmet.bound));
+        }
+        if verdict.parts.len() > 1 {
+            for part in &verdict.parts {
+                let repeats = part.repeats.map_or_else(String::new, |claim| format!(" (counted in {claim})"));
+                terminal::line(format!("   part “{}”: {}{repeats}", part.name, part.outcome.name()));
+            }
+        }
         if let Some(why) = &verdict.why {
             terminal::line(format!("   why it fails: {why}"));
         }
@@ -135,18 +200,13 @@ fn show(experiment: &Definition, findings: &Findings) {
             let mark = match check.outcome {
                 Outcome::Holds => "✓",
                 Outcome::Fails => "✗",
-                Outcome::Undecided | Outcome::NotMeasured => "?",
+                _ => "?",
             };
-            let effect = &check.effect;
-            let interval = match effect.count {
-                1 => String::new(),
-                count => format!(" [{}, {}], n {count}", number(effect.low), number(effect.high)),
+            let part = match (&check.part, verdict.parts.len() > 1) {
+                (Some(part), true) => format!("{part}: "),
+                _ => String::new(),
             };
-            let what = match check.outcome {
-                Outcome::NotMeasured => format!("{mark} {}: not measured", check.what),
-                _ => format!("{mark} {}: {}{interval}", check.what, number(effect.mean)),
-            };
-            terminal::line(format!("   {what}; must be {}", check.bound));
+            terminal::line(format!("   {mark} {part}{}; must be {}", measured(check), check.bound));
         }
         for published in &verdict.published {
             let ours = published.ours.map_or_else(|| "not measured".to_owned(), number);

@@ -1,6 +1,7 @@
 //! `regard import`: models in other formats, as folders that this program and Hugging Face's open.
 
 use crate::error::usage_error;
+use crate::model;
 use crate::terminal::remark;
 use anyhow::{Context as _, Result};
 use clap::{Args, Subcommand, ValueEnum};
@@ -22,6 +23,7 @@ pub struct Import {
 enum Format {
     Gguf(Gguf),
     Llama2c(Llama2c),
+    Towers(Towers),
 }
 
 /// A model in a GGUF file, the format of llama.cpp: Llama, Qwen 2 and 3, Gemma 1 to 3.
@@ -85,6 +87,51 @@ impl Gguf {
     }
 }
 
+/// A combined CLIP or SigLIP model as two: one for texts, one for pictures.
+#[derive(Args)]
+#[command(
+    name = "towers",
+    after_help = "Examples:\n  regard pull openai/clip-vit-base-patch32\n  regard import towers openai/clip-vit-base-patch32 -o clip\n  regard heads clip/text\n  regard trace clip/vision --image cat.png -o trace.safetensors"
+)]
+struct Towers {
+    /// The folder of the model, or its name in the Hugging Face cache
+    model: String,
+    /// The folder to write: `text` and `vision` in it
+    #[arg(long, short, value_name = "DIR")]
+    out: PathBuf,
+}
+
+/// Files beside the weights that belong to a tower, if they are there.
+const BESIDE: [(&str, &[&str]); 2] = [
+    (
+        "text",
+        &["tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.json", "merges.txt"],
+    ),
+    ("vision", &["preprocessor_config.json"]),
+];
+
+impl Towers {
+    fn run(&self) -> Result<()> {
+        let folder = model::find(&self.model)?;
+        let written = checkpoint::split_towers(&folder, &self.out)?;
+        for (tower, names) in BESIDE {
+            for name in names {
+                let (from, to) = (folder.join(name), self.out.join(tower).join(name));
+                if from.is_file() {
+                    std::fs::copy(&from, &to).with_context(|| format!("{} was not written", to.display()))?;
+                }
+            }
+        }
+        for tower in written {
+            // What was written must open.
+            let out = self.out.join(tower);
+            checkpoint::load(&out)?;
+            remark(out.display());
+        }
+        Ok(())
+    }
+}
+
 /// A model and tokenizer of llama2.c.
 #[derive(Args)]
 #[command(
@@ -108,6 +155,7 @@ impl Import {
         match &self.format {
             Format::Gguf(format) => format.run(),
             Format::Llama2c(format) => format.run(),
+            Format::Towers(format) => format.run(),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::compute::Compute;
 use crate::experiment::claims::CLAIMS;
-use crate::experiment::{Outcome, Setup, Size};
+use crate::experiment::{Setup, Size, ledger};
 use crate::{browser, report, terminal};
 use anyhow::Result;
 use clap::Args;
@@ -30,6 +30,9 @@ pub struct Report {
     /// Pre-trained word vectors, as GloVe and fastText publish them
     #[arg(long, value_name = "FILE")]
     vectors: Option<PathBuf>,
+    /// Add the verdicts to the ledger in this folder (verdicts.csv, facts.csv); the one that ships is in crates/regard/records
+    #[arg(long, value_name = "FOLDER")]
+    record: Option<PathBuf>,
     /// Show the page in the browser
     #[arg(long)]
     open: bool,
@@ -40,9 +43,9 @@ pub struct Report {
 impl Report {
     /// Runs the command.
     pub fn run(self) -> Result<()> {
-        if self.size == Size::Full {
+        if self.size >= Size::Full {
             crate::bad_usage!(
-                "at full size each experiment takes data of its own: regard experiment NAME --size full --data …; the report \
+                "at full and large size each experiment takes data of its own: regard experiment NAME --size full --data …; the report \
                  comes in quick and standard"
             );
         }
@@ -52,26 +55,23 @@ impl Report {
             data: None,
             vectors: self.vectors.as_deref(),
             placement: self.compute.placement()?,
+            develop: false,
         };
+        if let (Some(_), Some(obstacle)) = (&self.record, ledger::obstacle(&setup)) {
+            crate::bad_usage!("this run cannot be recorded: {obstacle}");
+        }
         let results = report::write(setup, &self.out)?;
+        if let Some(folder) = &self.record {
+            for (experiment, findings) in results.iter() {
+                ledger::record(folder, experiment, &setup, findings)?;
+            }
+        }
         for claim in CLAIMS {
             let (experiment, verdict) = results.verdict(claim.id)?;
             let outcome = verdict.outcome.name();
-            terminal::line(format!("{:<4}{outcome:<13}{:<22}{}", claim.id, experiment, claim.statement));
+            terminal::line(format!("{:<4}{outcome:<27}{:<22}{}", claim.id, experiment, claim.statement));
         }
-        let count = |outcome| {
-            CLAIMS
-                .iter()
-                .filter(|claim| results.verdict(claim.id).is_ok_and(|(_, one)| one.outcome == outcome))
-                .count()
-        };
-        terminal::line(format!(
-            "\n{} hold, {} fail, {} undecided, {} not measured",
-            count(Outcome::Holds),
-            count(Outcome::Fails),
-            count(Outcome::Undecided),
-            count(Outcome::NotMeasured)
-        ));
+        terminal::line(format!("\n{}", results.counts()?));
         let page = self.out.join("index.html");
         terminal::line(format!("the report: {}", page.display()));
         if self.open {

@@ -49,9 +49,14 @@ pub struct Serve {
 impl Serve {
     /// Runs the command.
     pub fn run(self) -> Result<()> {
-        for model in &self.models {
-            // A misspelt name is an error at once, not when it is chosen.
-            crate::model::find(model)?;
+        // A misspelt name is reported at once, not when it is chosen. The others can be used all the same.
+        let mut missing: Vec<_> =
+            self.models.iter().filter_map(|model| crate::model::find(model).err()).collect();
+        if missing.len() == self.models.len() && !missing.is_empty() {
+            return Err(missing.swap_remove(0));
+        }
+        for error in missing {
+            terminal::remark(format!("left out: {error:#}"));
         }
         let limits = Limits { memory: self.memory.saturating_mul(1 << 20), ..Limits::default() };
         let settings = ServerSettings {

@@ -4,7 +4,7 @@ use crate::compute::Compute;
 use crate::error::usage_error;
 use crate::figure::{ColourScale, Gallery, HeatMap, Matrix, Picture};
 use crate::forward_pass::{
-    AttentionMap, ColourLimit, ForwardPass, Group, Input, MapKey, MapScale, TokenDisplay,
+    AttentionMap, ColourLimit, ForwardPass, Group, Input, Intervention, MapKey, MapScale, TokenDisplay,
 };
 use crate::standalone::{self, HeadFilter, PageContents};
 use anyhow::{Context as _, Result};
@@ -23,7 +23,11 @@ use std::sync::atomic::AtomicBool;
 #[command(after_help = "Examples:
   regard view gpt2 \"The cat sat on the mat because it was tired\" -o cat.html
   regard view gpt2 \"The cat sat on the mat because it was tired\" --layer 5 --head 1 -o head.svg
-  regard view t5-small \"Good morning.\" --second Guten --attention cross -o cross.png")]
+  regard view gpt2 \"The cat sat on the mat\" --change zero:layers.5.self:1 --change off:layers.0.ffn -o changed.html
+  regard view t5-small \"Good morning.\" --second Guten --attention cross -o cross.png
+
+Changes inside the model: zero:ATTENTION:HEAD, mean:ATTENTION:HEAD, block:ATTENTION:HEAD:QUERY:KEY, off:SUBLAYER,
+scale:SITE:POSITION:FACTOR, steer:SITE:POSITION:FACTOR:TEXT. The page shows the prediction before and after.")]
 #[command(
     override_usage = "regard view [OPTIONS] --out <FILE> <MODEL> <TEXT>\n       regard view [OPTIONS] --out <FILE> <MODEL> --image <FILE>"
 )]
@@ -57,6 +61,9 @@ pub struct View {
     /// Leave out special tokens, in pictures
     #[arg(long)]
     hide_special: bool,
+    /// A change inside the model, such as zero:layers.5.self:1; may be given several times
+    #[arg(long = "change", value_name = "CHANGE", value_parser = str::parse::<Intervention>)]
+    changes: Vec<Intervention>,
     /// The file to write: .html, .svg or .png
     #[arg(long, short, value_name = "FILE")]
     out: PathBuf,
@@ -116,7 +123,10 @@ impl View {
             (Some(path), _) => Input::Picture(picture(path)?),
             (None, text) => Input::Text(text.clone().unwrap_or_default(), self.second.clone()),
         };
-        let pass = ForwardPass::new(&opened, &input, MOST_TOKENS, &AtomicBool::new(false))?;
+        let run = |changes: Vec<Intervention>| {
+            ForwardPass::changed(&opened, &input, &[], changes, MOST_TOKENS, &AtomicBool::new(false))
+        };
+        let pass = run(self.changes.clone())?;
         let group = self.attention.map(|kind| match kind {
             AttentionArgument::Itself => Group::Itself,
             AttentionArgument::Encoder => Group::Encoder,
@@ -125,7 +135,11 @@ impl View {
         });
         let filter = HeadFilter { group, layer: self.layer, head: self.head };
         if suffix == "html" {
-            let page = standalone::page(&PageContents::new(&self.model, &pass, &input, filter)?)?;
+            let mut contents = PageContents::new(&self.model, &pass, &input, filter)?;
+            if !self.changes.is_empty() {
+                contents = contents.compared_with(&run(Vec::new())?)?;
+            }
+            let page = standalone::page(&contents)?;
             return write(&self.out, page.as_bytes());
         }
         let picture = self.draw(&pass, filter)?;

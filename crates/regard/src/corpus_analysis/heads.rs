@@ -74,7 +74,7 @@ fn measure_by(
 
 /// Random tokens, repeated once, between the special tokens that every text of this tokenizer is between; none if they do not
 /// fit.
-fn repeated(tokenized: &TokenizedCorpus, model: &dyn Model, seed: u64) -> Result<Option<Vec<Tokens>>> {
+pub fn repeated(tokenized: &TokenizedCorpus, model: &dyn Model, seed: u64) -> Result<Option<Vec<Tokens>>> {
     let rows = model.token_embeddings().map_or(0, |table| table.tensor().shape()[0]);
     let ids = ordinary(tokenized.tokenizer, rows.min(tokenized.tokenizer.vocabulary_size()));
     let (before, after) = surroundings(tokenized.tokenizer)?;

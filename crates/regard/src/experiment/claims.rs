@@ -9,6 +9,13 @@ pub struct Claim {
     pub statement: &'static str,
 }
 
+impl Claim {
+    /// Whether it is a claim about attention. D5 is about the files that an experiment leaves: it is checked, but not counted.
+    pub fn is_counted(&self) -> bool {
+        self.id != "D5"
+    }
+}
+
 /// The project reports whose statements the claims are, by the letter of their numbers, A to E. They say what many others do.
 pub const SOURCES: [&str; 5] = [
     "From Words to Attention (project report)",
@@ -39,12 +46,15 @@ claims! {
     "B4": "After training, attention links words that belong together in the sentence.",
     "B5": "Heads specialise when there are several.",
     "B6": "The patterns come from training: each of them grows with its steps.",
+    "B7": "Semantically related words attend to each other more strongly.",
     "C1": "Max pool < additive attention < multi-head self-attention, on top of the same BiLSTM.",
     "C2": "Additive attention rests on sentiment words and passes over words such as “the” and “is”.",
     "C3": "Self-attention captures negation such as “not good”.",
-    "C4": "Without attention, accuracy falls with length.",
+    "C4": "Without attention, accuracy falls with length; with attention it falls less.",
     "C5": "Heat maps over the words, beside right and wrong predictions, show what these rest on.",
     "C6": "Attention, not scale, is what helps.",
+    "C7": "Attention makes training more stable: results vary less from seed to seed.",
+    "C8": "Parallel heads on a BiLSTM learn syntax, sentiment and emphasis.",
     "D1": "Attention written from scratch equals the framework's to rounding.",
     "D2": "Masked positions get exactly zero weight.",
     "D3": "Without the scale attention sharpens as d_k grows; with it, it does not.",
@@ -60,6 +70,10 @@ claims! {
     "E7": "Removing a head hurts specific abilities; heads are not redundant; they form groups.",
     "E8": "Attention costs O(n²·d) time and O(n²) memory, feed-forward O(n·d²); tiled attention's memory is O(n).",
     "E9": "GPT is for the next word, BERT for the masked word, T5 for sequence to sequence.",
+    "E11": "Self-attention without positions does not know the order of its words; masks and positions tell it.",
+    "E12": "GELU has smoother gradients than ReLU, and is the mean of a random gate.",
+    "E13": "Attention's memory is O(n²), with heads O(n²·h); feed-forward's is O(n·d).",
+    "E14": "Pre-norm has the better gradient flow.",
     "E10": "Tiled, sparse and linear attention, checkpointing, vision, cross-attention and rollout all work, at a cost that can be measured.",
 }
 

@@ -13,6 +13,9 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
 
+/// A verdict about the files in a folder.
+pub type ReadsBack = fn(&Path, &Findings) -> Verdict;
+
 /// Everything that an experiment found.
 #[derive(Default)]
 pub struct Findings {
@@ -30,6 +33,10 @@ pub struct Findings {
     pub tables: Vec<Listing>,
     /// How its models were trained, as TOML, if it trained any.
     pub trainings: Option<String>,
+    /// The settings of its measurements by name, at every size.
+    pub settings: BTreeMap<&'static str, String>,
+    /// What judges the tables and figures after they were written, for a claim about them.
+    pub reads_back: Option<ReadsBack>,
 }
 
 /// A picture with what it shows.
@@ -93,7 +100,7 @@ impl Findings {
     }
 
     /// Writes measurements, summary, tables, figures, `training.toml` and `verdict.json` to a folder.
-    pub fn write(&self, folder: &Path, about: &About) -> Result<()> {
+    pub fn write(&mut self, folder: &Path, about: &About) -> Result<()> {
         std::fs::create_dir_all(folder)
             .with_context(|| format!("cannot create the folder {}", folder.display()))?;
         self.measurements.write(&folder.join("measurements.csv"))?;
@@ -106,17 +113,23 @@ impl Findings {
                 picture.write(&folder.join(format!("{name}.{suffix}")))?;
             }
         }
+        if let Some(judge) = self.reads_back {
+            let verdict = judge(folder, self);
+            self.verdicts.push(verdict);
+        }
         if let Some(trainings) = &self.trainings {
             write_whole(&folder.join("training.toml"), |file| file.write_all(trainings.as_bytes()))?;
         }
         let Experiment { name, question, prediction, design, changed, .. } = about.experiment;
-        let Setup { size, seeds, data, vectors, placement } = about.setup;
+        let Setup { size, seeds, data, vectors, develop, placement } = about.setup;
         let verdict = json!({
             "experiment": name,
             "question": question,
             "prediction": prediction,
             "design": design,
-            "changed_after_results": changed,
+            "freeze_sha256": super::frozen::hash(),
+            "changed_after_freeze": changed,
+            "development_seeds": develop,
             "size": size.name(),
             "seeds_asked_for": seeds,
             "seeds": self.measurements.seeds(),

@@ -13,12 +13,16 @@ use crate::run::{RunConfig, interrupt_flag, preset};
 use anyhow::{Context as _, Result, anyhow, bail};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt::Debug;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 /// Enough seeds to see that everything works.
 const SMOKE_SEEDS: u64 = 2;
+/// Verdicts use the seeds from here on. No experiment was developed with any of them: those from 0 were used for that.
+pub const JUDGED_SEEDS: u64 = 1_000_000;
 
 /// What an experiment is given.
 pub struct Lab<'a> {
@@ -28,6 +32,8 @@ pub struct Lab<'a> {
     pub(super) store: &'a Store,
     pub(super) progress: &'a Progress,
     pub(super) trainings: Trainings,
+    /// The settings that were read, by name, at every size.
+    pub(super) settings: Mutex<BTreeMap<&'static str, String>>,
 }
 
 /// A finished part as it is written down.
@@ -44,7 +50,14 @@ impl<'a> Lab<'a> {
         store: &'a Store,
         progress: &'a Progress,
     ) -> Self {
-        Self { setup, experiment, store, progress, trainings: Trainings::default() }
+        Self {
+            setup,
+            experiment,
+            store,
+            progress,
+            trainings: Trainings::default(),
+            settings: Mutex::default(),
+        }
     }
 
     /// The seeds to draw: as many as the user asked for, or else as many as the experiment needs.
@@ -58,12 +71,24 @@ impl<'a> Lab<'a> {
             Size::Smoke => self.at(usual).min(SMOKE_SEEDS),
             _ => self.at(usual),
         };
-        (0..self.setup.seeds.unwrap_or(usual)).collect()
+        let first = self.first_seed();
+        (first..first + self.setup.seeds.unwrap_or(usual)).collect()
+    }
+
+    /// The first seed, whose models are shown.
+    pub fn first_seed(&self) -> u64 {
+        if self.setup.develop { 0 } else { JUDGED_SEEDS }
     }
 
     /// The value for the size that the experiment has.
     pub fn at<T: Copy>(&self, sizes: Sizes<T>) -> T {
         sizes.at(self.setup.size)
+    }
+
+    /// The same for a setting of a measurement, which the freeze lists by its name.
+    pub fn setting<T: Copy + Debug>(&self, name: &'static str, sizes: Sizes<T>) -> T {
+        self.settings.lock().unwrap_or_else(PoisonError::into_inner).insert(name, sizes.to_string());
+        self.at(sizes)
     }
 
     /// The data that the user gave, as a configuration names it.
@@ -221,8 +246,7 @@ impl Drop for Threads {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::compute::Placement;
-    use crate::experiment::Findings;
+    use crate::experiment::{Data, Findings};
     use regard_tensor::Tensor;
     use regard_tensor::random::Key;
 
@@ -233,10 +257,11 @@ pub(super) mod tests {
         prediction: "",
         design: "",
         changed: None,
-        real_data: None,
+        data: Data::Drawn,
         conditions: &[],
         seeds: Sizes::quick(2),
         seconds: Sizes::quick(1.0),
+        trains: |_| Ok(Vec::new()),
         run: |_| Ok(Findings::default()),
     };
 
@@ -244,8 +269,7 @@ pub(super) mod tests {
     pub fn at_a_bench<T>(work: impl FnOnce(&Lab) -> T) -> T {
         let folder = tempfile::tempdir().unwrap();
         let (store, progress) = (Store::new(folder.path()).unwrap(), Progress::silent());
-        let placement = Placement::CPU;
-        let setup = Setup { size: Size::Smoke, seeds: None, data: None, vectors: None, placement };
+        let setup = Setup { develop: true, ..Setup::of(Size::Smoke) };
         work(&Lab::new(&EXPERIMENT, setup, &store, &progress))
     }
 

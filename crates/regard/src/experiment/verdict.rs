@@ -4,29 +4,54 @@ use crate::figure::{self, number};
 use crate::statistics::{Interval, LEVEL};
 use serde::Serialize;
 
-/// How a claim came out.
+/// How a claim, or a part of one, came out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
     /// The whole interval lies where the claim says.
     Holds,
+    /// Some parts hold; others fail or were not measured.
+    InPart,
     /// The whole interval lies elsewhere.
     Fails,
     /// The interval has the bound inside it.
     Undecided,
+    /// The model did not learn the task that the claim is about.
+    NotTestable,
     /// Something that it needs was not at hand.
     NotMeasured,
 }
 
 impl Outcome {
-    /// In a word or two.
+    /// All of them, in the order in which they are counted.
+    pub const ALL: [Self; 6] =
+        [Self::Holds, Self::InPart, Self::Fails, Self::Undecided, Self::NotTestable, Self::NotMeasured];
+
+    /// In a few words.
     pub fn name(self) -> &'static str {
         match self {
             Outcome::Holds => "holds",
+            Outcome::InPart => "holds in part",
             Outcome::Fails => "fails",
             Outcome::Undecided => "undecided",
+            Outcome::NotTestable => "not testable at this size",
             Outcome::NotMeasured => "not measured",
         }
+    }
+
+    /// What several claims do: "3 hold".
+    pub fn plural(self) -> &'static str {
+        match self {
+            Outcome::Holds => "hold",
+            Outcome::InPart => "hold in part",
+            Outcome::Fails => "fail",
+            other => other.name(),
+        }
+    }
+
+    /// The outcome of a name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|outcome| outcome.name() == name)
     }
 
     /// How pictures show it.
@@ -34,8 +59,24 @@ impl Outcome {
         match self {
             Outcome::Holds => Some(figure::VerdictStyle::Holds),
             Outcome::Fails => Some(figure::VerdictStyle::Fails),
-            Outcome::Undecided => Some(figure::VerdictStyle::Undecided),
-            Outcome::NotMeasured => None,
+            Outcome::Undecided | Outcome::InPart => Some(figure::VerdictStyle::Undecided),
+            Outcome::NotTestable | Outcome::NotMeasured => None,
+        }
+    }
+
+    /// The outcome of several things that are stated together. Any that is shown false makes the whole false, unless others are
+    /// shown true: then it holds in part. What could not be measured or tested leaves the rest a part of the whole.
+    fn of_all(outcomes: &[Self]) -> Self {
+        let any = |outcome| outcomes.contains(&outcome);
+        let missing = any(Self::NotMeasured) || any(Self::NotTestable);
+        match (any(Self::Holds) || any(Self::InPart), any(Self::Fails) || any(Self::InPart)) {
+            (true, true) => Self::InPart,
+            (false, true) => Self::Fails,
+            _ if any(Self::Undecided) => Self::Undecided,
+            (true, false) if missing => Self::InPart,
+            (true, false) => Self::Holds,
+            _ if any(Self::NotTestable) => Self::NotTestable,
+            _ => Self::NotMeasured,
         }
     }
 }
@@ -85,6 +126,10 @@ impl std::fmt::Display for Bound {
 pub struct Check {
     /// What was measured, such as "accuracy with attention − without".
     pub what: String,
+    /// The part of the claim that it belongs to, where the claim has several.
+    pub part: Option<String>,
+    /// The claim whose part this is already: it is shown, but not counted again.
+    pub repeats: Option<&'static str>,
     /// Its mean and interval.
     #[serde(serialize_with = "interval")]
     pub effect: Interval,
@@ -97,12 +142,24 @@ pub struct Check {
 impl Check {
     /// Compares an effect with its bound.
     pub fn new(what: impl Into<String>, effect: Interval, bound: Bound) -> Self {
-        Self { what: what.into(), effect, bound, outcome: bound.outcome(&effect) }
+        Self { what: what.into(), part: None, repeats: None, effect, bound, outcome: bound.outcome(&effect) }
     }
 
     /// A check for which something was missing.
     pub fn not_measured(what: impl Into<String>, bound: Bound) -> Self {
-        Self { what: what.into(), effect: Interval::nothing(), bound, outcome: Outcome::NotMeasured }
+        Self { outcome: Outcome::NotMeasured, ..Self::new(what, Interval::nothing(), bound) }
+    }
+
+    /// The same as a check of a part of the claim.
+    #[must_use]
+    pub fn part(self, name: impl Into<String>) -> Self {
+        Self { part: Some(name.into()), ..self }
+    }
+
+    /// The same as a check that another claim rests on, which counts it.
+    #[must_use]
+    pub fn repeats(self, claim: &'static str) -> Self {
+        Self { repeats: Some(claim), ..self }
     }
 
     /// Whether it fails, taken by itself.
@@ -115,6 +172,17 @@ impl Check {
         let level = 1.0 - (1.0 - LEVEL) / checks.max(1) as f64;
         self.fails() && self.bound.outcome(&self.effect.at(level)) == Outcome::Fails
     }
+}
+
+/// A part of a claim that can be true or false by itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Part {
+    /// Its name; empty if the claim has no parts.
+    pub name: String,
+    /// How it came out.
+    pub outcome: Outcome,
+    /// The claim that counts it, if another one does.
+    pub repeats: Option<&'static str>,
 }
 
 /// A published figure beside ours.
@@ -137,36 +205,80 @@ pub struct Verdict {
     pub claim: &'static str,
     /// How it came out.
     pub outcome: Outcome,
+    /// How each of its parts came out; a single one without a name if it has no parts.
+    pub parts: Vec<Part>,
+    /// What must be so for the claim to be testable: that the model learned its task.
+    pub preconditions: Vec<Check>,
     /// What it rests on, the main one first.
     pub checks: Vec<Check>,
+    /// Whether it rests on the built-in text alone, whose grammar is simpler than that of real text.
+    pub builtin_text_only: bool,
     /// What was found, in a sentence or two, with numbers.
     pub finding: String,
-    /// Of a claim that fails: why, as far as the measurements tell.
+    /// Of a claim that fails, or holds in part: why, as far as the measurements tell.
     pub why: Option<String>,
     /// What others published.
     pub published: Vec<Published>,
 }
 
 impl Verdict {
-    /// A claim holds if all of its checks do. It fails if any of them does: the more there are, the likelier it is that one
-    /// does by chance, so that the level is corrected for their number. While one could not be measured it is open.
+    /// A part holds if all of its checks do. It fails if any of them does: the more checks a claim has, the likelier it is that one
+    /// fails by chance, so that the level is corrected for their number. A claim holds if all of its parts do, fails if some fail and
+    /// none holds, and holds in part if some hold and others fail or could not be measured.
     pub fn new(claim: &'static str, checks: Vec<Check>, finding: impl Into<String>) -> Self {
-        let any = |outcome| checks.iter().any(|check| check.outcome == outcome);
-        let outcome = match () {
-            () if checks.iter().any(|check| check.fails_among(checks.len())) => Outcome::Fails,
-            () if any(Outcome::Fails) || any(Outcome::Undecided) => Outcome::Undecided,
-            () if checks.iter().all(|check| check.outcome == Outcome::NotMeasured) => Outcome::NotMeasured,
-            () if any(Outcome::NotMeasured) => Outcome::Undecided,
-            () => Outcome::Holds,
-        };
         let finding = true_minus(&finding.into());
-        Self { claim, outcome, checks, finding, why: None, published: Vec::new() }
+        let mut verdict = Self {
+            claim,
+            outcome: Outcome::NotMeasured,
+            parts: Vec::new(),
+            preconditions: Vec::new(),
+            checks,
+            builtin_text_only: false,
+            finding,
+            why: None,
+            published: Vec::new(),
+        };
+        verdict.conclude();
+        verdict
     }
 
-    /// Says why the claim fails, if it does, from the checks that it rests on.
+    /// States what must be so for the claim, or for a part of it, to be testable at all. Without it there is no verdict.
+    #[must_use]
+    pub fn requires(mut self, precondition: Check) -> Self {
+        self.preconditions.push(precondition);
+        self.conclude();
+        self
+    }
+
+    /// The preconditions that are not met.
+    pub fn unmet(&self) -> impl Iterator<Item = &Check> {
+        self.preconditions.iter().filter(|check| check.outcome != Outcome::Holds)
+    }
+
+    fn conclude(&mut self) {
+        let counted = self.checks.iter().filter(|check| check.repeats.is_none()).count();
+        let mut parts: Vec<Part> = Vec::new();
+        for check in &self.checks {
+            let name = check.part.clone().unwrap_or_default();
+            if parts.iter().all(|part| part.name != name) {
+                let of_part: Vec<&Check> = self.checks.iter().filter(|one| one.part == check.part).collect();
+                let untestable = self.unmet().any(|unmet| unmet.part.is_none() || unmet.part == check.part);
+                let outcome = match untestable {
+                    true => Outcome::NotTestable,
+                    false => of_checks(&of_part, counted),
+                };
+                parts.push(Part { name, outcome, repeats: check.repeats });
+            }
+        }
+        let counted = parts.iter().filter(|part| part.repeats.is_none());
+        self.outcome = Outcome::of_all(&counted.map(|part| part.outcome).collect::<Vec<_>>());
+        self.parts = parts;
+    }
+
+    /// Says why the claim, or a part of it, fails, if it does, from the checks that it rests on.
     #[must_use]
     pub fn because(mut self, why: impl FnOnce(&[Check]) -> String) -> Self {
-        if self.outcome == Outcome::Fails {
+        if self.parts.iter().any(|part| part.outcome == Outcome::Fails) {
             self.why = Some(true_minus(&why(&self.checks))).filter(|why| !why.is_empty());
         }
         self
@@ -188,6 +300,18 @@ impl Verdict {
     ) -> Self {
         self.published.push(Published { what: what.into(), theirs, ours, source });
         self
+    }
+}
+
+/// The outcome of checks that must all hold, among so many that could fail by chance.
+fn of_checks(checks: &[&Check], counted: usize) -> Outcome {
+    let any = |outcome| checks.iter().any(|check| check.outcome == outcome);
+    match () {
+        () if checks.iter().any(|check| check.fails_among(counted)) => Outcome::Fails,
+        () if any(Outcome::Fails) || any(Outcome::Undecided) => Outcome::Undecided,
+        () if any(Outcome::Holds) && any(Outcome::NotMeasured) => Outcome::Undecided,
+        () if any(Outcome::NotMeasured) => Outcome::NotMeasured,
+        () => Outcome::Holds,
     }
 }
 
@@ -269,6 +393,54 @@ mod tests {
             Verdict::new("A1", Vec::new(), "by -0.5 [-1, 2] and n^-2, 1e-5, pre-norm, 3-4, d_k -x, --data")
                 .finding;
         assert_eq!(finding, "by −0.5 [−1, 2] and n^−2, 1e-5, pre-norm, 3-4, d_k -x, --data");
+    }
+
+    #[test]
+    fn a_claim_of_several_parts_is_judged_part_by_part() {
+        let (holds, fails, open) = ([1.0, 1.1, 0.9], [-1.0, -1.1, -0.9], [-1.0, 0.1, 1.0]);
+        let check = |part: &str, values: &[f64]| Check::new("x", mean(values), Bound::Above(0.0)).part(part);
+        let missing = |part: &str| Check::not_measured("x", Bound::Above(0.0)).part(part);
+        let of = |checks: Vec<Check>| Verdict::new("A1", checks, "");
+        let parts = of(vec![check("a", &holds), check("b", &fails)]);
+        assert_eq!(parts.outcome, Outcome::InPart);
+        let outcomes: Vec<_> = parts.parts.iter().map(|part| (part.name.as_str(), part.outcome)).collect();
+        assert_eq!(outcomes, [("a", Outcome::Holds), ("b", Outcome::Fails)]);
+        assert_eq!(of(vec![check("a", &holds), check("b", &holds)]).outcome, Outcome::Holds);
+        assert_eq!(of(vec![check("a", &fails), check("b", &fails)]).outcome, Outcome::Fails);
+        assert_eq!(of(vec![check("a", &fails), check("b", &open)]).outcome, Outcome::Fails);
+        assert_eq!(of(vec![check("a", &holds), check("b", &open)]).outcome, Outcome::Undecided);
+        assert_eq!(of(vec![check("a", &holds), missing("b")]).outcome, Outcome::InPart);
+        assert_eq!(of(vec![check("a", &open), missing("b")]).outcome, Outcome::Undecided);
+        assert_eq!(of(vec![missing("a"), missing("b")]).outcome, Outcome::NotMeasured);
+        let twice = of(vec![check("a", &holds), check("a", &fails)]);
+        assert_eq!((twice.outcome, twice.parts.len()), (Outcome::Fails, 1), "a part needs all of its checks");
+    }
+
+    #[test]
+    fn what_another_claim_counts_is_shown_and_not_counted() {
+        let (holds, fails) = ([1.0, 1.1, 0.9], [-1.0, -1.1, -0.9]);
+        let check = |part: &str, values: &[f64]| Check::new("x", mean(values), Bound::Above(0.0)).part(part);
+        let verdict =
+            Verdict::new("B6", vec![check("own", &holds), check("other", &fails).repeats("B2")], "");
+        assert_eq!(verdict.outcome, Outcome::Holds);
+        assert_eq!((verdict.parts[1].outcome, verdict.parts[1].repeats), (Outcome::Fails, Some("B2")));
+    }
+
+    #[test]
+    fn a_model_that_did_not_learn_its_task_proves_nothing() {
+        let (holds, fails) = ([1.0, 1.1, 0.9], [-1.0, -1.1, -0.9]);
+        let check = |values: &[f64]| Check::new("x", mean(values), Bound::Above(0.0));
+        let of = |precondition: Check| {
+            let checks = vec![check(&holds).part("a"), check(&fails).part("b")];
+            Verdict::new("A1", checks, "").requires(precondition)
+        };
+        assert_eq!(of(check(&holds)).outcome, Outcome::InPart);
+        let idle = of(check(&fails));
+        assert_eq!((idle.outcome, idle.unmet().count()), (Outcome::NotTestable, 1));
+        assert!(idle.because(|_| "because".to_owned()).why.is_none());
+        assert_eq!(of(check(&[1.0])).outcome, Outcome::NotTestable, "one seed shows nothing");
+        assert_eq!(of(check(&fails).part("b")).outcome, Outcome::InPart, "the other part is tested");
+        assert_eq!(of(check(&fails).part("a")).outcome, Outcome::Fails);
     }
 
     #[test]

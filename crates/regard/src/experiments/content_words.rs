@@ -3,13 +3,14 @@
 use super::instruments::tagger_attention;
 use super::models::tagger::{self as taggers, Class, Sentence};
 use crate::experiment::{
-    Bound, Check, Experiment, Findings, Lab, Rows, SMALL_MODELS, Sizes, Sweep, Table, Verdict, charts, facts,
-    named,
+    Bound, Check, Data, Experiment, Findings, Lab, Rows, SMALL_MODELS, Sizes, Sweep, Table, Verdict, charts,
+    facts, named,
 };
 use crate::figure::{Axis, Bars, HeatMap, Matrix, Picture};
 use crate::run::sources::{self, Tagged};
 use crate::statistics::paired;
-use anyhow::Result;
+use anyhow::{Context as _, Result};
+use regard_nn::data::batches::Hiding;
 use std::collections::HashMap;
 
 pub const EXPERIMENT: Experiment = Experiment {
@@ -17,19 +18,17 @@ pub const EXPERIMENT: Experiment = Experiment {
     claims: &["B1"],
     question: "Can one head classify a hidden word as content or function word from its context?",
     prediction: "On sentences outside the training data, a single attention head classifies hidden words correctly more often than the \
-        more frequent class would, and more often than the better of the two neighbouring words predicts it.",
-    design: "One attention layer with one head over word and position vectors. About one word in seven is hidden, and the model \
-        predicts its class (content: noun, name, verb, adjective, adverb, interjection; function: all others). Baselines are counted \
-        on the same training sentences: the majority class, the class that most often follows the previous word, the one that most \
+        more frequent class would, and more often than the better of the two neighbouring words predicts it. Each is a part.",
+    design: "One attention layer with one head over word and position vectors. About one word in seven is hidden, another one in each epoch, and the \
+        model predicts its class (content: noun, name, verb, adjective, adverb, interjection; function: all others). Baselines are counted \
+        on the words that were hidden while the head was trained, from the neighbours that it saw: the majority class, the class that most often follows the previous word, the one that most \
         often precedes the next word, and both combined. Differences are paired by seed.",
-    changed: Some(
-        "After the first runs the tagger got more training sentences and steps: 2,000 and 800 at quick size instead of 1,500 and 600. \
-         Standard size had five seeds, which left the claim undecided; it has fifteen.",
-    ),
-    real_data: Some("a CoNLL-U treebank: a file, or a folder with train and test parts"),
+    changed: None,
+    data: Data::Text("a CoNLL-U treebank: a file, or a folder with train and test parts"),
     conditions: &["model"],
     seeds: SMALL_MODELS,
     seconds: Sizes::quick(7.0).standard(20.0).full(120.0),
+    trains: |lab| Ok(vec![taggers::config(lab, 1, lab.first_seed())?]),
     run,
 };
 
@@ -80,24 +79,17 @@ fn measure(lab: &Lab, seed: u64, sentences: &[Sentence], rows: &mut Rows<Model>)
     let opened = taggers::trained(lab, 1, seed)?.snapshot(taggers::last_step(lab))?;
     let reading = tagger_attention::read(&opened, sentences)?;
     let (train, _, _) = sources::tagged_parts(&config.data, seed)?;
-    let guesses = Guesses::of(&train);
+    let mask = opened.tokenizer()?.special().mask.context("the tokenizer has no mask")?;
+    let epochs = (config.train.steps * config.train.batch_size as u64).div_ceil(train.len().max(1) as u64);
+    let guesses = Guesses::of(&shown_in_training(&train, &sources::training_hiding(mask, seed), epochs));
     let hidden = taggers::hide(opened.tokenizer()?, sentences)?;
     let mut right = [0_u64; 4];
     let mut count = 0;
     for (sentence, (_, hidden)) in sentences.iter().zip(&hidden) {
-        let words: Vec<String> = sentence.words.iter().map(|word| word.to_lowercase()).collect();
-        // What is hidden from the head is hidden from the baselines.
-        let shown =
-            |place: Option<usize>| match place.and_then(|place| Some((words.get(place)?, hidden[place]))) {
-                Some((_, true)) => None,
-                Some((word, false)) => Some(word.as_str()),
-                None => Some(EDGE),
-            };
-        for place in (0..words.len()).filter(|&place| hidden[place]) {
-            let predicted = guesses.predict(shown(place.checked_sub(1)), shown(Some(place + 1)));
-            for (right, class) in right.iter_mut().zip(predicted) {
-                *right += u64::from(class == sentence.classes[place]);
-            }
+        let tagged: Tagged = sentence.words.iter().cloned().zip(sentence.classes.iter().copied()).collect();
+        for Shown { before, after, class } in shown(&tagged, hidden) {
+            let predicted = guesses.predict(before.as_deref(), after.as_deref());
+            right.iter_mut().zip(predicted).for_each(|(right, one)| *right += u64::from(one == class));
             count += 1;
         }
     }
@@ -122,6 +114,40 @@ fn measure(lab: &Lab, seed: u64, sentences: &[Sentence], rows: &mut Rows<Model>)
 /// The neighbour of the first and of the last word.
 const EDGE: &str = "";
 
+/// A hidden word as the head sees it: its neighbours, unless they are hidden as well, and its class.
+struct Shown {
+    before: Option<String>,
+    after: Option<String>,
+    class: u32,
+}
+
+/// The hidden words of a sentence.
+fn shown(sentence: &Tagged, hidden: &[bool]) -> Vec<Shown> {
+    let neighbour =
+        |place: Option<usize>| match place.and_then(|place| Some((sentence.get(place)?, hidden[place]))) {
+            Some((_, true)) => None,
+            Some(((word, _), false)) => Some(word.to_lowercase()),
+            None => Some(EDGE.to_owned()),
+        };
+    let one = |place: usize| Shown {
+        before: neighbour(place.checked_sub(1)),
+        after: neighbour(Some(place + 1)),
+        class: sentence[place].1,
+    };
+    (0..sentence.len()).filter(|&place| hidden[place]).map(one).collect()
+}
+
+/// The words that were hidden in so many epochs: the labels that the head learned from.
+fn shown_in_training(train: &[Tagged], hiding: &Hiding, epochs: u64) -> Vec<Shown> {
+    let of_epoch = |epoch: u64| {
+        let sentences = (0..).zip(train);
+        sentences.flat_map(move |(number, sentence)| {
+            shown(sentence, &hiding.places(sentence.len(), epoch, number))
+        })
+    };
+    (0..epochs).flat_map(of_epoch).collect()
+}
+
 /// Guesses from neighbours: how often each class was seen after and before each word.
 struct Guesses {
     classes: [u64; 2],
@@ -132,34 +158,22 @@ struct Guesses {
 }
 
 impl Guesses {
-    fn of(sentences: &[Tagged]) -> Self {
+    fn of(hidden: &[Shown]) -> Self {
         let mut guesses = Self { classes: [0; 2], after: HashMap::new(), before: HashMap::new(), better: 1 };
-        let lower: Vec<Vec<(String, u32)>> = sentences
-            .iter()
-            .map(|sentence| sentence.iter().map(|(word, class)| (word.to_lowercase(), *class)).collect())
-            .collect();
-        let neighbours = |sentence: &[(String, u32)], place: usize| {
-            let word = |place: Option<usize>| {
-                place.and_then(|place| sentence.get(place)).map_or(EDGE, |(word, _)| word).to_owned()
-            };
-            (word(place.checked_sub(1)), word(Some(place + 1)))
-        };
-        for sentence in &lower {
-            for (place, (_, class)) in sentence.iter().enumerate() {
-                let class = *class as usize;
-                let (before, after) = neighbours(sentence, place);
-                guesses.classes[class] += 1;
-                guesses.after.entry(before).or_default()[class] += 1;
-                guesses.before.entry(after).or_default()[class] += 1;
+        for Shown { before, after, class } in hidden {
+            let class = *class as usize;
+            guesses.classes[class] += 1;
+            if let Some(before) = before {
+                guesses.after.entry(before.clone()).or_default()[class] += 1;
+            }
+            if let Some(after) = after {
+                guesses.before.entry(after.clone()).or_default()[class] += 1;
             }
         }
         let mut right = [0_u64; 4];
-        for sentence in &lower {
-            for (place, (_, class)) in sentence.iter().enumerate() {
-                let (before, after) = neighbours(sentence, place);
-                let predicted = guesses.predict(Some(&before), Some(&after));
-                right.iter_mut().zip(predicted).for_each(|(right, one)| *right += u64::from(one == *class));
-            }
+        for Shown { before, after, class } in hidden {
+            let predicted = guesses.predict(before.as_deref(), after.as_deref());
+            right.iter_mut().zip(predicted).for_each(|(right, one)| *right += u64::from(one == *class));
         }
         guesses.better = if right[2] > right[1] { 2 } else { 1 };
         guesses
@@ -208,8 +222,10 @@ fn judge(table: &Table<Model>) -> Verdict {
         mean(Model::Both),
     );
     let checks = vec![
-        Check::new("accuracy: one head − majority", gain(Model::Majority), Bound::Above(0.0)),
-        Check::new("accuracy: one head − the better neighbour", gain(Model::Better), Bound::Above(0.0)),
+        Check::new("accuracy: one head − majority", gain(Model::Majority), Bound::Above(0.0))
+            .part("better than the more frequent class"),
+        Check::new("accuracy: one head − the better neighbour", gain(Model::Better), Bound::Above(0.0))
+            .part("better than a neighbour"),
     ];
     Verdict::new("B1", checks, finding).because(|_| {
         let learned = table.values(Model::Head, ACCURACY_IN_TRAINING);
@@ -248,7 +264,7 @@ mod tests {
     #[test]
     fn the_verdict_follows_the_accuracy() {
         assert_eq!(judge(&planted(0.9)).outcome, Outcome::Holds);
-        assert_eq!(judge(&planted(0.6)).outcome, Outcome::Fails);
+        assert_eq!(judge(&planted(0.6)).outcome, Outcome::InPart);
         assert_eq!(judge(&planted(0.4)).outcome, Outcome::Fails);
     }
 
@@ -283,7 +299,18 @@ mod tests {
     #[test]
     fn neighbours_predict_the_class_that_follows_them_most_often() {
         let by_neighbour = |_: u64, before: &[u64]| before.last().map_or(0, |word| (word % 2) as u32);
-        let guesses = Guesses::of(&sentences(by_neighbour));
+        let all = sentences(by_neighbour);
+        let whole: Vec<Shown> =
+            all.iter().flat_map(|sentence| shown(sentence, &vec![true; sentence.len()])).collect();
+        assert!(
+            whole.iter().all(|one| one.before.is_none() || one.before.as_deref() == Some(EDGE)),
+            "all are hidden"
+        );
+        let hiding = Hiding::new(0, Key::new(4));
+        let labels = shown_in_training(&all, &hiding, 3);
+        // 600 sentences of 8 words, of which 1 + 7/7 are hidden on average, three times.
+        assert!((labels.len() as f64 / 3_600.0 - 1.0).abs() < 0.05, "{}", labels.len());
+        let guesses = Guesses::of(&labels);
         assert_eq!(guesses.better, 1);
         assert_eq!(guesses.predict(Some("w3"), None)[1], 1);
         assert_eq!(guesses.predict(Some("w4"), None)[1], 0);

@@ -4,7 +4,8 @@ use super::instruments::tagger_attention;
 use super::models::bag::{self as bags, Form};
 use super::models::{sentiment, tagger as taggers};
 use crate::experiment::{
-    Bound, Check, Experiment, Findings, Lab, SMALL_MODELS, Sizes, Sweep, Table, Verdict, charts, facts, named,
+    Bound, Check, Data, Experiment, Findings, Lab, SMALL_MODELS, Sizes, Sweep, Table, Verdict, charts, facts,
+    named,
 };
 use crate::figure::{Axis, Chart, Picture, Series, fixed};
 use crate::statistics::paired;
@@ -15,18 +16,21 @@ pub const EXPERIMENT: Experiment = Experiment {
     claims: &["A7"],
     question: "Do several heads do better than one, with the same parameters?",
     prediction: "Four heads are more accurate than one on test texts, both in classifying sentiment and in classifying content and \
-        function words.",
+        function words. Each task is a part, and is testable if one head is right more often than the more frequent class.",
     design: "The width is divided among the heads, so that all models have the same parameters. Sentiment: a bag of word vectors with \
         trained attention and a residual connection, on 4,000 texts. Words: the taggers of `content-words` and `tagger-heads`. \
         Differences are paired by seed.",
-    changed: Some(
-        "Sentiment was first classified by a bag with positions, on the first words of 1,000 texts; now it has no positions and reads \
-         the last words of 4,000 texts. Standard size had five seeds, which left the claim undecided; it has fifteen.",
-    ),
-    real_data: Some("IMDb (aclImdb_v1.tar.gz) or a folder with train.tsv and test.tsv, for sentiment alone"),
+    changed: None,
+    data: Data::Text("IMDb (aclImdb_v1.tar.gz) or a folder with train.tsv and test.tsv, for sentiment alone"),
     conditions: &["task", "heads"],
     seeds: SMALL_MODELS,
     seconds: Sizes::quick(22.0).standard(120.0).full(300.0),
+    trains: |lab| {
+        let bags = [1, 4].map(|heads| bags::config(lab, form(heads), lab.first_seed()));
+        bags.into_iter()
+            .chain(taggers::HEADS.map(|heads| taggers::config(lab, heads, lab.first_seed())))
+            .collect()
+    },
     run,
 };
 
@@ -43,6 +47,8 @@ impl Task {
         }
     }
 }
+
+const MAJORITY: &str = "share of the more frequent class";
 
 facts! {
     ACCURACY(task: Task, heads: usize) = "accuracy, {task}, {heads} heads";
@@ -64,19 +70,20 @@ fn run(lab: &Lab) -> Result<Findings> {
     let texts = sentiment::test_texts(lab)?;
     let sentences = if tasks.len() > 1 { taggers::test_sentences(lab)? } else { Vec::new() };
     let Sweep { table, .. } = lab.sweep("runs", inputs.collect(), |(task, heads), seed, rows| {
-        let (opened, accuracy) = match task {
+        let (opened, accuracy, majority) = match task {
             Task::Sentiment => {
                 let opened = bags::trained(lab, form(heads), seed)?.open()?;
                 let accuracy = bags::accuracy(&opened, &bags::config(lab, form(heads), seed)?, &texts)?;
-                (opened, accuracy)
+                (opened, accuracy, share_of_larger_class(&texts))
             }
             Task::WordClass => {
                 let opened = taggers::trained(lab, heads, seed)?.snapshot(taggers::last_step(lab))?;
-                let accuracy = tagger_attention::read(&opened, &sentences)?.accuracy();
-                (opened, accuracy)
+                let reading = tagger_attention::read(&opened, &sentences)?;
+                (opened, reading.accuracy(), reading.majority)
             }
         };
         rows.add((task, heads), "accuracy", accuracy);
+        rows.add((task, heads), MAJORITY, majority);
         let vectors = opened.model.token_embeddings().map_or(0, |table| table.tensor().count());
         rows.add((task, heads), "parameters", (opened.model.parameter_count() - vectors) as f64);
         Ok(())
@@ -86,6 +93,12 @@ fn run(lab: &Lab) -> Result<Findings> {
     findings.verdicts = vec![judge(&table, tasks)];
     findings.facts(ACCURACY, cells(), |cell| table.mean(cell, "accuracy").mean);
     findings.finish(lab, table)
+}
+
+/// The share of the more frequent class of texts.
+fn share_of_larger_class(texts: &[(String, usize)]) -> f64 {
+    let positive = texts.iter().filter(|(_, label)| *label == 1).count() as f64 / texts.len().max(1) as f64;
+    positive.max(1.0 - positive)
 }
 
 fn draw(findings: &mut Findings, table: &Table<(Task, usize)>, tasks: &[Task]) {
@@ -125,10 +138,16 @@ fn judge(table: &Table<(Task, usize)>, tasks: &[Task]) -> Verdict {
     let check = |&task: &Task| {
         let of = |heads| table.values((task, heads), "accuracy");
         let what = format!("{task}: accuracy of four heads − of one");
-        Check::new(what, paired(&of(4), &of(1)), Bound::Above(0.0))
+        Check::new(what, paired(&of(4), &of(1)), Bound::Above(0.0)).part(task.name())
+    };
+    let learned = |&task: &Task| {
+        let of = |measure| table.values((task, 1), measure);
+        let what = format!("{task}: accuracy of one head − share of the more frequent class");
+        Check::new(what, paired(&of("accuracy"), &of(MAJORITY)), Bound::Above(0.0)).part(task.name())
     };
     let finding = tasks.iter().map(part).collect::<Vec<_>>().join(" ");
-    Verdict::new("A7", tasks.iter().map(check).collect(), finding)
+    let verdict = Verdict::new("A7", tasks.iter().map(check).collect(), finding);
+    tasks.iter().map(learned).fold(verdict, Verdict::requires)
 }
 
 #[cfg(test)]
@@ -142,6 +161,7 @@ mod tests {
             for seed in 0..4 {
                 let noise = 0.002 * seed as f64;
                 table.add((task, 1), seed, "accuracy", 0.8 + noise);
+                table.add((task, 1), seed, MAJORITY, 0.5);
                 table.add((task, 4), seed, "accuracy", four + 1.5 * noise);
             }
         }
@@ -151,7 +171,7 @@ mod tests {
     #[test]
     fn the_verdict_follows_the_accuracy() {
         assert_eq!(judged([0.85, 0.85]), Outcome::Holds);
-        assert_eq!(judged([0.75, 0.85]), Outcome::Fails);
-        assert_eq!(judged([0.85, 0.75]), Outcome::Fails);
+        assert_eq!(judged([0.75, 0.85]), Outcome::InPart);
+        assert_eq!(judged([0.75, 0.75]), Outcome::Fails);
     }
 }

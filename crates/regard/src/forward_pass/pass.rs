@@ -2,7 +2,9 @@
 
 use super::colour_limit::ColourLimit;
 use super::input::{EncodedInput, Input};
+use super::intervention::{Intervention, resolve, strike};
 use super::prediction;
+use super::residual::Residuals;
 use super::site::{Group, Site};
 use super::token::Token;
 use super::token_axis::{TokenAxis, TokenDisplay};
@@ -26,12 +28,16 @@ pub type Interventions = Arc<dyn Fn(Probe) -> Probe + Send + Sync>;
 /// Everything that is kept of one pass: enough to compute any weight, and no weight.
 pub struct ForwardPass {
     opened: Arc<Opened>,
+    /// The changes made in this pass, as they were requested, and what they do.
+    changes: Vec<Intervention>,
     interventions: Option<Interventions>,
     inputs: Inputs,
     source: Vec<Token>,
     target: Vec<Token>,
     sites: Vec<Site>,
     weights: Vec<Weights>,
+    /// What each layer read, from which the pass can be resumed.
+    residuals: Residuals,
     /// Scores of the last position, or of the classes.
     scores: Option<Tensor>,
     /// The weight of each word, in models that pool words.
@@ -64,9 +70,34 @@ impl ForwardPass {
         most: usize,
         cancel: &AtomicBool,
     ) -> Result<Self> {
+        Self::changed(opened, input, drawn, Vec::new(), most, cancel)
+    }
+
+    /// The same with changes inside the model.
+    pub fn changed(
+        opened: &Arc<Opened>,
+        input: &Input,
+        drawn: &[u32],
+        changes: Vec<Intervention>,
+        most: usize,
+        cancel: &AtomicBool,
+    ) -> Result<Self> {
         let mut encoded = input.encode(opened, most)?;
+        strike(&changes, opened, &mut encoded)?;
         encoded.append(opened, drawn, most)?;
-        Self::of(opened, encoded, drawn.len(), None, cancel)
+        Self::resolved(opened, encoded, drawn.len(), changes, most, cancel)
+    }
+
+    fn resolved(
+        opened: &Arc<Opened>,
+        encoded: EncodedInput,
+        drawn: usize,
+        changes: Vec<Intervention>,
+        most: usize,
+        cancel: &AtomicBool,
+    ) -> Result<Self> {
+        let interventions = resolve(&changes, opened, &encoded, (most, cancel))?;
+        Ok(Self { changes, ..Self::of(opened, encoded, drawn, interventions, cancel)? })
     }
 
     /// The tokens of source and target, without running the model.
@@ -99,6 +130,7 @@ impl ForwardPass {
             .fold(probe(interventions.as_ref()), |probe, site| probe.record(format!("{}.weights", site.name)))
             .record("logits")
             .record("pool.weights");
+        let probe = Residuals::record(probe, &sites);
         run_model(&inputs, &*opened.model, &Context::inference().with_cancel(cancel).with_probe(&probe))?;
         let weights = |site: &Site| {
             probe.weights(&site.name).with_context(|| format!("the model did not pass {}", site.name))
@@ -107,15 +139,18 @@ impl ForwardPass {
         let scores =
             probe.get("logits")?.map(|logits| prediction::kept(&*opened.model, &logits)).transpose()?;
         let pool = probe.get("pool.weights")?.map(|pool| pool.to_vec());
+        let residuals = Residuals::new(&probe, &sites)?;
         let computed = Mutex::default();
         Ok(Self {
             opened: Arc::clone(opened),
+            changes: Vec::new(),
             interventions,
             inputs,
             source,
             target,
             sites,
             weights,
+            residuals,
             scores,
             pool,
             drawn,
@@ -129,11 +164,27 @@ impl ForwardPass {
         let inputs = Inputs { ids: self.inputs.ids.clone(), ..Inputs::default() };
         let mut encoded = EncodedInput { inputs, source, target };
         encoded.append(&self.opened, &[id], most)?;
-        Self::of(&self.opened, encoded, self.drawn + 1, self.interventions.clone(), cancel)
+        match self.changes.is_empty() {
+            true => Self::of(&self.opened, encoded, self.drawn + 1, self.interventions.clone(), cancel),
+            // Where a text is steered depends on where it ends.
+            false => {
+                Self::resolved(&self.opened, encoded, self.drawn + 1, self.changes.clone(), most, cancel)
+            }
+        }
+    }
+
+    /// The changes inside the model.
+    pub fn changes(&self) -> &[Intervention] {
+        &self.changes
+    }
+
+    /// What each layer read.
+    pub fn residuals(&self) -> &Residuals {
+        &self.residuals
     }
 
     /// A probe with the interventions of this pass.
-    pub(super) fn probe(&self) -> Probe {
+    pub fn probe(&self) -> Probe {
         probe(self.interventions.as_ref())
     }
 
@@ -165,6 +216,11 @@ impl ForwardPass {
     /// The tokens of the target; none unless the model has a decoder.
     pub fn target(&self) -> &[Token] {
         &self.target
+    }
+
+    /// The tokens at whose positions the model predicts: of the target, if there is one.
+    pub fn predicting(&self) -> &[Token] {
+        if self.target.is_empty() { &self.source } else { &self.target }
     }
 
     /// The attentions.
@@ -230,7 +286,11 @@ impl ForwardPass {
         let computed = self.computed().vectors.as_ref().map_or(0, |(_, vectors)| vectors.bytes());
         let pixels = self.inputs.pictures.as_ref().map_or(0, Tensor::count);
         let scores = self.scores.as_ref().map_or(0, Tensor::count);
-        sites + computed + 4 * (pixels + scores) + 200 * (self.source.len() + self.target.len())
+        sites
+            + computed
+            + self.residuals.bytes()
+            + 4 * (pixels + scores)
+            + 200 * (self.source.len() + self.target.len())
     }
 
     pub(super) fn computed(&self) -> MutexGuard<'_, Computed> {

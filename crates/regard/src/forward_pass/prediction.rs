@@ -18,6 +18,8 @@ use serde::Serialize;
 pub enum PredictionKind {
     /// The next token.
     Next,
+    /// The token at each position, masked or not.
+    Masked,
     /// The class of the input.
     Class,
     /// Nothing.
@@ -29,6 +31,7 @@ impl PredictionKind {
     pub fn of(model: &dyn Model) -> Self {
         match model.abilities().predicts {
             Predicts::NextToken => Self::Next,
+            Predicts::MaskedToken => Self::Masked,
             Predicts::Class => Self::Class,
             _ => Self::Nothing,
         }
@@ -60,33 +63,40 @@ pub struct Candidate {
     pub text: String,
 }
 
-/// The highest scores' tokens, best first.
+/// The tokens with the highest scores for what follows a text, best first.
 pub fn candidates(pass: &ForwardPass, count: usize) -> Result<Vec<Candidate>> {
-    let Some(scores) = pass.scores().filter(|_| PredictionKind::of(pass.model()) == PredictionKind::Next)
-    else {
-        return Ok(Vec::new());
-    };
-    let scores = scores.values();
+    match pass.scores().filter(|_| PredictionKind::of(pass.model()) == PredictionKind::Next) {
+        Some(scores) => best(pass, pass.predicting().len().saturating_sub(1), &scores.values(), count),
+        None => Ok(Vec::new()),
+    }
+}
+
+/// The tokens with the highest scores at a position, best first.
+pub fn best(pass: &ForwardPass, position: usize, scores: &[f32], count: usize) -> Result<Vec<Candidate>> {
     let mut order: Vec<usize> = (0..scores.len()).collect();
     order.sort_by(|&a, &b| scores[b].total_cmp(&scores[a]).then(a.cmp(&b)));
-    let before = continued_ids(pass).last().copied();
-    let candidate = |&id: &usize| {
-        let id = id as u32;
-        let text = match &pass.opened().tokenizer {
-            Some(tokenizer) => spell(tokenizer, before, id)?,
-            None => id.to_string(),
-        };
-        let name = pass.opened().tokenizer.as_ref().and_then(|tokenizer| tokenizer.piece(id));
-        let text = if text.trim().is_empty() { visible("", &name.unwrap_or_default()) } else { text };
-        Ok(Candidate { id, text })
-    };
+    let candidate = |&id: &usize| Ok(Candidate { id: id as u32, text: spelled(pass, position, id as u32)? });
     order.iter().take(count).map(candidate).collect()
+}
+
+/// The text of a token that is predicted at a position: after it, or in its place.
+pub(super) fn spelled(pass: &ForwardPass, position: usize, id: u32) -> Result<String> {
+    let Some(tokenizer) = &pass.opened().tokenizer else { return Ok(id.to_string()) };
+    let before = match PredictionKind::of(pass.model()) {
+        PredictionKind::Masked => position.checked_sub(1),
+        _ => Some(position),
+    };
+    let before = before.and_then(|before| pass.predicting().get(before)).map(|token| token.id);
+    let text = spell(tokenizer, before, id)?;
+    let name = || tokenizer.piece(id).unwrap_or_default();
+    // Part of a character alone has no text: its bytes are shown.
+    let unreadable = text.trim().is_empty() || text.contains('\u{fffd}');
+    Ok(if unreadable { visible(text.trim(), &name()) } else { text })
 }
 
 /// The ids of the text to continue.
 fn continued_ids(pass: &ForwardPass) -> Vec<u32> {
-    let tokens = if pass.target().is_empty() { pass.source() } else { pass.target() };
-    tokens.iter().map(|token| token.id).collect()
+    pass.predicting().iter().map(|token| token.id).collect()
 }
 
 /// A text and its continuation, as the tokenizer writes them.
@@ -141,6 +151,8 @@ pub struct Classes {
     pub labels: Vec<String>,
     /// Their probabilities.
     pub probabilities: Vec<f32>,
+    /// Their scores (logits).
+    pub scores: Vec<f32>,
     /// What `weights` are.
     pub what: &'static str,
     /// Whether a weight may be negative.
@@ -159,20 +171,21 @@ pub fn classes(pass: &ForwardPass) -> Result<Classes> {
         (Some(pool), _) => ("share of each word in the pool", false, pool.to_vec()),
         (None, Some(ids)) => {
             let best = scores.argmax(-1)?.values().first().copied().unwrap_or(0) as usize;
-            let of = pull(pass.model(), ids, best)?;
+            let of = pull(pass, ids, best)?;
             ("gradient × embedding: what each word adds to the winning class", true, of)
         }
         (None, None) => ("", false, Vec::new()),
     };
-    Ok(Classes { labels, probabilities, what, signed, weights })
+    Ok(Classes { labels, probabilities, scores: scores.to_vec(), what, signed, weights })
 }
 
 /// The gradient of a class's score times each word's embedding.
-fn pull(model: &dyn Model, ids: &Ids, class: usize) -> Result<Vec<f32>> {
-    let probe = Probe::new().track("embeddings");
+fn pull(pass: &ForwardPass, ids: &Ids, class: usize) -> Result<Vec<f32>> {
+    let probe = pass.probe().track("embeddings");
     let length = ids.shape().last();
     let inputs = Inputs::padded(ids, &[length])?;
-    let scores = model.forward(&Context::inference().with_probe(&probe), &inputs)?.select(1, 0)?;
+    let context = Context::inference().with_probe(&probe);
+    let scores = pass.model().forward(&context, &inputs)?.select(1, 0)?;
     gradient_times_input(&scores, class, &probe)
 }
 

@@ -62,14 +62,97 @@ impl Token {
     }
 }
 
-/// What is shown of a token: its part of the text, the vocabulary's name where there is nothing to see in that, a sign where
-/// there is nothing to see in both.
+/// A token with what its text alone does not show.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ShownToken {
+    /// Its id; patches have their number.
+    pub id: u32,
+    /// Its text with the space that it begins with; of a part of a character, the character and its bytes.
+    pub text: String,
+    /// Whether it is special.
+    pub special: bool,
+    /// The number of the word it is part of.
+    pub word: usize,
+    /// The character of which it is a part.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub part_of: Option<String>,
+}
+
+impl ShownToken {
+    /// Tokens as a page shows them. The vocabularies of byte pairs and of SentencePiece write the space before a word into
+    /// its token; bytes of one character follow one another with the same text.
+    pub fn all(tokens: &[Token], tokenizer: Option<&Tokenizer>) -> Vec<Self> {
+        let shown = |(i, token): (usize, &Token)| {
+            let Token { id, text, special, word } = token.clone();
+            let piece = tokenizer.and_then(|tokenizer| tokenizer.piece(id)).unwrap_or_default();
+            let same = |other: Option<&Token>| {
+                other.is_some_and(|other| other.word == word && other.text == text && !other.special)
+            };
+            let before = i.checked_sub(1).and_then(|before| tokens.get(before));
+            let one = text.chars().count() == 1 && !text.is_ascii();
+            let named =
+                bytes(&piece).filter(|_| one && !special && (same(before) || same(tokens.get(i + 1))));
+            match named {
+                Some(bytes) => {
+                    Self { id, text: format!("{text} {bytes}"), special, word, part_of: Some(text) }
+                }
+                None => {
+                    let spaced = piece.starts_with([' ', 'Ġ', '▁']) && !special && !text.starts_with('␣');
+                    let text = if spaced { format!(" {text}") } else { text };
+                    Self { id, text, special, word, part_of: None }
+                }
+            }
+        };
+        tokens.iter().enumerate().map(shown).collect()
+    }
+}
+
+/// What is shown of a token: its part of the text; where there is nothing to see in that, spaces, line ends and bytes by
+/// signs of their own, else the vocabulary's name.
 pub(super) fn visible(text: &str, piece: &str) -> String {
-    match (text.trim(), piece.trim()) {
-        ("", "") if piece.contains('\n') => "⏎".to_owned(),
+    let shown = text.trim();
+    if shown.contains('\u{fffd}')
+        && let Some(bytes) = bytes(piece)
+    {
+        return bytes;
+    }
+    match (shown, piece.trim()) {
+        ("", _) if !piece.is_empty() && piece.chars().all(|c| sign(c).is_some()) => {
+            piece.chars().filter_map(sign).collect()
+        }
         ("", "") => "␣".to_owned(),
         ("", piece) => piece.to_owned(),
-        (text, _) => text.to_owned(),
+        (shown, _) => shown.to_owned(),
+    }
+}
+
+/// The sign of a character without a shape of its own, as it is or as the vocabulary of byte pairs writes it.
+fn sign(character: char) -> Option<char> {
+    match character {
+        ' ' | 'Ġ' | '▁' => Some('␣'),
+        '\n' | 'Ċ' => Some('⏎'),
+        '\r' | 'č' => Some('␍'),
+        '\t' | 'ĉ' => Some('⇥'),
+        _ => None,
+    }
+}
+
+/// The bytes of a piece of a vocabulary of bytes, such as `E2 82`; none if it is no such piece.
+fn bytes(piece: &str) -> Option<String> {
+    if let Some(byte) = piece.strip_prefix("<0x").and_then(|rest| rest.strip_suffix('>')) {
+        return Some(byte.to_owned());
+    }
+    let names: Option<Vec<String>> = piece.chars().map(|c| Some(format!("{:02X}", byte_of(c)?))).collect();
+    names.filter(|names| !names.is_empty()).map(|names| names.join(" "))
+}
+
+/// The byte that a character of GPT-2's alphabet of bytes stands for: itself where it can be seen, the others in order from
+/// 256 on.
+fn byte_of(character: char) -> Option<u8> {
+    let seen = |byte: u8| matches!(byte, 33..=126 | 161..=172 | 174..=255);
+    match u32::from(character) {
+        code @ 0..=255 => Some(code as u8).filter(|&byte| seen(byte)),
+        code => (0..=255).filter(|&byte| !seen(byte)).nth(code as usize - 256),
     }
 }
 
@@ -115,8 +198,20 @@ mod tests {
     }
 
     #[test]
+    fn bytes_have_the_names_of_gpt_2() {
+        // The euro sign as GPT-2 writes it: the bytes E2, 82 and AC.
+        assert_eq!(bytes("âĤ¬").unwrap(), "E2 82 AC");
+        assert_eq!((bytes("<0x0A>").unwrap().as_str(), bytes("猫")), ("0A", None));
+        assert_eq!((byte_of('Ġ'), byte_of('Ċ'), byte_of('ŀ')), (Some(32), Some(10), Some(158)));
+        assert_eq!((byte_of(' '), byte_of('\u{144}')), (None, None));
+    }
+
+    #[test]
     fn there_is_always_something_to_see() {
-        let shown = [visible(" a ", "Ġa"), visible(" ", "Ġ"), visible(" ", " "), visible("", "\n")];
-        assert_eq!(shown, ["a", "Ġ", "␣", "⏎"]);
+        let shown = [visible(" a ", "Ġa"), visible("a", "▁a"), visible(" ", "Ġ"), visible(" ", " ")];
+        assert_eq!(shown, ["a", "a", "␣", "␣"]);
+        let signs =
+            [visible("", "\n"), visible("\n\n", "ĊĊ"), visible("", "[SEP]"), visible("\u{fffd}", "â")];
+        assert_eq!(signs, ["⏎", "⏎⏎", "[SEP]", "E2"]);
     }
 }

@@ -29,7 +29,7 @@ const NAMES: [&str; 6] = ["query", "key", "query_rotated", "key_rotated", "value
 const MOST_SCORES: usize = 64 << 20;
 
 impl ForwardPass {
-    /// The vectors of one attention, from another pass over the same input; those of the last one are remembered.
+    /// The vectors of one attention, computed again from what its layer read; those of the last one are remembered.
     pub fn vectors(&self, site: usize, cancel: &AtomicBool) -> Result<Arc<Vectors>> {
         if let Some((_, vectors)) = self.computed().vectors.as_ref().filter(|(known, _)| *known == site) {
             return Ok(Arc::clone(vectors));
@@ -48,8 +48,13 @@ impl ForwardPass {
         if site.heads * queries.len() * keys.len() <= MOST_SCORES {
             probe = probe.record(path("scores"));
         }
+        let (probe, alone) = self.residuals().alone(probe, &site, self.inputs());
         let context = Context::inference().with_cancel(cancel).with_probe(&probe);
-        run_model(self.inputs(), self.model(), &context)?;
+        match alone {
+            Some(inputs) => self.model().hidden(&context, &inputs).map(drop)?,
+            // A model without a residual stream: the whole pass again.
+            None => run_model(self.inputs(), self.model(), &context)?,
+        }
         let mut named = Vec::new();
         for name in NAMES {
             if let Some(value) = probe.get(&path(name))? {

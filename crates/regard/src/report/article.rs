@@ -1,11 +1,13 @@
-//! An article under construction: sections of prose, formulas, code, figures, verdicts and exercises.
+//! An article under construction: sections of prose, worked examples, formulas, diagrams, code, figures and exercises. The claims
+//! that a section bears on are gathered for the part after the lesson.
 
 use super::html::{escape, prose};
-use super::listing::{self, Source};
+use super::inside::{Inside, Place};
+use super::listing::{self, Excerpt};
 use super::math;
 use super::results::Results;
 use crate::experiment::claims::claim;
-use crate::experiment::{Check, Outcome, Verdict};
+use crate::experiment::{Check, Outcome, Part, Verdict};
 use crate::figure::{Picture, Theme, fixed, number};
 use anyhow::Result;
 use std::collections::BTreeSet;
@@ -14,15 +16,36 @@ use std::fmt::Write as _;
 /// The article so far.
 pub struct Article<'a> {
     results: &'a Results<'a>,
+    inside: &'a Inside,
     html: String,
-    sections: Vec<(&'static str, &'static str)>,
+    sections: Vec<Section>,
     shown: BTreeSet<String>,
+    named: BTreeSet<String>,
+}
+
+/// A section of the lesson.
+pub struct Section {
+    /// What links to it say.
+    pub id: &'static str,
+    /// Its title.
+    pub title: &'static str,
+    /// The claims that it bears on.
+    pub claims: Vec<&'static str>,
+    /// The answer to its exercise.
+    answer: String,
 }
 
 impl<'a> Article<'a> {
     /// An empty one.
-    pub fn new(results: &'a Results<'a>) -> Self {
-        Self { results, html: String::new(), sections: Vec::new(), shown: BTreeSet::new() }
+    pub fn new(results: &'a Results<'a>, inside: &'a Inside) -> Self {
+        Self {
+            results,
+            inside,
+            html: String::new(),
+            sections: Vec::new(),
+            shown: BTreeSet::new(),
+            named: BTreeSet::new(),
+        }
     }
 
     /// Begins a section.
@@ -30,7 +53,7 @@ impl<'a> Article<'a> {
         if !self.sections.is_empty() {
             self.html.push_str("</section>\n");
         }
-        self.sections.push((id, title));
+        self.sections.push(Section { id, title, claims: Vec::new(), answer: String::new() });
         let number = self.sections.len();
         let _ = writeln!(
             self.html,
@@ -39,70 +62,131 @@ impl<'a> Article<'a> {
         );
     }
 
+    /// A heading within a section.
+    pub fn heading(&mut self, title: &str) {
+        let _ = writeln!(self.html, "<h3>{}</h3>", prose(title));
+    }
+
     /// A paragraph.
     pub fn text(&mut self, text: impl AsRef<str>) {
         let _ = writeln!(self.html, "<p>{}</p>", prose(text.as_ref()));
     }
 
-    /// A formula on a line of its own.
-    pub fn formula(&mut self, formula: &str) {
-        let _ = writeln!(self.html, "<div class=\"formula\">{}</div>", math::display(formula));
+    /// A worked example: paragraphs, formulas with numbers, tables.
+    pub fn example(&mut self, title: &str, content: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
+        let _ = writeln!(self.html, "<div class=\"example\"><h3>{}</h3>", prose(title));
+        content(self)?;
+        self.html.push_str("</div>\n");
+        Ok(())
+    }
+
+    /// A formula on a line of its own, and what each of its letters stands for. Letters may be named by an earlier formula.
+    pub fn formula(&mut self, formula: &str, symbols: &[(&str, &str)]) {
+        for (symbol, _) in symbols {
+            self.named.extend(math::symbols(symbol));
+        }
+        let unnamed: Vec<String> = math::symbols(formula).difference(&self.named).cloned().collect();
+        debug_assert!(unnamed.is_empty(), "{formula}: no symbol list names {}", unnamed.join(", "));
+        let list: String = symbols
+            .iter()
+            .map(|(symbol, meaning)| format!("<dt>{}</dt><dd>{}</dd>", math::inline(symbol), prose(meaning)))
+            .collect();
+        let list = if list.is_empty() { list } else { format!("<dl class=\"symbols\">{list}</dl>") };
+        let _ = writeln!(self.html, "<div class=\"formula\">{}{list}</div>", math::display(formula));
+    }
+
+    /// A calculation with numbers, on a line of its own.
+    pub fn calculation(&mut self, formula: &str) {
+        let _ = writeln!(self.html, "<div class=\"calculation\">{}</div>", math::display(formula));
     }
 
     /// Lines of our own code.
-    pub fn code(&mut self, source: Source, begins: &[&str]) -> Result<()> {
-        let (line, text) = listing::item(source, begins)?;
+    pub fn code(&mut self, excerpt: &Excerpt) -> Result<()> {
+        let listing::Lines { path, first, text } = excerpt.lines()?;
         let _ = writeln!(
             self.html,
-            "<figure class=\"code\"><figcaption>{}, line {line}</figcaption><pre><code>{}</code></pre></figure>",
-            escape(source.path),
-            escape(&text)
+            "<figure class=\"code\"><figcaption>{}, line {first}</figcaption><pre><code>{}</code></pre></figure>",
+            escape(path),
+            listing::highlighted(&text)
         );
         Ok(())
+    }
+
+    /// A diagram.
+    pub fn diagram(&mut self, diagram: &Picture, caption: &str) {
+        let _ = writeln!(
+            self.html,
+            "<figure class=\"diagram\"><div class=\"picture\">{}</div><figcaption>{}</figcaption></figure>",
+            diagram.to_svg(Theme::Page),
+            prose(caption)
+        );
     }
 
     /// A figure of an experiment.
     pub fn figure(&mut self, experiment: &str, name: &str) -> Result<()> {
-        let figure = self.results.figure(experiment, name)?;
-        let picture = picture(&figure.picture);
         let place = format!("{experiment}/{name}");
+        if self.shown.insert(place) {
+            let figure = figure(self.results, experiment, name)?;
+            self.html.push_str(&figure);
+        }
+        Ok(())
+    }
+
+    /// A link into the model's page, at a view and a head; and the same in a running server.
+    pub fn look_inside(&mut self, text: &str, view: &str, place: Option<Place>) {
         let _ = writeln!(
             self.html,
-            "<figure><div class=\"picture\">{picture}</div><figcaption>{} <span class=\"files\"><a href=\"{place}.svg\">SVG</a> \
-             <a href=\"{place}.png\">PNG</a></span></figcaption></figure>",
-            prose(&figure.caption)
+            "<p class=\"look\"><a href=\"{}\">{}</a> <span class=\"files\"><a href=\"{}\">with your own sentence</a></span></p>",
+            escape(&Inside::link(view, place)),
+            prose(text),
+            escape(&self.inside.live_link(view, place)),
         );
-        self.shown.insert(place);
-        Ok(())
     }
 
-    /// All figures of an experiment that were not shown yet.
-    pub fn other_figures(&mut self, experiment: &str) -> Result<()> {
-        let names: Vec<String> =
-            self.results.findings(experiment)?.figures.iter().map(|figure| figure.name.clone()).collect();
-        for name in names {
-            if !self.shown.contains(&format!("{experiment}/{name}")) {
-                self.figure(experiment, &name)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// What was found about some claims.
-    pub fn verdicts(&mut self, claims: &[&'static str]) -> Result<()> {
-        for &id in claims {
-            let (experiment, verdict) = self.results.verdict(id)?;
-            let trained = self.results.findings(experiment)?.trainings.is_some();
-            self.html.push_str(&verdict_box((experiment, trained), verdict, self.results.changed(id)?));
-        }
-        Ok(())
-    }
-
-    /// Something to try.
-    pub fn exercise(&mut self, text: impl AsRef<str>, command: &str) {
+    /// The claims that the section bears on: they are judged after the lesson. Claims without a verdict are left out.
+    pub fn claims(&mut self, claims: &[&'static str]) {
+        let known = claims.iter().copied().filter_map(|id| Some((id, self.results.verdict(id).ok()?.1)));
+        let known: Vec<(&str, &Verdict)> = known.collect();
+        let links: String = known
+            .iter()
+            .map(|(id, verdict)| {
+                let statement = claim(id).map_or("", |claim| claim.statement);
+                format!(
+                    "<li><a href=\"#claim-{id}\">{id}</a> {} {}</li>",
+                    prose(statement),
+                    badge(verdict.outcome)
+                )
+            })
+            .collect();
         let _ = writeln!(
             self.html,
-            "<aside class=\"exercise\"><p><strong>Try it.</strong> {}</p><pre><code>{}</code></pre></aside>",
+            "<div class=\"tested\"><p>Said of this, and tested in this run:</p><ul>{links}</ul></div>"
+        );
+        let known: Vec<&'static str> =
+            claims.iter().copied().filter(|id| known.iter().any(|(known, _)| known == id)).collect();
+        if let Some(section) = self.sections.last_mut() {
+            section.claims.extend(known);
+        }
+    }
+
+    /// A question with its answer, which is folded; in print, answers are at the end.
+    pub fn exercise(&mut self, question: impl AsRef<str>, answer: impl AsRef<str>) {
+        let (question, answer) = (prose(question.as_ref()), prose(answer.as_ref()));
+        let _ = writeln!(
+            self.html,
+            "<aside class=\"exercise\"><p><strong>Exercise.</strong> {question}</p><details><summary>Answer</summary><p>{answer}</p>\
+             </details></aside>"
+        );
+        if let Some(section) = self.sections.last_mut() {
+            section.answer = answer;
+        }
+    }
+
+    /// Commands to try.
+    pub fn try_it(&mut self, text: impl AsRef<str>, command: &str) {
+        let _ = writeln!(
+            self.html,
+            "<aside class=\"try\"><p><strong>Try it.</strong> {}</p><pre><code>{}</code></pre></aside>",
             prose(text.as_ref()),
             escape(command)
         );
@@ -110,18 +194,7 @@ impl<'a> Article<'a> {
 
     /// A table with a heading for each column.
     pub fn table(&mut self, header: &[&str], rows: &[Vec<String>]) {
-        let cells = |tag: &str, cells: &mut dyn Iterator<Item = &str>| -> String {
-            cells.map(|cell| format!("<{tag}>{}</{tag}>", prose(cell))).collect()
-        };
-        let head = cells("th", &mut header.iter().copied());
-        let body: String = rows
-            .iter()
-            .map(|row| format!("<tr>{}</tr>\n", cells("td", &mut row.iter().map(String::as_str))))
-            .collect();
-        let _ = writeln!(
-            self.html,
-            "<div class=\"scroll\"><table><thead><tr>{head}</tr></thead><tbody>\n{body}</tbody></table></div>"
-        );
+        self.html.push_str(&table(header, rows));
     }
 
     /// The results, to take numbers from.
@@ -129,9 +202,41 @@ impl<'a> Article<'a> {
         self.results
     }
 
-    /// The sections' ids and titles.
-    pub fn sections(&self) -> &[(&'static str, &'static str)] {
+    /// The model to look into.
+    pub fn inside(&self) -> &'a Inside {
+        self.inside
+    }
+
+    /// The sections.
+    pub fn sections(&self) -> &[Section] {
         &self.sections
+    }
+
+    /// The figures of an experiment that the lesson does not show.
+    pub fn other_figures(&self, experiment: &str) -> Result<String> {
+        let figures = &self.results.findings(experiment)?.figures;
+        let others =
+            figures.iter().filter(|figure| !self.shown.contains(&format!("{experiment}/{}", figure.name)));
+        others.map(|other| figure(self.results, experiment, &other.name)).collect()
+    }
+
+    /// The verdict on a claim.
+    pub fn verdict(&self, id: &str) -> Result<String> {
+        let (experiment, verdict) = self.results.verdict(id)?;
+        let trained = self.results.findings(experiment)?.trainings.is_some();
+        Ok(verdict_box((experiment, trained), verdict, self.results.changed(id)?))
+    }
+
+    /// The answers to all exercises, for print.
+    pub fn answers(&self) -> String {
+        let answers: String = self
+            .sections
+            .iter()
+            .enumerate()
+            .filter(|(_, section)| !section.answer.is_empty())
+            .map(|(index, section)| format!("<li value=\"{}\">{}</li>", index + 1, section.answer))
+            .collect();
+        format!("<section class=\"print-only\"><h2>Answers</h2><ol>{answers}</ol></section>")
     }
 
     /// The HTML of all sections.
@@ -139,6 +244,32 @@ impl<'a> Article<'a> {
         self.html.push_str("</section>\n");
         self.html
     }
+}
+
+/// A figure of an experiment with its caption and its files.
+fn figure(results: &Results, experiment: &str, name: &str) -> Result<String> {
+    let figure = results.figure(experiment, name)?;
+    let (picture, place) = (picture(&figure.picture), format!("{experiment}/{name}"));
+    Ok(format!(
+        "<figure><div class=\"picture\">{picture}</div><figcaption>{} <span class=\"files\"><a href=\"{place}.svg\">SVG</a> \
+         <a href=\"{place}.png\">PNG</a></span></figcaption></figure>\n",
+        prose(&figure.caption)
+    ))
+}
+
+/// A table with a heading for each column.
+pub fn table(header: &[&str], rows: &[Vec<String>]) -> String {
+    let cells = |tag: &str, cells: &mut dyn Iterator<Item = &str>| -> String {
+        cells.map(|cell| format!("<{tag}>{}</{tag}>", prose(cell))).collect()
+    };
+    let head = cells("th", &mut header.iter().copied());
+    let body: String = rows
+        .iter()
+        .map(|row| format!("<tr>{}</tr>\n", cells("td", &mut row.iter().map(String::as_str))))
+        .collect();
+    format!(
+        "<div class=\"scroll\"><table><thead><tr>{head}</tr></thead><tbody>\n{body}</tbody></table></div>\n"
+    )
 }
 
 /// A picture as SVG. Panels that stand side by side are pictures of their own, so that a phone can show them one by one.
@@ -157,8 +288,9 @@ pub fn badge(outcome: Outcome) -> String {
     let (class, sign) = match outcome {
         Outcome::Holds => ("holds", "✓"),
         Outcome::Fails => ("fails", "✗"),
+        Outcome::InPart => ("in-part", "◐"),
         Outcome::Undecided => ("undecided", "?"),
-        Outcome::NotMeasured => ("unmeasured", "–"),
+        Outcome::NotTestable | Outcome::NotMeasured => ("unmeasured", "–"),
     };
     format!(
         "<span class=\"badge {class}\"><span aria-hidden=\"true\">{sign}</span> {}</span>",
@@ -189,15 +321,48 @@ fn told(value: f64, half: f64, largest: f64) -> String {
     }
 }
 
+/// The mark of a verdict that rests on the built-in text alone.
+pub fn builtin_mark(verdict: &Verdict) -> &'static str {
+    if verdict.builtin_text_only { " <span class=\"mark\">built-in text only</span>" } else { "" }
+}
+
+/// Each part of a claim with its outcome; nothing for a claim that is one statement.
+pub fn parts(verdict: &Verdict) -> String {
+    if verdict.parts.len() < 2 {
+        return String::new();
+    }
+    let part = |part: &Part| {
+        let repeats = part.repeats.map_or_else(String::new, |claim| format!(" (counted in {claim})"));
+        format!("<li>{} {}{repeats}</li>", badge(part.outcome), prose(&part.name))
+    };
+    format!("<ul class=\"parts\">{}</ul>", verdict.parts.iter().map(part).collect::<String>())
+}
+
+/// The row of something that must be so for the claim to be testable.
+fn precondition(check: &Check) -> String {
+    let met = if check.outcome == Outcome::Holds { "met" } else { "not met" };
+    format!(
+        "<tr><td>precondition: {}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td>{met}</td></tr>",
+        prose(&check.what),
+        escape(&effect(check)),
+        escape(&check.bound.to_string())
+    )
+}
+
 /// `trained`: whether the experiment tells how it trained models.
 fn verdict_box((experiment, trained): (&str, bool), verdict: &Verdict, changed: Option<&str>) -> String {
     let statement = claim(verdict.claim).map_or("", |claim| claim.statement);
+    let several = verdict.parts.len() > 1;
     let mut rows: String = verdict
         .checks
         .iter()
         .map(|check| {
             format!(
-                "<tr><td>{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td>{}</td></tr>",
+                "<tr><td>{}{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td>{}</td></tr>",
+                match (&check.part, several) {
+                    (Some(part), true) => format!("<em>{}</em>: ", prose(part)),
+                    _ => String::new(),
+                },
                 prose(&check.what),
                 escape(&effect(check)),
                 escape(&check.bound.to_string()),
@@ -222,11 +387,25 @@ fn verdict_box((experiment, trained): (&str, bool), verdict: &Verdict, changed: 
             escape(published.source)
         );
     }
+    let preconditions: String = verdict.preconditions.iter().map(precondition).collect();
+    let rows = format!("{preconditions}{rows}");
+    let parts = parts(verdict);
+    let untestable: String = verdict
+        .unmet()
+        .map(|unmet| {
+            format!(
+                "<p><strong>Not testable.</strong> {}: {}; needed: {}.</p>",
+                prose(&unmet.what),
+                escape(&effect(unmet)),
+                escape(&unmet.bound.to_string())
+            )
+        })
+        .collect();
     let why = verdict.why.as_deref();
     let why =
         why.map_or_else(String::new, |why| format!("<p><strong>Why it fails.</strong> {}</p>", prose(why)));
     let changed = changed.map_or_else(String::new, |changed| {
-        format!("<p class=\"changed\">† Changed after results had been seen: {}</p>", prose(changed))
+        format!("<p class=\"changed\">† Changed after the freeze: {}</p>", prose(changed))
     });
     let training = match trained {
         true => format!(" · <a href=\"{experiment}/training.toml\">how models were trained</a>"),
@@ -242,8 +421,9 @@ fn verdict_box((experiment, trained): (&str, bool), verdict: &Verdict, changed: 
         ),
     };
     format!(
-        "<div class=\"verdict\" id=\"claim-{id}\"><p class=\"claim\">{badge} <span class=\"id\">{id}</span> {statement}</p>\
-         <p>{finding}</p>{why}{changed}{details}</div>\n",
+        "<div class=\"verdict\" id=\"claim-{id}\"><p class=\"claim\">{badge}{builtin} <span class=\"id\">{id}</span> {statement}</p>\
+         {parts}<p>{finding}</p>{untestable}{why}{changed}{details}</div>\n",
+        builtin = builtin_mark(verdict),
         id = verdict.claim,
         badge = badge(verdict.outcome),
         statement = prose(statement),

@@ -72,6 +72,6 @@ mod tests {
         assert_eq!(prose("2 * 3 and a lone ` mark"), "2 * 3 and a lone ` mark");
         assert_eq!(prose("as d_k grows"), "as <i>d</i><sub>k</sub> grows");
         assert_eq!(prose("−2 % of it"), "−2\u{a0}% of it");
-        assert!(prose("with $d_k$").contains("<msub>"));
+        assert!(prose("with $d_k$").contains("<i>d</i><sub><i>k</i></sub>"));
     }
 }

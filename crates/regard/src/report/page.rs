@@ -1,14 +1,17 @@
-//! The page around the article: the claims at a glance above it, the tables and how to go on below it.
+//! The page around the article: how to read it above, and below it what was measured: in short, claim by claim, and all tables.
 
-use super::article::{Article, badge, effect};
+use super::article::{Article, badge, builtin_mark, effect};
 use super::html::{escape, prose};
+use super::inside::FILE;
 use super::references::REFERENCES;
 use super::summary::summary;
 use super::terms::TERMS;
+use super::{audit, diagrams};
 use crate::compute::Placement;
 use crate::experiment::claims::{CLAIMS, SOURCES};
+use crate::experiment::ledger::{Ledger, deciding};
 use crate::experiment::{Outcome, Setup, Size, Summary};
-use crate::figure::{font_face, number, stylesheet};
+use crate::figure::{Theme, font_face, number, stylesheet};
 use anyhow::Result;
 use std::fmt::Write as _;
 
@@ -24,34 +27,88 @@ pub struct About<'a> {
 
 /// The whole page.
 pub fn page(article: Article, about: &About) -> Result<String> {
-    let short = in_short(&article)?;
-    let glance = glance(&article)?;
-    let contents: String = article
-        .sections()
-        .iter()
-        .map(|(id, title)| format!("<li><a href=\"#{id}\">{}</a></li>", prose(title)))
-        .collect();
-    let tables = tables(&article);
+    let short = in_short(&article, about.setup.size)?;
+    let (verdicts, failures, glance) =
+        (audit::verdicts(&article)?, audit::failures(&article)?, glance(&article)?);
+    let (contents, start) = (contents(&article), how_to_read(&article));
+    let (tables, answers) = (tables(&article), article.answers());
     let body = article.finish();
     Ok(format!(
-        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
-         <meta name=\"color-scheme\" content=\"light dark\"><title>Attention, put to the test</title>\
-         <style>{font}\n{figures}\n{style}</style></head><body>\n<header><p class=\"eyebrow\">Regard: a laboratory for attention</p>\
-         <h1>Attention, put to the test</h1><p class=\"lead\">From raw text to a trained transformer, one step at a time. Every \
-         measured number, figure and verdict on this page comes from one run of <code>{command}</code> on this machine; figures that \
-         others published stand beside them with their source.</p>\
-         <p class=\"about\">{about}</p></header>\n<nav aria-label=\"Contents\"><ol>{contents}</ol></nav>\n<main>\n{short}\n{glance}\n{body}\n\
-         {real}\n{tables}\n{terms}\n{references}\n</main></body></html>\n",
+        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"/>\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\
+         <meta name=\"color-scheme\" content=\"light dark\"/><title>Attention: a lesson, put to the test</title>\
+         <style>{font}\n{figures}\n{formulas}\n{style}</style></head><body>\n<header><p class=\"eyebrow\">Regard: a laboratory for \
+         attention</p><h1>Attention, from raw text to a trained transformer</h1><p class=\"lead\">A lesson for readers who know matrices but \
+         not attention. Every step comes with an example that you can check by hand, and with what a model shows that this program trained \
+         while it wrote the page. Afterwards, {claims} common claims about attention are put to the test.</p>\
+         <p class=\"about\">Made by <code>{command}</code>. {about}</p></header>\n{contents}\n<main>\n{start}\n{body}\n\
+         <div class=\"part\" id=\"measured\"><p class=\"eyebrow\">After the lesson</p><h2>What was measured</h2></div>\n\
+         {short}\n{verdicts}\n{failures}\n{real}\n{tables}\n{terms}\n{answers}\n{references}\n{glance}\n</main></body></html>\n",
         font = font_face(),
         figures = stylesheet(),
+        formulas = include_str!("../../web/formula.css"),
         style = include_str!("../../web/report.css"),
+        claims = CLAIMS.len(),
         command = escape(&command(about)),
         about = escape(&circumstances(about)),
         real = real_data(),
         terms = terms(),
         references = references(),
     ))
+}
+
+/// Links to everything, numbered as the sections are.
+fn contents(article: &Article) -> String {
+    let sections: String = article
+        .sections()
+        .iter()
+        .map(|section| format!("<li><a href=\"#{}\">{}</a></li>", section.id, prose(section.title)))
+        .collect();
+    let parts = [
+        ("short", "In short"),
+        ("verdicts", "Claim by claim"),
+        ("terms", "Words used here"),
+        ("references", "References"),
+        ("claims", "All claims in one table"),
+    ];
+    let parts: String =
+        parts.iter().map(|(id, title)| format!("<li><a href=\"#{id}\">{title}</a></li>")).collect();
+    format!(
+        "<nav aria-label=\"Contents\"><p>The lesson</p><ol>{sections}</ol><p>What was measured</p><ul>{parts}</ul></nav>"
+    )
+}
+
+/// What the reader needs to know before the first section.
+fn how_to_read(article: &Article) -> String {
+    let inside = article.inside();
+    let (layers, heads) = inside.sizes();
+    let text = [
+        "A language model reads some words and guesses the next one. On the way, every word looks at the words before it and takes over what \
+         it needs. That step is called *attention*, and it is what this page explains. The picture shows the whole way; each section takes \
+         one step of it.",
+    ];
+    let after = [
+        "Each section has the same parts: the idea in plain words, an example by hand, the formula, the code, what the trained model shows, and \
+         an exercise. The example is always the same: the three words *time flies fast*, with two numbers for each word. All of its numbers \
+         were computed by the library that the models use, so you can check the library, too.",
+        &format!(
+            "While this page was made, the program trained a language model with {layers} layers of {heads} heads on film reviews. Links that \
+             begin with *Look inside* open it, with all of its attention, in the file [{FILE}]({FILE}). To type sentences of your own, run \
+             `regard serve {}` in the folder where you made this page, and follow *with your own sentence*. Layers and heads are counted from \
+             0 everywhere. In every table and picture of attention, rows are queries and columns are keys: words you will know after \
+             section 3.",
+            inside.model
+        ),
+        "Do you know attention already? Go to [what was measured](#measured).",
+    ];
+    let paragraphs =
+        |all: &[&str]| -> String { all.iter().map(|text| format!("<p>{}</p>", prose(text))).collect() };
+    format!(
+        "<section id=\"start\"><h2>Where we are going</h2>{}<figure class=\"diagram\"><div class=\"picture\">{}</div></figure>{}</section>",
+        paragraphs(&text),
+        diagrams::pipeline().to_svg(Theme::Page),
+        paragraphs(&after)
+    )
 }
 
 fn command(about: &About) -> String {
@@ -87,12 +144,14 @@ fn circumstances(about: &About) -> String {
 }
 
 /// The most telling results in plain words.
-fn in_short(article: &Article) -> Result<String> {
-    let items: String =
-        summary(article.results())?.iter().map(|sentence| format!("<li>{}</li>", prose(sentence))).collect();
+fn in_short(article: &Article, size: Size) -> Result<String> {
+    let items: String = summary(article.results(), size)?
+        .iter()
+        .map(|sentence| format!("<li>{}</li>", prose(sentence)))
+        .collect();
     Ok(format!(
-        "<section id=\"short\"><h2>In short</h2><ul class=\"short\">{items}</ul><p>All of this is told below, step by step, with how \
-         it was measured. <a href=\"#terms\">Words that may be new</a> are explained at the end.</p></section>"
+        "<section id=\"short\"><h2>In short</h2><ul class=\"short\">{items}</ul><p>How each of these was measured follows. <a \
+         href=\"#terms\">Words that may be new</a> are explained below.</p></section>"
     ))
 }
 
@@ -107,19 +166,9 @@ fn terms() -> String {
 /// All claims with their verdicts.
 fn glance(article: &Article) -> Result<String> {
     let mut rows = String::new();
-    let mut counts = [0; 4];
     for claim in CLAIMS {
         let (_, verdict) = article.results().verdict(claim.id)?;
-        counts[match verdict.outcome {
-            Outcome::Holds => 0,
-            Outcome::Fails => 1,
-            Outcome::Undecided => 2,
-            Outcome::NotMeasured => 3,
-        }] += 1;
-        // What decided: of a claim that fails, what failed; of one that is open, what keeps it from holding.
-        let same = verdict.checks.iter().find(|check| check.outcome == verdict.outcome);
-        let decisive = same.or_else(|| verdict.checks.iter().find(|check| check.outcome != Outcome::Holds));
-        let measured = decisive.map_or_else(String::new, |check| {
+        let measured = deciding(verdict).map_or_else(String::new, |check| {
             // Among several, one that fails must do so at a stricter level: that interval is what keeps the claim open.
             let fails = check.outcome == Outcome::Fails && verdict.outcome == Outcome::Undecided;
             let stricter = if fails { " (not at the level for several)" } else { "" };
@@ -132,36 +181,62 @@ fn glance(article: &Article) -> Result<String> {
         let mark = if article.results().changed(claim.id)?.is_some() { "<sup>†</sup>" } else { "" };
         let _ = writeln!(
             rows,
-            "<tr><td class=\"id\"><a href=\"#claim-{id}\">{id}</a>{mark}</td><td>{statement}</td><td>{badge}</td><td class=\"n\">{measured}\
-             </td></tr>",
+            "<tr><td class=\"id\"><a href=\"#claim-{id}\">{id}</a>{mark}</td><td>{statement}</td><td>{badge}{builtin}</td><td class=\"n\">{measured}\
+             </td><td>{recorded}</td></tr>",
+            recorded = recorded(article.results().ledger(), claim.id),
             id = claim.id,
             statement = prose(claim.statement),
             badge = badge(verdict.outcome),
+            builtin = builtin_mark(verdict),
         );
     }
-    let [holds, fails, undecided, unmeasured] = counts;
+    let counts = article.results().counts()?;
+    let hash = &crate::experiment::frozen::hash()[..12];
     let changed = CLAIMS
         .iter()
         .filter(|claim| article.results().changed(claim.id).is_ok_and(|note| note.is_some()))
         .count();
-    let unmeasured = if unmeasured > 0 { format!(", {unmeasured} not measured") } else { String::new() };
+    let daggers = match changed {
+        0 => String::new(),
+        some => format!(
+            " Where † stands, in {some} rows, something was changed after the freeze: the claim says what, and is to be trusted less for it."
+        ),
+    };
     Ok(format!(
-        "<section id=\"claims\"><h2>All claims at a glance</h2><p>{} claims: {holds} hold, {fails} fail, {undecided} undecided\
-         {unmeasured}. Each was judged by comparing a 95 % interval with a bound: it holds if the whole interval \
-         lies where the claim says, fails if the whole interval lies elsewhere, and is undecided otherwise. A claim that rests on several comparisons \
-         holds if all of them do, and fails if one does at a level corrected for their number (Bonferroni). Seeds are the only \
-         independent draws: an interval counts each of them once. The letters are those of five project reports whose statements these are \
-         (see <a href=\"#references\">References</a>). Bounds and measures were stated beforehand. Where † stands, in {changed} rows, something \
-         was changed after results had been seen: the claim says what, and is to be trusted less for it.</p>\
-         <div class=\"scroll\"><table class=\"glance\"><thead><tr><th></th><th>claim</th><th>verdict</th><th>what decided [95 % \
-         interval]</th></tr></thead><tbody>\n{rows}</tbody></table></div></section>",
-        CLAIMS.len()
+        "<section id=\"claims\"><h2>All claims at a glance</h2><p>{counts}. Each was judged by comparing a 95 % interval with a bound: it holds if the whole interval \
+         lies where the claim says, fails if the whole interval lies elsewhere, and is undecided otherwise. A part of a claim \
+         holds if all of its comparisons do, and fails if one does at a level corrected for their number (Bonferroni); a claim <em>holds in part</em> if \
+         some of its parts hold and others fail or were not measured. It is <em>not testable</em> where the model did not learn the task that the claim \
+         is about. D5 is about files, not about attention, and is not counted. Seeds are the only \
+         independent draws: an interval counts each of them once. The letters are those of five documents whose statements these are \
+         (see <a href=\"#references\">References</a>). Predictions, measures, bounds and settings were frozen \
+         (SHA-256 {hash}…), and judged with seeds that had never been used before.{daggers} The last column has the largest run on record: \
+         where it differs from this one, trust it more.</p>\
+         <div class=\"scroll\"><table class=\"glance\"><thead><tr><th></th><th>claim</th><th>this run</th><th>what decided [95 % \
+         interval]</th><th>the largest recorded run</th></tr></thead><tbody>\n{rows}</tbody></table></div></section>"
     ))
+}
+
+/// The largest run of a claim on record.
+fn recorded(ledger: &Ledger, claim: &str) -> String {
+    let Some(row) = ledger.largest(claim) else { return String::new() };
+    let [mean, low, high, n] = row.effect;
+    let measured = match (mean.is_finite(), low.is_finite() && n > 1.0) {
+        (true, true) => format!("{} [{}, {}], n {n}", number(mean), number(low), number(high)),
+        (true, false) => number(mean),
+        _ => String::new(),
+    };
+    let place = escape(&row.place.to_string());
+    format!(
+        "{} <span class=\"what\">{place}:</span> <span class=\"n\">{}</span>",
+        badge(row.outcome),
+        escape(&measured)
+    )
 }
 
 fn real_data() -> String {
     let rows = crate::experiments::EXPERIMENTS.iter().filter_map(|experiment| {
-        let wanted = experiment.real_data?;
+        let wanted = experiment.data.wanted()?;
         let hours = experiment.expected(Size::Full) / 3600.0;
         let time = if hours < 1.0 { format!("{:.0} min", hours * 60.0) } else { format!("{hours:.1} h") };
         Some(format!(
@@ -235,8 +310,13 @@ fn row(summary: &Summary) -> String {
 fn references() -> String {
     let items: String = REFERENCES
         .iter()
-        .map(|(who, title, place)| {
-            format!("<li>{}. <cite>{}</cite>. {}.</li>", escape(who), escape(title), escape(place))
+        .map(|(who, title, place, address)| {
+            format!(
+                "<li>{}. <a href=\"{address}\"><cite>{}</cite></a>. {}.</li>",
+                escape(who),
+                escape(title),
+                escape(place)
+            )
         })
         .collect();
     let sources: String = ('A'..='E')
@@ -244,8 +324,8 @@ fn references() -> String {
         .map(|(letter, title)| format!("<li>{letter}: <cite>{}</cite></li>", escape(title)))
         .collect();
     format!(
-        "<section id=\"references\"><h2>References</h2><p>The claims are statements of five project reports about attention, which say \
-         what many tutorials do. Where one gives a figure, it stands beside ours.</p><ul class=\"references\">{sources}</ul>\
-         <ul class=\"references\">{items}</ul></section>"
+        "<section id=\"references\"><h2>References</h2><p>The claims are statements of five documents about attention, which say what many \
+         tutorials say. Where a document gives a figure, it stands beside ours. The letter of a claim is that of its document:</p>\
+         <ul class=\"references\">{sources}</ul><p>Papers:</p><ul class=\"references\">{items}</ul></section>"
     )
 }

@@ -1,16 +1,29 @@
 //! What all experiments found, by name and by claim.
 
-use crate::experiment::{Experiment, Figure, Findings, Key, Verdict};
+use crate::experiment::claims::CLAIMS;
+use crate::experiment::ledger::Ledger;
+use crate::experiment::{Experiment, Figure, Findings, Key, Outcome, Verdict};
 use crate::statistics::Interval;
 use anyhow::{Context as _, Result};
 
-/// The findings of several experiments.
+/// The findings of several experiments, and what larger runs before them found.
 #[derive(Default)]
 pub struct Results<'a> {
     all: Vec<(&'a Experiment, Findings)>,
+    ledger: Ledger,
 }
 
 impl<'a> Results<'a> {
+    /// No findings yet, beside a ledger.
+    pub fn beside(ledger: Ledger) -> Self {
+        Self { all: Vec::new(), ledger }
+    }
+
+    /// What larger runs found.
+    pub fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
     /// Adds an experiment's findings.
     pub fn add(&mut self, experiment: &'a Experiment, findings: Findings) {
         self.all.push((experiment, findings));
@@ -41,6 +54,22 @@ impl<'a> Results<'a> {
         });
         let mut of_claim = verdicts.filter(|(_, verdict)| verdict.claim == claim);
         of_claim.next().with_context(|| format!("no experiment has a verdict on {claim}"))
+    }
+
+    /// How many claims about attention hold, hold in part, fail and so on, in words.
+    pub fn counts(&self) -> Result<String> {
+        let outcomes: Vec<Outcome> = CLAIMS
+            .iter()
+            .filter(|claim| claim.is_counted())
+            .map(|claim| Ok(self.verdict(claim.id)?.1.outcome))
+            .collect::<Result<_>>()?;
+        let count = |outcome| outcomes.iter().filter(|known| **known == outcome).count();
+        let words: Vec<String> = Outcome::ALL
+            .into_iter()
+            .filter(|&outcome| count(outcome) > 0)
+            .map(|outcome| format!("{} {}", count(outcome), outcome.plural()))
+            .collect();
+        Ok(format!("{} claims about attention: {}", outcomes.len(), words.join(", ")))
     }
 
     /// What was changed after results about a claim had been seen, if anything. A note that names claims is about these.

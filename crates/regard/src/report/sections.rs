@@ -1,21 +1,23 @@
-//! The sections of the article, in the order of the pipeline, one file each.
+//! The sections of the lesson, in the order of the pipeline, one file each.
 
 mod architectures;
 mod block;
 mod cost;
-mod critique;
 mod embeddings;
 mod heads;
 mod inside;
 mod isolated;
 mod positions;
+mod real_models;
 mod scores;
 mod tokens;
 mod training;
 mod weights;
 
 use super::article::Article;
+use super::diagrams::rows;
 use anyhow::Result;
+use regard_nn::tensor::Tensor;
 
 /// Writes all of them.
 pub fn write(article: &mut Article) -> Result<()> {
@@ -32,7 +34,19 @@ pub fn write(article: &mut Article) -> Result<()> {
         isolated::write,
         inside::write,
         cost::write,
-        critique::write,
+        real_models::write,
     ];
     sections.iter().try_for_each(|section| section(article))
+}
+
+/// A table of numbers as part of a formula.
+fn matrix(tensor: &Tensor, decimals: usize) -> String {
+    let rows: Vec<String> = rows(tensor, decimals).into_iter().map(|row| row.join(" & ")).collect();
+    format!("\\matrix{{{}}}", rows.join(" \\\\ "))
+}
+
+/// Numbers in a sentence.
+fn listed(values: &[f32], decimals: usize) -> String {
+    let digits: Vec<String> = values.iter().map(|value| super::diagrams::digits(*value, decimals)).collect();
+    digits.join(", ")
 }

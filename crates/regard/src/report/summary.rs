@@ -1,8 +1,12 @@
-//! The most telling results in plain words, for who reads nothing else. Each sentence is chosen by what came out.
+//! The most telling results in plain words, for who reads nothing else.
+//!
+//! A sentence is chosen by what came out, and takes its numbers from the largest run on record: tiny models often behave unlike larger
+//! ones. The number of this run stands beside it.
 
 use super::results::Results;
 use crate::experiment::claims::claim;
-use crate::experiment::{Outcome, true_minus};
+use crate::experiment::ledger::{Ledger, Place};
+use crate::experiment::{Key, Outcome, Size, true_minus};
 use crate::experiments::extensions::{self, Measure};
 use crate::experiments::instruments::savings::Saving;
 use crate::experiments::models::sentiment::Variant;
@@ -14,181 +18,286 @@ use crate::experiments::{pooled_words, scale_sweep, training_smooths};
 use crate::figure::fixed;
 use anyhow::{Context as _, Result};
 
-/// A sentence or two for each topic.
-pub fn summary(results: &Results) -> Result<Vec<String>> {
-    let topics = [scale, training, negated_sentences, pooling, norms, beyond_the_length, tiles];
-    topics.into_iter().map(|topic| Ok(true_minus(&topic(results)?))).collect()
+/// Where numbers come from: this run, or one on record.
+enum Evidence<'a> {
+    Run(&'a Results<'a>),
+    Recorded(&'a Ledger, &'a Place),
 }
 
-fn outcome(results: &Results, id: &str) -> Result<Outcome> {
-    Ok(results.verdict(id)?.1.outcome)
-}
-
-/// What there is to say of claims that came out otherwise than they usually do.
-fn plainly(results: &Results, ids: &[&str]) -> Result<String> {
-    let one = |id: &&str| {
-        let statement = claim(id).with_context(|| format!("there is no claim {id}"))?.statement;
-        anyhow::Ok(format!(
-            "“{}” {}.",
-            statement.trim_end_matches('.').replace('“', "‘").replace('”', "’"),
-            match outcome(results, id)? {
-                Outcome::Holds => "holds",
-                Outcome::Fails => "fails",
-                Outcome::Undecided => "is undecided",
-                Outcome::NotMeasured => "was not measured",
+impl Evidence<'_> {
+    fn fact(&self, key: impl Into<Key>) -> Result<f64> {
+        match self {
+            Self::Run(results) => results.fact(key),
+            Self::Recorded(ledger, place) => {
+                let key = key.into();
+                ledger.fact(&key, place).with_context(|| format!("{} is not recorded at {place}", key.name))
             }
-        ))
+        }
+    }
+
+    /// The outcome of a claim; of another experiment than that of the topic, at its own largest size.
+    fn outcome(&self, id: &str) -> Result<Outcome> {
+        match self {
+            Self::Run(results) => Ok(results.verdict(id)?.1.outcome),
+            Self::Recorded(ledger, place) => {
+                let row = ledger.at(id, place).or_else(|| ledger.largest(id));
+                Ok(row.with_context(|| format!("{id} is not recorded"))?.outcome)
+            }
+        }
+    }
+
+    /// Claims and their outcomes, where there is nothing more telling to say.
+    fn plainly(&self, ids: &[&str]) -> Result<String> {
+        let one = |id: &&str| {
+            let statement = claim(id).with_context(|| format!("there is no claim {id}"))?.statement;
+            let statement = statement.trim_end_matches('.').replace('“', "‘").replace('”', "’");
+            anyhow::Ok(format!("“{statement}”: {}.", self.outcome(id)?.name()))
+        };
+        Ok(ids.iter().map(one).collect::<Result<Vec<_>>>()?.join(" "))
+    }
+}
+
+/// What is said on a topic: a whole sentence, and its numbers alone.
+struct Said {
+    sentence: String,
+    numbers: String,
+}
+
+/// The claim whose largest run a topic is told by, and what is said of it.
+type Topic = (&'static str, fn(&Evidence) -> Result<Said>);
+
+const TOPICS: [Topic; 7] = [
+    ("D3", scale),
+    ("B2", training),
+    ("C3", negated_sentences),
+    ("C2", pooling),
+    ("E5", norms),
+    ("E3", beyond_the_length),
+    ("E10", tiles),
+];
+
+/// A sentence or two for each topic, by a run of some size.
+pub fn summary(results: &Results, size: Size) -> Result<Vec<String>> {
+    TOPICS.into_iter().map(|topic| Ok(true_minus(&told(results, size, topic)?))).collect()
+}
+
+fn told(results: &Results, size: Size, (claim, say): Topic) -> Result<String> {
+    let here = say(&Evidence::Run(results))?;
+    let larger = results.ledger().largest(claim).filter(|row| row.place.size > size);
+    // What a larger run did not record cannot be told of it.
+    let Some((row, there)) =
+        larger.and_then(|row| Some((row, say(&Evidence::Recorded(results.ledger(), &row.place)).ok()?)))
+    else {
+        return Ok(here.sentence);
     };
-    Ok(ids.iter().map(one).collect::<Result<Vec<_>>>()?.join(" "))
+    Ok(format!("{} (Largest recorded run: {}. In this run: {}.)", there.sentence, row.place, here.numbers))
 }
 
-fn scale(results: &Results) -> Result<String> {
-    let [without, with] = scale_sweep::Kind::ALL.map(|kind| results.fact(scale_sweep::LARGEST.of(kind)));
+fn scale(from: &Evidence) -> Result<Said> {
+    let [without, with] = scale_sweep::Kind::ALL.map(|kind| from.fact(scale_sweep::LARGEST.of(kind)));
     let (without, with) = (without?, with?);
-    let grows = outcome(results, "D4")? == Outcome::Fails && results.effect("D4", 0)?.mean > 0.0;
-    match outcome(results, "D3")? == Outcome::Holds && grows {
-        true => Ok(format!(
+    let vanished = 100.0 * from.fact(scale_sweep::ROWS_VANISHED.of(scale_sweep::Kind::Unscaled))?;
+    let growth = from.fact(scale_sweep::GROWTH_OF_Q)?;
+    let numbers = format!("{without:.2} and {with:.2}; {vanished:.0} % of rows");
+    let gradients = match growth > 1.0 {
+        true => format!(
+            "Without it {vanished:.0} % of queries have next to no gradient, but the mean gradient of Q grows {growth:.1}-fold: a few \
+             queries carry it."
+        ),
+        false => format!("Without it {vanished:.0} % of queries have next to no gradient."),
+    };
+    let sentence = match from.outcome("D3")? == Outcome::Holds {
+        true => format!(
             "The scale $1/\\sqrt{{d_k}}$ does what is said of it: with keys of 256 numbers the largest of eight weights is {without:.2} on \
-             average without it and {with:.2} with it. But without it the gradients do not vanish; on average they grow."
-        )),
-        false => plainly(results, &["D3", "D4"]),
-    }
+             average without it and {with:.2} with it. {gradients}"
+        ),
+        false => format!("{} {gradients}", from.plainly(&["D3"])?),
+    };
+    Ok(Said { sentence, numbers })
 }
 
-fn training(results: &Results) -> Result<String> {
-    let [before, after] = Stage::ALL.map(|stage| results.fact(training_smooths::MEAN_ENTROPY.of(stage)));
+fn training(from: &Evidence) -> Result<Said> {
+    let [before, after] = Stage::ALL.map(|stage| from.fact(training_smooths::MEAN_ENTROPY.of(stage)));
     let (before, after) = (before?, after?);
-    match outcome(results, "B2")? == Outcome::Fails && after < before {
-        true => Ok(format!(
-            "Training makes attention sharper, not smoother: the entropy of a head's weights goes from {before:.2} to {after:.2} of that of \
-             equal weights."
-        )),
-        false => Ok(format!(
-            "In training the entropy of a head's weights goes from {before:.2} to {after:.2} of that of equal weights."
-        )),
-    }
+    let numbers = format!("{before:.2} to {after:.2}");
+    let opening = match after < before {
+        true => "Training makes attention sharper, not smoother",
+        false => "Training makes attention smoother",
+    };
+    let decided = matches!(from.outcome("B2")?, Outcome::Holds | Outcome::Fails | Outcome::InPart);
+    let sentence = match decided {
+        true => format!(
+            "{opening}: the entropy of a head's weights goes from {numbers} of that of equal weights."
+        ),
+        false => format!(
+            "In training the entropy of a head's weights goes from {numbers} of that of equal weights."
+        ),
+    };
+    Ok(Said { sentence, numbers })
 }
 
-fn negated_sentences(results: &Results) -> Result<String> {
-    let right = |kind, model| anyhow::Ok(100.0 * results.fact(negation::ACCURACY.of((kind, model)))?);
+fn negated_sentences(from: &Evidence) -> Result<Said> {
+    let right = |kind, model| anyhow::Ok(100.0 * from.fact(negation::ACCURACY.of((kind, model)))?);
     let (plain, negated) = (right(Kind::Plain, Variant::Heads)?, right(Kind::Negated, Variant::Heads)?);
-    match outcome(results, "C3")? == Outcome::Fails && negated < 50.0 {
-        true => Ok(format!(
-            "A BiLSTM with self-attention reads plain sentences right in {plain:.0} % of cases and negated ones, such as *not good*, in \
-             {negated:.0} %: it takes the judging word at its face value."
-        )),
-        false => Ok(format!(
-            "Negated sentences, such as *not good*, are read right in {negated:.0} % of cases by a BiLSTM with self-attention and in {:.0} % \
-             by one with a max pool; plain ones in {plain:.0} % and {:.0} %.",
+    let numbers = format!("{negated:.0} % of negated sentences");
+    let sentence = match negated < 50.0 {
+        true => format!(
+            "A BiLSTM with self-attention classifies {plain:.0} % of plain sentences correctly and {negated:.0} % of negated ones, such as \
+             *not good*: it takes the sentiment word at its face value."
+        ),
+        false => format!(
+            "A BiLSTM with self-attention classifies {negated:.0} % of negated sentences, such as *not good*, correctly, and one with a max \
+             pool {:.0} %; of plain ones {plain:.0} % and {:.0} %.",
             right(Kind::Negated, Variant::Max)?,
             right(Kind::Plain, Variant::Max)?,
-        )),
-    }
+        ),
+    };
+    Ok(Said { sentence, numbers })
 }
 
-fn pooling(results: &Results) -> Result<String> {
-    let excess = |model| results.fact(pooled_words::EXCESS.of((pooled_words::Kind::Sentiment, model)));
-    let (additive, max) = (excess(Variant::Additive)?, excess(Variant::Max)?);
-    let (additive, max) = (100.0 * additive, 100.0 * max);
-    match outcome(results, "C2")? == Outcome::Holds && max >= additive {
-        true => Ok(format!(
-            "Additive attention rests on the words that judge ({additive:+.0} points of weight beyond their share); so does a max pool, which \
+fn pooling(from: &Evidence) -> Result<Said> {
+    let excess = |model| from.fact(pooled_words::EXCESS.of((pooled_words::Kind::Sentiment, model)));
+    let (additive, max) = (100.0 * excess(Variant::Additive)?, 100.0 * excess(Variant::Max)?);
+    let numbers = format!("{additive:+.0} and {max:+.0} points");
+    let sentence = match from.outcome("C2")? == Outcome::Holds && max >= additive {
+        true => format!(
+            "Additive attention rests on sentiment words ({additive:+.0} points of weight beyond their share); so does a max pool, which \
              has no attention ({max:+.0})."
-        )),
-        false => Ok(format!(
-            "Additive attention gives the words that judge {additive:+.0} points of weight beyond their share; a max pool, which has no \
+        ),
+        false => format!(
+            "Additive attention gives sentiment words {additive:+.0} points of weight beyond their share; a max pool, which has no \
              attention, gives them {max:+.0}."
-        )),
-    }
+        ),
+    };
+    Ok(Said { sentence, numbers })
 }
 
-fn norms(results: &Results) -> Result<String> {
-    let runs = results.fact(norm_placement::RUNS.of(Norm::Post))?;
-    let [pre, post] = Norm::ALL.map(|norm| results.fact(norm_placement::FAILURES.of(norm)));
+fn norms(from: &Evidence) -> Result<Said> {
+    let runs = from.fact(norm_placement::RUNS.of(Norm::Post))?;
+    let [pre, post] = Norm::ALL.map(|norm| from.fact(norm_placement::FAILURES.of(norm)));
     let (pre, post) = (pre?, post?);
-    match outcome(results, "E5")? {
-        Outcome::Holds => Ok(format!(
+    Ok(Said {
+        sentence: format!(
             "{post:.0} of {runs:.0} post-norm language models failed to learn, and {pre:.0} of as many pre-norm ones: all without the warm-up \
              that post-norm models usually get."
-        )),
-        _ => plainly(results, &["E5"]),
-    }
+        ),
+        numbers: format!("{post:.0} and {pre:.0} of {runs:.0}"),
+    })
 }
 
-fn beyond_the_length(results: &Results) -> Result<String> {
-    let rise = |encoding| anyhow::Ok(100.0 * results.fact(positions::RISE.of(encoding))?);
+fn beyond_the_length(from: &Evidence) -> Result<Said> {
+    let rise = |encoding| anyhow::Ok(100.0 * from.fact(positions::RISE.of(encoding))?);
     let (rotary, learned) = (rise(Encoding::Rotary)?, rise(Encoding::Learned)?);
     let (sinusoidal, alibi, bias) =
         (rise(Encoding::Sinusoidal)?, rise(Encoding::Alibi)?, rise(Encoding::Bias)?);
-    match alibi.max(bias) < rotary.min(learned).min(sinusoidal) {
-        true => Ok(format!(
-            "Of five ways to tell a language model positions, those that make distance a bias on the scores lose least when it reads twice the \
-             length that it was trained on: perplexity changes by {alibi:+.0} % with ALiBi and {bias:+.0} % with T5's bias, by {rotary:+.0} % with \
-             rotary, {sinusoidal:+.0} % with sinusoidal and {learned:+.0} % with learned positions."
-        )),
-        false => Ok(format!(
+    let numbers = format!("rotary {rotary:+.0} %, ALiBi {alibi:+.0} %, learned {learned:+.0} %");
+    let sentence = match alibi.max(bias) < rotary.min(learned).min(sinusoidal) {
+        true => format!(
+            "Of five position encodings, those that make distance a bias on the scores lose least when a language model reads twice the \
+             length that it was trained on: perplexity changes by {alibi:+.0} % with ALiBi and {bias:+.0} % with T5's bias, by {rotary:+.0} % \
+             with rotary, {sinusoidal:+.0} % with sinusoidal and {learned:+.0} % with learned positions."
+        ),
+        false => format!(
             "Read at twice the length that it was trained on, a language model's perplexity changes by {learned:+.0} % with learned \
              positions, {sinusoidal:+.0} % with sinusoidal and {rotary:+.0} % with rotary ones, {alibi:+.0} % with ALiBi and {bias:+.0} % with T5's \
              bias."
-        )),
-    }
+        ),
+    };
+    Ok(Said { sentence, numbers })
 }
 
-fn tiles(results: &Results) -> Result<String> {
-    let share = |measure| anyhow::Ok(100.0 * results.fact(extensions::COST.of((Saving::Tiled, measure)))?);
+fn tiles(from: &Evidence) -> Result<Said> {
+    let share = |measure| anyhow::Ok(100.0 * from.fact(extensions::COST.of((Saving::Tiled, measure)))?);
     let (memory, time) = (share(Measure::Memory)?, share(Measure::Time)?);
-    let length = results.fact(extensions::LENGTH)?;
+    let length = fixed(from.fact(extensions::LENGTH)?, 0);
+    let numbers = format!("{memory:.0} % of the memory, {time:.0} % of the time at {length} tokens");
     // E8 is about how time and memory grow, E10 about whether tiles give the same numbers.
-    match [outcome(results, "E8")?, outcome(results, "E10")?] {
-        [Outcome::Holds, Outcome::Holds] => Ok(format!(
+    let sentence = match [from.outcome("E8")?, from.outcome("E10")?] {
+        [Outcome::Holds, Outcome::Holds] => format!(
             "Attention written out takes time and memory that grow as the square of the length. In tiles it gives the same numbers with \
-             {memory:.0} % of the memory and {time:.0} % of the time, at {} tokens.",
-            fixed(length, 0)
-        )),
-        _ => plainly(results, &["E8", "E10"]),
-    }
+             {memory:.0} % of the memory and {time:.0} % of the time, at {length} tokens."
+        ),
+        _ => format!(
+            "Attention in tiles takes {memory:.0} % of the memory and {time:.0} % of the time, at {length} tokens."
+        ),
+    };
+    Ok(Said { sentence, numbers })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::{Bound, Check, Findings, Key, Verdict};
+    use crate::experiment::{Bound, Check, Findings, Setup, Verdict};
     use crate::experiments::find;
-    use crate::statistics::exact;
+    use crate::statistics::mean;
 
-    fn results(facts: Vec<(Key, f64)>, verdict: Option<Verdict>) -> Results<'static> {
+    fn findings(facts: &[(Key, f64)], verdict: Option<Verdict>) -> Findings {
         let mut findings = Findings::default();
-        let experiment = facts[0].0.experiment;
         for (key, value) in facts {
-            findings.fact(key, value);
+            findings.fact(key.clone(), *value);
         }
         findings.verdicts.extend(verdict);
-        let mut results = Results::default();
-        results.add(find(experiment).unwrap(), findings);
+        findings
+    }
+
+    fn results(ledger: Ledger, facts: &[(Key, f64)], verdict: Option<Verdict>) -> Results<'static> {
+        let mut results = Results::beside(ledger);
+        results.add(find(facts[0].0.experiment).unwrap(), findings(facts, verdict));
         results
+    }
+
+    fn negation(negated: f64) -> Vec<(Key, f64)> {
+        let facts = [
+            (Kind::Plain, Variant::Heads, 0.98),
+            (Kind::Negated, Variant::Heads, negated),
+            (Kind::Plain, Variant::Max, 0.97),
+            (Kind::Negated, Variant::Max, 0.3),
+        ];
+        facts.map(|(kind, model, value)| (negation::ACCURACY.of((kind, model)), value)).to_vec()
+    }
+
+    fn verdict() -> Verdict {
+        Verdict::new("C3", vec![Check::new("accuracy", mean(&[0.1, 0.2, 0.15]), Bound::Above(0.5))], "")
     }
 
     #[test]
     fn what_is_said_of_negation_follows_how_often_it_is_read_right() {
         let said = |negated: f64| {
-            let facts = [
-                (Kind::Plain, Variant::Heads, 0.98),
-                (Kind::Negated, Variant::Heads, negated),
-                (Kind::Plain, Variant::Max, 0.97),
-                (Kind::Negated, Variant::Max, 0.3),
-            ];
-            let facts = facts.map(|(kind, model, value)| (negation::ACCURACY.of((kind, model)), value));
-            let check = Check::new("accuracy", exact(negated), Bound::Above(0.5));
-            let verdict = Verdict::new("C3", vec![check], String::new());
-            negated_sentences(&results(facts.into(), Some(verdict))).unwrap()
+            let results = results(Ledger::default(), &negation(negated), Some(verdict()));
+            negated_sentences(&Evidence::Run(&results)).unwrap().sentence
         };
-        assert!(said(0.36).contains("in 36 %: it takes the judging word at its face value"));
+        assert!(
+            said(0.36).contains(
+                "36 % of negated ones, such as *not good*: it takes the sentiment word at its face"
+            )
+        );
         let mostly_right = said(0.72);
         assert!(
-            mostly_right.contains("in 72 % of cases") && mostly_right.contains("in 30 %"),
+            mostly_right.contains("72 % of negated sentences") && mostly_right.contains("pool 30 %"),
             "{mostly_right}"
         );
         assert!(!mostly_right.contains("face value"));
+    }
+
+    #[test]
+    fn a_larger_recorded_run_is_told_and_this_one_stands_beside_it() {
+        let experiment = find("negation").unwrap();
+        let mut ledger = Ledger::default();
+        let setup = Setup::of(Size::Full);
+        ledger.add(experiment, &setup, &findings(&negation(0.72), Some(verdict())));
+        let results = results(ledger, &negation(0.36), Some(verdict()));
+        let topic: Topic = ("C3", negated_sentences);
+        let said = told(&results, Size::Quick, topic).unwrap();
+        assert!(said.contains("72 % of negated") && !said.contains("face value"), "{said}");
+        assert!(
+            said.ends_with("(Largest recorded run: full. In this run: 36 % of negated sentences.)"),
+            "{said}"
+        );
+        let itself = told(&results, Size::Full, topic).unwrap();
+        assert!(
+            itself.contains("36 % of negated") && !itself.contains("recorded"),
+            "a run as large speaks for itself"
+        );
     }
 
     #[test]
@@ -202,7 +311,8 @@ mod tests {
                 (Encoding::Bias, 0.17),
             ];
             let facts = facts.map(|(encoding, value)| (positions::RISE.of(encoding), value));
-            beyond_the_length(&results(facts.into(), None)).unwrap()
+            let results = results(Ledger::default(), &facts, None);
+            beyond_the_length(&Evidence::Run(&results)).unwrap().sentence
         };
         assert!(said(0.45, 0.4).contains("a bias on the scores lose least"));
         let rotary_is_better = said(0.06, 0.4);

@@ -5,7 +5,7 @@ use super::memory;
 use super::text_files::{lines, test_text, train_and_validation};
 use crate::bad_usage;
 use anyhow::{Context as _, Result, bail};
-use regard_nn::data::batches::{IGNORED, Tagging};
+use regard_nn::data::batches::{Hiding, Tagging};
 use regard_nn::data::builtin::{self, Corpus, Pairs, Split};
 use regard_nn::data::idx::Images;
 use regard_nn::data::imdb::{Duplicates, Imdb};
@@ -20,21 +20,20 @@ use std::path::{Path, PathBuf};
 /// Words with their class.
 pub type Tagged = Vec<(String, u32)>;
 
-/// Sentences in which some words are masked, to be classified as content or function words.
+/// Sentences in which some words are masked, others in each epoch, to be classified as content or function words.
 pub fn tagging(tokenizer: &Tokenizer, sentences: &[Tagged], length: usize, key: Key) -> Result<Tagging> {
     let Some(mask) = tokenizer.special().mask else { bail!("the tokenizer has no mask") };
     let (mut texts, mut classes) = (Vec::new(), Vec::new());
     let mut known = BTreeMap::new();
-    for (i, sentence) in sentences.iter().enumerate() {
+    for sentence in sentences {
         let sentence = &sentence[..sentence.len().min(length)];
         let ids = sentence.iter().map(|(word, _)| word_id(tokenizer, word, &mut known));
         let ids = ids.collect::<Result<Vec<u32>>>()?;
-        let of_words: Vec<u32> = sentence.iter().map(|(_, class)| *class).collect();
-        let (text, class) = masked_sentence(&ids, &of_words, mask, (key, i));
-        texts.push(text);
-        classes.push(class);
+        texts.push(ids);
+        classes.push(sentence.iter().map(|(_, class)| *class).collect());
     }
-    Ok(Tagging::new(texts, classes, tokenizer.special().pad.unwrap_or(0))?)
+    let tagging = Tagging::new(texts, classes, tokenizer.special().pad.unwrap_or(0))?;
+    Ok(tagging.hiding(Hiding::new(mask, key)))
 }
 
 /// The length that texts are cut to for a model that reads `most` tokens.
@@ -158,20 +157,9 @@ pub fn word_id<'w>(tokenizer: &Tokenizer, word: &'w str, known: &mut BTreeMap<&'
     Ok(id)
 }
 
-/// A sentence with about one word in seven hidden (at least one), and the classes of those; [`IGNORED`] for the others. Which
-/// words are hidden depends on the key and the sentence's number.
-pub fn masked_sentence(
-    ids: &[u32],
-    classes: &[u32],
-    mask: u32,
-    (key, number): (Key, usize),
-) -> (Vec<u32>, Vec<u32>) {
-    let sure = key.below(number as u64, u64::MAX, ids.len().max(1));
-    let one = |(place, (&id, &class)): (usize, (&u32, &u32))| {
-        let hidden = place == sure || key.uniform(number as u64, place as u64) < 1.0 / 7.0;
-        if hidden { (mask, class) } else { (id, IGNORED) }
-    };
-    ids.iter().zip(classes).enumerate().map(one).unzip()
+/// What hides the words of a run's training sentences.
+pub fn training_hiding(mask: u32, seed: u64) -> Hiding {
+    Hiding::new(mask, Key::new(seed).site("data").site("mask"))
 }
 
 /// Sentences with the classes of their words, to learn from and to measure on while learning, and where they are from.

@@ -14,10 +14,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// A model that can be chosen.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Offer {
-    /// The MODEL argument that means it.
+    /// A short name that no other model here has.
     pub name: String,
     /// The kind that its configuration names.
     pub kind: String,
+    /// Whether it reads grey pictures.
+    pub grey: bool,
+    /// The MODEL argument that means it.
+    #[serde(skip)]
+    argument: String,
 }
 
 /// The models.
@@ -56,14 +61,20 @@ impl Catalogue {
     /// The models that are available now.
     pub fn list(&self) -> Vec<Offer> {
         let mut offers: Vec<Offer> = Vec::new();
-        let mut add = |name: String, kind: String| {
-            if !offers.iter().any(|offer| offer.name == name) {
-                offers.push(Offer { name, kind });
+        let mut add = |argument: String, (kind, grey): (String, bool)| {
+            if offers.iter().any(|offer| offer.argument == argument) {
+                return;
             }
+            let short = short(&argument);
+            let taken = offers.iter().any(|offer| offer.name == short);
+            let name = if taken { argument.clone() } else { short };
+            offers.push(Offer { name, kind, grey, argument });
         };
         for name in &self.named {
-            let kind = model::find(name).ok().and_then(|folder| kind(&folder));
-            add(name.clone(), kind.unwrap_or_default());
+            // A folder that has no model now may have one later.
+            if let Ok(folder) = model::find(name) {
+                add(name.clone(), kind(&folder).unwrap_or_default());
+            }
         }
         if let Some(runs) = &self.runs {
             for folder in folders(runs) {
@@ -82,9 +93,19 @@ impl Catalogue {
         offers
     }
 
+    /// The offer that a request means, by its short name or by the argument.
+    fn resolve(&self, name: &str) -> Option<Offer> {
+        let offers = self.list();
+        let found = offers.iter().find(|offer| offer.name == name);
+        found.or_else(|| offers.iter().find(|offer| offer.argument == name)).cloned()
+    }
+
     /// Opens a model that is offered; requests cannot name any other.
     pub fn open(&self, name: &str) -> Result<Arc<Opened>> {
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(Offer { name, argument, .. }) = self.resolve(name) else {
+            bail!(UsageError(format!("there is no model {name} here")));
+        };
         if let Some(place) = opened.iter().position(|known| known.name == name) {
             let found = opened.remove(place);
             match found.stamp.change(&found.model.folder) {
@@ -98,11 +119,8 @@ impl Catalogue {
                 ),
             }
         }
-        if !self.list().iter().any(|offer| offer.name == name) {
-            bail!(UsageError(format!("there is no model {name} here")));
-        }
         let (mut stamp, mut copied) = (None, false);
-        let model = model::open_with(name, self.placement, |folder| {
+        let model = model::open_with(&argument, self.placement, |folder| {
             let (weights, found, private) = weights::open(folder)?;
             (stamp, copied) = (Some(found), private);
             Ok(weights)
@@ -113,18 +131,18 @@ impl Catalogue {
             opened.remove(0);
         }
         let mut in_place = self.in_place.lock().unwrap_or_else(PoisonError::into_inner);
-        in_place.retain(|(known, ..)| known != name);
+        in_place.retain(|(known, ..)| *known != name);
         if !copied {
-            in_place.push((name.to_owned(), model.folder.clone(), stamp.clone()));
+            in_place.push((name.clone(), model.folder.clone(), stamp.clone()));
         }
-        opened.push(OpenModel { name: name.to_owned(), model: Arc::clone(&model), stamp });
+        opened.push(OpenModel { name, model: Arc::clone(&model), stamp });
         Ok(model)
     }
 
     /// Whether a model that was opened can still be used: its weights are a private copy, or have not changed.
-    pub fn is_intact(&self, name: &str) -> bool {
+    pub fn is_intact(&self, folder: &Path) -> bool {
         let in_place = self.in_place.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = in_place.iter().find(|(known, ..)| known == name);
+        let known = in_place.iter().find(|(_, known, _)| known == folder);
         known.is_none_or(|(_, folder, stamp)| stamp.change(folder) == Change::None)
     }
 }
@@ -136,11 +154,25 @@ fn folders(path: &Path) -> Vec<PathBuf> {
     folders
 }
 
-/// The kind of model that a folder's configuration names.
-fn kind(folder: &Path) -> Option<String> {
+/// A model's name without the folders that it lies in: the last part of a path, or what the Hugging Face cache calls it.
+fn short(argument: &str) -> String {
+    let path = Path::new(argument);
+    let cached = path.components().rev().find_map(|part| {
+        let part = part.as_os_str().to_str()?.strip_prefix("models--")?;
+        Some(part.replacen("--", "/", 1))
+    });
+    let last = || path.file_name().map(|name| name.to_string_lossy().into_owned());
+    // A name such as `openai-community/gpt2` is no path.
+    let is_path = path.is_absolute() || path.exists();
+    cached.or_else(|| last().filter(|_| is_path)).unwrap_or_else(|| argument.to_owned())
+}
+
+/// The kind of model that a folder's configuration names, and whether it reads grey pictures.
+fn kind(folder: &Path) -> Option<(String, bool)> {
     let path = folder.join("config.json");
     let small = std::fs::metadata(&path).is_ok_and(|file| file.len() <= LARGEST_CONFIG);
     let config: Value = serde_json::from_slice(&std::fs::read(path).ok().filter(|_| small)?).ok()?;
     let kind = config.get("model_type")?.as_str()?;
-    Some(kind.strip_prefix("regard-").unwrap_or(kind).to_owned())
+    let grey = config.get("num_channels").and_then(Value::as_u64) == Some(1);
+    Some((kind.strip_prefix("regard-").unwrap_or(kind).to_owned(), grey))
 }

@@ -20,6 +20,8 @@ pub struct TrainingProgress {
     pub steps: u64,
     /// The loss of the last steps, once there is one.
     pub loss: Option<f64>,
+    /// Steps and losses so far.
+    pub curve: Vec<(u64, f64)>,
     /// Seconds since it began.
     pub seconds: f64,
     /// Why it failed, if it did.
@@ -88,16 +90,25 @@ impl Demonstration {
         if ended == Some(Ok(())) {
             return None;
         }
-        let (step, loss) = last_metrics(&folder.join("metrics.csv")).unwrap_or((0, None));
+        let curve = losses(&folder.join("metrics.csv"));
+        let (step, loss) = curve.last().map_or((0, None), |&(step, loss)| (step, Some(loss)));
         let seconds = began.elapsed().as_secs_f64();
-        Some(TrainingProgress { step, steps: *steps, loss, seconds, problem: ended.and_then(Result::err) })
+        let problem = ended.and_then(Result::err);
+        Some(TrainingProgress { step, steps: *steps, loss, curve, seconds, problem })
     }
 }
 
-/// The step and the loss in the last line of a run's metrics.
-fn last_metrics(path: &Path) -> Option<(u64, Option<f64>)> {
-    let text = std::fs::read_to_string(path).ok()?;
-    let mut fields = text.lines().last()?.split(',');
-    let step = fields.next()?.parse().ok()?;
-    Some((step, fields.next().and_then(|loss| loss.parse().ok())))
+/// The most points of a curve.
+const MOST_POINTS: usize = 1000;
+
+/// The steps and losses in a run's metrics.
+fn losses(path: &Path) -> Vec<(u64, f64)> {
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    let point = |line: &str| {
+        let mut fields = line.split(',');
+        Some((fields.next()?.parse().ok()?, fields.next()?.parse().ok()?))
+    };
+    let points: Vec<(u64, f64)> = text.lines().filter_map(point).collect();
+    let every = points.len().div_ceil(MOST_POINTS).max(1);
+    points.into_iter().step_by(every).collect()
 }

@@ -1,7 +1,7 @@
 //! The description of a forward pass that the page receives.
 
 use crate::forward_pass::prediction::{Continuation, PredictionKind, continuation};
-use crate::forward_pass::{ForwardPass, Group, Site, Token};
+use crate::forward_pass::{ForwardPass, Group, ShownToken, Site, Token};
 use serde::Serialize;
 
 /// A forward pass in words and numbers, without attention weights.
@@ -16,9 +16,9 @@ pub struct Description {
     /// What the model predicts.
     pub answer: PredictionKind,
     /// The tokens of the source, or of the only text.
-    pub source: Vec<Token>,
+    pub source: Vec<ShownToken>,
     /// The tokens of the target.
-    pub target: Vec<Token>,
+    pub target: Vec<ShownToken>,
     /// The text and its continuation, in models that predict the next token.
     pub said: Option<Continuation>,
     /// The attentions.
@@ -27,7 +27,16 @@ pub struct Description {
     pub groups: Vec<Group>,
     /// Rows and columns of patches, if a picture was read.
     pub patches: Option<[usize; 2]>,
+    /// The changes made inside the model, as links write them.
+    pub changes: Vec<String>,
+    /// Whether the model is so small that what takes several passes is computed without being requested.
+    pub small: bool,
+    /// How many rows the logit lens has: the embeddings and one for each layer; 0 if the model predicts no tokens.
+    pub lens: usize,
 }
+
+/// The most parameters of a small model.
+const SMALL: usize = 4_000_000;
 
 /// Describes a forward pass.
 pub fn describe(id: &str, model: &str, pass: &ForwardPass) -> Description {
@@ -38,17 +47,23 @@ pub fn describe(id: &str, model: &str, pass: &ForwardPass) -> Description {
         }
     }
     let patches = pass.model().abilities().pictures().map(|patches| patches.grid().into());
+    let shown = |tokens: &[Token]| ShownToken::all(tokens, pass.opened().tokenizer.as_ref());
+    let answer = PredictionKind::of(pass.model());
+    let tokens = matches!(answer, PredictionKind::Next | PredictionKind::Masked);
     Description {
         id: id.to_owned(),
         model: model.to_owned(),
         kind: pass.model().kind().to_owned(),
-        answer: PredictionKind::of(pass.model()),
-        source: pass.source().to_vec(),
-        target: pass.target().to_vec(),
+        answer,
+        source: shown(pass.source()),
+        target: shown(pass.target()),
         // What cannot be spelt is seen as tokens all the same.
         said: continuation(pass).ok().flatten(),
         sites: pass.sites().to_vec(),
         groups,
         patches,
+        small: pass.model().parameters().iter().map(|(_, one)| one.tensor().count()).sum::<usize>() <= SMALL,
+        changes: pass.changes().iter().map(ToString::to_string).collect(),
+        lens: if tokens { pass.residuals().stream().len() } else { 0 },
     }
 }

@@ -1,6 +1,7 @@
 //! Forward passes, cached within a limit of memory: the least recently used is dropped first.
 
-use crate::forward_pass::ForwardPass;
+use crate::forward_pass::{ForwardPass, Input, Intervention};
+use crate::model::Opened;
 use regard_tensor::pool;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,7 +18,17 @@ pub struct PassCache {
 struct CachedPass {
     id: String,
     model: String,
+    /// What was requested, if it may be requested again.
+    request: Option<PassRequest>,
     pass: Arc<ForwardPass>,
+}
+
+/// What makes a forward pass, with the model: its results are the same each time.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PassRequest {
+    pub input: Input,
+    pub drawn: Vec<u32>,
+    pub changes: Vec<Intervention>,
 }
 
 impl PassCache {
@@ -30,11 +41,16 @@ impl PassCache {
     }
 
     /// Caches a forward pass under a name that cannot be guessed. The newest stays whatever its size.
-    pub fn insert(&self, model: String, pass: ForwardPass) -> (String, Arc<ForwardPass>) {
+    pub fn insert(
+        &self,
+        model: String,
+        request: Option<PassRequest>,
+        pass: ForwardPass,
+    ) -> (String, Arc<ForwardPass>) {
         let id = format!("{:016x}", RandomState::new().build_hasher().finish());
         let pass = Arc::new(pass);
         let mut cached = self.cached();
-        cached.push(CachedPass { id: id.clone(), model, pass: Arc::clone(&pass) });
+        cached.push(CachedPass { id: id.clone(), model, request, pass: Arc::clone(&pass) });
         self.make_room(&mut cached);
         drop(cached);
         // Texts of ever new lengths leave buffers of sizes that are not needed again.
@@ -54,6 +70,19 @@ impl PassCache {
             gone += 1;
         }
         cached.drain(..gone);
+    }
+
+    /// The cached pass of a request through the model as it is open now.
+    pub fn same(&self, opened: &Arc<Opened>, request: &PassRequest) -> Option<(String, Arc<ForwardPass>)> {
+        let mut cached = self.cached();
+        let same = |known: &CachedPass| {
+            Arc::ptr_eq(known.pass.opened(), opened) && known.request.as_ref() == Some(request)
+        };
+        let place = cached.iter().position(same)?;
+        let found = cached.remove(place);
+        let answer = (found.id.clone(), Arc::clone(&found.pass));
+        cached.push(found);
+        Some(answer)
     }
 
     /// A forward pass by its name, with the name of its model.

@@ -19,6 +19,10 @@ impl Problem {
         Self { status, message: message.into() }
     }
 
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
     pub fn busy() -> Self {
         Self::new(
             StatusCode::SERVICE_UNAVAILABLE,

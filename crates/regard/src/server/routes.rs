@@ -2,12 +2,15 @@
 
 use super::job_queue::JobKind;
 use super::packed::Packed;
+use super::pass_cache::PassRequest;
 use super::problem::Problem;
-use super::{App, describe, guard, maps, web};
+use super::{App, KnownNames, describe, generation, guard, maps, patching, web};
 use crate::error::{UsageError, usage_error};
-use crate::forward_pass::{ForwardPass, Input, prediction};
-use axum::extract::rejection::JsonRejection;
-use axum::extract::{DefaultBodyLimit, Path, State};
+use crate::forward_pass::{
+    ForwardPass, Input, ShownToken, blank_out, head_names, intervention, lens, prediction, score_parts,
+};
+use axum::extract::rejection::{JsonRejection, QueryRejection};
+use axum::extract::{DefaultBodyLimit, Path, Query, State};
 use axum::http::StatusCode;
 use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
@@ -17,7 +20,7 @@ use base64::Engine as _;
 use regard_nn::generate::Sampling;
 use serde::Deserialize;
 use serde_json::json;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 /// All requests that there are.
 pub fn router(app: Arc<App>) -> Router {
@@ -27,8 +30,13 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/api/read", post(read).layer(pictures))
         .route("/api/state", get(state))
         .route("/api/tokens", post(tokens))
+        .route("/api/patch", post(patching::patch))
+        .route("/api/readings/{id}/blank_out", get(blank))
+        .route("/api/readings/{id}/parts", get(parts))
         .route("/api/readings/{id}", get(again))
         .route("/api/readings/{id}/step", post(step))
+        .route("/api/readings/{id}/generate", post(generation::generate))
+        .route("/api/readings/{id}/names", get(names))
         .route("/api/readings/{id}/thumbnails", get(maps::thumbnails))
         .route("/api/readings/{id}/measures", get(maps::measures))
         .route("/api/readings/{id}/tile", get(maps::tile))
@@ -36,6 +44,7 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/api/readings/{id}/vectors", get(maps::vectors))
         .route("/api/readings/{id}/flow", get(maps::flow))
         .route("/api/readings/{id}/next", get(next))
+        .route("/api/readings/{id}/lens", get(lens_grid))
         .route("/api/readings/{id}/classes", get(classes))
         .fallback(get(web::file))
         .layer(texts)
@@ -48,7 +57,7 @@ pub fn find_pass(app: &App, id: &str) -> Result<(String, Arc<ForwardPass>), Prob
     let found = app.passes.find(id).ok_or_else(|| {
         Problem::new(StatusCode::GONE, "this reading was let go to make room for others; read the text again")
     })?;
-    if !app.catalogue.is_intact(&found.0) {
+    if !app.catalogue.is_intact(&found.1.opened().folder) {
         return Err(Problem::new(
             StatusCode::GONE,
             "the files of the model have changed; read the text again",
@@ -82,6 +91,9 @@ struct ReadRequest {
     /// Tokens that were drawn after the text.
     #[serde(default)]
     drawn: Vec<u32>,
+    /// Changes inside the model, as links write them.
+    #[serde(default)]
+    changes: Vec<String>,
 }
 
 impl ReadRequest {
@@ -106,7 +118,12 @@ async fn tokens(
 ) -> Result<Response, Problem> {
     let (name, input) = request?.0.input(&app)?;
     let (shared, most) = (Arc::clone(&app), app.limits.tokens);
-    let work = move |_: &_| ForwardPass::tokens(&*shared.catalogue.open(&name)?, &input, most);
+    let work = move |_: &_| {
+        let opened = shared.catalogue.open(&name)?;
+        let (source, target) = ForwardPass::tokens(&opened, &input, most)?;
+        let shown = |tokens: &[_]| ShownToken::all(tokens, opened.tokenizer.as_ref());
+        Ok((shown(&source), shown(&target)))
+    };
     let (source, target) = app.jobs.run(JobKind::Lookup, work).await?;
     Ok(Json(json!({ "source": source, "target": target })).into_response())
 }
@@ -118,13 +135,20 @@ async fn read(
 ) -> Result<Response, Problem> {
     let mut request = request?.0;
     let drawn = std::mem::take(&mut request.drawn);
+    let changes = intervention::parse(&std::mem::take(&mut request.changes))?;
     let (name, input) = request.input(&app)?;
+    let request = PassRequest { input, drawn, changes };
     let (shared, most, model) = (Arc::clone(&app), app.limits.tokens, name.clone());
     let work = move |cancel: &_| {
-        ForwardPass::continued(&shared.catalogue.open(&model)?, &input, &drawn, most, cancel)
+        let opened = shared.catalogue.open(&model)?;
+        if let Some(known) = shared.passes.same(&opened, &request) {
+            return Ok(known);
+        }
+        let PassRequest { input, drawn, changes } = &request;
+        let pass = ForwardPass::changed(&opened, input, drawn, changes.clone(), most, cancel)?;
+        Ok(shared.passes.insert(model, Some(request), pass))
     };
-    let pass = app.jobs.run(JobKind::ForwardPass, work).await?;
-    let (id, pass) = app.passes.insert(name.clone(), pass);
+    let (id, pass) = app.jobs.run(JobKind::ForwardPass, work).await?;
     Ok(Json(describe(&id, &name, &pass)).into_response())
 }
 
@@ -167,22 +191,126 @@ async fn step(
         before.extended(token, most, cancel)
     };
     let pass = app.jobs.run(JobKind::ForwardPass, work).await?;
-    let (id, pass) = app.passes.insert(name.clone(), pass);
+    let (id, pass) = app.passes.insert(name.clone(), None, pass);
     Ok(Json(describe(&id, &name, &pass)).into_response())
 }
 
 /// The number of best next tokens that are spelled out.
 const SPELT: usize = 200;
 
-/// The scores of all next tokens, with the best ones spelt.
-async fn next(State(app): State<Arc<App>>, Path(id): Path<String>) -> Result<Response, Problem> {
+#[derive(Deserialize)]
+struct NextQuery {
+    /// The last one by default.
+    position: Option<usize>,
+    /// The residual stream after a layer, counted from the embeddings, instead of after all.
+    layer: Option<usize>,
+}
+
+/// The scores of all tokens at a position, with the best ones spelt.
+async fn next(
+    State(app): State<Arc<App>>,
+    Path(id): Path<String>,
+    parameters: Result<Query<NextQuery>, QueryRejection>,
+) -> Result<Response, Problem> {
+    let Query(NextQuery { position, layer }) = parameters?;
     let (_, pass) = find_pass(&app, &id)?;
     let work = move |_: &_| {
-        let scores = pass.scores().map(regard_nn::tensor::Tensor::to_vec).unwrap_or_default();
-        Ok((prediction::candidates(&pass, SPELT)?, scores))
+        let last = pass.predicting().len().saturating_sub(1);
+        let position = position.unwrap_or(last);
+        let known = pass.scores().filter(|known| known.count() > 0 && position == last && layer.is_none());
+        let scores = match known {
+            Some(known) => known.to_vec(),
+            None => lens::scores_at(&pass, layer, position)?,
+        };
+        Ok((prediction::best(&pass, position, &scores, SPELT)?, scores))
     };
     let (best, scores) = app.jobs.run(JobKind::Lookup, work).await?;
     Ok(Packed::reals(&json!({ "best": best }), &scores).into_response())
+}
+
+#[derive(Deserialize)]
+struct LensQuery {
+    from: usize,
+    to: usize,
+    /// A token whose probability and rank are wanted.
+    token: Option<u32>,
+}
+
+/// What each layer would predict at some positions.
+async fn lens_grid(
+    State(app): State<Arc<App>>,
+    Path(id): Path<String>,
+    parameters: Result<Query<LensQuery>, QueryRejection>,
+) -> Result<Response, Problem> {
+    let Query(LensQuery { from, to, token }) = parameters?;
+    let (_, pass) = find_pass(&app, &id)?;
+    let work = move |cancel: &_| lens::lens(&pass, from..to, token, cancel);
+    let grid = app.jobs.run(JobKind::Lookup, work).await?;
+    Ok(Json(grid).into_response())
+}
+
+/// The names of the model's heads; they depend on the model alone.
+async fn names(State(app): State<Arc<App>>, Path(id): Path<String>) -> Result<Response, Problem> {
+    let (_, pass) = find_pass(&app, &id)?;
+    let shared = Arc::clone(&app);
+    let work = move |cancel: &_| {
+        let opened = pass.opened();
+        let known = |names: &Vec<KnownNames>| {
+            names
+                .iter()
+                .find(|(model, _)| model.ptr_eq(&Arc::downgrade(opened)))
+                .map(|(_, names)| names.clone())
+        };
+        if let Some(names) = known(&shared.names.lock().unwrap_or_else(PoisonError::into_inner)) {
+            return Ok(names);
+        }
+        let names = Arc::new(head_names::head_names(opened, cancel)?);
+        let mut all = shared.names.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|(model, _)| model.strong_count() > 0);
+        all.push((Arc::downgrade(opened), Arc::clone(&names)));
+        Ok(names)
+    };
+    let names = app.jobs.run(JobKind::ForwardPass, work).await?;
+    Ok(Json(&*names).into_response())
+}
+
+#[derive(Deserialize)]
+struct PartsQuery {
+    site: String,
+    head: usize,
+    query: usize,
+    key: usize,
+}
+
+/// The parts of a score: what wrote the query, times what wrote the key.
+async fn parts(
+    State(app): State<Arc<App>>,
+    Path(id): Path<String>,
+    parameters: Result<Query<PartsQuery>, QueryRejection>,
+) -> Result<Response, Problem> {
+    let Query(PartsQuery { site, head, query, key }) = parameters?;
+    let (_, pass) = find_pass(&app, &id)?;
+    let site = pass.find(&site)?;
+    let work = move |_: &_| score_parts::named_parts(&pass, site, head, (query, key));
+    Ok(Json(app.jobs.run(JobKind::ForwardPass, work).await?).into_response())
+}
+
+#[derive(Deserialize)]
+struct BlankQuery {
+    /// Where a masked word is predicted.
+    position: Option<usize>,
+}
+
+/// How much each token matters for the prediction.
+async fn blank(
+    State(app): State<Arc<App>>,
+    Path(id): Path<String>,
+    parameters: Result<Query<BlankQuery>, QueryRejection>,
+) -> Result<Response, Problem> {
+    let Query(BlankQuery { position }) = parameters?;
+    let (_, pass) = find_pass(&app, &id)?;
+    let found = app.jobs.run(JobKind::ForwardPass, move |_| blank_out::blank_out(&pass, position)).await?;
+    Ok(Json(found).into_response())
 }
 
 /// The predicted class, and the contribution of each word.

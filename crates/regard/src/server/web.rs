@@ -34,15 +34,24 @@ pub const FILES: &[(&str, &str)] = files![
     "js/download.js",
     "js/drawing.js",
     "js/map.js",
+    "js/changes.js",
+    "js/outcome.js",
+    "js/panel.js",
     "js/view_heads.js",
-    "js/view_patches.js",
+    "js/patches.js",
     "js/view_head.js",
     "js/view_lines.js",
     "js/steps.js",
+    "js/score_parts.js",
     "js/view_why.js",
     "js/view_flow.js",
+    "js/view_lens.js",
     "js/view_classes.js",
     "js/view_next.js",
+    "js/view_without.js",
+    "js/view_patching.js",
+    "js/view_compare.js",
+    "js/tour.js",
     "js/example.js",
     "js/going_on.js",
     "js/theme.js",
@@ -50,6 +59,10 @@ pub const FILES: &[(&str, &str)] = files![
     "js/keys.js",
     "js/main.js",
 ];
+
+/// The views of the page, as its links name them.
+pub const VIEWS: [&str; 11] =
+    ["heads", "head", "lines", "why", "flow", "lens", "classes", "next", "without", "patching", "compare"];
 
 /// The name of the generated file with the colours that figures and the page share.
 const COLOURS: &str = "colours.css";

@@ -2,7 +2,8 @@
 
 use crate::error::UsageError;
 use crate::forward_pass::flow::{MOST_TOKENS, flows};
-use crate::forward_pass::prediction::{Candidate, Classes, PredictionKind, candidates, classes};
+use crate::forward_pass::lens::{LensCell, lens, scores_at};
+use crate::forward_pass::prediction::{Candidate, Classes, PredictionKind, best, classes};
 use crate::forward_pass::{
     AttentionMap, ForwardPass, Group, HeadMeasures, Input, MapKey, MapScale, TokenDisplay, measure,
 };
@@ -10,6 +11,7 @@ use crate::image;
 use crate::server::{Description, describe};
 use anyhow::{Result, bail};
 use base64::Engine as _;
+use regard_nn::tensor::Tensor;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
@@ -45,12 +47,34 @@ pub struct PageContents {
     heads: BTreeMap<String, BTreeMap<&'static str, String>>,
     measures: BTreeMap<String, HeadMeasures>,
     flow: BTreeMap<String, FlowNumbers>,
+    lens: Option<LensNumbers>,
+    #[serde(flatten)]
+    prediction: Prediction,
+    /// The same input without changes inside the model, if there are any.
+    base: Option<Base>,
+}
+
+/// What the model predicts.
+#[derive(Debug, Serialize)]
+struct Prediction {
     classes: Option<Classes>,
     next: Option<Next>,
 }
 
-/// The views of the page, as its links name them.
-pub const VIEWS: [&str; 7] = ["heads", "head", "lines", "why", "flow", "classes", "next"];
+/// The prediction without changes inside the model.
+#[derive(Debug, Serialize)]
+struct Base {
+    reading: Description,
+    #[serde(flatten)]
+    prediction: Prediction,
+}
+
+/// What each layer would predict at some positions.
+#[derive(Debug, Serialize)]
+struct LensNumbers {
+    positions: [usize; 2],
+    cells: Vec<LensCell>,
+}
 
 /// The selection when the file is opened.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
@@ -67,7 +91,7 @@ pub struct Start {
     /// The position of a query.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub query: Option<usize>,
-    /// One of [`VIEWS`].
+    /// One of [`VIEWS`](super::VIEWS).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub view: Option<&'static str>,
 }
@@ -82,6 +106,7 @@ struct FlowNumbers {
 
 #[derive(Debug, Serialize)]
 struct Next {
+    position: usize,
     best: Vec<Candidate>,
     scores: String,
 }
@@ -148,8 +173,6 @@ impl PageContents {
         };
         let heads = filter.heads(pass)?;
         ensure_small(pass, &heads)?;
-        let kind = PredictionKind::of(pass.model());
-        let scores = pass.scores().map(|scores| base64(&scores.values())).unwrap_or_default();
         let view = match (filter.head, pass.sites().is_empty()) {
             (Some(_), _) => "head",
             (None, false) => "heads",
@@ -170,12 +193,17 @@ impl PageContents {
             measures: measures(pass)?,
             heads: numbers(pass, &heads)?,
             flow: flow_numbers(pass)?,
-            classes: if kind == PredictionKind::Class { Some(classes(pass)?) } else { None },
-            next: match kind {
-                PredictionKind::Next => Some(Next { best: candidates(pass, SPELT)?, scores }),
-                _ => None,
-            },
+            lens: lens_numbers(pass)?,
+            prediction: Prediction::new(pass)?,
+            base: None,
         })
+    }
+
+    /// The same with the prediction of a pass over the same input without changes inside the model.
+    pub fn compared_with(mut self, base: &ForwardPass) -> Result<Self> {
+        let reading = describe("base", &self.reading.model, base);
+        self.base = Some(Base { reading, prediction: Prediction::new(base)? });
+        Ok(self)
     }
 
     /// The same with something else selected when it is opened; what is not given stays.
@@ -192,6 +220,46 @@ impl PageContents {
         };
         self
     }
+}
+
+impl Prediction {
+    fn new(pass: &ForwardPass) -> Result<Self> {
+        let kind = PredictionKind::of(pass.model());
+        let last = pass.predicting().len().saturating_sub(1);
+        // The mask, or the last word.
+        let ordinary = || pass.predicting().iter().rposition(|token| !token.special).unwrap_or(last);
+        let masked = |text: &str| text.to_lowercase().contains("mask");
+        let mask = || pass.predicting().iter().position(|token| token.special && masked(&token.text));
+        let next = match kind {
+            PredictionKind::Next => Some((last, pass.scores().map(Tensor::to_vec))),
+            PredictionKind::Masked => {
+                let position = mask().unwrap_or_else(ordinary);
+                Some((position, Some(scores_at(pass, None, position)?)))
+            }
+            _ => None,
+        };
+        let next = next.map(|(position, scores)| {
+            let scores = scores.unwrap_or_default();
+            let best = best(pass, position, &scores, SPELT)?;
+            anyhow::Ok(Next { position, best, scores: base64(&scores) })
+        });
+        let classes = if kind == PredictionKind::Class { Some(classes(pass)?) } else { None };
+        Ok(Self { classes, next: next.transpose()? })
+    }
+}
+
+/// The most positions whose answers, layer by layer, are in a file.
+const LENS_POSITIONS: usize = 24;
+
+fn lens_numbers(pass: &ForwardPass) -> Result<Option<LensNumbers>> {
+    let tokens = matches!(PredictionKind::of(pass.model()), PredictionKind::Next | PredictionKind::Masked);
+    if !tokens || pass.residuals().stream().is_empty() {
+        return Ok(None);
+    }
+    let end = pass.predicting().len();
+    let positions = end.saturating_sub(LENS_POSITIONS)..end;
+    let cells = lens(pass, positions.clone(), None, &AtomicBool::new(false))?.cells;
+    Ok(Some(LensNumbers { positions: [positions.start, positions.end], cells }))
 }
 
 /// `f32` numbers, little-endian, in base64.

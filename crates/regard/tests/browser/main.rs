@@ -1,8 +1,10 @@
 //! The page in a real browser. Needs Chromium: `./test` finds or installs it and runs these, which `cargo test` leaves out.
 
+mod bench;
 mod chrome;
 mod errors;
 mod exports;
+mod interventions;
 mod made;
 mod offline;
 mod program;

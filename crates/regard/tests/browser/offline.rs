@@ -31,7 +31,7 @@ fn the_file_opens_without_a_network_and_has_the_same_numbers() {
     view(folder.path(), &["model", "The cat sat </script> on the mat", "-o", "page.html"]);
     let mut chrome = open(folder.path());
     chrome.shown("heads");
-    assert_eq!(chrome.value("document.querySelectorAll('.heads button').length"), 12);
+    assert_eq!(chrome.value("document.querySelectorAll('.heads [data-head]').length"), 12);
     for name in ["head", "lines", "why", "flow", "next"] {
         chrome.view(name);
         chrome.screenshot(&format!("offline-{name}"));
@@ -70,9 +70,9 @@ fn a_picture_is_seen_through_its_patches() {
     // Another patch is chosen: what lies over the picture is its own.
     let seen = "document.querySelector('.picture canvas').toDataURL()";
     let before = chrome.value(seen);
-    assert_eq!(chrome.text("#patch-heading"), "Where the class token looks");
+    assert_eq!(chrome.text("#patch-heading"), "What the class token attends to");
     chrome.click(".picture canvas");
-    chrome.until("document.querySelector('#patch-heading').textContent.startsWith('Where the patch in row')");
+    chrome.until("document.querySelector('#patch-heading').textContent.startsWith('What the patch in row')");
     chrome.until(&format!("{seen} !== {before}"));
     let chosen = chrome.text("#patch-heading");
     chrome.press("ArrowLeft");
@@ -114,7 +114,7 @@ addEventListener('unhandledrejection', (event) => tell({ error: String(event.rea
 addEventListener('message', ({ data }) => document.querySelector(data).click());
 setInterval(() => tell({
   view: document.querySelector('[role=tab][aria-selected=true]')?.dataset.view ?? '',
-  heads: document.querySelectorAll('.heads button').length,
+  heads: document.querySelectorAll('.heads [data-head]').length,
   tokens: document.body.textContent.includes('dog') ? 'dog' : 'cat',
 }), 100);
 </script>";

@@ -20,10 +20,13 @@ pub fn regard(folder: &Path) -> Command {
 impl Serve {
     pub fn start(folder: &Path, models: &[&str]) -> Self {
         let mut command = regard(folder);
+        // While working on the page: its files from disk, without a build.
+        let files = std::env::var("PAGE_FILES").ok().map(|files| ["--web-dir".to_owned(), files]);
         let mut process = command
             .arg("serve")
             .args(models)
             .args(["--port", "0"])
+            .args(files.into_iter().flatten())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()

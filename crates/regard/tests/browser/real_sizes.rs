@@ -38,7 +38,7 @@ fn all_heads_of_a_large_model_and_one_head_of_a_long_text() {
     // 144 heads at 512 tokens.
     let words = "the cat sat on the mat by the dog ".repeat(57);
     chrome.open(&format!("{}/#model=large&text={}", server.address, words.trim().replace(' ', "+")));
-    chrome.until("document.querySelectorAll('.heads button').length === 144");
+    chrome.until("document.querySelectorAll('.heads [data-head]').length === 144");
     chrome.shown("heads");
     let tokens = number(&mut chrome, "document.querySelectorAll('#tokens [data-token]').length");
     let times = chrome.value(

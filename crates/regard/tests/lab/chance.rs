@@ -110,6 +110,7 @@ impl Bench {
             data: Some(&self.data),
             vectors: self.vectors.as_deref(),
             placement: Placement::CPU,
+            develop: true,
         };
         let out = self.folder.path().join("out");
         let store = Store::new(&out).unwrap();

@@ -2,7 +2,7 @@
 
 use anyhow::{Result, ensure};
 use regard::compute::Placement;
-use regard::experiment::{Experiment, Findings, Lab, Progress, Setup, Size, Sizes, Store};
+use regard::experiment::{Data, Experiment, Findings, Lab, Progress, Setup, Size, Sizes, Store};
 use regard::run::{RunConfig, preset};
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,8 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 use tempfile::TempDir;
 
-const SMOKE: Setup =
-    Setup { size: Size::Smoke, seeds: None, data: None, vectors: None, placement: Placement::CPU };
+const SMOKE: Setup = Setup { develop: true, ..Setup::of(Size::Smoke) };
 
 fn experiment(name: &'static str, run: fn(&Lab) -> Result<Findings>) -> Experiment {
     let claims = &[] as &[&str];
@@ -25,10 +24,11 @@ fn experiment(name: &'static str, run: fn(&Lab) -> Result<Findings>) -> Experime
         prediction: "",
         design: "",
         changed: None,
-        real_data: None,
+        data: Data::Drawn,
         conditions: &[],
         seeds: Sizes::quick(2),
         seconds: Sizes::quick(1.0),
+        trains: |_| Ok(Vec::new()),
         run,
     }
 }
@@ -348,7 +348,7 @@ fn the_same_command_gives_the_same_tables_to_the_byte() {
     assert!(first.contains_key("measurements.csv") && first.contains_key("summary.csv"));
     let training = String::from_utf8_lossy(&first["training.toml"]).into_owned();
     assert_eq!(training.matches("[[training]]").count(), 6, "{training}");
-    assert_eq!(training.matches("seeds = [0, 1]").count(), 6, "{training}");
+    assert_eq!(training.matches("seeds = [1000000, 1000001]").count(), 6, "{training}");
     assert!(first == results(&other.join("three-models")), "another folder, another number of threads");
     // And where everything is read back.
     succeeds(&regard(&MANY, &one).output().unwrap());

@@ -5,6 +5,7 @@ mod bad_data;
 mod chance;
 mod checkpoints;
 mod commands;
+mod cores;
 mod disk;
 mod evaluate;
 mod fetch;

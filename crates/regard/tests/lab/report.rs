@@ -1,9 +1,9 @@
 //! The report at its smallest: every experiment runs to its end, judges each of its claims and leaves its files, and the page
-//! tells all of it without needing anything else.
+//! teaches and shows all of it without needing anything else.
 
-use regard::compute::Placement;
 use regard::experiment::claims::CLAIMS;
-use regard::experiment::{Setup, Size};
+use regard::experiment::frozen::{self, FROZEN};
+use regard::experiment::{Setup, Size, Store};
 use regard::experiments::EXPERIMENTS;
 use regard::report;
 use std::collections::BTreeSet;
@@ -24,8 +24,7 @@ fn attributes<'a>(page: &'a str, name: &str) -> Vec<&'a str> {
 #[test]
 fn the_report_judges_every_claim_and_needs_nothing_else() {
     let folder = tempfile::tempdir().unwrap();
-    let conditions =
-        Setup { size: Size::Smoke, seeds: None, data: None, vectors: None, placement: Placement::CPU };
+    let conditions = Setup::of(Size::Smoke);
     let results = report::write(conditions, folder.path()).unwrap_or_else(|error| panic!("{error:#}"));
     for (experiment, findings) in results.iter() {
         let name = experiment.name;
@@ -39,6 +38,28 @@ fn the_report_judges_every_claim_and_needs_nothing_else() {
     }
     let page = std::fs::read_to_string(folder.path().join("index.html")).unwrap();
     the_page_is_whole(&page, folder.path());
+    the_freeze_is_that_of_the_code(&results, folder.path());
+}
+
+/// Predictions, measures, bounds and settings are those of the file that was frozen. `REGARD_FREEZE=1` writes the file anew.
+fn the_freeze_is_that_of_the_code(results: &report::Results, folder: &Path) {
+    let store = Store::new(folder).unwrap();
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/experiment/frozen.toml");
+    if std::env::var_os("REGARD_FREEZE").is_some() {
+        std::fs::write(&file, frozen::describe(results.iter(), &store, None).unwrap()).unwrap();
+        return;
+    }
+    let (ours, kept) = (frozen::describe(results.iter(), &store, Some(FROZEN)).unwrap(), FROZEN);
+    for (number, (ours, kept)) in ours.lines().zip(kept.lines()).enumerate() {
+        assert_eq!(
+            ours,
+            kept,
+            "line {} of frozen.toml is not what the code says. Whoever changes a prediction, a measure, a bound or a setting says so in \
+             the experiment's `changed` and freezes anew: REGARD_FREEZE=1 cargo test --workspace --test lab the_report",
+            number + 1
+        );
+    }
+    assert_eq!(ours.lines().count(), kept.lines().count(), "the code says more, or less, than frozen.toml");
 }
 
 fn the_page_is_whole(page: &str, folder: &Path) {
@@ -50,18 +71,44 @@ fn the_page_is_whole(page: &str, folder: &Path) {
             claim.id
         );
     }
-    let sections = occurrences(page, "<span class=\"number\">");
-    assert_eq!(occurrences(page, "class=\"exercise\""), sections, "an exercise for each section");
-    for (what, mark) in
-        [("formula", "class=\"formula\""), ("listing", "figure class=\"code\""), ("figure", "<svg")]
+    let sections = occurrences(page, "<h2><span class=\"number\">");
+    assert_eq!(sections, 13);
+    for (what, mark) in [
+        ("exercise", "class=\"exercise\""),
+        ("answer", "<summary>Answer</summary>"),
+        ("list of commands", "class=\"try\""),
+        ("list of claims", "class=\"tested\""),
+    ] {
+        assert_eq!(occurrences(page, mark), sections, "one {what} for each section");
+    }
+    for part in page.split("<h2><span class=\"number\">").skip(1) {
+        let (section, _) = part.split_once("</section>").unwrap();
+        let title = section.split("</h2>").next().unwrap_or_default();
+        for (what, mark) in [
+            ("formula", "class=\"formula\""),
+            ("list of symbols", "class=\"symbols\""),
+            ("example by hand", "class=\"example\""),
+            ("listing", "figure class=\"code\""),
+            ("picture", "<svg xmlns"),
+            ("link into the model's page", "href=\"inside.html#view="),
+        ] {
+            // The table of embeddings is an example by hand in a diagram.
+            let shown = what == "example by hand" && title.contains("Embeddings");
+            assert!(shown || section.contains(mark), "{title} has no {what}");
+        }
+    }
+    for diagram in
+        ["One head, from three vectors", "Which keys", "Several heads", "The block", "Three models", "Rotary"]
     {
-        assert!(occurrences(page, mark) >= sections, "a {what} for each section");
+        assert!(page.contains(diagram), "the page has no diagram {diagram}");
     }
-    for external in ["<script", "<link", "<img", "@import", "url(http", "src=\"http"] {
-        assert!(!page.contains(external), "the page asks for {external}");
+    for external in ["<script", "<link", "<img", "@import", "url(http", "src=\"http", "<math"] {
+        assert!(!page.contains(external), "the page contains {external}");
     }
+    the_page_is_well_formed(page);
+    the_lesson_comes_first(page);
     let exercises: Vec<&str> = page
-        .split("class=\"exercise\"")
+        .split("class=\"try\"")
         .skip(1)
         .filter_map(|part| part.split("<pre><code>").nth(1)?.split("</code>").next())
         .collect();
@@ -71,12 +118,50 @@ fn the_page_is_whole(page: &str, folder: &Path) {
             &line.replace("&quot;", "\"").replace("&lt;", "<").replace("&gt;", ">"),
         );
     }
+    links_resolve(page, folder);
+}
+
+/// Everything after the document type is well-formed XML, as careful HTML can be.
+fn the_page_is_well_formed(page: &str) {
+    let (style, rest) = (page.find("<style>").unwrap(), page.find("</style>").unwrap());
+    let page = format!("{}{}", &page[..style], &page[rest + "</style>".len()..]);
+    let page = page.strip_prefix("<!doctype html>").unwrap();
+    if let Err(error) = roxmltree::Document::parse(page.trim_start()) {
+        let line = page.trim_start().lines().nth(error.pos().row as usize - 1).unwrap_or_default();
+        let around: String =
+            line.chars().skip((error.pos().col as usize).saturating_sub(200)).take(400).collect();
+        panic!("{error}: {around}");
+    }
+}
+
+/// Claims and intervals come after the lesson, folded, and the table of all claims comes last.
+fn the_lesson_comes_first(page: &str) {
+    let at = |mark: &str| page.find(mark).unwrap_or_else(|| panic!("the page has no {mark}"));
+    let places = [
+        "id=\"start\"",
+        "id=\"tokens\"",
+        "id=\"real-models\"",
+        "id=\"measured\"",
+        "id=\"verdicts\"",
+        "id=\"claims\"",
+    ];
+    assert!(places.map(at).is_sorted(), "{places:?}");
+    assert!(page.find("class=\"verdict\"").unwrap() > at("<details class=\"audit\">"));
+}
+
+fn links_resolve(page: &str, folder: &Path) {
     let ids: BTreeSet<&str> = attributes(page, "id").into_iter().collect();
     for link in attributes(page, "href") {
         match link.strip_prefix('#') {
             Some(id) => assert!(ids.contains(id), "nothing on the page is called {id}"),
             None if link.starts_with("data:") => {}
-            None => assert!(folder.join(link).is_file(), "the page links to {link}, which is not there"),
+            // Papers, and the address of `regard serve`.
+            None if link.starts_with("https://") => {}
+            None if link.starts_with("http://127.0.0.1:8420/#model=") => {}
+            None => {
+                let file = link.split('#').next().unwrap_or_default();
+                assert!(folder.join(file).is_file(), "the page links to {link}, which is not there");
+            }
         }
     }
 }

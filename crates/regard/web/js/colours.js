@@ -42,6 +42,18 @@ export const inkOnSigned = (share) => styleOf(Math.abs(share) * 64 > 45 ? "--fig
 /** The colour of a class or head. */
 export const classColour = (index) => styleOf(`--figure-class-${index % 6}`);
 
+/** The colour of a head among so many: the class colours, or where these do not suffice, hues all around. */
+export function headColour(head, count) {
+  if (count <= 6) return classColour(head);
+  const light = parts(styleOf("--figure-paper"))[0] > 128 ? 0.42 : 0.66;
+  const hue = (head / count) * 12;
+  const channel = (n) => {
+    const k = (n + hue) % 12;
+    return Math.round(255 * (light - 0.68 * Math.min(light, 1 - light) * Math.max(-1, Math.min(k - 3, 9 - k, 1))));
+  };
+  return `#${[0, 8, 4].map((n) => channel(n).toString(16).padStart(2, "0")).join("")}`;
+}
+
 /** A named colour: ink, muted, rule, grid, paper. */
 export const named = (name) => styleOf(`--figure-${name}`);
 

@@ -3,7 +3,7 @@
 import { at, make } from "./dom.js";
 import { keepingFocus } from "./roving.js";
 import { chosen, select } from "./selection.js";
-import { groupName, shortened } from "./words.js";
+import { groupName, shortened, spelled } from "./words.js";
 
 const scales = { raw: "raw", log: "logarithmic", rest: "without first token", norms: "by value norms" };
 const mostChips = 400;
@@ -50,6 +50,10 @@ function controlsOf(view, page) {
     controls.push(choice("order", options, chosen.sort, (sort) => select({ sort })));
   }
   if (wants("scale")) controls.push(choice("scale", Object.entries(scales).filter(([scale]) => scale !== "norms" || page.site().projected), chosen.scale, (scale) => select({ scale })));
+  if (wants("lens") && chosen.token >= 0) {
+    const ways = [["top", "top token"], ["chosen", "probability of the followed token"], ["rank", "rank of the followed token"]];
+    controls.push(choice("colour", ways, chosen.by, (by) => select({ by })));
+  }
   if (wants("rotated") && page.site().rotary) controls.push(choice("rotation", [["1", "after"], ["", "before"]], chosen.rotated ? "1" : "", (rotated) => select({ rotated: rotated === "1" })));
   if (wants("shown")) {
     const tokens = [...page.reading.source, ...page.reading.target];
@@ -60,13 +64,13 @@ function controlsOf(view, page) {
   return controls;
 }
 
-/** The tokens, of which one asks. */
+/** The tokens, of which one is the query. */
 export function showTokens(page) {
   const root = at("tokens");
   const tokens = page.reading ? page.asking() : [];
   const chip = (token, i) => make("button", {
-    type: "button", role: "option", id: `token-${i}`, class: token.special ? "special" : "", "data-token": i, title: `token ${i}, id ${token.id}`, click: () => select({ query: i }),
-  }, shortened(token.text, 24) || "␣");
+    type: "button", role: "option", id: `token-${i}`, class: classOf(token, tokens[i - 1]), "data-token": i, title: `token ${i}, id ${token.id}`, click: () => select({ query: i }),
+  }, written(token));
   keepingFocus(root, () => {
     root.replaceChildren(...tokens.slice(0, mostChips).map(chip));
     if (tokens.length > mostChips) root.append(make("span", { class: "more" }, `and ${tokens.length - mostChips} more: choose them in the map`));
@@ -74,7 +78,7 @@ export function showTokens(page) {
   });
 }
 
-/** Marks the token that asks. Tab stops at it alone; arrows choose another, and the focus goes with the choice. */
+/** Marks the query. Tab stops at it alone; arrows choose another, and the focus goes with the choice. */
 export function markToken(page) {
   const root = at("tokens");
   const query = page.reading ? page.query() : -1;
@@ -83,8 +87,16 @@ export function markToken(page) {
     chip.setAttribute("aria-selected", String(i === query));
     chip.tabIndex = i === Math.min(query, chips.length - 1) ? 0 : -1;
   });
-  if (root.contains(document.activeElement)) chips[query]?.focus();
+  const chip = chips[query];
+  if (root.contains(document.activeElement)) chip?.focus({ preventScroll: true });
+  // In a long text the strip scrolls to the query, and the page stays where it is.
+  if (chip && root.scrollWidth > root.clientWidth + 4) root.scrollLeft = chip.offsetLeft - root.clientWidth / 2;
+  if (chip && (chip.offsetTop < root.scrollTop || chip.offsetTop + chip.offsetHeight > root.scrollTop + root.clientHeight)) root.scrollTop = chip.offsetTop - root.clientHeight / 2;
 }
+
+/** Tokens that begin with a space show it; bytes of one character stand side by side. */
+const classOf = (token, before) => [token.special ? "special" : "", token.part_of && before?.part_of && before.word === token.word ? "joined" : ""].filter(Boolean).join(" ");
+const written = (token) => (token.text.startsWith(" ") ? [make("i", { class: "space" }, "·"), shortened(spelled(token.text.slice(1)), 24)] : shortened(spelled(token.text), 24));
 
 let previews = 0;
 
@@ -96,7 +108,7 @@ export async function previewTokens(page, input) {
   if (known || !input.text.trim()) return showTokens(page);
   const { source, target } = await page.source.tokens(input);
   if (mine !== previews) return;
-  const chip = (token) => make("span", { class: token.special ? "chip special" : "chip" }, shortened(token.text, 24) || "␣");
+  const chip = (token) => make("span", { class: token.special ? "chip special" : "chip" }, written(token));
   const more = (tokens) => (tokens.length > mostChips ? make("span", { class: "more" }, `and ${tokens.length - mostChips} more`) : "");
   at("tokens").replaceChildren(...source.slice(0, mostChips).map(chip), more(source));
   if (target.length) at("tokens").append(make("span", { class: "more" }, "→"), ...target.slice(0, mostChips).map(chip), more(target));

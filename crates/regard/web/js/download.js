@@ -69,6 +69,8 @@ export async function copyLink() {
   try {
     await navigator.clipboard.writeText(link);
     at("said").textContent = "The link was copied.";
+    at("copy-link").textContent = "link copied ✓";
+    setTimeout(() => { at("copy-link").textContent = "link"; }, 2000);
   } catch {
     window.prompt("The link to what you see:", link);
   }

@@ -72,7 +72,7 @@ export function embeddedSource(held) {
     second: held.second,
     step: async () => lacking("the model, so that it cannot go on"),
     measures: async (_, site) => held.measures[site] ?? lacking(`measures of ${site}`),
-    classes: async () => held.classes,
+    classes: async (reading) => (reading === held.reading ? held : held.base).classes,
     async thumbnails(reading, question) {
       const about = siteOf(reading, question.site);
       const all = { tops: [], levels: null, width: 0, height: 0 };
@@ -135,9 +135,22 @@ export function embeddedSource(held) {
       const part = (all) => all.subarray(position * size, (position + 1) * size);
       return { layers: flow.layers, tokens: flow.tokens, raw: part(raw), rollout: part(rollout) };
     },
-    async next() {
-      const scores = reals(held.next.scores, "next");
-      return { best: held.next.best ?? largest(scores, 0), scores };
+    base: held.base?.reading,
+    parts: async () => lacking("the model, so that scores cannot be split into parts"),
+    blankOut: async () => lacking("the model, so that no word can be struck out"),
+    async next(reading, { position, layer }) {
+      const from = reading === held.reading ? held : held.base;
+      if (layer === undefined && (position === undefined || position === from.next?.position)) {
+        const scores = reals(from.next.scores, `next ${reading === held.reading}`);
+        return { best: from.next.best ?? largest(scores, 0), scores };
+      }
+      return lacking("the distribution at this position and layer");
+    },
+    async lens(_, { from, to, token }) {
+      const { positions, cells } = held.lens ?? lacking("the answers of the layers");
+      if (token !== undefined || from < positions[0] || to > positions[1]) lacking("these answers of the layers");
+      const wide = positions[1] - positions[0];
+      return { layers: cells.length / wide, cells: cells.filter((_, i) => i % wide >= from - positions[0] && i % wide < to - positions[0]) };
     },
   };
 }

@@ -2,11 +2,19 @@
 
 export const exampleText = "The film was not good at all, but the cast was wonderful and the ending moved me.";
 
-/** A picture to read, as the address of its data: a house on a hill under the sun. */
-export function examplePicture() {
+/** A picture to read, as the address of its data: a house on a hill under the sun, or for models of digits a seven. */
+export function examplePicture(grey = false) {
   const canvas = document.createElement("canvas");
   canvas.width = canvas.height = 224;
   const context = canvas.getContext("2d");
+  if (grey) {
+    context.fillRect(0, 0, 224, 224);
+    Object.assign(context, { strokeStyle: "white", lineWidth: 20, lineCap: "round", lineJoin: "round" });
+    context.beginPath();
+    for (const [x, y] of [[64, 62], [158, 62], [98, 172]]) context.lineTo(x, y);
+    context.stroke();
+    return canvas.toDataURL("image/png");
+  }
   const paint = (colour, draw) => {
     context.fillStyle = colour;
     context.beginPath();

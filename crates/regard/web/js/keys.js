@@ -1,6 +1,14 @@
 // The keyboard.
 
+import { undoChange } from "./changes.js";
+import { blockPair, switchHead } from "./panel.js";
 import { select } from "./selection.js";
+
+/** The head that has the focus in the grid of all heads, if one has. */
+function focusedHead(event, page) {
+  const named = event.target.closest?.("[data-head]")?.dataset.head.split(".").map(Number);
+  return named ? [page.sites()[named[0]], named[1]] : null;
+}
 
 /** Keys that work everywhere but in fields. */
 export function pressed(event, page, views) {
@@ -8,7 +16,10 @@ export function pressed(event, page, views) {
   const turn = (value, by, count) => (value + by + count) % count;
   const [layers, heads] = [page.sites().length, page.site()?.heads ?? 0];
   const inTokens = event.target.closest?.("#tokens");
-  if (/^[1-7]$/.test(event.key)) select({ view: views[Number(event.key) - 1].name });
+  if (/^[1-9]$/.test(event.key) && views[Number(event.key) - 1]) select({ view: views[Number(event.key) - 1].name });
+  else if (event.key === "x" && heads) switchHead(page, focusedHead(event, page));
+  else if (event.key === "b" && heads) blockPair(page);
+  else if (event.key === "u") undoChange();
   else if (event.key === "[" && layers) select({ layer: turn(page.site().layer, -1, layers) });
   else if (event.key === "]" && layers) select({ layer: turn(page.site().layer, 1, layers) });
   else if (event.key === "," && heads) select({ head: turn(page.head(), -1, heads), lines: "" });

@@ -1,48 +1,64 @@
 // The page: what was read, which view is open, and what happens when something is chosen.
 
-import { forgetColours } from "./colours.js";
+import { classColour, forgetColours, named } from "./colours.js";
 import { endPreview, markToken, previewTokens, showControls, showTokens } from "./controls.js";
-import { at, make, settled } from "./dom.js";
+import { at, draw, make, settled } from "./dom.js";
 import { copyLink, saveCsv, savePng, saveSvg } from "./download.js";
 import { embeddedSource } from "./embedded.js";
 import { examplePicture, exampleText } from "./example.js";
 import { drawnIds, goingOn } from "./going_on.js";
 import { pressed } from "./keys.js";
 import { several } from "./numbers.js";
+import { changesNow } from "./changes.js";
+import { showPanel } from "./panel.js";
 import { chosen, select, selectFromAddress, whenSelected } from "./selection.js";
 import { serverSource } from "./server.js";
+import { label, picture, stroke } from "./svg.js";
 import { followTheme } from "./theme.js";
 import { classesView } from "./view_classes.js";
 import { flowView } from "./view_flow.js";
 import { headView } from "./view_head.js";
+import { lensView } from "./view_lens.js";
 import { headsView } from "./view_heads.js";
 import { linesView } from "./view_lines.js";
 import { nextView } from "./view_next.js";
 import { whyView } from "./view_why.js";
+import { withoutView } from "./view_without.js";
+import { patchingView } from "./view_patching.js";
+import { compareView } from "./view_compare.js";
+import { showTour, spotTour, startTour } from "./tour.js";
 import { sidesOf } from "./words.js";
 
-const views = [headsView, headView, linesView, whyView, flowView, classesView, nextView];
+const views = [headsView, headView, linesView, whyView, flowView, lensView, classesView, nextView, withoutView, patchingView, compareView];
 
 const held = document.getElementById("held");
 const page = {
   source: held ? embeddedSource(JSON.parse(held.textContent)) : serverSource(),
   reading: null,
+  /** The same without changes inside the model, where there are any. */
+  base: null,
   measures: null,
   picture: null,
   history: [],
-  group: () => (page.reading.groups.includes(chosen.group) ? chosen.group : page.reading.groups[0]),
+  // An encoder–decoder model opens on the side that answers.
+  group: () => (page.reading.groups.includes(chosen.group) ? chosen.group : page.reading.target.length > 1 ? "decoder" : page.reading.groups[0]),
   sites: () => page.reading.sites.filter((site) => site.group === page.group()),
   site: () => page.sites()[Math.min(chosen.layer, page.sites().length - 1)],
   head: () => Math.min(chosen.head, (page.site()?.heads ?? 1) - 1),
   asking: () => (page.reading.sites.length ? sidesOf(page.reading, page.group())[0] : page.reading.source),
   query: () => (chosen.query >= 0 && chosen.query < page.asking().length ? chosen.query : usualQuery()),
+  /** The tokens at whose positions the model predicts, and the position that is chosen among them: the last one at first. */
+  predicting: () => (page.reading.target.length ? page.reading.target : page.reading.source),
+  position: () => (chosen.query >= 0 && chosen.query < page.predicting().length && page.asking() === page.predicting() ? chosen.query : page.predicting().length - 1),
+  again: () => later(),
+  fitsView: (name) => views.find((view) => view.name === name)?.fits(page.reading) ?? false,
   drawn: () => drawnIds().length,
   offerMeasures: () => showControls(current(), page),
 };
-const { step, stepBack, forget } = goingOn(page, { read, refresh, complain });
-Object.assign(page, { step, stepBack });
+const { step, stepMany, stepBack, forget } = goingOn(page, { read, refresh, complain });
+Object.assign(page, { step, stepMany, stepBack });
 
-/** Who asks unless someone is chosen: the token that gathers a picture's class, else the last word. */
+/** The query unless one is chosen: the token that gathers a picture's class, else the last word. */
 function usualQuery() {
   const last = page.reading.patches ? 0 : page.asking().findLastIndex((token) => !token.special);
   return last < 0 ? Math.max(0, page.asking().length - 1) : last;
@@ -65,6 +81,8 @@ function showTabs(view) {
   for (const tab of at("tabs").children) {
     const mine = tab.dataset.view === view.name;
     tab.setAttribute("aria-selected", String(mine));
+    const named = views.find(({ name }) => name === tab.dataset.view);
+    if (page.reading && named.titleFor) tab.textContent = named.titleFor(page.reading);
     tab.tabIndex = mine ? 0 : -1;
     tab.classList.toggle("dim", Boolean(page.reading) && !views.find(({ name }) => name === tab.dataset.view).fits(page.reading));
     if (!mine) continue;
@@ -99,6 +117,7 @@ async function show() {
     if (mine.aborted) return shown?.close?.();
     open = shown;
     root.dataset.shown = view.name;
+    spotTour();
     if (focused && document.activeElement === document.body) at(focused)?.focus({ preventScroll: true });
     focused = "";
   } catch (problem) {
@@ -127,14 +146,14 @@ function lacking(input) {
 
 /** What was read last is no longer shown: it must not stand under another model's name. */
 function letGo() {
-  page.reading = page.known = null;
+  page.reading = page.base = page.known = null;
   page.history = [];
   at("about").textContent = "";
   showTokens(page);
   show();
 }
 
-/** Reads what is in the form; again, with the tokens that were drawn after it. Whether it was read. */
+/** Reads what is in the form; again, with the tokens that were sampled after it. Whether it was read. */
 async function read({ again = false } = {}) {
   reader.abort();
   reader = new AbortController();
@@ -150,12 +169,15 @@ async function read({ again = false } = {}) {
     return false;
   }
   at("read").disabled = true;
-  at("said").textContent = "Reading.";
+  at("said").textContent = "Computing.";
   try {
     const drawn = again ? drawnIds() : [];
-    const reading = await page.source.read(drawn.length ? { ...input, drawn } : input, mine);
+    const wanted = drawn.length ? { ...input, drawn } : input;
+    const plain = await page.source.read(wanted, mine);
     if (mine.aborted) return false;
-    Object.assign(page, { reading, measures: null, history: [] });
+    const { reading, base, wrong } = await changed(plain, wanted, mine);
+    if (mine.aborted) return false;
+    Object.assign(page, { reading, base, measures: null, history: [] });
     const part = { model: input.model, text: "picture" in input ? chosen.text : input.text, second: input.second, drawn: drawn.join(",") };
     if (!again) {
       forget();
@@ -164,6 +186,7 @@ async function read({ again = false } = {}) {
     page.known = part;
     quietly(part);
     refresh();
+    if (wrong) complain(wrong);
     at("said").textContent = `Read ${several(page.reading.source.length, "token")}.`;
     return true;
   } catch (trouble) {
@@ -174,6 +197,18 @@ async function read({ again = false } = {}) {
     return false;
   } finally {
     if (!mine.aborted) at("read").disabled = false;
+  }
+}
+
+/** A reading with the changes of the selection. A change that this text or model does not have leaves it as it was. */
+async function changed(plain, wanted, signal) {
+  const changes = page.source.live ? changesNow() : [];
+  if (!page.source.live) return { reading: plain, base: page.source.base ?? null };
+  if (!changes.length) return { reading: plain, base: null };
+  try {
+    return { reading: await page.source.read({ ...wanted, changes }, signal), base: plain };
+  } catch (wrong) {
+    return { reading: plain, base: null, wrong };
   }
 }
 
@@ -190,14 +225,22 @@ function refresh() {
   const { reading } = page;
   if (!reading) return;
   const heads = reading.sites.reduce((sum, site) => sum + site.heads, 0);
-  const parts = [reading.kind, heads ? several(reading.sites.length, "attention") : "", heads ? several(heads, "head") : "", several(reading.source.length, "token")];
+  const parts = [reading.kind, heads ? layersOf(reading) : "", heads ? several(heads, "head") : "", several(reading.source.length, "token")];
   at("about").textContent = parts.filter(Boolean).join(" · ");
   if (page.sites().length && chosen.layer >= page.sites().length) quietly({ layer: 0 });
   if (page.site() && chosen.head >= page.site().heads) quietly({ head: 0 });
   // A model of which this view has nothing to show has something else.
   if (!current().fits(reading)) quietly({ view: views.find((view) => view.fits(reading))?.name ?? "heads" });
   showTokens(page);
+  showPanel(page);
+  showTour(page);
   show();
+}
+
+/** How many layers there are, of each stack where there are two. */
+function layersOf(reading) {
+  const count = (group) => reading.sites.filter((site) => site.group === group).length;
+  return reading.groups.includes("encoder") ? `${count("encoder")} + ${several(count("decoder"), "layer")}` : several(count("self"), "layer");
 }
 
 /** The fields that a kind of model reads. */
@@ -209,7 +252,11 @@ function showFields() {
   at("second-field").hidden = !(pairs || target);
   at("second-name").textContent = target ? "What the decoder has said (may be empty)" : "Second text (may be empty)";
   at("text-name").textContent = target ? "Source" : "Text";
-  if (pictures && page.source.live) page.picture ??= keptPicture() ?? examplePicture();
+  const grey = at("model").selectedOptions[0]?.dataset.grey === "true";
+  if (pictures && page.source.live && (!page.picture || page.exampleFor !== undefined)) {
+    page.picture = keptPicture() ?? examplePicture(grey);
+    page.exampleFor = grey;
+  }
 }
 
 /** A picture is too large for an address; the browser keeps it for as long as the page is open. */
@@ -220,6 +267,21 @@ function keptPicture(picture) {
   } catch {
     return null;
   }
+}
+
+/** The loss of a model in training, as far as it has come. */
+function lossCurve(curve, steps) {
+  if (!curve?.length) return "";
+  const [wide, high] = [Math.min(760, document.body.clientWidth - 40), 190];
+  const most = Math.max(...curve.map(([, loss]) => loss));
+  const place = ([step, loss]) => `${(46 + (step / steps) * (wide - 60)).toFixed(1)},${(14 + (1 - loss / most) * (high - 44)).toFixed(1)}`;
+  const last = curve.at(-1);
+  const [x, y] = place(last).split(",").map(Number);
+  return picture(wide, high, `Loss ${last[1].toFixed(3)} after ${last[0]} of ${steps} steps`,
+    stroke(46, high - 30, wide - 14, high - 30, named("rule")), label("0", 40, high - 30, { anchor: "end", size: 11, colour: "muted" }), label(most.toFixed(1), 40, 14, { anchor: "end", size: 11, colour: "muted" }),
+    label("training step", wide / 2, high - 12, { anchor: "middle", size: 11, colour: "muted" }), label("loss", 0, high / 2 - 12, { size: 11, colour: "muted" }),
+    draw("polyline", { points: curve.map(place).join(" "), fill: "none", stroke: classColour(0), "stroke-width": 2.5, "stroke-linejoin": "round" }),
+    draw("circle", { cx: x, cy: y, r: 5, fill: classColour(1) }), label(last[1].toFixed(3), Math.min(x + 9, wide - 40), y - 8, { size: 12, weight: 600 }));
 }
 
 async function loadModels() {
@@ -233,15 +295,15 @@ async function loadModels() {
   const { models, training } = state;
   at("progress").hidden = !training;
   if (training) {
-    const { step: done, steps, loss, problem } = training;
-    at("progress").replaceChildren(problem
-      ? `The demonstration model could not be trained: ${problem}`
-      : make("span", {}, "There is no model here yet, so a small one is being trained: ", make("progress", { value: done, max: steps }), ` step ${done} of ${steps}${loss ? `, loss ${loss.toFixed(3)}` : ""}. It takes less than a minute.`));
+    const { step: done, steps, loss, curve, problem } = training;
+    at("progress").replaceChildren(...(problem
+      ? [`The demonstration model could not be trained: ${problem}`]
+      : [make("span", {}, "There is no model here yet, so a small one is being trained: ", make("progress", { value: done, max: steps }), ` step ${done} of ${steps}${loss ? `, loss ${loss.toFixed(3)}` : ""}. It takes less than a minute.`), lossCurve(curve, steps)]));
     return setTimeout(loadModels, 700);
   }
   complain(null);
   if (!models.length) return complain(new Error("There is no model here: start with `regard serve MODEL`."));
-  at("model").replaceChildren(...models.map(({ name, kind }) => make("option", { value: name, "data-kind": kind }, name.replace(/^runs\//, ""))));
+  at("model").replaceChildren(...models.map(({ name, kind, grey }) => make("option", { value: name, "data-kind": kind, "data-grey": String(Boolean(grey)) }, name)));
   const missing = page.source.live && chosen.model && !models.some(({ name }) => name === chosen.model) ? chosen.model : "";
   if (missing) quietly({ model: models[0].name, drawn: "", query: -1, key: -1 });
   at("model").value = chosen.model || models[0].name;
@@ -255,7 +317,7 @@ async function loadModels() {
   at("text").value = page.source.text ?? (chosen.text || exampleText);
   at("second").value = page.source.second ?? chosen.second;
   const shown = await read({ again: true });
-  if (missing && shown) complain(new Error(`The link asks for the model “${missing}”, which is not offered here: this is “${models[0].name}”.`));
+  if (missing && shown) complain(new Error(`The link names the model “${missing}”, which is not offered here: this is “${models[0].name}”.`));
 }
 
 /** The colours have changed. */
@@ -287,14 +349,22 @@ function listen() {
   });
   at("picture").addEventListener("change", () => {
     const loader = new FileReader();
-    loader.onload = () => {
+    loader.onload = async () => {
+      // A file that is no picture leaves the one before.
+      const before = page.picture;
       page.picture = loader.result;
-      keptPicture(page.picture);
-      read();
+      if (await read()) {
+        keptPicture(loader.result);
+        page.exampleFor = undefined;
+      } else if (page.picture === loader.result) {
+        page.picture = before;
+        at("picture").value = "";
+      }
     };
     if (at("picture").files[0]) loader.readAsDataURL(at("picture").files[0]);
   });
   followTheme(at("theme"), recolour);
+  at("start-tour").addEventListener("click", () => page.reading && startTour(1, page));
   // The address is the selection, not a place in the page.
   at("skip").addEventListener("click", (event) => {
     event.preventDefault();
@@ -304,7 +374,7 @@ function listen() {
   window.addEventListener("hashchange", () => {
     const before = { ...chosen };
     selectFromAddress();
-    const texts = ["model", "text", "second", "drawn"].some((name) => before[name] !== chosen[name]);
+    const texts = ["model", "text", "second", "drawn", "changes"].some((name) => before[name] !== chosen[name]);
     complain(null);
     if (texts) loadModels();
     else refresh();
@@ -326,7 +396,7 @@ function build() {
   const save = (what, write) => async () => {
     try {
       if (!open?.[what]) throw new Error("There is nothing to save yet.");
-      const name = `${page.reading.model}-${chosen.view}${chosen.view === "heads" ? "" : `-${page.site()?.layer ?? 0}-${page.head()}`}`.replace(/[^\w.-]+/g, "-");
+      const name = `${page.reading.model}-${chosen.view}${chosen.view === "heads" ? "" : `-${page.site()?.layer ?? 0}-${page.head()}`}`.replace(/[^\w.-]+/g, "-").replace(/^[-.]+/, "");
       await write(await open[what](), name);
     } catch (problem) {
       complain(problem);
@@ -340,16 +410,19 @@ function build() {
 }
 
 const later = settled(10, show);
-whenSelected((changed) => {
+whenSelected((names) => {
   if (!page.reading || quiet) return;
-  if (changed.includes("group")) showTokens(page);
-  if (changed.includes("query")) markToken(page);
-  if (changed.includes("view") || changed.some((name) => current().redraw.includes(name))) {
+  if (names.includes("group")) showTokens(page);
+  if (names.includes("query")) markToken(page);
+  if (names.includes("tour")) showTour(page);
+  if (names.includes("changes")) return read({ again: true });
+  if (names.some((name) => ["group", "layer", "head", "query", "key"].includes(name))) showPanel(page);
+  if (names.includes("view") || names.some((name) => current().redraw.includes(name))) {
     complain(null);
     later();
   } else {
     showControls(current(), page);
-    open?.selected?.(changed);
+    open?.selected?.(names);
   }
 });
 selectFromAddress();

@@ -13,7 +13,7 @@ const rowGap = 12;
 const largestCell = 44;
 
 /**
- * A map of rows × columns. `fetchTile(zoom, x, y)` gives levels; `hover(row, column)` is told where the pointer is and
+ * A map of rows × columns. `fetchTile(zoom, x, y)` gives levels; `hover(row, column)` receives the cell under the pointer and
  * `pick(row, column)` where it was clicked.
  */
 export class TiledMap {
@@ -45,7 +45,7 @@ export class TiledMap {
     [this.width, this.height] = [width, height];
     [this.canvas.width, this.canvas.height] = [Math.round(width * ratio), Math.round(height * ratio)];
     this.canvas.style.height = `${height}px`;
-    if (first || this.unit <= this.fitting() * 1.001) this.fit();
+    if (first || this.fitted) this.fit();
     this.draw();
   }
 
@@ -57,18 +57,30 @@ export class TiledMap {
   /** Shows everything. */
   fit() {
     this.unit = this.fitting();
+    this.fitted = true;
     this.x = this.y = 0;
     this.draw();
   }
 
-  /** Zooms about a point of the canvas. */
-  zoom(factor, at = [this.width / 2, this.height / 2]) {
+  /** Zooms about a point of the canvas: by default about the marked cell, or where that row meets the diagonal. */
+  zoom(factor, at = this.middle()) {
     const unit = Math.min(60, Math.max(this.fitting(), this.unit * factor));
     const [px, py] = [at[0] - this.left, at[1] - this.top];
     this.x += px / this.unit - px / unit;
     this.y += py / this.unit - py / unit;
     this.unit = unit;
+    this.fitted = unit <= this.fitting() * 1.001;
     this.draw();
+  }
+
+  middle() {
+    const { row, column } = this.mark;
+    if (row < 0) return [this.width / 2, this.height / 2];
+    const diagonal = Math.round(((row + 0.5) * this.columns.length) / this.rows.length - 0.5);
+    const inside = (value, least, most) => Math.min(most, Math.max(least, value));
+    return [
+      inside(this.left + ((column >= 0 ? column : diagonal) + 0.5 - this.x) * this.unit, this.left, this.width),
+      inside(this.top + (row + 0.5 - this.y) * this.unit, this.top, this.height)];
   }
 
   /** Moves by so many cells. */

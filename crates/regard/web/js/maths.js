@@ -19,6 +19,14 @@ export function distribution(scores, { temperature, k, p }) {
   return order.map((token) => ({ token, probability: weight(token) / total }));
 }
 
+/** Scores as probabilities. */
+export function softmax(scores) {
+  const most = scores.reduce((best, score) => Math.max(best, score), -Infinity);
+  const weights = Float64Array.from(scores, (score) => Math.exp(score - most));
+  const total = weights.reduce((sum, weight) => sum + weight, 0);
+  return weights.map((weight) => weight / total);
+}
+
 /** −Σ p ln p. */
 export const entropyOf = (shares) => -shares.reduce((sum, { probability: p }) => sum + (p > 0 ? p * Math.log(p) : 0), 0);
 

@@ -20,10 +20,17 @@ export function exactly(value) {
   return String(value);
 }
 
-/** A share in per cent. */
+/** A share in per cent: one decimal, two below 1 %, and a bound below that. */
 export function percent(value) {
   const hundred = value * 100;
-  return `${hundred >= 10 ? hundred.toFixed(1) : Number(hundred.toPrecision(2))} %`;
+  if (hundred > 0 && hundred < 0.01) return "< 0.01 %";
+  return `${hundred.toFixed(hundred < 1 && hundred > 0 ? 2 : 1)} %`;
+}
+
+/** A difference with its sign, to two decimals. */
+export function signed(value) {
+  const text = Math.abs(value).toFixed(2);
+  return text === "0.00" ? "±0.00" : `${value < 0 ? "−" : "+"}${text}`;
 }
 
 /** A count with commas. */

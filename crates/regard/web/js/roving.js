@@ -17,6 +17,30 @@ export function roving(elements, start = 0) {
   });
 }
 
+/** The same in two dimensions: Tab stops once, arrows move by cells and rows of so many columns. */
+export function grid(elements, columns, start = 0) {
+  const stop = (at) => elements.forEach((element, i) => (element.tabIndex = i === at ? 0 : -1));
+  const last = elements.length - 1;
+  stop(Math.min(Math.max(0, start), last));
+  elements.forEach((element, i) => {
+    element.onfocus = () => stop(i);
+    element.onkeydown = (event) => {
+      const to = { ArrowLeft: i - 1, ArrowRight: i + 1, ArrowUp: i - columns(), ArrowDown: i + columns(), Home: 0, End: last }[event.key];
+      if (to === undefined) return;
+      if (to >= 0 && to <= last) elements[to].focus();
+      event.preventDefault();
+      event.stopPropagation();
+    };
+  });
+}
+
+/** How many elements stand beside the first one. */
+export function columnsOf(elements) {
+  const top = elements[0]?.getBoundingClientRect().top;
+  const below = elements.findIndex((element) => element.getBoundingClientRect().top > top + 4);
+  return below < 0 ? elements.length : below;
+}
+
 /** The attributes of something drawn that can be chosen like a button. */
 export function pickable(id, name, act) {
   const key = (event) => {

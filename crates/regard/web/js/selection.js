@@ -1,8 +1,9 @@
 // One selection, shared by all views and kept in the address bar.
 
 const usual = {
-  model: "", text: "", second: "", drawn: "", view: "heads", group: "", layer: 0, head: 0, query: -1, key: -1, scale: "raw",
+  model: "", text: "", second: "", drawn: "", changes: "", view: "heads", group: "", layer: 0, head: 0, query: -1, key: -1, scale: "raw",
   merge: false, hide: false, sort: "place", lines: "", temperature: 1, k: 0, p: 1, rotated: true,
+  depth: -1, token: -1, by: "top", named: "", corrupted: "", answer: -1, against: -1, other: "", beside: "", tour: 0,
 };
 
 const whole = (least) => (value) => Number.isInteger(value) && value >= least;
@@ -12,8 +13,10 @@ const numbers = (text) => /^(\d{1,9}(,\d{1,9})*)?$/.test(text);
 
 /** What a link may say. Links are written by hand and cut off by mail programs: the rest of them is followed. */
 const sound = {
-  view: oneOf("heads", "head", "lines", "why", "flow", "classes", "next"), group: oneOf("", "self", "encoder", "decoder", "cross"),
+  view: (text) => /^[a-z]{1,20}$/.test(text), group: oneOf("", "self", "encoder", "decoder", "cross"),
   scale: oneOf("raw", "log", "rest", "norms"), sort: (text) => /^-?[a-z-]{1,40}$/.test(text), drawn: numbers, lines: numbers,
+  changes: (text) => text.length <= 8000 && !/%(?![0-9a-f]{2})/i.test(text), depth: whole(-1), token: whole(-1), by: oneOf("top", "chosen", "rank"), named: (text) => /^[a-z -]{0,40}$/.test(text),
+  answer: whole(-1), against: whole(-1), tour: whole(0),
   layer: whole(0), head: whole(0), query: whole(-1), key: whole(-1), temperature: between(0, 3), k: between(0, 100), p: between(0.05, 1),
 };
 

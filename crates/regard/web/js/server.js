@@ -83,9 +83,31 @@ export function serverSource() {
       const half = found.layers * found.tokens;
       return { ...found, raw: values.subarray(0, half), rollout: values.subarray(half) };
     },
-    async next(reading, signal) {
-      const [found, scores] = unpackReals(await about(reading, "next", {}, signal, binary));
+    async next(reading, { position, layer }, signal) {
+      const question = Object.fromEntries(Object.entries({ position, layer }).filter(([, value]) => value !== undefined));
+      const [found, scores] = unpackReals(await about(reading, "next", question, signal, binary));
       return { ...found, scores };
     },
+    patch: (asked, signal) => send("api/patch", asked, signal),
+    parts: (reading, question, signal) => about(reading, "parts", question, signal, json),
+    blankOut: (reading, position, signal) => about(reading, "blank_out", position === undefined ? {} : { position }, signal, json),
+    names: (reading, signal) => about(reading, "names", {}, signal, json),
+    /** Samples several tokens; `each` gets them one by one. */
+    async generate(reading, asked, each, signal) {
+      const answer = await ask(`api/readings/${reading.id}/generate`, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(asked), signal });
+      const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+      let rest = "";
+      for (;;) {
+        const { done, value } = await reader.read();
+        if (done) return;
+        const lines = (rest + value).split("\n");
+        rest = lines.pop();
+        for (const line of lines.map((text) => JSON.parse(text))) {
+          if (line.error) throw new Refusal(line.error, 0);
+          each(line);
+        }
+      }
+    },
+    lens: (reading, question, signal) => about(reading, "lens", question, signal, json),
   };
 }

@@ -1,4 +1,4 @@
-// Words in a class: what a classifier says, and what each word had to do with it.
+// Words in a class: what a classifier predicts, and what each word contributes to it.
 
 import { classColour, inkOn, inkOnSigned, shade, signedShade } from "./colours.js";
 import { make } from "./dom.js";
@@ -12,21 +12,21 @@ export const classesView = {
   name: "classes",
   title: "Words in a class",
   fits: (reading) => reading.answer === "class",
-  lacks: "This model does not tell classes apart. Sentiment models and other classifiers do.",
+  lacks: "This model is not a classifier. Sentiment models and other classifiers have this view.",
   controls: ["shown"],
   redraw: ["merge", "hide"],
 
   async show(root, page) {
-    const told = await page.source.classes(page.reading, page.signal);
+    const predicted = await page.source.classes(page.reading, page.signal);
     const places = axisOf(page.reading.source, chosen);
     const words = places.map((place) => place.label);
-    // What the pieces of a word say is added.
-    const added = (place) => told.weights.slice(place.start, place.end).reduce((sum, weight) => sum + weight, 0);
-    const found = { ...told, weights: told.weights.length ? places.map(added) : [] };
+    // What the pieces of a word contribute is added.
+    const added = (place) => predicted.weights.slice(place.start, place.end).reduce((sum, weight) => sum + weight, 0);
+    const found = { ...predicted, weights: predicted.weights.length ? places.map(added) : [] };
     const best = largest(found.probabilities, 1)[0];
     const bars = this.bars(found, best);
     const most = Math.max(1e-12, ...found.weights.map(Math.abs));
-    root.append(make("h2", {}, `It says: ${found.labels[best]}, ${percent(found.probabilities[best])}`), bars);
+    root.append(make("h2", {}, `Predicted: ${found.labels[best]}, ${percent(found.probabilities[best])}`), bars);
     if (found.weights.length) {
       const paint = (weight) => {
         const share = weight / most;
@@ -37,12 +37,12 @@ export const classesView = {
         make("h2", {}, `${found.what[0].toUpperCase()}${found.what.slice(1)}`),
         make("p", { class: "words" }, words.map((word, i) => [make("span", { style: paint(found.weights[i]), title: `${word}: ${exactly(found.weights[i])}` }, word), " "])),
         make("div", { class: "scroll" }, make("table", {},
-          make("thead", {}, make("tr", {}, ["word", "place", "weight"].map((name) => make("th", { scope: "col" }, name)))),
-          make("tbody", {}, order.map((at) => make("tr", {}, make("td", {}, words[at]), make("td", {}, String(at)), make("td", {}, exactly(found.weights[at]))))))));
+          make("thead", {}, make("tr", {}, ["word", "position", "weight"].map((name) => make("th", { scope: "col" }, name)))),
+          make("tbody", {}, order.map((at) => make("tr", {}, make("td", {}, words[at]), make("td", {}, String(places[at].start)), make("td", {}, exactly(found.weights[at]))))))));
     }
     return {
       svg: () => this.svg(found, words, best, most),
-      csv: () => [["word", "place", "weight"], ...words.map((word, i) => [word, i, found.weights.length ? exactly(found.weights[i]) : ""])],
+      csv: () => [["word", "position", "weight"], ...words.map((word, i) => [word, places[i].start, found.weights.length ? exactly(found.weights[i]) : ""])],
     };
   },
 
@@ -58,7 +58,7 @@ export const classesView = {
   svg(found, words, best, most) {
     const bars = this.bars(found, best);
     const top = Number(bars.getAttribute("height")) + 26;
-    const all = picture(680, top, `It says ${found.labels[best]}`, [...bars.childNodes].slice(1));
+    const all = picture(680, top, `Predicted: ${found.labels[best]}`, [...bars.childNodes].slice(1));
     let [x, y] = [0, top];
     if (found.weights.length) {
       words.forEach((word, i) => {

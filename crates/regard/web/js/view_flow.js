@@ -3,10 +3,10 @@
 import { draw, make } from "./dom.js";
 import { mapPicture } from "./drawing.js";
 import { largest } from "./maths.js";
-import { exactly } from "./numbers.js";
+import { exactly, percent } from "./numbers.js";
 import { chosen, select } from "./selection.js";
 import { label, picture, wide } from "./svg.js";
-import { axisOf } from "./words.js";
+import { axisOf, spelled } from "./words.js";
 
 export const flowView = {
   name: "flow",
@@ -22,7 +22,7 @@ export const flowView = {
     const position = Math.min(page.query(), tokens.length - 1);
     const flow = await page.source.flow(page.reading, { group, position }, page.signal);
     const layers = Array.from({ length: flow.layers }, (_, layer) => `layer ${layer}`);
-    const word = tokens[position].text;
+    const word = spelled(tokens[position].text);
     const places = axisOf(tokens, chosen);
     const names = places.map((place) => place.label);
     // What comes from the pieces of a word is added.
@@ -38,18 +38,18 @@ export const flowView = {
     const raw = map(rawValues, `Raw attention of ${word}`);
     const rollout = map(rolled, `Rollout of ${word}`);
     const last = rolled.subarray((flow.layers - 1) * places.length);
-    if (page.group() === "cross") root.append(make("p", { class: "muted", id: "instead" }, "Flow follows a text through its own layers, which cross-attention does not do: this is the attention of the decoder to itself."));
+    if (page.group() === "cross") root.append(make("p", { class: "muted", id: "instead" }, "Flow follows a text through its own layers, which cross-attention does not do: this is the decoder's attention to itself."));
     root.append(
-      make("p", {}, `What “${word}” (${position}) is made of, layer by layer. Each row is a mean over the heads of its layer.`),
-      make("h2", {}, "Raw attention: where each layer looks"), make("div", { class: "scroll" }, raw),
-      make("h2", {}, "Rollout: what has come together up to each layer"),
+      make("p", {}, `Which tokens contribute to “${word}” (${position}), layer by layer. Each row is a mean over the heads of its layer.`),
+      make("h2", {}, "Raw attention: what each layer attends to"), make("div", { class: "scroll" }, raw),
+      make("h2", {}, "Rollout: contributions accumulated up to each layer"),
       make("p", { class: "muted" }, "Weights multiplied through the layers, half of each layer being what was there before (Abnar & Zuidema, 2020)."),
       make("div", { class: "scroll" }, rollout),
-      make("p", {}, "After the last layer, most of it comes from ", largest(last, 3).map((at, i) => [i ? ", " : "", make("b", {}, names[at]), ` ${exactly(last[at])}`]), "."));
+      make("p", {}, "After the last layer, most comes from ", largest(last, 3).map((at, i) => [i ? ", " : "", make("b", {}, names[at]), ` ${percent(last[at])}`]), "."));
     return {
       svg: () => this.together([["Raw attention", raw], ["Rollout", rollout]], word),
-      csv: () => [["method", "layer", "word", "place", "value"], ...[["attention", rawValues], ["rollout", rolled]].flatMap(([name, values]) =>
-        Array.from(values, (value, i) => [name, Math.floor(i / names.length), names[i % names.length], i % names.length, exactly(value)]))],
+      csv: () => [["method", "layer", "token", "position", "value"], ...[["attention", rawValues], ["rollout", rolled]].flatMap(([name, values]) =>
+        Array.from(values, (value, i) => [name, Math.floor(i / names.length), names[i % names.length], places[i % names.length].start, exactly(value)]))],
     };
   },
 
@@ -57,7 +57,7 @@ export const flowView = {
     const size = (svg, name) => Number(svg.getAttribute(name));
     const width = Math.max(...parts.map(([, svg]) => size(svg, "width")));
     const height = parts.reduce((sum, [, svg]) => sum + size(svg, "height") + 40, 0);
-    const all = picture(width, height, `What “${word}” is made of`);
+    const all = picture(width, height, `Contributions to “${word}”`);
     let y = 0;
     for (const [name, svg] of parts) {
       all.append(label(name, 0, y + 10, { size: 14, weight: 600 }));

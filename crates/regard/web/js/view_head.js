@@ -8,7 +8,7 @@ import { TiledMap } from "./map.js";
 import { largest } from "./maths.js";
 import { brief, counted, exactly } from "./numbers.js";
 import { chosen, select } from "./selection.js";
-import { patchesOf } from "./view_patches.js";
+import { patchesOf } from "./patches.js";
 import { axisOf, placeOf, sidesOf } from "./words.js";
 
 const mostSaved = 262144;
@@ -17,7 +17,7 @@ const listed = 24;
 const meanings = {
   raw: "Weights. Each row sums to 1.",
   log: "Weights, coloured by their logarithm over four orders of magnitude.",
-  rest: "The first token left out, rows summing to 1 again: what else the head looks at besides its sink.",
+  rest: "The first token left out, rows summing to 1 again: what else the head attends to besides its sink.",
   norms: "Weights times the norm of what is attended to, rows summing to 1: a large weight on a small vector says little.",
 };
 
@@ -55,7 +55,7 @@ export const headView = {
     const pick = (row, column) => select({ query: rows[row].start, key: columns[column].start });
     const map = new TiledMap({
       rows, columns, hover: tell, pick,
-      describe: `Attention of layer ${site.layer}, head ${page.head()}: ${rows.length} words that ask, ${columns.length} that are looked at. Arrows move, + and − zoom, 0 shows all.`,
+      describe: `Attention of layer ${site.layer}, head ${page.head()}: ${rows.length} queries, ${columns.length} keys. Arrows move, + and − zoom, 0 shows all.`,
       fetchTile: async (zoom, x, y) => {
         const tile = await page.source.tile(page.reading, { ...which, zoom, x, y }, page.signal);
         ends = tile;
@@ -71,7 +71,7 @@ export const headView = {
     const aside = make("div", {}, readout, legend, make("p", { class: "muted" }, meanings[chosen.scale] + (chosen.hide ? " What is hidden keeps its share." : "")), buttons, table);
     // Of a picture the picture comes first.
     const patches = page.reading.patches ? patchesOf(page, which) : null;
-    root.append(make("div", { class: "two" }, make("div", {}, patches?.root, patches ? make("h2", {}, "All patches: rows ask, columns are looked at") : null, map.root), aside));
+    root.append(make("div", { class: "two" }, make("div", {}, patches?.root, patches ? make("h2", {}, "All patches: rows are queries, columns are keys") : null, map.root), aside));
     // At its size from the beginning: nothing jumps once it is shown.
     map.resize();
     const showQuery = async () => {
@@ -88,15 +88,15 @@ export const headView = {
       repaint: () => { map.repaint(); patches?.update(); if (ends) this.legend(legend, ends); },
       close: () => map.close(),
       // The same colours as on the page.
-      svg: () => this.save(page, which, rows, columns, async (values) => {
+      svg: () => patches ? patches.svg() : this.save(page, which, rows, columns, async (values) => {
         const { top, largest: most } = await endsOf();
         return mapPicture(values, rows.map((place) => place.label), columns.map((place) => place.label), {
-          title: `${page.reading.model}, ${site.name}, head ${which.head}`, top, largest: most, scale: which.scale, rowName: "asks", columnName: "is looked at",
+          title: `${page.reading.model}, ${site.name}, head ${which.head}`, top, largest: most, scale: which.scale, rowName: "query", columnName: "key",
         });
       }),
       csv: () => this.save(page, which, rows, columns, (values) => [
-        ["", ...columns.map((place) => place.label)],
-        ...rows.map((place, r) => [place.label, ...Array.from(values.subarray(r * columns.length, (r + 1) * columns.length), exactly)]),
+        ["position", "query \\ key", ...columns.map((place) => `${place.start} ${place.label}`)],
+        ...rows.map((place, r) => [place.start, place.label, ...Array.from(values.subarray(r * columns.length, (r + 1) * columns.length), exactly)]),
       ]),
     };
   },
@@ -120,9 +120,9 @@ export const headView = {
       make("td", { class: "bar-cell" }, make("span", { class: "meter", style: `width: ${(values[key] / most) * 100}%` }))));
     roving(names, order.indexOf(column));
     root.replaceChildren(
-      make("h2", {}, `“${row.label}” looks at`),
+      make("h2", {}, `“${row.label}” attends to`),
       make("div", { class: "scroll" }, make("table", {},
-        make("thead", {}, make("tr", {}, ["word", "place", "value", ""].map((name) => make("th", { scope: "col" }, name)))),
+        make("thead", {}, make("tr", {}, ["key", "position", "value", ""].map((name) => make("th", { scope: "col" }, name)))),
         make("tbody", {}, lines))),
       values.length > listed ? make("p", { class: "muted" }, `The ${listed} largest of ${counted(values.length)}; all of them as CSV below.`) : "");
   },

@@ -1,8 +1,11 @@
 // All heads: layers × heads as small maps, in their places or sorted by a measure.
 
 import { paint, palette } from "./colours.js";
+import { changeOf } from "./changes.js";
 import { draw, make } from "./dom.js";
-import { brief, exactly, several } from "./numbers.js";
+import { brief, exactly, percent, several } from "./numbers.js";
+import { switchHead } from "./panel.js";
+import { columnsOf, grid } from "./roving.js";
 import { chosen, select } from "./selection.js";
 import { label, picture } from "./svg.js";
 
@@ -14,15 +17,18 @@ export const headsView = {
   fits: (reading) => reading.sites.length > 0,
   lacks: "This model has no attention heads.",
   controls: ["group", "sort", "scale", "shown"],
-  redraw: ["group", "scale", "merge", "hide", "sort"],
+  redraw: ["group", "scale", "merge", "hide", "sort", "named"],
 
   async show(root, page) {
     const sites = page.sites();
     const heads = sites.flatMap((site) => Array.from({ length: site.heads }, (_, head) => ({ site, head })));
     const list = make("div", { class: "heads" });
-    const told = make("p", { class: "muted" });
-    root.append(this.about(sites), list, told);
-    for (const one of heads) this.button(one);
+    const told = make("span", { id: "measure-in-words" });
+    const names = make("div", { class: "names", id: "names" });
+    const about = this.about(sites);
+    root.append(about, names, list);
+    about.append(" ", told);
+    for (const one of heads) this.button(one, page);
     this.place(list, heads, sites, page);
     const table = palette();
     const question = { side: smallSide, scale: chosen.scale, merge: chosen.merge, hide: chosen.hide };
@@ -49,28 +55,67 @@ export const headsView = {
     page.offerMeasures();
     this.place(list, heads, sites, page);
     const measure = this.measure(page);
-    told.textContent = `The number and the line below each map: ${measure}. ${page.measures.descriptions[page.measures.names.indexOf(measure)] ?? ""}`;
+    told.textContent = `The number and the bar below each map: ${measure}. ${page.measures.descriptions[page.measures.names.indexOf(measure)] ?? ""}`;
+    await this.showNames(names, list, heads, sites, page);
     return {
       svg: () => this.svg(heads, sites, page),
       csv: () => [
-        ["layer", "head", ...page.measures.names],
-        ...heads.map((one) => [one.site.layer, one.head, ...page.measures.names.map((name) => one.values[name] ?? "")]),
+        ["layer", "head", "names", ...page.measures.names],
+        ...heads.map((one) => [one.site.layer, one.head, (one.names ?? []).map(({ name }) => name).join("; "), ...page.measures.names.map((name) => one.values[name] ?? "")]),
       ],
     };
   },
 
-  about(sites) {
-    const count = sites.reduce((sum, site) => sum + site.heads, 0);
-    return make("p", { class: "muted" }, `${several(count, "head")} in ${several(sites.length, "layer")}. Rows ask, columns are looked at; each map has a colour scale of its own, the darkest colour standing for its strongest 1 %. Choose one to look closer.`);
+  /** Names of heads by tested rules: at once for small models, else with a button. */
+  async showNames(root, list, heads, sites, page) {
+    if (!page.source.names || page.group() === "decoder" || page.group() === "cross" || page.reading.patches) return;
+    const run = async () => {
+      root.replaceChildren(make("span", { class: "muted busy-line" }, "Measuring what each head does, against the same model untrained…"));
+      const found = await page.source.names(page.reading, page.signal);
+      page.namesOf = page.reading.model;
+      for (const one of heads) {
+        one.names = found.names.filter(({ site, head }) => site === one.site.name && head === one.head);
+        one.induction = found.induction.find(({ site, head }) => site === one.site.name && head === one.head)?.mean;
+        one.badges.replaceChildren(...one.names.map((name) => make("span", { class: "badge", title: `${name.description} Mean ${brief(name.mean)} (at least ${name.at_least}); the strongest untrained head has ${brief(name.untrained)}; p ${name.p_value < 0.001 ? "< 0.001" : `= ${brief(name.p_value)}`}.` }, `${name.name} ${name.mean.toFixed(2)}`)));
+      }
+      this.chips(root, found, heads);
+      this.place(list, heads, sites, page);
+    };
+    if (page.reading.small || page.namesOf === page.reading.model) return run();
+    root.replaceChildren(make("button", { type: "button", id: "name-heads", click: () => run().catch((problem) => root.replaceChildren(make("span", { class: "muted" }, problem.message))) }, "Name the heads"),
+      make("span", { class: "muted small" }, " reads sentences and repeated random tokens, and compares with the same model untrained"));
   },
 
-  button(one) {
+  /** One chip for each name; a chosen one leaves only its heads. */
+  chips(root, found, heads) {
+    const counts = new Map();
+    for (const one of heads) for (const { name } of one.names) counts.set(name, (counts.get(name) ?? 0) + 1);
+    const chip = ([name, count]) => make("button", { type: "button", id: `named-${name.replaceAll(" ", "-")}`, "aria-pressed": String(chosen.named === name), click: () => select({ named: chosen.named === name ? "" : name }) }, `${name} · ${count}`);
+    const best = found.induction.reduce((most, one) => (one.mean > (most?.mean ?? 0) ? one : most), null);
+    const where = best && heads.find((one) => one.site.name === best.site && one.head === best.head);
+    root.replaceChildren(
+      make("div", { class: "chips", role: "group", "aria-label": "Names of heads" }, counts.size ? [...counts].sort((a, b) => b[1] - a[1]).map(chip) : make("span", { class: "muted" }, "No head meets a rule for a name.")),
+      make("p", { class: "muted small" }, `Names by rules, over ${several(found.sentences, "sentence")} against the same model untrained (Holm-corrected p < 0.05).`,
+        where ? ` Repeated random tokens: head ${where.site.layer}.${where.head} gives ${percent(best.mean)} of its weight to the token that followed the earlier occurrence, the most of all heads (${several(found.repeated, "text")}).` : ""));
+  },
+
+  about(sites) {
+    const count = sites.reduce((sum, site) => sum + site.heads, 0);
+    return make("p", { class: "muted" }, `${several(count, "head")} in ${several(sites.length, "layer")}. Rows are queries, columns are keys. Each map has its own colour scale, which ends at its strongest 1 %. Choose a map to enlarge it.`);
+  },
+
+  button(one, page) {
     one.canvas = make("canvas", { width: 1, height: 1, "aria-hidden": "true" });
     one.caption = make("span", {});
     one.number = make("span", {});
     one.meter = make("i", { style: "width: 0" });
     const open = () => select({ layer: one.site.layer, head: one.head, view: "head" });
-    one.button = make("button", { type: "button", click: open, "data-head": `${one.site.layer}.${one.head}`, id: `head-${one.site.layer}-${one.head}` }, one.canvas, one.meter, make("small", {}, one.caption, one.number));
+    one.button = make("button", { type: "button", class: "map-of", click: open, "data-head": `${one.site.layer}.${one.head}`, id: `head-${one.site.layer}-${one.head}` }, one.canvas, one.meter, make("small", {}, one.caption, one.number));
+    const state = changeOf(one.site, one.head);
+    const does = state ? "switch on again" : "switch off";
+    one.switch = make("button", { type: "button", class: "switch", tabindex: -1, id: `switch-${one.site.layer}-${one.head}`, "aria-pressed": String(Boolean(state)), title: `${does} (x)`, "aria-label": `${does}: head ${one.site.layer}.${one.head}`, click: () => switchHead(page, [one.site, one.head]) }, state === "mean" ? "mean" : state ? "on" : "off");
+    one.badges = make("div", { class: "badges" });
+    one.cell = make("div", { class: state ? "cell off" : "cell" }, one.button, page.source.live ? one.switch : null, one.badges);
   },
 
   /** Whether heads stand in their places: if that is chosen, or what is chosen is no measure of these. */
@@ -97,20 +142,23 @@ export const headsView = {
       one.button.setAttribute("aria-current", String(one.site === page.site() && one.head === page.head()));
     }
     list.replaceChildren();
-    list.classList.toggle("sorted", !inPlace);
-    if (inPlace) {
+    list.classList.toggle("sorted", !inPlace || Boolean(chosen.named && heads.some((one) => one.names)));
+    const fits = (one) => !chosen.named || !one.names || one.names.some(({ name }) => name === chosen.named);
+    if (inPlace && !(chosen.named && heads.some((one) => one.names))) {
       const columns = Math.max(...sites.map((site) => site.heads));
       list.style.setProperty("--columns", columns);
       list.style.setProperty("--widest", `${columns <= 6 ? 190 : 118}px`);
       for (const site of sites) {
-        const own = heads.filter((one) => one.site === site).map((one) => one.button);
+        const own = heads.filter((one) => one.site === site).map((one) => one.cell);
         list.append(make("div", { class: "row" }, make("span", {}, String(site.layer)), own));
       }
     } else {
       const sign = chosen.sort.startsWith("-") ? 1 : -1;
       const order = [...heads].sort((a, b) => sign * ((value(a) ?? -Infinity) - (value(b) ?? -Infinity)));
-      list.append(...order.map((one) => one.button));
+      list.append(...(inPlace ? heads : order).filter(fits).map((one) => one.cell));
     }
+    const shown = [...list.querySelectorAll("[data-head]")];
+    grid(shown, () => columnsOf(shown), shown.findIndex((one) => one.getAttribute("aria-current") === "true"));
     focus?.focus({ preventScroll: true });
   },
 

@@ -1,14 +1,15 @@
-// Lines: words left and right joined by lines as strong as the weights, one head or many in colour.
+// Lines: queries on the left and keys on the right, joined by lines as strong as the weights; one head or many in colour.
 
-import { classColour, named } from "./colours.js";
+import { headColour, named } from "./colours.js";
 import { draw, make } from "./dom.js";
-import { exactly } from "./numbers.js";
+import { exactly, several } from "./numbers.js";
 import { chosen, select } from "./selection.js";
 import { pickable, roving } from "./roving.js";
 import { choosable, label, picture, stroke, wide, widthOf } from "./svg.js";
 import { axisOf, placeOf, shortened, sidesOf } from "./words.js";
 
 const mostWords = 90;
+const mostLines = 1200;
 const faintest = 0.015;
 
 export const linesView = {
@@ -34,16 +35,19 @@ export const linesView = {
     const [left, right] = columns.length === rows.length ? [top, bottom] : around(columns.length, 0);
     const question = { site: site.name, scale: chosen.scale, merge: chosen.merge, hide: chosen.hide, top, bottom, left, right };
     const blocks = await Promise.all(heads.map((head) => page.source.block(page.reading, { ...question, head }, page.signal)));
-    const [asks, looked] = [rows.slice(top, bottom), columns.slice(left, right)];
-    const svg = this.draw(asks, looked, heads, blocks.map((block) => block.values), middle - top, root.clientWidth);
+    const [asks, seen] = [rows.slice(top, bottom), columns.slice(left, right)];
+    const { svg, hidden, release } = this.draw(asks, seen, { heads, all: site.heads, causal: site.causal }, blocks.map((block) => block.values), middle - top, root.clientWidth);
     const part = (name, from, to, all) => (to - from < all ? `${name}: ${from + 1} to ${to} of ${all}. ` : "");
-    const parts = part("Words that ask, around the one chosen", top, bottom, rows.length) + part("Words that are looked at", left, right, columns.length);
-    if (parts) root.append(make("p", { class: "muted", id: "parts" }, `${parts}Weights on words beyond are not drawn.`));
-    root.append(make("div", { class: "scroll" }, svg));
+    const parts = part("Queries around the one chosen", top, bottom, rows.length) + part("Keys", left, right, columns.length);
+    const notes = [parts ? `${parts}Weights on tokens beyond are not drawn.` : "", hidden ? `${several(hidden, "weak line")} left out.` : "", "Click a word to keep only its lines, again or Escape to see all."];
+    root.append(make("p", { class: "muted", id: "parts" }, notes.filter(Boolean).join(" ")), make("div", { class: "scroll" }, svg));
+    const escape = (event) => event.key === "Escape" && release();
+    document.addEventListener("keydown", escape);
     return {
+      close: () => document.removeEventListener("keydown", escape),
       svg: () => svg,
-      csv: () => [["head", "asks", "is looked at", "weight"], ...heads.flatMap((head, h) =>
-        asks.flatMap((ask, r) => looked.map((key, c) => [head, ask.label, key.label, exactly(blocks[h].values[r * looked.length + c])])))],
+      csv: () => [["head", "query position", "query", "key position", "key", "weight"], ...heads.flatMap((head, h) =>
+        asks.flatMap((ask, r) => seen.map((key, c) => [head, ask.start, ask.label, key.start, key.label, exactly(blocks[h].values[r * seen.length + c])])))],
     };
   },
 
@@ -61,53 +65,91 @@ export const linesView = {
     return make("div", { class: "chips", role: "group", "aria-label": "Heads" },
       all.map((head) => {
         const on = heads.includes(head);
-        return make("button", { type: "button", id: `chip-${head}`, "aria-pressed": String(on), style: on ? `border-color: ${classColour(head)}` : null, click: () => toggle(head) }, `head ${head}`);
+        return make("button", { type: "button", id: `chip-${head}`, "aria-pressed": String(on), style: on ? `border-color: ${headColour(head, site.heads)}` : null, click: () => toggle(head) }, `head ${head}`);
       }),
       make("button", { type: "button", id: "chip-all", click: () => select({ lines: all.join(",") }) }, "all"));
   },
 
-  draw(asks, looked, heads, weights, query, room) {
+  /** The lines of all heads, strongest last; weak ones are left out where there are too many to tell apart. */
+  lines(weights, width) {
+    const lines = [];
+    weights.forEach((values, h) => values.forEach((weight, i) => {
+      if (weight > 0) lines.push({ h, weight, row: Math.floor(i / width), column: i % width });
+    }));
+    lines.sort((a, b) => b.weight - a.weight);
+    return lines.slice(0, mostLines).reverse();
+  },
+
+  draw(asks, seen, { heads, all, causal }, weights, query, room) {
     const [size, step] = [14, 23];
-    const longest = (places) => Math.max(widthOf("is looked at", 12), ...places.map((place) => widthOf(shortened(place.label, 22), size, 700)));
+    const longest = (places) => Math.max(widthOf("query", 12), ...places.map((place) => widthOf(shortened(place.label, 22), size, 700)));
     const left = longest(asks) + 12;
-    const right = left + Math.min(460, Math.max(140, room - left - longest(looked) - 22));
+    const right = left + Math.min(460, Math.max(140, room - left - longest(seen) - 22));
     const bend = (right - left) * 0.43;
-    const [width, height] = [right + longest(looked) + 16, Math.max(asks.length, looked.length) * step + 26];
+    const [width, height] = [right + longest(seen) + 16, Math.max(asks.length, seen.length) * step + 26];
     const y = (i) => 34 + i * step;
-    const svg = wide(choosable(picture(Math.ceil(width), Math.ceil(height), `Lines from ${asks.length} words that ask to ${looked.length} that are looked at`)));
-    svg.append(label("asks", left - 8, 10, { anchor: "end", colour: "muted" }), label("is looked at", right + 8, 10, { colour: "muted" }));
+    const svg = wide(choosable(picture(Math.ceil(width), Math.ceil(height), `Lines from ${asks.length} queries to ${seen.length} keys`)));
+    svg.append(label("query", left - 8, 10, { anchor: "end", colour: "muted" }), label("key", right + 8, 10, { colour: "muted" }));
     const layers = asks.map(() => draw("g", {}));
-    const peak = Math.max(1e-9, ...weights.map((values) => values.reduce((most, value) => Math.max(most, value), 0)));
-    heads.forEach((head, h) => {
-      const colour = heads.length === 1 ? classColour(0) : classColour(head);
-      weights[h].forEach((weight, i) => {
-        const [r, c] = [Math.floor(i / looked.length), i % looked.length];
-        const share = weight / peak;
-        if (share < faintest) return;
-        const [from, to] = [y(r), y(c) + (h - (heads.length - 1) / 2) * 1.2];
-        const line = draw("path", {
-          d: `M${left} ${from}C${left + bend} ${from} ${right - bend} ${to.toFixed(1)} ${right} ${to.toFixed(1)}`, fill: "none", stroke: colour, "data-key": c,
-          "stroke-width": (0.6 + 3.6 * share).toFixed(2), "stroke-opacity": Math.min(0.9, 0.05 + share).toFixed(3),
-        }, draw("title", {}, `head ${head}: ${asks[r].label} → ${looked[c].label}: ${exactly(weight)}`));
-        layers[r].append(line);
+    const found = this.lines(weights, seen.length);
+    // A first query that sees only itself would make all others faint.
+    const free = found.filter(({ row }) => !causal || row > 0 || asks.length === 1);
+    const peak = Math.max(1e-9, ...free.map(({ weight }) => weight));
+    const peaks = asks.map((_, r) => Math.max(1e-9, ...found.filter(({ row }) => row === r).map(({ weight }) => weight)));
+    const strength = (line, share) => {
+      line.setAttribute("stroke-width", (0.7 + 3.6 * Math.min(1, share)).toFixed(2));
+      line.setAttribute("stroke-opacity", Math.min(0.92, 0.1 + 0.9 * share).toFixed(3));
+    };
+    let drawn = 0;
+    for (const { h, weight, row, column } of found) {
+      if (weight / peak < faintest && weight / peaks[row] < 0.1) continue;
+      drawn += 1;
+      const [from, to] = [y(row), y(column) + (h - (heads.length - 1) / 2) * 1.2];
+      const line = draw("path", {
+        d: `M${left} ${from}C${left + bend} ${from} ${right - bend} ${to.toFixed(1)} ${right} ${to.toFixed(1)}`, fill: "none", "data-key": column,
+        stroke: heads.length === 1 ? headColour(0, 1) : headColour(heads[h], all),
+      }, draw("title", {}, `head ${heads[h]}: ${asks[row].label} → ${seen[column].label}: ${exactly(weight)}`));
+      Object.assign(line, { overall: weight / peak, within: weight / peaks[row] });
+      strength(line, line.overall);
+      layers[row].append(line);
+    }
+    let pinned = null;
+    /** Shows the lines of one query on their own scale, or of one key; all by default. */
+    const isolate = (one) => {
+      const { row = null, column = null } = one ?? pinned ?? {};
+      layers.forEach((layer, r) => {
+        layer.setAttribute("opacity", row === null || r === row ? 1 : 0.05);
+        layer.childNodes.forEach((line) => {
+          line.setAttribute("opacity", column === null || Number(line.dataset.key) === column ? 1 : 0.04);
+          strength(line, r === row ? line.within : line.overall);
+        });
       });
-    });
-    const isolate = (row) => layers.forEach((layer, r) => layer.setAttribute("opacity", row === null || r === row ? 1 : 0.05));
+    };
+    const same = (a, b) => a && a.row === b.row && a.column === b.column;
+    const pin = (one) => {
+      pinned = same(pinned, one) ? null : one;
+      isolate(pinned);
+    };
+    const release = () => {
+      pinned = null;
+      isolate(null);
+    };
     svg.append(...layers);
-    const word = (place, x, i, more, see) => label(shortened(place.label, 22), x, y(i), {
-      size, ...more, pointerenter: () => see(i), pointerleave: () => see(null), focus: () => see(i), blur: () => see(null),
+    const word = (place, x, i, more, one) => label(shortened(place.label, 22), x, y(i), {
+      size, ...more, pointerenter: () => isolate(one), pointerleave: () => isolate(null), blur: () => isolate(null),
+      focus: (event) => event.target.matches(":focus-visible") && isolate(one),
     });
     const askers = asks.map((place, r) => word(place, left - 8, r, {
-      anchor: "end", weight: r === query ? 700 : 400, colour: r === query ? classColour(1) : "ink", ...pickable(`asks-${r}`, `${place.label} asks`, () => select({ query: place.start })),
-    }, isolate));
-    const seen = (column) => layers.forEach((layer) => layer.childNodes.forEach((line) => line.setAttribute("opacity", column === null || Number(line.dataset.key) === column ? 1 : 0.04)));
-    const lookedAt = looked.map((place, c) => word(place, right + 8, c, {
-      colour: place.special ? "muted" : "ink", ...pickable(`seen-${c}`, `${place.label} is looked at`, () => select({ key: place.start })),
-    }, seen));
+      anchor: "end", weight: r === query ? 700 : 400, colour: r === query ? named("class-1") : "ink", ...pickable(`asks-${r}`, `query ${place.label}`, () => pin({ row: r })),
+    }, { row: r }));
+    const lookedAt = seen.map((place, c) => word(place, right + 8, c, {
+      colour: place.special ? "muted" : "ink", ...pickable(`seen-${c}`, `key ${place.label}`, () => pin({ column: c })),
+    }, { column: c }));
     roving(askers, query);
     roving(lookedAt);
     svg.append(...askers, ...lookedAt);
     svg.append(stroke(left - 2, y(0) - 8, left - 2, y(asks.length - 1) + 8, named("grid")));
-    return svg;
+    const total = weights.reduce((sum, values) => sum + values.reduce((count, value) => count + (value > 0 ? 1 : 0), 0), 0);
+    return { svg, hidden: total - drawn, release };
   },
 };

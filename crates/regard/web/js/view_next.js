@@ -1,14 +1,15 @@
-// Next word: the distribution, how it is shaped, a token drawn from it, and where each drawn token looked.
+// Next word or masked word: the distribution at any position, how it is shaped, sampled tokens, and what each of them attended to.
 
-import { classColour } from "./colours.js";
+import { classColour, named } from "./colours.js";
 import { draw, make } from "./dom.js";
 import { mapPicture } from "./drawing.js";
 import { distribution, entropyOf } from "./maths.js";
 import { brief, exactly, percent, several } from "./numbers.js";
+import { predictedAt } from "./outcome.js";
 import { chosen, select } from "./selection.js";
 import { pickable, roving } from "./roving.js";
 import { box, choosable, label, picture, wide, widthOf } from "./svg.js";
-import { shortened, sidesOf } from "./words.js";
+import { shortened, sidesOf, spelled } from "./words.js";
 
 const listedTokens = 18;
 const mostSteps = 24;
@@ -16,31 +17,42 @@ const mostSteps = 24;
 export const nextView = {
   name: "next",
   title: "Next word",
-  fits: (reading) => reading.answer === "next",
-  lacks: "This model does not say what comes next. GPT-like models and T5 do.",
+  titleFor: (reading) => (reading.answer === "masked" ? "Masked word" : "Next word"),
+  fits: (reading) => reading.answer === "next" || reading.answer === "masked",
+  lacks: "This model does not predict tokens. GPT-like models, T5 and masked language models do.",
   controls: ["group", "head"],
-  redraw: ["group", "layer", "head"],
+  redraw: ["group", "layer", "head", "query"],
 
   async show(root, page) {
-    const { best, scores } = await page.source.next(page.reading, page.signal);
+    const masked = page.reading.answer === "masked";
+    const tokens = page.predicting();
+    const position = masked && chosen.query < 0 ? predictedAt(page) : page.position();
+    const atEnd = !masked && position === tokens.length - 1;
+    const { best, scores } = await page.source.next(page.reading, masked || !atEnd ? { position } : {}, page.signal);
+    // What stands in the text, where the prediction is not about its end.
+    const actual = atEnd ? -1 : tokens[masked ? position : position + 1]?.id ?? -1;
+    page.goesOn = page.source.live && atEnd;
     const spelt = new Map(best.map(({ id, text }) => [id, text]));
     const chart = make("div", { class: "scroll" });
     const timeline = make("div", {});
-    root.append(this.text(page), this.sliders(() => redraw(), page), chart, timeline);
+    const place = atEnd ? "" : make("p", { id: "predicted-at" },
+      masked ? "At " : "After ", make("b", {}, `“${spelled(tokens[position].text)}”`), ` (position ${position}); the token in the text is outlined. `,
+      masked ? "Choose another token above, or write the mask token into the text." : make("button", { type: "button", id: "to-end", click: () => select({ query: -1 }) }, "to the end of the text"));
+    root.append(masked ? "" : this.text(page), place, this.sliders(() => redraw(), page), chart, timeline);
     const redraw = () => {
       const shares = distribution(scores, { temperature: chosen.temperature, k: chosen.k, p: chosen.p });
-      const drawn = this.bars(shares, spelt, page, chart.clientWidth);
+      const drawn = this.bars(shares, spelt, page, chart.clientWidth, actual);
       chart.replaceChildren(
-        make("p", { class: "muted", id: "spread" }, `${several(shares.length, "token")} can be drawn; entropy ${brief(entropyOf(shares))} nats. ${page.source.live ? "Choose one to go on with it." : ""}`),
+        make("p", { class: "muted", id: "spread" }, `${several(shares.length, "token")} can be sampled; entropy ${brief(entropyOf(shares))} nats. ${page.goesOn ? "Choose one to continue with it." : ""}`),
         drawn);
       this.seen = { svg: () => drawn, csv: () => [["token", "id", "probability"], ...shares.slice(0, 1000).map(({ token, probability }) => [spelt.get(token) ?? "", token, exactly(probability)])] };
     };
     redraw();
-    await this.timeline(timeline, page);
+    if (atEnd) await this.timeline(timeline, page);
     return { svg: () => this.seen.svg(), csv: () => this.seen.csv() };
   },
 
-  /** The text as the tokenizer writes it, with what was drawn marked; tokens where there is no tokenizer. */
+  /** The text as the tokenizer writes it, with sampled tokens marked; tokens where there is no tokenizer. */
   text(page) {
     const { said, source, target } = page.reading;
     const tokens = (target.length ? target : source).filter((token) => !token.special).map((token) => token.text);
@@ -61,48 +73,55 @@ export const nextView = {
       });
       return make("label", {}, title, value, input);
     };
-    const go = make("button", { type: "button", class: "strong", id: "generate", disabled: !page.source.live, click: () => page.step({}) }, "Generate a token");
-    const back = make("button", { type: "button", id: "take-back", disabled: !page.drawn() || !page.source.live, click: () => page.stepBack() }, "Take back");
+    const masked = page.reading.answer === "masked";
+    const go = masked ? null : make("button", { type: "button", class: "strong", id: "generate", disabled: !page.source.live, click: () => page.step({}) }, "Generate a token");
+    const back = masked ? null : make("button", { type: "button", id: "take-back", disabled: !page.drawn() || !page.source.live, click: () => page.stepBack() }, "Take back");
+    const many = masked ? null : make("button", { type: "button", id: "generate-many", disabled: !page.source.live, click: () => page.stepMany(20) }, page.generating ? "Stop" : "Generate 20");
     return make("div", { class: "sliders" },
       slider("temperature", "temperature", 0, 3, 0.05, (value) => value.toFixed(2)),
       slider("k", "top-k", 0, 100, 1, (value) => (value ? String(value) : "all")),
       slider("p", "top-p", 0.05, 1, 0.01, (value) => value.toFixed(2)),
-      make("span", { class: "exports" }, go, back, page.source.live ? null : make("span", { class: "muted" }, "A saved page holds no model: it cannot go on.")));
+      make("span", { class: "exports" }, go, many, back, page.source.live ? null : make("span", { class: "muted" }, "A saved page holds no model: it cannot continue.")));
   },
 
-  bars(shares, spelt, page, room) {
-    const shown = shares.slice(0, listedTokens).map(({ token, probability }) => ({ token, probability, name: shortened((spelt.get(token) ?? `#${token}`).replaceAll("\n", "⏎"), 20) }));
+  bars(shares, spelt, page, room, actual) {
+    const known = shares.slice(0, listedTokens);
+    const also = shares.slice(listedTokens).find(({ token }) => token === actual);
+    const shown = [...known, ...(also ? [also] : [])].map(({ token, probability }) => ({ token, probability, name: shortened(spelled(spelt.get(token) ?? (token === actual ? page.predicting().find(({ id }) => id === token).text : `#${token}`)), 20) }));
     const left = Math.max(60, ...shown.map(({ name }) => widthOf(name, 13))) + 12;
     const longest = Math.min(330, Math.max(90, room - left - 70));
     const most = shown[0]?.probability || 1;
     const svg = wide(choosable(picture(left + longest + 70, shown.length * 23 + 4, `The most likely next token is ${shown[0]?.name} with ${percent(most)}`)));
     const bars = shown.map(({ token, probability, name }, i) => {
-      const go = page.source.live ? pickable(`next-${token}`, `Go on with ${name}, ${percent(probability)}`, () => page.step({ token })) : {};
+      const go = page.goesOn ? pickable(`next-${token}`, `Continue with ${name}, ${percent(probability)}`, () => page.step({ token })) : {};
+      const frame = token === actual ? { stroke: named("ink"), "stroke-width": 1.5 } : {};
       return draw("g", go,
         label(name, left - 8, i * 23 + 12, { anchor: "end", size: 13 }),
-        box(left, i * 23 + 3, Math.max(1, (probability / most) * longest), 17, classColour(0), `${name}: ${exactly(probability)}`, { rx: 3, "data-token": token, "data-probability": exactly(probability) }),
+        box(left, i * 23 + 3, Math.max(1, (probability / most) * longest), 17, classColour(0), `${name}: ${exactly(probability)}`, { rx: 3, "data-token": token, "data-probability": exactly(probability), ...frame }),
         label(percent(probability), left + (probability / most) * longest + 8, i * 23 + 12, { size: 12, colour: "muted" }));
     });
-    if (page.source.live) roving(bars);
+    if (page.goesOn) roving(bars);
     svg.append(...bars);
     return svg;
   },
 
-  /** Where the model looked when each of the last tokens was drawn, in the chosen head. */
+  /** What the model attended to when each of the last tokens was predicted, in the chosen head. */
   async timeline(root, page) {
     const tokens = page.reading.target.length ? page.reading.target : page.reading.source;
     const steps = Math.min(page.drawn(), mostSteps, tokens.length - 1);
-    if (steps === 0 || page.group() === "encoder") return;
-    const site = page.site();
+    if (steps === 0) return;
+    // Of an encoder, there is no timeline of what was generated: the decoder has one.
+    const own = page.group() === "encoder" ? page.reading.sites.filter(({ group }) => group === "decoder") : page.sites();
+    const site = own[Math.min(page.site().layer, own.length - 1)];
     const [, keys] = sidesOf(page.reading, site.group);
     const first = tokens.length - steps - 1;
-    const question = { site: site.name, head: page.head(), scale: "raw", merge: false, hide: false, top: first, bottom: first + steps, left: 0, right: keys.length };
+    const question = { site: site.name, head: Math.min(page.head(), site.heads - 1), scale: "raw", merge: false, hide: false, top: first, bottom: first + steps, left: 0, right: keys.length };
     const { values } = await page.source.block(page.reading, question, page.signal);
-    const rows = tokens.slice(-steps).map((token, i) => `${i + 1}. ${token.text}`);
+    const rows = tokens.slice(-steps).map((token, i) => `${i + 1}. ${spelled(token.text)}`);
     const top = values.reduce((most, value) => Math.max(most, value), 0);
     root.append(
-      make("h2", {}, "Timeline: where the model looked when it drew each token"),
-      make("p", { class: "muted" }, `Layer ${site.layer}, head ${page.head()}; the row of a token is that of the place from which it was predicted.`),
-      make("div", { class: "scroll", id: "timeline" }, wide(mapPicture(values, rows, keys.map((token) => token.text), { title: "Timeline of drawn tokens", top, scale: "raw", side: Math.min(1050, keys.length * 40), most: 40 }))));
+      make("h2", {}, "Timeline: what the model attended to when it predicted each token"),
+      make("p", { class: "muted" }, `Layer ${site.layer}, head ${page.head()}; the row of a token is that of the position from which it was predicted.`),
+      make("div", { class: "scroll", id: "timeline" }, wide(mapPicture(values, rows, keys.map((token) => spelled(token.text)), { title: "Timeline of sampled tokens", top, scale: "raw", side: Math.min(1050, keys.length * 40), most: 40 }))));
   },
 };

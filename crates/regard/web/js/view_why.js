@@ -5,12 +5,16 @@ import { draw, make } from "./dom.js";
 import { dot, largest } from "./maths.js";
 import { brief, exactly, percent } from "./numbers.js";
 import { chosen, select } from "./selection.js";
+import { scoreParts } from "./score_parts.js";
 import { cellWidth, extent, signedBar, strip } from "./steps.js";
 import { pickable, roving } from "./roving.js";
 import { box, choosable, label, picture, wide } from "./svg.js";
-import { shortened, sidesOf } from "./words.js";
+import { shortened, sidesOf, spelled } from "./words.js";
 
 const mostKeys = 8;
+
+/** Whether a query may not attend to a key: it comes later, or lies outside the window. */
+const isMasked = (site, query, at) => (site.causal && at > query) || (site.window !== null && query - at > site.window) || (site.ahead !== null && at - query > site.ahead);
 
 export const whyView = {
   name: "why",
@@ -27,23 +31,28 @@ export const whyView = {
     const which = { site: site.name, head: page.head() };
     const whole = { ...which, scale: "raw", merge: false, hide: false, top: query, bottom: query + 1, left: 0, right: keys.length };
     const { values: weights } = await page.source.block(page.reading, whole, page.signal);
-    // What comes later is masked and explains nothing.
-    const visible = site.causal ? Math.min(query + 1, keys.length) : keys.length;
-    let shown = largest(weights.subarray(0, visible), Math.min(mostKeys, visible));
-    const key = chosen.key >= 0 && chosen.key < keys.length ? chosen.key : shown[0];
+    // What is masked explains nothing.
+    const masks = (at) => isMasked(site, query, at);
+    const visible = Array.from(weights.keys()).filter((at) => !masks(at));
+    let shown = largest(visible.map((at) => weights[at]), mostKeys).map((i) => visible[i]);
+    const asked = chosen.key >= 0 && chosen.key < keys.length ? chosen.key : shown[0];
+    const key = masks(asked) ? shown[0] : asked;
     if (!shown.includes(key)) shown = [...shown.slice(0, mostKeys - 1), key];
     const found = await page.source.vectors(page.reading, { ...which, query, keys: shown.join(",") }, page.signal);
     const state = this.work(site, found, shown, weights, query, key);
-    state.names = { query: queries[query].text, keys: shown.map((at) => keys[at].text) };
+    state.names = { query: spelled(queries[query].text), keys: shown.map((at) => spelled(keys[at].text)) };
     const svg = this.picture(site, state);
     root.append(
-      make("p", {}, `How “${state.names.query}” (${query}) came to look at “${keys[key].text}” (${key}), in layer ${site.layer}, head ${which.head}. Every strip is a vector of ${site.width} numbers; point at a cell for its value.`),
+      make("p", {}, `Why “${state.names.query}” (${query}) attends to “${spelled(keys[key].text)}” (${key}), in layer ${site.layer}, head ${which.head}. Every strip is a vector of ${site.width} numbers; point at a cell for its value.`),
+      asked === key ? "" : make("p", { class: "muted", id: "masked-key" }, `The chosen key “${spelled(keys[asked].text)}” (${asked}) is masked for this query: it has no weight to explain. This is the strongest visible key.`),
+      this.inWords(state),
       chosen.merge || chosen.hide ? make("p", { class: "muted" }, "Whole words and hidden tokens make no difference here: a query and a key belong to one token each.") : "",
       make("div", { class: "scroll" }, svg),
-      this.formula(site, state, keys.length));
+      this.formula(site, state, keys.length),
+      site.group === "self" && page.source.live ? scoreParts(page, { ...which, query, key }) : "");
     return {
       svg: () => svg,
-      csv: () => [["key", "place", "dot product", "score", "weight"], ...shown.map((at, i) => [keys[at].text, at, exactly(state.dots[i]), state.scores ? exactly(state.scores[at]) : "", exactly(weights[at])])],
+      csv: () => [["key", "position", "dot product", "score", "weight"], ...shown.map((at, i) => [keys[at].text, at, exactly(state.dots[i]), state.scores ? exactly(state.scores[at]) : "", exactly(weights[at])])],
     };
   },
 
@@ -56,9 +65,16 @@ export const whyView = {
     const [q, k, v] = [pick("query"), rows(pick("key")), rows(found.value)];
     const products = k.map((one) => q.map((value, i) => value * one[i]));
     const dots = k.map((one) => dot(q, one));
-    const outside = (at) => (site.window !== null && query - at > site.window) || (site.ahead !== null && at - query > site.ahead);
-    const masked = Array.from(weights, (_, at) => (site.causal && at > query) || outside(at));
+    const masked = Array.from(weights, (_, at) => isMasked(site, query, at));
     return { width, q, k, v, products, dots, shown, weights, scores: found.scores, norms: found.norms, output: found.heads, query, key, masked, rotated, at: shown.indexOf(key) };
+  },
+
+  /** Which dimensions decide: the fewest whose products make up most of the dot product. */
+  inWords({ products, dots, at }) {
+    const [own, total] = [products[at], dots[at]];
+    const order = Array.from(own.keys()).sort((a, b) => Math.abs(own[b]) - Math.abs(own[a])).slice(0, 3);
+    const parts = order.map((i) => `dimension ${i} ${own[i] < 0 ? "takes away" : "gives"} ${brief(Math.abs(own[i]))}`);
+    return make("p", { id: "in-words" }, `Of the dot product of ${brief(total)}, ${parts.join(", ")}.`);
   },
 
   picture(site, state) {
@@ -66,7 +82,7 @@ export const whyView = {
     const left = 150;
     const strips = width * cellWidth(width);
     const whole = Math.max(left + strips + 250, 780);
-    const svg = wide(choosable(picture(whole, 150 + shown.length * 56 + 90, `Why ${names.query} looks where it looks`)));
+    const svg = wide(choosable(picture(whole, 150 + shown.length * 56 + 90, `Why ${names.query} attends to its keys`)));
     let y = 4;
     const heading = (text) => {
       svg.append(label(text, 0, y + 8, { weight: 600, size: 13 }));
@@ -95,7 +111,7 @@ export const whyView = {
     });
     roving(rows, state.at);
     y += 6;
-    heading("3 · the values, each times its weight; their sum over all words is what the head says here");
+    heading("3 · the values, each times its weight; their sum over all keys is the head's output here");
     const said = v.map((one, i) => one.map((value) => value * weights[shown[i]]));
     const loudest = extent(output ?? [0], ...said);
     const few = shown.slice(0, 4);
@@ -103,7 +119,7 @@ export const whyView = {
       svg.append(strip(`${short(names.keys[i])}`, said[i], left, y, { most: loudest, what: `${brief(weights[at])} × value of ${names.keys[i]}`, height: 9, note: `× ${brief(weights[at])}` }));
       y += 13;
     });
-    if (output) svg.append(strip("the sum", output, left, y + 4, { most: loudest, what: "what the head says", height: 14 }));
+    if (output) svg.append(strip("the sum", output, left, y + 4, { most: loudest, what: "the head's output", height: 14 }));
     y += 30;
     svg.setAttribute("height", y);
     svg.setAttribute("viewBox", `0 0 ${whole} ${y}`);
@@ -118,11 +134,11 @@ export const whyView = {
     const scaled = dots[at] * site.scale;
     root.append(line("dot product", `q · k = ${brief(dots[at])}`), line("scale", `× ${brief(site.scale)} = ${brief(scaled)}${site.scale !== 1 ? `   (1/√${site.width} = ${brief(1 / Math.sqrt(site.width))})` : ""}`));
     if (!site.softmax) {
-      root.append(line("weight", `${exactly(weights[key])} — this attention is no softmax of dot products, so that its scores are weighed otherwise`));
+      root.append(line("weight", `${exactly(weights[key])} — this attention is not a softmax of dot products`));
       return root;
     }
     if (site.rotary && !state.rotated) {
-      root.append(line("before rotation", "these are not the numbers that were used: places come in with the rotation"));
+      root.append(line("before rotation", "these are not the numbers that were used: positions enter with the rotation"));
       return root;
     }
     if (!scores) return root;
@@ -131,7 +147,7 @@ export const whyView = {
     if (cap !== null) root.append(line("soft cap", `${brief(cap)} · tanh(${brief(scaled)} / ${brief(cap)}) = ${brief(capped)}`));
     if (site.biased) root.append(line("bias by distance", `${scores[key] - capped < 0 ? "−" : "+"} ${brief(Math.abs(scores[key] - capped))} = ${brief(scores[key])}`));
     const seen = Array.from(scores.keys()).filter((i) => !masked[i]);
-    root.append(line("mask", masked[key] ? `it ${site.causal && key > state.query ? "comes later" : "is outside the window"}: −∞, weight 0` : `it may be seen; so may ${seen.length - 1} of the other ${count - 1}`));
+    root.append(line("mask", masked[key] ? `${site.causal && key > state.query ? "later than the query" : "outside the window"}: −∞, weight 0` : `visible, like ${seen.length - 1} of the other ${count - 1} keys`));
     if (masked[key]) return root;
     const most = Math.max(...seen.map((i) => scores[i]));
     const total = seen.reduce((sum, i) => sum + Math.exp(scores[i] - most), 0);
@@ -141,9 +157,9 @@ export const whyView = {
     if (site.sink) root.append(line("sink", `it takes ${percent(1 - kept)} of the weight of this row and adds nothing; the sum below includes it`));
     const sum = total / kept;
     root.append(
-      line("softmax", `e^(${brief(scores[key])} − ${brief(most)}) = ${brief(up)}, divided by the sum over all words ${brief(sum)} = ${brief(up / sum)}`),
-      line("weight, as the model has it", `${exactly(weights[key])} (${percent(weights[key])})`),
-      line("norm of what is said of it", `‖value · output‖ = ${brief(state.norms[key])}, times the weight ${brief(state.norms[key] * weights[key])}`));
+      line("softmax", `e^(${brief(scores[key])} − ${brief(most)}) = ${brief(up)}, divided by the sum over all keys ${brief(sum)} = ${brief(up / sum)}`),
+      line("weight in the model", `${exactly(weights[key])} (${percent(weights[key])})`),
+      line("norm of the transformed value", `‖value · output‖ = ${brief(state.norms[key])}, times the weight ${brief(state.norms[key] * weights[key])}`));
     return root;
   },
 };

@@ -10,19 +10,20 @@ export function axisOf(tokens, { merge, hide }) {
     if (goesOn) {
       last.end = i + 1;
       if (last.end - last.start === 2) last.label = last.label.replace(/^##/, "");
-      last.label += token.text.replace(/^##/, "");
+      last.label += last.part_of && last.part_of === token.part_of ? "" : (token.part_of ?? token.text).replace(/^##/, "");
+      last.part_of = token.part_of;
     } else {
-      places.push({ start: i, end: i + 1, label: token.text, special: token.special });
+      places.push({ start: i, end: i + 1, label: merge && token.part_of ? token.part_of : spelled(token.text), special: token.special, part_of: token.part_of });
     }
   });
-  if (places.length === 0) return tokens.map((token, i) => ({ start: i, end: i + 1, label: token.text, special: token.special }));
+  if (places.length === 0) return tokens.map((token, i) => ({ start: i, end: i + 1, label: spelled(token.text), special: token.special }));
   return places;
 }
 
-/** The tokens that ask and those that are looked at, in a group of attentions. */
+/** The tokens of the queries and those of the keys, in a group of attentions. */
 export function sidesOf(reading, group) {
-  const asks = group === "decoder" || group === "cross" ? reading.target : reading.source;
-  return [asks, group === "decoder" ? reading.target : reading.source];
+  const queries = group === "decoder" || group === "cross" ? reading.target : reading.source;
+  return [queries, group === "decoder" ? reading.target : reading.source];
 }
 
 /** The place on an axis that a token belongs to, or the nearest. */
@@ -30,6 +31,9 @@ export function placeOf(axis, token) {
   const found = axis.findIndex((place) => token < place.end);
   return found < 0 ? axis.length - 1 : found;
 }
+
+/** A token's text with its leading space, line breaks and tabs visible. */
+export const spelled = (text) => text.replace(/^ /, "·").replaceAll("\n", "⏎").replaceAll("\t", "⇥") || "∅";
 
 /** A label that is not too long. */
 export function shortened(label, most = 16) {

@@ -53,6 +53,8 @@ const ANY: &str = "any";
 pub(super) struct Lexicon {
     lists: BTreeMap<ListName, List>,
     parts_of_speech: BTreeMap<&'static str, PartOfSpeech>,
+    /// The classes of topic that each word is listed under, as its headers name them.
+    fields: BTreeMap<&'static str, BTreeSet<&'static str>>,
     pub irregular_verbs: BTreeMap<&'static str, (&'static str, &'static str)>,
     pub irregular_nouns: BTreeMap<&'static str, &'static str>,
     pub doubling: BTreeSet<&'static str>,
@@ -94,6 +96,21 @@ impl Lexicon {
         self.parts_of_speech.get(lemma).copied()
     }
 
+    /// All words of a family.
+    pub fn family(&self, family: &'static str) -> impl Iterator<Item = Entry> {
+        let lists = self.lists.iter().filter(move |((name, ..), _)| *name == family);
+        lists.flat_map(|(_, list)| list.entries.iter().copied())
+    }
+
+    /// Words with their part of speech that are listed under one field only, with this field.
+    pub fn fields(&self) -> impl Iterator<Item = (&'static str, PartOfSpeech, &'static str)> {
+        self.fields.iter().filter_map(|(lemma, classes)| {
+            let mut names = classes.iter().map(|classes| field(classes));
+            let first = names.next()??;
+            names.all(|other| other == Some(first)).then_some((*lemma, self.part_of_speech(lemma)?, first))
+        })
+    }
+
     /// All words of this polarity.
     pub fn sentiment(&self, polarity: Polarity) -> impl Iterator<Item = Entry> {
         let lists = self.lists.iter().filter(move |((_, of, _), _)| *of == Some(polarity));
@@ -118,6 +135,10 @@ impl Lexicon {
                 // Function words of the grammar take precedence, as for "that".
                 lexicon.parts_of_speech.extend(words.iter().map(|&word| (word, part)));
                 continue;
+            }
+            let classes = name.split_once('.').map_or(ANY, |(_, classes)| classes);
+            for word in &words {
+                lexicon.fields.entry(Entry::read(word, part).lemma).or_default().insert(classes);
             }
             for key in list_names(name) {
                 raw.entry(key).or_default().extend(words.iter().map(|word| Entry::read(word, part)));
@@ -183,6 +204,20 @@ fn sections(source: &'static str) -> Vec<(&'static str, Vec<&'static str>)> {
         }
     }
     sections
+}
+
+/// The field of words that fit these classes of topic; none for those that fit everything. A plot and a whole film share theirs, as do
+/// acting and people.
+fn field(classes: &'static str) -> Option<&'static str> {
+    const FIELDS: [&str; 6] = ["story", "look", "sound", "act", "comic", "director"];
+    let of_class = |class: &'static str| match class {
+        "film" => Some("story"),
+        "person" => Some("act"),
+        class => FIELDS.contains(&class).then_some(class),
+    };
+    let mut fields = classes.split(',').map(of_class);
+    let first = fields.next()??;
+    fields.all(|other| other == Some(first)).then_some(first)
 }
 
 /// `adj+.story,film` names two lists.

@@ -1,17 +1,18 @@
-//! Attention's backward pass: one task a key-value head (or a stretch of queries of one, if heads are few).
+//! Attention's backward pass: one task a tile of queries, those of a key-value head one behind the other.
 
 use super::bias_gradient::{BiasSums, BiasTile};
-use super::{Close, Group, Heads, Problem, Rows, TileAt, pack, soft_cap, write_rows};
+use super::close::{Close, PerHead};
+use super::{Group, Heads, Problem, Rows, TileAt, pack, soft_cap, write_rows};
 use crate::array::Array;
 use crate::blocks::BLOCK;
-use crate::cpu::broadcast::AddInto;
 use crate::cpu::simd::{dispatch, exp2_to_one};
-use crate::cpu::threads::{self, Shared};
+use crate::cpu::threads::{self, Shared, wait_until};
 use crate::cpu::tile::{self, Operand, Start, load, store};
 use crate::kernels::attention::{BiasGradient, Strides};
 use crate::pool::Buffer;
 use pulp::{Simd, WithSimd};
 use std::f32::consts::LOG2_E;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Arrays the gradients go to: query, key and value may share one (a fused projection), each in its own places.
 pub(super) struct GradientPlaces<'a> {
@@ -28,8 +29,64 @@ pub(super) struct Saved<'a> {
     pub upstream: &'a [f32],
 }
 
-/// Few heads are cut into stretches of queries until there are this many tasks.
-const TASKS: usize = 8;
+/// A head that threads work at: its keys and values, the gradients of both, and how far each step is.
+struct Head {
+    close: Close,
+    key: Gradient,
+    value: Gradient,
+    /// For each step, how many tiles of keys have its part of the gradients; `ALL` at its end.
+    progress: Vec<AtomicUsize>,
+}
+
+const ALL: usize = usize::MAX;
+
+/// The gradient of all keys or values of a head, rows padded to whole registers.
+struct Gradient {
+    place: Shared<f32>,
+    row: usize,
+    /// Keeps the memory behind `place`.
+    _memory: Buffer,
+}
+
+impl Gradient {
+    fn new(keys: usize, width: usize) -> Self {
+        let row = width.next_multiple_of(WIDEST);
+        let mut memory = Buffer::zeros(keys * row);
+        Self { place: Shared::new(memory.as_mut_slice()), row, _memory: memory }
+    }
+}
+
+/// The steps of one head follow each other through the tiles of keys: a step adds to a tile only after the step before
+/// has. Several threads can thus work at a head, sums are taken in the order of the queries, and there is one gradient to add
+/// to, not one for each thread.
+struct Order<'a> {
+    progress: &'a [AtomicUsize],
+    step: usize,
+}
+
+impl<'a> Order<'a> {
+    fn new(progress: &'a [AtomicUsize], step: usize) -> Self {
+        Self { progress, step }
+    }
+
+    /// Waits until the step before has passed a tile of keys.
+    fn wait(&self, tiles: usize) {
+        if let Some(before) = self.step.checked_sub(1) {
+            wait_until(|| self.progress[before].load(Ordering::Acquire) >= tiles);
+        }
+    }
+
+    fn pass(&self, tiles: usize) {
+        self.progress[self.step].store(tiles, Ordering::Release);
+    }
+}
+
+/// Even if the thread panics: others wait for this step.
+impl Drop for Order<'_> {
+    fn drop(&mut self) {
+        self.pass(ALL);
+    }
+}
 
 /// Writes the gradients of query, key and value; returns those of the bias and of the sinks.
 pub(super) fn backward(
@@ -40,88 +97,67 @@ pub(super) fn backward(
 ) -> (BiasGradient, Option<Array>) {
     let saved = Saved { output, lse, upstream };
     let Problem { batch, kv_heads, keys, width, value_width, .. } = *problem;
-    let planes = batch * kv_heads;
-    let stretches = TASKS.div_ceil(planes.max(1)).min(problem.query_tiles()).max(1);
-    let tiles_each = problem.query_tiles().div_ceil(stretches);
-    // Key and value gradients of each stretch, to be summed in order, where there are several.
-    let per_plane = keys * (width + value_width);
-    let mut partial = Buffer::dirty(if stretches > 1 { planes * stretches * per_plane } else { 0 });
-    let partials = Shared::new(partial.as_mut_slice());
-    let bias_sums = BiasSums::new(problem, planes * stretches);
-    threads::run_with(
-        planes * stretches,
-        || (Close::default(), Work::new(problem)),
-        |(close, work), task| {
-            let (plane, stretch) = (task / stretches, task % stretches);
+    let (tiles, steps) = (problem.query_tiles(), problem.group() * problem.query_tiles());
+    let heads = PerHead::new(batch * kv_heads, steps);
+    let bias_sums = BiasSums::new(problem, heads.len());
+    threads::run_lanes(
+        heads.len(),
+        steps,
+        || Work::new(problem),
+        |work, plane, step| {
             let (example, kv_head) = (plane / kv_heads, plane % kv_heads);
-            work.key_gradient.as_mut_slice().fill(0.0);
-            work.value_gradient.as_mut_slice().fill(0.0);
-            let first = stretch * tiles_each;
-            let (keys_of, values_of) = close.get(problem, (key, value), (example, kv_head));
-            for head in kv_head * problem.group()..(kv_head + 1) * problem.group() {
-                for tile in first..(first + tiles_each).min(problem.query_tiles()) {
-                    dispatch(QueryTile {
-                        problem,
-                        query,
-                        keys: keys_of,
-                        values: values_of,
-                        saved,
-                        example,
-                        head,
-                        tile,
-                        work,
-                    });
-                    let at = (example, head, tile * BLOCK);
-                    let n = BLOCK.min(problem.queries - tile * BLOCK);
-                    // SAFETY: each query tile of each head belongs to one task.
-                    unsafe {
-                        write_rows(
-                            places.query.0,
-                            places.query.1,
-                            at,
-                            (work.rows.as_slice(), width),
-                            (n, width),
-                        );
-                    };
-                    bias_sums.add(problem, task, (example, head, tile), &work.bias);
-                }
+            let (head, tile) = (kv_head * problem.group() + step / tiles, step % tiles);
+            let shared = heads.get(plane, || Head {
+                close: Close::new(problem, (key, value)),
+                key: Gradient::new(keys, width),
+                value: Gradient::new(keys, value_width),
+                progress: (0..steps).map(|_| AtomicUsize::new(0)).collect(),
+            });
+            let order = Order::new(&shared.progress, step);
+            let (keys_of, values_of) = shared.close.rows(problem, (key, value), (example, kv_head));
+            let rows = (keys_of, values_of);
+            dispatch(QueryTile {
+                problem,
+                query,
+                rows,
+                saved,
+                example,
+                head,
+                tile,
+                work,
+                shared: &shared,
+                order: &order,
+            });
+            let n = BLOCK.min(problem.queries - tile * BLOCK);
+            // SAFETY: each query tile of each head belongs to one task.
+            unsafe {
+                let rows = (work.rows.as_slice(), width);
+                write_rows(places.query.0, places.query.1, (example, head, tile * BLOCK), rows, (n, width));
             }
-            work.scale_keys(problem);
-            let (dk, dv) = (work.key_gradient.as_slice(), work.value_gradient.as_slice());
-            let (dk_row, dv_row) = (work.key_row, work.value_row);
-            if stretches == 1 {
-                let at = (example, kv_head, 0);
-                // SAFETY: each key-value head belongs to one task.
+            order.wait(ALL);
+            bias_sums.add(problem, plane, (example, head, tile), &work.bias);
+            if step + 1 == steps {
+                // SAFETY: all steps of the head have ended, and each key-value head has one last step.
                 unsafe {
-                    write_rows(places.key.0, places.key.1, at, (dk, dk_row), (keys, width));
-                    write_rows(places.value.0, places.value.1, at, (dv, dv_row), (keys, value_width));
+                    let at = (example, kv_head, 0);
+                    let dk = shared.key.place.range(0, keys * shared.key.row);
+                    let dv = shared.value.place.range(0, keys * shared.value.row);
+                    // The scale that was folded into Q belongs to dK too.
+                    for x in &mut *dk {
+                        *x *= problem.scale;
+                    }
+                    write_rows(places.key.0, places.key.1, at, (dk, shared.key.row), (keys, width));
+                    write_rows(
+                        places.value.0,
+                        places.value.1,
+                        at,
+                        (dv, shared.value.row),
+                        (keys, value_width),
+                    );
                 }
-            } else {
-                // SAFETY: each task has its own part.
-                let part = unsafe { partials.range(task * per_plane, per_plane) };
-                let (dk_part, dv_part) = part.split_at_mut(keys * width);
-                pack((dk, dk_row), keys, width, (dk_part, width), keys);
-                pack((dv, dv_row), keys, value_width, (dv_part, value_width), keys);
             }
         },
     );
-    if stretches > 1 {
-        threads::run(planes, |plane| {
-            // SAFETY: each plane has its own parts, and their tasks have ended.
-            let parts = unsafe { partials.range(plane * stretches * per_plane, stretches * per_plane) };
-            let (total, rest) = parts.split_at_mut(per_plane);
-            for part in rest.chunks(per_plane.max(1)) {
-                dispatch(AddInto { total, x: part });
-            }
-            let (dk, dv) = total.split_at(keys * width);
-            let at = (plane / kv_heads, plane % kv_heads, 0);
-            // SAFETY: each key-value head belongs to one plane.
-            unsafe {
-                write_rows(places.key.0, places.key.1, at, (dk, width), (keys, width));
-                write_rows(places.value.0, places.value.1, at, (dv, value_width), (keys, value_width));
-            }
-        });
-    }
     (bias_sums.finish(problem), problem.sink.map(|sink| sink_gradient(problem, sink, saved)))
 }
 
@@ -168,9 +204,6 @@ struct Work {
     factors: Buffer,
     /// The derivatives of a soft cap.
     derivatives: Buffer,
-    /// dK and dV of the whole head, rows padded to whole registers.
-    key_gradient: Buffer,
-    value_gradient: Buffer,
     key_row: usize,
     value_row: usize,
     /// −log₂-sum-exp and −delta of each query.
@@ -185,32 +218,25 @@ const WIDEST: usize = 16;
 
 impl Work {
     fn new(problem: &Problem) -> Self {
-        let Problem { keys, width, value_width, .. } = *problem;
+        let Problem { width, value_width, .. } = *problem;
         let (key_row, value_row) = (width.next_multiple_of(WIDEST), value_width.next_multiple_of(WIDEST));
         Self {
-            query_lanes: Buffer::dirty(width * BLOCK),
-            query_rows: Buffer::dirty(BLOCK * key_row),
-            upstream_lanes: Buffer::dirty(value_width * BLOCK),
-            upstream_rows: Buffer::dirty(BLOCK * value_row),
-            query_gradient: Buffer::dirty(width * BLOCK),
-            rows: Buffer::dirty(BLOCK * width),
-            weights: Buffer::dirty(BLOCK * BLOCK),
-            slopes: Buffer::dirty(BLOCK * BLOCK),
-            factors: Buffer::dirty(if problem.dropout.is_some() { BLOCK * BLOCK } else { 0 }),
-            derivatives: Buffer::dirty(if problem.cap.is_some() { BLOCK * BLOCK } else { 0 }),
-            key_gradient: Buffer::dirty(keys * key_row),
-            value_gradient: Buffer::dirty(keys * value_row),
+            query_lanes: Buffer::scratch(width * BLOCK),
+            query_rows: Buffer::scratch(BLOCK * key_row),
+            upstream_lanes: Buffer::scratch(value_width * BLOCK),
+            upstream_rows: Buffer::scratch(BLOCK * value_row),
+            query_gradient: Buffer::scratch(width * BLOCK),
+            rows: Buffer::scratch(BLOCK * width),
+            weights: Buffer::scratch(BLOCK * BLOCK),
+            slopes: Buffer::scratch(BLOCK * BLOCK),
+            factors: Buffer::scratch(if problem.dropout.is_some() { BLOCK * BLOCK } else { 0 }),
+            derivatives: Buffer::scratch(if problem.cap.is_some() { BLOCK * BLOCK } else { 0 }),
             key_row,
             value_row,
             minus_lse: [0.0; BLOCK],
             minus_delta: [0.0; BLOCK],
             bias: BiasTile::new(problem),
         }
-    }
-
-    /// The scale that was folded into Q belongs to dK too.
-    fn scale_keys(&mut self, problem: &Problem) {
-        self.key_gradient.as_mut_slice().iter_mut().for_each(|x| *x *= problem.scale);
     }
 
     /// Lays out a tile of queries: in lanes and in rows, zeros where the tile is not full.
@@ -259,13 +285,15 @@ struct QueryTileSource<'a> {
 struct QueryTile<'a> {
     problem: &'a Problem<'a>,
     query: Heads<'a>,
-    keys: Rows<'a>,
-    values: Rows<'a>,
+    /// Keys and values.
+    rows: (Rows<'a>, Rows<'a>),
     saved: Saved<'a>,
     example: usize,
     head: usize,
     tile: usize,
     work: &'a mut Work,
+    shared: &'a Head,
+    order: &'a Order<'a>,
 }
 
 impl WithSimd for QueryTile<'_> {
@@ -273,7 +301,8 @@ impl WithSimd for QueryTile<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, s: S) {
-        let Self { problem, query, keys, values, saved, example, head, tile, work } = self;
+        let Self { problem, query, rows: (keys, values), saved, example, head, tile, work, shared, order } =
+            self;
         let Problem { width, value_width, .. } = *problem;
         let query_start = tile * BLOCK;
         let n_queries = BLOCK.min(problem.queries - query_start);
@@ -337,30 +366,35 @@ impl WithSimd for QueryTile<'_> {
                     }
                 }
             }
-            let (dk, dv) = (work.key_gradient.as_mut_slice(), work.value_gradient.as_mut_slice());
-            let (dk_row, dv_row) = (work.key_row, work.value_row);
             for &Group { start, len, first } in groups.get() {
                 work.bias.collect(problem, slopes, at, Group { start, len, first });
                 if problem.cap.is_some() {
                     let derivatives = work.derivatives.as_slice();
                     soft_cap::multiply(s, slopes, derivatives, Group { start, len, first }, lanes);
                 }
-                let a = Operand { start: weights[start * BLOCK + first..].as_ptr(), row: BLOCK, column: 1 };
-                let b = (work.upstream_rows.as_slice()[first * dv_row..].as_ptr(), dv_row);
-                let c = (dv[(key_tile.start + start) * dv_row..].as_mut_ptr(), dv_row);
-                // SAFETY: keys of this group, lanes `first..lanes`, and whole (padded) rows of features.
-                unsafe { tile::product(s, (len, dv_row, lanes - first), a, b, c, Start::Output) };
-                let a = Operand { start: slopes[start * BLOCK + first..].as_ptr(), row: BLOCK, column: 1 };
-                let b = (work.query_rows.as_slice()[first * dk_row..].as_ptr(), dk_row);
-                let c = (dk[(key_tile.start + start) * dk_row..].as_mut_ptr(), dk_row);
-                // SAFETY: keys of this group, lanes `first..lanes`, and whole (padded) rows of features.
-                unsafe { tile::product(s, (len, dk_row, lanes - first), a, b, c, Start::Output) };
                 let a = Operand { start: keys[start * key_row..].as_ptr(), row: 1, column: key_row };
                 let b = (slopes[start * BLOCK + first..].as_ptr(), BLOCK);
                 let c = (work.query_gradient.as_mut_slice()[first..].as_mut_ptr(), BLOCK);
                 // SAFETY: keys of this group, lanes `first..lanes`, and whole (padded) rows of features.
                 unsafe { tile::product(s, (width, lanes - first, len), a, b, c, Start::Output) };
             }
+            let passed = key_tile.start / BLOCK + 1;
+            order.wait(passed);
+            let (dk_row, dv_row) = (shared.key.row, shared.value.row);
+            for &Group { start, len, first } in groups.get() {
+                let a = Operand { start: weights[start * BLOCK + first..].as_ptr(), row: BLOCK, column: 1 };
+                let b = (work.upstream_rows.as_slice()[first * dv_row..].as_ptr(), dv_row);
+                let c = (shared.value.place.pointer((key_tile.start + start) * dv_row), dv_row);
+                // SAFETY: keys of this group, lanes `first..lanes`, and whole (padded) rows of features; the step before has
+                // passed these keys, and the step after waits.
+                unsafe { tile::product(s, (len, dv_row, lanes - first), a, b, c, Start::Output) };
+                let a = Operand { start: slopes[start * BLOCK + first..].as_ptr(), row: BLOCK, column: 1 };
+                let b = (work.query_rows.as_slice()[first * dk_row..].as_ptr(), dk_row);
+                let c = (shared.key.place.pointer((key_tile.start + start) * dk_row), dk_row);
+                // SAFETY: as above.
+                unsafe { tile::product(s, (len, dk_row, lanes - first), a, b, c, Start::Output) };
+            }
+            order.pass(passed);
         }
         let from = (work.query_gradient.as_slice(), BLOCK);
         tile::transpose((width, n_queries), from, (work.rows.as_mut_slice(), width), problem.scale);

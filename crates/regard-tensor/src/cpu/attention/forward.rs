@@ -1,6 +1,7 @@
 //! Attention's forward pass: one task a tile of queries.
 
-use super::{Close, Group, Heads, Problem, Rows, TileAt, write_rows};
+use super::close::{Close, PerHead};
+use super::{Group, Heads, Problem, Rows, TileAt, write_rows};
 use crate::array::Array;
 use crate::blocks::BLOCK;
 use crate::cpu::simd::{dispatch, exp2};
@@ -29,24 +30,33 @@ pub(super) fn forward<'a>(
         row: heads * value_width,
     };
     let (outputs, lses) = (Shared::new(output.as_mut_slice()), Shared::new(lse.as_mut_slice()));
-    let prepare = || (Close::default(), Scratch::new(problem));
-    threads::run_with(batch * heads * tiles, prepare, |(close, scratch), task| {
-        // The last tiles of causal attention have the most keys: they go first, so that no thread ends alone.
-        let (plane, tile) = (task / tiles, tiles - 1 - task % tiles);
-        let (example, head) = (plane / heads, plane % heads);
-        let query_start = tile * BLOCK;
-        let n_queries = BLOCK.min(queries - query_start);
-        // SAFETY: each task has its own queries.
-        let lse = unsafe { lses.range(plane * queries + query_start, n_queries) };
-        scratch.clear(n_queries);
-        let (keys, values) = close.get(problem, (key, value), (example, head / problem.group()));
-        dispatch(QueryTile { problem, query, keys, values, example, head, tile, lse, scratch });
-        // SAFETY: as above.
-        unsafe {
-            let rows = (scratch.rows.as_slice(), value_width);
-            write_rows(&outputs, strides, (example, head, query_start), rows, (n_queries, value_width));
-        }
-    });
+    let steps = problem.group() * tiles;
+    let close = PerHead::new(batch * problem.kv_heads, steps);
+    threads::run_lanes(
+        close.len(),
+        steps,
+        || Scratch::new(problem),
+        |scratch, kv_plane, step| {
+            // The last tiles of causal attention have the most keys: they go first, so that no thread ends alone.
+            let (member, tile) = (step / tiles, tiles - 1 - step % tiles);
+            let (example, kv_head) = (kv_plane / problem.kv_heads, kv_plane % problem.kv_heads);
+            let head = kv_head * problem.group() + member;
+            let plane = example * heads + head;
+            let query_start = tile * BLOCK;
+            let n_queries = BLOCK.min(queries - query_start);
+            // SAFETY: each task has its own queries.
+            let lse = unsafe { lses.range(plane * queries + query_start, n_queries) };
+            scratch.clear(n_queries);
+            let close = close.get(kv_plane, || Close::new(problem, (key, value)));
+            let (keys, values) = close.rows(problem, (key, value), (example, kv_head));
+            dispatch(QueryTile { problem, query, keys, values, example, head, tile, lse, scratch });
+            // SAFETY: as above.
+            unsafe {
+                let rows = (scratch.rows.as_slice(), value_width);
+                write_rows(&outputs, strides, (example, head, query_start), rows, (n_queries, value_width));
+            }
+        },
+    );
     (Array::from_buffer(output), Array::from_buffer(lse))
 }
 
@@ -76,16 +86,16 @@ impl Scratch {
     fn new(problem: &Problem) -> Self {
         let Problem { width, value_width, .. } = *problem;
         Self {
-            query: Buffer::dirty(width * BLOCK),
-            factors: Buffer::dirty(if problem.dropout.is_some() { BLOCK * BLOCK } else { 0 }),
+            query: Buffer::scratch(width * BLOCK),
+            factors: Buffer::scratch(if problem.dropout.is_some() { BLOCK * BLOCK } else { 0 }),
             online: Online {
-                scores: Buffer::dirty(BLOCK * BLOCK),
-                output: Buffer::dirty(value_width * BLOCK),
+                scores: Buffer::scratch(BLOCK * BLOCK),
+                output: Buffer::scratch(value_width * BLOCK),
                 max: [f32::NEG_INFINITY; BLOCK],
                 sum: [0.0; BLOCK],
                 rescale: [1.0; BLOCK],
             },
-            rows: Buffer::dirty(BLOCK * value_width),
+            rows: Buffer::scratch(BLOCK * value_width),
         }
     }
 

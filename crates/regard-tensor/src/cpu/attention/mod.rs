@@ -14,6 +14,7 @@
 
 mod backward;
 mod bias_gradient;
+mod close;
 mod distances;
 mod forward;
 mod soft_cap;
@@ -30,7 +31,6 @@ use super::threads::Shared;
 use crate::blocks::{BLOCK, BlockMask};
 use crate::kernels::attention::Strides;
 use crate::kernels::dropout::Draws;
-use crate::pool::Buffer;
 use soft_cap::SoftCap;
 use std::f32::consts::LOG2_E;
 
@@ -51,46 +51,6 @@ struct Rows<'a> {
 impl<'a> Rows<'a> {
     fn from(self, time: usize) -> &'a [f32] {
         &self.values[time * self.row..]
-    }
-}
-
-/// A thread's copy of the keys and values of the head it works at, each with its rows close together. Rows a power of
-/// two apart fight for the same few lines of the cache, and every tile of queries reads all keys and values.
-#[derive(Default)]
-struct Close {
-    key: Option<Buffer>,
-    value: Option<Buffer>,
-    /// The example and key-value head that the copies are of.
-    of: Option<(usize, usize)>,
-}
-
-impl Close {
-    /// Keys and values as the tiles should read them: copied, unless they are read once or lie well already.
-    fn get<'b>(
-        &'b mut self,
-        problem: &Problem,
-        (key, value): (Heads<'b>, Heads<'b>),
-        (example, kv_head): (usize, usize),
-    ) -> (Rows<'b>, Rows<'b>) {
-        let stays = self.of.replace((example, kv_head)) == Some((example, kv_head));
-        let rows = |heads: Heads<'b>, width: usize, copy: &'b mut Option<Buffer>| {
-            let from = Rows { values: heads.from(example, kv_head, 0), row: heads.strides.row };
-            if from.row == width || problem.queries <= BLOCK {
-                return from;
-            }
-            let copy = copy.get_or_insert_with(|| Buffer::dirty(problem.keys * width));
-            if !stays {
-                pack(
-                    (from.values, from.row),
-                    problem.keys,
-                    width,
-                    (copy.as_mut_slice(), width),
-                    problem.keys,
-                );
-            }
-            Rows { values: copy.as_slice(), row: width }
-        };
-        (rows(key, problem.width, &mut self.key), rows(value, problem.value_width, &mut self.value))
     }
 }
 

@@ -70,10 +70,11 @@ pub(crate) fn backward(
     let saved = (output.slice(), lse.slice(), upstream.slice());
     let places = [&spec.query, &spec.key, &spec.value];
     // Every place of a fused array belongs to a query, key or value, so none needs to be zeroed first; an array
-    // with room for more keys than there are does.
+    // with room for more keys than there are does, and so does every array if there is nothing to attend.
     let keys = [spec.queries, spec.keys, spec.keys];
     let room = |(place, rows): (&&Place, usize)| {
-        let full = place.array.len() == spec.batch * rows * place.strides.row;
+        let full =
+            spec.queries * spec.heads > 0 && place.array.len() == spec.batch * rows * place.strides.row;
         if full { Buffer::dirty(place.array.len()) } else { Buffer::zeros(place.array.len()) }
     };
     let mut buffers: Vec<Buffer> = if fused {

@@ -4,6 +4,9 @@
 //! instead. Half of the products of a training step have a transposed operand, so none of the four orientations may be
 //! slow.
 
+mod cut;
+mod few;
+mod pack;
 mod right;
 mod task;
 
@@ -60,8 +63,8 @@ impl Finish for () {
     fn finish<S: Simd>(&self, _: S, _: usize, _: usize, _: &mut [f32]) {}
 }
 
-/// Tasks that a product is cut into, if it has that many panels and bands.
-const TASKS: usize = 8;
+/// Parts that long sums are cut into.
+const PARTS: usize = 16;
 
 /// Products of fewer multiply-adds than this are not worth a second thread.
 const SMALL: usize = 1 << 17;
@@ -100,10 +103,11 @@ pub(crate) fn product_then<'a>(
     let product = Product { m, n, k, a, b, output };
     if k >= LONG && m * n <= FLAT && m.min(n) >= THICK {
         in_parts(product, out, finish);
+    } else if few::fits(&product) {
+        few::few_rows(product, out, finish);
     } else {
         // The smallest are not worth sharing.
-        let wanted = if m * n * k < SMALL { 1 } else { TASKS };
-        in_tasks(product, out, finish, wanted);
+        in_tasks(product, out, finish, m * n * k < SMALL);
     }
 }
 
@@ -111,14 +115,14 @@ pub(crate) fn product_then<'a>(
 /// the sums, so that both operands are read once, and the parts are added in order.
 fn in_parts(product: Product, out: &mut [f32], finish: &impl Finish) {
     let Product { m, n, k, a, b, output } = product;
-    let part = k.div_ceil(TASKS).next_multiple_of(16);
+    let part = k.div_ceil(PARTS).next_multiple_of(16);
     let parts = k.div_ceil(part);
     let mut sums = Buffer::dirty(parts * m * n);
     threads::chunks(sums.as_mut_slice(), m * n, |index, sums| {
         let (start, len) = (index * part, part.min(k - index * part));
         let a = Matrix { values: &a.values[start * a.column..], ..a };
         let b = b.rows_from(start);
-        in_tasks(Product { m, n, k: len, a, b, output: Output::Replace }, sums, &(), 1);
+        in_tasks(Product { m, n, k: len, a, b, output: Output::Replace }, sums, &(), true);
     });
     let sums = sums.as_slice();
     let rows = threads::rows_per_task(n * parts);
@@ -239,9 +243,14 @@ mod tests {
                 }
             }
         }
-        // Several bands, several panels to a task, and sums in several stretches; then sums in parts.
+        // Several bands and several panels to a task; sums in several stretches, with operands copied for all threads in
+        // several rounds; a few rows in strips; then sums in parts.
         check(601, 1605, 300, 71);
         check(100, 130, 800, 31);
+        check(300, 1700, 1000, 71);
+        for (m, n) in [(1, 700), (2, 300), (3, 333), (4, 200)] {
+            check(m, n, 300, 31);
+        }
         for (m, n) in [(THICK, 65), (63, 200), (130, 64)] {
             check(m, n, LONG + 1, 31);
         }

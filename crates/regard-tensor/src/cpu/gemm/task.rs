@@ -6,6 +6,9 @@
 //! memory once for all panels. A transposed right operand is turned as its panels are copied, a transposed left one once
 //! for all panels of a task.
 
+use super::cut::Cut;
+use super::few::FEW;
+use super::pack::{Packed, Share, TURNED_ROW};
 use super::{Finish, Output, Product};
 use crate::cpu::simd::dispatch;
 use crate::cpu::threads::{self, Shared};
@@ -18,57 +21,18 @@ pub(super) const PANEL: usize = 64;
 
 /// The most rows of the right operand that a panel holds at a time: 96 KiB, inside the second-level cache of any core.
 /// Longer sums read and write the output once more for each further stretch.
-const DEPTH: usize = 384;
+pub(super) const DEPTH: usize = 384;
 
 /// How many rows of the right operand a panel holds at a time: as even stretches of the sums as can be.
-fn stretch(k: usize) -> usize {
+pub(super) fn stretch(k: usize) -> usize {
     k.div_ceil(k.div_ceil(DEPTH).max(1)).next_multiple_of(16).clamp(1, DEPTH)
 }
-
-/// The fewest and the most rows of a band: enough to pay for the copies of panels, few enough to share among threads and
-/// for a stretch of the left operand to stay in the second-level cache while panel after panel meets it.
-const BAND: (usize, usize) = (96, 512);
-
-/// The most panels of a task.
-const PANELS: usize = 16;
-
-/// Up to this many rows, a product is a handful of vectors times a matrix: copying the matrix would cost more than it
-/// saves.
-const FEW: usize = 4;
 
 /// A transposed left operand is copied if at least this many panels meet it; for fewer, each value is fetched from
 /// where it lies.
 const WORTH_TURNING: usize = 3;
 
-/// How far apart the rows of that copy begin: not a power of two, so that they do not fight for the same cache lines.
-const TURNED_ROW: usize = DEPTH + 16;
-
-/// How a product is cut into tasks.
-#[derive(Clone, Copy)]
-struct Cut {
-    /// Rows of a task.
-    band: usize,
-    /// Panels of a task.
-    group: usize,
-    /// Groups side by side.
-    groups: usize,
-    tasks: usize,
-}
-
-impl Cut {
-    /// Wide tasks are best, since they read the left operand least; they are made narrower, and bands shorter, only to
-    /// have as many tasks as are wanted.
-    fn of(m: usize, n: usize, wanted: usize) -> Self {
-        let panels = n.div_ceil(PANEL);
-        let group = panels.div_ceil(wanted.div_ceil(m.div_ceil(BAND.1))).clamp(1, PANELS);
-        let groups = panels.div_ceil(group);
-        let even = m.div_ceil(wanted.div_ceil(groups));
-        let band = even.clamp(BAND.0, BAND.1).next_multiple_of(tile::ROWS);
-        Self { band, group, groups, tasks: groups * m.div_ceil(band) }
-    }
-}
-
-/// Working memory of a task.
+/// Working memory of a thread.
 struct Work {
     /// Some rows of a panel.
     copy: Buffer,
@@ -78,27 +42,38 @@ struct Work {
     turned: Buffer,
 }
 
-/// A product in at least as many tasks as are wanted, if it is large enough; one is for this thread alone.
-pub(super) fn in_tasks(product: Product, out: &mut [f32], finish: &impl Finish, wanted: usize) {
+/// A product in tasks, or on this thread alone.
+pub(super) fn in_tasks(product: Product, out: &mut [f32], finish: &impl Finish, alone: bool) {
     let Product { m, n, k, a, .. } = product;
-    let Cut { band, group, groups, tasks } = Cut::of(m, n, wanted);
-    let turns = a.row == 1 && a.column > 1 && group >= WORTH_TURNING && m > FEW;
+    let Cut { band, bands, group, groups } = if alone { Cut::alone(m, n) } else { Cut::of(m, n, k) };
+    let turns = a.row == 1 && a.column > 1 && m > FEW && n.div_ceil(PANEL) >= WORTH_TURNING;
+    // What several tasks need in another form than it lies is copied once for all of them.
+    let share = Share { left: !alone && turns && groups > 1, right: !alone && bands > 1 && k > 0 };
     let shared = Shared::new(out);
     let prepare = || Work {
-        copy: Buffer::dirty(stretch(k) * PANEL),
-        edge: Buffer::dirty(if n.is_multiple_of(PANEL) { 0 } else { band.min(m) * PANEL }),
-        turned: Buffer::dirty(if turns { band.min(m) * TURNED_ROW } else { 0 }),
+        copy: Buffer::scratch(if share.right { 0 } else { stretch(k) * PANEL }),
+        edge: Buffer::scratch(if n.is_multiple_of(PANEL) { 0 } else { band * PANEL }),
+        turned: Buffer::scratch(if turns && !share.left { band * TURNED_ROW } else { 0 }),
     };
-    let run = |work: &mut Work, task: usize| {
+    let run = |work: &mut Work, task: usize, depths: (usize, usize), packed: Option<&Packed>| {
+        // Tasks of the same rows follow each other, so that a thread keeps to its rows.
         let (first, column) = (task / groups * band, task % groups * group * PANEL);
         let (rows, columns) = ((first, band.min(m - first)), (column, (group * PANEL).min(n - column)));
-        dispatch(Task { product, rows, columns, out: &shared, finish, work });
+        dispatch(Task { product, rows, columns, depths, packed, out: &shared, finish, work });
     };
-    if wanted == 1 {
+    if alone {
         let mut work = prepare();
-        (0..tasks).for_each(|task| run(&mut work, task));
+        (0..bands * groups).for_each(|task| run(&mut work, task, (0, k), None));
+    } else if share.left || share.right {
+        let mut packed = Packed::new(product, share);
+        for depth in (0..k).step_by(packed.round) {
+            let depths = (depth, packed.round.min(k - depth));
+            packed.fill(product, depths);
+            let packed = Some(&packed);
+            threads::run_with(bands * groups, prepare, |work, task| run(work, task, depths, packed));
+        }
     } else {
-        threads::run_with(tasks, prepare, run);
+        threads::run_with(bands * groups, prepare, |work, task| run(work, task, (0, k), None));
     }
 }
 
@@ -108,6 +83,9 @@ struct Task<'a, F> {
     /// First and how many.
     rows: (usize, usize),
     columns: (usize, usize),
+    /// Which of the products that each value is a sum of.
+    depths: (usize, usize),
+    packed: Option<&'a Packed>,
     out: &'a Shared<f32>,
     finish: &'a F,
     work: &'a mut Work,
@@ -118,13 +96,14 @@ impl<F: Finish> WithSimd for Task<'_, F> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(mut self, s: S) {
-        if self.rows.1 <= FEW && self.product.b.row == 1 && self.product.b.column > 1 {
+        if self.product.m <= FEW && self.product.b.row == 1 && self.product.b.column > 1 {
             self.dots(s);
             self.finish(s, self.columns);
             return;
         }
         let most = stretch(self.product.k);
-        for depth in (0..self.product.k.max(1)).step_by(most) {
+        let (start, count) = self.depths;
+        for depth in (start..start + count.max(1)).step_by(most) {
             let len = most.min(self.product.k - depth);
             let a = self.left(depth, len);
             for column in (0..self.columns.1).step_by(PANEL) {
@@ -145,6 +124,9 @@ impl<F: Finish> Task<'_, F> {
         let (first, rows) = self.rows;
         let from = &self.product.a.values
             [(first * self.product.a.row + depth * self.product.a.column).min(self.product.a.values.len())..];
+        if let Some(turned) = self.packed.and_then(|packed| packed.left(first, depth)) {
+            return Operand { start: turned.as_ptr(), row: TURNED_ROW, column: 1 };
+        }
         let turned = self.work.turned.as_mut_slice();
         if turned.is_empty() {
             return Operand { start: from.as_ptr(), row: self.product.a.row, column: self.product.a.column };
@@ -165,10 +147,12 @@ impl<F: Finish> Task<'_, F> {
         let (first, rows) = self.rows;
         let lanes = width.next_multiple_of(S::F32_LANES);
         let fresh = depth == 0 && self.product.output == Output::Replace;
-        let in_place =
-            (rows <= FEW && lanes == width && len > 0).then(|| self.product.b.in_place(depth, column));
-        let b = if let Some(place) = in_place.flatten() {
+        let few = self.product.m <= FEW && lanes == width && len > 0;
+        let in_place = few.then(|| self.product.b.in_place(depth, column)).flatten();
+        let b = if let Some(place) = in_place {
             (place, self.product.b.row)
+        } else if let Some(panel) = self.packed.and_then(|packed| packed.right(column, depth)) {
+            (panel.as_ptr(), PANEL)
         } else {
             let to = self.work.copy.as_mut_slice();
             self.product.b.copy_panel(s, (column, width), (depth, len), to);
@@ -213,19 +197,24 @@ impl<F: Finish> Task<'_, F> {
     fn dots<S: Simd>(&self, s: S) {
         let ((first, rows), (column, width)) = (self.rows, self.columns);
         let Product { n, k, a, b, output, .. } = self.product;
-        for j in column..column + width {
-            // Rows in turn, so that the run of the matrix comes from memory once.
+        // Rows in turn, so that columns come from memory once for all of them.
+        for j in (column..column + width).step_by(TOGETHER) {
+            let count = TOGETHER.min(column + width - j);
             for i in first..first + rows {
-                let start = j * b.column;
-                let dot = if a.column == 1 {
-                    b.dot(s, &a.values[i * a.row..][..k], start)
-                } else {
-                    b.dot_apart(|p| a.values[i * a.row + p * a.column], start, k)
-                };
                 // SAFETY: no other task has these rows and columns.
-                let out = unsafe { self.out.range(i * n + j, 1) };
-                out[0] = if output == Output::Add { out[0] + dot } else { dot };
+                let out = unsafe { self.out.range(i * n + j, count) };
+                if a.column == 1 {
+                    b.dots(s, &a.values[i * a.row..][..k], j, out, output);
+                    continue;
+                }
+                for (j, out) in (j..).zip(out) {
+                    let dot = b.dot_apart(|p| a.values[i * a.row + p * a.column], j * b.column, k);
+                    *out = if output == Output::Add { *out + dot } else { dot };
+                }
             }
         }
     }
 }
+
+/// Columns that a few rows meet in turn: of a usual width, they stay in the second-level cache.
+const TOGETHER: usize = 32;

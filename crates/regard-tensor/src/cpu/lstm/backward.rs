@@ -1,6 +1,6 @@
 //! Backward: the steps in reverse, then the gradients of the weights as products over all steps.
 
-use super::{GATES, Saved, UNITS, interleaved, states};
+use super::{GATES, Saved, Together, UNITS, states, together};
 use crate::array::Array;
 use crate::cpu::gemm::{self, Matrix, Output};
 use crate::cpu::reduce;
@@ -91,30 +91,23 @@ fn unpack(sizes: Sizes, direction: usize, d_input: &[f32], d_hidden: &Buffer, d_
     let Sizes { inputs, hidden, .. } = sizes;
     let (gates, row) = (sizes.gates(), sizes.gate_row());
     let d_hidden = d_hidden.as_slice();
-    let each = |f: &mut dyn FnMut(usize, usize)| {
-        for gate in 0..GATES {
-            for unit in 0..hidden {
-                f(gate * hidden + unit, interleaved(gate, unit));
-            }
-        }
-    };
     Weights {
         input: Array::build(GATES * hidden * inputs, |out| {
-            each(&mut |to, from| {
-                for k in 0..inputs {
-                    out[to * inputs + k] = d_input[k * row + direction * gates + from];
-                }
-            });
+            for Together { from: to, to: from, n } in together(sizes).filter(|_| inputs > 0) {
+                let columns = (&d_input[direction * gates + from..], row);
+                tile::transpose((inputs, n), columns, (&mut out[to * inputs..], inputs), 1.0);
+            }
         }),
         hidden: Array::build(GATES * hidden * hidden, |out| {
-            each(&mut |to, from| {
-                for k in 0..hidden {
-                    out[to * hidden + k] = d_hidden[k * gates + from];
-                }
-            });
+            for Together { from: to, to: from, n } in together(sizes) {
+                let columns = (&d_hidden[from..], gates);
+                tile::transpose((hidden, n), columns, (&mut out[to * hidden..], hidden), 1.0);
+            }
         }),
         bias: Array::build(GATES * hidden, |out| {
-            each(&mut |to, from| out[to] = d_bias[direction * gates + from]);
+            for Together { from: to, to: from, n } in together(sizes) {
+                out[to..to + n].copy_from_slice(&d_bias[direction * gates + from..][..n]);
+            }
         }),
     }
 }

@@ -16,6 +16,7 @@ pub(crate) use backward::backward;
 pub(crate) use forward::forward;
 
 use crate::array::Array;
+use crate::cpu::tile;
 use crate::kernels::lstm::{Lengths, Sizes, Weights};
 use crate::pool::Buffer;
 
@@ -42,15 +43,35 @@ impl Sizes {
         self.directions * self.hidden
     }
 
-    /// Sequences that a task takes through time: by the batch alone, so that results do not depend on threads.
+    /// Sequences that a task takes through time: by the batch alone, so that results do not depend on threads, and as many as
+    /// fill whole register tiles.
     fn rows_per_task(self) -> usize {
-        self.batch.div_ceil(8).max(12.min(self.batch)).max(1)
+        self.batch.div_ceil(16).max(1).next_multiple_of(tile::ROWS)
     }
 }
 
 /// Where PyTorch's row `gate·hidden + unit` lies among the interleaved gates.
 fn interleaved(gate: usize, unit: usize) -> usize {
     unit / UNITS * UNITS * GATES + gate * UNITS + unit % UNITS
+}
+
+/// Units of one gate that lie together in both orders: `n` rows of PyTorch's from `from` on are at `to` on.
+struct Together {
+    from: usize,
+    to: usize,
+    n: usize,
+}
+
+/// All rows of a weight, a few units at a time.
+fn together(sizes: Sizes) -> impl Iterator<Item = Together> {
+    let hidden = sizes.hidden;
+    (0..GATES).flat_map(move |gate| {
+        (0..hidden).step_by(UNITS).map(move |unit| Together {
+            from: gate * hidden + unit,
+            to: interleaved(gate, unit),
+            n: UNITS.min(hidden - unit),
+        })
+    })
 }
 
 /// The weights of all directions, rearranged for the kernels.
@@ -77,20 +98,23 @@ impl Packed {
         for (direction, weights) in weights.iter().enumerate() {
             let (w_in, w_hidden, bias) =
                 (weights.input.slice(), weights.hidden.slice(), weights.bias.slice());
+            let input = packed.input.as_mut_slice();
+            let input = &mut input[(direction * gates).min(sizes.inputs * row)..];
             let hidden = &mut packed.hidden.as_mut_slice()[direction * sizes.hidden * gates..];
             let back = &mut packed.back.as_mut_slice()[direction * gates * padded..];
-            for gate in 0..GATES {
-                for unit in 0..sizes.hidden {
-                    let (from, to) = (gate * sizes.hidden + unit, interleaved(gate, unit));
-                    packed.bias.as_mut_slice()[direction * gates + to] = bias[from];
-                    for (k, &w) in w_in[from * sizes.inputs..][..sizes.inputs].iter().enumerate() {
-                        packed.input.as_mut_slice()[k * row + direction * gates + to] = w;
-                    }
-                    let row = &w_hidden[from * sizes.hidden..][..sizes.hidden];
-                    back[to * padded..][..sizes.hidden].copy_from_slice(row);
-                    for (k, &w) in row.iter().enumerate() {
-                        hidden[k * gates + to] = w;
-                    }
+            let packed_bias = &mut packed.bias.as_mut_slice()[direction * gates..];
+            for Together { from, to, n } in together(sizes) {
+                packed_bias[to..to + n].copy_from_slice(&bias[from..from + n]);
+                if sizes.inputs > 0 {
+                    let rows = (&w_in[from * sizes.inputs..], sizes.inputs);
+                    tile::transpose((n, sizes.inputs), rows, (&mut input[to..], row), 1.0);
+                }
+                let rows = (&w_hidden[from * sizes.hidden..], sizes.hidden);
+                tile::transpose((n, sizes.hidden), rows, (&mut hidden[to..], gates), 1.0);
+                for (row, back) in
+                    rows.0.chunks(sizes.hidden).zip(back[to * padded..].chunks_mut(padded)).take(n)
+                {
+                    back[..sizes.hidden].copy_from_slice(row);
                 }
             }
         }

@@ -31,6 +31,22 @@ impl Half for Bf16 {
 
     #[inline(always)]
     unsafe fn load<S: Simd>(s: S, from: *const u16) -> S::f32s {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: promised by the caller; the type of `s` shows that the processor has the instructions.
+        unsafe {
+            use std::arch::x86_64::{
+                _mm_loadu_si128, _mm256_cvtepu16_epi32, _mm256_loadu_si256, _mm256_slli_epi32,
+                _mm512_cvtepu16_epi32, _mm512_slli_epi32,
+            };
+            if is::<S, pulp::x86::V4>() {
+                let bits = _mm512_cvtepu16_epi32(_mm256_loadu_si256(from.cast()));
+                return same(_mm512_slli_epi32::<16>(bits));
+            }
+            if is::<S, pulp::x86::V3>() {
+                let bits = _mm256_cvtepu16_epi32(_mm_loadu_si128(from.cast()));
+                return same(_mm256_slli_epi32::<16>(bits));
+            }
+        }
         // SAFETY: promised by the caller.
         unsafe { lanes::<Self, S>(s, from) }
     }
@@ -56,12 +72,40 @@ impl Half for F16 {
 
     #[inline(always)]
     unsafe fn load<S: Simd>(s: S, from: *const u16) -> S::f32s {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: promised by the caller; the type of `s` shows that the processor has the instructions. (AVX2 does not: those
+        // of F16C are a set of their own.)
+        unsafe {
+            use std::arch::x86_64::{_mm256_loadu_si256, _mm512_cvtph_ps};
+            if is::<S, pulp::x86::V4>() {
+                return same(_mm512_cvtph_ps(_mm256_loadu_si256(from.cast())));
+            }
+        }
         // SAFETY: promised by the caller.
         unsafe { lanes::<Self, S>(s, from) }
     }
 }
 
-/// A register, lane by lane: compilers make a few vector instructions of it.
+/// Whether two types are the same one, known when the code is compiled.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+fn is<A: 'static, B: 'static>() -> bool {
+    std::any::TypeId::of::<A>() == std::any::TypeId::of::<B>()
+}
+
+/// A register under its other name.
+///
+/// # Safety
+/// Both must be registers of the same size.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+unsafe fn same<A: Copy, B>(register: A) -> B {
+    debug_assert_eq!(size_of::<A>(), size_of::<B>());
+    // SAFETY: promised by the caller; every bit pattern is a valid register.
+    unsafe { std::mem::transmute_copy(&register) }
+}
+
+/// A register, lane by lane, for processors without instructions for it.
 ///
 /// # Safety
 /// A register's worth of values must lie at `from`.

@@ -66,7 +66,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) attention_forward(const __
         multiply<true>(output, scores, Reader<value_width>::across({stage + KEY_BYTES}), 0);
     }
     online.finish(p, example, head, start + row, output);
-    copy_wait<0>();
+    copy_wait_all();
     __syncthreads();
     write_rows(output, Valued{base}, row, p.output.at(example, head, start), p.output.row_stride, p.queries - start);
 }

@@ -109,7 +109,7 @@ __device__ inline void pass(const Problem& p, const KeyTile& k, KeyGradient& key
         }
     }
     // Before shared memory is used for something else.
-    copy_wait<0>();
+    copy_wait_all();
     __syncthreads();
 }
 

@@ -67,7 +67,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) attention_query_gradient(c
     }
     scale_sums(gradient, p.scale);
     // A warp's queries are read by itself alone, and make room for its gradient.
-    copy_wait<0>();
+    copy_wait_all();
     __syncthreads();
     write_rows(gradient, Wide{queries}, row, p.query_gradient.at(example, head, start), p.query_gradient.row_stride, p.queries - start);
 }

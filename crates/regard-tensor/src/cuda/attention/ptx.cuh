@@ -17,6 +17,8 @@ template <int groups>
 __device__ inline void copy_wait() {
     asm volatile("cp.async.wait_group %0;" ::"n"(groups) : "memory");
 }
+/// Waits until all of this thread's copies are done, also those in no group: without a tile, none is closed.
+__device__ inline void copy_wait_all() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 
 /// Four 8×8 matrices of bf16. Lane l names row l % 8 of matrix l / 8, and gets elements 2·(l % 4), + 1 of row l / 4 of each.
 __device__ inline void load_matrices(u32 (&r)[4], u32 address) {

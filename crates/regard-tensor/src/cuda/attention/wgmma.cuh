@@ -75,6 +75,68 @@ struct Ring {
     }
 };
 
+/// A piece of a kernel's work: a tile of rows of a head of an example.
+struct Work {
+    int start, head, example;
+    /// The start of a piece that does not exist.
+    static constexpr int NONE = -1;
+};
+
+// Thread blocks stay on their multiprocessor and take piece after piece of work: the copies for the next one begin while the last is finished. A piece goes to
+// whoever is free, which changes no result: each has rows of its own. The last thread block to leave makes the counters ready for the next launch.
+__device__ u32 work_taken, blocks_gone;
+
+/// All work of a launch, with any number of thread blocks. Tiles of one head follow each other, so that what they share is in the cache; `backwards` the last
+/// tile goes first. Sizes are given anew for each piece: the copying thread has few registers.
+template <bool backwards>
+struct Schedule {
+    u32 number;
+
+    __device__ Schedule() : number(blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z)) {}
+    __device__ static u32 blocks() { return gridDim.x * gridDim.y * gridDim.z; }
+    __device__ void advance() { number = blocks() + atomicAdd(&work_taken, 1); }
+    __device__ Work work(int rows, int tile, u32 heads, u32 batch) const {
+        const u32 tiles = ceil_div(rows, tile);
+        if (number >= tiles * heads * batch) return {Work::NONE, 0, 0};
+        const u32 at = number % tiles, plane = number / tiles;
+        return {int(backwards ? tiles - 1 - at : at) * tile, int(plane % heads), int(plane / heads)};
+    }
+    /// After the last piece.
+    __device__ void leave() const {
+        __threadfence();
+        if (atomicAdd(&blocks_gone, 1) + 1 == blocks()) work_taken = blocks_gone = 0;
+    }
+};
+
+/// Slots for what stays in shared memory during a piece of work, each with the piece itself.
+template <int slots, int warps>
+struct Slots {
+    typedef Ring<slots, warps> Barriers;
+    static constexpr int BYTES = Barriers::BYTES + slots * 16;
+    u32 address;
+
+    __device__ Barriers ring() const { return {address + slots * 16}; }
+    __device__ u32 full(int n) const { return ring().full(n); }
+    __device__ void release(int n) const { ring().release(n); }
+    /// For the thread that copies: the thread block's n-th piece comes with so many bytes, or there is none.
+    __device__ void claim(int n, Work work, int bytes) const {
+        barrier_wait(ring().empty(n), Barriers::round(n) ^ 1);
+        asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %3};" ::"r"(address + n % slots * 16), "r"(work.start), "r"(work.head), "r"(work.example) : "memory");
+        if (work.start == Work::NONE) barrier_arrive(full(n)); else barrier_expect(full(n), bytes);
+    }
+    /// For those who use it: waits for the n-th piece.
+    __device__ Work await(int n) const {
+        ring().await(n);
+        Work work;
+        int unused;
+        asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(work.start), "=r"(work.head), "=r"(work.example), "=r"(unused)
+                     : "r"(address + n % slots * 16) : "memory");
+        // The same for all lanes, as products need it.
+        work.start = __shfl_sync(0xffffffff, work.start, 0);
+        return work;
+    }
+};
+
 /// Copies the rows from `row` on of a head; rows and features outside become zeros. `barrier` gets `M::BYTES` bytes.
 template <typename M>
 __device__ inline void copy_panels(M to, const TensorMap& map, int row, int head, int example, u32 barrier) {
@@ -110,12 +172,11 @@ template <int registers>
 __device__ inline void take_registers() {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(registers));
 }
-/// Registers of the copying warpgroup, and of `groups` others that share what is left with it when `blocks` thread blocks run on a multiprocessor. A thread
-/// block starts with the same number for all, rounded down to a multiple of 8; asking for more than it has would wait for ever.
-constexpr int FEW_REGISTERS = 24;
-__device__ constexpr int many_registers(int groups, int blocks) {
-    const int all = 65536 / blocks / ((groups + 1) * GROUP) / 8 * 8 * (groups + 1);
-    return (all - FEW_REGISTERS) / groups / 8 * 8;
+/// Registers of `groups` warpgroups that share with the copying one, which keeps `few`. A thread block starts with the same number for all, rounded down to a multiple
+/// of 8; asking for more than it has would wait for ever.
+__device__ constexpr int many_registers(int groups, int few) {
+    const int all = 65536 / ((groups + 1) * GROUP) / 8 * 8 * (groups + 1);
+    return (all - few) / groups / 8 * 8;
 }
 
 /// Before the first product, and after registers that products use were written.

@@ -60,11 +60,17 @@ enum Half {
 pub fn material(lab: &Lab, opened: &Opened, length: usize) -> Result<Material> {
     let tokenizer = opened.tokenizer()?;
     let mut texts = Vec::new();
-    for text in sources::builtin_test()?.iter().take(lab.at(Sizes::quick(200).smoke(12).standard(2_000))) {
+    for text in sources::builtin_test()?
+        .iter()
+        .take(lab.setting("texts", Sizes::quick(200).smoke(12).standard(2_000)))
+    {
         texts.extend(models::tokens_of(tokenizer, text.text(), length)?.filter(|text| text.len() > 1));
     }
-    let sentences =
-        models::parsed_sentences(tokenizer, lab.at(Sizes::quick(1_000).smoke(60).standard(10_000)), length)?;
+    let sentences = models::parsed_sentences(
+        tokenizer,
+        lab.setting("parsed sentences", Sizes::quick(1_000).smoke(60).standard(10_000)),
+        length,
+    )?;
     Ok(Material { texts, sentences })
 }
 
@@ -158,7 +164,7 @@ pub fn labels(
         let random = repeated_random(
             2..vocabulary,
             length / 2,
-            lab.at(Sizes::quick(16).smoke(2).standard(100)),
+            lab.setting("repeated random texts", Sizes::quick(16).smoke(2).standard(100)),
             Key::new(0).site("labels"),
         );
         table.extend(prefix_matching(model, random, HeadSettings::default())?);

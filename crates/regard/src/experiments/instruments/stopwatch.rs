@@ -10,14 +10,14 @@ use std::time::{Duration, Instant};
 /// What a pass takes.
 #[derive(Debug, Clone, Copy)]
 pub struct Spent {
-    /// The mean time of a pass, on one thread.
+    /// The median time of a pass, on one thread.
     pub milliseconds: f64,
     /// The most memory in use at one time, beyond what was in use before.
     pub megabytes: f64,
 }
 
 /// A pass is repeated at least so often.
-const LEAST_PASSES: u32 = 3;
+const LEAST_PASSES: usize = 3;
 
 /// Repeats a pass until it has taken as much time as patience allows. Nothing else may run in this program meanwhile.
 pub fn spend<T>(patience: Duration, pass: impl Fn() -> Result<T>) -> Result<Spent> {
@@ -28,14 +28,22 @@ pub fn spend<T>(patience: Duration, pass: impl Fn() -> Result<T>) -> Result<Spen
     drop(pass()?);
     let megabytes = pool::usage().peak.saturating_sub(before) as f64 / 1e6;
     let clock = Clock::new();
-    let (mut passes, begun) = (0, clock.read());
+    let begun = clock.read();
+    let mut passes: Vec<Duration> = Vec::new();
     loop {
+        let before = clock.read();
         drop(pass()?);
-        passes += 1;
-        let taken = clock.read().saturating_sub(begun);
+        let now = clock.read();
+        passes.push(now.saturating_sub(before));
+        let taken = now.saturating_sub(begun);
         // The system's count moves in ticks: it may stand still for a short pass.
-        if passes >= LEAST_PASSES && taken >= patience && !taken.is_zero() {
-            return Ok(Spent { milliseconds: taken.as_secs_f64() * 1e3 / f64::from(passes), megabytes });
+        if passes.len() >= LEAST_PASSES && taken >= patience && !taken.is_zero() {
+            // The mean where passes are shorter than a tick, the median where each can be told from the others.
+            passes.sort_unstable();
+            let median = passes[passes.len() / 2];
+            let mean = taken / u32::try_from(passes.len()).unwrap_or(u32::MAX);
+            let pass = if passes[0].is_zero() { mean } else { median };
+            return Ok(Spent { milliseconds: pass.as_secs_f64() * 1e3, megabytes });
         }
     }
 }
@@ -98,7 +106,11 @@ mod tests {
             Ok((0..2_000_u64).map(std::hint::black_box).sum::<u64>())
         };
         let spent = spend(Duration::from_millis(2), pass)?;
-        assert!(count.get() > LEAST_PASSES && spent.milliseconds > 0.0, "{spent:?} in {}", count.get());
+        assert!(
+            count.get() as usize > LEAST_PASSES && spent.milliseconds > 0.0,
+            "{spent:?} in {}",
+            count.get()
+        );
         Ok(())
     }
 }

@@ -6,6 +6,7 @@ use anyhow::Result;
 use regard_nn::Context;
 use regard_nn::analysis::heads::{Weighing, for_each_layer, record_weights};
 use regard_nn::analysis::{Tokens, pad, scores};
+use regard_nn::tensor::random::Key;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -22,6 +23,8 @@ pub struct Reading {
     pub visible: View,
     /// How hidden words were classified: counts by true class, then by predicted class.
     pub confusion: [[u64; 2]; 2],
+    /// The share of the more frequent class among them.
+    pub majority: f64,
 }
 
 /// The attention of some words.
@@ -41,6 +44,10 @@ pub struct View {
     pub linked_first: Option<f64>,
     /// The weight of a sentiment word on another that is not linked to it ÷ an equal share.
     pub related: Option<f64>,
+    /// The weight of a word on another of its semantic field that is not linked to it ÷ an equal share.
+    pub same_field: Option<f64>,
+    /// The same if the fields of words are shuffled; the mean of [`SHUFFLES`] shuffles.
+    pub shuffled_field: Option<f64>,
     /// By relation: how often a word's largest weight is on the word it depends on, and how many such words there are.
     pub relations: BTreeMap<String, (f64, u64)>,
     /// Of each head: how often its largest weight lies at each of [`PLACES`], on a function word and on a content word.
@@ -107,6 +114,7 @@ pub fn read(opened: &Opened, sentences: &[Sentence]) -> Result<Reading> {
     Ok(Reading {
         visible: view(opened, sentences, whole.collect())?,
         confusion: confusion(opened, sentences, &hidden)?,
+        majority: taggers::majority(sentences, &hidden),
         hidden: view(opened, sentences, hidden)?,
     })
 }
@@ -173,12 +181,15 @@ struct Tally {
     linked: Mean,
     linked_first: Mean,
     related: Mean,
+    /// The true fields first, then each shuffle of them.
+    fields: [Mean; SHUFFLES + 1],
+    shuffles: Vec<BTreeMap<String, &'static str>>,
     relations: BTreeMap<String, Mean>,
     preferences: Vec<[[f64; 2]; PLACES.len()]>,
 }
 
 fn view(opened: &Opened, sentences: &[Sentence], texts: Vec<(Tokens, Vec<bool>)>) -> Result<View> {
-    let mut tally = Tally::default();
+    let mut tally = Tally { shuffles: shuffles(sentences), ..Tally::default() };
     let about = texts
         .into_iter()
         .zip(sentences)
@@ -220,6 +231,23 @@ impl Tally {
             }
         }
 
+        if let Some(field) = sentence.fields[query] {
+            let pairs =
+                others().filter(|&key| sentence.fields[key].is_some() && !sentence.linked(query, key));
+            for key in pairs.filter(|&key| !sentence.words[key].eq_ignore_ascii_case(&sentence.words[query]))
+            {
+                if sentence.fields[key] == Some(field) {
+                    self.fields[0].add(weight(key) / equal);
+                }
+                let [a, b] = [query, key].map(|word| sentence.words[word].to_lowercase());
+                for (mean, shuffled) in self.fields[1..].iter_mut().zip(&self.shuffles) {
+                    if shuffled.get(&a) == shuffled.get(&b) {
+                        mean.add(weight(key) / equal);
+                    }
+                }
+            }
+        }
+
         if self.preferences.len() <= head {
             self.preferences.resize(head + 1, [[0.0; 2]; PLACES.len()]);
         }
@@ -235,6 +263,8 @@ impl Tally {
             head.map(|place| place.map(|count| count / total))
         };
         let relations = self.relations.into_iter();
+        let [same_field, shuffled @ ..] = self.fields.map(Mean::value);
+        let shuffled: Vec<f64> = shuffled.into_iter().flatten().collect();
         View {
             entropy: both.value(),
             by_class: self.by_class.map(Mean::value),
@@ -243,10 +273,35 @@ impl Tally {
             linked: self.linked.value(),
             linked_first: self.linked_first.value(),
             related: self.related.value(),
+            same_field,
+            shuffled_field: (!shuffled.is_empty())
+                .then(|| shuffled.iter().sum::<f64>() / shuffled.len() as f64),
             relations: relations.map(|(name, of)| (name, (of.value().unwrap_or(0.0), of.count))).collect(),
             preferences: self.preferences.into_iter().map(share).collect(),
         }
     }
+}
+
+/// So many times semantic fields are shuffled among the words that have one.
+pub const SHUFFLES: usize = 20;
+
+/// The fields of the words of sentences, shuffled: as many words of each as before, but at random.
+fn shuffles(sentences: &[Sentence]) -> Vec<BTreeMap<String, &'static str>> {
+    let mut fields: BTreeMap<String, &'static str> = BTreeMap::new();
+    for sentence in sentences {
+        for (word, field) in sentence.words.iter().zip(&sentence.fields) {
+            if let Some(field) = field {
+                fields.insert(word.to_lowercase(), field);
+            }
+        }
+    }
+    let key = Key::new(0).site("shuffled fields");
+    let names: Vec<&'static str> = fields.values().copied().collect();
+    let shuffle = |number: usize| {
+        let order = key.permutation(number as u64, names.len());
+        fields.keys().cloned().zip(order.into_iter().map(|at| names[at])).collect()
+    };
+    (0..SHUFFLES).map(shuffle).collect()
 }
 
 /// A baseline without attention: a guess by a fixed offset.
@@ -310,6 +365,7 @@ mod tests {
             heads: vec![Some(1), None, Some(1)],
             relations,
             sentiment: vec![true, false, true],
+            fields: vec![Some("look"), None, Some("look")],
         }
     }
 
@@ -328,11 +384,28 @@ mod tests {
         assert_eq!(view.linked, Some(0.25));
         assert_eq!(view.linked_first, Some(0.5));
         assert!((view.related.unwrap() - f64::midpoint(0.75, 3.0)).abs() < 1e-6);
+        assert_eq!(view.same_field, view.related, "the same two words");
+        assert_eq!(view.shuffled_field, None, "nothing was shuffled");
         assert_eq!(view.relations["det"], (1.0, 1));
         assert_eq!(view.relations["obj"], (0.0, 1));
         assert_eq!(view.preferences[0][4], [0.0, 1.0]);
         assert_eq!(view.preferences[1][1], [1.0, 0.0]);
         assert!((view.specialisation() - 1.0).abs() < 1e-9, "two heads that never do the same: one bit");
+    }
+
+    #[test]
+    fn shuffled_fields_are_the_same_fields_of_other_words() {
+        let mut many = sentence();
+        many.words = ["a", "b", "c"].map(str::to_owned).to_vec();
+        many.fields = vec![Some("look"), Some("sound"), Some("look")];
+        let all = shuffles(&[many]);
+        assert_eq!(all.len(), SHUFFLES);
+        for fields in &all {
+            let mut names: Vec<&str> = fields.values().copied().collect();
+            names.sort_unstable();
+            assert_eq!(names, ["look", "look", "sound"]);
+        }
+        assert!(all.iter().any(|fields| fields["b"] == "look"), "not always in the same order");
     }
 
     #[test]

@@ -21,10 +21,14 @@ pub struct Place {
 pub fn places(lab: &Lab, gpt: &Tokenizer, bert: &Tokenizer, length: usize) -> Result<Vec<Place>> {
     let key = Key::new(0).site("words to guess");
     let mut places = Vec::new();
-    for (number, text) in sources::builtin_test()?
-        .iter()
-        .take(lab.at(Sizes::quick(300).smoke(10).standard(1_000).full(2_000)))
-        .enumerate()
+    for (number, text) in
+        sources::builtin_test()?
+            .iter()
+            .take(lab.setting(
+                "texts with words to predict",
+                Sizes::quick(300).smoke(10).standard(1_000).full(2_000),
+            ))
+            .enumerate()
     {
         let ids = |tokenizer: &Tokenizer| -> Result<Vec<u32>> {
             let mut ids = tokenizer.encode(text.text(), Special::Drop)?.ids;

@@ -1,6 +1,6 @@
 //! The bags of word vectors that several experiments train: the classifier of the first source, and its extensions.
 
-use crate::experiment::{Lab, Sizes, Trained};
+use crate::experiment::{Lab, Sizes, Trained, named};
 use crate::experiments::models::sentiment;
 use crate::model::Opened;
 use crate::run::{RunConfig, sources};
@@ -31,6 +31,38 @@ pub struct Form {
     pub width: Option<usize>,
     /// Whether the vectors begin as those of the user's file.
     pub vectors: bool,
+    /// How the vectors begin otherwise.
+    pub start: Start,
+}
+
+named! {
+    /// The standard deviation of word vectors before training.
+    #[derive(Default)]
+    pub enum Start {
+        /// That of small embeddings, ours.
+        #[default]
+        Small = "0.1",
+        /// PyTorch's.
+        PyTorch = "1",
+    }
+}
+
+impl Start {
+    /// As a number.
+    pub fn deviation(self) -> f32 {
+        match self {
+            Start::Small => 0.1,
+            Start::PyTorch => 1.0,
+        }
+    }
+
+    /// In a sentence.
+    pub fn sentence(self) -> &'static str {
+        match self {
+            Start::Small => "initial deviation 0.1",
+            Start::PyTorch => "initial deviation 1, PyTorch's",
+        }
+    }
 }
 
 impl Form {
@@ -43,7 +75,13 @@ impl Form {
         data: 1,
         width: None,
         vectors: false,
+        start: Start::Small,
     };
+
+    /// The source's with vectors that begin otherwise.
+    pub fn starting(start: Start) -> Form {
+        Form { start, ..Form::PLAIN }
+    }
 }
 
 /// How a bag is trained: on 1,000 texts, as the source does.
@@ -75,6 +113,7 @@ pub fn config(lab: &Lab, form: Form, seed: u64) -> Result<RunConfig> {
         model.trained = form.trained;
         model.residual = form.residual;
         model.context = length;
+        model.deviation = form.start.deviation();
         model.positions = if form.positions { Position::Learned } else { Position::None };
         model.d_embedding = form.width.unwrap_or(model.d_embedding);
     }

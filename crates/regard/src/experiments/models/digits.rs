@@ -35,7 +35,7 @@ pub struct Look {
     pub predicted: usize,
 }
 
-fn digits(lab: &Lab, seed: u64) -> Result<RunConfig> {
+pub fn digits(lab: &Lab, seed: u64) -> Result<RunConfig> {
     const SETTINGS: Sizes<&[&str]> = Sizes::<&[&str]>::quick(&[
         "model.n_layers=2",
         "model.d_model=32",
@@ -72,14 +72,14 @@ pub fn train_and_test(lab: &Lab, seed: u64) -> Result<Tested> {
     let number = |key: &str, default: f64| settings[key][0].as_f64().unwrap_or(default) as f32;
     let scale = (number("image_mean", 0.0), number("image_std", 1.0));
     let mut images = sources::test_images(&config.data)?;
-    let count = lab.at(Sizes::quick(500).smoke(20).standard(2_000)).min(images.len());
+    let count = lab.setting("test digits", Sizes::quick(500).smoke(20).standard(2_000)).min(images.len());
     images.labels.truncate(count);
     images.pixels.truncate(count * images.rows * images.columns);
     let Some(patches) = opened.model.abilities().pictures() else {
         bail!("digits need a model of pictures, not a {}", opened.model.kind())
     };
     let looks = (0..SHOWN.min(count)).map(|i| see(&*opened.model, &images, i, scale));
-    let looks = if seed == 0 { looks.collect::<Result<_>>()? } else { Vec::new() };
+    let looks = if seed == lab.first_seed() { looks.collect::<Result<_>>()? } else { Vec::new() };
     let patches = patches.grid().0;
     let found = evaluate(
         &*opened.model,

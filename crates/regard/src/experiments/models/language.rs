@@ -1,21 +1,23 @@
 //! The small language models that several experiments train and test. One of them, the base, is shared: it is trained once.
 
-use crate::experiment::{Lab, Sizes, Trained};
+use crate::experiment::{Bound, Check, Lab, Sizes, Trained};
 use crate::model::Opened;
 use crate::run::{RunConfig, preset, sources, text_files};
-use crate::statistics::mean;
-use anyhow::{Result, bail};
+use crate::statistics::{Sample, mean, paired};
+use anyhow::{Context as _, Result, bail};
 use regard_nn::Context;
 use regard_nn::analysis::Tokens;
 use regard_nn::analysis::dependencies::{Aligned, Parsed};
 use regard_nn::data::batches::{Masking, PackedWindows};
 use regard_nn::data::builtin::{Corpus, Pairs};
 use regard_nn::data::text::TokenStream;
+use regard_nn::models::form::{self, Form};
 use regard_nn::models::{GptConfig, Inputs, Model, Recipe};
 use regard_nn::position::Position;
 use regard_nn::tensor::Ids;
 use regard_nn::tensor::ops::CrossEntropy;
 use regard_nn::tokens::{Special, Tokenizer};
+use std::collections::HashMap;
 use std::path::Path;
 
 /// How many times the trained length a learned table of positions has room for.
@@ -66,7 +68,21 @@ pub fn base(lab: &Lab, seed: u64) -> Result<RunConfig> {
         "train.rate.lowest=3e-4",
         "train.rate.warmup=50",
     ])
-    .full(&["tokens.size=10000", "data.length=128", "data.texts=40000", "train.steps=2000"]);
+    .full(&["tokens.size=10000", "data.length=128", "data.texts=40000", "train.steps=2000"])
+    .large(&[
+        "model.n_layers=6",
+        "model.n_heads=8",
+        "model.d_model=512",
+        "model.dropout=0.1",
+        "tokens.size=20000",
+        "data.length=256",
+        "data.texts=200000",
+        "train.steps=5000",
+        "train.batch_size=64",
+        "train.rate.highest=6e-4",
+        "train.rate.lowest=6e-5",
+        "train.rate.warmup=200",
+    ]);
     let mut config = lab.preset("words-gpt", SETTINGS, seed)?;
     config.train.evaluate_every = (config.train.steps / 5).max(1);
     config.run.snapshots = vec![0];
@@ -77,25 +93,22 @@ pub fn base(lab: &Lab, seed: u64) -> Result<RunConfig> {
     Ok(config)
 }
 
-/// What was changed about the base model after results had been seen.
-pub const GPT_CHANGED: &str = "The base model got more steps, a higher rate, rotary positions and larger initial weights after first \
-    runs, in which it had hardly learned; all were chosen by its loss on held-out text.";
-
 /// The deviation of initial weights that keeps the size of what passes through a layer. GPT-2's 0.02 is for vectors of 768;
 /// narrow models that start from it hardly learn at first.
 fn initial_deviation(width: usize) -> f32 {
     (width as f32).powf(-0.5)
 }
 
-/// The base model's configuration on real text if there is any: words as white space separates them, two epochs.
+/// The base model's configuration on real text if there is any: words as white space separates them, two epochs (ten at large size).
 pub fn base_on_text(lab: &Lab, seed: u64) -> Result<RunConfig> {
     let mut config = base(lab, seed)?;
     if let Some(path) = lab.setup.data {
         config.data.path = lab.data();
         config.tokens.kind = crate::run::TokensKind::Whitespace;
-        if lab.setup.size == crate::experiment::Size::Full {
+        if lab.setup.size >= crate::experiment::Size::Full {
             let read = (config.train.batch_size * config.data.length) as u64;
-            config.train.steps = (2 * count_words(path)?).div_ceil(read).max(1);
+            let epochs = lab.at(Sizes::quick(2).large(10));
+            config.train.steps = (epochs * count_words(path)?).div_ceil(read).max(1);
             config.train.evaluate_every = (config.train.steps / 5).max(1);
         }
     }
@@ -193,10 +206,10 @@ pub fn test_text(lab: &Lab, config: &RunConfig, tokenizer: &Tokenizer) -> Result
     let text = sources::test_stream(
         &config.data,
         tokenizer,
-        lab.at(Sizes::quick(300).smoke(20).standard(1_000).full(2_000)),
+        lab.setting("test texts", Sizes::quick(300).smoke(20).standard(1_000).full(2_000)),
     )?;
-    let mut ids =
-        vec![0; text.len().min(lab.at(Sizes::quick(20_000).smoke(600).standard(60_000).full(usize::MAX)))];
+    let most = lab.setting("test tokens", Sizes::quick(20_000).smoke(600).standard(60_000).full(usize::MAX));
+    let mut ids = vec![0; text.len().min(most)];
     text.copy(0, &mut ids)?;
     Ok(TokenStream::new(&ids)?)
 }
@@ -206,6 +219,32 @@ pub fn test_loss(lab: &Lab, config: &RunConfig, opened: &Opened) -> Result<f64> 
     let text = test_text(lab, config, opened.tokenizer()?)?;
     let length = config.data.length;
     loss_at(&*opened.model, &text, length, 2_048_usize.div_ceil(length))
+}
+
+/// The loss of the unigram distribution of that text: what a model reaches that knows only how frequent words are.
+pub fn unigram_loss(lab: &Lab, config: &RunConfig, tokenizer: &Tokenizer) -> Result<f64> {
+    entropy(&test_text(lab, config, tokenizer)?)
+}
+
+/// The entropy of the unigram distribution of a text, in nats.
+pub fn entropy(text: &TokenStream) -> Result<f64> {
+    let mut ids = vec![0; text.len()];
+    text.copy(0, &mut ids)?;
+    let mut counts: HashMap<u32, u32> = HashMap::new();
+    for id in ids {
+        *counts.entry(id).or_default() += 1;
+    }
+    let mut counts: Vec<f64> = counts.into_values().map(f64::from).collect();
+    // Sums depend on their order, and a map has none.
+    counts.sort_by(f64::total_cmp);
+    let total: f64 = counts.iter().sum();
+    Ok(counts.iter().map(|count| -count / total * (count / total).ln()).sum())
+}
+
+/// That a language model learned more than how frequent words are: its loss by seed, and that of the unigram distribution.
+pub fn learned(model: impl std::fmt::Display, loss: &Sample, unigram: &Sample) -> Check {
+    let what = format!("loss on test text − that of the unigram distribution: {model}");
+    Check::new(what, paired(loss, unigram), Bound::Below(0.0))
 }
 
 /// A text cut to so many tokens, if it is not empty.
@@ -231,23 +270,20 @@ pub fn parsed_sentences(tokenizer: &Tokenizer, count: usize, most: usize) -> Res
     Ok(sentences)
 }
 
-/// A BERT of the base model's size, which learns to predict masked words of the same texts.
+/// A BERT of the base model's form, but that every word attends to every other: it learns to predict masked words of the same texts,
+/// until it has predicted as many as the base model.
 pub fn masked_words(lab: &Lab, seed: u64) -> Result<RunConfig> {
     let mut config = like_base(lab, "masked-words", seed)?;
-    let form = base_form(lab)?;
-    let Recipe::Bert(bert) = &mut config.model else { bail!("this is not a BERT") };
-    (bert.n_layers, bert.n_heads, bert.d_model) = (form.n_layers, form.n_heads, form.d_model);
-    (bert.d_hidden, bert.context, bert.dropout) = (4 * form.d_model, config.data.length, 0.0);
-    bert.deviation = initial_deviation(bert.d_model);
-    // Post-norm needs a slower start: of the rates tried, this one did best on held-out texts.
-    config.train.rate.highest *= 0.4;
-    config.train.rate.lowest *= 0.4;
-    config.train.rate.warmup *= 3;
-    config.train.weight_decay = 0.01;
+    let mut form = base_form(lab, seed)?;
+    form.encoder = form.decoder.take();
+    "bert".clone_into(&mut form.family);
+    config.model = Recipe::Transformer(Box::new(form));
     let length = config.data.length;
     let texts = Corpus::new(config.data.builtin(), seed)?;
     let tokens = texts.texts().take(SAMPLE).map(|text| text.words().count().min(length));
     config.train.batch_size = as_many_tokens(&config, tokens);
+    config.train.steps = (config.train.steps as f64 / f64::from(Masking::SHARE)).round() as u64;
+    config.train.evaluate_every = (config.train.steps / 5).max(1);
     Ok(config)
 }
 
@@ -261,37 +297,50 @@ fn as_many_tokens(config: &RunConfig, lengths: impl Iterator<Item = usize>) -> u
     (windows / mean(&lengths).mean).round().max(1.0) as usize
 }
 
-/// The same, for so many more steps that it predicts as many words as the base model does.
-pub fn masked_words_longer(lab: &Lab, seed: u64) -> Result<RunConfig> {
-    let mut config = masked_words(lab, seed)?;
-    config.train.steps = (config.train.steps as f64 / f64::from(Masking::SHARE)).round() as u64;
-    config.train.evaluate_every = (config.train.steps / 5).max(1);
-    Ok(config)
-}
-
-/// A T5 with as many layers as the base model, half of them in the decoder, which learns to put sentences into the passive.
+/// A T5 of the base model's form, with half of its layers in an encoder and half in a decoder that attends to it. It learns to put
+/// sentences into the passive, and predicts as many words of passives a step as the base model predicts words.
 pub fn passive(lab: &Lab, seed: u64) -> Result<RunConfig> {
     let mut config = like_base(lab, "translate", seed)?;
-    let form = base_form(lab)?;
-    let Recipe::T5(t5) = &mut config.model else { bail!("this is not a T5") };
-    t5.n_layers = form.n_layers.div_ceil(2);
-    t5.n_decoder_layers = form.n_layers.div_ceil(2);
-    (t5.n_heads, t5.d_model, t5.d_head) = (form.n_heads, form.d_model, form.d_model / form.n_heads.max(1));
-    (t5.d_hidden, t5.dropout, t5.smoothing) = (4 * form.d_model, 0.0, 0.0);
-    let tokens = |text: &str| {
-        text.split_whitespace().count() + text.matches(|c: char| c.is_ascii_punctuation()).count()
-    };
+    let mut form = base_form(lab, seed)?;
+    let mut stack = form.decoder.take().context("a GPT has a decoder")?;
+    stack.n_layers = stack.n_layers.div_ceil(2);
+    form.encoder = Some(stack.clone());
+    for layer in &mut stack.layers {
+        // Positions say nothing across two texts.
+        layer.cross = Some(form::Attention { fused: false, positions: None, ..layer.attention.clone() });
+    }
+    form.decoder = Some(stack);
+    if let form::Input::Tokens(tokens) = &mut form.input {
+        tokens.start = Some(0);
+    }
+    "t5".clone_into(&mut form.family);
+    config.model = Recipe::Transformer(Box::new(form));
     let pairs = Pairs::new(seed);
-    let lengths = pairs.pairs().take(SAMPLE).map(|pair| tokens(&pair.source) + tokens(&pair.target));
-    config.train.batch_size = as_many_tokens(&config, lengths);
+    config.train.batch_size =
+        as_many_tokens(&config, pairs.pairs().take(SAMPLE).map(|pair| tokens_in(&pair.target)));
     Ok(config)
 }
 
-fn base_form(lab: &Lab) -> Result<GptConfig> {
-    Ok(gpt(&mut base(lab, 0)?)?.clone())
+/// About how many tokens of a step of the base model's windows are those of passives, if it reads each sentence before its passive.
+pub fn share_of_passives(seed: u64) -> f64 {
+    let pairs = Pairs::new(seed);
+    let shares = pairs.pairs().take(SAMPLE).map(|pair| {
+        let (source, target) = (tokens_in(&pair.source) as f64, tokens_in(&pair.target) as f64);
+        target / (source + target + 2.0)
+    });
+    mean(&shares.collect::<Vec<_>>()).mean
 }
 
-/// A preset's model with the base model's words, texts, steps and rates.
+/// The words and punctuation marks of a text.
+fn tokens_in(text: &str) -> usize {
+    text.split_whitespace().count() + text.matches(|c: char| c.is_ascii_punctuation()).count()
+}
+
+fn base_form(lab: &Lab, seed: u64) -> Result<Form> {
+    Ok(gpt(&mut base(lab, seed)?)?.form())
+}
+
+/// A preset's data with the base model's words, texts, steps and rates.
 fn like_base(lab: &Lab, name: &str, seed: u64) -> Result<RunConfig> {
     let base = base(lab, seed)?;
     let mut config = preset(name, &[])?;

@@ -1,8 +1,9 @@
 //! The sentiment classifiers that differ only in how they attend, as several experiments train and test them.
 
-use crate::experiment::{Lab, Sizes, Trained, named};
+use crate::experiment::{Bound, Check, Lab, Sizes, Trained, named};
 use crate::model::Opened;
 use crate::run::{RunConfig, sources};
+use crate::statistics::Interval;
 use anyhow::{Result, bail};
 use regard_nn::analysis::{Tokens, pad};
 use regard_nn::data::builtin::{self, Polarity};
@@ -13,11 +14,6 @@ use std::collections::HashSet;
 
 /// How many seeds the three are trained with.
 pub const SEEDS: Sizes<u64> = Sizes::quick(8);
-
-/// What was changed about the models after results had been seen.
-pub const SEEDS_CHANGED: &str = "The models are those of `three-models`. Their number of seeds was raised from five to eight after that \
-    experiment had been undecided. Their initial weights, widths, steps and rates were chosen on held-out texts after first runs in which \
-    small models stayed at chance.";
 
 named! {
     /// A model of the comparison.
@@ -89,6 +85,7 @@ pub fn config(lab: &Lab, variant: Variant, seed: u64) -> Result<RunConfig> {
     config.data.limit = lab.at(Sizes::quick(4_000).smoke(60).standard(10_000).full(0));
     config.train.evaluate_every = (config.train.steps / 6).max(1);
     config.data.path = lab.data();
+    config.run.snapshots = vec![0];
     if let Recipe::Sentiment(model) = &mut config.model
         && let Some(times) = variant.times()
     {
@@ -123,8 +120,8 @@ fn widened(config: &SentimentConfig, times: usize) -> Result<usize> {
 
 /// Texts that no model was trained on, with their labels (1: positive).
 pub fn test_texts(lab: &Lab) -> Result<Vec<(String, usize)>> {
-    let config = config(lab, Variant::Max, 0)?;
-    let most = lab.at(Sizes::quick(800).smoke(40).standard(2_000).full(usize::MAX));
+    let config = config(lab, Variant::Max, lab.first_seed())?;
+    let most = lab.setting("test texts", Sizes::quick(800).smoke(40).standard(2_000).full(usize::MAX));
     if let Some(path) = lab.setup.data {
         sources::ensure_test_part(path)?;
     }
@@ -160,6 +157,11 @@ pub fn margins(opened: &Opened, texts: &[Tokens]) -> Result<Vec<f32>> {
         }
     }
     Ok(margins)
+}
+
+/// That a model classifies texts better than chance.
+pub fn learned(model: Variant, accuracy: Interval) -> Check {
+    Check::new(format!("accuracy on test texts: {model}"), accuracy, Bound::Above(0.5))
 }
 
 /// Sentiment words: those that praise or blame by themselves.

@@ -1,17 +1,19 @@
 //! The taggers that several experiments train: one attention layer that classifies hidden words as content words or function
 //! words from their context; and the sentences that they are tested on.
 
-use crate::experiment::{Lab, SMALL_MODELS, Sizes, Trained, named};
+use crate::experiment::{Bound, Check, Lab, SMALL_MODELS, Sizes, Trained, named};
 use crate::experiments::models::sentiment::lexicon;
 use crate::run::{RunConfig, sources};
+use crate::statistics::{Sample, paired};
 use anyhow::{Context as _, Result};
 use regard_nn::analysis::Tokens;
+use regard_nn::data::batches::Hiding;
 use regard_nn::data::builtin::{self, PartOfSpeech};
 use regard_nn::data::treebank;
 use regard_nn::models::Recipe;
 use regard_nn::tensor::random::Key;
 use regard_nn::tokens::Tokenizer;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::ops::RangeInclusive;
 
 /// The numbers of heads that are compared.
@@ -55,6 +57,14 @@ pub struct Sentence {
     pub relations: Vec<String>,
     /// Whether each is a sentiment word.
     pub sentiment: Vec<bool>,
+    /// The semantic field of each, if it has one.
+    pub fields: Vec<Option<&'static str>>,
+}
+
+/// What is known of words: which judge, and the semantic fields.
+struct Known {
+    sentiment: HashSet<String>,
+    fields: BTreeMap<String, &'static str>,
 }
 
 /// A word of a tree as both sources have it: form, part of speech, head, relation.
@@ -62,7 +72,7 @@ type Node<'a> = (&'a str, &'a str, Option<usize>, &'a str);
 
 impl Sentence {
     /// Leaves out punctuation and signs. A word that depends on one of these is taken for a root.
-    fn new<'a>(nodes: impl Iterator<Item = Node<'a>>, sentiment: impl Fn(&str) -> bool) -> Self {
+    fn new<'a>(nodes: impl Iterator<Item = Node<'a>>, known: &Known) -> Self {
         let nodes: Vec<Node> = nodes.collect();
         let kept = |node: &Node| !["PUNCT", "SYM", "X"].contains(&node.1);
         let places: Vec<Option<usize>> = nodes
@@ -76,7 +86,9 @@ impl Sentence {
             sentence.classes.push(u32::from(content));
             sentence.heads.push(head.and_then(|head| places.get(head).copied().flatten()));
             sentence.relations.push(relation.split(':').next().unwrap_or_default().to_owned());
-            sentence.sentiment.push(sentiment(&form.to_lowercase()));
+            let lower = form.to_lowercase();
+            sentence.sentiment.push(known.sentiment.contains(&lower));
+            sentence.fields.push(known.fields.get(&lower).copied());
         }
         sentence
     }
@@ -86,7 +98,7 @@ impl Sentence {
         let (words, classes) = tagged.iter().cloned().unzip();
         let count = tagged.len();
         let (relations, sentiment) = (vec![String::new(); count], vec![false; count]);
-        Self { words, classes, heads: vec![None; count], relations, sentiment }
+        Self { words, classes, heads: vec![None; count], relations, sentiment, fields: vec![None; count] }
     }
 
     /// Whether it has a length that is tested.
@@ -111,8 +123,7 @@ const LENGTHS: RangeInclusive<usize> = 4..=60;
 /// Sentences that no tagger was trained on: of the built-in corpus, or of the treebank that the user gave (a folder's test
 /// part, or the last tenth of a file).
 pub fn test_sentences(lab: &Lab) -> Result<Vec<Sentence>> {
-    let lexicon = lexicon();
-    let sentiment = |word: &str| lexicon.contains(word);
+    let known = Known { sentiment: lexicon(), fields: builtin::semantic_fields() };
     let all: Vec<Sentence> = match lab.setup.data {
         None => {
             let node = |word: &builtin::Word| (word.part_of_speech.tag(), word.head, word.relation);
@@ -122,7 +133,7 @@ pub fn test_sentences(lab: &Lab) -> Result<Vec<Sentence>> {
                     let (tag, head, relation) = node(word);
                     (word.text.as_str(), tag, head, relation)
                 });
-                Sentence::new(nodes, sentiment)
+                Sentence::new(nodes, &known)
             });
             sentences.collect()
         }
@@ -133,7 +144,7 @@ pub fn test_sentences(lab: &Lab) -> Result<Vec<Sentence>> {
                     let tag = treebank::PARTS_OF_SPEECH[word.part_of_speech];
                     (word.form.as_str(), tag, word.head, word.relation.as_str())
                 });
-                Sentence::new(nodes, sentiment)
+                Sentence::new(nodes, &known)
             });
             let mut sentences: Vec<Sentence> = sentences.filter(|sentence| sentence.len() > 0).collect();
             if !path.is_dir() {
@@ -143,24 +154,50 @@ pub fn test_sentences(lab: &Lab) -> Result<Vec<Sentence>> {
             sentences
         }
     };
-    let most = lab.at(Sizes::quick(600).smoke(30).standard(1_500).full(usize::MAX));
+    let most = lab.setting("test sentences", Sizes::quick(600).smoke(30).standard(1_500).full(usize::MAX));
     let fits = all.into_iter().filter(Sentence::is_read);
     let kept: Vec<Sentence> = fits.take(most).collect();
     anyhow::ensure!(!kept.is_empty(), "there is no test sentence of {} words or more", LENGTHS.start());
     Ok(kept)
 }
 
+/// The seeds of taggers with two and with eight heads.
+const FEWER_SEEDS: Sizes<u64> = Sizes::quick(3).standard(15).full(3);
+
 /// The seeds that a tagger is trained with: one head and four are what most claims are about.
 pub fn seeds(lab: &Lab, heads: usize) -> Vec<u64> {
     match heads {
         1 | 4 => lab.seeds_of(SMALL_MODELS),
-        _ => lab.seeds_of(Sizes::quick(3).standard(15).full(3)),
+        _ => {
+            lab.setting("seeds of taggers with two and with eight heads", FEWER_SEEDS);
+            lab.seeds_of(FEWER_SEEDS)
+        }
     }
 }
 
 /// Every seed of the taggers with so many heads, before and after training.
 pub fn before_and_after(lab: &Lab, heads: usize) -> Vec<(Stage, u64)> {
     seeds(lab, heads).into_iter().flat_map(|seed| Stage::ALL.map(|stage| (stage, seed))).collect()
+}
+
+/// The share of the more frequent class among the hidden words of the test sentences: a tagger that learned its task is right more
+/// often.
+pub fn majority(sentences: &[Sentence], hidden: &[(Tokens, Vec<bool>)]) -> f64 {
+    let words =
+        sentences.iter().zip(hidden).flat_map(|(sentence, (_, hidden))| sentence.classes.iter().zip(hidden));
+    let (mut content, mut count) = (0_u32, 0_u32);
+    for (class, _) in words.filter(|(_, hidden)| **hidden) {
+        content += class;
+        count += 1;
+    }
+    let share = f64::from(content) / f64::from(count.max(1));
+    share.max(1.0 - share)
+}
+
+/// That a tagger learned its task: its accuracy by seed, and the share of the more frequent class.
+pub fn learned(accuracy: &Sample, majority: &Sample) -> Check {
+    let what = "accuracy on hidden words after training − share of the more frequent class";
+    Check::new(what, paired(accuracy, majority), Bound::Above(0.0))
 }
 
 /// The sentence to show: the first of a length that is easy to read.
@@ -222,10 +259,10 @@ pub fn encode(tokenizer: &Tokenizer, sentences: &[Sentence]) -> Result<Vec<Token
 /// The same sentences with some words hidden, as in training, and the places of those.
 pub fn hide(tokenizer: &Tokenizer, sentences: &[Sentence]) -> Result<Vec<(Tokens, Vec<bool>)>> {
     let mask = tokenizer.special().mask.context("the tokenizer has no mask")?;
-    let key = Key::new(0).site("test mask");
+    let hiding = Hiding::new(mask, Key::new(0).site("test mask"));
     let hide = |(number, (tokens, sentence)): (usize, (Tokens, &Sentence))| {
-        let (ids, _) = sources::masked_sentence(&tokens.ids, &sentence.classes, mask, (key, number));
-        let hidden = ids.iter().map(|&id| id == mask).collect();
+        let (ids, _) = hiding.apply(&tokens.ids, &sentence.classes, 0, number as u64);
+        let hidden = hiding.places(ids.len(), 0, number as u64);
         (Tokens::new(ids), hidden)
     };
     Ok(encode(tokenizer, sentences)?.into_iter().zip(sentences).enumerate().map(hide).collect())
@@ -256,7 +293,12 @@ mod tests {
             ("works", "VERB", None, "root"),
             (".", "PUNCT", Some(3), "punct"),
         ];
-        let sentence = Sentence::new(nodes.into_iter(), |word| word == "works");
+        let known = Known {
+            sentiment: HashSet::from(["works".to_owned()]),
+            fields: BTreeMap::from([("well".to_owned(), "sound")]),
+        };
+        let sentence = Sentence::new(nodes.into_iter(), &known);
+        assert_eq!(sentence.fields, [Some("sound"), None, None]);
         assert_eq!(sentence.words, ["Well", "it", "works"]);
         assert_eq!(sentence.classes, [1, 0, 1]);
         assert_eq!(sentence.heads, [Some(2), Some(2), None]);

@@ -53,7 +53,7 @@ pub fn draw(
     let slopes = alibi_slopes(bias.as_ref().map_or(4, |(heads, _)| *heads));
     let mut penalties = slopes.iter().take(2).enumerate().fold(empty, |chart, (head, slope)| {
         let points = (0..length).map(|distance| (distance as f64, -f64::from(*slope) * distance as f64));
-        chart.series(Series::new(format!("ALiBi, head {}", head + 1)).points(points))
+        chart.series(Series::new(format!("ALiBi, head {head}")).points(points))
     });
     if let Some((heads, bias)) = bias {
         for head in 0..heads.min(2) {
@@ -61,7 +61,7 @@ pub fn draw(
                 let bucket = relative_bucket(-(distance as i64), bias.len() / heads, 128, false) as usize;
                 (distance as f64, f64::from(bias[bucket * heads + head]))
             });
-            penalties = penalties.series(Series::new(format!("T5 bias, head {}", head + 1)).points(points));
+            penalties = penalties.series(Series::new(format!("T5 bias, head {head}")).points(points));
         }
     }
     findings.figure(

@@ -36,7 +36,13 @@ pub fn draw_measures(findings: &mut Findings, table: &Measured, seeds: u64) {
         .columns(2)
         .titled_panel("Q", chart(Measure::OfQ, "gradient norm"))
         .titled_panel("K", chart(Measure::OfK, "gradient norm"))
-        .titled_panel("scores", chart(Measure::OfScores, "gradient norm"));
+        .titled_panel("scores", chart(Measure::OfScores, "gradient norm"))
+        .titled_panel("median row of Q", chart(Measure::MedianOfQ, "gradient norm of the median row"))
+        .titled_panel(
+            "median row of the scores",
+            chart(Measure::MedianOfScores, "gradient norm of the median row"),
+        )
+        .titled_panel("rows of the scores that vanish", chart(Measure::VanishedOfScores, "share below 0.01"));
     let entropy = chart(Measure::Entropy, "mean entropy, nats");
     let sharpness = Picture::new("Sharpness against width")
         .subtitle("Mean ± sd over draws of 8 tokens")
@@ -49,7 +55,8 @@ pub fn draw_measures(findings: &mut Findings, table: &Measured, seeds: u64) {
         .mark(PUBLISHED[0].2, "published draw");
     findings.figure(
         "gradient_norms_vs_dk",
-        "Norms of the gradients of Q, K and the scores for a random direction of the output.",
+        "Norms of the gradients of Q, K and the scores for a random direction of the output: of the whole, which few rows dominate, of the \
+         median row, and the share of rows that are next to nothing.",
         gradients,
     );
     findings.figure(

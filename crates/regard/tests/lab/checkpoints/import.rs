@@ -3,7 +3,10 @@
 use super::made::{complaint, said, text};
 use proptest::prelude::*;
 use regard_nn::checkpoint::{self, StoredWeights, llama2c};
+use regard_nn::tensor::Tensor;
 use regard_nn::tokens::{Special, Tokenizer};
+use serde_json::Value;
+use std::collections::BTreeMap;
 use std::path::Path;
 use tempfile::tempdir;
 
@@ -225,4 +228,63 @@ proptest! {
             prop_assert_eq!(tokenizer.decode(&got, Special::Drop).unwrap(), text);
         }
     }
+}
+
+/// The weights and the configuration of a golden model.
+fn golden_model(name: &str) -> (BTreeMap<String, Tensor>, Value) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join(format!("../regard-nn/tests/golden/models/{name}.safetensors"));
+    let file = StoredWeights::from_files(&[&path]).unwrap();
+    let weights = file.names().filter_map(|name| {
+        let own = name.strip_prefix("weights/")?;
+        Some((own.to_owned(), file.read(name).unwrap()?))
+    });
+    (weights.collect(), serde_json::from_str(file.metadata("config").unwrap()).unwrap())
+}
+
+#[test]
+fn combined_models_become_two_towers() {
+    for (kind, width) in [("clip", Some("projection_dim")), ("siglip", None)] {
+        let folder = tempdir().unwrap();
+        let (whole, out) = (folder.path().join("whole"), folder.path().join("towers"));
+        std::fs::create_dir_all(&whole).unwrap();
+        let mut config = serde_json::json!({"model_type": kind, "architectures": ["Model"]});
+        let mut all = BTreeMap::from([("logit_scale".to_owned(), Tensor::new(&[2.0], [1]).unwrap())]);
+        for tower in ["text", "vision"] {
+            let (weights, own) = golden_model(&format!("{kind}-{tower}"));
+            if let Some(width) = width {
+                config[width] = own[width].clone();
+            }
+            let named = |name: String| match name.contains("_model.") || name.contains("_projection.") {
+                true => name,
+                false => format!("{tower}_model.{name}"),
+            };
+            all.extend(weights.into_iter().map(|(name, tensor)| (named(name), tensor)));
+            config[format!("{tower}_config")] = own;
+        }
+        checkpoint::write_tensors(&whole.join("model.safetensors"), &all, &[]).unwrap();
+        std::fs::write(whole.join("config.json"), config.to_string()).unwrap();
+        let (problem, _) = complaint(&["trace", text(&whole), "--list-sites"]);
+        assert!(problem.contains("regard import towers"), "{problem}");
+        said(&["import", "towers", text(&whole), "-o", text(&out)]);
+        for tower in ["text", "vision"] {
+            // The same values as the tower alone has.
+            let alone = folder.path().join(tower);
+            let (weights, own) = golden_model(&format!("{kind}-{tower}"));
+            std::fs::create_dir_all(&alone).unwrap();
+            checkpoint::write_tensors(&alone.join("model.safetensors"), &weights, &[]).unwrap();
+            std::fs::write(alone.join("config.json"), own.to_string()).unwrap();
+            let (one, other) =
+                (checkpoint::load(&alone).unwrap().model, checkpoint::load(&out.join(tower)).unwrap().model);
+            let (one, other) = (one.parameters(), other.parameters());
+            assert_eq!(one.len(), other.len());
+            for ((name, one), (_, other)) in one.iter().zip(&other) {
+                assert_eq!(one.tensor().to_vec(), other.tensor().to_vec(), "{kind} {tower} {name}");
+            }
+        }
+    }
+    let folder = tempdir().unwrap();
+    super::made::gpt(folder.path(), 1);
+    let (problem, code) = complaint(&["import", "towers", text(folder.path()), "-o", "never"]);
+    assert!(code == 1 && problem.contains("is not a model with two towers"), "{problem}");
 }

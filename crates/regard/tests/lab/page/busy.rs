@@ -42,14 +42,18 @@ fn old_forward_passes_make_room_for_new_ones() {
     let path = folder.path().join("model");
     made::gpt(&path, 5);
     let address = serve(folder.path(), &["model"], Limits { memory: 60_000, ..Limits::default() });
-    let body = json!({ "model": made::text(&path), "text": "The cat sat on the mat." }).to_string();
-    let read = || post(address, "/api/read", &body).json()["id"].as_str().unwrap().to_owned();
-    let first = read();
+    let read = |number: u32| {
+        let text = format!("The cat sat on the mat {number}.");
+        let body = json!({ "model": made::text(&path), "text": text }).to_string();
+        post(address, "/api/read", &body).json()["id"].as_str().unwrap().to_owned()
+    };
+    let first = read(0);
     assert_eq!(get(address, &format!("/api/readings/{first}")).status, 200);
-    for _ in 0..19 {
-        read();
+    assert_eq!(read(0), first, "the same text is not read twice");
+    for number in 1..20 {
+        read(number);
     }
-    let last = read();
+    let last = read(20);
     let gone = get(address, &format!("/api/readings/{first}"));
     assert_eq!(gone.status, 410);
     assert!(gone.problem().contains("make room"));

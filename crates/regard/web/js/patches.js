@@ -1,10 +1,11 @@
 // Attention over the patches of a picture, drawn on the picture.
 
-import { make } from "./dom.js";
+import { draw, make } from "./dom.js";
 import { levelOf } from "./maths.js";
 import { brief } from "./numbers.js";
 import { select } from "./selection.js";
 import { named } from "./colours.js";
+import { label, picture } from "./svg.js";
 
 /** The picture with the weights of the chosen patch, or of the class token; `update` follows the choice. */
 export function patchesOf(page, which) {
@@ -14,7 +15,7 @@ export function patchesOf(page, which) {
   const patch = (query) => `the patch in row ${Math.floor((query - first) / columns) + 1}, column ${((query - first) % columns) + 1}`;
   const name = (query) => (query >= first ? patch(query) : query === 0 ? "the class token" : `the token ${page.reading.source[query].text}`);
   const heading = make("h2", { id: "patch-heading" });
-  const told = make("p", { class: "muted" });
+  const about = make("p", { class: "muted" });
   const inside = (value, length) => Math.min(length - 1, Math.max(0, value));
   const canvas = make("canvas", {
     width: columns, height: rows, role: "img", tabindex: 0, id: "patches",
@@ -37,7 +38,7 @@ export function patchesOf(page, which) {
   });
   const mark = make("div", { class: "mark", hidden: true });
   const seen = page.picture ? make("img", { src: page.picture, alt: "The picture that was read" }) : null;
-  const root = make("div", { class: "patches" }, heading, make("div", { class: seen ? "picture" : "picture bare" }, seen, canvas, mark), told);
+  const root = make("div", { class: "patches" }, heading, make("div", { class: seen ? "picture" : "picture bare" }, seen, canvas, mark), about);
 
   async function update() {
     // Nothing jumps once it is shown.
@@ -54,12 +55,25 @@ export function patchesOf(page, which) {
     const parts = [1, 3, 5].map((start) => parseInt(colour.slice(start, start + 2), 16));
     weights.forEach((value, i) => image.data.set([...parts, levelOf(value - least, most - least, which.scale) * 0.82], i * 4));
     context.putImageData(image, 0, 0);
-    heading.textContent = `Where ${name(query)} looks`;
-    canvas.setAttribute("aria-label", `Where ${name(query)} looks, over the picture. Arrows choose another patch, Escape the class token.`);
-    told.textContent = `From ${brief(least)} (clear) to ${brief(most)} (strongest). Choose a patch to see where it looks; the class token, the first, gathers what the picture is.`;
+    heading.textContent = `What ${name(query)} attends to`;
+    canvas.setAttribute("aria-label", `What ${name(query)} attends to, over the picture. Arrows choose another patch, Escape the class token.`);
+    about.textContent = `From ${brief(least)} (clear) to ${brief(most)} (strongest). Choose a patch to see what it attends to; the class token, the first, gathers what the picture is.`;
     mark.hidden = query < first;
     const [row, column] = [Math.floor((query - first) / columns), (query - first) % columns];
     mark.style.cssText = `left: ${(100 * column) / columns}%; top: ${(100 * row) / rows}%; width: ${100 / columns}%; height: ${100 / rows}%`;
   }
-  return { root, update };
+  /** The picture with the weights over it, as it is shown. */
+  async function svg() {
+    await seen?.decode().catch(() => {});
+    const width = 560;
+    const height = seen ? Math.round((width * seen.naturalHeight) / seen.naturalWidth) : Math.round((width * rows) / columns);
+    const query = page.query();
+    const [row, column] = [Math.floor((query - first) / columns), (query - first) % columns];
+    const frame = query < first ? null : draw("rect", { x: (column * width) / columns, y: 28 + (row * height) / rows, width: width / columns, height: height / rows, fill: "none", stroke: named("ink"), "stroke-width": 2 });
+    return picture(width, height + 28, heading.textContent,
+      label(`${page.reading.model}, ${which.site}, head ${which.head}: ${heading.textContent}`, 0, 10, { size: 13, weight: 600 }),
+      seen ? draw("image", { x: 0, y: 28, width, height, href: page.picture, preserveAspectRatio: "none" }) : null,
+      draw("image", { x: 0, y: 28, width, height, href: canvas.toDataURL("image/png"), preserveAspectRatio: "none", style: "image-rendering: pixelated" }), frame);
+  }
+  return { root, update, svg };
 }
