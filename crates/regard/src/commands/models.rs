@@ -15,9 +15,9 @@ use std::path::{Path, PathBuf};
 /// type or setting that is not supported, weights or a tokenizer that are missing. Weights themselves are not read.
 #[derive(Args)]
 #[command(after_help = "Examples:
-  regard models                       everything
-  regard models --types               the model types that can be opened, and what for
-  regard models --runs ~/experiments  another folder of runs or checkpoints
+  regard models                         everything
+  regard models --types                 the model types that can be opened, and what for
+  regard models --runs ~/experiments    another folder of runs or checkpoints
 
 docs/fidelity.md compares each type with transformers; docs/families.md shows how to add one.")]
 pub struct Models {

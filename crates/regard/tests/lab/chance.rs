@@ -174,7 +174,9 @@ fn three_ways_to_attend_learn_where_labels_mean_something() {
 fn bags_of_words_are_no_better_than_a_coin_where_labels_mean_nothing() {
     let mut bench = Bench::new(|folder| reviews(folder, Labels::Random));
     let found = bench.conduct("word-vectors", 3);
-    is_chance(&found, &[&"trained"], "accuracy", TESTED);
+    for deviation in ["0.1", "1"] {
+        is_chance(&found, &[&deviation, &"trained"], "accuracy", TESTED);
+    }
     does_not_hold(&found, "A2");
     let found = bench.conduct("head-count", 3);
     for heads in [1, 4] {
@@ -210,8 +212,11 @@ fn bags_of_words_are_no_better_than_a_coin_where_labels_mean_nothing() {
 fn bags_of_words_learn_where_labels_mean_something() {
     let bench = Bench::new(|folder| reviews(folder, Labels::True));
     // A bag does not see the order of words: of the negated ones it can tell none but by "not".
-    let right = bench.conduct("word-vectors", 2).measurements.mean(&[&"trained"], "accuracy").mean;
-    assert!(right > 0.75, "{right}");
+    let found = bench.conduct("word-vectors", 2);
+    for deviation in ["0.1", "1"] {
+        let right = found.measurements.mean(&[&deviation, &"trained"], "accuracy").mean;
+        assert!(right > 0.75, "{deviation}: {right}");
+    }
     let right = bench.conduct("head-count", 2).measurements.mean(&[&"sentiment", &4], "accuracy").mean;
     assert!(right > 0.75, "{right}");
 }
