@@ -19,7 +19,7 @@ use crate::rows::RowGradient;
 use crate::storage::{DataType, Device, Kernels};
 use crate::tensor::{Tensor, ensure_same_device};
 use inputs::Pending;
-use ready::Uses;
+use ready::{Receiver, Uses};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -145,7 +145,10 @@ impl Tensor {
 
     /// Like [`Tensor::backward`], but each leaf's gradient goes to `ready` as soon as it is complete, in an order that depends
     /// on the graph only. With [`checkpoint`]ed segments that is after the last of them has run again.
-    pub fn backward_as_ready(&self, ready: &mut dyn FnMut(Leaf, Gradient) -> Result<()>) -> Result<()> {
+    pub fn backward_as_ready<'a>(
+        &self,
+        ready: &'a mut (dyn FnMut(Leaf, Gradient) -> Result<()> + 'a),
+    ) -> Result<()> {
         let pass = Pass::default();
         let (root, start) = self.start(&pass)?;
         let mut walk = Walk::new(&pass);
@@ -245,7 +248,7 @@ struct Walk<'a> {
     pending: Pending,
     found: Gradients,
     /// Who receives gradients of leaves as soon as they are complete, and how that is known.
-    early: Option<(Uses, &'a mut dyn FnMut(Leaf, Gradient) -> Result<()>)>,
+    early: Option<(Uses, &'a mut Receiver<'a>)>,
 }
 
 impl<'a> Walk<'a> {

@@ -74,9 +74,8 @@ pub fn together<T>(group: &dyn Group, result: Result<T>) -> Result<T> {
     let problem = result.as_ref().err().map(|error| format!("{error:#}")).unwrap_or_default();
     let problems = gather(group, problem.as_bytes())?;
     match problems.iter().enumerate().find(|(_, problem)| !problem.is_empty()) {
-        None => result,
         Some(_) if group.rank() > 0 => Err(Elsewhere { stopped: false }.into()),
-        Some((0, _)) => result,
+        None | Some((0, _)) => result,
         Some((rank, problem)) => bail!("rank {rank}: {}", String::from_utf8_lossy(problem)),
     }
 }

@@ -124,10 +124,9 @@ impl SharedGradients {
         let parameters = model.parameters();
         for (bucket, total) in buckets.iter().zip(totals) {
             for (&index, gradient) in bucket.parameters.iter().zip(total) {
-                let gradient = gradient.map(|gradient| gradient.to(model.device())).transpose()?;
-                gradient
-                    .into_iter()
-                    .for_each(|gradient| gradients.set(parameters[index].1.tensor(), gradient));
+                if let Some(gradient) = gradient {
+                    gradients.set(parameters[index].1.tensor(), gradient.to(model.device())?);
+                }
             }
         }
         Ok((gradients, total_loss(group, &losses, parts.len())?))
@@ -207,10 +206,10 @@ fn exchange(
     let mut sums: Vec<Vec<Option<Gradient>>> = buckets.iter().map(|_| Vec::new()).collect();
     for Contribution { bucket, gradients } in contributions {
         let total = &mut totals[bucket];
-        total.add(group.exchange(total.pieces(&gradients)?)?)?;
+        total.add(&group.exchange(total.pieces(&gradients))?)?;
         received[bucket] += 1;
         if received[bucket] == rounds {
-            sums[bucket] = total.whole(gather(group, &total.slice())?)?;
+            sums[bucket] = total.whole(&gather(group, &total.slice())?)?;
         }
     }
     Ok(sums)

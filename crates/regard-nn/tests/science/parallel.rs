@@ -199,7 +199,9 @@ fn a_run_goes_on_with_another_number_of_ranks() {
         }
     };
     std::thread::scope(|scope| {
-        Threads::new(4).into_iter().for_each(|group| drop(scope.spawn(move || halfway(&group))));
+        for group in Threads::new(4) {
+            scope.spawn(move || halfway(&group));
+        }
     });
     let rest = |group: &dyn Group| {
         let (mut task, config) = gpt(4, false);
@@ -211,7 +213,9 @@ fn a_run_goes_on_with_another_number_of_ranks() {
     std::thread::scope(|scope| {
         let ranks: Vec<_> =
             Threads::new(3).into_iter().map(|group| scope.spawn(move || rest(&group))).collect();
-        ranks.into_iter().for_each(|rank| assert!(rank.join().unwrap() == alone.parameters));
+        for rank in ranks {
+            assert!(rank.join().unwrap() == alone.parameters);
+        }
     });
 }
 

@@ -4,13 +4,17 @@
 //! operation that uses it has run backward: counting uses before the walk shows when. Processes that train one model
 //! together send gradients then, while the rest of the pass goes on.
 
-use super::{Node, Rule, key, lock};
+use super::{Gradient, Node, Rule, key, lock};
+use crate::error::Result;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 /// The identity of a leaf: that of the tensor it belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Leaf(pub(super) usize);
+
+/// Receives the gradient of a leaf.
+pub(super) type Receiver<'a> = dyn FnMut(Leaf, Gradient) -> Result<()> + 'a;
 
 /// How many operations still have to send a gradient to each leaf.
 #[derive(Default)]
@@ -48,7 +52,9 @@ impl Uses {
     /// Notes that a segment was run again, with the graph that it recorded.
     pub fn expanded(&mut self, inner: Option<&Arc<Node>>) {
         self.segments -= 1;
-        inner.into_iter().for_each(|inner| self.count(inner));
+        if let Some(inner) = inner {
+            self.count(inner);
+        }
     }
 
     /// Notes that one use of a leaf is done; whether it was the last.
@@ -104,7 +110,7 @@ mod tests {
             let segment = move |inputs: &[Tensor]| inputs[0].multiply(&inner)?.tanh();
             let hidden = match checkpointed {
                 true => checkpoint(&[&input], segment).unwrap(),
-                false => segment(&[input.clone()]).unwrap(),
+                false => segment(std::slice::from_ref(&input)).unwrap(),
             };
             // Used outside as well, after the segment: complete only when the segment has run again.
             hidden.multiply(&weight).unwrap().sum_all().unwrap()

@@ -69,7 +69,7 @@ impl<'a> Total<'a> {
     }
 
     /// What goes to each rank: its slice of dense gradients, and all sparse ones.
-    pub fn pieces(&self, gradients: &[Option<Gradient>]) -> Result<Vec<Vec<u8>>> {
+    pub fn pieces(&self, gradients: &[Option<Gradient>]) -> Vec<Vec<u8>> {
         let mut pieces = vec![Vec::new(); self.portions.len()];
         for (number, gradient) in gradients.iter().enumerate() {
             let kind = Kind::of(gradient.as_ref());
@@ -87,13 +87,13 @@ impl<'a> Total<'a> {
                 }
             }
         }
-        Ok(pieces)
+        pieces
     }
 
     /// Adds what the ranks sent, in their order.
-    pub fn add(&mut self, messages: Vec<Vec<u8>>) -> Result<()> {
+    pub fn add(&mut self, messages: &[Vec<u8>]) -> Result<()> {
         for message in messages {
-            let mut reader = Reader(&message);
+            let mut reader = Reader(message);
             for number in 0..self.bucket.parameters.len() {
                 match reader.kind()? {
                     Kind::Absent => {}
@@ -101,7 +101,7 @@ impl<'a> Total<'a> {
                         let values = reader.floats(self.portions[self.rank][number].len())?;
                         match &mut self.dense[number] {
                             Some(total) => {
-                                total.iter_mut().zip(values).for_each(|(total, value)| *total += value)
+                                total.iter_mut().zip(values).for_each(|(total, value)| *total += value);
                             }
                             none => *none = Some(values.collect()),
                         }
@@ -137,7 +137,7 @@ impl<'a> Total<'a> {
     }
 
     /// The whole sum, from the slices of all ranks.
-    pub fn whole(&mut self, slices: Vec<Vec<u8>>) -> Result<Vec<Option<Gradient>>> {
+    pub fn whole(&mut self, slices: &[Vec<u8>]) -> Result<Vec<Option<Gradient>>> {
         let shapes = &self.bucket.shapes;
         let mut values: Vec<Option<Vec<f32>>> = self
             .dense
