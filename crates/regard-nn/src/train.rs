@@ -12,12 +12,14 @@
 //! what to print and what to save. All random draws are keyed by the step, so a run resumed from a saved [`Progress`] gives
 //! bit for bit the same result as an uninterrupted one.
 
+pub mod parallel;
 mod precision;
 mod recorded;
 mod schedule;
 mod state;
 mod tasks;
 
+use parallel::{Alone, Group, SharedGradients};
 pub use precision::Precision;
 pub use recorded::{Outcome, Part, Recorder, Settings, update_now};
 pub use schedule::{Decay, Schedule};
@@ -262,7 +264,28 @@ pub fn train(
     progress: &mut Progress,
     observer: &mut dyn Observer,
 ) -> Result<TrainingEnd> {
+    train_together(task, config, progress, observer, &Alone)
+}
+
+/// Trains on several ranks, which share the [`TrainConfig::accumulate`] batches of each update. All ranks end with the same
+/// model, that of [`train`]. If the observer of any rank stops, all do.
+pub fn train_together(
+    task: &mut dyn Task,
+    config: &TrainConfig,
+    progress: &mut Progress,
+    observer: &mut dyn Observer,
+    group: &dyn Group,
+) -> Result<TrainingEnd> {
     config.check()?;
+    if group.ranks() > config.accumulate {
+        let problem = format!(
+            "{} ranks need at least as many batches an update; accumulate is {}",
+            group.ranks(),
+            config.accumulate
+        );
+        return Err(Error::configuration("train", problem));
+    }
+    let mut shared = SharedGradients::default();
     task.model_mut().widen()?;
     let key = Key::new(config.seed).site("train");
     let mut recorder = if observer.sees_gradients() { Recorder::off() } else { Recorder::new() };
@@ -270,7 +293,7 @@ pub fn train(
         if progress.patience_is_over(config) {
             return Ok(TrainingEnd::Patience);
         }
-        let step = update_once(task, config, progress, (observer, &mut recorder), key)?;
+        let step = update_once(task, config, progress, (observer, &mut recorder), (group, &mut shared), key)?;
         let last = progress.step == config.steps;
         if last || config.evaluate_every > 0 && progress.step.is_multiple_of(config.evaluate_every) {
             let evaluation = task.evaluate(&Context::inference().with_precision(config.precision.into()))?;
@@ -282,7 +305,8 @@ pub fn train(
             let best = progress.record(&evaluation);
             observer.evaluated(&evaluation, best, task, progress)?;
         }
-        if observer.stepped(&step, task, progress)? == Flow::Stop && !last {
+        let stop = observer.stepped(&step, task, progress)? == Flow::Stop;
+        if parallel::any(group, stop)? && !last {
             return Ok(TrainingEnd::Stopped);
         }
     }
@@ -295,12 +319,12 @@ fn update_once(
     config: &TrainConfig,
     progress: &mut Progress,
     (observer, recorder): (&mut dyn Observer, &mut Recorder),
+    (group, shared): (&dyn Group, &mut SharedGradients),
     key: Key,
 ) -> Result<Step> {
     let rate = config.rate.at(progress.step, config.steps);
     let mut step =
         Step { step: progress.step + 1, loss: 0.0, rate, gradient_norm: 0.0, examples: 0, tokens: 0 };
-    let mut total: Option<Gradients> = None;
     let batches = (0..config.accumulate).map(|_| task.next_batch()).collect::<Result<Vec<_>>>()?;
     // Batches are weighted by their number of targets, so that several small ones give the same update as a large one.
     let targets: Vec<usize> = batches.iter().map(|batch| counted(&batch.targets)).collect();
@@ -315,28 +339,21 @@ fn update_once(
     }
     let (key, clip) = (key.step(progress.step), config.clip);
     let how = Settings { key, rate, clip, precision: config.precision.into() };
-    if let Some(outcome) = recorder.update(task.model_mut(), &mut progress.optimiser, &parts, how)? {
+    if group.ranks() == 1
+        && let Some(outcome) = recorder.update(task.model_mut(), &mut progress.optimiser, &parts, how)?
+    {
         (step.loss, step.gradient_norm) = (outcome.loss.item()?, outcome.norm.item()?);
         ensure_finite(&step)?;
         progress.step += 1;
         progress.position = task.position();
         return Ok(step);
     }
-    for Part { inputs, targets, share, first_example } in parts {
-        let context = Context::training(key, first_example).with_precision(how.precision);
-        let share = task.model().loss_of(&context, &inputs, &targets, settings())?.scale(share)?;
-        step.loss += share.item()?;
-        let gradients = share.backward()?;
-        total = Some(match total {
-            None => gradients,
-            Some(mut total) => {
-                total.add(gradients)?;
-                total
-            }
-        });
-    }
+    let (gradients, loss) = match group.ranks() {
+        1 => gradients_of(task.model(), &parts, how)?,
+        _ => shared.of(group, task.model(), &parts, how)?,
+    };
+    step.loss = loss;
     ensure_finite(&step)?;
-    let Some(gradients) = total else { return Ok(step) };
     observer.gradients(step.step, task.model(), &gradients)?;
     let mut updates = task.model_mut().updates(&gradients);
     let norm = global_norm(updates.iter().filter_map(|update| update.gradient))?;
@@ -349,6 +366,18 @@ fn update_once(
     progress.step += 1;
     progress.position = task.position();
     Ok(step)
+}
+
+/// The gradients of all parts, summed in their order, and the sum of their losses.
+fn gradients_of(model: &dyn Model, parts: &[Part], how: Settings) -> Result<(Gradients, f32)> {
+    let (mut total, mut sum) = (Gradients::default(), 0.0);
+    for part in parts {
+        let context = Context::training(how.key, part.first_example).with_precision(how.precision);
+        let loss = model.loss_of(&context, &part.inputs, &part.targets, settings())?.scale(part.share)?;
+        sum += loss.item()?;
+        total.add(loss.backward()?)?;
+    }
+    Ok((total, sum))
 }
 
 /// Fails if the loss or the gradients are infinite or not numbers.

@@ -55,7 +55,7 @@ pub use recording::{Places, Recording};
 pub use rows::RowGradient;
 pub use shape::Shape;
 pub use storage::{DataType, Device, External, Values};
-pub use tape::{Gradient, Gradients, Pass, checkpoint};
+pub use tape::{Gradient, Gradients, Leaf, Pass, checkpoint};
 pub use tensor::Tensor;
 
 /// The version of the engine's numerics. It increases whenever the same operation on the same values gives different bits

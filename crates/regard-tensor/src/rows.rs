@@ -1,7 +1,7 @@
 //! Sparse gradients: a few rows of a large table.
 
 use crate::array::Array;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::ids::Ids;
 use crate::kernels::{embedding, layout};
 use crate::tensor::{Tensor, ensure_same_device};
@@ -17,6 +17,18 @@ pub struct RowGradient {
 }
 
 impl RowGradient {
+    /// A gradient from its rows, ascending and distinct, with one row of values for each.
+    pub fn new(rows: &[u32], values: &Tensor, table_rows: usize) -> Result<Self> {
+        let shape = values.shape();
+        let ascending = rows.windows(2).all(|pair| pair[0] < pair[1]);
+        if shape.len() != 2 || shape[0] != rows.len() || !ascending {
+            return Err(Error::shape("RowGradient", "ascending rows with values (rows, width)", shape));
+        }
+        let rows = Ids::new(rows, [rows.len()])?;
+        rows.ensure_below("RowGradient", table_rows)?;
+        Ok(Self { table_rows, rows, values: values.detach() })
+    }
+
     /// Sums the rows of `gradients` (one per id) that belong to the same id, in the order of the ids.
     pub(crate) fn gather(ids: &Ids, gradients: &Tensor, table_rows: usize) -> Result<Self> {
         let width = gradients.shape().last();

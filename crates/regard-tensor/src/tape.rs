@@ -8,15 +8,18 @@
 //! Operations on untracked tensors record nothing: that is the whole of "no-gradient mode".
 
 mod inputs;
+mod ready;
 
 pub(crate) use inputs::{Backward, Inputs};
+pub use ready::Leaf;
 
 use crate::error::{Error, Result};
 use crate::ops;
 use crate::rows::RowGradient;
-use crate::storage::{DataType, Kernels};
+use crate::storage::{DataType, Device, Kernels};
 use crate::tensor::{Tensor, ensure_same_device};
 use inputs::Pending;
+use ready::{Receiver, Uses};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -31,20 +34,31 @@ pub enum Gradient {
 }
 
 impl Gradient {
+    /// The sum of two gradients of one tensor.
+    pub fn plus(self, other: Self) -> Result<Self> {
+        Ok(match (self, other) {
+            (Self::Dense(a), Self::Dense(b)) => Self::Dense(ops::arithmetic::accumulate(a, &b)?),
+            (Self::Dense(a), Self::Rows(b)) | (Self::Rows(b), Self::Dense(a)) => Self::Dense(b.add_to(a)?),
+            (Self::Rows(a), Self::Rows(b)) => Self::Rows(a.merge(&b)?),
+        })
+    }
+
+    /// The same gradient on a device.
+    pub fn to(&self, device: Device) -> Result<Self> {
+        match self {
+            Self::Dense(tensor) => Ok(Self::Dense(tensor.to(device)?)),
+            Self::Rows(rows) => {
+                RowGradient::new(rows.rows(), &rows.values().to(device)?, rows.table_rows()).map(Self::Rows)
+            }
+        }
+    }
+
     /// All elements, zeros included.
     pub fn to_dense(&self) -> Result<Tensor> {
         match self {
             Self::Dense(tensor) => Ok(tensor.clone()),
             Self::Rows(rows) => rows.to_dense(),
         }
-    }
-
-    fn add(self, other: Self) -> Result<Self> {
-        Ok(match (self, other) {
-            (Self::Dense(a), Self::Dense(b)) => Self::Dense(ops::arithmetic::accumulate(a, &b)?),
-            (Self::Dense(a), Self::Rows(b)) | (Self::Rows(b), Self::Dense(a)) => Self::Dense(b.add_to(a)?),
-            (Self::Rows(a), Self::Rows(b)) => Self::Rows(a.merge(&b)?),
-        })
     }
 }
 
@@ -129,8 +143,34 @@ impl Tensor {
         self.gradients(&Pass::default())
     }
 
+    /// Like [`Tensor::backward`], but each leaf's gradient goes to `ready` as soon as it is complete, in an order that depends
+    /// on the graph only. With [`checkpoint`]ed segments that is after the last of them has run again.
+    pub fn backward_as_ready<'a>(
+        &self,
+        ready: &'a mut (dyn FnMut(Leaf, Gradient) -> Result<()> + 'a),
+    ) -> Result<()> {
+        let pass = Pass::default();
+        let (root, start) = self.start(&pass)?;
+        let mut walk = Walk::new(&pass);
+        let mut uses = Uses::default();
+        uses.count(&root);
+        walk.early = Some((uses, ready));
+        walk.run(root, start).map(|_| ())
+    }
+
+    /// The identity of this tensor as a leaf, if it is tracked.
+    pub fn leaf(&self) -> Option<Leaf> {
+        self.node.as_ref().map(|node| Leaf(key(node)))
+    }
+
     /// Gradients of this value as a [`Pass`] describes.
     pub fn gradients(&self, pass: &Pass) -> Result<Gradients> {
+        let (root, start) = self.start(pass)?;
+        Walk::new(pass).run(root, start)
+    }
+
+    /// Where a pass starts, and with which gradient.
+    fn start(&self, pass: &Pass) -> Result<(Arc<Node>, Tensor)> {
         let start = match &pass.upstream {
             Some(upstream) => {
                 crate::error::ensure_shape(
@@ -151,8 +191,7 @@ impl Tensor {
                 ));
             }
         };
-        let root = self.node.clone().ok_or(Error::Untracked)?;
-        Walk::new(pass).run(root, start)
+        Ok((self.node.clone().ok_or(Error::Untracked)?, start))
     }
 }
 
@@ -208,11 +247,13 @@ struct Walk<'a> {
     pass: &'a Pass,
     pending: Pending,
     found: Gradients,
+    /// Who receives gradients of leaves as soon as they are complete, and how that is known.
+    early: Option<(Uses, &'a mut Receiver<'a>)>,
 }
 
 impl<'a> Walk<'a> {
     fn new(pass: &'a Pass) -> Self {
-        Self { pass, pending: Pending::default(), found: Gradients::default() }
+        Self { pass, pending: Pending::default(), found: Gradients::default(), early: None }
     }
 
     fn run(mut self, root: Arc<Node>, start: Tensor) -> Result<Gradients> {
@@ -230,19 +271,37 @@ impl<'a> Walk<'a> {
             std::mem::replace(&mut *lock(&node.rule), Rule::Freed)
         };
         let wanted_here = self.pass.wanted.iter().any(|wanted| Arc::ptr_eq(wanted, node));
-        if matches!(rule, Rule::Leaf) || wanted_here {
-            self.found.0.insert(key(node), (node.clone(), gradient.clone()));
+        match (&mut self.early, &rule) {
+            (Some((_, ready)), Rule::Leaf) => return ready(Leaf(key(node)), gradient),
+            (None, Rule::Leaf) => drop(self.found.0.insert(key(node), (node.clone(), gradient.clone()))),
+            _ if wanted_here => drop(self.found.0.insert(key(node), (node.clone(), gradient.clone()))),
+            _ => {}
         }
+        let leaves = self.early.as_ref().map(|_| Uses::leaves(node)).unwrap_or_default();
         match rule {
-            Rule::Leaf => Ok(()),
-            Rule::Freed => Err(Error::Freed),
-            Rule::Operation(rule) => self.expand(node, &*rule, gradient),
-            Rule::Segment(recompute) => match recompute(&self.inputs(node))?.node {
+            Rule::Leaf => return Ok(()),
+            Rule::Freed => return Err(Error::Freed),
+            Rule::Operation(rule) => self.expand(node, &*rule, gradient)?,
+            Rule::Segment(recompute) => {
+                let inner = recompute(&self.inputs(node))?.node;
+                if let Some((uses, _)) = &mut self.early {
+                    uses.expanded(inner.as_ref());
+                }
                 // The recorded segment starts from the very nodes of the outer graph, so the walk just goes on.
-                Some(inner) => self.pending.send(inner, gradient),
-                None => Ok(()),
-            },
+                if let Some(inner) = inner {
+                    self.pending.send(inner, gradient)?;
+                }
+            }
         }
+        for leaf in leaves {
+            let Some((uses, ready)) = &mut self.early else { break };
+            if uses.done(&leaf)
+                && let Some(gradient) = self.pending.remove(&leaf)
+            {
+                ready(Leaf(key(&leaf)), gradient)?;
+            }
+        }
+        Ok(())
     }
 
     fn inputs(&self, node: &Node) -> Vec<Option<Arc<Node>>> {
@@ -304,7 +363,7 @@ impl Gradients {
     pub fn add(&mut self, other: Self) -> Result<()> {
         for (key, (node, gradient)) in other.0 {
             let total = match self.0.remove(&key) {
-                Some((_, earlier)) => earlier.add(gradient)?,
+                Some((_, earlier)) => earlier.plus(gradient)?,
                 None => gradient,
             };
             self.0.insert(key, (node, total));

@@ -46,3 +46,18 @@ impl fmt::Display for Interrupted {
 }
 
 impl std::error::Error for Interrupted {}
+
+/// An end that another rank reports: this one stays silent.
+#[derive(Debug)]
+pub struct Elsewhere {
+    /// Whether all ranks stopped on request, so that nothing failed.
+    pub stopped: bool,
+}
+
+impl fmt::Display for Elsewhere {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("rank 0 reports it")
+    }
+}
+
+impl std::error::Error for Elsewhere {}

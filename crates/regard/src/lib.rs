@@ -16,7 +16,7 @@
 //! ```
 //!
 //! - [`commands`]: one file for each subcommand. [`error`], [`progress`] and [`terminal`] report to the user;
-//!   [`environment`] checks variables and [`signals`] handles requests to stop.
+//!   [`environment`] checks variables and [`signals`] handles requests to stop; [`ranks`] connects processes that train together.
 //! - [`model`] finds the model that an argument names, [`corpus`] the texts; [`run`] is a training run and its folder.
 //! - [`trace_file`] and [`input_tensors`]: files with the tensors of one forward pass.
 //! - [`corpus_analysis`] measures heads, words and layers over a corpus; [`forward_pass`] computes what the page shows of one forward pass.
@@ -46,6 +46,7 @@ pub mod input_tensors;
 pub mod machine;
 pub mod model;
 pub mod progress;
+pub mod ranks;
 pub mod report;
 pub mod run;
 pub mod server;
@@ -56,25 +57,29 @@ pub mod temporary_folder;
 pub mod terminal;
 pub mod trace_file;
 
-use error::{Interrupted, UsageError};
+use error::{Elsewhere, Interrupted, UsageError};
 
 /// Runs the program and returns its exit code: what `main` does, and the console script of the Python package.
 pub fn run_program(arguments: commands::Arguments) -> u8 {
-    let result = environment::check().and_then(|()| arguments.run());
+    let end = environment::check().and_then(|()| arguments.run());
     compute::report_fallbacks();
-    match result {
+    let interrupted = end.as_ref().err().and_then(|error| error.downcast_ref::<Interrupted>());
+    let elsewhere = end.as_ref().err().and_then(|error| error.downcast_ref::<Elsewhere>());
+    let stopped = interrupted.is_some() || elsewhere.is_some_and(|elsewhere| elsewhere.stopped);
+    match (&end, interrupted, elsewhere) {
+        (Ok(()), ..) | (_, _, Some(_)) => {}
+        // The user knows what was interrupted, and that it is no failure.
+        (_, Some(interrupted), _) => terminal::remark(interrupted),
+        (Err(error), ..) => terminal::remark(format!("error: {error:#}")),
+    }
+    if end.is_ok() || stopped {
+        // After a failure the launcher ends the other ranks; it would be waiting for them here.
+        ranks::leave();
+    }
+    match end {
         Ok(()) => 0,
-        Err(error) => {
-            // The user knows what was interrupted, and that it is no failure.
-            let interrupted = error.downcast_ref::<Interrupted>();
-            terminal::remark(interrupted.map_or_else(|| format!("error: {error:#}"), Interrupted::to_string));
-            if interrupted.is_some() {
-                signals::exit_code()
-            } else if error.is::<UsageError>() {
-                2
-            } else {
-                1
-            }
-        }
+        Err(_) if stopped => signals::exit_code(),
+        Err(error) if error.is::<UsageError>() => 2,
+        Err(_) => 1,
     }
 }

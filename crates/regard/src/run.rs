@@ -9,6 +9,7 @@ mod config_fields;
 mod encode;
 mod evaluation_data;
 mod folder;
+mod follow;
 mod initial_model;
 pub mod memory;
 mod observer;
@@ -25,6 +26,7 @@ pub use config::{DataConfig, PRESETS, RunConfig, TokensConfig, TokensKind, prese
 pub use encode::encode_as_trained;
 pub use evaluation_data::EvaluationData;
 pub use folder::RunFolder;
+pub use follow::follow;
 pub use initial_model::InitialModel;
 pub use observer::Reporting;
 pub use prepare::{PreparedRun, prepare};

@@ -26,6 +26,7 @@ mod linear;
 mod metrics;
 mod numbers;
 mod own_model;
+mod parallel;
 mod parameter_counts;
 mod patterns;
 mod positions;

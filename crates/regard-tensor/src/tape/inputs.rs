@@ -65,7 +65,7 @@ pub(super) struct Pending(BTreeMap<u64, (Arc<Node>, Gradient)>);
 impl Pending {
     pub fn send(&mut self, node: Arc<Node>, gradient: Gradient) -> Result<()> {
         let total = match self.0.remove(&node.serial) {
-            Some((_, earlier)) => earlier.add(gradient)?,
+            Some((_, earlier)) => earlier.plus(gradient)?,
             None => gradient,
         };
         self.0.insert(node.serial, (node, total));
@@ -75,6 +75,11 @@ impl Pending {
     /// The newest node and all it has received.
     pub fn pop(&mut self) -> Option<(Arc<Node>, Gradient)> {
         self.0.pop_last().map(|(_, entry)| entry)
+    }
+
+    /// Takes what a node has received so far.
+    pub fn remove(&mut self, node: &Node) -> Option<Gradient> {
+        self.0.remove(&node.serial).map(|(_, gradient)| gradient)
     }
 
     fn take(&mut self, node: &Node) -> Option<Array> {

@@ -2,12 +2,13 @@
 
 use crate::bad_usage;
 use crate::compute::Compute;
-use crate::error::Interrupted;
-use crate::run::{InitialModel, PRESETS, Reporting, RunFolder, Session, ensure_length, preset};
-use crate::terminal;
+use crate::error::{Elsewhere, Interrupted};
+use crate::run::{InitialModel, PRESETS, Reporting, RunFolder, Session, ensure_length, follow, preset};
+use crate::{ranks, terminal};
 use anyhow::Result;
 use clap::Args;
 use regard_nn::train::TrainingEnd;
+use regard_nn::train::parallel::Group;
 use std::path::{Path, PathBuf};
 
 /// Train a model: from a preset, on your data or the built-in corpus.
@@ -20,7 +21,8 @@ use std::path::{Path, PathBuf};
   regard train shakespeare-char --data input.txt --out runs/shakespeare
   regard train sentiment-heads --data aclImdb_v1.tar.gz --set data.length=400
   regard train shakespeare-char --device cuda --precision bf16
-  regard train --resume --out runs/shakespeare    resumes where it stopped")]
+  regard train --resume --out runs/shakespeare    resumes where it stopped
+  mpirun -n 4 regard train shakespeare-char       four processes share each update (docs/cluster.md)")]
 pub struct Train {
     /// What to train (see the list)
     preset: Option<String>,
@@ -46,52 +48,90 @@ pub struct Train {
 impl Train {
     /// Runs the command.
     pub fn run(self) -> Result<()> {
-        if self.resume {
-            return self.go_on();
+        if self.preset.is_none() && !self.resume {
+            return list_presets();
         }
-        let Some(name) = &self.preset else {
-            for (name, _) in PRESETS {
-                let config = preset(name, &[])?;
-                let steps = terminal::thousands(config.train.steps);
-                terminal::line(format!("{name:<20} {steps:>6} steps  {}", config.about));
-            }
-            terminal::remark(
-                "\nA run says how much time is left after its first steps; --set train.steps=N makes it shorter.",
-            );
-            return Ok(());
+        let group = ranks::group()?;
+        if group.rank() > 0 {
+            ranks::together(group, Ok(()))?;
+            return match follow(group, self.compute)? {
+                TrainingEnd::Stopped => Err(Elsewhere { stopped: true }.into()),
+                _ => Ok(()),
+            };
+        }
+        // The others wait for this rank: they learn of its failure.
+        let session = ranks::together(group, self.session(group.ranks()))?;
+        learn(&self.folder().unwrap_or_default(), session, group)
+    }
+
+    /// Where the run is, or will be.
+    fn folder(&self) -> Option<PathBuf> {
+        let default = self.preset.as_ref().map(|name| Path::new("runs").join(name));
+        self.out.clone().or(default)
+    }
+
+    /// The run that was begun, or a new one, whose updates several ranks share.
+    fn session(&self, ranks: usize) -> Result<Session<'static>> {
+        match self.resume {
+            true => self.resumed(),
+            false => self.begun(ranks),
+        }
+    }
+
+    fn begun(&self, ranks: usize) -> Result<Session<'static>> {
+        let (Some(name), Some(out)) = (&self.preset, self.folder()) else {
+            bad_usage!("name what to train: regard train lists the presets");
         };
         let mut config = preset(name, &self.settings)?;
         let placement = self.compute.placement_to_train(&mut config.train)?;
         if let Some(data) = &self.data {
             config.data.path = Some(crate::fetch::data::named(data)?);
         }
-        let out = self.out.clone().unwrap_or_else(|| Path::new("runs").join(name));
         RunFolder::ensure_free(&out)?;
         let given = self.from.as_deref().map(InitialModel::open).transpose()?;
         match &given {
             Some(given) => given.ensure_agrees(name, &config, &self.settings)?,
             None => ensure_length(&config, &config.model, &self.settings)?,
         }
+        if ranks > 1 {
+            // As one process would have to be configured to make the same updates.
+            config.train.accumulate = config.train.accumulate.saturating_mul(ranks);
+            let (batches, size) = (config.train.accumulate, config.train.batch_size);
+            terminal::remark(format!(
+                "{ranks} ranks share each update: {batches} batches of {size} (train.accumulate)"
+            ));
+        }
         terminal::remark("reading the data");
-        learn(&out, Session::begin(&out, &config, given, placement, Reporting::Terminal)?)
+        Session::begin(&out, &config, given, placement, Reporting::Terminal)
     }
 
-    fn go_on(self) -> Result<()> {
-        let Some(out) = self.out.or_else(|| self.preset.map(|name| Path::new("runs").join(name))) else {
+    fn resumed(&self) -> Result<Session<'static>> {
+        let Some(out) = self.folder() else {
             bad_usage!("name the run to resume: regard train --resume --out FOLDER");
         };
         if self.data.is_some() || self.from.is_some() || !self.settings.is_empty() {
             bad_usage!("a run resumes as it was configured: leave out --data, --from and --set");
         }
         terminal::remark("reading the data");
-        let session = Session::resume(&out, self.compute, Reporting::Terminal)?;
-        learn(&out, session)
+        Session::resume(&out, self.compute, Reporting::Terminal)
     }
 }
 
-fn learn(out: &Path, session: Session) -> Result<()> {
+fn list_presets() -> Result<()> {
+    for (name, _) in PRESETS {
+        let config = preset(name, &[])?;
+        let steps = terminal::thousands(config.train.steps);
+        terminal::line(format!("{name:<20} {steps:>6} steps  {}", config.about));
+    }
+    terminal::remark(
+        "\nA run says how much time is left after its first steps; --set train.steps=N makes it shorter.",
+    );
+    Ok(())
+}
+
+fn learn(out: &Path, session: Session, group: &dyn Group) -> Result<()> {
     session.introduce();
-    let (end, progress) = session.learn()?;
+    let (end, progress) = session.learn_with(group)?;
     let best = progress.best.map(|(loss, step)| format!(", best held-out loss {loss:.4} at step {step}"));
     let (step, best) = (progress.step, best.unwrap_or_default());
     match end {

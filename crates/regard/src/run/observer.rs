@@ -8,6 +8,7 @@ use crate::terminal;
 use anyhow::Result;
 use indicatif::{ProgressBar, ProgressStyle};
 use regard_nn::tokens::Tokenizer;
+use regard_nn::train::parallel::Group;
 use regard_nn::train::{Evaluation, Flow, Observer, Progress, Step, Task, save_state};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -146,6 +147,14 @@ impl<'a> RunObserver<'a> {
         let note = RunningTotals { seconds: self.seconds(), ..self.note.clone() };
         let note = serde_json::to_string(&note).unwrap_or_default();
         save_state(&self.folder.state(), task, progress, &self.configuration, &note)
+    }
+
+    /// Saves the last whole step, if training with other ranks failed after it.
+    pub fn save_after_failure(&mut self, task: &dyn Task, progress: &Progress, group: &dyn Group) {
+        if group.ranks() > 1 && progress.step > 0 && self.save(task, progress).is_ok() {
+            let (step, folder) = (progress.step, terminal::quoted(self.folder.path()));
+            self.print(&format!("step {step} is saved; continue with: regard train --resume --out {folder}"));
+        }
     }
 
     /// Adds a line to the metrics: mean loss since the last one, and the evaluation if there was one.

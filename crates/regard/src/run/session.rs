@@ -2,6 +2,7 @@
 
 use super::config::RunConfig;
 use super::folder::RunFolder;
+use super::follow;
 use super::initial_model::InitialModel;
 use super::observer::{Reporting, RunObserver, RunningTotals};
 use super::prepare::{PreparedRun, prepare_in};
@@ -9,7 +10,8 @@ use crate::compute::{Compute, Placement};
 use crate::terminal;
 use anyhow::{Context as _, Result, anyhow, bail};
 use regard_nn::tokens::Tokenizer;
-use regard_nn::train::{Progress, TrainingEnd, load_state, save_state, train};
+use regard_nn::train::parallel::{Alone, Group};
+use regard_nn::train::{Progress, TrainingEnd, load_state, save_state, train_together};
 use std::path::Path;
 
 /// A run with everything it needs to continue.
@@ -125,12 +127,26 @@ impl<'a> Session<'a> {
     }
 
     /// Trains to the end, unless it is stopped.
-    pub fn learn(mut self) -> Result<(TrainingEnd, Progress)> {
+    pub fn learn(self) -> Result<(TrainingEnd, Progress)> {
+        self.learn_with(&Alone)
+    }
+
+    /// The same as rank 0 of several, which alone writes and reports.
+    pub fn learn_with(mut self, group: &dyn Group) -> Result<(TrainingEnd, Progress)> {
+        if group.ranks() > 1 {
+            follow::lead(group, &self.config, &self.folder, self.prepared.checksum)?;
+        }
         let step = self.progress.step;
         let mut observer =
             RunObserver::new(&self.config, &self.folder, &self.prepared, self.note, step, self.reporting)?;
-        let end = train(self.prepared.task.as_mut(), &self.config.train, &mut self.progress, &mut observer)?;
-        Ok((end, self.progress))
+        let (task, config) = (self.prepared.task.as_mut(), &self.config.train);
+        let end = train_together(task, config, &mut self.progress, &mut observer, group);
+        if let Err(error) = end {
+            // A rank that is gone takes no step with it: this one has all of the last.
+            observer.save_after_failure(task, &self.progress, group);
+            return Err(error.into());
+        }
+        Ok((end?, self.progress))
     }
 }
 
