@@ -34,7 +34,7 @@ impl<T, E: Into<anyhow::Error>> OrRaise<T> for Result<T, E> {
     }
 }
 
-/// Settings that Python wrote as JSON. What is wrong is said without the place in that text, which nobody has seen.
+/// Settings that Python wrote as JSON. What is wrong is said without the place in that text, which the caller has not seen.
 pub fn settings<T: DeserializeOwned>(json: &str) -> PyResult<T> {
     serde_json::from_str(json).map_err(|error| {
         let said = error.to_string();

@@ -103,7 +103,7 @@ pub fn end_work(py: Python<'_>) {
     }
 }
 
-/// In a process that was forked: nobody else works or watches for signals here, and the helpers of the engine are not here either.
+/// In a process that was forked: no other thread works or watches for signals here, and the helpers of the engine are not here either.
 #[pyfunction]
 pub fn after_fork() {
     ELSEWHERE.store(0, Ordering::SeqCst);

@@ -76,7 +76,7 @@ impl Close {
         }
         let [key, value] = sides.map(|(heads, width, copy)| match copy {
             None => Rows { values: heads.from(example, kv_head, 0), row: heads.strides.row },
-            // SAFETY: all tiles have been copied, and nobody writes any more.
+            // SAFETY: all tiles have been copied, and no thread writes any more.
             Some(copy) => Rows { values: unsafe { copy.place.read(0, problem.keys * width) }, row: width },
         });
         (key, value)

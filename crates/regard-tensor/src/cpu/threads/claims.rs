@@ -2,13 +2,13 @@
 //!
 //! A job's tasks lie in a row that is cut into one stretch a thread. Each thread first takes the tasks of its own stretch, then
 //! helps with the others'. Operations on the same rows thus mostly meet the same core, whose cache still holds them, and a
-//! thread whose core is slow or busy elsewhere keeps nobody waiting for longer than one task.
+//! thread whose core is slow or busy elsewhere delays the others by at most one task.
 
 use super::team::Turn;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// How many tasks of a stretch have been taken, with the number of the job that this is about; in a cache line of its own.
-/// A counter that shows another job stands for 0, so that nobody has to touch all counters to begin a job.
+/// A counter that shows another job stands for 0, so that a job can begin without touching all counters.
 #[repr(align(128))]
 #[derive(Default)]
 pub(super) struct Next(AtomicU64);
