@@ -5,10 +5,12 @@
 //! slow.
 
 mod cut;
+mod dots;
 mod few;
 mod pack;
 mod right;
 mod task;
+mod turn;
 
 use super::broadcast::AddInto;
 use super::simd::dispatch;

@@ -4,10 +4,10 @@
 //! more. Here a value is widened on its way into a panel's copy or into a register, so that memory is read at two bytes a
 //! weight. The sums are the same, in the same order, as those of widened weights.
 
+use super::Matrix;
 use super::task::PANEL;
-use super::{Matrix, Output};
-use crate::cpu::simd::{Bf16, F16, Half, copy_widened, widen_row};
-use crate::cpu::tile;
+use super::turn::{Narrow, turn};
+use crate::cpu::simd::{Bf16, F16, copy_widened, widen_row};
 use crate::storage::Values;
 use pulp::{Simd, WithSimd};
 
@@ -99,14 +99,7 @@ impl<'a> Right<'a> {
         value[0]
     }
 
-    /// The dot products of `a` with columns of a transposed matrix, from `column` on: each is a run of memory.
-    #[inline(always)]
-    pub(super) fn dots<S: Simd>(self, s: S, a: &[f32], column: usize, out: &mut [f32], output: Output) {
-        // A call, as for panels.
-        s.vectorize(Dots { right: self, a, column, out, output });
-    }
-
-    /// One of them, for values of `a` that do not lie side by side.
+    /// The dot product of a run of memory with values that do not lie side by side.
     #[inline(always)]
     pub(super) fn dot_apart(&self, a: impl Fn(usize) -> f32, start: usize, len: usize) -> f32 {
         (0..len).map(|i| a(i) * self.at(start + i)).sum()
@@ -141,11 +134,13 @@ impl WithSimd for CopyPanel<'_> {
                 to.fill(0.0);
             }
             match from.values {
-                Values::F32(values) => {
-                    tile::transpose((width, len), (values, right.column), (to, PANEL), 1.0);
+                Values::F32(values) => turn::<S, f32>((width, len), (values, right.column), to),
+                Values::Bf16(bits) => {
+                    turn::<S, Narrow<Bf16>>((width, len), (Narrow::all(bits), right.column), to);
                 }
-                Values::Bf16(bits) => turn::<Bf16>((width, len), (bits, right.column), to),
-                Values::F16(bits) => turn::<F16>((width, len), (bits, right.column), to),
+                Values::F16(bits) => {
+                    turn::<S, Narrow<F16>>((width, len), (Narrow::all(bits), right.column), to);
+                }
             }
         } else {
             for (i, to) in to.chunks_exact_mut(PANEL).enumerate() {
@@ -158,160 +153,9 @@ impl WithSimd for CopyPanel<'_> {
     }
 }
 
-/// Values of a run that are turned at a time: a cache line of 16-bit values.
-const RUN: usize = 32;
-
-/// `to[i][j] = from[j][i]` for `columns` runs of `len` values, `run` apart.
-#[inline(always)]
-fn turn<H: Half>((columns, len): (usize, usize), (from, run): (&[u16], usize), to: &mut [f32]) {
-    let mut wide = [0.0; PANEL * RUN];
-    for start in (0..len).step_by(RUN) {
-        let count = RUN.min(len - start);
-        for (j, wide) in wide.as_chunks_mut::<RUN>().0.iter_mut().enumerate().take(columns) {
-            match from[j * run + start..].first_chunk::<RUN>() {
-                Some(from) if count == RUN => widen_row::<H>(from, wide),
-                _ => widen_row::<H>(&from[j * run + start..][..count], wide),
-            }
-        }
-        tile::transpose((columns, count), (&wide, RUN), (&mut to[start * PANEL..], PANEL), 1.0);
-    }
-}
-
-/// The arguments of [`Right::dots`].
-struct Dots<'a> {
-    right: Right<'a>,
-    a: &'a [f32],
-    column: usize,
-    out: &'a mut [f32],
-    output: Output,
-}
-
-impl WithSimd for Dots<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, s: S) {
-        match self.right.values {
-            Values::F32(values) => self.of::<S, f32>(s, values, |s, from| {
-                // SAFETY: `dot` only loads whole registers of what it was given.
-                unsafe { tile::load(s, from) }
-            }),
-            // SAFETY: `dot` only loads whole registers of what it was given.
-            Values::Bf16(bits) => self.of::<S, u16>(s, bits, |s, from| unsafe { Bf16::load(s, from) }),
-            // SAFETY: `dot` only loads whole registers of what it was given.
-            Values::F16(bits) => self.of::<S, u16>(s, bits, |s, from| unsafe { F16::load(s, from) }),
-        }
-    }
-}
-
-impl Dots<'_> {
-    /// Several columns side by side: `a` is loaded once for all, and memory is asked for more than one of them at a time.
-    #[inline(always)]
-    fn of<S: Simd, T: Copy + Default>(
-        self,
-        s: S,
-        values: &[T],
-        load: impl Fn(S, *const T) -> S::f32s + Copy,
-    ) {
-        let Self { right, a, column, out, output } = self;
-        let run = |j: usize| &values[(column + j) * right.column..][..a.len()];
-        let (count, mut j) = (out.len(), 0);
-        let mut put = |j: usize, dot: f32| {
-            let out = &mut out[j];
-            *out = if output == Output::Add { *out + dot } else { dot };
-        };
-        while j < count {
-            // Four sums a column fill half of the registers.
-            if S::REGISTER_COUNT >= 32 && count - j >= 4 {
-                let all = dot(s, a, [run(j), run(j + 1), run(j + 2), run(j + 3)], load);
-                (0..4).for_each(|i| put(j + i, all[i]));
-                j += 4;
-            } else if count - j >= 2 {
-                let both = dot(s, a, [run(j), run(j + 1)], load);
-                (0..2).for_each(|i| put(j + i, both[i]));
-                j += 2;
-            } else {
-                put(j, dot(s, a, [run(j)], load)[0]);
-                j += 1;
-            }
-        }
-    }
-}
-
-/// The dot products of a slice with others as long, each in four running sums of a register; `load` reads a register.
-#[inline(always)]
-fn dot<S: Simd, T: Copy + Default, const N: usize>(
-    s: S,
-    a: &[f32],
-    b: [&[T]; N],
-    load: impl Fn(S, *const T) -> S::f32s,
-) -> [f32; N] {
-    assert!(b.iter().all(|b| b.len() == a.len()));
-    let mut sums = [[s.splat_f32s(0.0); 4]; N];
-    let fours = a.len() / S::F32_LANES / 4 * 4;
-    // Written out four times: sums whose place is known when this is compiled stay in registers.
-    let mut at = 0;
-    while at < fours * S::F32_LANES {
-        step::<S, T, N, 0>(s, a, b, at, &load, &mut sums);
-        step::<S, T, N, 1>(s, a, b, at, &load, &mut sums);
-        step::<S, T, N, 2>(s, a, b, at, &load, &mut sums);
-        step::<S, T, N, 3>(s, a, b, at, &load, &mut sums);
-        at += 4 * S::F32_LANES;
-    }
-    // At most three whole registers and a part of one are left.
-    if at < a.len() {
-        last::<S, T, N, 0>(s, a, b, at, &load, &mut sums);
-        last::<S, T, N, 1>(s, a, b, at, &load, &mut sums);
-        last::<S, T, N, 2>(s, a, b, at, &load, &mut sums);
-        last::<S, T, N, 3>(s, a, b, at, &load, &mut sums);
-    }
-    sums.map(|[a, b, c, d]| s.reduce_sum_f32s(s.add_f32s(s.add_f32s(a, b), s.add_f32s(c, d))))
-}
-
-/// Register `Q` of those from `at` on, which lies wholly inside the slices.
-#[inline(always)]
-fn step<S: Simd, T: Copy, const N: usize, const Q: usize>(
-    s: S,
-    a: &[f32],
-    b: [&[T]; N],
-    at: usize,
-    load: &impl Fn(S, *const T) -> S::f32s,
-    sums: &mut [[S::f32s; 4]; N],
-) {
-    let at = at + Q * S::F32_LANES;
-    // SAFETY: inside the slice.
-    let x = unsafe { tile::load(s, a.as_ptr().add(at)) };
-    for n in 0..N {
-        sums[n][Q] = s.mul_add_e_f32s(x, load(s, b[n].as_ptr().wrapping_add(at)), sums[n][Q]);
-    }
-}
-
-/// The same for a register that may reach beyond the end, or lie there.
-#[inline(always)]
-fn last<S: Simd, T: Copy + Default, const N: usize, const Q: usize>(
-    s: S,
-    a: &[f32],
-    b: [&[T]; N],
-    at: usize,
-    load: &impl Fn(S, *const T) -> S::f32s,
-    sums: &mut [[S::f32s; 4]; N],
-) {
-    let start = at + Q * S::F32_LANES;
-    if start >= a.len() {
-        return;
-    }
-    let rest = start..a.len().min(start + S::F32_LANES);
-    let x = s.partial_load_f32s(&a[rest.clone()]);
-    for n in 0..N {
-        let mut padded = [T::default(); 16];
-        padded[..rest.len()].copy_from_slice(&b[n][rest.clone()]);
-        sums[n][Q] = s.mul_add_e_f32s(x, load(s, padded.as_ptr()), sums[n][Q]);
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::product;
+    use super::super::{Output, product};
     use super::*;
 
     /// Bit patterns of every kind: normal, small enough to be flushed, both signs, and zero.

@@ -7,6 +7,7 @@
 //! for all panels of a task.
 
 use super::cut::Cut;
+use super::dots;
 use super::few::FEW;
 use super::pack::{Packed, Share, TURNED_ROW};
 use super::{Finish, Output, Product};
@@ -48,7 +49,8 @@ pub(super) fn in_tasks(product: Product, out: &mut [f32], finish: &impl Finish, 
     let Cut { band, bands, group, groups } = if alone { Cut::alone(m, n) } else { Cut::of(m, n, k) };
     let turns = a.row == 1 && a.column > 1 && m > FEW && n.div_ceil(PANEL) >= WORTH_TURNING;
     // What several tasks need in another form than it lies is copied once for all of them.
-    let share = Share { left: !alone && turns && groups > 1, right: !alone && bands > 1 && k > 0 };
+    let copies = !alone && !dots::fits(&product);
+    let share = Share { left: copies && turns && groups > 1, right: copies && bands > 1 && k > 0 };
     let shared = Shared::new(out);
     let prepare = || Work {
         copy: Buffer::scratch(if share.right { 0 } else { stretch(k) * PANEL }),
@@ -96,8 +98,8 @@ impl<F: Finish> WithSimd for Task<'_, F> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(mut self, s: S) {
-        if self.product.m <= FEW && self.product.b.row == 1 && self.product.b.column > 1 {
-            self.dots(s);
+        if dots::fits(&self.product) {
+            dots::dots(s, self.product, self.rows, self.columns, self.out);
             self.finish(s, self.columns);
             return;
         }
@@ -191,30 +193,4 @@ impl<F: Finish> Task<'_, F> {
             self.finish.finish(s, row, column, values);
         }
     }
-
-    /// A few rows against a transposed matrix: each value is the dot product of two runs of memory.
-    #[inline(always)]
-    fn dots<S: Simd>(&self, s: S) {
-        let ((first, rows), (column, width)) = (self.rows, self.columns);
-        let Product { n, k, a, b, output, .. } = self.product;
-        // Rows in turn, so that columns come from memory once for all of them.
-        for j in (column..column + width).step_by(TOGETHER) {
-            let count = TOGETHER.min(column + width - j);
-            for i in first..first + rows {
-                // SAFETY: no other task has these rows and columns.
-                let out = unsafe { self.out.range(i * n + j, count) };
-                if a.column == 1 {
-                    b.dots(s, &a.values[i * a.row..][..k], j, out, output);
-                    continue;
-                }
-                for (j, out) in (j..).zip(out) {
-                    let dot = b.dot_apart(|p| a.values[i * a.row + p * a.column], j * b.column, k);
-                    *out = if output == Output::Add { *out + dot } else { dot };
-                }
-            }
-        }
-    }
 }
-
-/// Columns that a few rows meet in turn: of a usual width, they stay in the second-level cache.
-const TOGETHER: usize = 32;

@@ -4,6 +4,8 @@ mod functions;
 mod widen;
 
 pub(crate) use functions::{exp, exp2, exp2_to_one, ln, normal_cdf, sigmoid, tanh};
+#[cfg(target_arch = "x86_64")]
+pub(crate) use widen::is;
 pub(crate) use widen::{Bf16, F16, Half, copy_widened, widen_row};
 
 use pulp::{Simd, WithSimd};

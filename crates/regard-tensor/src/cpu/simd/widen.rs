@@ -2,6 +2,8 @@
 
 use super::Simd;
 use crate::storage::Values;
+#[cfg(target_arch = "x86_64")]
+use std::arch::x86_64::__m512i;
 
 /// A 16-bit type, by the bit patterns of its values.
 pub(crate) trait Half: Copy {
@@ -13,6 +15,13 @@ pub(crate) trait Half: Copy {
     /// # Safety
     /// They must lie at `from`.
     unsafe fn load<S: Simd>(s: S, from: *const u16) -> S::f32s;
+
+    /// Sixteen pairs of values: the first of each, and the second of each, as the bits of `f32`.
+    ///
+    /// # Safety
+    /// The processor must have AVX-512.
+    #[cfg(target_arch = "x86_64")]
+    unsafe fn split(pairs: __m512i) -> (__m512i, __m512i);
 }
 
 /// The upper half of an `f32`.
@@ -50,6 +59,17 @@ impl Half for Bf16 {
         // SAFETY: promised by the caller.
         unsafe { lanes::<Self, S>(s, from) }
     }
+
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    unsafe fn split(pairs: __m512i) -> (__m512i, __m512i) {
+        use std::arch::x86_64::{_mm512_and_si512, _mm512_set1_epi32, _mm512_slli_epi32};
+        // SAFETY: promised by the caller.
+        unsafe {
+            let upper = _mm512_set1_epi32(-0x1_0000);
+            (_mm512_slli_epi32::<16>(pairs), _mm512_and_si512(pairs, upper))
+        }
+    }
 }
 
 /// 2^112: moves an exponent with the bias of `f16`, 15, to that of `f32`, 127.
@@ -84,12 +104,26 @@ impl Half for F16 {
         // SAFETY: promised by the caller.
         unsafe { lanes::<Self, S>(s, from) }
     }
+
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    unsafe fn split(pairs: __m512i) -> (__m512i, __m512i) {
+        use std::arch::x86_64::{
+            _mm512_castps_si512, _mm512_cvtepi32_epi16, _mm512_cvtph_ps, _mm512_srli_epi32,
+        };
+        // SAFETY: promised by the caller.
+        unsafe {
+            let (even, odd) =
+                (_mm512_cvtepi32_epi16(pairs), _mm512_cvtepi32_epi16(_mm512_srli_epi32::<16>(pairs)));
+            (_mm512_castps_si512(_mm512_cvtph_ps(even)), _mm512_castps_si512(_mm512_cvtph_ps(odd)))
+        }
+    }
 }
 
 /// Whether two types are the same one, known when the code is compiled.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
-fn is<A: 'static, B: 'static>() -> bool {
+pub(crate) fn is<A: 'static, B: 'static>() -> bool {
     std::any::TypeId::of::<A>() == std::any::TypeId::of::<B>()
 }
 
