@@ -30,6 +30,7 @@ mod gpt_neox;
 mod gpt_oss;
 mod granite;
 mod heads;
+mod kept_type;
 mod llama;
 #[cfg(feature = "tokenizers")]
 pub mod llama2c;
@@ -355,8 +356,12 @@ fn described(model: &dyn Model) -> Result<(Map<String, Value>, Names)> {
 
 /// Writes `config.json` and `model.safetensors` into a folder, each under a temporary name first, so that a crash leaves
 /// the earlier files whole. `more` is added to the configuration (token ids, labels).
+///
+/// A model that was read from a 16-bit file is written in that type: all weights that have not changed since, which loses nothing.
+/// Weights that changed are f32.
 pub fn save(model: &dyn Model, folder: &Path, more: &Map<String, Value>) -> Result<()> {
-    let Written { mut config, tensors } = to_parts(model)?;
+    let Written { mut config, mut tensors } = to_parts(model)?;
+    kept_type::apply(kept_type::of(model), &mut tensors, &mut config)?;
     for (key, value) in more {
         // The form of the model is its own; of its classes it knows the number alone, of special tokens nothing.
         let known = config.get(key).is_some_and(|value| !value.is_null());

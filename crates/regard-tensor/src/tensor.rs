@@ -143,6 +143,19 @@ impl Tensor {
         self.values().into_owned()
     }
 
+    /// Reads the values to the host in their own type, as little-endian bytes: what files hold.
+    pub fn to_le_bytes(&self) -> Vec<u8> {
+        if self.device() != Device::Cpu {
+            traffic::count_host_read();
+        }
+        match self.array.fetched().host_values() {
+            Values::F32(values) => values.iter().flat_map(|value| value.to_le_bytes()).collect(),
+            Values::Bf16(bits) | Values::F16(bits) => {
+                bits.iter().flat_map(|bits| bits.to_le_bytes()).collect()
+            }
+        }
+    }
+
     /// The value of a tensor with exactly one.
     pub fn item(&self) -> Result<f32> {
         ensure_shape(self.count() == 1, "item", || "one value".into(), || self.shape.to_string())?;

@@ -14,6 +14,15 @@ pub(super) fn data_type(dtype: Dtype) -> Option<DataType> {
     }
 }
 
+/// The type of the engine's values in a file.
+pub(super) fn dtype(data_type: DataType) -> Dtype {
+    match data_type {
+        DataType::Bf16 => Dtype::BF16,
+        DataType::F16 => Dtype::F16,
+        _ => Dtype::F32,
+    }
+}
+
 /// Values of another type that can be read, as f32.
 pub(super) fn decoded(name: &str, dtype: Dtype, bytes: &[u8], shape: Shape) -> Result<Tensor> {
     if dtype != Dtype::F64 {

@@ -3,7 +3,7 @@
 use super::names::{Names, ROW};
 use super::part::Part;
 use super::read_small;
-use super::values::{data_type, decoded, narrow};
+use super::values::{data_type, decoded, dtype, narrow};
 use crate::error::{Error, Result};
 use regard_tensor::{Ids, MappedFile, Shape, Tensor};
 use safetensors::tensor::{Dtype, Metadata, SafeTensors, View};
@@ -354,7 +354,7 @@ struct Outgoing<'a>(&'a Tensor);
 
 impl View for Outgoing<'_> {
     fn dtype(&self) -> Dtype {
-        Dtype::F32
+        dtype(self.0.data_type())
     }
 
     fn shape(&self) -> &[usize] {
@@ -362,11 +362,11 @@ impl View for Outgoing<'_> {
     }
 
     fn data(&self) -> Cow<'_, [u8]> {
-        Cow::Owned(self.0.values().iter().flat_map(|value| value.to_le_bytes()).collect())
+        Cow::Owned(self.0.to_le_bytes())
     }
 
     fn data_len(&self) -> usize {
-        self.0.count() * 4
+        self.0.count() * self.0.data_type().bytes()
     }
 }
 

@@ -6,7 +6,7 @@ use crate::numbers::{ids, same_bits};
 use crate::zoo;
 use regard_nn::models::{Inputs, Model};
 use regard_nn::tensor::{DataType, Tensor};
-use regard_nn::{Context, Probe};
+use regard_nn::{Context, Probe, checkpoint};
 use safetensors::Dtype;
 
 /// The upper halves of f32 values, as bf16 or as the f32 values they stand for.
@@ -118,4 +118,41 @@ fn training_and_other_devices_widen_parameters() {
     let Both { mut narrow, _folders, .. } = both(|| Folder::of("llama"));
     narrow.to(regard_nn::tensor::Device::Apart).unwrap();
     assert_eq!(type_of_matrices(&*narrow), [DataType::F32]);
+}
+
+/// Written in the type of the file, bit for bit, whatever the family: parts of larger tensors, rows and vectors as well. A weight
+/// that changed is written in f32.
+#[test]
+fn models_are_written_in_the_type_of_their_file() {
+    let dtypes = |folder: &std::path::Path| {
+        let bytes = std::fs::read(folder.join("model.safetensors")).unwrap();
+        let file = safetensors::SafeTensors::deserialize(&bytes).unwrap();
+        file.tensors().into_iter().map(|(name, view)| (name, view.dtype())).collect::<Vec<_>>()
+    };
+    for family in ["llama", "gpt2", "bloom", "gpt-oss", "mixtral", "t5", "vit"] {
+        let golden = Golden::open(&format!("models/{family}"));
+        let Both { mut narrow, wide, _folders } = both(|| Folder::of_golden(&golden));
+        let folder = tempfile::tempdir().unwrap();
+        checkpoint::save(&*narrow, folder.path(), &serde_json::Map::new()).unwrap();
+        assert!(dtypes(folder.path()).iter().all(|(_, dtype)| *dtype == Dtype::BF16), "{family}");
+        let again = checkpoint::load(folder.path()).unwrap();
+        assert_eq!(again.config["torch_dtype"], "bfloat16", "{family}");
+        let [again, wide] = [&*again.model, &*wide].map(|model| checkpoint::to_parts(model).unwrap().tensors);
+        for (name, tensor) in &wide {
+            same_bits(name, &again[name].to_type(DataType::F32).unwrap(), tensor);
+        }
+        let mut changed = 0;
+        narrow.visit_mut("", &mut |_, parameter| {
+            if changed == 0 && parameter.tensor().shape().rank() > 1 {
+                let mut values = parameter.tensor().to_vec();
+                values[0] += 1e-6;
+                *parameter.tensor_mut() = Tensor::new(&values, parameter.tensor().shape()).unwrap();
+                changed = 1;
+            }
+        });
+        checkpoint::save(&*narrow, folder.path(), &serde_json::Map::new()).unwrap();
+        let wide = dtypes(folder.path()).iter().filter(|(_, dtype)| *dtype == Dtype::F32).count();
+        assert_eq!(wide, 1, "{family}");
+        assert_eq!(checkpoint::load(folder.path()).unwrap().config["torch_dtype"], "float32", "{family}");
+    }
 }
