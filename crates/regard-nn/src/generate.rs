@@ -15,6 +15,7 @@
 //! ```
 
 mod beam;
+mod reader;
 mod sampling;
 mod slide;
 mod stop;
@@ -25,12 +26,12 @@ pub use sampling::{Sampling, distribution};
 pub use slide::Slide;
 pub use stop::Stop;
 
-use crate::attention::Cache;
 use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::models::{Inputs, Model};
+use reader::Reader;
 use regard_tensor::ops::concatenate;
-use regard_tensor::{Ids, Mask, Tensor};
+use regard_tensor::{Device, Ids, Mask, Tensor};
 use texts::Texts;
 
 /// A predictor of the next token: a causal language model, or a decoder with its encoded source.
@@ -40,6 +41,11 @@ pub trait NextToken {
 
     /// The maximum context length, if there is one.
     fn limit(&self) -> Option<usize>;
+
+    /// Where it computes.
+    fn device(&self) -> Device {
+        Device::Cpu
+    }
 }
 
 /// A language model that continues a text.
@@ -62,6 +68,10 @@ impl NextToken for Continue<'_> {
 
     fn limit(&self) -> Option<usize> {
         self.0.abilities().context
+    }
+
+    fn device(&self) -> Device {
+        self.0.device()
     }
 }
 
@@ -118,6 +128,10 @@ impl NextToken for Answer<'_> {
 
     fn limit(&self) -> Option<usize> {
         self.model.abilities().context
+    }
+
+    fn device(&self) -> Device {
+        self.model.device()
     }
 }
 
@@ -191,7 +205,8 @@ pub fn generate(
         slide.check(limit)?;
     }
     let mut texts = Texts::new(prompts, settings.slide, limit)?;
-    let mut cache = Cache::new();
+    let room = |read: usize| read.saturating_add(settings.max_tokens).min(limit.unwrap_or(usize::MAX));
+    let mut reader = Reader::new(texts.width(), room(texts.width()));
     let mut ends: Vec<Option<GenerationEnd>> = vec![None; prompts.len()];
     let mut fresh = 0..texts.width();
     for step in 0..settings.max_tokens {
@@ -202,7 +217,7 @@ pub fn generate(
         let read = if settings.cached { fresh.clone() } else { 0..texts.width() };
         let (ids, present) = texts.columns(read)?;
         let scores = match settings.cached {
-            true => model.next_scores(&context.clone().with_cache(&cache), &ids, present.as_ref())?,
+            true => reader.read(model, context, &ids, present.as_ref())?,
             false => model.next_scores(context, &ids, present.as_ref())?,
         };
         let scores = checked(scores, prompts.len())?;
@@ -234,7 +249,7 @@ pub fn generate(
             fresh = texts.width() - 1..texts.width();
         } else {
             // Tokens left the context: those that stay have other positions, and are read again.
-            cache = Cache::new();
+            reader = Reader::new(texts.width(), room(texts.width()));
             fresh = 0..texts.width();
         }
     }

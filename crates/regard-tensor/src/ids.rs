@@ -101,6 +101,12 @@ impl Ids {
         known
     }
 
+    /// Whether all ids are below `limit`. Ids in a slot are not read: a replay puts none there that is not.
+    pub fn are_below(&self, limit: usize) -> bool {
+        self.are_known_below(limit)
+            || self.limit.is_none() && self.values().iter().all(|&id| (id as usize) < limit)
+    }
+
     /// The device that has a copy, the CPU if none has.
     pub(crate) fn device(&self) -> Device {
         self.copies.device()

@@ -58,6 +58,21 @@ impl Recording {
         slots: &[(&Ids, &Ids)],
         (optimiser, learning_rate): (&mut Optimiser, f32),
     ) -> Result<()> {
+        self.run(key, slots, || Some(optimiser.replayed(learning_rate).bytes()))
+    }
+
+    /// Runs a step without dropout and without an update again, with other ids in its slots.
+    pub fn replay_inference(&mut self, slots: &[(&Ids, &Ids)]) -> Result<()> {
+        self.run(Key::new(0), slots, || None::<[u8; 0]>)
+    }
+
+    /// `update` is called once it is known that the ids fit.
+    fn run<B: AsRef<[u8]>>(
+        &mut self,
+        key: Key,
+        slots: &[(&Ids, &Ids)],
+        update: impl FnOnce() -> Option<B>,
+    ) -> Result<()> {
         let memories = slots.iter().map(|(slot, _)| slot.on(slot.device())).collect::<Result<Vec<_>>>()?;
         let mut copies = Vec::with_capacity(slots.len());
         for (memory, (slot, ids)) in memories.iter().zip(slots) {
@@ -74,8 +89,8 @@ impl Recording {
                 }
             }
         }
-        let rule = optimiser.replayed(learning_rate);
-        Ok(self.steps.run(key, Some(&rule.bytes()), &copies)?)
+        let update = update();
+        Ok(self.steps.run(key, update.as_ref().map(AsRef::as_ref), &copies)?)
     }
 }
 

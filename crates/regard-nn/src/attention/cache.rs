@@ -1,7 +1,8 @@
 //! Keys and values of the tokens read so far, so that each new token costs only itself.
 
 use crate::error::{Error, Result};
-use regard_tensor::{Mask, Tensor};
+use regard_tensor::ops::{Decoding, decode};
+use regard_tensor::{Device, Ids, Mask, Tensor};
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -16,6 +17,8 @@ struct State {
     /// Whether each of them was a real token: (batch, length).
     present: Option<Mask>,
     entries: HashMap<String, Entry>,
+    /// Where the next token goes, (batch, 1), while a step is recorded: ids that a replay exchanges.
+    place: Option<Ids>,
     /// Keys and values that do not grow.
     fixed: HashMap<String, (Tensor, Tensor)>,
 }
@@ -114,6 +117,53 @@ impl Cache {
         Ok(entry)
     }
 
+    /// Has the next token of each text go to a place that is read from memory of a device, so that its step can be
+    /// recorded; there is room for `room` tokens in all.
+    pub(crate) fn place_next(&self, device: Device, room: usize) -> Result<Ids> {
+        let mut state = self.state();
+        let (length, mut batch) = (state.length, 0);
+        for entry in state.entries.values_mut() {
+            for tensor in [&mut entry.key, &mut entry.value] {
+                if let Some(larger) = enlarged(tensor, length, room.next_multiple_of(ROOM))? {
+                    *tensor = larger;
+                }
+                batch = tensor.shape()[0];
+            }
+        }
+        let place = Ids::new(&vec![length as u32; batch], [batch, 1])?.slot(device)?;
+        state.place = Some(place.clone());
+        Ok(place)
+    }
+
+    /// Goes on without places in memory, with so many tokens.
+    pub(crate) fn leave_places(&self, length: usize) {
+        let mut state = self.state();
+        (state.place, state.length) = (None, length);
+        state.entries.values_mut().for_each(|entry| entry.length = length);
+    }
+
+    /// Where the next token goes and the room that there is, while its step is recorded.
+    pub(crate) fn place(&self) -> Option<(Ids, usize)> {
+        let state = self.state();
+        let room = state.entries.values().map(|entry| entry.key.shape()[1]).min()?;
+        state.place.clone().map(|place| (place, room))
+    }
+
+    /// Puts the key and value of the next token where [`Cache::place_next`] says, and attends from its query.
+    pub(crate) fn decode(&self, site: &str, new: [&Tensor; 3], how: &Decoding) -> Result<Tensor> {
+        let mut state = self.state();
+        let length = state.length + 1;
+        let State { place: Some(place), entries, .. } = &mut *state else {
+            return Err(Error::input("cache", "no place in memory was set for the next token"));
+        };
+        let Some(entry) = entries.get_mut(site) else {
+            return Err(Error::input("cache", format!("{site} has read nothing yet")));
+        };
+        let output = decode(new, [&mut entry.key, &mut entry.value], place, how)?;
+        entry.length = length;
+        Ok(output)
+    }
+
     /// Keys and values that do not grow (of an encoder's output), computed the first time.
     pub(crate) fn fixed(
         &self,
@@ -179,8 +229,17 @@ fn with_room(tensor: Tensor, length: usize, more: usize) -> Result<Tensor> {
         return Ok(tensor);
     }
     let room = (length + more).max(2 * shape[1]).max(ROOM);
+    Ok(enlarged(&tensor, length, room)?.unwrap_or(tensor))
+}
+
+/// The first `length` rows in a tensor with so much room; `None` if it has as much.
+fn enlarged(tensor: &Tensor, length: usize, room: usize) -> Result<Option<Tensor>> {
+    let shape = tensor.shape();
+    if shape[1] >= room {
+        return Ok(None);
+    }
     let larger = Tensor::full_on(tensor.device(), [shape[0], room, shape[2], shape[3]], 0.0)?;
     let mut larger = larger.to_type(tensor.data_type())?;
     larger.overwrite(1, 0, &tensor.slice(1, 0, length)?)?;
-    Ok(larger)
+    Ok(Some(larger))
 }

@@ -2,7 +2,7 @@
 
 use super::cache::Entry;
 use super::disentangled::{Disentangled, DisentangledConfig};
-use super::rules::{How, Rules, Score, Weigh, attend, separated, with_cache};
+use super::rules::{How, Rules, Score, Weigh, attend, attend_next, separated, with_cache};
 use super::{Additive, Scale};
 use crate::context::Context;
 use crate::error::{Error, Result};
@@ -293,6 +293,9 @@ impl MultiHead {
         if let Some(positions) = self.position_scores(context, rules, (&query, &key))? {
             let projections = Projections::Separate { query: &query, key: &key, value: &value };
             return attend(context, projections, &how, &rules.clone().biased(Bias::Dense(positions)));
+        }
+        if let Some(cache) = context.cache().filter(|cache| cache.place().is_some()) {
+            return attend_next(context, cache, [&query, &key, &value], &how, rules);
         }
         let mut entry: Option<Entry> = None;
         let projections = with_cache(context.cache(), context.path(), &mut entry, [&query, &key, &value])?;

@@ -8,7 +8,7 @@ use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::position::Rotation;
 use crate::probe::Probe;
-use regard_tensor::ops::{Allowed, Attention, Bias, Projections, attend as attend_in_tiles};
+use regard_tensor::ops::{Allowed, Attention, Bias, Decoding, Projections, attend as attend_in_tiles};
 use regard_tensor::{Device, Mask, Tensor};
 
 /// Who may attend to whom and where everyone stands: what all layers of one pass share.
@@ -148,6 +148,32 @@ pub fn attend(context: &Context, projections: Projections, how: &How, rules: &Ru
         }
     };
     context.see("heads", heads)
+}
+
+/// The same for one new token a text, whose place in the cache stands in memory: where a step of a generation is recorded.
+pub(super) fn attend_next(
+    context: &Context,
+    cache: &Cache,
+    projections: [&Tensor; 3],
+    how: &How,
+    rules: &Rules,
+) -> Result<Tensor> {
+    let whole = rules.allowed.keys.is_none() && rules.allowed.blocks.is_none() && !rules.pattern.by_content();
+    let (Score::Dot(scale), Weigh::Softmax | Weigh::Sink(_), Bias::None, true, None) =
+        (&how.score, &how.weigh, &rules.bias, whole, context.probe())
+    else {
+        let problem = "only softmax over all earlier tokens, without a bias, can be recorded";
+        return Err(Error::configuration("attention", problem));
+    };
+    let query = projections[0];
+    let (heads, width) = (query.shape()[2], query.shape()[3]);
+    let sink = match &how.weigh {
+        Weigh::Sink(Some(sink)) => Some(sink.clone()),
+        Weigh::Sink(None) => Some(Tensor::full_on(query.device(), [heads], 0.0)?),
+        _ => None,
+    };
+    let how = Decoding { scale: scale.factor(width), soft_cap: how.soft_cap, sink };
+    cache.decode(context.path(), projections, &how)
 }
 
 fn in_tiles(

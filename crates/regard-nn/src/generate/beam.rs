@@ -1,5 +1,6 @@
 //! Beam search: the best few hypotheses are kept at every step.
 
+use super::slide::Slide;
 use super::{NextToken, checked};
 use crate::attention::Cache;
 use crate::context::Context;
@@ -20,6 +21,8 @@ pub struct BeamSettings {
     pub early_stopping: bool,
     /// Tokens that end a text.
     pub stop_tokens: Vec<u32>,
+    /// How the window slides when a text outgrows the model's context; without it, texts end there.
+    pub slide: Option<Slide>,
 }
 
 impl Default for BeamSettings {
@@ -30,6 +33,7 @@ impl Default for BeamSettings {
             length_penalty: 1.0,
             early_stopping: false,
             stop_tokens: Vec::new(),
+            slide: None,
         }
     }
 }
@@ -68,9 +72,16 @@ pub fn beam_search(
         return Err(Error::input("beam search", problem));
     }
     let length = starts[0].len();
+    let sliding = settings.slide.zip(model.limit());
+    if let Some((slide, limit)) = sliding {
+        slide.check(limit)?;
+    }
     // The last token is not fed back, so the text may be one longer than the context.
-    let room = model.limit().map_or(usize::MAX, |limit| limit.saturating_add(1).saturating_sub(length));
-    let last_step = settings.max_tokens.min(room.max(1));
+    let room = match (sliding, model.limit()) {
+        (None, Some(limit)) => limit.saturating_add(1).saturating_sub(length).max(1),
+        _ => usize::MAX,
+    };
+    let last_step = settings.max_tokens.min(room);
     if length == 0 || starts.iter().any(|start| start.len() != length) {
         return Err(Error::input("beam search", "all starts need the same number of tokens, at least one"));
     }
@@ -81,12 +92,14 @@ pub fn beam_search(
         done: false,
     };
     let mut searches: Vec<Search> = (0..starts.len() / beams).map(search).collect();
-    let cache = Cache::new();
-    let context = context.clone().with_cache(&cache);
-    let mut ids = Ids::new(&starts.concat(), [starts.len(), length])?;
+    let mut cache = Cache::new();
+    let mut windows = Windows { rows: starts.to_vec(), sliding };
+    windows.slide();
+    let mut ids = windows.whole()?;
     for step in 1..=last_step {
         context.check()?;
-        let scores = checked(model.next_scores(&context, &ids, None)?, starts.len())?;
+        let scores = model.next_scores(&context.clone().with_cache(&cache), &ids, None)?;
+        let scores = checked(scores, starts.len())?;
         let (vocabulary, log) = (scores.shape().last(), scores.log_softmax()?);
         let rows = log.values();
         let (mut parents, mut tokens) = (Vec::new(), Vec::new());
@@ -99,10 +112,51 @@ pub fn beam_search(
         if searches.iter().all(|search| search.done) {
             break;
         }
-        cache.reorder(&parents)?;
-        ids = Ids::new(&tokens, [starts.len(), 1])?;
+        windows.grow(&parents, &tokens);
+        if windows.slide() {
+            // Those that stay have other positions, and are read again.
+            cache = Cache::new();
+            ids = windows.whole()?;
+        } else {
+            cache.reorder(&parents)?;
+            ids = Ids::new(&tokens, [starts.len(), 1])?;
+        }
     }
     Ok(searches.into_iter().map(|search| search.finished).collect())
+}
+
+/// What the model reads of each hypothesis: all are as long, so that all slide at once.
+struct Windows {
+    rows: Vec<Vec<u32>>,
+    /// How they slide, and the context that they fit.
+    sliding: Option<(Slide, usize)>,
+}
+
+impl Windows {
+    /// Each row becomes its parent's with one more token.
+    fn grow(&mut self, parents: &[usize], tokens: &[u32]) {
+        let grown = parents.iter().zip(tokens).map(|(&parent, &token)| {
+            let mut row = self.rows[parent].clone();
+            row.push(token);
+            row
+        });
+        self.rows = grown.collect();
+    }
+
+    /// Lets tokens leave if there are too many; returns whether any did.
+    fn slide(&mut self) -> bool {
+        let Some((slide, limit)) = self.sliding else { return false };
+        let mut slid = false;
+        for row in &mut self.rows {
+            slid |= row.len() > limit;
+            row.drain(slide.leaving(row.len(), limit));
+        }
+        slid
+    }
+
+    fn whole(&self) -> Result<Ids> {
+        Ok(Ids::new(&self.rows.concat(), [self.rows.len(), self.rows[0].len()])?)
+    }
 }
 
 impl Search {

@@ -35,7 +35,7 @@ impl Slide {
     }
 
     /// The tokens of a window that leave when there is room for `limit` of them.
-    pub(super) fn leaving(self, length: usize, limit: usize) -> Range<usize> {
+    pub fn leaving(self, length: usize, limit: usize) -> Range<usize> {
         let too_many = length.saturating_sub(limit);
         self.keep..(self.keep + too_many.next_multiple_of(self.drop)).min(length)
     }

@@ -12,9 +12,9 @@ use super::form::{
     Attention, AttentionPositions, Deviations, Dropouts, FeedForward, Form, Input, Layer, Output, Positions,
     Stack, TokenScores, Tokens, Window,
 };
-use crate::attention::{AttentionKind, Scale};
+use crate::attention::{AttentionKind, Biases, Scale};
 use crate::block::Placement;
-use crate::layers::{Activation, NormConfig};
+use crate::layers::{Activation, NormConfig, NormKind};
 use crate::position::{Position, RotaryConfig};
 use serde::{Deserialize, Serialize};
 
@@ -54,6 +54,8 @@ pub struct GptConfig {
     pub scaled: bool,
     /// Whether the embedding table scores the tokens.
     pub tied: bool,
+    /// Whether linear layers and norms have biases. (GPT-2 has them; nanoGPT trains without.)
+    pub bias: bool,
     /// Whether training recomputes each layer in the backward pass instead of keeping its values.
     pub checkpointing: bool,
 }
@@ -78,6 +80,7 @@ impl Default for GptConfig {
             window: None,
             scaled: true,
             tied: true,
+            bias: true,
             checkpointing: false,
         }
     }
@@ -86,7 +89,8 @@ impl Default for GptConfig {
 impl GptConfig {
     /// The form of this GPT.
     pub fn form(&self) -> Form {
-        let norm = NormConfig::layer(self.norm_epsilon);
+        let kind = if self.bias { NormKind::Layer } else { NormKind::LayerWithoutBias };
+        let norm = NormConfig { kind, epsilon: self.norm_epsilon };
         let rotary =
             |interleaved| AttentionPositions::Rotary(RotaryConfig { interleaved, ..RotaryConfig::default() });
         let added = match self.positions {
@@ -109,6 +113,7 @@ impl GptConfig {
         let layer = Layer {
             attention: Attention {
                 fused: true,
+                bias: Biases::all(self.bias),
                 scale: if self.scaled { Scale::InverseRoot } else { Scale::Factor(1.0) },
                 kind: self.attention,
                 window: self.window.map(|before| Window { before, after: 0 }),
@@ -118,7 +123,7 @@ impl GptConfig {
             },
             cross: None,
             feed_forward: FeedForward {
-                bias: true,
+                bias: self.bias,
                 transposed: true,
                 ..FeedForward::new(self.d_hidden.unwrap_or(self.d_model.saturating_mul(4)), self.activation)
             },

@@ -15,6 +15,8 @@ pub(super) struct Sequence {
     pub positions: Ids,
     /// Which keys are real, (batch, keys), if there is padding.
     pub present: Option<Mask>,
+    /// While a step is recorded: positions are (batch, 1), stand in memory of a device, and stay below this.
+    pub room: Option<usize>,
 }
 
 impl Sequence {
@@ -35,6 +37,12 @@ impl Sequence {
         }
         if let Some(cache) = context.cache() {
             cache.begin(model, batch)?;
+        }
+        if let Some((positions, room)) = context.cache().and_then(Cache::place) {
+            if present.is_some() || time != 1 {
+                return Err(Error::input(model, "a recorded step reads one token a text, without padding"));
+            }
+            return Ok(Self { batch, time, keys: room, positions, present: None, room: Some(room) });
         }
         let past = context.cache().map_or(0, Cache::length);
         let present = match context.cache() {
@@ -59,13 +67,13 @@ impl Sequence {
                 Ids::new(&places, [batch, time])?
             }
         };
-        Ok(Self { batch, time, keys, positions, present })
+        Ok(Self { batch, time, keys, positions, present, room: None })
     }
 
     /// So many vectors that are no tokens, such as patches, without padding.
     pub fn plain(batch: usize, time: usize) -> Result<Self> {
         let positions = Ids::new(&(0..time as u32).collect::<Vec<_>>(), [1, time])?;
-        Ok(Self { batch, time, keys: time, positions, present: None })
+        Ok(Self { batch, time, keys: time, positions, present: None, room: None })
     }
 
     /// Tells the cache that these tokens have been read.

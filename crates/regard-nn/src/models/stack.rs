@@ -198,7 +198,10 @@ impl Stack {
         let device = self.blocks.first().map_or(Device::Cpu, Module::device);
         let rules = |(form, table): (usize, Option<&Parameter>)| {
             let (layer, rotary) = (&self.form.layers[form], &self.rotary[form]);
-            let rotation = rotary.as_ref().map(|rotary| rotary.rotation(&sequence.positions, sequence.batch));
+            let rotation = rotary.as_ref().map(|rotary| match sequence.room {
+                Some(room) => rotary.rotation_within(&sequence.positions, room),
+                None => rotary.rotation(&sequence.positions, sequence.batch),
+            });
             Rules::new(layer.attention.allowed(self.causal), time, keys)?
                 .padded(sequence.present.clone())
                 .biased(self.bias(context, (&layer.attention, table), (time, keys))?)
@@ -350,13 +353,12 @@ fn block_config(whole: &Form, layer: &form::Layer, number: usize) -> BlockConfig
 
 /// Fails if a position lies beyond the table of learned ones.
 fn ensure_within(positions: &Ids, limit: usize) -> Result<()> {
-    match positions.values().iter().max() {
-        Some(&last) if last as usize >= limit => {
-            let problem = format!("{} tokens do not fit its context of {limit}", last as usize + 1);
-            Err(Error::input("transformer", problem))
-        }
-        _ => Ok(()),
+    if positions.are_below(limit) {
+        return Ok(());
     }
+    let last = positions.values().iter().max().copied().unwrap_or(0);
+    let problem = format!("{} tokens do not fit its context of {limit}", last as usize + 1);
+    Err(Error::input("transformer", problem))
 }
 
 /// Rows of the table as RoBERTa counts: tokens that are not padding take the rows from `offset` on, padding (the id

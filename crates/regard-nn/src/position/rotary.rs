@@ -4,6 +4,7 @@ use crate::error::{Error, Result};
 use regard_tensor::ops::Pairing;
 use regard_tensor::{Device, Ids, Tensor};
 use serde::{Deserialize, Serialize};
+use std::ops::Range;
 
 /// How the frequencies of rotary positions are changed to read longer texts than a model was trained on.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -128,21 +129,34 @@ impl Rotary {
     pub fn rotation(&self, positions: &Ids, batch: usize) -> Result<Rotation> {
         let first = positions.values().iter().min().copied().unwrap_or(0);
         let last = positions.values().iter().max().copied().unwrap_or(0);
-        let frequencies = self.scaling.frequencies(self.base, self.width, last as usize + 1);
-        let angles = (first..=last).flat_map(|p| frequencies.iter().map(move |f| p as f32 * f));
-        let size = self.scaling.size();
-        let turn = |angle: f32| (angle.sin() * size, angle.cos() * size);
-        let (sin, cos): (Vec<f32>, Vec<f32>) = angles.map(turn).unzip();
-        let rows = (last - first) as usize + 1;
+        let [cos, sin] = self.turns(first..last + 1)?;
         let time = positions.shape().last();
         let copies = if positions.shape().rows() == batch { 1 } else { batch };
         let relative: Vec<u32> = positions.values().iter().map(|p| p - first).collect();
-        Ok(Rotation {
-            cos: Tensor::new(&cos, [rows, frequencies.len()])?,
-            sin: Tensor::new(&sin, [rows, frequencies.len()])?,
-            rows: Ids::new(&relative.repeat(copies), [batch, time])?,
-            pairing: self.pairing,
-        })
+        let rows = Ids::new(&relative.repeat(copies), [batch, time])?;
+        Ok(Rotation { cos, sin, rows, pairing: self.pairing })
+    }
+
+    /// The turns of positions (batch, time) that are not known yet, but below `room`. Fails if they depend on how long the
+    /// text is.
+    pub(crate) fn rotation_within(&self, positions: &Ids, room: usize) -> Result<Rotation> {
+        if matches!(self.scaling, RotaryScaling::Dynamic { .. } | RotaryScaling::LongRope { .. }) {
+            let problem = "frequencies that depend on the text's length cannot be recorded";
+            return Err(Error::configuration("rotary positions", problem));
+        }
+        let [cos, sin] = self.turns(0..room as u32)?;
+        Ok(Rotation { cos, sin, rows: positions.clone(), pairing: self.pairing })
+    }
+
+    /// Cosines and sines (positions, pairs) of a range of positions, the last of which ends a text.
+    fn turns(&self, positions: Range<u32>) -> Result<[Tensor; 2]> {
+        let frequencies = self.scaling.frequencies(self.base, self.width, positions.end as usize);
+        let shape = [positions.len(), frequencies.len()];
+        let angles = positions.flat_map(|p| frequencies.iter().map(move |f| p as f32 * f));
+        let size = self.scaling.size();
+        let turn = |angle: f32| (angle.sin() * size, angle.cos() * size);
+        let (sin, cos): (Vec<f32>, Vec<f32>) = angles.map(turn).unzip();
+        Ok([Tensor::new(&cos, shape)?, Tensor::new(&sin, shape)?])
     }
 }
 

@@ -140,6 +140,7 @@ fn t5_greedily_and_with_beams() {
             length_penalty,
             early_stopping,
             stop_tokens: vec![stop],
+            slide: None,
         };
         let found = beam_search(&answer, &context, &answer.start(), &settings).unwrap();
         let (want, scores) =

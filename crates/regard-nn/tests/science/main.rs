@@ -35,6 +35,7 @@ mod probe_gradients;
 mod probe_sites;
 mod projections;
 mod recorded;
+mod recorded_generation;
 mod refusals;
 mod sampling;
 mod training;

@@ -275,6 +275,35 @@ fn a_sliding_window_goes_on_beyond_the_context() {
 }
 
 #[test]
+fn beams_slide_beyond_the_context() {
+    let model = Transformer::new(zoo::llama_config().form(), 1).unwrap();
+    let model = Continue::new(&model).unwrap();
+    let limit = model.limit().unwrap();
+    for slide in [Slide { keep: 2, drop: 3 }, Slide::by_quarter(limit, 0)] {
+        for prompt in [vec![1, 2], (0..2 * limit as u32).map(|i| i % 7).collect()] {
+            let one = BeamSettings {
+                beams: 1,
+                max_tokens: 3 * limit,
+                slide: Some(slide),
+                ..BeamSettings::default()
+            };
+            let found =
+                beam_search(&model, &Context::inference(), std::slice::from_ref(&prompt), &one).unwrap();
+            // One beam is the greedy choice.
+            assert_eq!(found[0][0].tokens, slide_slowly(&model, &prompt, slide, limit, 3 * limit));
+            // Three are no worse than one.
+            let three = BeamSettings { beams: 3, ..one };
+            let starts = vec![prompt.clone(); 3];
+            let found_by_three = beam_search(&model, &Context::inference(), &starts, &three).unwrap();
+            assert_eq!(found_by_three[0][0].tokens.len(), 3 * limit);
+            assert!(found_by_three[0][0].score >= found[0][0].score - 1e-5);
+        }
+    }
+    let still = BeamSettings { beams: 1, slide: Some(Slide { keep: 0, drop: 0 }), ..BeamSettings::default() };
+    assert!(beam_search(&model, &Context::inference(), &[vec![1]], &still).is_err());
+}
+
+#[test]
 fn prompts_and_settings_that_make_no_sense_are_refused() {
     let gpt = Transformer::new(zoo::gpt_config().form(), 1).unwrap();
     let gpt = Continue::new(&gpt).unwrap();

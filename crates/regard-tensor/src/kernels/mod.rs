@@ -10,6 +10,7 @@
 
 pub(crate) mod attention;
 pub(crate) mod broadcast;
+pub(crate) mod decode;
 pub(crate) mod dropout;
 pub(crate) mod embedding;
 mod fallback;

@@ -2,6 +2,7 @@
 
 pub(crate) mod arithmetic;
 mod attention;
+mod decode;
 mod dropout;
 mod embedding;
 mod layout;
@@ -20,6 +21,7 @@ pub use crate::kernels::linear::Layout;
 pub use crate::kernels::pointwise::Function;
 pub use crate::kernels::rotary::Pairing;
 pub use attention::{Allowed, Attended, Attention, Bias, Projections, attend};
+pub use decode::{Decoding, decode};
 pub use dropout::Dropout;
 pub use layout::concatenate;
 pub use loss::CrossEntropy;

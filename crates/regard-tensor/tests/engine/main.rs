@@ -5,6 +5,7 @@ mod attention;
 mod attention_bias;
 mod attention_cap;
 mod attention_edges;
+mod decode;
 mod determinism;
 mod device;
 mod dropout;

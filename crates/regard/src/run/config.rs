@@ -17,7 +17,7 @@ macro_rules! presets {
 
 /// The configurations that come with the program, by name.
 pub const PRESETS: &[(&str, &str)] = presets! {
-    "shakespeare-char" "words-gpt" "words-llama" "masked-words" "classify" "translate" "digits"
+    "shakespeare-char" "shakespeare-gpu" "words-gpt" "words-llama" "masked-words" "classify" "translate" "digits"
     "sentiment-max" "sentiment-additive" "sentiment-heads" "bag" "tagger"
 };
 

@@ -12,7 +12,9 @@
 
 constexpr int ROW_TILES = has_pattern || width > 128 || value_width > 128 ? 1 : 2;
 constexpr int QUERY_TILE = WARPS * ROW_TILES * 16, STAGES = 2;
-constexpr int KEY_TILE = ROW_TILES == 2 && width > 64 && has_soft_cap ? 16 : 32;
+// Beside a cap, or on sm_80 a mask of keys, scores and slopes of 32 keys would spill.
+constexpr bool FEWER_KEYS = has_soft_cap || (has_key_mask && __CUDA_ARCH__ < 900);
+constexpr int KEY_TILE = ROW_TILES == 2 && width > 64 && FEWER_KEYS ? 16 : 32;
 typedef Matrix<width> Wide;
 typedef Matrix<value_width> Valued;
 typedef Sums<ROW_TILES, KEY_TILE> Scores;
