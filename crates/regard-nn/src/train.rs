@@ -220,6 +220,13 @@ pub trait Observer {
         true
     }
 
+    /// Called before each update: its learning rate, given the schedule's. Observers of ranks that train together must
+    /// return the same one.
+    fn rate(&mut self, step: u64, scheduled: f32) -> f32 {
+        let _ = step;
+        scheduled
+    }
+
     /// Called after each update.
     fn stepped(&mut self, step: &Step, task: &dyn Task, progress: &Progress) -> Result<Flow> {
         let _ = (step, task, progress);
@@ -287,6 +294,7 @@ pub fn train_together(
     }
     let mut shared = SharedGradients::default();
     task.model_mut().widen()?;
+    group.connect(task.model().device())?;
     let key = Key::new(config.seed).site("train");
     let mut recorder = if observer.sees_gradients() { Recorder::off() } else { Recorder::new() };
     while progress.step < config.steps {
@@ -322,7 +330,7 @@ fn update_once(
     (group, shared): (&dyn Group, &mut SharedGradients),
     key: Key,
 ) -> Result<Step> {
-    let rate = config.rate.at(progress.step, config.steps);
+    let rate = observer.rate(progress.step + 1, config.rate.at(progress.step, config.steps));
     let mut step =
         Step { step: progress.step + 1, loss: 0.0, rate, gradient_norm: 0.0, examples: 0, tokens: 0 };
     let batches = (0..config.accumulate).map(|_| task.next_batch()).collect::<Result<Vec<_>>>()?;
@@ -339,18 +347,18 @@ fn update_once(
     }
     let (key, clip) = (key.step(progress.step), config.clip);
     let how = Settings { key, rate, clip, precision: config.precision.into() };
-    if group.ranks() == 1
-        && let Some(outcome) = recorder.update(task.model_mut(), &mut progress.optimiser, &parts, how)?
-    {
+    // A group of one whose device is connected takes the way of several, so that one GPU is enough to test it.
+    let alone = group.ranks() == 1 && group.devices().is_none();
+    if alone && let Some(outcome) = recorder.update(task.model_mut(), &mut progress.optimiser, &parts, how)? {
         (step.loss, step.gradient_norm) = (outcome.loss.item()?, outcome.norm.item()?);
         ensure_finite(&step)?;
         progress.step += 1;
         progress.position = task.position();
         return Ok(step);
     }
-    let (gradients, loss) = match group.ranks() {
-        1 => gradients_of(task.model(), &parts, how)?,
-        _ => shared.of(group, task.model(), &parts, how)?,
+    let (gradients, loss) = match alone {
+        true => gradients_of(task.model(), &parts, how)?,
+        false => shared.of(group, task.model(), &parts, how)?,
     };
     step.loss = loss;
     ensure_finite(&step)?;

@@ -14,6 +14,9 @@ use std::sync::OnceLock;
 /// Variables in which launchers of MPI programs give the number of processes: Open MPI, MPICH and others, Slurm.
 const SIZES: [&str; 3] = ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"];
 
+/// Variables in which they give the number of a process among those of its machine.
+const LOCAL: [&str; 4] = ["OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "PMI_LOCAL_RANK", "SLURM_LOCALID"];
+
 /// The most that one message of a file has.
 const CHUNK: usize = 1 << 27;
 
@@ -21,6 +24,12 @@ const CHUNK: usize = 1 << 27;
 fn started() -> usize {
     let sizes = SIZES.iter().filter_map(|name| std::env::var(name).ok()?.parse().ok());
     sizes.max().unwrap_or(1)
+}
+
+/// Which of the GPUs of its machine a process uses: one rank a GPU. Where a launcher shows each process a GPU of its own, the first.
+pub fn own_gpu(gpus: usize) -> usize {
+    let local = LOCAL.iter().find_map(|name| std::env::var(name).ok()?.parse().ok()).unwrap_or(0);
+    if started() > 1 && gpus > 1 { local } else { 0 }
 }
 
 /// A group with connections that must be closed.
@@ -43,6 +52,11 @@ pub fn group() -> Result<&'static dyn Connected> {
         let _ = GROUP.set(group);
     }
     Ok(&**GROUP.get_or_init(|| Box::new(Alone)))
+}
+
+/// Whether this process reports to the user: rank 0 does.
+pub fn reports() -> bool {
+    GROUP.get().is_none_or(|group| group.rank() == 0)
 }
 
 /// Closes the connections, if there are any.

@@ -7,8 +7,10 @@
 //!
 //! Each rank sums one n-th of every gradient: it receives that slice from all others, adds it in order, and sends the
 //! sum back. Gradients travel in buckets, in the order in which the backward pass completes them, while it goes on. Sparse
-//! gradients of embeddings go to all ranks as they are.
+//! gradients of embeddings go to all ranks as they are. Where the devices of the ranks are [connected](Devices), as GPUs are by NCCL,
+//! dense gradients travel between them and are summed there.
 
+mod apart;
 mod bucket;
 mod message;
 
@@ -18,9 +20,10 @@ use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::models::Model;
 use bucket::{Bucket, Total};
-use regard_tensor::{Gradient, Gradients, Leaf, Shape};
+use regard_tensor::{Device, GpuPeers, Gradient, Gradients, Leaf, Shape, Tensor};
 use std::collections::HashMap;
 use std::sync::mpsc;
+use std::time::Duration;
 
 /// The processes that train one model together.
 ///
@@ -35,6 +38,51 @@ pub trait Group: Send + Sync {
     /// Sends `pieces[r]` to rank r, and returns the pieces that the ranks sent to this one, in their order. Fails if a rank is
     /// gone.
     fn exchange(&self, pieces: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>>;
+
+    /// Connects the devices that the ranks train on, if they can be. Called once, before training.
+    fn connect(&self, device: Device) -> Result<()> {
+        let _ = device;
+        Ok(())
+    }
+
+    /// The connection between the devices, if there is one.
+    fn devices(&self) -> Option<&dyn Devices> {
+        None
+    }
+
+    /// Fails if a rank is known to be gone.
+    fn check(&self) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// A connection between the devices of the ranks.
+pub trait Devices: Send + Sync {
+    /// Sends tensors of one axis to ranks, and receives from ranks as many values as announced, in the order given. Between two
+    /// ranks, tensors arrive in the order in which they are sent. May return before the values are there, if the device
+    /// waits for them.
+    fn exchange(&self, sent: &[(usize, Tensor)], received: &[(usize, usize)]) -> Result<Vec<Tensor>>;
+
+    /// Waits until everything is received. Calls `check` now and then, and gives up if it fails.
+    fn wait(&self, check: &dyn Fn() -> Result<()>) -> Result<()>;
+}
+
+/// GPUs connected by NCCL.
+impl Devices for GpuPeers {
+    fn exchange(&self, sent: &[(usize, Tensor)], received: &[(usize, usize)]) -> Result<Vec<Tensor>> {
+        Ok(GpuPeers::exchange(self, sent, received)?)
+    }
+
+    fn wait(&self, check: &dyn Fn() -> Result<()>) -> Result<()> {
+        while !self.is_done()? {
+            if let Err(error) = check() {
+                self.abandon();
+                return Err(error);
+            }
+            std::thread::sleep(Duration::from_micros(50));
+        }
+        Ok(())
+    }
 }
 
 /// A group of one.
@@ -201,16 +249,27 @@ fn exchange(
     rounds: usize,
     contributions: &mpsc::Receiver<Contribution>,
 ) -> Result<Vec<Vec<Option<Gradient>>>> {
+    let devices = group.devices();
     let mut totals: Vec<Total> = buckets.iter().map(|bucket| Total::new(bucket, group)).collect();
     let mut received = vec![0; buckets.len()];
     let mut sums: Vec<Vec<Option<Gradient>>> = buckets.iter().map(|_| Vec::new()).collect();
     for Contribution { bucket, gradients } in contributions {
         let total = &mut totals[bucket];
-        total.add(&group.exchange(total.pieces(&gradients))?)?;
+        let announced = total.add(&group.exchange(total.pieces(&gradients, devices.is_some()))?)?;
+        if let Some(devices) = devices {
+            total.add_apart(devices, &gradients, &announced)?;
+        }
         received[bucket] += 1;
         if received[bucket] == rounds {
             sums[bucket] = total.whole(&gather(group, &total.slice())?)?;
+            if let Some(devices) = devices {
+                total.whole_apart(devices, &mut sums[bucket])?;
+            }
         }
+    }
+    // The ranks agree on the loss only after this, so that none makes an update that another cannot make.
+    if let Some(devices) = devices {
+        devices.wait(&|| group.check())?;
     }
     Ok(sums)
 }

@@ -6,8 +6,8 @@ use regard_nn::data::batches::{Batches, Classification, PackedWindows, RandomWin
 use regard_nn::data::text::TokenStream;
 use regard_nn::models::{GptConfig, Transformer};
 use regard_nn::tensor::random::Key;
-use regard_nn::tensor::{Gradient, Gradients};
-use regard_nn::train::parallel::{Alone, Group};
+use regard_nn::tensor::{Device, GpuPeers, Gradient, Gradients, Tensor};
+use regard_nn::train::parallel::{Alone, Devices, Group};
 use regard_nn::train::{
     Flow, LanguageModelling, Observer, Progress, Step, Supervised, Task, TrainConfig, TrainingEnd, train,
     train_together,
@@ -16,25 +16,55 @@ use regard_nn::{Error, Module, Result};
 use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
+/// Lines from one thread to each, by rank.
+struct Lines<T> {
+    to: Vec<Sender<T>>,
+    from: Vec<Mutex<Receiver<T>>>,
+}
+
+impl<T> Lines<T> {
+    fn new(ranks: usize) -> Vec<Self> {
+        let mut all: Vec<Self> = (0..ranks).map(|_| Self { to: Vec::new(), from: Vec::new() }).collect();
+        for sender in 0..ranks {
+            for receiver in 0..ranks {
+                let (to, from) = channel();
+                all[sender].to.push(to);
+                all[receiver].from.push(Mutex::new(from));
+            }
+        }
+        all
+    }
+
+    fn send(&self, rank: usize, message: T) -> Result<()> {
+        self.to[rank].send(message).map_err(|_| gone(rank))
+    }
+
+    fn receive(&self, rank: usize) -> Result<T> {
+        self.from[rank].lock().unwrap().recv().map_err(|_| gone(rank))
+    }
+}
+
+fn gone(rank: usize) -> Error {
+    Error::input("ranks", format!("rank {rank} is gone"))
+}
+
 /// Ranks that are threads of this process.
 struct Threads {
     rank: usize,
-    to: Vec<Sender<Vec<u8>>>,
-    from: Vec<Mutex<Receiver<Vec<u8>>>>,
+    lines: Lines<Vec<u8>>,
+    /// What stands for a connection between their devices.
+    devices: Option<Lines<Tensor>>,
 }
 
 impl Threads {
     fn new(ranks: usize) -> Vec<Self> {
-        let mut groups: Vec<Self> =
-            (0..ranks).map(|rank| Self { rank, to: Vec::new(), from: Vec::new() }).collect();
-        for sender in 0..ranks {
-            for receiver in 0..ranks {
-                let (to, from) = channel();
-                groups[sender].to.push(to);
-                groups[receiver].from.push(Mutex::new(from));
-            }
-        }
-        groups
+        let lines = Lines::new(ranks).into_iter().enumerate();
+        lines.map(|(rank, lines)| Self { rank, lines, devices: None }).collect()
+    }
+
+    fn connected(ranks: usize) -> Vec<Self> {
+        let devices = Lines::new(ranks).into_iter().map(Some);
+        Self::new(ranks).into_iter().zip(devices).map(|(group, devices)| Self { devices, ..group }).collect()
     }
 }
 
@@ -44,16 +74,31 @@ impl Group for Threads {
     }
 
     fn ranks(&self) -> usize {
-        self.to.len()
+        self.lines.to.len()
     }
 
     fn exchange(&self, pieces: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>> {
-        let gone = |rank: usize| Error::input("ranks", format!("rank {rank} is gone"));
         for (rank, piece) in pieces.into_iter().enumerate() {
-            self.to[rank].send(piece).map_err(|_| gone(rank))?;
+            self.lines.send(rank, piece)?;
         }
-        let from = self.from.iter().enumerate();
-        from.map(|(rank, from)| from.lock().unwrap().recv().map_err(|_| gone(rank))).collect()
+        (0..self.ranks()).map(|rank| self.lines.receive(rank)).collect()
+    }
+
+    fn devices(&self) -> Option<&dyn Devices> {
+        self.devices.as_ref().map(|lines| lines as &dyn Devices)
+    }
+}
+
+impl Devices for Lines<Tensor> {
+    fn exchange(&self, sent: &[(usize, Tensor)], received: &[(usize, usize)]) -> Result<Vec<Tensor>> {
+        for (rank, tensor) in sent {
+            self.send(*rank, tensor.clone())?;
+        }
+        received.iter().map(|(rank, _)| self.receive(*rank)).collect()
+    }
+
+    fn wait(&self, check: &dyn Fn() -> Result<()>) -> Result<()> {
+        check()
     }
 }
 
@@ -142,13 +187,11 @@ fn trained((mut task, config): Made, group: &dyn Group) -> Outcome {
 }
 
 /// The outcomes of all ranks.
-fn together(ranks: usize, make: impl Fn() -> Made + Sync) -> Vec<Outcome> {
+fn together(groups: Vec<Threads>, make: impl Fn() -> Made + Sync) -> Vec<Outcome> {
     let make = &make;
     std::thread::scope(|scope| {
-        let running: Vec<_> = Threads::new(ranks)
-            .into_iter()
-            .map(|group| scope.spawn(move || trained(make(), &group)))
-            .collect();
+        let running: Vec<_> =
+            groups.into_iter().map(|group| scope.spawn(move || trained(make(), &group))).collect();
         running.into_iter().map(|rank| rank.join().unwrap()).collect()
     })
 }
@@ -157,8 +200,14 @@ fn ranks_agree_with_one_process(make: impl Fn(usize) -> Made + Sync) {
     for (ranks, accumulate) in [(1, 1), (2, 2), (3, 3), (4, 4), (2, 4), (2, 3), (3, 4)] {
         let alone = trained(make(accumulate), &Alone);
         assert!(alone.losses.first() != alone.losses.get(10), "something was learned");
-        for outcome in together(ranks, || make(accumulate)) {
-            assert!(outcome == alone, "{ranks} ranks, {accumulate} batches: another result than one process");
+        for groups in [Threads::new(ranks), Threads::connected(ranks)] {
+            let connected = groups[0].devices.is_some();
+            for outcome in together(groups, || make(accumulate)) {
+                assert!(
+                    outcome == alone,
+                    "{ranks} ranks, {accumulate} batches, devices connected: {connected}: another result than one process"
+                );
+            }
         }
     }
 }
@@ -245,4 +294,54 @@ fn a_rank_that_is_gone_ends_the_others() {
     let (mut task, config) = gpt(2, false);
     let error = train_together(&mut *task, &config, &mut Progress::new(&config), &mut (), &groups[0]);
     assert!(error.unwrap_err().to_string().contains("rank 1 is gone"));
+}
+
+/// One rank whose GPU is connected by NCCL, to itself.
+struct Gpu(GpuPeers);
+
+impl Group for Gpu {
+    fn rank(&self) -> usize {
+        0
+    }
+
+    fn ranks(&self) -> usize {
+        1
+    }
+
+    fn exchange(&self, pieces: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>> {
+        Ok(pieces)
+    }
+
+    fn devices(&self) -> Option<&dyn Devices> {
+        Some(&self.0)
+    }
+}
+
+#[test]
+#[ignore = "needs a GPU and NCCL"]
+fn gradients_travel_by_nccl() {
+    let device = Device::Cuda(0);
+    let id = GpuPeers::new_id().unwrap();
+    let group = Gpu(GpuPeers::join(device, &id, 0, 1).unwrap());
+    // Values come back as they were sent, in order.
+    let sent: Vec<(usize, Tensor)> = [3, 1, 1000]
+        .map(|count| {
+            (0, Tensor::new(&Key::new(count as u64).normal(count, 1.0), [count]).unwrap().to(device).unwrap())
+        })
+        .into();
+    let received = Devices::exchange(&group.0, &sent, &[(0, 3), (0, 1), (0, 1000)]).unwrap();
+    group.0.wait(&|| Ok(())).unwrap();
+    for ((_, sent), received) in sent.iter().zip(&received) {
+        assert_eq!(sent.values(), received.values());
+    }
+    for make in [|accumulate| gpt(accumulate, false), classifier, tagger] {
+        let on_gpu = |accumulate| {
+            let (mut task, config) = make(accumulate);
+            task.model_mut().to(device).unwrap();
+            (task, config)
+        };
+        assert!(trained(on_gpu(3), &group) == trained(on_gpu(3), &Alone), "another result than without NCCL");
+    }
+    group.0.abandon();
+    assert!(Devices::exchange(&group.0, &sent, &[(0, 3)]).is_err(), "given up is given up");
 }

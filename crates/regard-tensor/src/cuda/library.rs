@@ -43,6 +43,14 @@ static CUBLASLT: Shared = Shared {
     loaded: OnceLock::new(),
 };
 
+static NCCL: Shared = Shared {
+    name: "libnccl",
+    files: &["libnccl.so.2", "libnccl.so"],
+    remedy: "install NVIDIA's package libnccl2, or `pip install nvidia-nccl-cu13` and set REGARD_CUDA_LIBRARIES to the folder \
+             nvidia/nccl/lib of that Python's site-packages",
+    loaded: OnceLock::new(),
+};
+
 /// Loads the driver.
 pub(super) fn driver() -> Result<()> {
     DRIVER.load()
@@ -56,6 +64,16 @@ pub(super) fn nvrtc() -> Result<()> {
 /// Loads the matrix products.
 pub(super) fn cublaslt() -> Result<()> {
     CUBLASLT.load()
+}
+
+/// Loads what moves values between GPUs.
+pub(super) fn nccl() -> Result<&'static Library> {
+    NCCL.load()?;
+    NCCL.loaded.get().and_then(Option::as_ref).ok_or_else(|| Error::Library {
+        library: NCCL.name,
+        reason: "it is gone".to_owned(),
+        remedy: NCCL.remedy,
+    })
 }
 
 /// Whether the driver has a function: old drivers lack new ones.

@@ -12,10 +12,11 @@ use mpi::request::{Request, StaticScope};
 use mpi::topology::SimpleCommunicator;
 use mpi::traits::{Communicator, Destination, Equivalence, Source};
 use regard_nn::Error;
-use regard_nn::train::parallel::Group;
+use regard_nn::tensor::{Device, GpuPeers};
+use regard_nn::train::parallel::{Devices, Group, gather};
 use std::collections::VecDeque;
-use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -25,8 +26,20 @@ const DATA: i32 = 1;
 const ALIVE: i32 = 2;
 /// How often a rank shows that it lives.
 const BEAT: Duration = Duration::from_secs(2);
+/// How long the other ranks wait for rank 0 to save and to report that one is gone. The launcher ends all when the first
+/// of them ends.
+const SAVING: Duration = Duration::from_secs(10);
+/// How long a rank may be silent, in seconds, unless `REGARD_PATIENCE` says otherwise.
+const PATIENCE: u64 = 40;
+
 /// How long a rank may be silent.
-const PATIENCE: Duration = Duration::from_secs(40);
+fn patience() -> Duration {
+    static SET: OnceLock<Duration> = OnceLock::new();
+    *SET.get_or_init(|| {
+        let set = std::env::var("REGARD_PATIENCE").ok().and_then(|text| text.parse().ok());
+        Duration::from_secs(set.unwrap_or(PATIENCE))
+    })
+}
 
 /// An exchange, and who waits for its result.
 struct Job {
@@ -40,6 +53,10 @@ pub struct World {
     ranks: usize,
     jobs: Mutex<Option<Sender<Job>>>,
     thread: Mutex<Option<JoinHandle<()>>>,
+    /// What is known of a rank that is gone, while no exchange waits for it.
+    gone: Arc<Mutex<Option<String>>>,
+    /// The GPUs of the ranks, if they are connected.
+    gpus: OnceLock<GpuPeers>,
 }
 
 impl World {
@@ -47,16 +64,19 @@ impl World {
     pub fn join() -> Result<Self> {
         let (jobs, queue) = channel();
         let (ready, joined) = channel();
+        let gone = Arc::new(Mutex::new(None));
+        let seen = Arc::clone(&gone);
         let thread = std::thread::Builder::new().name("ranks".to_owned()).spawn(move || {
             let Some((universe, _)) = mpi::initialize_with_threading(Threading::Funneled) else {
                 return;
             };
             let world = universe.world();
             let _ = ready.send((world.rank() as usize, world.size() as usize));
-            Connection::new(world).serve(&queue);
+            Connection::new(world).serve(&queue, &seen);
         })?;
         let (rank, ranks) = joined.recv().context("MPI could not be started")?;
-        Ok(Self { rank, ranks, jobs: Mutex::new(Some(jobs)), thread: Mutex::new(Some(thread)) })
+        let (jobs, thread) = (Mutex::new(Some(jobs)), Mutex::new(Some(thread)));
+        Ok(Self { rank, ranks, jobs, thread, gone, gpus: OnceLock::new() })
     }
 }
 
@@ -80,13 +100,51 @@ impl Group for World {
     }
 
     fn exchange(&self, pieces: Vec<Vec<u8>>) -> regard_nn::Result<Vec<Vec<u8>>> {
-        let failed = |problem: String| Error::Data { place: "ranks".to_owned(), problem };
         let closed = || failed("the connection to the other ranks is closed".to_owned());
         let (reply, result) = channel();
         let jobs = self.jobs.lock().ok().and_then(|jobs| jobs.clone()).ok_or_else(closed)?;
         jobs.send(Job { pieces, reply }).map_err(|_| closed())?;
         result.recv().map_err(|_| closed())?.map_err(failed)
     }
+
+    /// Connects the GPUs by NCCL, if every rank has one and NCCL; else gradients go through main memory.
+    fn connect(&self, device: Device) -> regard_nn::Result<()> {
+        let able = match device {
+            Device::Cuda(_) => GpuPeers::ensure_available().map_err(|error| error.to_string()),
+            _ => Err(String::new()),
+        };
+        let problem = able.err();
+        let problems = gather(self, problem.as_deref().unwrap_or("able").as_bytes())?;
+        if let Some((rank, problem)) = problems.iter().enumerate().find(|(_, said)| said != &b"able") {
+            if self.rank == 0 && !problem.is_empty() {
+                let problem = String::from_utf8_lossy(problem);
+                terminal::remark(format!("gradients go through main memory: rank {rank}: {problem}"));
+            }
+            return Ok(());
+        }
+        if self.gpus.get().is_none() {
+            let id = if self.rank == 0 { GpuPeers::new_id() } else { Ok(Vec::new()) };
+            let first = gather(self, id.as_deref().unwrap_or_default())?.swap_remove(0);
+            id?;
+            let _ = self.gpus.set(GpuPeers::join(device, &first, self.rank, self.ranks)?);
+        }
+        Ok(())
+    }
+
+    fn devices(&self) -> Option<&dyn Devices> {
+        self.gpus.get().map(|gpus| gpus as &dyn Devices)
+    }
+
+    fn check(&self) -> regard_nn::Result<()> {
+        match self.gone.lock().ok().and_then(|gone| gone.clone()) {
+            Some(problem) => Err(failed(problem)),
+            None => Ok(()),
+        }
+    }
+}
+
+fn failed(problem: String) -> Error {
+    Error::Data { place: "ranks".to_owned(), problem }
 }
 
 /// Another rank, as this one sees it.
@@ -124,7 +182,7 @@ impl Connection {
         connection
     }
 
-    fn serve(&mut self, queue: &Receiver<Job>) {
+    fn serve(&mut self, queue: &Receiver<Job>, gone: &Mutex<Option<String>>) {
         loop {
             match queue.recv_timeout(Duration::from_millis(2)) {
                 Ok(Job { pieces, reply }) => {
@@ -135,9 +193,12 @@ impl Connection {
                     }
                 }
                 Err(RecvTimeoutError::Timeout) => {
-                    // Nothing is wanted now, so a rank that hangs is reported by the next exchange.
                     self.beat();
                     self.receive();
+                    // Reported by the next exchange, or to whoever waits for a GPU meanwhile.
+                    if let (Some((_, problem)), Ok(mut gone)) = (self.silent(), gone.lock()) {
+                        *gone = Some(problem);
+                    }
                 }
                 Err(RecvTimeoutError::Disconnected) => return self.finish(),
             }
@@ -199,7 +260,7 @@ impl Connection {
             let mut receiving = message.immediate_matched_receive_into(scope, &mut bytes[..]);
             while let Err(request) = receiving.test() {
                 receiving = request;
-                if started.elapsed() > PATIENCE {
+                if started.elapsed() > patience() {
                     self.fail("a message from another rank stays incomplete");
                 }
                 std::thread::yield_now();
@@ -224,14 +285,23 @@ impl Connection {
         }
     }
 
-    fn fail_if_silent(&self) {
+    /// A rank that was silent for too long, and what to say of it.
+    fn silent(&self) -> Option<(usize, String)> {
         let me = self.world.rank() as usize;
         let silent = |(rank, peer): &(usize, &Peer)| {
-            *rank != me && peer.received.is_empty() && peer.heard.elapsed() > PATIENCE
+            *rank != me && peer.received.is_empty() && peer.heard.elapsed() > patience()
         };
-        if let Some((rank, peer)) = self.peers.iter().enumerate().find(silent) {
-            let (host, seconds) = (&peer.host, PATIENCE.as_secs());
-            self.fail(&format!("rank {rank} on {host} has not answered for {seconds} seconds"));
+        let (rank, peer) = self.peers.iter().enumerate().find(silent)?;
+        let (host, seconds) = (&peer.host, patience().as_secs());
+        Some((rank, format!("rank {rank} on {host} has not answered for {seconds} seconds")))
+    }
+
+    fn fail_if_silent(&self) {
+        if let Some((rank, problem)) = self.silent() {
+            if self.world.rank() > 0 && rank > 0 {
+                std::thread::sleep(SAVING);
+            }
+            self.fail(&problem);
         }
     }
 
@@ -245,7 +315,7 @@ impl Connection {
             }
         }
         loop {
-            std::thread::sleep(PATIENCE);
+            std::thread::sleep(Duration::from_secs(60));
         }
     }
 
@@ -256,7 +326,7 @@ impl Connection {
             while let Some(request) = self.peers[rank].beat.take() {
                 self.peers[rank].beat = request.test().err();
                 self.receive();
-                if started.elapsed() > PATIENCE {
+                if started.elapsed() > patience() {
                     std::process::exit(1);
                 }
             }

@@ -1,6 +1,7 @@
 //! Buckets of gradients, and the slice of each that this rank sums.
 
 use super::Group;
+use super::apart::Slice;
 use super::message::{Kind, Reader, put_floats, put_rows};
 use crate::error::{Error, Result};
 use regard_tensor::{Gradient, Shape, Tensor};
@@ -14,7 +15,7 @@ const FULL: usize = 1 << 20;
 pub(super) struct Bucket {
     /// Their numbers in the model.
     pub parameters: Vec<usize>,
-    shapes: Vec<Shape>,
+    pub(super) shapes: Vec<Shape>,
 }
 
 impl Bucket {
@@ -52,12 +53,14 @@ impl Bucket {
 
 /// The sum of a bucket's gradients so far: of dense ones this rank's slice, of sparse ones everything.
 pub(super) struct Total<'a> {
-    bucket: &'a Bucket,
+    pub(super) bucket: &'a Bucket,
     /// Each rank's portions.
-    portions: Vec<Vec<Range<usize>>>,
-    rank: usize,
+    pub(super) portions: Vec<Vec<Range<usize>>>,
+    pub(super) rank: usize,
     dense: Vec<Option<Vec<f32>>>,
     rows: Vec<Option<Gradient>>,
+    /// Slices that are summed on the device.
+    pub(super) apart: Vec<Slice>,
 }
 
 impl<'a> Total<'a> {
@@ -65,17 +68,18 @@ impl<'a> Total<'a> {
         let portions = (0..group.ranks()).map(|rank| bucket.portions(rank, group.ranks())).collect();
         let count = bucket.parameters.len();
         let rows = std::iter::repeat_with(|| None).take(count).collect();
-        Self { bucket, portions, rank: group.rank(), dense: vec![None; count], rows }
+        let apart = std::iter::repeat_with(Slice::default).take(count).collect();
+        Self { bucket, portions, rank: group.rank(), dense: vec![None; count], rows, apart }
     }
 
-    /// What goes to each rank: its slice of dense gradients, and all sparse ones.
-    pub fn pieces(&self, gradients: &[Option<Gradient>]) -> Vec<Vec<u8>> {
+    /// What goes to each rank: its slice of dense gradients, unless they travel apart, and all sparse ones.
+    pub fn pieces(&self, gradients: &[Option<Gradient>], apart: bool) -> Vec<Vec<u8>> {
         let mut pieces = vec![Vec::new(); self.portions.len()];
         for (number, gradient) in gradients.iter().enumerate() {
-            let kind = Kind::of(gradient.as_ref());
+            let kind = Kind::of(gradient.as_ref(), apart);
             // Once for all ranks: a gradient on a GPU is copied here.
             let values = match gradient {
-                Some(Gradient::Dense(tensor)) => Some(tensor.values()),
+                Some(Gradient::Dense(tensor)) if !apart => Some(tensor.values()),
                 _ => None,
             };
             for (piece, portions) in pieces.iter_mut().zip(&self.portions) {
@@ -90,13 +94,18 @@ impl<'a> Total<'a> {
         pieces
     }
 
-    /// Adds what the ranks sent, in their order.
-    pub fn add(&mut self, messages: &[Vec<u8>]) -> Result<()> {
-        for message in messages {
+    /// Adds what the ranks sent, in their order. Which ranks send the values of which gradients apart.
+    pub fn add(&mut self, messages: &[Vec<u8>]) -> Result<Vec<(usize, usize)>> {
+        let mut apart = Vec::new();
+        for (rank, message) in messages.iter().enumerate() {
             let mut reader = Reader(message);
             for number in 0..self.bucket.parameters.len() {
                 match reader.kind()? {
                     Kind::Absent => {}
+                    Kind::Apart => {
+                        self.apart[number].is_there = true;
+                        apart.push((rank, number));
+                    }
                     Kind::Dense => {
                         let values = reader.floats(self.portions[self.rank][number].len())?;
                         match &mut self.dense[number] {
@@ -115,15 +124,15 @@ impl<'a> Total<'a> {
                         });
                     }
                 }
-                if self.dense[number].is_some() && self.rows[number].is_some() {
-                    return Err(Error::input(
-                        "ranks",
-                        "a gradient is sparse on some ranks and dense on others",
-                    ));
+                let (dense, rows) = (self.dense[number].is_some(), self.rows[number].is_some());
+                if usize::from(dense) + usize::from(rows) + usize::from(self.apart[number].is_there) > 1 {
+                    let problem =
+                        "a gradient is sparse or on a GPU on some ranks, and dense in main memory on others";
+                    return Err(Error::input("ranks", problem));
                 }
             }
         }
-        Ok(())
+        Ok(apart)
     }
 
     /// This rank's slice of the sum, as a message.
