@@ -14,6 +14,7 @@ mod lab;
 pub mod ledger;
 mod measurements;
 mod progress;
+mod share;
 mod sizes;
 mod store;
 mod sweep;
@@ -28,6 +29,8 @@ pub use findings::{About, Figure, Findings, Listing};
 pub use lab::{JUDGED_SEEDS, Lab};
 pub use measurements::{Measurements, Summary, write_csv};
 pub use progress::Progress;
+pub(crate) use share::report as report_share;
+pub use share::{Division, Pending, Share};
 pub use sizes::{SMALL_MODELS, Sizes};
 pub use store::Store;
 pub use sweep::{Run, Sweep};
@@ -162,6 +165,25 @@ impl Experiment {
     /// How long it should take, in seconds.
     pub fn expected(&self, size: Size) -> f64 {
         self.seconds.at(size)
+    }
+
+    /// Computes a share of its parts into a store. How many parts are left to other shares, if what comes next needs them.
+    pub fn conduct_share(
+        &self,
+        setup: Setup,
+        store: &Store,
+        progress: &Progress,
+        share: Share,
+    ) -> Result<usize> {
+        progress.begin(self.name, self.expected(setup.size) / share.of() as f64);
+        let lab = Lab::new(self, setup, store, progress).sharing(share);
+        match (self.run)(&lab) {
+            Ok(_) => Ok(0),
+            Err(error) => match error.downcast_ref::<Pending>() {
+                Some(pending) => Ok(pending.parts),
+                None => Err(error.context(format!("the experiment {} failed", self.name))),
+            },
+        }
     }
 
     /// Runs it, writes its files to its folder in `out`, and returns what it found.

@@ -7,6 +7,7 @@
 use crate::error::{Error, Result};
 use flate2::bufread::MultiGzDecoder;
 use std::fs::File;
+use std::hash::{BuildHasher as _, RandomState};
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
@@ -218,12 +219,25 @@ pub(crate) fn read_text(path: &Path, limit: u64) -> Result<String> {
 /// Writes a file atomically: under a temporary name, flushed to disk, then renamed. A crash at any moment leaves the
 /// complete file or none.
 pub fn write_whole(path: &Path, write: impl FnOnce(&mut File) -> io::Result<()>) -> Result<()> {
-    let temporary = temporary_name(path);
+    write_as(&temporary_name(path), path, write)
+}
+
+/// The same where several processes, on several machines, may write the file at once: each under a temporary name of its own.
+/// The last one's file stays.
+pub fn write_whole_among_others(path: &Path, write: impl FnOnce(&mut File) -> io::Result<()>) -> Result<()> {
+    // The standard library's maps are keyed at random; machines may have equal process numbers.
+    let random = RandomState::new().hash_one(std::process::id());
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".{random:016x}.partial"));
+    write_as(&path.with_file_name(name), path, write)
+}
+
+fn write_as(temporary: &Path, path: &Path, write: impl FnOnce(&mut File) -> io::Result<()>) -> Result<()> {
     let run = || {
-        let mut file = File::create(&temporary)?;
+        let mut file = File::create(temporary)?;
         write(&mut file)?;
         file.sync_all()?;
-        std::fs::rename(&temporary, path)?;
+        std::fs::rename(temporary, path)?;
         // The rename is durable only once the folder itself is flushed to disk.
         match path.parent() {
             Some(folder) if cfg!(unix) => {
@@ -235,7 +249,7 @@ pub fn write_whole(path: &Path, write: impl FnOnce(&mut File) -> io::Result<()>)
     };
     run().map_err(|error| {
         // The first error is reported; the unfinished file is removed.
-        let _ = std::fs::remove_file(&temporary);
+        let _ = std::fs::remove_file(temporary);
         Error::file(path, format!("cannot be written: {error}"))
     })
 }

@@ -5,6 +5,7 @@
 //! What a part computes depends on its input alone, never on the other parts, their order or the number of cores.
 
 use super::progress::Progress;
+use super::share::{Pending, Share};
 use super::store::Store;
 use super::trainings::{Training, Trainings};
 use super::{Experiment, Setup, Size, Sizes};
@@ -15,7 +16,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt::Debug;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
@@ -34,6 +35,8 @@ pub struct Lab<'a> {
     pub(super) trainings: Trainings,
     /// The settings that were read, by name, at every size.
     pub(super) settings: Mutex<BTreeMap<&'static str, String>>,
+    /// The share of the parts that is computed here; without one, all.
+    pub(super) share: Option<Share>,
 }
 
 /// A finished part as it is written down.
@@ -57,7 +60,13 @@ impl<'a> Lab<'a> {
             progress,
             trainings: Trainings::default(),
             settings: Mutex::default(),
+            share: None,
         }
+    }
+
+    /// The same for one of several shares.
+    pub(super) fn sharing(self, share: Share) -> Self {
+        Self { share: Some(share), ..self }
     }
 
     /// The seeds to draw: as many as the user asked for, or else as many as the experiment needs.
@@ -132,19 +141,19 @@ impl<'a> Lab<'a> {
         T: Serialize + DeserializeOwned + Send,
     {
         let slots: Vec<Mutex<Option<Result<T>>>> = inputs.iter().map(|_| Mutex::new(None)).collect();
+        let owned: Vec<usize> = (0..inputs.len()).filter(|&part| self.owns(stage, part)).collect();
         let next = AtomicUsize::new(0);
-        let workers = cores.min(inputs.len()).max(1);
-        self.progress.expect(inputs.len());
+        let workers = cores.min(owned.len()).max(1);
+        self.progress.expect(owned.len());
         let busy = Threads::new(workers, cores);
         let turn = || {
-            loop {
-                let index = next.fetch_add(1, Ordering::Relaxed);
-                let Some(input) = inputs.get(index) else { break };
+            while let Some(&index) = owned.get(next.fetch_add(1, Ordering::Relaxed)) {
+                let input = &inputs[index];
                 let result = self.part(stage, input, || work(input));
                 let failed = result.is_err();
                 *slots[index].lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
                 if failed {
-                    next.store(inputs.len(), Ordering::Relaxed);
+                    next.store(owned.len(), Ordering::Relaxed);
                 }
             }
             busy.one_less();
@@ -158,16 +167,22 @@ impl<'a> Lab<'a> {
         drop(busy);
         // The first failure is reported; parts after it may not have run.
         let mut results = Vec::with_capacity(inputs.len());
-        for slot in slots {
-            match slot.into_inner().unwrap_or_else(PoisonError::into_inner) {
-                Some(result) => results.push(result?),
-                None => results.push(Err(anyhow!("a part did not run"))?),
-            }
+        for (index, slot) in slots.into_iter().enumerate() {
+            results.push(match slot.into_inner().unwrap_or_else(PoisonError::into_inner) {
+                Some(result) => Some(result?),
+                None if self.owns(stage, index) => Err(anyhow!("a part did not run"))?,
+                None => self.part_of_another(stage, &inputs[index])?,
+            });
         }
-        Ok(results)
+        complete(results)
     }
 
-    /// The same for work that measures time: one after the other, with all cores.
+    /// Whether a part is computed here.
+    fn owns(&self, stage: &str, part: usize) -> bool {
+        self.share.is_none_or(|share| share.owns(self.experiment.name, stage, part))
+    }
+
+    /// The same for work that measures time: one after the other, with all cores, and all on one machine.
     pub fn timed_parts<I, T>(
         &self,
         stage: &str,
@@ -178,8 +193,34 @@ impl<'a> Lab<'a> {
         I: Serialize,
         T: Serialize + DeserializeOwned,
     {
+        if !self.owns(stage, 0) {
+            return complete(
+                inputs.iter().map(|input| self.part_of_another(stage, input)).collect::<Result<_>>()?,
+            );
+        }
         self.progress.expect(inputs.len());
         inputs.iter().map(|input| self.part(stage, input, || work(input))).collect()
+    }
+
+    /// The file of a part.
+    fn place(&self, stage: &str, input: &str) -> Result<PathBuf> {
+        let name = self.experiment.name;
+        let Setup { size, data, vectors, .. } = self.setup;
+        let identity = |path: Option<&Path>| {
+            anyhow::Ok(path.map(|path| self.store.identity(path)).transpose()?.unwrap_or_default())
+        };
+        let (data, vectors) = (identity(data)?, identity(vectors)?);
+        let key = format!("{name}\n{stage}\n{}\n{data}\n{vectors}\n{input}", size.name());
+        Ok(self.store.part(name, stage, &key, self.setup.placement))
+    }
+
+    /// A part that another share computes, if it is there.
+    fn part_of_another<T: DeserializeOwned>(&self, stage: &str, input: &impl Serialize) -> Result<Option<T>> {
+        let kept: Option<Kept<T>> = self.store.read(&self.place(stage, &serde_json::to_string(input)?)?);
+        Ok(kept.map(|Kept { result, trainings }| {
+            self.trainings.read_back(&trainings);
+            result
+        }))
     }
 
     fn part<T: Serialize + DeserializeOwned>(
@@ -189,14 +230,7 @@ impl<'a> Lab<'a> {
         work: impl FnOnce() -> Result<T>,
     ) -> Result<T> {
         let input = serde_json::to_string(input)?;
-        let name = self.experiment.name;
-        let Setup { size, data, vectors, .. } = self.setup;
-        let identity = |path: Option<&Path>| {
-            anyhow::Ok(path.map(|path| self.store.identity(path)).transpose()?.unwrap_or_default())
-        };
-        let (data, vectors) = (identity(data)?, identity(vectors)?);
-        let key = format!("{name}\n{stage}\n{}\n{data}\n{vectors}\n{input}", size.name());
-        let place = self.store.part(name, stage, &key, self.setup.placement);
+        let place = self.place(stage, &input)?;
         if let Some(Kept { result, trainings }) = self.store.read(&place) {
             self.progress.read_back();
             self.trainings.read_back(&trainings);
@@ -205,11 +239,19 @@ impl<'a> Lab<'a> {
         if interrupt_flag().load(Ordering::Relaxed) {
             bail!(Interrupted::repeat());
         }
-        let result = work().with_context(|| format!("{name}, {stage} {input}"))?;
+        let result = work().with_context(|| format!("{}, {stage} {input}", self.experiment.name))?;
         let kept = Kept { result, trainings: self.trainings.of_this_part() };
         self.store.write(&place, &kept)?;
         self.progress.done();
         Ok(kept.result)
+    }
+}
+
+/// The results of all parts, unless some are missing that other shares compute.
+fn complete<T>(results: Vec<Option<T>>) -> Result<Vec<T>> {
+    match results.iter().filter(|result| result.is_none()).count() {
+        0 => Ok(results.into_iter().flatten().collect()),
+        parts => bail!(Pending { parts }),
     }
 }
 

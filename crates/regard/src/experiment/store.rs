@@ -5,17 +5,18 @@
 //! device, and the versions of the engine and of training. A program that was built anew keeps the models of the one before.
 
 use crate::compute::Placement;
-use crate::run::RunConfig;
-use anyhow::{Context as _, Result};
-use regard_nn::data::file::write_whole;
+use crate::error::Interrupted;
+use crate::run::{DONE, RunConfig, interrupt_flag};
+use anyhow::{Context as _, Result, bail};
+use regard_nn::data::file::write_whole_among_others;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use sha2::{Digest, Sha256};
-use std::fs::Metadata;
+use std::fs::{File, Metadata, TryLockError};
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::UNIX_EPOCH;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, UNIX_EPOCH};
 
 /// So many folders deep are the files of a data set; IMDb's are two.
 const DEPTH: usize = 4;
@@ -25,6 +26,7 @@ pub struct Store {
     folder: PathBuf,
     program: String,
     found: AtomicBool,
+    written: AtomicUsize,
 }
 
 impl Store {
@@ -40,7 +42,12 @@ impl Store {
                 count => hash.update(&buffer[..count]),
             }
         }
-        Ok(Self { folder: folder.to_owned(), program: hex(&hash.finalize()), found: AtomicBool::new(false) })
+        Ok(Self {
+            folder: folder.to_owned(),
+            program: hex(&hash.finalize()),
+            found: AtomicBool::new(false),
+            written: AtomicUsize::new(0),
+        })
     }
 
     /// The hash of the program that the results are of.
@@ -122,8 +129,116 @@ impl Store {
                 .with_context(|| format!("cannot create the folder {}", folder.display()))?;
         }
         let text = serde_json::to_vec(result)?;
-        Ok(write_whole(path, |file| file.write_all(&text))?)
+        write_whole_among_others(path, |file| file.write_all(&text))?;
+        self.written.fetch_add(1, Ordering::Relaxed);
+        Ok(())
     }
+
+    /// How many results were written down.
+    pub fn computed(&self) -> usize {
+        self.written.load(Ordering::Relaxed)
+    }
+
+    /// Waits until no other process trains in the folder of a model: several shares may need it.
+    pub fn claim(&self, model: &Path) -> Result<Claim> {
+        let file = model.with_extension("lock");
+        if model.join(DONE).exists() {
+            return Ok(Claim { model: model.to_owned(), file, held: None });
+        }
+        if let Some(folder) = model.parent() {
+            std::fs::create_dir_all(folder)
+                .with_context(|| format!("cannot create the folder {}", folder.display()))?;
+        }
+        let lock = File::create(&file).with_context(|| format!("cannot write {}", file.display()))?;
+        while matches!(lock.try_lock(), Err(TryLockError::WouldBlock)) {
+            if interrupt_flag().load(Ordering::Relaxed) {
+                bail!(Interrupted::repeat());
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        Ok(Claim { model: model.to_owned(), file, held: Some(lock) })
+    }
+
+    /// Copies finished parts of experiments, and finished models, from another folder, as far as they are not here. How many.
+    pub fn merge(&self, from: &Path, experiments: &[&str]) -> Result<(usize, usize)> {
+        let (mut parts, mut models) = (0, 0);
+        for name in experiments {
+            for file in entries(&from.join(name).join("parts"))? {
+                let to = self.folder.join(name).join("parts").join(file.file_name().unwrap_or_default());
+                let is_part = file.extension().is_some_and(|extension| extension == "json");
+                if is_part && !to.exists() && is_whole(&file) {
+                    copy(&file, &to)?;
+                    parts += 1;
+                }
+            }
+        }
+        for model in entries(&from.join("models"))? {
+            let to = self.folder.join("models").join(model.file_name().unwrap_or_default());
+            if model.join(DONE).exists() && !to.join(DONE).exists() {
+                // What marks it as done comes last, so that a copy that was interrupted counts for nothing.
+                copy_folder(&model, &to)?;
+                copy(&model.join(DONE), &to.join(DONE))?;
+                models += 1;
+            }
+        }
+        Ok((parts, models))
+    }
+}
+
+/// The right to train a model.
+pub struct Claim {
+    model: PathBuf,
+    file: PathBuf,
+    held: Option<File>,
+}
+
+impl Drop for Claim {
+    /// Whoever waits for a model that is done needs no lock any more.
+    fn drop(&mut self) {
+        if self.held.is_some() && self.model.join(DONE).exists() {
+            let _ = std::fs::remove_file(&self.file);
+        }
+    }
+}
+
+/// What is in a folder, if there is one.
+fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
+    if !folder.is_dir() {
+        return Ok(Vec::new());
+    }
+    let cannot = || format!("cannot read {}", folder.display());
+    let mut paths: Vec<PathBuf> = std::fs::read_dir(folder)
+        .and_then(|entries| entries.map(|entry| Ok(entry?.path())).collect())
+        .with_context(cannot)?;
+    paths.sort_unstable();
+    Ok(paths)
+}
+
+/// Whether a file is a whole part.
+fn is_whole(file: &Path) -> bool {
+    std::fs::read(file).is_ok_and(|text| serde_json::from_slice::<serde::de::IgnoredAny>(&text).is_ok())
+}
+
+fn copy(from: &Path, to: &Path) -> Result<()> {
+    if let Some(folder) = to.parent() {
+        std::fs::create_dir_all(folder)
+            .with_context(|| format!("cannot create the folder {}", folder.display()))?;
+    }
+    let mut source = File::open(from).with_context(|| format!("cannot read {}", from.display()))?;
+    Ok(write_whole_among_others(to, |file| std::io::copy(&mut source, file).map(|_| ()))?)
+}
+
+/// Copies a folder without the mark that it is done, and without replacing the lock of a process that works in it.
+fn copy_folder(from: &Path, to: &Path) -> Result<()> {
+    for path in entries(from)? {
+        let name = path.file_name().unwrap_or_default();
+        if path.is_dir() {
+            copy_folder(&path, &to.join(name))?;
+        } else if name != DONE && !(name == "lock" && to.join(name).exists()) {
+            copy(&path, &to.join(name))?;
+        }
+    }
+    Ok(())
 }
 
 /// What rounds in a way of its own: the CPU's vector instructions, or a kind of GPU in a precision.
