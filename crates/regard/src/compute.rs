@@ -2,7 +2,7 @@
 
 use crate::error::UsageError;
 use crate::model::{self, Opened};
-use crate::{bad_usage, terminal};
+use crate::{bad_usage, ranks, terminal};
 use anyhow::{Context as _, Result};
 use clap::Args;
 use regard_nn::models::{InPrecision, Model};
@@ -120,12 +120,14 @@ impl Compute {
     }
 
     fn placement_in(self, precision: Precision) -> Result<Placement> {
-        let device = match self.device {
+        let mut device = match self.device {
             Choice::Auto => first_cuda_device().unwrap_or(Device::Cpu),
             Choice::Named(device) => device,
         };
         if let Device::Cuda(ordinal) = device {
             let found = cuda_devices().map_err(|error| UsageError(error.to_string()))?;
+            let ordinal = if ordinal == 0 { ranks::own_gpu(found.len()) } else { ordinal };
+            device = Device::Cuda(ordinal);
             let Some(description) = found.get(ordinal) else {
                 bad_usage!(
                     "there is no device cuda:{ordinal}: this machine has {} CUDA devices",

@@ -68,7 +68,7 @@ pub use heatmap::{HeatMap, Numbers};
 pub use histogram::Histogram;
 pub use intervals::{IntervalRow, Intervals, VerdictStyle};
 pub use matrix::Matrix;
-pub use number::{fixed, number};
+pub use number::{counted, fixed, number};
 pub use picture::Picture;
 pub use png::render;
 pub use scatter::{Point, Scatter};

@@ -23,7 +23,7 @@ mod worked;
 pub use results::Results;
 
 use crate::experiment::ledger::Ledger;
-use crate::experiment::{Progress, Setup, Store};
+use crate::experiment::{Division, Progress, Setup, Share, Store, report_share};
 use crate::experiments::EXPERIMENTS;
 use anyhow::Result;
 use article::Article;
@@ -34,9 +34,11 @@ use std::path::Path;
 use std::time::Instant;
 
 /// Runs all experiments and writes the page with its tables and figures to a folder. Returns what was found.
-pub fn write(setup: Setup, out: &Path) -> Result<Results<'static>> {
+pub fn write(setup: Setup, out: &Path, division: &Division) -> Result<Results<'static>> {
     let started = Instant::now();
     let store = Store::new(out)?;
+    let names: Vec<&str> = EXPERIMENTS.iter().map(|experiment| experiment.name).collect();
+    division.collect(&store, &names)?;
     let planned = EXPERIMENTS.iter().map(|experiment| experiment.expected(setup.size)).sum();
     let progress = Progress::new(planned);
     let mut results = Results::beside(Ledger::shipped()?);
@@ -44,12 +46,27 @@ pub fn write(setup: Setup, out: &Path) -> Result<Results<'static>> {
         results.add(experiment, experiment.conduct(setup, out, &store, &progress)?);
     }
     progress.finish();
+    division.report_computed(&store);
     let about = page::About { setup, seconds: started.elapsed().as_secs_f64(), resumed: store.resumed() };
     let inside = Inside::new(&results)?;
     let page = compose(&results, &inside, &about)?;
     write_whole(&out.join(inside::FILE), |file| file.write_all(inside.page().as_bytes()))?;
     write_whole(&out.join("index.html"), |file| file.write_all(page.as_bytes()))?;
     Ok(results)
+}
+
+/// Computes one of several shares of the parts of all experiments, and writes no page.
+pub fn share(setup: Setup, out: &Path, share: Share) -> Result<()> {
+    let store = Store::new(out)?;
+    let planned: f64 = EXPERIMENTS.iter().map(|experiment| experiment.expected(setup.size)).sum();
+    let progress = Progress::new(planned / share.of() as f64);
+    let mut missing = 0;
+    for experiment in EXPERIMENTS {
+        missing += experiment.conduct_share(setup, &store, &progress, share)?;
+    }
+    progress.finish();
+    report_share(share, &store, missing);
+    Ok(())
 }
 
 /// The page.

@@ -3,7 +3,8 @@
 use crate::bad_usage;
 use crate::compute::Compute;
 use crate::experiment::{
-    Check, Data, Experiment as Definition, Findings, Outcome, Progress, Setup, Size, Store, ledger,
+    Check, Data, Division, Experiment as Definition, Findings, Outcome, Progress, Setup, Share, Size, Store,
+    ledger, report_share,
 };
 use crate::experiments::{EXPERIMENTS, find};
 use crate::figure::number;
@@ -23,7 +24,10 @@ use std::path::PathBuf;
   regard experiment --size full               lists them with the data and the time that they need
   regard experiment scale-sweep               why 1/√d_k, in a second
   regard experiment three-models --seeds 3 -o results
-  regard experiment three-models --size full --data aclImdb_v1.tar.gz")]
+  regard experiment three-models --size full --data aclImdb_v1.tar.gz
+  regard experiment three-models --share 2/4 -o part2     every fourth part, on one of four machines
+  regard experiment three-models --merge part1 part2 part3 part4 -o results
+  regard experiment --record ledger --merge elsewhere     adds the ledger of another machine")]
 pub struct Experiment {
     /// Which one (see the list), or a claim such as D3
     name: Option<String>,
@@ -49,6 +53,8 @@ pub struct Experiment {
     #[arg(long, value_name = "FOLDER")]
     record: Option<PathBuf>,
     #[command(flatten)]
+    division: Division,
+    #[command(flatten)]
     compute: Compute,
 }
 
@@ -56,6 +62,15 @@ impl Experiment {
     /// Runs the command.
     pub fn run(self) -> Result<()> {
         let Some(name) = &self.name else {
+            // Without a name, the folders to merge hold ledgers of other machines.
+            if let (Some(folder), [_, ..]) = (&self.record, &self.division.merge[..]) {
+                return self.division.merge.iter().try_for_each(|other| ledger::merge(folder, other));
+            }
+            if self.division.share.is_some() || !self.division.merge.is_empty() {
+                bad_usage!(
+                    "name the experiment first: regard experiment NAME --share I/N, or --merge FOLDER…"
+                );
+            }
             list(self.size);
             return Ok(());
         };
@@ -91,7 +106,8 @@ impl Experiment {
             ));
         }
         let store = Store::new(&self.out)?;
-        let progress = Progress::new(experiment.expected(self.size));
+        let shares = self.division.share.map_or(1, Share::of);
+        let progress = Progress::new(experiment.expected(self.size) / shares as f64);
         let setup = Setup {
             size: self.size,
             seeds: self.seeds,
@@ -103,12 +119,20 @@ impl Experiment {
         if let (Some(_), Some(obstacle)) = (&self.record, ledger::obstacle(&setup)) {
             bad_usage!("this run cannot be recorded: {obstacle}");
         }
+        if let Some(share) = self.division.share {
+            let missing = experiment.conduct_share(setup, &store, &progress, share)?;
+            progress.finish();
+            report_share(share, &store, missing);
+            return Ok(());
+        }
+        self.division.collect(&store, &[experiment.name])?;
         let findings = experiment.conduct(setup, &self.out, &store, &progress)?;
         progress.finish();
+        self.division.report_computed(&store);
         if let Some(folder) = &self.record {
             ledger::record(folder, experiment, &setup, &findings)?;
         }
-        show(experiment, &findings);
+        show(experiment, &setup, &findings)?;
         terminal::remark(format!("\nfigures and tables: {}", self.out.join(experiment.name).display()));
         Ok(())
     }
@@ -173,7 +197,8 @@ fn measured(check: &Check) -> String {
 }
 
 /// Verdicts with what they rest on.
-fn show(experiment: &Definition, findings: &Findings) {
+fn show(experiment: &Definition, setup: &Setup, findings: &Findings) -> Result<()> {
+    let recorded = ledger::Ledger::shipped()?;
     terminal::line(format!("{}\n\npredicted: {}\n", experiment.question, experiment.prediction));
     if let Some(changed) = experiment.changed {
         terminal::line(format!("changed after the freeze: {changed}\n"));
@@ -184,6 +209,9 @@ fn show(experiment: &Definition, findings: &Findings) {
         let builtin = if verdict.builtin_text_only { " (built-in text only)" } else { "" };
         terminal::line(format!("{} {outcome}{builtin}: {statement}", verdict.claim));
         terminal::line(format!("   {}", verdict.finding));
+        if let Some(remark) = recorded.remark(experiment, setup, verdict) {
+            terminal::line(format!("   {remark}"));
+        }
         for unmet in verdict.unmet() {
             terminal::line(format!("   not testable: {}; needed: {}", measured(unmet), unmet.bound));
         }
@@ -194,7 +222,7 @@ fn show(experiment: &Definition, findings: &Findings) {
             }
         }
         if let Some(why) = &verdict.why {
-            terminal::line(format!("   why it fails: {why}"));
+            terminal::line(format!("   why {} fails: {why}", verdict.failing()));
         }
         for check in &verdict.checks {
             let mark = match check.outcome {
@@ -217,4 +245,5 @@ fn show(experiment: &Definition, findings: &Findings) {
         }
         terminal::line("");
     }
+    Ok(())
 }

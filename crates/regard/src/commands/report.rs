@@ -2,7 +2,7 @@
 
 use crate::compute::Compute;
 use crate::experiment::claims::CLAIMS;
-use crate::experiment::{Setup, Size, ledger};
+use crate::experiment::{Division, Setup, Size, ledger};
 use crate::{browser, report, terminal};
 use anyhow::Result;
 use clap::Args;
@@ -16,7 +16,9 @@ use std::path::PathBuf;
 #[command(after_help = "Examples:
   regard report --open
   regard report --size standard -o results
-  regard report --vectors glove.6B.50d.txt")]
+  regard report --vectors glove.6B.50d.txt
+  regard report --share 2/4 -o part2          every fourth part, on one of four machines
+  regard report --merge part1 part2 part3 part4 -o results")]
 pub struct Report {
     /// The folder to write
     #[arg(long, short, default_value = "outputs")]
@@ -34,8 +36,10 @@ pub struct Report {
     #[arg(long, value_name = "FOLDER")]
     record: Option<PathBuf>,
     /// Show the page in the browser
-    #[arg(long)]
+    #[arg(long, conflicts_with = "share")]
     open: bool,
+    #[command(flatten)]
+    division: Division,
     #[command(flatten)]
     compute: Compute,
 }
@@ -60,7 +64,10 @@ impl Report {
         if let (Some(_), Some(obstacle)) = (&self.record, ledger::obstacle(&setup)) {
             crate::bad_usage!("this run cannot be recorded: {obstacle}");
         }
-        let results = report::write(setup, &self.out)?;
+        if let Some(share) = self.division.share {
+            return report::share(setup, &self.out, share);
+        }
+        let results = report::write(setup, &self.out, &self.division)?;
         if let Some(folder) = &self.record {
             for (experiment, findings) in results.iter() {
                 ledger::record(folder, experiment, &setup, findings)?;

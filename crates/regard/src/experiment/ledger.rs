@@ -1,14 +1,26 @@
 //! The ledger: verdicts of runs of every size, side by side, as they ship with the program.
 //!
-//! `records/verdicts.csv` has a row for each claim and each of its parts, by size, data and device; `records/facts.csv` the numbers that
-//! sentences of the report use. `regard experiment NAME --record FOLDER` adds its rows to both, in place of earlier ones of the same
-//! claim, size, data and device.
+//! `records/verdicts.csv` has a row for each claim and each of its parts, by size, data, device and kind of seeds; `records/facts.csv`
+//! the numbers that sentences of the report use. `regard experiment NAME --record FOLDER` adds its rows to both, in place of earlier
+//! ones of the same claim, size, data, device and seeds. Several processes may do so at once: they take turns.
+//!
+//! Verdicts with the seeds of development stand beside the judged ones, so that a contradiction between the two shows.
+
+mod contradiction;
+mod rows;
+
+pub use contradiction::Contradiction;
+pub use rows::{Place, Row, Seeds};
 
 use super::findings::Findings;
 use super::measurements::write_csv;
 use super::verdict::{Check, Outcome, Verdict};
 use super::{Data, Experiment, Key, Setup, Size, frozen};
-use anyhow::{Context as _, Result, bail};
+use crate::compute::Placement;
+use anyhow::{Context as _, Result};
+use regard_tensor::Device;
+use rows::{COLUMNS, FACT_COLUMNS, FactRow, fact_row, parsed, row};
+use std::fs::File;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -16,65 +28,6 @@ use std::time::{SystemTime, UNIX_EPOCH};
 const VERDICTS: &str = include_str!("../../records/verdicts.csv");
 /// The facts that do.
 const FACTS: &str = include_str!("../../records/facts.csv");
-
-const COLUMNS: [&str; 13] = [
-    "claim", "part", "size", "data", "device", "outcome", "measured", "effect", "low", "high", "n", "freeze",
-    "date",
-];
-const FACT_COLUMNS: [&str; 8] = ["experiment", "fact", "size", "data", "device", "value", "freeze", "date"];
-
-/// Where a run stands in the ledger.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
-    /// How large it was.
-    pub size: Size,
-    /// What it was run on: `built-in`, `drawn` or the name of a data set.
-    pub data: String,
-    /// The device.
-    pub device: String,
-}
-
-impl std::fmt::Display for Place {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}", self.size.name())?;
-        match self.data.as_str() {
-            "built-in" | "drawn" => Ok(()),
-            data => write!(f, ", {data}"),
-        }
-    }
-}
-
-/// A verdict on a claim, or on a part of one.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Row {
-    /// The claim.
-    pub claim: String,
-    /// Its part; empty for the whole.
-    pub part: String,
-    /// Where it was reached.
-    pub place: Place,
-    /// How it came out.
-    pub outcome: Outcome,
-    /// What decided.
-    pub measured: String,
-    /// Its mean, the ends of its interval, and the number of seeds; what is missing is not a number.
-    pub effect: [f64; 4],
-    /// The first digits of the hash of the freeze that it was judged by.
-    pub freeze: String,
-    /// The day, as 2026-11-18.
-    pub date: String,
-}
-
-/// A number for a sentence.
-#[derive(Debug, Clone, PartialEq)]
-struct FactRow {
-    experiment: String,
-    fact: String,
-    place: Place,
-    value: f64,
-    freeze: String,
-    date: String,
-}
 
 /// Recorded verdicts and facts.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -97,15 +50,59 @@ impl Ledger {
         Ok(Self { rows, facts })
     }
 
-    /// The verdict on a claim of the largest run; of several that are as large, one on real data, then the latest.
-    pub fn largest(&self, claim: &str) -> Option<&Row> {
-        let of_claim = self.rows.iter().filter(|row| row.claim == claim && row.part.is_empty());
-        of_claim.max_by_key(|row| (row.place.size, row.place.data != "built-in", row.date.clone()))
+    /// The judged verdicts on whole claims.
+    fn judged(&self, claim: &str) -> impl Iterator<Item = &Row> {
+        self.rows
+            .iter()
+            .filter(move |row| row.claim == claim && row.part.is_empty() && row.seeds == Seeds::Judged)
     }
 
-    /// The verdict on a claim at a place.
+    /// The judged verdict on a claim of the largest run; of several that are as large, one on real data, then the latest.
+    pub fn largest(&self, claim: &str) -> Option<&Row> {
+        self.judged(claim).max_by_key(|row| (row.place.size, row.place.data != "built-in", row.date.clone()))
+    }
+
+    /// The judged verdicts on a claim, from the smallest run to the largest.
+    pub fn of_claim(&self, claim: &str) -> Vec<&Row> {
+        let mut rows: Vec<&Row> = self.judged(claim).collect();
+        rows.sort_by_key(|row| (row.place.size, row.place.data != "built-in", row.place.device.clone()));
+        rows
+    }
+
+    /// The judged verdict on a claim at a place.
     pub fn at(&self, claim: &str, place: &Place) -> Option<&Row> {
-        self.rows.iter().find(|row| row.claim == claim && row.part.is_empty() && row.place == *place)
+        self.judged(claim).find(|row| row.place == *place)
+    }
+
+    /// What seeds of development had said of a claim at the same size and on the same data, if a judged verdict differs from it.
+    pub fn contradiction(&self, claim: &str, place: &Place, judged: Outcome) -> Option<Contradiction<'_>> {
+        let comparable = |row: &&Row| {
+            row.seeds == Seeds::Developed
+                && row.claim == claim
+                && row.part.is_empty()
+                && row.place.size == place.size
+                && row.place.data == place.data
+        };
+        // Of several devices, that of the run; else the latest.
+        let developed = self
+            .rows
+            .iter()
+            .filter(comparable)
+            .max_by_key(|row| (row.place.device == place.device, row.date.clone()))?;
+        (developed.outcome != judged).then_some(Contradiction { developed, judged })
+    }
+
+    /// The same for the verdict of a run, if it was judged as frozen: with other seeds nothing can be compared.
+    pub fn remark(
+        &self,
+        experiment: &Experiment,
+        setup: &Setup,
+        verdict: &Verdict,
+    ) -> Option<Contradiction<'_>> {
+        if setup.develop || obstacle(setup).is_some() {
+            return None;
+        }
+        self.contradiction(verdict.claim, &place(experiment, setup), verdict.outcome)
     }
 
     /// A fact at a place.
@@ -117,14 +114,17 @@ impl Ledger {
 
     /// Adds what an experiment found, in place of what was known of the same claims at the same place.
     pub fn add(&mut self, experiment: &Experiment, setup: &Setup, findings: &Findings) {
-        let place = place(experiment, setup);
+        let (place, seeds) = (place(experiment, setup), Seeds::of(setup));
         let (freeze, date) = (frozen::hash()[..12].to_owned(), today());
-        self.rows.retain(|row| row.place != place || !experiment.claims.contains(&row.claim.as_str()));
+        self.rows.retain(|row| {
+            row.place != place || row.seeds != seeds || !experiment.claims.contains(&row.claim.as_str())
+        });
         for verdict in &findings.verdicts {
             let one = |part: &str, outcome: Outcome, check: Option<&Check>| Row {
                 claim: verdict.claim.to_owned(),
                 part: part.to_owned(),
                 place: place.clone(),
+                seeds,
                 outcome,
                 measured: check.map(|check| check.what.clone()).unwrap_or_default(),
                 effect: check.map_or([f64::NAN; 4], |check| {
@@ -145,6 +145,10 @@ impl Ledger {
                 }
             }
         }
+        // The report's sentences are about judged runs alone.
+        if seeds == Seeds::Developed {
+            return;
+        }
         self.facts.retain(|row| row.place != place || row.experiment != experiment.name);
         self.facts.extend(findings.facts.iter().map(|(fact, &value)| FactRow {
             experiment: experiment.name.to_owned(),
@@ -156,6 +160,24 @@ impl Ledger {
         }));
     }
 
+    /// Adds the rows of another ledger, such as one from another machine, in place of those of the same claim, place and seeds that
+    /// are not newer.
+    pub fn merge(&mut self, other: Ledger) {
+        let same = |a: &Row, b: &Row| a.claim == b.claim && a.place == b.place && a.seeds == b.seeds;
+        let newer =
+            |rows: &[Row], row: &Row| rows.iter().any(|known| same(known, row) && known.date > row.date);
+        let rows: Vec<Row> = other.rows.into_iter().filter(|row| !newer(&self.rows, row)).collect();
+        self.rows.retain(|known| !rows.iter().any(|row| same(known, row)));
+        self.rows.extend(rows);
+        let same = |a: &FactRow, b: &FactRow| a.experiment == b.experiment && a.place == b.place;
+        let newer = |rows: &[FactRow], row: &FactRow| {
+            rows.iter().any(|known| same(known, row) && known.date > row.date)
+        };
+        let facts: Vec<FactRow> = other.facts.into_iter().filter(|row| !newer(&self.facts, row)).collect();
+        self.facts.retain(|known| !facts.iter().any(|row| same(known, row)));
+        self.facts.extend(facts);
+    }
+
     /// Writes both tables to a folder, in order.
     pub fn write(&mut self, folder: &Path) -> Result<()> {
         std::fs::create_dir_all(folder)
@@ -163,7 +185,8 @@ impl Ledger {
         let order = |claim: &str| super::claims::CLAIMS.iter().position(|known| known.id == claim);
         // Parts stay in the order of their verdict.
         self.rows.sort_by_key(|row| {
-            (order(&row.claim), row.place.size, row.place.data.clone(), row.place.device.clone())
+            let Place { size, data, device } = &row.place;
+            (order(&row.claim), *size, data.clone(), device.clone(), row.seeds.name())
         });
         self.facts.sort_by_key(|row| {
             (
@@ -182,21 +205,40 @@ impl Ledger {
 
 /// Adds what an experiment found to the tables in a folder; begins them if there are none.
 pub fn record(folder: &Path, experiment: &Experiment, setup: &Setup, findings: &Findings) -> Result<()> {
+    update(folder, |ledger| ledger.add(experiment, setup, findings))
+}
+
+/// Adds the tables in one folder to those in another.
+pub fn merge(folder: &Path, other: &Path) -> Result<()> {
+    let other = in_folder(other)?;
+    update(folder, |ledger| ledger.merge(other))
+}
+
+/// Changes the tables in a folder while no other process does.
+fn update(folder: &Path, change: impl FnOnce(&mut Ledger)) -> Result<()> {
+    std::fs::create_dir_all(folder)
+        .with_context(|| format!("cannot create the folder {}", folder.display()))?;
+    // The lock is on the folder itself, and ends with the handle. Systems that open no folders have no lock.
+    let _turn = File::open(folder).ok().filter(|folder| folder.lock().is_ok());
+    let mut ledger = in_folder(folder)?;
+    change(&mut ledger);
+    ledger.write(folder)
+}
+
+/// The tables in a folder; those that are not there are empty.
+fn in_folder(folder: &Path) -> Result<Ledger> {
     let read = |name: &str, columns: &[&str]| match std::fs::read_to_string(folder.join(name)) {
         Ok(text) => Ok(text),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(columns.join(",") + "\n"),
         Err(error) => Err(error).with_context(|| format!("cannot read {}", folder.join(name).display())),
     };
-    let mut ledger = Ledger::read(&read("verdicts.csv", &COLUMNS)?, &read("facts.csv", &FACT_COLUMNS)?)
-        .with_context(|| format!("the ledger in {}", folder.display()))?;
-    ledger.add(experiment, setup, findings);
-    ledger.write(folder)
+    Ledger::read(&read("verdicts.csv", &COLUMNS)?, &read("facts.csv", &FACT_COLUMNS)?)
+        .with_context(|| format!("the ledger in {}", folder.display()))
 }
 
 /// Why a run cannot be recorded, if it cannot: only what was judged as frozen is.
 pub fn obstacle(setup: &Setup) -> Option<&'static str> {
     match setup {
-        Setup { develop: true, .. } => Some("the seeds of development (--develop) judge nothing"),
         Setup { seeds: Some(_), .. } => Some("the number of seeds is frozen: leave out --seeds"),
         Setup { size: Size::Smoke, .. } => Some("verdicts of the smallest size mean nothing"),
         _ => None,
@@ -210,7 +252,13 @@ pub fn place(experiment: &Experiment, setup: &Setup) -> Place {
         (_, None) => "built-in".to_owned(),
         (_, Some(path)) => path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned(),
     };
-    Place { size: setup.size, data, device: "cpu".to_owned() }
+    let Placement { device, precision } = setup.placement;
+    let device = match (device, precision.is_f32()) {
+        (Device::Cpu, _) => "cpu".to_owned(),
+        (_, true) => setup.placement.identity(),
+        (_, false) => format!("{}, {}", setup.placement.identity(), precision.name()),
+    };
+    Place { size: setup.size, data, device }
 }
 
 /// What decided a verdict: of a claim that fails, what failed; of one that is open, what keeps it from holding.
@@ -238,119 +286,13 @@ fn today() -> String {
     format!("{year:04}-{month:02}-{day:02}")
 }
 
-impl Row {
-    fn fields(&self) -> Vec<String> {
-        let number = |value: f64| if value.is_finite() { value.to_string() } else { String::new() };
-        let Place { size, data, device } = &self.place;
-        let [effect, low, high, n] = self.effect.map(number);
-        [
-            &self.claim,
-            &self.part,
-            size.name(),
-            data,
-            device,
-            self.outcome.name(),
-            &self.measured,
-            &effect,
-            &low,
-            &high,
-            &n,
-            &self.freeze,
-            &self.date,
-        ]
-        .map(str::to_owned)
-        .to_vec()
-    }
-}
-
-impl FactRow {
-    fn fields(&self) -> Vec<String> {
-        let value = if self.value.is_finite() { self.value.to_string() } else { String::new() };
-        let Place { size, data, device } = &self.place;
-        [&self.experiment, &self.fact, size.name(), data, device, &value, &self.freeze, &self.date]
-            .map(str::to_owned)
-            .to_vec()
-    }
-}
-
-fn place_of(size: &str, data: &str, device: &str) -> Result<Place> {
-    let size = Size::named(size).with_context(|| format!("there is no size {size:?}"))?;
-    Ok(Place { size, data: data.to_owned(), device: device.to_owned() })
-}
-
-/// A number, or nothing.
-fn number(field: &str) -> Result<f64> {
-    match field {
-        "" => Ok(f64::NAN),
-        field => field.parse().with_context(|| format!("{field:?} is not a number")),
-    }
-}
-
-fn row(fields: &[String]) -> Result<Row> {
-    let [claim, part, size, data, device, outcome, measured, effect, low, high, n, freeze, date] = fields
-    else {
-        bail!("a row has {} fields, expected {}", fields.len(), COLUMNS.len())
-    };
-    Ok(Row {
-        claim: claim.clone(),
-        part: part.clone(),
-        place: place_of(size, data, device)?,
-        outcome: Outcome::named(outcome).with_context(|| format!("there is no outcome {outcome:?}"))?,
-        measured: measured.clone(),
-        effect: [number(effect)?, number(low)?, number(high)?, number(n)?],
-        freeze: freeze.clone(),
-        date: date.clone(),
-    })
-}
-
-fn fact_row(fields: &[String]) -> Result<FactRow> {
-    let [experiment, fact, size, data, device, value, freeze, date] = fields else {
-        bail!("a row has {} fields, expected {}", fields.len(), FACT_COLUMNS.len())
-    };
-    Ok(FactRow {
-        experiment: experiment.clone(),
-        fact: fact.clone(),
-        place: place_of(size, data, device)?,
-        value: number(value)?,
-        freeze: freeze.clone(),
-        date: date.clone(),
-    })
-}
-
-/// The rows of a table with these columns (RFC 4180, without line breaks in fields).
-fn parsed(text: &str, columns: &[&str]) -> Result<Vec<Vec<String>>> {
-    let mut lines = text.lines();
-    let header = fields(lines.next().unwrap_or_default());
-    if header != columns {
-        bail!("expected the columns {}, got {}", columns.join(","), header.join(","));
-    }
-    Ok(lines.filter(|line| !line.is_empty()).map(fields).collect())
-}
-
-fn fields(line: &str) -> Vec<String> {
-    let (mut fields, mut field, mut quoted) = (Vec::new(), String::new(), false);
-    let mut rest = line.chars().peekable();
-    while let Some(character) = rest.next() {
-        match character {
-            '"' if quoted && rest.peek() == Some(&'"') => {
-                field.push('"');
-                rest.next();
-            }
-            '"' => quoted = !quoted,
-            ',' if !quoted => fields.push(std::mem::take(&mut field)),
-            character => field.push(character),
-        }
-    }
-    fields.push(field);
-    fields
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::experiment::{Bound, Check};
     use crate::experiments::find;
     use crate::statistics::mean;
+    use regard_nn::train::Precision;
 
     fn setup(size: Size) -> Setup<'static> {
         Setup::of(size)
@@ -402,6 +344,83 @@ mod tests {
         assert!(Ledger::read("claim\n", &read("facts.csv")).is_err());
     }
 
+    fn ledger_of(rows: &[(Setup, Outcome)]) -> Ledger {
+        let mut ledger = Ledger::default();
+        for (setup, outcome) in rows {
+            ledger.add(find("three-architectures").unwrap(), setup, &findings(*outcome, 0.5));
+        }
+        ledger
+    }
+
+    #[test]
+    fn devices_stand_side_by_side() {
+        let placement = |precision| Placement { device: Device::Cuda(0), precision };
+        let on = |precision| Setup { placement: placement(precision), ..setup(Size::Full) };
+        let gpu = on(Precision::F32);
+        let all = [setup(Size::Full), gpu, on(Precision::Bf16)];
+        let ledger =
+            ledger_of(&[(all[0], Outcome::Holds), (all[1], Outcome::Fails), (all[2], Outcome::InPart)]);
+        let experiment = find("three-architectures").unwrap();
+        let at = |setup| ledger.at("E9", &place(experiment, &setup)).unwrap().outcome;
+        assert_eq!(all.map(at), [Outcome::Holds, Outcome::Fails, Outcome::InPart]);
+        assert_eq!(ledger.of_claim("E9").len(), 3);
+    }
+
+    #[test]
+    fn judged_and_developed_verdicts_are_told_apart_and_compared() {
+        let develop = Setup { develop: true, ..setup(Size::Full) };
+        let ledger = ledger_of(&[(setup(Size::Quick), Outcome::Holds), (develop, Outcome::InPart)]);
+        assert_eq!(ledger.largest("E9").unwrap().place.size, Size::Quick, "development seeds are no verdict");
+        let experiment = find("three-architectures").unwrap();
+        let [quick, full] = [Size::Quick, Size::Full].map(|size| place(experiment, &setup(size)));
+        let key = Key { experiment: "three-architectures", name: "accuracy: GPT, left".to_owned() };
+        assert_eq!((ledger.fact(&key, &quick), ledger.fact(&key, &full)), (Some(0.5), None));
+        assert!(ledger.contradiction("E9", &quick, Outcome::Fails).is_none(), "another size");
+        assert!(ledger.contradiction("E9", &full, Outcome::InPart).is_none(), "the same");
+        let fails = ledger.contradiction("E9", &full, Outcome::Fails).unwrap();
+        assert!(
+            fails.is_decided()
+                && fails.to_string().contains("contradicts")
+                && fails.to_string().contains("in part")
+        );
+        let open = ledger.contradiction("E9", &full, Outcome::Undecided).unwrap();
+        assert!(!open.is_decided() && !open.to_string().contains("contradicts"));
+    }
+
+    #[test]
+    fn ledgers_of_two_machines_are_merged_in_any_order() {
+        let [quick, full] = [Size::Quick, Size::Full].map(setup);
+        let here = ledger_of(&[(quick, Outcome::Holds)]);
+        let mut there = ledger_of(&[(quick, Outcome::Fails), (full, Outcome::Fails)]);
+        there.rows.iter_mut().for_each(|row| row.date = "2000-01-01".to_owned());
+        there.facts.iter_mut().for_each(|row| row.date = "2000-01-01".to_owned());
+        let merged = |mut one: Ledger, other: Ledger| {
+            one.merge(other);
+            let outcome =
+                |setup| one.at("E9", &place(find("three-architectures").unwrap(), &setup)).unwrap().outcome;
+            (one.rows.len(), one.facts.len(), [quick, full].map(outcome))
+        };
+        let expected = (2 * 3, 2, [Outcome::Holds, Outcome::Fails]);
+        assert_eq!(merged(here.clone(), there.clone()), expected, "the newer one stays");
+        assert_eq!(merged(there, here), expected);
+    }
+
+    #[test]
+    fn processes_that_record_at_once_lose_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let sizes = [Size::Quick, Size::Standard, Size::Full, Size::Large];
+        std::thread::scope(|scope| {
+            for size in sizes {
+                let folder = folder.path();
+                scope.spawn(move || {
+                    let experiment = find("three-architectures").unwrap();
+                    record(folder, experiment, &setup(size), &findings(Outcome::Holds, 0.5)).unwrap();
+                });
+            }
+        });
+        assert_eq!(in_folder(folder.path()).unwrap().of_claim("E9").len(), sizes.len());
+    }
+
     #[test]
     fn the_shipped_ledger_can_be_read_and_is_about_known_claims() {
         let ledger = Ledger::shipped().unwrap();
@@ -417,7 +436,6 @@ mod tests {
     fn only_frozen_runs_are_recorded() {
         assert_eq!(obstacle(&setup(Size::Quick)), None);
         assert!(obstacle(&Setup { seeds: Some(3), ..setup(Size::Quick) }).is_some());
-        assert!(obstacle(&Setup { develop: true, ..setup(Size::Full) }).is_some());
         assert!(obstacle(&setup(Size::Smoke)).is_some());
     }
 

@@ -44,6 +44,8 @@ impl Lab<'_> {
         };
         // Whoever wants the same model at the same time waits for it.
         let _held = lock.lock().unwrap_or_else(PoisonError::into_inner);
+        // So does another share.
+        let _claim = self.share.map(|_| self.store.claim(&folder)).transpose()?;
         let reporting = Reporting::Fraction(&|share| self.progress.partly(share));
         if !train_in(&folder, config, placement, reporting)? {
             bail!(Interrupted::repeat());
@@ -73,6 +75,10 @@ struct Attended<'a> {
 impl Observer for Attended<'_> {
     fn gradients(&mut self, step: u64, model: &dyn Module, gradients: &Gradients) -> regard_nn::Result<()> {
         self.observer.gradients(step, model, gradients)
+    }
+
+    fn rate(&mut self, step: u64, scheduled: f32) -> f32 {
+        self.observer.rate(step, scheduled)
     }
 
     fn stepped(

@@ -284,6 +284,11 @@ impl Verdict {
         self
     }
 
+    /// What fails where something does: the claim, or a part of it.
+    pub fn failing(&self) -> &'static str {
+        if self.outcome == Outcome::Fails { "it" } else { "a part" }
+    }
+
     /// A claim that could not be tested, and what is missing.
     pub fn not_measured(claim: &'static str, why: impl Into<String>) -> Self {
         Self::new(claim, Vec::new(), why)

@@ -252,10 +252,13 @@ fn judge_smoothness(table: &Table<Function>) -> Verdict {
     let verdict = Verdict::new("E12", checks, finding);
     let preconditions = Function::ALL.map(|function| learned(table, function).part(SMOOTHER));
     preconditions.into_iter().fold(verdict, Verdict::requires).because(|checks| {
-        those_that_apply([(
-            checks[0].fails(),
-            "At these models the gradient of the loss varies more with GELU: smoother units do not make a smoother loss by themselves.",
-        )])
+        those_that_apply([
+            (
+                checks[0].fails(),
+                "In these models the gradient of the loss varies more with GELU: smoother units do not make a smoother loss by themselves.",
+            ),
+            (checks[1].fails(), "The mean of the draws is not GELU: the gate or the number of draws is not what the identity needs."),
+        ])
     })
 }
 

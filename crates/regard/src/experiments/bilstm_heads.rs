@@ -183,7 +183,9 @@ fn excesses(opened: &Opened, sentences: &[Sentence]) -> Result<[[Vec<f64>; 2]; 3
 fn judge(table: &Measured) -> Verdict {
     let of = |kind, stage| table.values((kind, stage), EXCESS);
     let told = Kind::ALL.map(|kind| {
-        let [before, after] = Stage::ALL.map(|stage| 100.0 * of(kind, stage).mean().mean);
+        // Rounded first, since a tiny negative number would be told as −0.0.
+        let [before, after] =
+            Stage::ALL.map(|stage| (1e3 * of(kind, stage).mean().mean).round() / 10.0 + 0.0);
         format!("{kind} from {before:+.1} to {after:+.1}")
     });
     let finding = format!(
@@ -198,6 +200,19 @@ fn judge(table: &Measured) -> Verdict {
     let accuracy = table.mean((Kind::Syntax, Stage::Trained), ACCURACY);
     Verdict::new("C8", Kind::ALL.map(check).into(), finding)
         .requires(models::learned(Variant::Heads, accuracy))
+        .because(|checks| {
+            let lost: Vec<&str> = Kind::ALL
+                .into_iter()
+                .zip(checks)
+                .filter(|(_, check)| check.fails())
+                .map(|(kind, _)| kind.name())
+                .collect();
+            format!(
+                "In training even the best head turns away from: {}. The BiLSTM below has mixed the words already, and the label can be \
+                 found without these.",
+                lost.join(", ")
+            )
+        })
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use crate::experiment::{
     Bound, Check, Data, Experiment, Findings, Lab, Rows, Sizes, Summary, Sweep, Table, Verdict, facts,
     those_that_apply,
 };
-use crate::figure::{Axis, Chart, Picture, Series, fixed};
+use crate::figure::{Axis, Chart, Picture, Series, counted, fixed};
 use crate::run::RunConfig;
 use crate::statistics::{Interval, Sample, intercept, mean, paired, power_with_floor, slope, slopes};
 use anyhow::{Context as _, Result};
@@ -238,8 +238,7 @@ fn draw(findings: &mut Findings, sweep: &Sweep<Form, (usize, usize), Read>, form
         let curve = sweep.under(form).next().map_or(&[][..], |run| &run.curve);
         let points = curve.iter().map(|&(tokens, loss)| (tokens as f64, loss));
         let Form { layers, width, .. } = form;
-        let layers = if layers == 1 { "1 layer".to_owned() } else { format!("{layers} layers") };
-        chart.series(Series::new(format!("{layers}, width {width}")).points(points))
+        chart.series(Series::new(format!("{}, width {width}", counted(layers, "layer"))).points(points))
     });
     findings.figure(
         "scaling",

@@ -5,7 +5,7 @@ use crate::experiment::{
     Bound, Check, Data, Experiment, Findings, Lab, Rows, Sizes, Sweep, Table, Verdict, charts, facts, named,
     those_that_apply,
 };
-use crate::figure::{Axis, Bar, Bars, Chart, Picture, Series};
+use crate::figure::{Axis, Bar, Bars, Chart, Picture, Series, counted};
 use crate::run::{RunConfig, prepare, sources};
 use crate::statistics::{Sample, mean, paired};
 use anyhow::{Context as _, Result};
@@ -153,7 +153,7 @@ fn measure(lab: &Lab, cell: Cell, seed: u64, unigram: f64, rows: &mut Rows<Cell>
     let count = points.len();
     points.enumerate().for_each(|(i, part)| rows.add(cell, training_loss(i + 1), mean(part).mean));
     for (layer, norm) in watch.gradients.into_iter().enumerate() {
-        rows.add(cell, gradient_norm(layer + 1), norm);
+        rows.add(cell, gradient_norm(layer), norm);
     }
     Ok(count)
 }
@@ -225,7 +225,7 @@ fn draw(findings: &mut Findings, table: &Table<Cell>, depths: &[usize; 3], (unig
             }
         }
         let chart = chart.level(unigram, "unigram distribution").half();
-        picture = picture.titled_panel(format!("{depth} layers"), chart);
+        picture = picture.titled_panel(counted(depth, "layer"), chart);
     }
     findings.figure(
         "loss_by_depth_and_placement",
@@ -234,15 +234,16 @@ fn draw(findings: &mut Findings, table: &Table<Cell>, depths: &[usize; 3], (unig
         picture,
     );
     let deepest = depths[depths.len() - 1];
-    let layers = (1..=deepest).step_by(deepest.div_ceil(10)).map(|layer| layer as f64);
+    let layers = (0..deepest).step_by(deepest.div_ceil(10)).map(|layer| layer as f64);
     let empty =
         Chart::new(Axis::linear("layer").ticks(layers), Axis::log("norm of its gradients, first step"));
     let chart = Norm::ALL.into_iter().fold(empty, |chart, norm| {
         let size = |layer| table.mean_if_measured((norm, deepest, RATES[0]), gradient_norm(layer)).mean;
-        chart.series(Series::new(norm.name()).points((1..=deepest).map(|layer| (layer as f64, size(layer)))))
+        chart.series(Series::new(norm.name()).points((0..deepest).map(|layer| (layer as f64, size(layer)))))
     });
     let cells: Vec<(usize, f32)> = depths.iter().flat_map(|&depth| RATES.map(|rate| (depth, rate))).collect();
-    let names = cells.iter().map(|(depth, rate)| format!("{depth} layers, rate {rate}")).collect();
+    let names =
+        cells.iter().map(|(depth, rate)| format!("{}, rate {rate}", counted(*depth, "layer"))).collect();
     let empty = Bars::lying(names, Axis::linear("share of runs that fail to learn").range(0.0, 1.0));
     let bars = charts::grouped(empty, Norm::ALL, &cells, |norm, (depth, rate)| {
         Bar::new(table.mean((norm, depth, rate), FAILED).mean)
@@ -253,7 +254,7 @@ fn draw(findings: &mut Findings, table: &Table<Cell>, depths: &[usize; 3], (unig
          layers would have the smallest); and the share of runs that end no better than the unigram distribution.",
         Picture::new("Gradients at the start, failures at the end")
             .columns(2)
-            .titled_panel(format!("gradients, {deepest} layers"), chart.half())
+            .titled_panel(format!("gradients, {}", counted(deepest, "layer")), chart.half())
             .titled_panel("failures", bars.half()),
     );
 }
@@ -271,7 +272,7 @@ fn judge(table: &Table<Cell>, depths: &[usize; 3]) -> Verdict {
     let at_rate = |rate: f32| {
         let at = |depth: usize| {
             let [pre, post] = Norm::ALL.map(|norm| table.mean((norm, depth, rate), LOSS).mean);
-            format!("{pre:.2} and {post:.2} with {depth} layers")
+            format!("{pre:.2} and {post:.2} with {}", counted(depth, "layer"))
         };
         format!("at rate {rate} {}", depths.map(at).join(", "))
     };
@@ -282,8 +283,11 @@ fn judge(table: &Table<Cell>, depths: &[usize; 3]) -> Verdict {
             let of = |norm| table.values((norm, depth, rate), LOSS);
             let gain = paired(&of(Norm::Post), &of(Norm::Pre));
             let told = format!(
-                "{depth} layers at rate {rate} ({:+.2} [{:+.2}, {:+.2}])",
-                gain.mean, gain.low, gain.high
+                "{} at rate {rate} ({:+.2} [{:+.2}, {:+.2}])",
+                counted(depth, "layer"),
+                gain.mean,
+                gain.low,
+                gain.high
             );
             (gain.high < 0.0).then_some(told)
         })
@@ -341,13 +345,13 @@ fn unevenness(table: &Table<Cell>, norm: Norm, depth: usize) -> Sample {
 /// ln of the norm of the first layer's gradients over that of the last layer's, by seed.
 fn flow(table: &Table<Cell>, norm: Norm, depth: usize) -> Sample {
     let of = |layer| table.values((norm, depth, RATES[0]), gradient_norm(layer));
-    of(1).over(&of(depth)).map(f64::ln)
+    of(0).over(&of(depth - 1)).map(f64::ln)
 }
 
 fn judge_flow(table: &Table<Cell>, depths: &[usize; 3]) -> Verdict {
     let told = depths.map(|depth| {
         let [pre, post] = Norm::ALL.map(|norm| flow(table, norm, depth).mean().mean.exp());
-        format!("{pre:.2} and {post:.2} with {depth} layers")
+        format!("{pre:.2} and {post:.2} with {}", counted(depth, "layer"))
     });
     let finding = format!(
         "In the first step, the norm of the first layer's gradients over that of the last layer's, with pre-norm and with post-norm: {}.",
@@ -413,8 +417,8 @@ mod tests {
                 for depth in TESTED {
                     for seed in 0..4 {
                         let noise = 1.0 + 0.01 * seed as f64 * (1.0 + f64::from(norm as u8));
-                        table.add((norm, depth, RATES[0]), seed, gradient_norm(1), first * noise);
-                        table.add((norm, depth, RATES[0]), seed, gradient_norm(depth), 1.0);
+                        table.add((norm, depth, RATES[0]), seed, gradient_norm(0), first * noise);
+                        table.add((norm, depth, RATES[0]), seed, gradient_norm(depth - 1), 1.0);
                     }
                 }
             }

@@ -263,7 +263,20 @@ fn judge_stability(table: &Table<Variant>) -> Verdict {
         Check::new(what, log_variance_ratio(&of(Variant::Max), &of(variant)), Bound::Above(0.0))
             .part(variant.name())
     };
-    Verdict::new("C7", [Variant::Additive, Variant::Heads].map(check).into(), finding)
+    let variants = [Variant::Additive, Variant::Heads];
+    Verdict::new("C7", variants.map(check).into(), finding).because(|checks| {
+        let wider: Vec<String> = variants
+            .into_iter()
+            .zip(checks)
+            .filter(|(_, check)| check.fails())
+            .map(|(variant, _)| format!("{:.1} times with {variant}", spread(variant) / spread(Variant::Max)))
+            .collect();
+        format!(
+            "Attention adds weights that start at random and learn from the same few labels: the deviation from seed to seed is {} that of the \
+             max pool.",
+            wider.join(" and ")
+        )
+    })
 }
 
 fn judge_order(table: &Table<Variant>, real: bool) -> Verdict {

@@ -25,6 +25,19 @@ pub fn number(value: f64) -> String {
     trim_zeros(fixed(value, decimals))
 }
 
+/// So many of something.
+///
+/// ```
+/// use regard::figure::counted;
+/// assert_eq!([1, 2].map(|count| counted(count, "layer")), ["1 layer", "2 layers"]);
+/// ```
+pub fn counted(count: usize, noun: &str) -> String {
+    match count {
+        1 => format!("1 {noun}"),
+        _ => format!("{} {noun}s", fixed(count as f64, 0)),
+    }
+}
+
 /// A number with a fixed count of decimals, commas between thousands and a real minus sign.
 ///
 /// ```

@@ -7,7 +7,9 @@ use super::listing::{self, Excerpt};
 use super::math;
 use super::results::Results;
 use crate::experiment::claims::claim;
-use crate::experiment::{Check, Outcome, Part, Verdict};
+use crate::experiment::ledger::{Ledger, Row};
+use crate::experiment::{Check, Outcome, Part, Setup, Verdict};
+use crate::experiments::find;
 use crate::figure::{Picture, Theme, fixed, number};
 use anyhow::Result;
 use std::collections::BTreeSet;
@@ -220,11 +222,18 @@ impl<'a> Article<'a> {
         others.map(|other| figure(self.results, experiment, &other.name)).collect()
     }
 
-    /// The verdict on a claim.
-    pub fn verdict(&self, id: &str) -> Result<String> {
+    /// The verdict on a claim, of a run with this setup.
+    pub fn verdict(&self, id: &str, setup: &Setup) -> Result<String> {
         let (experiment, verdict) = self.results.verdict(id)?;
         let trained = self.results.findings(experiment)?.trainings.is_some();
-        Ok(verdict_box((experiment, trained), verdict, self.results.changed(id)?))
+        let ledger = self.results.ledger();
+        let remark = find(experiment).and_then(|experiment| ledger.remark(experiment, setup, verdict));
+        let beside = Beside {
+            changed: self.results.changed(id)?,
+            remark: remark.map(|remark| remark.to_string()),
+            recorded: recorded(ledger, id),
+        };
+        Ok(verdict_box((experiment, trained), verdict, &beside))
     }
 
     /// The answers to all exercises, for print.
@@ -349,8 +358,64 @@ fn precondition(check: &Check) -> String {
     )
 }
 
+/// What stands beside a verdict of this run.
+struct Beside<'a> {
+    /// What was changed after the freeze.
+    changed: Option<&'a str>,
+    /// How it differs from what seeds of development had said.
+    remark: Option<String>,
+    /// The verdicts on record.
+    recorded: String,
+}
+
+/// The effect of a verdict on record, with its interval.
+pub fn row_effect(row: &Row) -> String {
+    let [mean, low, high, n] = row.effect;
+    let half = (high - low) / 2.0;
+    let of = |value: f64| told(value, half, low.abs().max(high.abs()));
+    match (mean.is_finite(), low.is_finite() && n > 1.0) {
+        (true, true) => format!("{} [{}, {}], n {n}", of(mean), of(low), of(high)),
+        (true, false) => number(mean),
+        _ => String::new(),
+    }
+}
+
+/// The verdicts on a claim that are on record, folded, from the smallest run to the largest.
+fn recorded(ledger: &Ledger, claim: &str) -> String {
+    let rows: String = ledger
+        .of_claim(claim)
+        .into_iter()
+        .map(|row| {
+            let remark = ledger.contradiction(claim, &row.place, row.outcome);
+            let remark = remark.map_or_else(String::new, |remark| {
+                format!(
+                    " <span class=\"mark\">with seeds of development: {}</span>",
+                    remark.developed.outcome.name()
+                )
+            });
+            let cells = [row.place.size.name(), &row.place.data, &row.place.device].map(escape);
+            format!(
+                "<tr><td>{}</td><td>{}{remark}</td><td>{}</td><td class=\"n\">{}</td><td>{}</td></tr>",
+                cells.join("</td><td>"),
+                badge(row.outcome),
+                prose(&row.measured),
+                escape(&row_effect(row)),
+                escape(&row.date)
+            )
+        })
+        .collect();
+    match rows.is_empty() {
+        true => String::new(),
+        false => format!(
+            "<details><summary>runs on record</summary><div class=\"scroll\"><table><thead><tr><th>size</th><th>data</th><th>device</th>\
+             <th>verdict</th><th>what decided</th><th>effect [95 % interval]</th><th>date</th></tr></thead><tbody>{rows}</tbody></table>\
+             </div></details>"
+        ),
+    }
+}
+
 /// `trained`: whether the experiment tells how it trained models.
-fn verdict_box((experiment, trained): (&str, bool), verdict: &Verdict, changed: Option<&str>) -> String {
+fn verdict_box((experiment, trained): (&str, bool), verdict: &Verdict, beside: &Beside) -> String {
     let statement = claim(verdict.claim).map_or("", |claim| claim.statement);
     let several = verdict.parts.len() > 1;
     let mut rows: String = verdict
@@ -402,10 +467,14 @@ fn verdict_box((experiment, trained): (&str, bool), verdict: &Verdict, changed: 
         })
         .collect();
     let why = verdict.why.as_deref();
-    let why =
-        why.map_or_else(String::new, |why| format!("<p><strong>Why it fails.</strong> {}</p>", prose(why)));
-    let changed = changed.map_or_else(String::new, |changed| {
+    let why = why.map_or_else(String::new, |why| {
+        format!("<p><strong>Why {} fails.</strong> {}</p>", verdict.failing(), prose(why))
+    });
+    let changed = beside.changed.map_or_else(String::new, |changed| {
         format!("<p class=\"changed\">† Changed after the freeze: {}</p>", prose(changed))
+    });
+    let remark = beside.remark.as_deref().map_or_else(String::new, |remark| {
+        format!("<p class=\"remark\"><strong>Compare.</strong> {}</p>", prose(remark))
     });
     let training = match trained {
         true => format!(" · <a href=\"{experiment}/training.toml\">how models were trained</a>"),
@@ -422,7 +491,8 @@ fn verdict_box((experiment, trained): (&str, bool), verdict: &Verdict, changed: 
     };
     format!(
         "<div class=\"verdict\" id=\"claim-{id}\"><p class=\"claim\">{badge}{builtin} <span class=\"id\">{id}</span> {statement}</p>\
-         {parts}<p>{finding}</p>{untestable}{why}{changed}{details}</div>\n",
+         {parts}<p>{finding}</p>{untestable}{why}{remark}{changed}{details}{recorded}</div>\n",
+        recorded = beside.recorded,
         builtin = builtin_mark(verdict),
         id = verdict.claim,
         badge = badge(verdict.outcome),

@@ -2,19 +2,19 @@
 
 use super::article::{Article, Section, badge, effect, table};
 use super::html::prose;
-use crate::experiment::Outcome;
 use crate::experiment::claims::CLAIMS;
+use crate::experiment::{Outcome, Setup};
 use anyhow::Result;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 /// The verdicts of all sections, each section folded.
-pub fn verdicts(article: &Article) -> Result<String> {
+pub fn verdicts(article: &Article, setup: &Setup) -> Result<String> {
     let mut shown = BTreeSet::new();
     let mut folded = String::new();
     for (index, section) in article.sections().iter().enumerate() {
         if !section.claims.is_empty() {
-            folded.push_str(&of_section(article, index + 1, section, &mut shown)?);
+            folded.push_str(&of_section((article, setup), index + 1, section, &mut shown)?);
         }
     }
     Ok(format!(
@@ -25,7 +25,7 @@ pub fn verdicts(article: &Article) -> Result<String> {
 
 /// `shown` has the experiments whose figures an earlier section shows.
 fn of_section(
-    article: &Article,
+    (article, setup): (&Article, &Setup),
     number: usize,
     section: &Section,
     shown: &mut BTreeSet<&'static str>,
@@ -34,7 +34,7 @@ fn of_section(
     for &id in &section.claims {
         let (experiment, verdict) = article.results().verdict(id)?;
         let _ = write!(marks, " {id} {}", badge(verdict.outcome));
-        boxes.push_str(&article.verdict(id)?);
+        boxes.push_str(&article.verdict(id, setup)?);
         if shown.insert(experiment) {
             figures.push_str(&article.other_figures(experiment)?);
         }

@@ -1,6 +1,6 @@
 //! The page around the article: how to read it above, and below it what was measured: in short, claim by claim, and all tables.
 
-use super::article::{Article, badge, builtin_mark, effect};
+use super::article::{Article, badge, builtin_mark, effect, row_effect};
 use super::html::{escape, prose};
 use super::inside::FILE;
 use super::references::REFERENCES;
@@ -9,9 +9,10 @@ use super::terms::TERMS;
 use super::{audit, diagrams};
 use crate::compute::Placement;
 use crate::experiment::claims::{CLAIMS, SOURCES};
-use crate::experiment::ledger::{Ledger, deciding};
+use crate::experiment::ledger::{Contradiction, Ledger, deciding};
 use crate::experiment::{Outcome, Setup, Size, Summary};
-use crate::figure::{Theme, font_face, number, stylesheet};
+use crate::experiments::find;
+use crate::figure::{Theme, counted, font_face, number, stylesheet};
 use anyhow::Result;
 use std::fmt::Write as _;
 
@@ -28,8 +29,11 @@ pub struct About<'a> {
 /// The whole page.
 pub fn page(article: Article, about: &About) -> Result<String> {
     let short = in_short(&article, about.setup.size)?;
-    let (verdicts, failures, glance) =
-        (audit::verdicts(&article)?, audit::failures(&article)?, glance(&article)?);
+    let (verdicts, failures, glance) = (
+        audit::verdicts(&article, &about.setup)?,
+        audit::failures(&article)?,
+        glance(&article, &about.setup)?,
+    );
     let (contents, start) = (contents(&article), how_to_read(&article));
     let (tables, answers) = (tables(&article), article.answers());
     let body = article.finish();
@@ -92,11 +96,13 @@ fn how_to_read(article: &Article) -> String {
          an exercise. The example is always the same: the three words *time flies fast*, with two numbers for each word. All of its numbers \
          were computed by the library that the models use, so you can check the library, too.",
         &format!(
-            "While this page was made, the program trained a language model with {layers} layers of {heads} heads on film reviews. Links that \
+            "While this page was made, the program trained a language model with {} of {} on film reviews. Links that \
              begin with *Look inside* open it, with all of its attention, in the file [{FILE}]({FILE}). To type sentences of your own, run \
              `regard serve {}` in the folder where you made this page, and follow *with your own sentence*. Layers and heads are counted from \
              0 everywhere. In every table and picture of attention, rows are queries and columns are keys: words you will know after \
              section 3.",
+            counted(layers, "layer"),
+            counted(heads, "head"),
             inside.model
         ),
         "Do you know attention already? Go to [what was measured](#measured).",
@@ -164,10 +170,21 @@ fn terms() -> String {
 }
 
 /// All claims with their verdicts.
-fn glance(article: &Article) -> Result<String> {
-    let mut rows = String::new();
+fn glance(article: &Article, setup: &Setup) -> Result<String> {
+    let (mut rows, mut differ) = (String::new(), Vec::new());
     for claim in CLAIMS {
-        let (_, verdict) = article.results().verdict(claim.id)?;
+        let (name, verdict) = article.results().verdict(claim.id)?;
+        let ledger = article.results().ledger();
+        let remark = find(name).and_then(|experiment| ledger.remark(experiment, setup, verdict));
+        if remark.as_ref().is_some_and(Contradiction::is_decided) {
+            differ.push(claim.id);
+        }
+        let remark = remark.map_or_else(String::new, |remark| {
+            format!(
+                " <span class=\"mark\">with seeds of development: {}</span>",
+                remark.developed.outcome.name()
+            )
+        });
         let measured = deciding(verdict).map_or_else(String::new, |check| {
             // Among several, one that fails must do so at a stricter level: that interval is what keeps the claim open.
             let fails = check.outcome == Outcome::Fails && verdict.outcome == Outcome::Undecided;
@@ -181,9 +198,9 @@ fn glance(article: &Article) -> Result<String> {
         let mark = if article.results().changed(claim.id)?.is_some() { "<sup>†</sup>" } else { "" };
         let _ = writeln!(
             rows,
-            "<tr><td class=\"id\"><a href=\"#claim-{id}\">{id}</a>{mark}</td><td>{statement}</td><td>{badge}{builtin}</td><td class=\"n\">{measured}\
+            "<tr><td class=\"id\"><a href=\"#claim-{id}\">{id}</a>{mark}</td><td>{statement}</td><td>{badge}{builtin}{remark}</td><td class=\"n\">{measured}\
              </td><td>{recorded}</td></tr>",
-            recorded = recorded(article.results().ledger(), claim.id),
+            recorded = recorded(ledger, claim.id),
             id = claim.id,
             statement = prose(claim.statement),
             badge = badge(verdict.outcome),
@@ -202,6 +219,13 @@ fn glance(article: &Article) -> Result<String> {
             " Where † stands, in {some} rows, something was changed after the freeze: the claim says what, and is to be trusted less for it."
         ),
     };
+    let differ = match differ.is_empty() {
+        true => String::new(),
+        false => format!(
+            " Judged otherwise than with the seeds of development: {}. Trust these less at this size.",
+            differ.join(", ")
+        ),
+    };
     Ok(format!(
         "<section id=\"claims\"><h2>All claims at a glance</h2><p>{counts}. Each was judged by comparing a 95 % interval with a bound: it holds if the whole interval \
          lies where the claim says, fails if the whole interval lies elsewhere, and is undecided otherwise. A part of a claim \
@@ -210,7 +234,7 @@ fn glance(article: &Article) -> Result<String> {
          is about. D5 is about files, not about attention, and is not counted. Seeds are the only \
          independent draws: an interval counts each of them once. The letters are those of five documents whose statements these are \
          (see <a href=\"#references\">References</a>). Predictions, measures, bounds and settings were frozen \
-         (SHA-256 {hash}…), and judged with seeds that had never been used before.{daggers} The last column has the largest run on record: \
+         (SHA-256 {hash}…), and judged with seeds that had never been used before.{daggers}{differ} The last column has the largest run on record: \
          where it differs from this one, trust it more.</p>\
          <div class=\"scroll\"><table class=\"glance\"><thead><tr><th></th><th>claim</th><th>this run</th><th>what decided [95 % \
          interval]</th><th>the largest recorded run</th></tr></thead><tbody>\n{rows}</tbody></table></div></section>"
@@ -220,17 +244,11 @@ fn glance(article: &Article) -> Result<String> {
 /// The largest run of a claim on record.
 fn recorded(ledger: &Ledger, claim: &str) -> String {
     let Some(row) = ledger.largest(claim) else { return String::new() };
-    let [mean, low, high, n] = row.effect;
-    let measured = match (mean.is_finite(), low.is_finite() && n > 1.0) {
-        (true, true) => format!("{} [{}, {}], n {n}", number(mean), number(low), number(high)),
-        (true, false) => number(mean),
-        _ => String::new(),
-    };
-    let place = escape(&row.place.to_string());
     format!(
-        "{} <span class=\"what\">{place}:</span> <span class=\"n\">{}</span>",
+        "{} <span class=\"what\">{}:</span> <span class=\"n\">{}</span>",
         badge(row.outcome),
-        escape(&measured)
+        escape(&row.place.to_string()),
+        escape(&row_effect(row))
     )
 }
 

@@ -3,7 +3,7 @@
 
 use regard::experiment::claims::CLAIMS;
 use regard::experiment::frozen::{self, FROZEN};
-use regard::experiment::{Setup, Size, Store};
+use regard::experiment::{Division, Setup, Size, Store};
 use regard::experiments::EXPERIMENTS;
 use regard::report;
 use std::collections::BTreeSet;
@@ -25,7 +25,8 @@ fn attributes<'a>(page: &'a str, name: &str) -> Vec<&'a str> {
 fn the_report_judges_every_claim_and_needs_nothing_else() {
     let folder = tempfile::tempdir().unwrap();
     let conditions = Setup::of(Size::Smoke);
-    let results = report::write(conditions, folder.path()).unwrap_or_else(|error| panic!("{error:#}"));
+    let results = report::write(conditions, folder.path(), &Division::default())
+        .unwrap_or_else(|error| panic!("{error:#}"));
     for (experiment, findings) in results.iter() {
         let name = experiment.name;
         let judged: BTreeSet<&str> = findings.verdicts.iter().map(|verdict| verdict.claim).collect();
