@@ -3,12 +3,15 @@
 //! The program then exits with 128 plus the signal's number, as a shell reports it: 130, 143 or 129. A second signal ends it
 //! at once.
 
-use crate::terminal;
+use crate::{ranks, terminal};
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// The exit code of the signal that arrived last; that of Ctrl-C until one has.
 static EXIT_CODE: AtomicU8 = AtomicU8::new(130);
+
+/// Whether there is nothing to save.
+static IDLE: AtomicBool = AtomicBool::new(false);
 
 /// The exit code for a run that a signal stopped.
 pub fn exit_code() -> u8 {
@@ -27,13 +30,23 @@ pub fn interrupt_flag() -> Arc<AtomicBool> {
     Arc::clone(flag)
 }
 
+/// Says that nothing is left to save: a signal ends the program at once, and without a failure.
+pub fn nothing_to_save() {
+    IDLE.store(true, Ordering::Relaxed);
+}
+
 fn arrived(flag: &AtomicBool, code: u8) {
+    if IDLE.load(Ordering::Relaxed) {
+        std::process::exit(0);
+    }
     EXIT_CODE.store(code, Ordering::Relaxed);
     if flag.swap(true, Ordering::Relaxed) {
         std::process::exit(i32::from(code));
     }
-    let again = if code == 130 { "; press again to end at once" } else { "" };
-    terminal::remark(format!("\nfinishing this step and saving{again}"));
+    if ranks::reports() {
+        let again = if code == 130 { "; press again to end at once" } else { "" };
+        terminal::remark(format!("\nfinishing this step and saving{again}"));
+    }
 }
 
 /// Waits for signals on a thread of its own. The handlers are installed when this returns.

@@ -16,7 +16,7 @@ use std::time::Duration;
 /// Look inside models in the browser, on this machine.
 ///
 /// Offers the models given, those in ./runs and those in the Hugging Face cache. If there are none, a small demonstration
-/// model is trained first, in less than a minute.
+/// model is trained while you watch, in less than a minute. Runs with snapshots have a slider over their training.
 #[derive(Args)]
 #[command(after_help = "Examples:
   regard serve --open
@@ -66,21 +66,18 @@ impl Serve {
             runs: PathBuf::from("runs"),
             search: !self.only,
             web: self.web_dir,
+            watched: None,
             placement: self.compute.placement()?,
             limits: limits.clone(),
         };
-        // Few threads: each keeps memory of its own, and no more work than this is let through at once anyway.
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(2)
-            .max_blocking_threads(limits.passes + limits.lookups + 1)
-            .enable_all()
-            .build()?;
-        runtime.block_on(async move {
+        runtime(&limits)?.block_on(async move {
             let server = Server::bind(settings).await?;
             let address = format!("http://{}", server.address());
             terminal::line(&address);
             if server.trains() {
-                terminal::remark("there is no model here yet: training a small one, see the page");
+                terminal::remark(
+                    "there is no model here yet: training a small one, which the page shows live",
+                );
             }
             terminal::remark("press Ctrl-C to end");
             if self.open {
@@ -94,6 +91,15 @@ impl Serve {
             }
         })
     }
+}
+
+/// Few threads: each keeps memory of its own, and no more work than this is let through at once anyway.
+pub(super) fn runtime(limits: &Limits) -> std::io::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .max_blocking_threads(limits.passes + limits.lookups + 1)
+        .enable_all()
+        .build()
 }
 
 /// Waits until Ctrl-C was pressed, and for the training to save what it has.

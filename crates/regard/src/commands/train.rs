@@ -3,13 +3,18 @@
 use crate::bad_usage;
 use crate::compute::Compute;
 use crate::error::{Elsewhere, Interrupted};
-use crate::run::{InitialModel, PRESETS, Reporting, RunFolder, Session, ensure_length, follow, preset};
+use crate::run::{
+    Attached, Controls, InitialModel, PRESETS, Reporting, RunFolder, Session, ensure_length, follow, preset,
+};
 use crate::{ranks, terminal};
 use anyhow::Result;
 use clap::Args;
 use regard_nn::train::TrainingEnd;
 use regard_nn::train::parallel::Group;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+mod watch;
 
 /// Train a model: from a preset, on your data or the built-in corpus.
 ///
@@ -22,6 +27,8 @@ use std::path::{Path, PathBuf};
   regard train sentiment-heads --data aclImdb_v1.tar.gz --set data.length=400
   regard train shakespeare-char --device cuda --precision bf16
   regard train --resume --out runs/shakespeare    resumes where it stopped
+  regard train words-gpt --watch                  opens the page on the run while it trains
+  regard train words-gpt --tensorboard logs       then: tensorboard --logdir logs
   mpirun -n 4 regard train shakespeare-char       four processes share each update (docs/cluster.md)")]
 pub struct Train {
     /// What to train (see the list)
@@ -41,6 +48,12 @@ pub struct Train {
     /// Continue the run in --out
     #[arg(long)]
     resume: bool,
+    /// Show the run in the browser while it trains: curve, heads, sampled text, pause, learning rate. Keeps snapshots
+    #[arg(long, value_name = "PORT", num_args = 0..=1, require_equals = true, default_missing_value = "0")]
+    watch: Option<u16>,
+    /// Write the curves as TensorBoard event files too
+    #[arg(long, value_name = "FOLDER")]
+    tensorboard: Option<PathBuf>,
     #[command(flatten)]
     compute: Compute,
 }
@@ -59,9 +72,20 @@ impl Train {
                 _ => Ok(()),
             };
         }
+        let controls = self.watch.map(|_| Arc::new(Controls::default()));
+        let attached = Attached { controls: controls.clone(), tensorboard: self.tensorboard.clone() };
         // The others wait for this rank: they learn of its failure.
-        let session = ranks::together(group, self.session(group.ranks()))?;
-        learn(&self.folder().unwrap_or_default(), session, group)
+        let session = ranks::together(group, self.session(group.ranks(), attached))?;
+        let folder = self.folder().unwrap_or_default();
+        let (Some(port), Some(controls)) = (self.watch, controls) else {
+            return learn(&folder, session, group);
+        };
+        let page = watch::begin(&folder, port, Arc::clone(&controls), &session)?;
+        let end = learn(&folder, session, group);
+        controls.finish(end.as_ref().map_err(|error| format!("{error:#}")).copied());
+        end?;
+        page.stay();
+        Ok(())
     }
 
     /// Where the run is, or will be.
@@ -71,14 +95,14 @@ impl Train {
     }
 
     /// The run that was begun, or a new one, whose updates several ranks share.
-    fn session(&self, ranks: usize) -> Result<Session<'static>> {
+    fn session(&self, ranks: usize, attached: Attached) -> Result<Session<'static>> {
         match self.resume {
-            true => self.resumed(),
-            false => self.begun(ranks),
+            true => Ok(self.resumed()?.attach(attached)),
+            false => self.begun(ranks, attached),
         }
     }
 
-    fn begun(&self, ranks: usize) -> Result<Session<'static>> {
+    fn begun(&self, ranks: usize, attached: Attached) -> Result<Session<'static>> {
         let (Some(name), Some(out)) = (&self.preset, self.folder()) else {
             bad_usage!("name what to train: regard train lists the presets");
         };
@@ -102,7 +126,7 @@ impl Train {
             ));
         }
         terminal::remark("reading the data");
-        Session::begin(&out, &config, given, placement, Reporting::Terminal)
+        Session::begin_attached(&out, &config, given, placement, Reporting::Terminal, attached)
     }
 
     fn resumed(&self) -> Result<Session<'static>> {

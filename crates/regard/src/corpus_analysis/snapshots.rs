@@ -11,7 +11,7 @@ use crate::model;
 use crate::progress::StepProgress;
 use crate::run::RunFolder;
 use crate::terminal::remark;
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Result, bail};
 use regard_nn::analysis::dependencies::Matches;
 use regard_nn::analysis::{Head, Measure, Table, all_heads};
 use std::path::Path;
@@ -43,20 +43,12 @@ impl Moment {
 
 /// The steps of which a run kept the whole model.
 pub fn steps(run: &Path) -> Result<Vec<u64>> {
-    let folder = run.join("snapshots");
-    let none = || {
-        format!(
+    let steps = RunFolder::snapshots(run);
+    if steps.is_empty() {
+        bail!(
             "{} kept no snapshots; train with, say, --set run.snapshots=[0,100,200,400,800]",
             run.display()
-        )
-    };
-    let entries = std::fs::read_dir(&folder).with_context(none)?;
-    let step = |name: &str| name.strip_prefix("step-")?.parse::<u64>().ok();
-    let mut steps: Vec<u64> = entries.filter_map(|entry| step(entry.ok()?.file_name().to_str()?)).collect();
-    steps.retain(|&step| RunFolder::snapshot(run, step).join("config.json").is_file());
-    steps.sort_unstable();
-    if steps.is_empty() {
-        bail!(none());
+        );
     }
     Ok(steps)
 }

@@ -131,7 +131,18 @@ impl RunFolder {
         run.join("snapshots").join(format!("step-{step}"))
     }
 
-    /// Writes a whole model at a step, with all that the run's own model is read with.
+    /// The steps of which the run in a folder kept the whole model, in order.
+    pub fn snapshots(run: &Path) -> Vec<u64> {
+        let entries = std::fs::read_dir(run.join("snapshots")).into_iter().flatten().flatten();
+        let step = |name: &str| name.strip_prefix("step-")?.parse::<u64>().ok();
+        let mut steps: Vec<u64> = entries.filter_map(|entry| step(entry.file_name().to_str()?)).collect();
+        steps.retain(|&step| Self::snapshot(run, step).join("config.json").is_file());
+        steps.sort_unstable();
+        steps
+    }
+
+    /// Writes a whole model at a step, with all that the run's own model is read with. It has its name when it is whole:
+    /// whoever watches the run opens it at once.
     pub fn write_snapshot(
         &self,
         step: u64,
@@ -139,14 +150,25 @@ impl RunFolder {
         config_fields: &Map<String, Value>,
         tokenizer: Option<&Tokenizer>,
     ) -> Result<()> {
-        let folder = Self::snapshot(&self.path, step);
+        let folder = self.path.join("snapshots").join(format!(".step-{step}"));
+        if folder.exists() {
+            // An attempt that was killed.
+            std::fs::remove_dir_all(&folder)?;
+        }
         checkpoint::save(model, &folder, config_fields)?;
         for name in ["train.toml", "preprocessor_config.json"] {
             if let Ok(text) = std::fs::read(self.path.join(name)) {
                 write_whole(&folder.join(name), |file| file.write_all(&text))?;
             }
         }
-        tokenizer.map_or(Ok(()), |tokenizer| write_tokenizer(&folder, tokenizer))
+        tokenizer.map_or(Ok(()), |tokenizer| write_tokenizer(&folder, tokenizer))?;
+        let whole = Self::snapshot(&self.path, step);
+        if whole.exists() {
+            // Of a run that is resumed from before this step.
+            std::fs::remove_dir_all(&whole)?;
+        }
+        std::fs::rename(&folder, &whole)
+            .with_context(|| format!("cannot write the snapshot {}", whole.display()))
     }
 
     /// Opens the metrics to add lines, without those after a step: a run that continues from there writes them again.

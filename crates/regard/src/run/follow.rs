@@ -5,6 +5,7 @@
 
 use super::config::{self, RunConfig};
 use super::folder::RunFolder;
+use super::observer::RunningTotals;
 use super::prepare::prepare_in;
 use crate::compute::Compute;
 use crate::ranks;
@@ -43,19 +44,18 @@ pub fn follow(group: &dyn Group, compute: Compute) -> Result<TrainingEnd> {
         }
         Err(error) => (None, Err(error)),
     };
-    let (config, mut task, mut progress, checksum) = ranks::together(group, ready)?;
+    let (config, mut task, mut progress, checksum, factor) = ranks::together(group, ready)?;
     drop(folder);
     ranks::ensure_same(group, "data", checksum)?;
-    let mut observer = Following { stop: interrupt_flag() };
+    let mut observer = Following { stop: interrupt_flag(), factor };
     Ok(train_together(&mut *task, &config.train, &mut progress, &mut observer, group)?)
 }
 
+/// A run that is ready: configuration, task, progress, checksum of the data, factor of the learning rate.
+type Ready = (RunConfig, Box<dyn Task>, Progress, u64, f32);
+
 /// The run as rank 0 has it.
-fn get_ready(
-    folder: &Path,
-    files: &[Vec<u8>],
-    compute: Compute,
-) -> Result<(RunConfig, Box<dyn Task>, Progress, u64)> {
+fn get_ready(folder: &Path, files: &[Vec<u8>], compute: Compute) -> Result<Ready> {
     let text = files.first().and_then(|file| String::from_utf8(file.clone()).ok());
     let text = text.context("rank 0 sent no configuration")?;
     let mut config = config::parse(&text)?;
@@ -71,21 +71,28 @@ fn get_ready(
     }
     let mut prepared = prepare_in(Some(folder), &config, tokenizer, None)?;
     placement.place_to_train(prepared.task.model_mut())?;
-    let progress = match has(FILES[2]) {
-        true => load_state(&folder.join(FILES[2]), prepared.task.as_mut(), &config.train, &text)?.0,
-        false => Progress::new(&config.train),
+    let (progress, note) = match has(FILES[2]) {
+        true => load_state(&folder.join(FILES[2]), prepared.task.as_mut(), &config.train, &text)?,
+        false => (Progress::new(&config.train), String::new()),
     };
-    Ok((config, prepared.task, progress, prepared.checksum))
+    let totals = serde_json::from_str::<RunningTotals>(&note).unwrap_or_default();
+    Ok((config, prepared.task, progress, prepared.checksum, totals.rate_factor.unwrap_or(1.0)))
 }
 
 /// Stops when a signal says so.
 struct Following {
     stop: Arc<AtomicBool>,
+    /// What the learning rates were multiplied by when the run was last watched.
+    factor: f32,
 }
 
 impl Observer for Following {
     fn sees_gradients(&self) -> bool {
         false
+    }
+
+    fn rate(&mut self, _: u64, scheduled: f32) -> f32 {
+        scheduled * self.factor
     }
 
     fn stepped(&mut self, _: &Step, _: &dyn Task, _: &Progress) -> regard_nn::Result<Flow> {

@@ -1,6 +1,8 @@
 //! The observer of a run: progress, metrics, states, snapshots, and signals to stop.
 
 use super::config::RunConfig;
+use super::controls::{Attached, Controls, LatestStep};
+use super::event_file::EventFile;
 use super::folder::RunFolder;
 use super::prepare::PreparedRun;
 use crate::signals::interrupt_flag;
@@ -35,6 +37,9 @@ pub struct RunningTotals {
     pub loss: (f64, u64),
     /// Examples and tokens read so far.
     pub read: (u64, u64),
+    /// What the schedule's learning rates are multiplied by, if whoever watched the run changed them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate_factor: Option<f32>,
 }
 
 /// Where a run reports its progress.
@@ -77,6 +82,8 @@ pub struct RunObserver<'a> {
     last_line: Instant,
     evaluation: Option<Evaluation>,
     stop: Arc<AtomicBool>,
+    controls: Option<Arc<Controls>>,
+    events: Option<EventFile>,
     reporting: Reporting<'a>,
     /// What the speed counts: tokens or images.
     unit: &'static str,
@@ -124,12 +131,64 @@ impl<'a> RunObserver<'a> {
             last_line: Instant::now(),
             evaluation: None,
             stop: interrupt_flag(),
+            controls: None,
+            events: None,
             reporting,
             unit: match prepared.task.model().abilities().pictures() {
                 Some(_) => "images",
                 None => "tokens",
             },
         })
+    }
+
+    /// Accompanies the run: controls that it obeys, event files that it writes.
+    pub fn attach(&mut self, attached: &Attached, task: &dyn Task) -> Result<()> {
+        let first = self.first;
+        self.events =
+            attached.tensorboard.as_deref().map(|folder| EventFile::create(folder, first)).transpose()?;
+        self.controls.clone_from(&attached.controls);
+        let Some(controls) = &self.controls else { return Ok(()) };
+        if let Some(factor) = self.note.rate_factor {
+            controls.set_factor(factor);
+        }
+        let rate = self.config.train.rate.at(first, self.config.train.steps) * controls.factor();
+        controls.report(LatestStep { step: first, rate, ..LatestStep::default() });
+        // Whoever watches has something to look at from the beginning.
+        if RunFolder::snapshots(self.folder.path()).is_empty() {
+            self.keep(first, task)?;
+        }
+        Ok(())
+    }
+
+    fn keep(&self, step: u64, task: &dyn Task) -> Result<()> {
+        self.folder.write_snapshot(step, task.model(), &self.config_fields, self.tokenizer.as_ref())
+    }
+
+    /// Waits as long as the run is paused. The model of this step is kept, so that it can be looked into.
+    fn wait_while_paused(&mut self, step: &Step, task: &dyn Task) -> Result<()> {
+        let Some(controls) = self.controls.clone() else { return Ok(()) };
+        let speed = self.note.read.1 as f64 / self.seconds().max(1e-9);
+        let loss = Some(self.note.loss.0 / self.note.loss.1.max(1) as f64);
+        controls.report(LatestStep { step: step.step, loss, rate: step.rate, speed });
+        if !controls.is_paused() {
+            return Ok(());
+        }
+        let began = Instant::now();
+        if !RunFolder::snapshots(self.folder.path()).contains(&step.step) {
+            self.keep(step.step, task)?;
+        }
+        while controls.is_paused() && !self.stop.load(Ordering::Relaxed) {
+            std::thread::sleep(Duration::from_millis(30));
+        }
+        // Pauses are no time of training.
+        self.started += began.elapsed();
+        Ok(())
+    }
+
+    /// What the schedule's learning rates are multiplied by.
+    fn rate_factor(&self) -> f32 {
+        let own = self.note.rate_factor.unwrap_or(1.0);
+        self.controls.as_ref().map_or(own, |controls| controls.factor())
     }
 
     fn seconds(&self) -> f64 {
@@ -144,7 +203,8 @@ impl<'a> RunObserver<'a> {
     }
 
     fn save(&mut self, task: &dyn Task, progress: &Progress) -> regard_nn::Result<()> {
-        let note = RunningTotals { seconds: self.seconds(), ..self.note.clone() };
+        let rate_factor = Some(self.rate_factor()).filter(|factor| factor.to_bits() != 1.0_f32.to_bits());
+        let note = RunningTotals { seconds: self.seconds(), rate_factor, ..self.note.clone() };
         let note = serde_json::to_string(&note).unwrap_or_default();
         save_state(&self.folder.state(), task, progress, &self.configuration, &note)
     }
@@ -181,6 +241,19 @@ impl<'a> RunObserver<'a> {
             measure("perplexity"),
         )?;
         self.metrics.flush()?;
+        if let Some(events) = &mut self.events {
+            let mut points = vec![
+                ("loss/train", sum / count.max(1) as f64),
+                ("learning_rate", f64::from(step.rate)),
+                ("gradient_norm", f64::from(step.gradient_norm)),
+                ("tokens", self.note.read.1 as f64),
+            ];
+            if let Some(evaluation) = &self.evaluation {
+                points.push(("loss/held_out", evaluation.loss));
+                points.extend(evaluation.measures.iter().map(|(name, value)| (name.as_str(), *value)));
+            }
+            events.add(step.step, &points)?;
+        }
         // Only now: a line that could not be written is part of the next one.
         (self.note.loss, self.evaluation) = ((0.0, 0), None);
         Ok(())
@@ -213,14 +286,22 @@ impl Observer for RunObserver<'_> {
         false
     }
 
+    fn rate(&mut self, _: u64, scheduled: f32) -> f32 {
+        scheduled * self.rate_factor()
+    }
+
     fn stepped(&mut self, step: &Step, task: &dyn Task, progress: &Progress) -> regard_nn::Result<Flow> {
         let last = step.step == self.config.train.steps;
-        let stop = self.stop.load(Ordering::Relaxed);
         self.note.loss.0 += f64::from(step.loss);
         self.note.loss.1 += 1;
         self.note.read.0 += step.examples as u64;
         self.note.read.1 += step.tokens as u64;
         self.show(step);
+        let unwritten = |error| regard_nn::Error::Checkpoint(format!("{error:#}"));
+        if !last {
+            self.wait_while_paused(step, task).map_err(unwritten)?;
+        }
+        let stop = self.stop.load(Ordering::Relaxed);
         let keep = &self.config.run;
         let due = |every: u64| every > 0 && step.step.is_multiple_of(every);
         let (evaluated, snapshot) = (self.evaluation.is_some(), keep.snapshots.contains(&step.step));
@@ -238,13 +319,7 @@ impl Observer for RunObserver<'_> {
             });
         }
         if snapshot {
-            let written = self.folder.write_snapshot(
-                step.step,
-                task.model(),
-                &self.config_fields,
-                self.tokenizer.as_ref(),
-            );
-            written.map_err(|error| regard_nn::Error::Checkpoint(format!("{error:#}")))?;
+            self.keep(step.step, task).map_err(unwritten)?;
         }
         if saves {
             self.save(task, progress)?;

@@ -1,6 +1,7 @@
 //! Training in a folder, from the beginning or from wherever it stopped.
 
 use super::config::RunConfig;
+use super::controls::{Attached, film_steps};
 use super::folder::RunFolder;
 use super::follow;
 use super::initial_model::InitialModel;
@@ -22,6 +23,7 @@ pub struct Session<'a> {
     progress: Progress,
     note: RunningTotals,
     reporting: Reporting<'a>,
+    attached: Attached,
 }
 
 impl<'a> Session<'a> {
@@ -33,16 +35,43 @@ impl<'a> Session<'a> {
         placement: Placement,
         reporting: Reporting<'a>,
     ) -> Result<Self> {
+        Self::begin_attached(path, config, given, placement, reporting, Attached::default())
+    }
+
+    /// The same, accompanied. A run with controls keeps snapshots, unless it is configured which.
+    pub fn begin_attached(
+        path: &Path,
+        config: &RunConfig,
+        given: Option<InitialModel>,
+        placement: Placement,
+        reporting: Reporting<'a>,
+        attached: Attached,
+    ) -> Result<Self> {
         let mut config = RunConfig { data: config.data.clone().located()?, ..config.clone() };
         config.from = given.as_ref().map(|given| given.folder.display().to_string());
         let (tokenizer, model) = given.map_or((None, None), |given| (given.tokenizer, Some(given.model)));
         let mut prepared = prepare_in(Some(path), &config, tokenizer, model)?;
         config.model = config.resolved(prepared.task.model())?;
+        if attached.controls.is_some() && config.run.snapshots.is_empty() {
+            let parameters = prepared.task.model().parameter_count();
+            config.run.snapshots = film_steps(config.train.steps, parameters);
+        }
         placement.place_to_train(prepared.task.model_mut())?;
         // From here on there is something to lose.
         super::interrupt_flag();
         let folder = RunFolder::create(path, &config)?;
-        Self::at_first(config, folder, prepared, placement, reporting)
+        Ok(Self::at_first(config, folder, prepared, placement, reporting)?.attach(attached))
+    }
+
+    /// Accompanies the run.
+    #[must_use]
+    pub fn attach(self, attached: Attached) -> Self {
+        Self { attached, ..self }
+    }
+
+    /// How many snapshots it keeps, and how many bytes each has at least.
+    pub fn snapshots(&self) -> (usize, usize) {
+        (self.config.run.snapshots.len(), 4 * self.prepared.task.model().parameter_count())
     }
 
     /// A run before its first step, with all written down that its folder needs.
@@ -66,7 +95,7 @@ impl<'a> Session<'a> {
             let (task, text) = (prepared.task.as_ref(), serde_json::to_string(&note)?);
             save_state(&folder.state(), task, &progress, &toml::to_string(&config)?, &text)?;
         }
-        Ok(Self { config, folder, prepared, progress, note, reporting })
+        Ok(Self { config, folder, prepared, progress, note, reporting, attached: Attached::default() })
     }
 
     /// The run in a folder, from its last state.
@@ -109,7 +138,7 @@ impl<'a> Session<'a> {
                  stayed there"
             ));
         }
-        Ok(Self { config, folder, prepared, progress, note, reporting })
+        Ok(Self { config, folder, prepared, progress, note, reporting, attached: Attached::default() })
     }
 
     /// Prints a summary of data and model.
@@ -139,6 +168,10 @@ impl<'a> Session<'a> {
         let step = self.progress.step;
         let mut observer =
             RunObserver::new(&self.config, &self.folder, &self.prepared, self.note, step, self.reporting)?;
+        if let Some(controls) = self.attached.controls.as_ref().filter(|_| group.ranks() > 1) {
+            controls.fix_rate();
+        }
+        observer.attach(&self.attached, self.prepared.task.as_ref())?;
         let (task, config) = (self.prepared.task.as_mut(), &self.config.train);
         let end = train_together(task, config, &mut self.progress, &mut observer, group);
         if let Err(error) = end {
@@ -170,7 +203,7 @@ fn write_readers(folder: &RunFolder, prepared: &PreparedRun) -> Result<()> {
 }
 
 /// The file that marks a run as done.
-const DONE: &str = "done";
+pub const DONE: &str = "done";
 
 /// Trains as configured in a folder, wherever an earlier attempt there has come to. Whether it was finished: not if Ctrl-C
 /// was pressed. A finished run is not resumed, so its training state is not kept.
@@ -180,13 +213,26 @@ pub fn train_in(
     placement: Placement,
     reporting: Reporting<'_>,
 ) -> Result<bool> {
+    train_attached(path, config, placement, reporting, &Attached::default())
+}
+
+/// The same, accompanied.
+pub fn train_attached(
+    path: &Path,
+    config: &RunConfig,
+    placement: Placement,
+    reporting: Reporting<'_>,
+    attached: &Attached,
+) -> Result<bool> {
     let done = path.join(DONE);
     if done.exists() {
         return Ok(true);
     }
     let session = match path.join("train.toml").exists() {
-        true => Session::resume(path, placement.into(), reporting),
-        false => Session::begin(path, config, None, placement, reporting),
+        true => {
+            Session::resume(path, placement.into(), reporting).map(|session| session.attach(attached.clone()))
+        }
+        false => Session::begin_attached(path, config, None, placement, reporting, attached.clone()),
     };
     // Two experiments may need the same model at the same time.
     let session = session.map_err(|error| match RunFolder::is_taken(path) {
