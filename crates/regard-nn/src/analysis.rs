@@ -33,6 +33,7 @@ pub mod occlusion;
 pub mod patching;
 pub mod pooling;
 pub mod projection;
+pub mod ribbons;
 pub mod score_parts;
 pub mod statistics;
 mod subject;

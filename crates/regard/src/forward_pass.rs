@@ -2,7 +2,7 @@
 //!
 //! A [`ForwardPass`] is one input read by one model. It keeps what the kernels leave behind, from which an [`AttentionMap`]
 //! computes any part of any head's weights on demand; nothing of the size of all pairs is kept. [`vectors`] has queries, keys
-//! and values of one attention, [`flow`] the attention flow through the layers, [`prediction`] what the model predicts,
+//! and values of one attention, [`flow`] and [`ribbons`] the attention flow through the layers, [`search`] the texts on which a head does most, [`prediction`] what the model predicts,
 //! [`lens`] what each layer would predict, [`intervention`] the changes that a pass may make inside the model,
 //! [`head_names`] what heads are called by tested rules.
 
@@ -19,7 +19,9 @@ mod pass;
 mod pixels;
 pub mod prediction;
 mod residual;
+pub mod ribbons;
 pub mod score_parts;
+pub mod search;
 mod site;
 mod token;
 mod token_axis;

@@ -2,16 +2,18 @@
 //!
 //! [`catalogue`] lists the models and [`web`] the files of the page. `pass_cache` keeps forward passes within a limit of memory,
 //! `job_queue` runs requests within limits of number and time, `generation` sends sampled tokens one by one, `guard` rejects requests that other sites make,
-//! `connections` ends those of clients that stall, `weights` keeps weights from changing under a request, `routes` and
+//! `connections` ends those of clients that stall, `weights` keeps weights from changing under a request, `film` shows a run over time and `live_run` one that this process trains, `routes` and
 //! `maps` have one function for each request.
 
 pub mod catalogue;
 mod connections;
 mod demonstration;
 mod description;
+mod film;
 mod generation;
 mod guard;
 mod job_queue;
+mod live_run;
 mod maps;
 mod packed;
 mod pass_cache;
@@ -22,6 +24,7 @@ pub mod web;
 mod weights;
 
 pub use description::{Description, describe};
+pub use live_run::{Live, LiveRun};
 pub use routes::router;
 
 use crate::compute::Placement;
@@ -29,7 +32,6 @@ use crate::forward_pass::head_names::HeadNames;
 use crate::model::Opened;
 use anyhow::{Context as _, Result};
 use catalogue::Catalogue;
-use demonstration::Demonstration;
 use job_queue::JobQueue;
 use pass_cache::PassCache;
 use std::net::{IpAddr, SocketAddr};
@@ -101,6 +103,8 @@ pub struct ServerSettings {
     pub search: bool,
     /// Page files from this folder instead of those inside the program.
     pub web: Option<PathBuf>,
+    /// A run that this process trains.
+    pub watched: Option<LiveRun>,
     /// Where models run.
     pub placement: Placement,
     /// Its limits.
@@ -113,7 +117,7 @@ pub(crate) type KnownNames = (Weak<Opened>, Arc<HeadNames>);
 /// Everything that requests share.
 pub struct App {
     pub(crate) catalogue: Catalogue,
-    pub(crate) demonstration: Demonstration,
+    pub(crate) live: Option<LiveRun>,
     pub(crate) passes: PassCache,
     pub(crate) jobs: JobQueue,
     pub(crate) names: Mutex<Vec<KnownNames>>,
@@ -131,18 +135,21 @@ pub struct Server {
 impl Server {
     /// Takes the port. With no model at hand it begins to train the demonstration model.
     pub async fn bind(settings: ServerSettings) -> Result<Self> {
-        let ServerSettings { address, port, models, runs, search, web, placement, limits } = settings;
+        let ServerSettings { address, port, models, runs, search, web, watched, placement, limits } =
+            settings;
         let listener = TcpListener::bind((address, port))
             .await
             .with_context(|| format!("cannot listen at {address} port {port} (another one: --port N)"))?;
         let catalogue = Catalogue::new(models, search.then(|| runs.clone()), placement);
-        let demonstration = match catalogue.list().is_empty() {
-            true => Demonstration::begin(&runs.join(demonstration::NAME))?,
-            false => Demonstration::none(),
+        let live = match watched {
+            None if catalogue.list().is_empty() => {
+                Some(demonstration::begin(&runs.join(demonstration::NAME))?)
+            }
+            watched => watched,
         };
         let app = App {
             catalogue,
-            demonstration,
+            live,
             passes: PassCache::new(limits.memory),
             jobs: JobQueue::new(&limits),
             names: Mutex::default(),
@@ -158,9 +165,9 @@ impl Server {
         self.app.address
     }
 
-    /// Whether it trains the demonstration model.
+    /// Whether it shows a run that this process trains.
     pub fn trains(&self) -> bool {
-        self.app.demonstration.progress().is_some()
+        self.app.live.as_ref().is_some_and(LiveRun::is_unfinished)
     }
 
     /// Answers requests until the future ends.

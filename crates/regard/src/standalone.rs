@@ -34,6 +34,8 @@ pub fn page(held: &PageContents) -> Result<String> {
         (r#"href="icon.svg""#, format!(r#"href="data:image/svg+xml;base64,{icon}""#)),
         (r#"<link rel="stylesheet" href="colours.css">"#, format!("<style>{}</style>", stylesheet())),
         (r#"<link rel="stylesheet" href="style.css">"#, format!("<style>{style}</style>")),
+        // One forward pass is no film.
+        (r#"<link rel="stylesheet" href="film.css">"#, String::new()),
         (r#"<script type="module" src="js/main.js"></script>"#, String::new()),
         (
             "</body>",

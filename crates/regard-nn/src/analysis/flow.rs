@@ -43,9 +43,15 @@ impl Network {
 
     /// The maximum flow from a source to a sink.
     pub fn maximum(&self, source: usize, sink: usize) -> f64 {
+        self.maximum_flows(source, sink).0
+    }
+
+    /// The maximum flow from a source to a sink, and one way to reach it: the flow along each edge, in the order in which they
+    /// were added.
+    pub fn maximum_flows(&self, source: usize, sink: usize) -> (f64, Vec<f64>) {
         let nodes = self.leaving.len();
         if source >= nodes || sink >= nodes || source == sink {
-            return 0.0;
+            return (0.0, vec![0.0; self.edges.len() / 2]);
         }
         let mut left: Vec<f64> = self.edges.iter().map(|&(_, capacity)| capacity).collect();
         let least = ROUNDING * left.iter().copied().fold(0.0, f64::max);
@@ -53,7 +59,9 @@ impl Network {
         while let Some(levels) = self.levels(&left, least, source, sink) {
             total += self.block(&mut left, least, &levels, (source, sink));
         }
-        total
+        let flows =
+            self.edges.iter().zip(&left).step_by(2).map(|((_, capacity), left)| (capacity - left).max(0.0));
+        (total, flows.collect())
     }
 
     /// The number of steps from the source to each node, if the sink can be reached.

@@ -192,6 +192,14 @@ pub fn gradient_attention(model: &dyn Model, tokens: &Tokens, target: Target) ->
     in_order(model, tokens, |subject| subject.attentions()?.iter().map(of).collect())
 }
 
+/// I + Ḡ of each layer, (time, time): what [`relevance`] multiplies.
+pub fn relevance_steps(products: &[Tensor]) -> Result<Vec<Tensor>> {
+    let step = |product: &Tensor| {
+        Ok(product.relu()?.mean(0)?.add(&identity(product.shape().last(), product.device())?)?)
+    };
+    products.iter().map(step).collect()
+}
+
 /// R ← R + Ḡ·R over the layers, starting from R = I.
 pub fn relevance(products: &[Tensor]) -> Result<Tensor> {
     let (time, device) =

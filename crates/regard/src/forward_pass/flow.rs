@@ -26,7 +26,7 @@ pub struct Flow {
 }
 
 /// The mean weights of the heads of each layer of a group: (time, time) each.
-fn means(pass: &ForwardPass, group: Group, cancel: &AtomicBool) -> Result<Vec<Tensor>> {
+pub(super) fn means(pass: &ForwardPass, group: Group, cancel: &AtomicBool) -> Result<Vec<Tensor>> {
     let chosen = pass.sites().iter().enumerate().filter(|(_, site)| site.group == group);
     chosen
         .map(|(number, _)| {

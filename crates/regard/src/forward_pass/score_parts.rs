@@ -31,6 +31,18 @@ pub struct NamedWriter {
     pub head: Option<usize>,
 }
 
+impl NamedParts {
+    /// Every pair: the writer of the query, the writer of the key, and what they contribute. The largest first.
+    pub fn largest(&self) -> Vec<(&str, &str, f64)> {
+        let count = self.writers.len().max(1);
+        let name = |at: usize| self.writers[at].name.as_str();
+        let cells = self.parts.iter().enumerate();
+        let mut pairs: Vec<_> = cells.map(|(at, &part)| (name(at / count), name(at % count), part)).collect();
+        pairs.sort_by(|a, b| b.2.abs().total_cmp(&a.2.abs()));
+        pairs
+    }
+}
+
 fn named(writer: Writer) -> NamedWriter {
     let (name, layer, head) = match writer {
         Writer::Embeddings => ("embeddings".to_owned(), None, None),

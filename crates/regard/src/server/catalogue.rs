@@ -1,10 +1,13 @@
 //! The models that the page offers: those named at the start, those of runs, those in the cache.
+//!
+//! `NAME@STEP` is the model that the run NAME had at a step, if it kept that.
 
 use super::weights::{self, Change, Stamp};
 use crate::cache::Cache;
 use crate::compute::Placement;
 use crate::error::UsageError;
 use crate::model::{self, Opened};
+use crate::run::RunFolder;
 use anyhow::{Result, bail};
 use serde::Serialize;
 use serde_json::Value;
@@ -45,8 +48,11 @@ struct OpenModel {
     stamp: Stamp,
 }
 
-/// The most models that stay open. Their weights are mapped from files, so that this costs little memory.
-const MOST_OPEN: usize = 4;
+/// How many models stay open however large they are. Their weights are mapped from files, so that this costs little memory.
+const OPEN_ANYWAY: usize = 4;
+/// The most models that stay open, and the bytes up to which more than a few do, as the snapshots of a small model.
+const MOST_OPEN: usize = 64;
+const MOST_OPEN_BYTES: u64 = 1 << 30;
 /// The most runs and cached models that are listed.
 const MOST_LISTED: usize = 200;
 /// The largest configuration file, in bytes.
@@ -72,14 +78,16 @@ impl Catalogue {
         };
         for name in &self.named {
             // A folder that has no model now may have one later.
-            if let Ok(folder) = model::find(name) {
+            if let Some(folder) = folder_of(name) {
                 add(name.clone(), kind(&folder).unwrap_or_default());
             }
         }
         if let Some(runs) = &self.runs {
             for folder in folders(runs) {
-                if let (Some(kind), true) = (kind(&folder), folder.join("model.safetensors").is_file()) {
-                    add(folder.display().to_string(), kind);
+                let argument = folder.display().to_string();
+                let found = folder_of(&argument).filter(|found| found.join("model.safetensors").is_file());
+                if let Some(kind) = found.and_then(|found| kind(&found)) {
+                    add(argument, kind);
                 }
             }
             let cached = Cache::from_environment().map(|cache| cache.names()).unwrap_or_default();
@@ -93,11 +101,32 @@ impl Catalogue {
         offers
     }
 
-    /// The offer that a request means, by its short name or by the argument.
+    /// The offer that a request means, by its short name or by the argument, with the argument that opens it.
     fn resolve(&self, name: &str) -> Option<Offer> {
+        if let Some(offer) = self.offer(name) {
+            let argument = match model::find(&offer.argument) {
+                Ok(_) => offer.argument.clone(),
+                Err(_) => folder_of(&offer.argument)?.display().to_string(),
+            };
+            return Some(Offer { argument, ..offer });
+        }
+        let (run, step) = name.rsplit_once('@')?;
+        let offer = self.offer(run)?;
+        let folder = RunFolder::snapshot(Path::new(&offer.argument), step.parse().ok()?);
+        let argument = folder.display().to_string();
+        folder.join("config.json").is_file().then(|| Offer { name: name.to_owned(), argument, ..offer })
+    }
+
+    fn offer(&self, name: &str) -> Option<Offer> {
         let offers = self.list();
         let found = offers.iter().find(|offer| offer.name == name);
         found.or_else(|| offers.iter().find(|offer| offer.argument == name)).cloned()
+    }
+
+    /// The folder of the run that a name means, if it is one.
+    pub fn run_of(&self, name: &str) -> Option<PathBuf> {
+        let offer = self.offer(name)?;
+        Some(PathBuf::from(offer.argument)).filter(|folder| folder.join("train.toml").is_file())
     }
 
     /// Opens a model that is offered; requests cannot name any other.
@@ -106,7 +135,10 @@ impl Catalogue {
         let Some(Offer { name, argument, .. }) = self.resolve(name) else {
             bail!(UsageError(format!("there is no model {name} here")));
         };
-        if let Some(place) = opened.iter().position(|known| known.name == name) {
+        let folder = model::find(&argument)?;
+        let known = opened.iter().position(|known| known.name == name);
+        // A run that had snapshots only may have a model of its own by now.
+        if let Some(place) = known.filter(|&place| opened[place].model.folder == folder) {
             let found = opened.remove(place);
             match found.stamp.change(&found.model.folder) {
                 Change::None => {
@@ -127,7 +159,12 @@ impl Catalogue {
         })?;
         let model = Arc::new(model);
         let stamp = stamp.unwrap_or_else(|| Stamp::of(&model.folder));
-        if opened.len() >= MOST_OPEN {
+        opened.retain(|known| known.name != name);
+        let crowded = |opened: &[OpenModel]| {
+            let bytes: u64 = opened.iter().map(|known| known.stamp.bytes()).sum();
+            opened.len() >= MOST_OPEN || bytes + stamp.bytes() > MOST_OPEN_BYTES
+        };
+        while opened.len() >= OPEN_ANYWAY && crowded(&opened) {
             opened.remove(0);
         }
         let mut in_place = self.in_place.lock().unwrap_or_else(PoisonError::into_inner);
@@ -145,6 +182,15 @@ impl Catalogue {
         let known = in_place.iter().find(|(_, known, _)| known == folder);
         known.is_none_or(|(_, folder, stamp)| stamp.change(folder) == Change::None)
     }
+}
+
+/// The folder of the model that an argument means: of a run without a model of its own yet, its newest snapshot.
+fn folder_of(argument: &str) -> Option<PathBuf> {
+    let newest = || {
+        let run = Path::new(argument);
+        Some(RunFolder::snapshot(run, *RunFolder::snapshots(run).last()?))
+    };
+    model::find(argument).ok().or_else(newest)
 }
 
 fn folders(path: &Path) -> Vec<PathBuf> {

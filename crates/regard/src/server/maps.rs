@@ -7,6 +7,7 @@ use super::problem::Problem;
 use super::routes::find_pass;
 use crate::error::{UsageError, usage_error};
 use crate::forward_pass::flow::flow as follow;
+use crate::forward_pass::ribbons::{FlowMethod, ribbons as follow_ribbons};
 use crate::forward_pass::{
     AttentionMap, Group, MapKey, MapScale, TokenDisplay, measure, thumbnails as draw_thumbnails,
     tile as draw_tile,
@@ -230,4 +231,24 @@ pub async fn flow(
         app.jobs.run(JobKind::ForwardPass, move |cancel| follow(&pass, group, position, cancel)).await?;
     let about = json!({ "layers": flow.layers, "tokens": flow.tokens });
     Ok(Packed::reals(&about, &[flow.raw, flow.rollout].concat()).into_response())
+}
+
+#[derive(Deserialize)]
+pub struct RibbonsQuery {
+    group: Group,
+    position: usize,
+    #[serde(default)]
+    method: FlowMethod,
+}
+
+/// Ribbons through the layers to a position.
+pub async fn ribbons(
+    State(app): State<Arc<App>>,
+    Path(id): Path<String>,
+    parameters: Parameters<RibbonsQuery>,
+) -> Result<Response, Problem> {
+    let Query(RibbonsQuery { group, position, method }) = parameters?;
+    let (_, pass) = find_pass(&app, &id)?;
+    let work = move |cancel: &_| follow_ribbons(&pass, group, position, method, cancel);
+    Ok(Json(app.jobs.run(JobKind::ForwardPass, work).await?).into_response())
 }

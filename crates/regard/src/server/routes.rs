@@ -4,10 +4,11 @@ use super::job_queue::JobKind;
 use super::packed::Packed;
 use super::pass_cache::PassRequest;
 use super::problem::Problem;
-use super::{App, KnownNames, describe, generation, guard, maps, patching, web};
+use super::{App, KnownNames, describe, film, generation, guard, maps, patching, web};
 use crate::error::{UsageError, usage_error};
 use crate::forward_pass::{
     ForwardPass, Input, ShownToken, blank_out, head_names, intervention, lens, prediction, score_parts,
+    search as corpus_search,
 };
 use axum::extract::rejection::{JsonRejection, QueryRejection};
 use axum::extract::{DefaultBodyLimit, Path, Query, State};
@@ -29,6 +30,7 @@ pub fn router(app: Arc<App>) -> Router {
     Router::new()
         .route("/api/read", post(read).layer(pictures))
         .route("/api/state", get(state))
+        .route("/api/film", get(film::film).post(film::control))
         .route("/api/tokens", post(tokens))
         .route("/api/patch", post(patching::patch))
         .route("/api/readings/{id}/blank_out", get(blank))
@@ -43,6 +45,8 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/api/readings/{id}/block", get(maps::block))
         .route("/api/readings/{id}/vectors", get(maps::vectors))
         .route("/api/readings/{id}/flow", get(maps::flow))
+        .route("/api/readings/{id}/ribbons", get(maps::ribbons))
+        .route("/api/readings/{id}/search", post(search))
         .route("/api/readings/{id}/next", get(next))
         .route("/api/readings/{id}/lens", get(lens_grid))
         .route("/api/readings/{id}/classes", get(classes))
@@ -66,13 +70,13 @@ pub fn find_pass(app: &App, id: &str) -> Result<(String, Arc<ForwardPass>), Prob
     Ok(found)
 }
 
-/// Which models there are, and how far the training of the demonstration is.
+/// Which models there are, and whether one is being trained here.
 async fn state(State(app): State<Arc<App>>) -> Result<Response, Problem> {
-    let training = app.demonstration.progress();
+    let training = app.live.as_ref().filter(|run| run.is_unfinished());
+    let training = training.map(|run| json!({ "problem": run.problem() }));
     let shared = Arc::clone(&app);
     // Folders may be slow.
     let models = app.jobs.run(JobKind::Lookup, move |_| Ok(shared.catalogue.list())).await?;
-    let models = if training.is_some() { Vec::new() } else { models };
     let limits = json!({ "tokens": app.limits.tokens, "bytes": app.limits.text_bytes });
     Ok(Json(json!({ "models": models, "training": training, "limits": limits })).into_response())
 }
@@ -292,6 +296,18 @@ async fn parts(
     let (_, pass) = find_pass(&app, &id)?;
     let site = pass.find(&site)?;
     let work = move |_: &_| score_parts::named_parts(&pass, site, head, (query, key));
+    Ok(Json(app.jobs.run(JobKind::ForwardPass, work).await?).into_response())
+}
+
+/// The texts of a corpus on which a head does most of something.
+async fn search(
+    State(app): State<Arc<App>>,
+    Path(id): Path<String>,
+    request: Result<Json<corpus_search::Search>, JsonRejection>,
+) -> Result<Response, Problem> {
+    let wanted = request?.0;
+    let (_, pass) = find_pass(&app, &id)?;
+    let work = move |cancel: &_| corpus_search::search(pass.opened(), &wanted, cancel);
     Ok(Json(app.jobs.run(JobKind::ForwardPass, work).await?).into_response())
 }
 

@@ -19,6 +19,7 @@ macro_rules! files {
 pub const FILES: &[(&str, &str)] = files![
     "index.html",
     "style.css",
+    "film.css",
     "icon.svg",
     "js/dom.js",
     "js/roving.js",
@@ -27,6 +28,7 @@ pub const FILES: &[(&str, &str)] = files![
     "js/svg.js",
     "js/words.js",
     "js/selection.js",
+    "js/explain.js",
     "js/packed.js",
     "js/maths.js",
     "js/server.js",
@@ -44,13 +46,17 @@ pub const FILES: &[(&str, &str)] = files![
     "js/steps.js",
     "js/score_parts.js",
     "js/view_why.js",
+    "js/ribbons.js",
     "js/view_flow.js",
     "js/view_lens.js",
     "js/view_classes.js",
     "js/view_next.js",
     "js/view_without.js",
     "js/view_patching.js",
+    "js/film.js",
     "js/view_compare.js",
+    "js/view_search.js",
+    "js/overview.js",
     "js/tour.js",
     "js/example.js",
     "js/going_on.js",
@@ -61,8 +67,10 @@ pub const FILES: &[(&str, &str)] = files![
 ];
 
 /// The views of the page, as its links name them.
-pub const VIEWS: [&str; 11] =
-    ["heads", "head", "lines", "why", "flow", "lens", "classes", "next", "without", "patching", "compare"];
+pub const VIEWS: [&str; 12] = [
+    "heads", "head", "lines", "why", "flow", "lens", "classes", "next", "without", "patching", "compare",
+    "search",
+];
 
 /// The name of the generated file with the colours that figures and the page share.
 const COLOURS: &str = "colours.css";

@@ -66,7 +66,8 @@ impl Stamp {
         }
     }
 
-    fn bytes(&self) -> u64 {
+    /// How large they were.
+    pub fn bytes(&self) -> u64 {
         self.0.iter().map(|file| file.bytes).fold(0, u64::saturating_add)
     }
 }

@@ -65,6 +65,8 @@ struct Prediction {
 #[derive(Debug, Serialize)]
 struct Base {
     reading: Description,
+    /// The same heads as with the changes, where the file does not become too large.
+    heads: BTreeMap<String, BTreeMap<&'static str, String>>,
     #[serde(flatten)]
     prediction: Prediction,
 }
@@ -202,7 +204,14 @@ impl PageContents {
     /// The same with the prediction of a pass over the same input without changes inside the model.
     pub fn compared_with(mut self, base: &ForwardPass) -> Result<Self> {
         let reading = describe("base", &self.reading.model, base);
-        self.base = Some(Base { reading, prediction: Prediction::new(base)? });
+        let bytes: usize = self.heads.values().flat_map(BTreeMap::values).map(String::len).sum();
+        let held = |site: usize, head: usize| {
+            self.heads.contains_key(&format!("{}/{head}", base.sites()[site].name)) && bytes <= MOST_BYTES / 2
+        };
+        let all = (0..base.sites().len())
+            .flat_map(|site| (0..base.sites()[site].heads).map(move |head| (site, head)));
+        let heads: Vec<_> = all.filter(|&(site, head)| held(site, head)).collect();
+        self.base = Some(Base { reading, heads: numbers(base, &heads)?, prediction: Prediction::new(base)? });
         Ok(self)
     }
 

@@ -4,6 +4,8 @@ mod bench;
 mod chrome;
 mod errors;
 mod exports;
+mod film;
+mod flow;
 mod interventions;
 mod made;
 mod offline;

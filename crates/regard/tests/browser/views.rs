@@ -133,7 +133,8 @@ fn lines_why_and_flow_show_the_numbers_of_the_library() {
     assert_ne!(chrome.text("#view svg"), after);
     chrome.view("flow");
     let expected = flow(&pass, Group::Itself, last, &AtomicBool::new(false)).unwrap();
-    let tips = chrome.value("[...document.querySelectorAll('#view svg')[1].querySelectorAll('rect title')].map(t => t.textContent.split(': ').at(-1))");
+    let tips = chrome.value("[...[...document.querySelectorAll('#view svg')].at(-1).querySelectorAll('rect title')].map(t => t.textContent.split(': ').at(-1))");
+    assert_eq!(tips.as_array().unwrap().len(), expected.rollout.len());
     for (shown, &expected) in tips.as_array().unwrap().iter().zip(&expected.rollout) {
         same(shown, expected);
     }

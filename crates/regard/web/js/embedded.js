@@ -1,6 +1,6 @@
 // Where the numbers come from in a file of its own: they are inside the file. No server, no network.
 
-import { dot, largest, levelOf, mergeRows, reweigh, shrink, topOf } from "./maths.js";
+import { dot, largest, levelOf, mergeRows, reweigh, rolloutRibbons, shrink, topOf } from "./maths.js";
 import { realsOf } from "./packed.js";
 import { axisOf, sidesOf } from "./words.js";
 
@@ -17,15 +17,18 @@ export function embeddedSource(held) {
   const lacking = (what) => {
     throw new Error(`This file does not hold ${what}. Write it again without --layer and --head, or use regard serve.`);
   };
-  const headOf = (site, head) => held.heads[`${site}/${head}`] ?? lacking(`head ${head} of ${site}`);
+  // Two readings may be held: with changes inside the model and, as `base`, without them.
+  const heldOf = (reading) => (reading === held.reading ? held : held.base);
+  const from = (reading) => (reading === held.reading ? "" : "base ");
+  const headOf = (reading, site, head) => heldOf(reading).heads?.[`${site}/${head}`] ?? lacking(`head ${head} of ${site}`);
 
   /** A head's map in the places that are shown. */
   function mapOf(reading, { site, head, scale, merge, hide }) {
-    const key = `map ${site} ${head} ${scale} ${merge} ${hide}`;
+    const key = `map ${from(reading)}${site} ${head} ${scale} ${merge} ${hide}`;
     if (!decoded.has(key)) {
       const about = siteOf(reading, site);
       const [queries, keys] = sidesOf(reading, about.group);
-      const norms = scale === "norms" ? reals(headOf(site, head).norms, `norms ${site} ${head}`) : null;
+      const norms = scale === "norms" ? reals(headOf(reading, site, head).norms, `norms ${from(reading)}${site} ${head}`) : null;
       const rows = queries.map((_, i) => reweigh(rowOf(reading, site, head, "weights", i), scale, norms));
       const flags = { merge: isOn(merge), hide: isOn(hide) };
       const [down, across] = [axisOf(queries, flags), axisOf(keys, flags)];
@@ -43,7 +46,7 @@ export function embeddedSource(held) {
   function rowOf(reading, site, head, name, row) {
     const about = siteOf(reading, site);
     const columns = sidesOf(reading, about.group)[1].length;
-    const all = reals(headOf(site, head)[name], `${name} ${site} ${head}`);
+    const all = reals(headOf(reading, site, head)[name], `${name} ${from(reading)}${site} ${head}`);
     if (!about.causal) return all.subarray(row * columns, (row + 1) * columns);
     const held = Math.min(row + 1, columns);
     const before = row <= columns ? (row * (row + 1)) / 2 : (columns * (columns + 1)) / 2 + (row - columns) * columns;
@@ -77,7 +80,7 @@ export function embeddedSource(held) {
       const about = siteOf(reading, question.site);
       const all = { tops: [], levels: null, width: 0, height: 0 };
       for (let head = 0; head < about.heads; head++) {
-        if (!held.heads[`${about.name}/${head}`]) {
+        if (!heldOf(reading).heads?.[`${about.name}/${head}`]) {
           all.tops.push(null);
           continue;
         }
@@ -114,7 +117,7 @@ export function embeddedSource(held) {
     },
     async vectors(reading, { site, head, query, keys }) {
       const about = siteOf(reading, site);
-      const data = headOf(site, head);
+      const data = headOf(reading, site, head);
       const wanted = String(keys).split(",").filter(Boolean).map(Number);
       const named = { width: about.width };
       const rows = (name, positions) => {
@@ -135,6 +138,23 @@ export function embeddedSource(held) {
       const part = (all) => all.subarray(position * size, (position + 1) * size);
       return { layers: flow.layers, tokens: flow.tokens, raw: part(raw), rollout: part(rollout) };
     },
+    async ribbons(reading, { group, position, method }) {
+      if (method !== "rollout") lacking("the model: rollout alone can be drawn from what it holds");
+      const key = `means ${group} ${reading === held.reading}`;
+      if (!decoded.has(key)) {
+        const means = reading.sites.filter((site) => site.group === group).map((site) => {
+          const tokens = sidesOf(reading, group)[0].length;
+          const mean = new Float32Array(tokens * tokens);
+          for (let head = 0; head < site.heads; head++) {
+            for (let row = 0; row < tokens; row++) rowOf(reading, site.name, head, "weights", row).forEach((weight, k) => (mean[row * tokens + k] += weight / site.heads));
+          }
+          return mean;
+        });
+        decoded.set(key, means);
+      }
+      return rolloutRibbons(decoded.get(key), sidesOf(reading, group)[0].length, position);
+    },
+    search: async () => lacking("the model, so that no texts can be searched"),
     base: held.base?.reading,
     parts: async () => lacking("the model, so that scores cannot be split into parts"),
     blankOut: async () => lacking("the model, so that no word can be struck out"),

@@ -1,19 +1,21 @@
 // The page: what was read, which view is open, and what happens when something is chosen.
 
-import { classColour, forgetColours, named } from "./colours.js";
+import { forgetColours } from "./colours.js";
 import { endPreview, markToken, previewTokens, showControls, showTokens } from "./controls.js";
-import { at, draw, make, settled } from "./dom.js";
+import { at, make, settled } from "./dom.js";
 import { copyLink, saveCsv, savePng, saveSvg } from "./download.js";
 import { embeddedSource } from "./embedded.js";
+import { explain } from "./explain.js";
 import { examplePicture, exampleText } from "./example.js";
+import { filmOf, runOf } from "./film.js";
 import { drawnIds, goingOn } from "./going_on.js";
 import { pressed } from "./keys.js";
+import { showOverview } from "./overview.js";
 import { several } from "./numbers.js";
 import { changesNow } from "./changes.js";
 import { showPanel } from "./panel.js";
 import { chosen, select, selectFromAddress, whenSelected } from "./selection.js";
 import { serverSource } from "./server.js";
-import { label, picture, stroke } from "./svg.js";
 import { followTheme } from "./theme.js";
 import { classesView } from "./view_classes.js";
 import { flowView } from "./view_flow.js";
@@ -26,10 +28,11 @@ import { whyView } from "./view_why.js";
 import { withoutView } from "./view_without.js";
 import { patchingView } from "./view_patching.js";
 import { compareView } from "./view_compare.js";
+import { searchView } from "./view_search.js";
 import { showTour, spotTour, startTour } from "./tour.js";
 import { sidesOf } from "./words.js";
 
-const views = [headsView, headView, linesView, whyView, flowView, lensView, classesView, nextView, withoutView, patchingView, compareView];
+const views = [headsView, headView, linesView, whyView, flowView, lensView, classesView, nextView, withoutView, patchingView, compareView, searchView];
 
 const held = document.getElementById("held");
 const page = {
@@ -56,7 +59,11 @@ const page = {
   offerMeasures: () => showControls(current(), page),
 };
 const { step, stepMany, stepBack, forget } = goingOn(page, { read, refresh, complain });
-Object.assign(page, { step, stepMany, stepBack });
+Object.assign(page, { step, stepMany, stepBack, painted: () => {}, painting: null });
+page.film = filmOf(page, { complain, turn: async () => {
+  await read({ again: true, keep: true });
+  await page.painting;
+} });
 
 /** The query unless one is chosen: the token that gathers a picture's class, else the last word. */
 function usualQuery() {
@@ -91,8 +98,8 @@ function showTabs(view) {
   }
 }
 
-/** Draws the open view anew. */
-async function show() {
+/** Draws the open view anew; what is seen can be kept until then. */
+async function show({ keep = false } = {}) {
   stop.abort();
   stop = new AbortController();
   open?.close?.();
@@ -102,20 +109,35 @@ async function show() {
   // What is replaced may have the focus: its successor gets it.
   if (root.contains(document.activeElement) && document.activeElement !== root) focused = document.activeElement.id;
   showTabs(view);
+  showOverview(page);
   document.title = [page.reading && view.title, page.reading?.model, "Regard"].filter(Boolean).join(" · ");
-  root.replaceChildren();
+  for (const unfinished of root.querySelectorAll(":scope > .next-part")) unfinished.remove();
+  const kept = keep ? [...root.children] : [];
+  if (!kept.length) root.replaceChildren();
   root.setAttribute("aria-label", view.title);
   root.removeAttribute("data-shown");
   showControls(view, page);
   if (!page.reading) return;
   if (!view.fits(page.reading)) return root.append(make("p", { class: "muted" }, view.lacks));
   const mine = stop.signal;
-  const part = make("div", { class: "busy" });
-  root.append(part);
+  const part = make("div", { class: kept.length ? "busy next-part" : "busy" });
+  // First, so that names of elements mean the new ones.
+  root.prepend(part);
+  page.painting = new Promise((done) => {
+    page.painted = () => {
+      if (!mine.aborted && part.isConnected) for (const old of kept) old.remove();
+      part.classList.remove("next-part");
+      done();
+    };
+    mine.addEventListener("abort", done, { once: true });
+  });
   try {
     const shown = await view.show(part, page);
     if (mine.aborted) return shown?.close?.();
     open = shown;
+    page.painted();
+    await explain(shown, part);
+    if (mine.aborted) return;
     root.dataset.shown = view.name;
     spotTour();
     if (focused && document.activeElement === document.body) at(focused)?.focus({ preventScroll: true });
@@ -127,12 +149,13 @@ async function show() {
     complain(problem);
   } finally {
     part.classList.remove("busy");
+    page.painted();
   }
 }
 
 /** What to read, as the form has it. */
 function asked() {
-  const input = { model: at("model").value, text: at("text").value, second: at("second-field").hidden ? "" : at("second").value };
+  const input = { model: page.film.nameOf(at("model").value), text: at("text").value, second: at("second-field").hidden ? "" : at("second").value };
   if (!at("picture-field").hidden) input.picture = (page.picture ?? "").replace(/^data:[^,]*,/, "");
   return input;
 }
@@ -153,15 +176,15 @@ function letGo() {
   show();
 }
 
-/** Reads what is in the form; again, with the tokens that were sampled after it. Whether it was read. */
-async function read({ again = false } = {}) {
+/** Reads what is in the form; again, with the tokens that were sampled after it. What is seen can be kept until then. Whether it was read. */
+async function read({ again = false, keep = false } = {}) {
   reader.abort();
   reader = new AbortController();
   const mine = reader.signal;
   endPreview();
   complain(null);
   const input = asked();
-  if (page.reading && page.reading.model !== input.model) letGo();
+  if (page.reading && runOf(page.reading.model) !== runOf(input.model)) letGo();
   const problem = lacking(input);
   if (problem) {
     complain(new Error(problem));
@@ -169,7 +192,7 @@ async function read({ again = false } = {}) {
     return false;
   }
   at("read").disabled = true;
-  at("said").textContent = "Computing.";
+  if (!keep) at("said").textContent = "Computing.";
   try {
     const drawn = again ? drawnIds() : [];
     const wanted = drawn.length ? { ...input, drawn } : input;
@@ -178,20 +201,22 @@ async function read({ again = false } = {}) {
     const { reading, base, wrong } = await changed(plain, wanted, mine);
     if (mine.aborted) return false;
     Object.assign(page, { reading, base, measures: null, history: [] });
-    const part = { model: input.model, text: "picture" in input ? chosen.text : input.text, second: input.second, drawn: drawn.join(",") };
+    const part = { model: at("model").value, text: "picture" in input ? chosen.text : input.text, second: input.second, drawn: drawn.join(",") };
     if (!again) {
       forget();
       if (page.known && page.known.text !== input.text) Object.assign(part, { query: -1, key: -1 });
     }
-    page.known = part;
+    page.known = { ...part, model: input.model };
     quietly(part);
-    refresh();
+    refresh({ keep });
+    page.film.sample();
     if (wrong) complain(wrong);
-    at("said").textContent = `Read ${several(page.reading.source.length, "token")}.`;
+    if (!keep) at("said").textContent = `Read ${several(page.reading.source.length, "token")}.`;
     return true;
   } catch (trouble) {
     if (mine.aborted) return false;
-    complain(trouble);
+    // A film that is too fast for the server leaves steps out.
+    if (!keep || trouble.status !== 503) complain(trouble);
     // What is shown is still what was read before.
     showTokens(page);
     return false;
@@ -221,7 +246,7 @@ function quietly(part) {
 }
 
 /** Shows what is new after a reading. */
-function refresh() {
+function refresh({ keep = false } = {}) {
   const { reading } = page;
   if (!reading) return;
   const heads = reading.sites.reduce((sum, site) => sum + site.heads, 0);
@@ -234,7 +259,7 @@ function refresh() {
   showTokens(page);
   showPanel(page);
   showTour(page);
-  show();
+  show({ keep });
 }
 
 /** How many layers there are, of each stack where there are two. */
@@ -269,21 +294,6 @@ function keptPicture(picture) {
   }
 }
 
-/** The loss of a model in training, as far as it has come. */
-function lossCurve(curve, steps) {
-  if (!curve?.length) return "";
-  const [wide, high] = [Math.min(760, document.body.clientWidth - 40), 190];
-  const most = Math.max(...curve.map(([, loss]) => loss));
-  const place = ([step, loss]) => `${(46 + (step / steps) * (wide - 60)).toFixed(1)},${(14 + (1 - loss / most) * (high - 44)).toFixed(1)}`;
-  const last = curve.at(-1);
-  const [x, y] = place(last).split(",").map(Number);
-  return picture(wide, high, `Loss ${last[1].toFixed(3)} after ${last[0]} of ${steps} steps`,
-    stroke(46, high - 30, wide - 14, high - 30, named("rule")), label("0", 40, high - 30, { anchor: "end", size: 11, colour: "muted" }), label(most.toFixed(1), 40, 14, { anchor: "end", size: 11, colour: "muted" }),
-    label("training step", wide / 2, high - 12, { anchor: "middle", size: 11, colour: "muted" }), label("loss", 0, high / 2 - 12, { size: 11, colour: "muted" }),
-    draw("polyline", { points: curve.map(place).join(" "), fill: "none", stroke: classColour(0), "stroke-width": 2.5, "stroke-linejoin": "round" }),
-    draw("circle", { cx: x, cy: y, r: 5, fill: classColour(1) }), label(last[1].toFixed(3), Math.min(x + 9, wide - 40), y - 8, { size: 12, weight: 600 }));
-}
-
 async function loadModels() {
   let state;
   try {
@@ -293,13 +303,13 @@ async function loadModels() {
     return setTimeout(loadModels, 3000);
   }
   const { models, training } = state;
-  at("progress").hidden = !training;
-  if (training) {
-    const { step: done, steps, loss, curve, problem } = training;
+  at("progress").hidden = !training || models.length > 0;
+  if (training && !models.length) {
+    const { problem } = training;
     at("progress").replaceChildren(...(problem
-      ? [`The demonstration model could not be trained: ${problem}`]
-      : [make("span", {}, "There is no model here yet, so a small one is being trained: ", make("progress", { value: done, max: steps }), ` step ${done} of ${steps}${loss ? `, loss ${loss.toFixed(3)}` : ""}. It takes less than a minute.`), lossCurve(curve, steps)]));
-    return setTimeout(loadModels, 700);
+      ? [`The model could not be trained: ${problem}`]
+      : [make("span", {}, make("progress", {}), " A model is about to be trained here: its data are being read.")]));
+    return setTimeout(loadModels, 300);
   }
   complain(null);
   if (!models.length) return complain(new Error("There is no model here: start with `regard serve MODEL`."));
@@ -316,6 +326,7 @@ async function loadModels() {
   showFields();
   at("text").value = page.source.text ?? (chosen.text || exampleText);
   at("second").value = page.source.second ?? chosen.second;
+  await page.film.load(at("model").value);
   const shown = await read({ again: true });
   if (missing && shown) complain(new Error(`The link names the model “${missing}”, which is not offered here: this is “${models[0].name}”.`));
 }
@@ -323,6 +334,7 @@ async function loadModels() {
 /** The colours have changed. */
 function recolour() {
   forgetColours();
+  page.film.update();
   open?.repaint ? open.repaint() : show();
 }
 
@@ -341,10 +353,11 @@ function listen() {
     });
     field.addEventListener("input", preview);
   }
-  at("model").addEventListener("change", () => {
+  at("model").addEventListener("change", async () => {
     showFields();
     letGo();
-    select({ model: at("model").value, drawn: "", query: -1, key: -1 });
+    select({ model: at("model").value, drawn: "", query: -1, key: -1, step: -1 });
+    await page.film.load(at("model").value);
     read();
   });
   at("picture").addEventListener("change", () => {
@@ -374,7 +387,7 @@ function listen() {
   window.addEventListener("hashchange", () => {
     const before = { ...chosen };
     selectFromAddress();
-    const texts = ["model", "text", "second", "drawn", "changes"].some((name) => before[name] !== chosen[name]);
+    const texts = ["model", "text", "second", "drawn", "changes", "step"].some((name) => before[name] !== chosen[name]);
     complain(null);
     if (texts) loadModels();
     else refresh();
@@ -383,6 +396,7 @@ function listen() {
 }
 
 function build() {
+  at("overview").open = innerWidth > 700;
   at("tabs").append(...views.map((view) => make("button", { type: "button", role: "tab", id: `tab-${view.name}`, "data-view": view.name, "aria-controls": "view", click: () => select({ view: view.name }) }, view.title)));
   at("tabs").addEventListener("keydown", (event) => {
     const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
@@ -422,7 +436,9 @@ whenSelected((names) => {
     later();
   } else {
     showControls(current(), page);
-    open?.selected?.(names);
+    showOverview(page);
+    const part = at("view").firstElementChild;
+    Promise.resolve(open?.selected?.(names)).then(() => part && explain(open, part));
   }
 });
 selectFromAddress();

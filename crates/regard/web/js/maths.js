@@ -90,5 +90,29 @@ export function largest(values, count) {
   return order.slice(0, count);
 }
 
+/** Rollout of a position as ribbons, from the mean weights of each layer: shares and ribbons as the server sends them. */
+export function rolloutRibbons(means, tokens, position) {
+  let above = new Float64Array(tokens);
+  above[position] = 1;
+  const [shares, ribbons] = [[Array.from(above)], []];
+  for (const mean of [...means].reverse()) {
+    const [below, wide] = [new Float64Array(tokens), []];
+    for (let i = 0; i < tokens; i++) {
+      if (!above[i]) continue;
+      let sum = 0;
+      for (let j = 0; j < tokens; j++) sum += (mean[i * tokens + j] + (i === j ? 1 : 0)) / 2;
+      for (let j = 0; j < tokens; j++) {
+        const share = (above[i] * (mean[i * tokens + j] + (i === j ? 1 : 0))) / 2 / (sum || 1);
+        below[j] += share;
+        if (share >= 5e-4) wide.push([j, i, share]);
+      }
+    }
+    ribbons.unshift(wide.sort((a, b) => b[2] - a[2]).slice(0, 400));
+    shares.unshift(Array.from(below));
+    above = below;
+  }
+  return { layers: means.length, tokens, shares, ribbons };
+}
+
 /** Σ a·b. */
 export const dot = (a, b) => a.reduce((sum, value, i) => sum + value * b[i], 0);

@@ -3,7 +3,7 @@
 const usual = {
   model: "", text: "", second: "", drawn: "", changes: "", view: "heads", group: "", layer: 0, head: 0, query: -1, key: -1, scale: "raw",
   merge: false, hide: false, sort: "place", lines: "", temperature: 1, k: 0, p: 1, rotated: true,
-  depth: -1, token: -1, by: "top", named: "", corrupted: "", answer: -1, against: -1, other: "", beside: "", tour: 0,
+  depth: -1, token: -1, by: "top", named: "", corrupted: "", answer: -1, against: -1, other: "", beside: "", tour: 0, step: -1, method: "rollout", measure: "confidence",
 };
 
 const whole = (least) => (value) => Number.isInteger(value) && value >= least;
@@ -16,7 +16,8 @@ const sound = {
   view: (text) => /^[a-z]{1,20}$/.test(text), group: oneOf("", "self", "encoder", "decoder", "cross"),
   scale: oneOf("raw", "log", "rest", "norms"), sort: (text) => /^-?[a-z-]{1,40}$/.test(text), drawn: numbers, lines: numbers,
   changes: (text) => text.length <= 8000 && !/%(?![0-9a-f]{2})/i.test(text), depth: whole(-1), token: whole(-1), by: oneOf("top", "chosen", "rank"), named: (text) => /^[a-z -]{0,40}$/.test(text),
-  answer: whole(-1), against: whole(-1), tour: whole(0),
+  method: oneOf("rollout", "flow", "gradient"), measure: (text) => /^-?[a-z-]{1,40}$/.test(text),
+  answer: whole(-1), against: whole(-1), tour: whole(0), step: whole(-1),
   layer: whole(0), head: whole(0), query: whole(-1), key: whole(-1), temperature: between(0, 3), k: between(0, 100), p: between(0.05, 1),
 };
 

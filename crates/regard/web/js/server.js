@@ -51,6 +51,8 @@ export function serverSource() {
   return {
     live: true,
     state: () => json("api/state"),
+    film: (model) => json(`api/film?${new URLSearchParams({ model })}`),
+    control: (asked) => send("api/film", asked),
     tokens: (asked, signal) => send("api/tokens", asked, signal),
     read: (asked, signal) => send("api/read", asked, signal),
     step: (reading, asked, signal) => send(`api/readings/${reading.id}/step`, asked, signal),
@@ -108,6 +110,8 @@ export function serverSource() {
         }
       }
     },
+    ribbons: (reading, question, signal) => about(reading, "ribbons", question, signal, json),
+    search: (reading, asked, signal) => send(`api/readings/${reading.id}/search`, asked, signal),
     lens: (reading, question, signal) => about(reading, "lens", question, signal, json),
   };
 }

@@ -3,7 +3,8 @@
 import { classColour, inkOn, inkOnSigned, shade, signedShade } from "./colours.js";
 import { make } from "./dom.js";
 import { largest } from "./maths.js";
-import { exactly, percent } from "./numbers.js";
+import { strong } from "./explain.js";
+import { brief, exactly, percent } from "./numbers.js";
 import { chosen } from "./selection.js";
 import { box, label, picture, widthOf } from "./svg.js";
 import { axisOf } from "./words.js";
@@ -40,7 +41,9 @@ export const classesView = {
           make("thead", {}, make("tr", {}, ["word", "position", "weight"].map((name) => make("th", { scope: "col" }, name)))),
           make("tbody", {}, order.map((at) => make("tr", {}, make("td", {}, words[at]), make("td", {}, String(places[at].start)), make("td", {}, exactly(found.weights[at]))))))));
     }
+    const top = found.weights.length ? largest(found.weights.map(Math.abs), 1)[0] : -1;
     return {
+      explain: () => [strong(`“${found.labels[best]}”`), ` has ${percent(found.probabilities[best])}`, top >= 0 ? `; of ${places.length} words, “${words[top]}” weighs most: ${brief(found.weights[top])}` : "", "."],
       svg: () => this.svg(found, words, best, most),
       csv: () => [["word", "position", "weight"], ...words.map((word, i) => [word, places[i].start, found.weights.length ? exactly(found.weights[i]) : ""])],
     };

@@ -1,8 +1,10 @@
-// Two side by side: another text, another model, or the same with and without changes; maps, their difference, predictions.
+// Two side by side: another text, another model, another step of a run, or the same with and without changes; maps, their difference, predictions.
 
 import { signedShade } from "./colours.js";
 import { make } from "./dom.js";
 import { mapPicture } from "./drawing.js";
+import { strong } from "./explain.js";
+import { inWords } from "./film.js";
 import { largest, softmax } from "./maths.js";
 import { brief, exactly, percent } from "./numbers.js";
 import { chosen, select } from "./selection.js";
@@ -36,11 +38,11 @@ export const compareView = {
   redraw: ["group", "layer", "head", "other", "beside", "query"],
 
   async show(root, page) {
-    if (!page.source.live) {
-      root.append(make("p", { class: "muted" }, "A saved page holds one reading: it cannot compare."));
+    if (!page.source.live && !page.base) {
+      root.append(make("p", { class: "muted", id: "one-reading" }, "A saved page holds one reading, and with interventions also the one without them. This one has no interventions: there is nothing to compare."));
       return { svg: () => picture(10, 10, ""), csv: () => [] };
     }
-    root.append(this.form(page));
+    if (page.source.live) root.append(this.form(page));
     const [left, right, names] = await this.sides(page);
     const parts = await Promise.all([left, right].map((reading) => this.read(page, reading)));
     const difference = this.difference(parts);
@@ -50,16 +52,23 @@ export const compareView = {
     root.append(make("div", { class: "sides" }, maps));
     if (!difference.problem) root.append(make("h2", {}, "Difference: right minus left"), make("div", { class: "scroll" }, difference.svg));
     return {
+      explain: () => difference.problem ? null : this.inWords(difference.rows),
       svg: () => difference.svg ?? parts[0].map,
       csv: () => (difference.problem ? [] : [["query position left", "query", "key position left", "key", "left", "right", "difference"], ...difference.rows]),
     };
   },
 
+  /** The pair that differs most. */
+  inWords(rows) {
+    const best = rows.reduce((a, b) => (Math.abs(b[6]) > Math.abs(a[6]) ? b : a));
+    return Number(best[6]) === 0 ? ["Both maps are the same."] : ["They differ most in ", strong(`“${best[1]}” → “${best[3]}”`), `: ${brief(Number(best[4]))} on the left, ${brief(Number(best[5]))} on the right.`];
+  },
+
   /** What stands beside the reading: chosen here, kept in the link. */
   form(page) {
-    const models = [...document.getElementById("model").options].map(({ value }) => value);
+    const models = [...[...document.getElementById("model").options].map(({ value }) => value), ...page.film.snapshots()];
     const text = make("input", { type: "text", id: "other-text", value: chosen.other, placeholder: "the same text", "aria-label": "other text" });
-    const model = make("select", { id: "other-model", "aria-label": "other model" }, models.map((name) => make("option", { value: name, selected: name === (chosen.beside || page.reading.model) }, name)));
+    const model = make("select", { id: "other-model", "aria-label": "other model" }, models.map((name) => make("option", { value: name, selected: name === (chosen.beside || page.reading.model) }, inWords(name))));
     const run = () => select({ other: text.value.trim(), beside: model.value === page.reading.model ? "" : model.value });
     text.addEventListener("keydown", (event) => event.key === "Enter" && run());
     model.addEventListener("change", run);
@@ -70,9 +79,9 @@ export const compareView = {
   /** Both readings and their names. */
   async sides(page) {
     const { model, text, second } = page.known;
-    if (!chosen.other && !chosen.beside) return [page.base ?? page.reading, page.reading, page.base ? ["Without changes", "With changes"] : ["This text", "The same: choose another text or model, or change something"]];
+    if (!page.source.live || (!chosen.other && !chosen.beside)) return [page.base ?? page.reading, page.reading, page.base ? ["Without changes", "With changes"] : ["This text", "The same: choose another text, model or step, or change something"]];
     const other = await page.source.read({ model: chosen.beside || model, text: chosen.other || text, second }, page.signal);
-    const name = (reading, own) => `${reading.model}: “${shortened(own, 40)}”`;
+    const name = (reading, own) => `${inWords(reading.model)}: “${shortened(own, 40)}”`;
     return [page.reading, other, [name(page.reading, text), name(other, chosen.other || text)]];
   },
 

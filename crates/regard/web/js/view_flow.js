@@ -1,12 +1,20 @@
-// Flow: what a word is made of after each layer. Raw attention beside rollout.
+// Flow: what a word is made of after each layer, as ribbons; raw attention and rollout as maps.
 
 import { draw, make } from "./dom.js";
 import { mapPicture } from "./drawing.js";
+import { strong } from "./explain.js";
 import { largest } from "./maths.js";
-import { exactly, percent } from "./numbers.js";
+import { exactly, percent, several } from "./numbers.js";
+import { byPlace, patchRibbons, ribbonPicture } from "./ribbons.js";
 import { chosen, select } from "./selection.js";
 import { label, picture, wide } from "./svg.js";
 import { axisOf, spelled } from "./words.js";
+
+const methods = {
+  rollout: ["Rollout", "Weights multiplied through the layers, half of each layer being what was there before (Abnar & Zuidema, 2020)."],
+  flow: ["Attention flow", "The maximum flow from each token through the layers, weights being capacities (Abnar & Zuidema, 2020). Up to 64 tokens."],
+  gradient: ["Gradient × attention", "Weights times the gradient of the prediction, where that is positive (Chefer et al., 2021): what counts for this answer."],
+};
 
 export const flowView = {
   name: "flow",
@@ -14,16 +22,77 @@ export const flowView = {
   fits: (reading) => reading.sites.some((site) => site.group !== "cross"),
   lacks: "This model has no attention heads.",
   controls: ["group", "through", "shown"],
-  redraw: ["group", "query", "merge", "hide"],
+  redraw: ["group", "query", "merge", "hide", "method"],
 
   async show(root, page) {
     const group = page.group() === "cross" ? "decoder" : page.group();
     const tokens = group === "decoder" ? page.reading.target : page.reading.source;
     const position = Math.min(page.query(), tokens.length - 1);
-    const flow = await page.source.flow(page.reading, { group, position }, page.signal);
-    const layers = Array.from({ length: flow.layers }, (_, layer) => `layer ${layer}`);
     const word = spelled(tokens[position].text);
     const places = axisOf(tokens, chosen);
+    if (page.group() === "cross") root.append(make("p", { class: "muted", id: "instead" }, "Flow follows a text through its own layers, which cross-attention does not do: this is the decoder's attention to itself."));
+    root.append(this.chips(), make("p", { class: "muted" }, methods[chosen.method][1]));
+    const river = make("div", { class: "scroll", id: "river" });
+    root.append(river);
+    let found = null;
+    try {
+      found = await page.source.ribbons(page.reading, { group, position, method: chosen.method }, page.signal);
+    } catch (problem) {
+      if (problem.name === "AbortError" || problem.status === 410) throw problem;
+      river.append(make("p", { class: "problem", id: "no-ribbons" }, problem.message));
+    }
+    const sink = this.sink(tokens, page, group, position);
+    const shown = found && !page.reading.patches ? byPlace(found, places, sink.apart) : null;
+    let svg = null;
+    if (shown) {
+      const current = places.findIndex((place) => place.start <= position && position < place.end);
+      svg = ribbonPicture(shown, places, { room: river.clientWidth, word, apartName: sink.name, current, pick: (p) => select({ query: places[p].start }) });
+      river.append(svg);
+    } else if (found) {
+      river.append(patchRibbons(page, found, (query) => select({ query })));
+    }
+    const maps = page.reading.patches ? null : await this.maps(root, page, { group, position, places, word });
+    return {
+      explain: () => found && this.inWords(found, shown, places, { word, position, sink, page, tokens }),
+      svg: () => svg ?? maps?.svg() ?? picture(10, 10, "Flow"),
+      csv: () => [["method", "layer", "token", "position", "value"],
+        ...(found ? found.shares.flatMap((row, level) => row.map((share, i) => [`${chosen.method} ribbons`, level === 0 ? "input" : level - 1, tokens[i].text, i, exactly(share)])) : []), ...(maps?.csv() ?? [])],
+    };
+  },
+
+  chips() {
+    return make("div", { class: "chips", role: "group", "aria-label": "Method" }, Object.entries(methods).map(([name, [title]]) =>
+      make("button", { type: "button", id: `flow-${name}`, "aria-pressed": String(chosen.method === name), click: () => select({ method: name }) }, title)));
+  },
+
+  /** What is shown apart: special tokens or, where there are none and tokens look back, the first one, which is often a sink. */
+  sink(tokens, page, group, position) {
+    const special = tokens.some((token, i) => token.special && i !== position);
+    const causal = page.reading.sites.find((site) => site.group === group)?.causal;
+    if (special) return { name: "special tokens", apart: (place) => tokens[place.start].special && position !== place.start };
+    if (causal && position > 1) return { name: `first: ${spelled(tokens[0].text)}`, apart: (place) => place.start === 0 };
+    return { name: "", apart: () => false };
+  },
+
+  inWords(found, shown, places, { word, position, sink, page, tokens }) {
+    const of = page.reading.patches ? "the class" : `“${word}” (${position})`;
+    const input = found.shares[0];
+    if (!shown) {
+      const first = tokens.length - page.reading.patches[0] * page.reading.patches[1];
+      const best = largest(input.slice(first), 1)[0];
+      const [row, column] = [Math.floor(best / page.reading.patches[1]) + 1, (best % page.reading.patches[1]) + 1];
+      return [`Of what reaches ${of} through ${several(found.layers, "layer")}, most comes from `, strong(`the patch in row ${row}, column ${column}`), `: ${percent(input[first + best])}. Tokens that are no patches keep ${percent(input.slice(0, first).reduce((a, b) => a + b, 0))}.`];
+    }
+    const row = shown.shares[0];
+    const order = largest(row.slice(0, shown.count), 3).filter((p) => row[p] > 0);
+    const apart = row[shown.count];
+    return [`Through ${several(found.layers, "layer")}, ${of} is made of `, order.map((p, i) => [i ? ", " : "", strong(`${places[p].label} ${percent(row[p])}`)]), apart > 0.0005 ? `; ${sink.name} ${percent(apart)}, shown apart at the left` : "", ". Point at a word to follow its ribbons."];
+  },
+
+  /** The maps of both kinds, under the ribbons. */
+  async maps(root, page, { group, position, places, word }) {
+    const flow = await page.source.flow(page.reading, { group, position }, page.signal);
+    const layers = Array.from({ length: flow.layers }, (_, layer) => `layer ${layer}`);
     const names = places.map((place) => place.label);
     // What comes from the pieces of a word is added.
     const merged = (values) => Float32Array.from({ length: flow.layers * places.length }, (_, i) => {
@@ -37,19 +106,13 @@ export const flowView = {
     };
     const raw = map(rawValues, `Raw attention of ${word}`);
     const rollout = map(rolled, `Rollout of ${word}`);
-    const last = rolled.subarray((flow.layers - 1) * places.length);
-    if (page.group() === "cross") root.append(make("p", { class: "muted", id: "instead" }, "Flow follows a text through its own layers, which cross-attention does not do: this is the decoder's attention to itself."));
     root.append(
-      make("p", {}, `Which tokens contribute to “${word}” (${position}), layer by layer. Each row is a mean over the heads of its layer.`),
-      make("h2", {}, "Raw attention: what each layer attends to"), make("div", { class: "scroll" }, raw),
-      make("h2", {}, "Rollout: contributions accumulated up to each layer"),
-      make("p", { class: "muted" }, "Weights multiplied through the layers, half of each layer being what was there before (Abnar & Zuidema, 2020)."),
-      make("div", { class: "scroll" }, rollout),
-      make("p", {}, "After the last layer, most comes from ", largest(last, 3).map((at, i) => [i ? ", " : "", make("b", {}, names[at]), ` ${percent(last[at])}`]), "."));
+      make("h2", {}, "Raw attention: what each layer attends to"), make("p", { class: "muted" }, "Each row is a mean over the heads of its layer."), make("div", { class: "scroll" }, raw),
+      make("h2", {}, "Rollout: contributions accumulated up to each layer"), make("div", { class: "scroll" }, rollout));
     return {
       svg: () => this.together([["Raw attention", raw], ["Rollout", rollout]], word),
-      csv: () => [["method", "layer", "token", "position", "value"], ...[["attention", rawValues], ["rollout", rolled]].flatMap(([name, values]) =>
-        Array.from(values, (value, i) => [name, Math.floor(i / names.length), names[i % names.length], places[i % names.length].start, exactly(value)]))],
+      csv: () => [["attention", rawValues], ["rollout", rolled]].flatMap(([name, values]) =>
+        Array.from(values, (value, i) => [name, Math.floor(i / names.length), names[i % names.length], places[i % names.length].start, exactly(value)])),
     };
   },
 

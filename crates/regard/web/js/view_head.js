@@ -1,12 +1,13 @@
 // One head: a large map with words on its sides, exact numbers where the pointer is and as a table.
 
 import { make } from "./dom.js";
+import { strong } from "./explain.js";
 import { endOf, mapPicture } from "./drawing.js";
 import { keepingFocus, roving } from "./roving.js";
 import { paint, palette } from "./colours.js";
 import { TiledMap } from "./map.js";
 import { largest } from "./maths.js";
-import { brief, counted, exactly } from "./numbers.js";
+import { brief, counted, exactly, percent, several } from "./numbers.js";
 import { chosen, select } from "./selection.js";
 import { patchesOf } from "./patches.js";
 import { axisOf, placeOf, sidesOf } from "./words.js";
@@ -84,6 +85,7 @@ export const headView = {
     };
     await showQuery();
     return {
+      explain: async () => this.inWords(rows[placeOf(rows, page.query())], await rowOf(placeOf(rows, page.query())), columns, site),
       selected: (changed) => (changed.some((name) => name === "query" || name === "key") ? showQuery().catch(() => {}) : null),
       repaint: () => { map.repaint(); patches?.update(); if (ends) this.legend(legend, ends); },
       close: () => map.close(),
@@ -99,6 +101,17 @@ export const headView = {
         ...rows.map((place, r) => [place.start, place.label, ...Array.from(values.subarray(r * columns.length, (r + 1) * columns.length), exactly)]),
       ]),
     };
+  },
+
+  /** Where the chosen query looks, and how many keys take most of it. */
+  inWords(row, values, columns) {
+    const order = largest(values, values.length);
+    const total = values.reduce((sum, value) => sum + value, 0);
+    if (!(total > 0)) return null;
+    let [most, count] = [0, 0];
+    while (count < order.length && most < 0.9 * total) most += values[order[count++]];
+    const others = order.filter((key) => values[key] > 0).length;
+    return [`“${row.label}” gives ${percent(values[order[0]] / total)} of its attention to `, strong(`“${columns[order[0]].label}”`), ` (${order[0]}); ${several(count, "key")} of ${others} visible ${others === 1 ? "one takes" : "ones take"} 90 %.`];
   },
 
   /** All values of the map, where they are not too many to save. */

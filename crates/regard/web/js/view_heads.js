@@ -3,6 +3,7 @@
 import { paint, palette } from "./colours.js";
 import { changeOf } from "./changes.js";
 import { draw, make } from "./dom.js";
+import { strong } from "./explain.js";
 import { brief, exactly, percent, several } from "./numbers.js";
 import { switchHead } from "./panel.js";
 import { columnsOf, grid } from "./roving.js";
@@ -18,6 +19,15 @@ export const headsView = {
   lacks: "This model has no attention heads.",
   controls: ["group", "sort", "scale", "shown"],
   redraw: ["group", "scale", "merge", "hide", "sort", "named"],
+
+  /** The head that has most of the measure, and the mean. */
+  inWords(heads, measure) {
+    const known = heads.filter((one) => Number.isFinite(one.values?.[measure]));
+    if (!known.length) return null;
+    const best = known.reduce((a, b) => (b.values[measure] > a.values[measure] ? b : a));
+    const mean = known.reduce((sum, one) => sum + one.values[measure], 0) / known.length;
+    return [`Of ${several(known.length, "head")}, `, strong(`head ${best.site.layer}.${best.head}`), ` has the largest ${measure}: ${brief(best.values[measure])}. The mean is ${brief(mean)}.`];
+  },
 
   async show(root, page) {
     const sites = page.sites();
@@ -56,8 +66,10 @@ export const headsView = {
     this.place(list, heads, sites, page);
     const measure = this.measure(page);
     told.textContent = `The number and the bar below each map: ${measure}. ${page.measures.descriptions[page.measures.names.indexOf(measure)] ?? ""}`;
+    page.painted();
     await this.showNames(names, list, heads, sites, page);
     return {
+      explain: () => this.inWords(heads, measure),
       svg: () => this.svg(heads, sites, page),
       csv: () => [
         ["layer", "head", "names", ...page.measures.names],

@@ -2,6 +2,7 @@
 
 import { inkOn, shade } from "./colours.js";
 import { make } from "./dom.js";
+import { strong } from "./explain.js";
 import { largest, softmax } from "./maths.js";
 import { counted, exactly, percent } from "./numbers.js";
 import { grid } from "./roving.js";
@@ -74,6 +75,7 @@ export const lensView = {
     };
     await inspect();
     return {
+      explain: () => this.inWords(page, layers, { from, to, name, cell }),
       selected: (changed) => {
         const out = page.position() < from || page.position() >= to;
         if (changed.includes("query") && out) return page.again();
@@ -86,6 +88,18 @@ export const lensView = {
           return [name(layer), from + c, tokens[from + c].text, one.text, one.id, exactly(one.probability), one.chosen === null ? "" : exactly(one.chosen), one.rank === null ? "" : one.rank + 1];
         }))],
     };
+  },
+
+  /** From which layer on the last layer's answer stands at the chosen position. */
+  inWords(page, layers, { from, to, name, cell }) {
+    const position = Math.min(page.position(), page.predicting().length - 1);
+    if (position < from || position >= to) return null;
+    const column = Array.from({ length: layers }, (_, layer) => cell(layer, position - from));
+    const last = column.at(-1);
+    let since = layers - 1;
+    while (since > 0 && column[since - 1].id === last.id) since -= 1;
+    const before = since > 0 ? `; before that “${spelled(column[since - 1].text)}” led` : "";
+    return [`${page.reading.answer === "masked" ? "At" : "After"} “${spelled(page.predicting()[position].text)}” (${position}) the answer `, strong(`“${spelled(last.text)}”`), ` leads from ${name(since)} on, ${percent(column[since].probability)} there and ${percent(last.probability)} at the end${before}.`];
   },
 
   /** How dark a cell is. Ranks are coloured by their logarithm: 1 is darkest, 1,000 and beyond palest. */

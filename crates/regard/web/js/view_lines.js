@@ -2,7 +2,8 @@
 
 import { headColour, named } from "./colours.js";
 import { draw, make } from "./dom.js";
-import { exactly, several } from "./numbers.js";
+import { strong } from "./explain.js";
+import { exactly, percent, several } from "./numbers.js";
 import { chosen, select } from "./selection.js";
 import { pickable, roving } from "./roving.js";
 import { choosable, label, picture, stroke, wide, widthOf } from "./svg.js";
@@ -44,11 +45,22 @@ export const linesView = {
     const escape = (event) => event.key === "Escape" && release();
     document.addEventListener("keydown", escape);
     return {
+      explain: () => this.inWords(asks, seen, heads, blocks, site),
       close: () => document.removeEventListener("keydown", escape),
       svg: () => svg,
       csv: () => [["head", "query position", "query", "key position", "key", "weight"], ...heads.flatMap((head, h) =>
         asks.flatMap((ask, r) => seen.map((key, c) => [head, ask.start, ask.label, key.start, key.label, exactly(blocks[h].values[r * seen.length + c])])))],
     };
+  },
+
+  /** The strongest line that joins two different words. */
+  inWords(asks, seen, heads, blocks) {
+    let best = { weight: 0 };
+    blocks.forEach(({ values }, h) => values.forEach((weight, i) => {
+      const [row, column] = [Math.floor(i / seen.length), i % seen.length];
+      if (weight > best.weight && asks[row].start !== seen[column].start && (column > 0 || seen.length < 3)) best = { weight, row, column, h };
+    }));
+    return best.weight > 0 ? ["The strongest line between two words, the first key apart: ", strong(`“${asks[best.row].label}” → “${seen[best.column].label}”`), `, ${percent(best.weight)} of a row of head ${heads[best.h]}.`] : null;
   },
 
   heads(site, one) {

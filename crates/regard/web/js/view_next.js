@@ -3,6 +3,7 @@
 import { classColour, named } from "./colours.js";
 import { draw, make } from "./dom.js";
 import { mapPicture } from "./drawing.js";
+import { strong } from "./explain.js";
 import { distribution, entropyOf } from "./maths.js";
 import { brief, exactly, percent, several } from "./numbers.js";
 import { predictedAt } from "./outcome.js";
@@ -49,7 +50,16 @@ export const nextView = {
     };
     redraw();
     if (atEnd) await this.timeline(timeline, page);
-    return { svg: () => this.seen.svg(), csv: () => this.seen.csv() };
+    return { explain: () => this.inWords(scores, spelt, page), selected: () => null, svg: () => this.seen.svg(), csv: () => this.seen.csv() };
+  },
+
+  /** How far the best token leads, and how open the choice is. */
+  inWords(scores, spelt) {
+    const shares = distribution(scores, { temperature: chosen.temperature, k: chosen.k, p: chosen.p });
+    const [first, second] = shares;
+    const name = ({ token }) => `“${spelled(spelt.get(token) ?? `#${token}`)}”`;
+    const entropy = entropyOf(shares);
+    return [strong(`${name(first)} leads with ${percent(first.probability)}`), second ? `, ${brief(Number((first.probability / second.probability).toPrecision(2)))} times ${name(second)}` : "", `. The choice is as open as one among ${brief(Number(Math.exp(entropy).toPrecision(2)))} equally likely tokens.`];
   },
 
   /** The text as the tokenizer writes it, with sampled tokens marked; tokens where there is no tokenizer. */

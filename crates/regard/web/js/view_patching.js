@@ -2,6 +2,7 @@
 
 import { inkOnSigned, signedShade } from "./colours.js";
 import { make } from "./dom.js";
+import { strong } from "./explain.js";
 import { largest } from "./maths.js";
 import { brief, exactly, percent } from "./numbers.js";
 import { grid } from "./roving.js";
@@ -83,7 +84,12 @@ export const patchingView = {
       }
       grid([...body.querySelectorAll("button")], () => labels.length);
     }
+    const best = (grids) => grids.flatMap((row, layer) => row.map((value, i) => ({ value: value ?? -Infinity, layer, i }))).reduce((a, b) => (b.value > a.value ? b : a));
     return {
+      explain: () => {
+        const [at, head] = [best(rows[0].slice(1)), best(rows[1])];
+        return [rows[0].length > 1 ? [strong(`“${columns[0][at.i]}” before layer ${at.layer + 1}`), ` restores ${percentOf(at.value)}; `] : "", "of the heads, ", strong(`head ${head.layer}.${head.i}`), ` restores most: ${percentOf(head.value)}.`];
+      },
       svg: () => this.svg(rows[0], columns[0], `${name(both.answer)} − ${name(both.against)}`),
       csv: () => [["what", "layer", "place", "restored"], ...rows.flatMap((grids, g) => grids.flatMap((row, layer) => row.map((value, i) => [g ? "head" : "residual", layer, columns[g][i], value === null ? "" : exactly(value)])))],
     };

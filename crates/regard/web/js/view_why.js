@@ -2,8 +2,9 @@
 
 import { named } from "./colours.js";
 import { draw, make } from "./dom.js";
+import { strong } from "./explain.js";
 import { dot, largest } from "./maths.js";
-import { brief, exactly, percent } from "./numbers.js";
+import { brief, exactly, percent, several } from "./numbers.js";
 import { chosen, select } from "./selection.js";
 import { scoreParts } from "./score_parts.js";
 import { cellWidth, extent, signedBar, strip } from "./steps.js";
@@ -45,12 +46,12 @@ export const whyView = {
     root.append(
       make("p", {}, `Why “${state.names.query}” (${query}) attends to “${spelled(keys[key].text)}” (${key}), in layer ${site.layer}, head ${which.head}. Every strip is a vector of ${site.width} numbers; point at a cell for its value.`),
       asked === key ? "" : make("p", { class: "muted", id: "masked-key" }, `The chosen key “${spelled(keys[asked].text)}” (${asked}) is masked for this query: it has no weight to explain. This is the strongest visible key.`),
-      this.inWords(state),
       chosen.merge || chosen.hide ? make("p", { class: "muted" }, "Whole words and hidden tokens make no difference here: a query and a key belong to one token each.") : "",
       make("div", { class: "scroll" }, svg),
       this.formula(site, state, keys.length),
       site.group === "self" && page.source.live ? scoreParts(page, { ...which, query, key }) : "");
     return {
+      explain: () => [this.inWords(site, state, keys.length)],
       svg: () => svg,
       csv: () => [["key", "position", "dot product", "score", "weight"], ...shown.map((at, i) => [keys[at].text, at, exactly(state.dots[i]), state.scores ? exactly(state.scores[at]) : "", exactly(weights[at])])],
     };
@@ -69,12 +70,15 @@ export const whyView = {
     return { width, q, k, v, products, dots, shown, weights, scores: found.scores, norms: found.norms, output: found.heads, query, key, masked, rotated, at: shown.indexOf(key) };
   },
 
-  /** Which dimensions decide: the fewest whose products make up most of the dot product. */
-  inWords({ products, dots, at }) {
+  /** Which dimension decides, and what becomes of the score. */
+  inWords(site, { products, dots, at, weights, key, names, masked }) {
     const [own, total] = [products[at], dots[at]];
-    const order = Array.from(own.keys()).sort((a, b) => Math.abs(own[b]) - Math.abs(own[a])).slice(0, 3);
-    const parts = order.map((i) => `dimension ${i} ${own[i] < 0 ? "takes away" : "gives"} ${brief(Math.abs(own[i]))}`);
-    return make("p", { id: "in-words" }, `Of the dot product of ${brief(total)}, ${parts.join(", ")}.`);
+    const order = Array.from(own.keys()).sort((a, b) => Math.abs(own[b]) - Math.abs(own[a]));
+    const same = own[order[0]] * total > 0;
+    const rank = weights.filter((weight, i) => !masked[i] && weight > weights[key]).length;
+    const first = same ? [strong(`Dimension ${order[0]} decides`), `: ${brief(own[order[0]])} of ${brief(total)}`] : ["The largest product, of ", strong(`dimension ${order[0]}`), `, is ${brief(own[order[0]])}: against the sum of ${brief(total)}`];
+    const more = order.slice(1, 3).map((i) => `dimension ${i} ${own[i] < 0 ? "takes away" : "gives"} ${brief(Math.abs(own[i]))}`);
+    return make("span", { id: "in-words" }, first, more.length ? `; ${more.join(", ")}` : "", `. After scale and softmax “${names.keys[at]}” has ${percent(weights[key])} of the attention, ${rank ? `behind ${several(rank, "other key")}` : "more than any other key"}.`);
   },
 
   picture(site, state) {

@@ -3,6 +3,7 @@
 import { changesNow, toggleChange } from "./changes.js";
 import { inkOnSigned, signedShade } from "./colours.js";
 import { make } from "./dom.js";
+import { strong } from "./explain.js";
 import { predictedAt } from "./outcome.js";
 import { exactly, percent, signed } from "./numbers.js";
 import { box, label, picture, widthOf } from "./svg.js";
@@ -46,7 +47,9 @@ export const withoutView = {
         make("thead", {}, make("tr", {}, ["word", "position", "blank-out", ...found.methods.map(({ name }) => names[name] ?? name)].map((name) => make("th", { scope: "col" }, name))),
           found.methods.length ? make("tr", {}, make("th", { scope: "row" }, "trust"), make("th", {}), make("th", {}), found.methods.map(({ agreement }) => make("th", { class: "trust" }, agreement === null ? "–" : agreement.toFixed(2)))) : null),
         make("tbody", {}, order.map(row)))));
+    const trusted = found.methods.filter(({ agreement }) => agreement !== null).sort((a, b) => b.agreement - a.agreement)[0];
     return {
+      explain: () => order.length && [strong(`“${spelled(tokens[order[0]].text)}” matters most`), `: without it “${spelled(found.answer)}” ${found.changes[order[0]] < 0 ? "gains" : "loses"} ${Math.abs(found.changes[order[0]] * 100).toFixed(1)} percentage points.`, trusted ? ` Of the other methods, ${names[trusted.name] ?? trusted.name} agrees best with that over all words: ${trusted.agreement.toFixed(2)}.` : ""],
       svg: () => this.svg(tokens, found, most),
       csv: () => [["position", "token", "blank-out", ...found.methods.map(({ name }) => name)], ...tokens.map((token, i) => [i, token.text, found.changes[i] === null ? "" : exactly(found.changes[i]), ...found.methods.map(({ values }) => exactly(values[i]))])],
     };

@@ -1,0 +1,87 @@
+// The whole model: tokens → embeddings → blocks → output. The place that is shown is marked, and a click leads there.
+
+import { changeOf, changesNow } from "./changes.js";
+import { at, make } from "./dom.js";
+import { chosen, select } from "./selection.js";
+
+const ofHead = ["head", "why", "lines", "compare", "search"];
+const ofAll = ["heads", "flow", "patching"];
+
+/** What the open view shows: tokens, depth (0 is the embeddings), layer and head, or the output. */
+function placeNow(page) {
+  const view = chosen.view;
+  if (view === "without") return { tokens: true };
+  if (view === "next" || view === "classes") return { output: true };
+  if (view === "lens") return { depth: chosen.depth >= 0 ? chosen.depth : page.sites().length };
+  if (ofAll.includes(view)) return { all: true };
+  return ofHead.includes(view) ? { layer: page.site().layer, head: page.head() } : {};
+}
+
+/** Draws the model, or nothing where there are no layers to draw. */
+export function showOverview(page) {
+  const root = at("overview");
+  const { reading } = page;
+  root.hidden = !reading?.sites.length;
+  if (root.hidden) return;
+  const place = placeNow(page);
+  const goes = (name) => page.fitsView(name);
+  const stage = (id, text, about, on, go) => make("button", {
+    type: "button", id: `model-${id}`, class: "stage", title: about, "aria-label": about, "aria-current": on ? "true" : null, disabled: !go, click: go,
+  }, text);
+  const lens = (depth) => (goes("lens") ? () => select({ view: "lens", depth }) : null);
+  const output = goes("classes") ? "classes" : goes("next") ? "next" : null;
+  const parts = [stage("tokens", `${(reading.target.length ? reading.target : reading.source).length} tokens`, "The tokens: what the answer is without each of them", place.tokens, goes("without") ? () => select({ view: "without" }) : () => select({ view: "lines" }))];
+  const own = reading.groups.filter((group) => group !== "cross");
+  for (const group of own) {
+    const mine = group === page.group() || (group === "decoder" && page.group() === "cross");
+    parts.push(arrow(), stage(`embeddings-${group}`, group === "self" ? "embeddings" : `${group} embeddings`, "The embeddings: what they alone would predict", mine && place.depth === 0, group === "encoder" ? null : lens(0)));
+    const sites = reading.sites.filter((site) => site.group === group);
+    for (const site of sites) {
+      const cross = group === "decoder" ? reading.sites.find((other) => other.group === "cross" && other.layer === site.layer) : null;
+      parts.push(arrow(), block(site, cross, page, { place, mine, lens: group === "encoder" ? null : lens(site.layer + 1) }));
+    }
+  }
+  parts.push(arrow(), stage("output", { classes: "classes", next: "logits" }[output] ?? "output", "The output: what is predicted", place.output, output ? () => select({ view: output }) : null));
+  const row = make("div", { class: "model-row", role: "group", "aria-label": "The whole model" }, parts);
+  const scrolled = root.querySelector(".model-row")?.scrollLeft ?? 0;
+  const held = root.contains(document.activeElement) ? document.activeElement.id : "";
+  root.replaceChildren(make("summary", {}, "The whole model"), row);
+  row.scrollLeft = scrolled;
+  if (held) at(held)?.focus({ preventScroll: true });
+  // One stop for Tab; arrows move between stages, blocks and heads.
+  const stops = [...row.querySelectorAll("button:not(:disabled)")];
+  const current = stops.find((one) => one.getAttribute("aria-current")) ?? stops[0];
+  for (const one of stops) one.tabIndex = one === current ? 0 : -1;
+  row.onkeydown = (event) => {
+    const by = { ArrowLeft: -1, ArrowUp: -1, ArrowRight: 1, ArrowDown: 1 }[event.key];
+    const from = stops.indexOf(document.activeElement);
+    if (!by || from < 0) return;
+    stops[Math.min(stops.length - 1, Math.max(0, from + by))].focus();
+    event.preventDefault();
+    event.stopPropagation();
+  };
+  const box = current?.getBoundingClientRect();
+  const frame = row.getBoundingClientRect();
+  if (box && (box.left < frame.left || box.right > frame.right)) row.scrollLeft += box.left - frame.left - frame.width / 2;
+}
+
+const arrow = () => make("span", { class: "model-arrow", "aria-hidden": "true" }, "→");
+
+/** One layer: a dot for every head, then the feed-forward layer. */
+function block(site, cross, page, { place, mine, lens }) {
+  const here = mine && (place.all || place.layer === site.layer);
+  const name = site.name.replace(/\.[^.]+$/, "");
+  const dots = (one, what) => make("span", { class: "model-heads", style: `--dots: ${Math.min(one.heads, Math.max(3, Math.ceil(Math.sqrt(one.heads * 1.6))))}` }, Array.from({ length: one.heads }, (_, head) => {
+    const on = mine && place.head === head && place.layer === one.layer && one.group === page.group();
+    const off = changeOf(one, head);
+    const says = `${what}head ${one.layer}.${head}${off ? ", switched off" : ""}`;
+    return make("button", {
+      type: "button", class: `dot${off ? " off" : ""}`, id: `model-${one.name}-${head}`, title: says, "aria-label": says, "aria-current": on ? "true" : null,
+      click: () => select({ group: one.group, layer: one.layer, head, view: ofHead.includes(chosen.view) ? chosen.view : "head" }),
+    });
+  }));
+  const off = changesNow().includes(`off:${name}.ffn`);
+  return make("div", { class: `model-block${here ? " here" : ""}` },
+    make("span", { class: "model-name" }, `layer ${site.layer}`), dots(site, ""), cross ? dots(cross, "cross-attention ") : null,
+    make("button", { type: "button", class: `ffn${off ? " off" : ""}`, id: `model-${name}.ffn`, title: `The feed-forward layer: what would be predicted after layer ${site.layer}`, "aria-label": `after the feed-forward layer ${site.layer}`, "aria-current": place.depth === site.layer + 1 && mine ? "true" : null, disabled: !lens, click: lens }, "feed-forward"));
+}
