@@ -18,7 +18,7 @@ Inside
     interactive page. `Model.run` takes interventions (`ablate`, `patch`, `steer`, `block`) and hooks; `Model.gradient`
     differentiates; `Model.generate` writes; `collect` gathers values over many texts.
 Analysis
-    `heads`, `ablation`, `influence` and `logit_lens` return tables that pandas and polars open, with a `plot`. `train` and
+    `heads`, `ablation`, `influence`, `score_parts` and `logit_lens` return tables that pandas and polars open, with a `plot`. `train` and
     `experiment` run the program's own presets and tests of claims.
 Other frameworks
     `view` shows attention that another framework computed. `watch` sees every head of a model of transformers while it runs.
@@ -33,7 +33,18 @@ import os as _os
 import sys as _sys
 
 from . import _regard, attention, data, masks, positions
-from ._analysis import Ablation, Heads, Influence, LogitLens, ablation, heads, influence, logit_lens
+from ._analysis import (
+    Ablation,
+    Heads,
+    Influence,
+    LogitLens,
+    ScoreParts,
+    ablation,
+    heads,
+    influence,
+    logit_lens,
+    score_parts,
+)
 from ._fit import Fit
 from ._guard import guard_module
 from ._interventions import Intervention, ablate, block, patch, steer
@@ -76,6 +87,7 @@ __all__ = [
     "MultiHeadAttention",
     "Page",
     "Run",
+    "ScoreParts",
     "Sentiment",
     "Table",
     "Tagger",
@@ -103,6 +115,7 @@ __all__ = [
     "masks",
     "patch",
     "positions",
+    "score_parts",
     "steer",
     "train",
     "view",

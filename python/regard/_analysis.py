@@ -13,6 +13,7 @@ from ._regard import Columns, Error, HeadMeasures
 from ._regard import ablation as _ablation
 from ._regard import heads as _heads
 from ._regard import influence as _influence
+from ._regard import score_parts as _score_parts
 from ._run import Run
 from ._tables import Figure, Table, heat_maps
 from ._watch import Watched
@@ -258,6 +259,51 @@ def influence(model: Model, text: str, *, answer: str | None = None, flow_limit:
     """
     said, table = _influence(model._inner, text, answer, flow_limit)
     return Influence(said, table)
+
+
+class ScoreParts(Table):
+    """One attention score as a sum over pairs of what wrote the query and what wrote the key, the largest first."""
+
+    def __init__(self, score: float, distance: float, columns: Columns) -> None:
+        super().__init__(columns)
+        self.score = score
+        """The score, which all parts and `distance` add up to."""
+        self.distance = distance
+        """What is added to the score by distance."""
+
+    def plot(self) -> Figure:
+        """Writers of the query by writers of the key."""
+        rows = sorted(set(self["query_writer"].tolist()))
+        columns = sorted(set(self["key_writer"].tolist()))
+        matrix = np.zeros((len(rows), len(columns)), dtype=np.float32)
+        for row in self:
+            matrix[rows.index(row["query_writer"]), columns.index(row["key_writer"])] += row["part"]
+        most = max(float(np.abs(matrix).max()), 1e-12)
+        return heat_maps(
+            f"What the score of {self.score:.3g} is made of",
+            [("", matrix)],
+            rows=rows,
+            columns=columns,
+            names=("in the query", "in the key"),
+            label="part of the score",
+            range=(-most, most),
+        )
+
+
+def score_parts(model: Model, text: str, *, layer: int, head: int, query: int, key: int) -> ScoreParts:
+    """Which earlier heads and layers made a head attend from one token to another.
+
+    In a pre-norm model the score is exactly a sum over pairs of what the embeddings, earlier heads and feed-forward layers wrote
+    into the query and into the key, the norm's statistics held fixed.
+
+    >>> import regard
+    >>> tokenizer = regard.Tokenizer.words(["the cat sat on the mat"])
+    >>> model = regard.GPT(tokenizer=tokenizer, d_model=8, n_layers=2, n_heads=2, context=8)
+    >>> found = regard.score_parts(model, "the cat sat", layer=1, head=0, query=2, key=1)
+    >>> bool(abs(found["part"].sum() + found.distance - found.score) < 1e-5)
+    True
+    """
+    return ScoreParts(*_score_parts(model._inner, text, layer, head, query, key))
 
 
 class LogitLens(Table):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from os import PathLike, fspath
 from pathlib import Path
@@ -113,11 +114,18 @@ class Generation:
     def __init__(self, inner: _Generation) -> None:
         self._inner = inner
         self._pieces: list[str] = []
+        self._warned = False
 
     def __iter__(self) -> Iterator[str]:
         yield from self._pieces
         for _, piece in self._inner:
             self._pieces.append(piece)
+            if not self._warned and (context := self._inner.outgrown) is not None:
+                self._warned = True
+                warnings.warn(
+                    f"the text is longer than the model's context of {context} tokens: the oldest ones left it",
+                    stacklevel=2,
+                )
             yield piece
 
     @property
@@ -403,7 +411,8 @@ class Model:
     ) -> Generation:
         """Continues a text, or answers one: iterate over the result to see it being written.
 
-        A temperature of 0 always takes the best token. Draws depend on the seed alone.
+        A temperature of 0 always takes the best token. Draws depend on the seed alone. A text that outgrows the model's
+        context goes on without its oldest tokens, and warns once; answers of encoder–decoder models end with the context.
 
         >>> import regard
         >>> tokenizer = regard.Tokenizer.words(["the cat sat on the mat"])

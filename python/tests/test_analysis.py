@@ -158,3 +158,14 @@ def test_ctrl_c_stops_an_analysis(gpt: regard.Model) -> None:
             regard.ablation(gpt, TEXTS * 50)
     timer.join()
     assert len(regard.heads(gpt, TEXTS)) > 0
+
+
+def test_the_parts_of_a_score_add_up_to_it(gpt: regard.Model) -> None:
+    text = "the cat sat on the mat"
+    found = regard.score_parts(gpt, text, layer=1, head=0, query=4, key=2)
+    np.testing.assert_allclose(found["part"].sum() + found.distance, found.score, atol=1e-5)
+    assert {"embeddings", "head 0.0", "feed-forward 0"} <= set(found["query_writer"].tolist())
+    assert abs(found["part"][0]) == abs(found["part"]).max()
+    assert found.plot().svg.startswith("<svg")
+    with pytest.raises(regard.Error, match="layer 9"):
+        regard.score_parts(gpt, text, layer=9, head=0, query=1, key=0)

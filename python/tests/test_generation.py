@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import pytest
 
 import regard
@@ -33,10 +35,25 @@ def test_it_streams(gpt: regard.Model) -> None:
         assert len(generation.ids) == number + 1
 
 
-def test_it_ends_where_the_context_ends(gpt: regard.Model) -> None:
-    said = gpt.generate("the cat", tokens=100, stop_at_end=False)
-    str(said)
-    assert 2 + len(said.ids) == 16 + 1, "the last token is said and not read"
+def test_it_goes_on_beyond_the_context_and_warns_once(gpt: regard.Model) -> None:
+    said = gpt.generate("the cat", tokens=100, temperature=0, stop_at_end=False)
+    with pytest.warns(UserWarning, match="context of 16 tokens") as warned:
+        str(said)
+    assert len(said.ids) == 100
+    assert len(warned) == 1
+    # The slow way: a quarter of the context leaves whenever it is full.
+    window = list(gpt("the cat").ids)
+    for id in said.ids:
+        if len(window) > 16:
+            del window[:4]
+        assert gpt(window).top(1)[0].id == id
+        window.append(id)
+
+
+def test_answers_end_with_the_context(t5: regard.Model) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        str(t5.generate("the cat", tokens=40, temperature=0, stop_at_end=False))
 
 
 def test_an_answer(t5: regard.Model) -> None:

@@ -9,7 +9,7 @@ use regard::forward_pass::Input;
 use regard::model::Opened;
 use regard_nn::Context;
 use regard_nn::attention::Cache;
-use regard_nn::generate::Sampling;
+use regard_nn::generate::{Sampling, Slide};
 use regard_nn::models::{Inputs, Predicts, Reads};
 use regard_nn::tensor::{Ids, Tensor};
 use regard_nn::tokens::Special;
@@ -25,6 +25,8 @@ pub struct Generation {
     memory: Option<Tensor>,
     stop_tokens: Vec<u32>,
     most: usize,
+    /// How the window slides when the text outgrows the context, and the context; for texts that go on.
+    sliding: Option<(Slide, usize)>,
     state: Mutex<State>,
 }
 
@@ -33,9 +35,24 @@ struct State {
     /// What is said after, and what was said.
     text: Vec<u32>,
     given: usize,
+    /// The part of it that the model reads.
+    window: Vec<u32>,
+    slid: bool,
     /// How much of the new text Python has.
     emitted: String,
     ended: bool,
+}
+
+impl State {
+    /// Lets the oldest tokens leave a window that is too long. Those that stay have other positions, and are read again.
+    fn slide(&mut self, sliding: Option<(Slide, usize)>) {
+        if let Some((slide, limit)) = sliding.filter(|&(_, limit)| self.window.len() > limit) {
+            let leaving = slide.leaving(self.window.len(), limit);
+            self.window.drain(leaving);
+            self.cache = Cache::new();
+            self.slid = true;
+        }
+    }
 }
 
 impl Generation {
@@ -69,21 +86,37 @@ impl Generation {
         if stop_at_end && stop_tokens.is_empty() {
             stop_tokens.extend(opened.tokenizer.as_ref().and_then(|tokenizer| tokenizer.special().eos));
         }
+        let tokenizer = opened.tokenizer.as_ref();
+        let begins = tokenizer.is_some_and(|tokenizer| tokenizer.is_special(text[0]));
+        let sliding = abilities
+            .context
+            .filter(|_| memory.is_none())
+            .map(|limit| (Slide::by_quarter(limit, usize::from(begins)), limit));
         let given = text.len();
-        let state = State { cache: Cache::new(), text, given, emitted: String::new(), ended: false };
-        Ok(Self { opened, sampling, memory, stop_tokens, most, state: Mutex::new(state) })
+        let state = State {
+            cache: Cache::new(),
+            window: text.clone(),
+            slid: false,
+            text,
+            given,
+            emitted: String::new(),
+            ended: false,
+        };
+        Ok(Self { opened, sampling, memory, stop_tokens, most, sliding, state: Mutex::new(state) })
     }
 
     /// One more token and the text that is certain with it; none at the end.
     fn step(&self, cancel: &AtomicBool) -> Result<Option<(u32, String)>> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let step = state.text.len() - state.given;
-        let limit = self.opened.model.abilities().context;
+        // Answers end with the context; texts go on.
+        let limit = self.opened.model.abilities().context.filter(|_| self.sliding.is_none());
         if state.ended || step >= self.most || limit.is_some_and(|limit| state.text.len() > limit) {
             return Ok(None);
         }
+        state.slide(self.sliding);
         let read = state.cache.length();
-        let fresh = Ids::new(&state.text[read..], [1, state.text.len() - read])?;
+        let fresh = Ids::new(&state.window[read..], [1, state.window.len() - read])?;
         let inputs = match &self.memory {
             Some(memory) => {
                 Inputs { memory: Some(memory.clone()), ..Inputs::default() }.answered(&fresh, None)
@@ -94,6 +127,7 @@ impl Generation {
         let scores = self.opened.model.forward_last(&context, &inputs)?;
         let token = self.sampling.choose(&scores.values(), &state.text, (0, step as u64));
         state.text.push(token);
+        state.window.push(token);
         state.ended = self.stop_tokens.contains(&token);
         let last =
             state.ended || step + 1 >= self.most || limit.is_some_and(|limit| state.text.len() > limit);
@@ -137,5 +171,12 @@ impl Generation {
     fn ids(&self) -> PyResult<Vec<u32>> {
         let state = self.state.try_lock().map_err(|_| problem("the text is being continued elsewhere"))?;
         Ok(state.text[state.given..].to_vec())
+    }
+
+    /// The model's context, once the text is longer.
+    #[getter]
+    fn outgrown(&self) -> PyResult<Option<usize>> {
+        let state = self.state.try_lock().map_err(|_| problem("the text is being continued elsewhere"))?;
+        Ok(self.sliding.map(|(_, limit)| limit).filter(|_| state.slid))
     }
 }

@@ -23,6 +23,7 @@ mod measures;
 mod model;
 mod pass;
 mod program;
+mod scores;
 mod table;
 mod tokenizer;
 mod work;
@@ -54,6 +55,7 @@ fn extension(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(analysis::heads, module)?)?;
     module.add_function(wrap_pyfunction!(analysis::ablation, module)?)?;
     module.add_function(wrap_pyfunction!(analysis::influence, module)?)?;
+    module.add_function(wrap_pyfunction!(scores::score_parts, module)?)?;
     module.add_function(wrap_pyfunction!(data::read_texts, module)?)?;
     module.add_function(wrap_pyfunction!(data::read_tagged, module)?)?;
     module.add_function(wrap_pyfunction!(data::read_pairs, module)?)?;

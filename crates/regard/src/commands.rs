@@ -15,6 +15,7 @@ pub mod models;
 pub mod predict;
 pub mod pull;
 pub mod report;
+pub mod score;
 pub mod serve;
 pub mod tokens;
 pub mod trace;
@@ -46,6 +47,7 @@ enum Command {
     Heads(heads::Heads),
     Predict(predict::Predict),
     Report(report::Report),
+    Score(score::Score),
     Tokens(tokens::Tokens),
     Train(train::Train),
     Generate(generate::Generate),
@@ -73,6 +75,7 @@ impl Arguments {
             Command::Heads(heads) => heads.run(),
             Command::Predict(predict) => predict.run(),
             Command::Report(report) => report.run(),
+            Command::Score(score) => score.run(),
             Command::Tokens(tokens) => tokens.run(),
             Command::Train(train) => train.run(),
             Command::Generate(generate) => generate.run(),
@@ -85,5 +88,15 @@ impl Arguments {
             Command::Verify(verify) => verify.run(),
             Command::View(view) => view.run(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn no_command_names_an_argument_twice() {
+        super::Arguments::command().debug_assert();
     }
 }

@@ -207,8 +207,8 @@ impl Generate {
         if stop_tokens.is_empty() {
             stop_tokens.extend(tokenizer.special().eos);
         }
-        // A window slides for texts that go on; beams and answers end with the context.
-        let slides = self.beams.is_none() && opened.model.abilities().reads == Reads::Tokens;
+        // A window slides for texts that go on; answers end with the context.
+        let slides = opened.model.abilities().reads == Reads::Tokens;
         let slide = model.limit().filter(|_| slides).map(|limit| {
             let begins = start.first().is_some_and(|&first| tokenizer.is_special(first));
             Slide::by_quarter(limit, usize::from(begins))
@@ -223,9 +223,12 @@ impl Generate {
         }
         let mut printer = TextPrinter::new(tokenizer, start, &self.stop)?;
         printer.write(before.unwrap_or_default());
-        let (mut end, mut slid) = (None, false);
+        let mut end = None;
+        let slid;
         if let Some(beams) = self.beams {
-            self.search(model, usize::from(beams), start, stop_tokens, &mut printer)?;
+            let settings =
+                BeamSettings { beams: usize::from(beams), stop_tokens, slide, ..BeamSettings::default() };
+            slid = self.search(model, start, settings, &mut printer)?;
         } else {
             let settings = GenerationSettings {
                 max_tokens: self.max_tokens,
@@ -252,28 +255,33 @@ impl Generate {
         Ok(())
     }
 
-    /// The best text of a beam search, all at once: until the end it may still change.
+    /// The best text of a beam search, all at once: until the end it may still change. Returns whether it is longer than the
+    /// context.
     fn search(
         &self,
         model: &impl NextToken,
-        beams: usize,
         start: &[u32],
-        stop_tokens: Vec<u32>,
+        settings: BeamSettings,
         printer: &mut TextPrinter,
-    ) -> Result<()> {
+    ) -> Result<bool> {
+        let limit = model.limit().unwrap_or(usize::MAX);
         // The last token is printed and not read.
-        let room = model.limit().map_or(usize::MAX, |limit| (limit + 1).saturating_sub(start.len()));
-        let max_tokens = self.max_tokens.min(room);
-        let settings = BeamSettings { beams, max_tokens, stop_tokens, ..BeamSettings::default() };
-        let starts = vec![start.to_vec(); beams];
+        let room = if settings.slide.is_some() {
+            usize::MAX
+        } else {
+            limit.saturating_add(1).saturating_sub(start.len())
+        };
+        let settings = BeamSettings { max_tokens: self.max_tokens.min(room), ..settings };
+        let starts = vec![start.to_vec(); settings.beams];
         let found = beam_search(model, &Context::inference(), &starts, &settings)?;
         let best = found.into_iter().flatten().next().map(|best| best.tokens).unwrap_or_default();
+        let longer = start.len() + best.len().saturating_sub(1) > limit;
         for token in best {
             if settings.stop_tokens.contains(&token) || !printer.print(token) {
                 break;
             }
         }
-        Ok(())
+        Ok(longer && settings.slide.is_some())
     }
 
     fn sampling(&self, opened: &Opened) -> Sampling {

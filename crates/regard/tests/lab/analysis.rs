@@ -6,3 +6,4 @@ mod families;
 mod heads;
 mod influence;
 mod made;
+mod score;

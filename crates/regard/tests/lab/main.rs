@@ -18,5 +18,7 @@ mod page;
 mod readers;
 mod report;
 mod resume;
+mod shares;
 mod stats;
 mod train;
+mod watched;

@@ -18,6 +18,7 @@ pub fn serve(folder: &Path, models: &[&str], limits: Limits) -> SocketAddr {
         runs: folder.join("runs"),
         search: false,
         web: None,
+        watched: None,
         placement: Placement::CPU,
         limits,
     };
