@@ -8,7 +8,10 @@ const MOST_THREADS: usize = 256;
 /// The instruction sets that `REGARD_SIMD` may name.
 const INSTRUCTIONS: [&str; 3] = ["avx512", "avx2", "portable"];
 
-/// Rejects `REGARD_THREADS`, `REGARD_SIMD` and `REGARD_MEMORY` with values that mean nothing.
+/// How long other ranks may be silent, in seconds: longer than it takes two signs of life to arrive.
+const PATIENCE: std::ops::RangeInclusive<u64> = 5..=86_400;
+
+/// Rejects `REGARD_THREADS`, `REGARD_SIMD`, `REGARD_MEMORY` and `REGARD_PATIENCE` with values that mean nothing.
 pub fn check() -> Result<()> {
     check_with(|name| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned()))
 }
@@ -34,6 +37,14 @@ fn check_with(variable: impl Fn(&str) -> Option<String>) -> Result<()> {
     {
         bad_usage!("REGARD_MEMORY={memory}: expected the most memory to use, in MB, such as 4096");
     }
+    if let Some(patience) = variable("REGARD_PATIENCE")
+        && !patience.parse().is_ok_and(|seconds: u64| PATIENCE.contains(&seconds))
+    {
+        let (least, most) = (PATIENCE.start(), PATIENCE.end());
+        bad_usage!(
+            "REGARD_PATIENCE={patience}: expected how long a rank may be silent, in seconds from {least} to {most}"
+        );
+    }
     Ok(())
 }
 
@@ -52,6 +63,7 @@ mod tests {
             ("REGARD_SIMD", "avx2"),
             ("REGARD_SIMD", "portable"),
             ("REGARD_MEMORY", "512"),
+            ("REGARD_PATIENCE", "40"),
             ("REGARD_OTHER", "anything"),
         ] {
             assert_eq!(check(name, good), Ok(()), "{name}={good}");
@@ -65,6 +77,9 @@ mod tests {
         }
         for memory in ["0", "-1", "4G", "lots"] {
             assert!(check("REGARD_MEMORY", memory).unwrap_err().contains("in MB"), "{memory}");
+        }
+        for patience in ["0", "4", "-1", "1m", "86401"] {
+            assert!(check("REGARD_PATIENCE", patience).unwrap_err().contains("in seconds"), "{patience}");
         }
     }
 }
