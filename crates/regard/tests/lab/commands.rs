@@ -24,10 +24,20 @@ fn words(line: &str) -> Vec<String> {
     words
 }
 
+/// N stands for a number, and so does a variable of the shell, such as that of a job in an array.
+fn with_numbers(word: &str) -> String {
+    if word == "N" {
+        return "1".to_owned();
+    }
+    let mut parts = word.split('$');
+    let first = parts.next().unwrap_or_default().to_owned();
+    let is_name = |character: char| character.is_ascii_alphanumeric() || character == '_';
+    parts.fold(first, |text, part| text + "1" + part.trim_start_matches(is_name))
+}
+
 /// Fails if a line is not a command of the program. Nothing is run.
 pub fn is_understood(line: &str) {
-    // N stands for a number.
-    let words = words(line).into_iter().map(|word| if word == "N" { "1".to_owned() } else { word });
+    let words = words(line).into_iter().map(|word| with_numbers(&word));
     // Help and versions are reported as errors with an exit code of 0.
     match Arguments::try_parse_from(words) {
         Err(error) if error.exit_code() != 0 => panic!("{line}\n{error}"),
@@ -38,6 +48,7 @@ pub fn is_understood(line: &str) {
 #[test]
 fn words_are_split_as_a_shell_does() {
     assert_eq!(words("regard  view m \"a b\" '' # not this"), ["regard", "view", "m", "a b", ""]);
+    assert_eq!(["N", "$TASK/8", "a-$X-$Y", "No"].map(with_numbers), ["1", "1/8", "a-1-1", "No"]);
 }
 
 #[test]
