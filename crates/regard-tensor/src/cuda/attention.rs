@@ -138,7 +138,8 @@ pub(crate) fn backward(
     launch.pass(&launch.engine.query_gradient, "attention_query_gradient", queries, &problem)?;
     launch.pass(&launch.engine.key_value_gradient, "attention_key_value_gradient", keys, &problem)?;
     if sink.is_some() {
-        let grid = Grid { blocks: (spec.heads, 1, 1), threads: 256, shared: 256 * size_of::<f64>() };
+        let grid =
+            Grid { blocks: (spec.heads, 1, 1), threads: 256, shared: 256 * size_of::<f64>(), early: false };
         launch.run(&DELTA, "attention_sink_gradient", grid, &problem)?;
     }
     let bias = launch.bias_gradient(problem)?;
@@ -319,16 +320,16 @@ impl<'a> Launch<'a> {
         let maps = Maps::new(self.spec, problem)?;
         let arguments = [Argument::Bytes(bytemuck::bytes_of(problem)), Argument::Bytes(maps.as_bytes())];
         // Thread blocks stay on their multiprocessor and take tile after tile.
-        let Grid { blocks: (tiles, heads, batch), threads, shared } = self.grid(source, kernel, rows)?;
+        let Grid { blocks: (tiles, heads, batch), threads, shared, .. } = self.grid(source, kernel, rows)?;
         let blocks = (tiles * heads * batch).min(self.device.multiprocessors());
-        let grid = Grid { blocks: (blocks, 1, 1), threads, shared };
+        let grid = Grid { blocks: (blocks, 1, 1), threads, shared, early: false };
         Ok(self.device.launch_variant(self.variant(source), kernel, grid, &arguments)?)
     }
 
     /// A thread block for each tile of rows of each head of each example.
     fn grid(&self, source: &'static Source, kernel: &str, (rows, heads): (usize, usize)) -> Result<Grid> {
         let [threads, shared, tile] = self.shape_of(source, kernel)?;
-        Ok(Grid { blocks: (rows.div_ceil(tile), heads, self.spec.batch), threads, shared })
+        Ok(Grid { blocks: (rows.div_ceil(tile), heads, self.spec.batch), threads, shared, early: false })
     }
 
     /// Threads, shared memory and rows of a thread block, as the kernel's file exports them.
@@ -350,7 +351,8 @@ impl<'a> Launch<'a> {
     fn weights(&self, problem: &Problem, block: &WeightsBlock, planes: usize) -> Result<()> {
         let [threads, shared, tile] = self.shape_of(&WEIGHTS, "attention_weights")?;
         let tiles = |count: i32| (count as usize).div_ceil(tile);
-        let grid = Grid { blocks: (tiles(block.keys), tiles(block.queries), planes), threads, shared };
+        let grid =
+            Grid { blocks: (tiles(block.keys), tiles(block.queries), planes), threads, shared, early: false };
         let arguments =
             [Argument::Bytes(bytemuck::bytes_of(problem)), Argument::Bytes(bytemuck::bytes_of(block))];
         Ok(self.device.launch_variant(self.variant(&WEIGHTS), "attention_weights", grid, &arguments)?)
@@ -363,7 +365,12 @@ impl<'a> Launch<'a> {
         let [threads, shared, tile] = self.shape_of(&BIAS_GRADIENT, "attention_bias_gradient")?;
         let (query_tiles, key_tiles) = (spec.queries.div_ceil(tile), spec.keys.div_ceil(tile));
         let launch = |blocks, problem: &Problem| {
-            self.run(&BIAS_GRADIENT, "attention_bias_gradient", Grid { blocks, threads, shared }, problem)
+            self.run(
+                &BIAS_GRADIENT,
+                "attention_bias_gradient",
+                Grid { blocks, threads, shared, early: false },
+                problem,
+            )
         };
         if let BiasSpec::Dense { .. } = spec.bias {
             let out = self.device.allocate(bias.len(), Element::F32)?;
@@ -378,7 +385,7 @@ impl<'a> Launch<'a> {
         problem.bias_gradient = parts.view().pointer();
         launch((diagonals, spec.heads, 1), &problem)?;
         let span = spec.queries + spec.keys - 1;
-        let grid = Grid { blocks: (span.div_ceil(256), spec.heads, 1), threads: 256, shared: 0 };
+        let grid = Grid { blocks: (span.div_ceil(256), spec.heads, 1), ..Grid::new(1, 256) };
         let arguments = [Argument::Bytes(bytemuck::bytes_of(&problem)), (&total).into()];
         let variant = self.variant(&BIAS_GRADIENT);
         self.device.launch_variant(variant, "attention_distance_gradient", grid, &arguments)?;

@@ -33,7 +33,7 @@ impl Bands {
     }
 
     fn grid(&self) -> Grid {
-        Grid { blocks: (self.tiles, self.count, 1), threads: 256, shared: 0 }
+        Grid { blocks: (self.tiles, self.count, 1), ..Grid::new(1, 256) }
     }
 }
 

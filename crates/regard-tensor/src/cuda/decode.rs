@@ -9,9 +9,16 @@ pub use crate::kernels::decode::Decode;
 
 static PROGRAM: Source = source!("decode.cu");
 
-/// Keys that a thread block takes, and its threads, as in the program.
-const RUN: usize = 64;
+/// Threads of a block, keys that each asks for at once, and keys that a block takes at most, as in the program.
 const THREADS: usize = 128;
+const AHEAD: usize = 4;
+const MOST_RUN: usize = 64;
+
+/// Keys that a thread block takes: each lane of a group reads one vector of a key.
+fn run(width: usize, element: Element) -> usize {
+    let lanes = (width / element.per_vector()).next_power_of_two().min(32);
+    (THREADS / lanes * AHEAD).min(MOST_RUN)
+}
 
 /// New query, key and value of each text; caches; the place of the new ones (u32, below the room); a sink a head (f32).
 ///
@@ -41,12 +48,12 @@ pub fn decode(
         ensure(fits, "decode", format_args!("{expected} aligned values of {}", element.name()), view.len())?;
     }
     ensure(at.len() == batch, "decode", batch, at.len())?;
-    let runs = room.div_ceil(RUN);
+    let runs = room.div_ceil(run(width, element));
     // Of each run and query head: a sum of values, the largest score, the sum of weights.
     let parts = device.allocate(batch * heads * runs * (width + 2), Element::F32)?;
     let out = device.allocate(query.len(), element)?;
     let cap = soft_cap.unwrap_or(0.0);
-    let grid = Grid { blocks: (batch * kv_heads, runs, 1), threads: THREADS, shared: 0 };
+    let grid = Grid { blocks: (batch * kv_heads, runs, 1), ..Grid::new(1, THREADS) }.early();
     device.launch(
         &PROGRAM,
         &format!("runs_{}", element.name()),
@@ -67,7 +74,7 @@ pub fn decode(
             cap
         ],
     )?;
-    let grid = Grid::new(batch * heads, width.next_multiple_of(32));
+    let grid = Grid::new(batch * heads, width.next_multiple_of(32)).early();
     let name = format!("join_{}", element.name());
     let sizes = (heads as u32, runs as u32, width as u32);
     device.launch(&PROGRAM, &name, grid, arguments![&parts, at, sink, &out, sizes.0, sizes.1, sizes.2])?;

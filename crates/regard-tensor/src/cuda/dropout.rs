@@ -17,7 +17,7 @@ pub fn apply(x: View, draws: Draws) -> Result<Buffer> {
     ensure(examples * per_example == x.len(), "dropout", format_args!("examples of {per_example}"), x.len())?;
     let out = x.device().allocate(x.len(), x.element())?;
     let vectors = per_example.div_ceil(x.element().per_vector());
-    let grid = Grid { blocks: (vectors.div_ceil(256), examples.min(65_535), 1), threads: 256, shared: 0 };
+    let grid = Grid { blocks: (vectors.div_ceil(256), examples.min(65_535), 1), ..Grid::new(1, 256) };
     let [low, high] = key.halves();
     let key_at = recording::key_place(x.device().ordinal(), key)?.unwrap_or(0) as usize;
     x.device().launch(

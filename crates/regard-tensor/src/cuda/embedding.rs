@@ -38,7 +38,7 @@ pub fn gradient(g: View, width: usize, ids: View, mut table: ViewMut, add: bool)
     let pieces = rows.div_ceil(PIECE);
     let edges = device.allocate(2 * pieces * width, Element::F32)?;
     let vectors = width.div_ceil(g.element().per_vector());
-    let grid = Grid { blocks: (pieces, vectors.div_ceil(128), 1), threads: 128, shared: 0 };
+    let grid = Grid { blocks: (pieces, vectors.div_ceil(128), 1), ..Grid::new(1, 128) };
     let kernel = format!("sum_by_id_{}", g.element().name());
     device.launch(
         &PROGRAM,
@@ -46,7 +46,7 @@ pub fn gradient(g: View, width: usize, ids: View, mut table: ViewMut, add: bool)
         grid,
         arguments![g, &order, &sorted, &mut table, &edges, rows, width, add],
     )?;
-    let grid = Grid { blocks: (pieces, width.div_ceil(128), 1), threads: 128, shared: 0 };
+    let grid = Grid { blocks: (pieces, width.div_ceil(128), 1), ..Grid::new(1, 128) };
     device.launch(&PROGRAM, "join", grid, arguments![&sorted, &edges, &mut table, rows, width, add])
 }
 

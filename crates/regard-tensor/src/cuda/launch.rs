@@ -5,6 +5,7 @@ use super::device::Device;
 use super::error::{Check, Result, ensure};
 use super::memory::{Buffer, View, ViewMut};
 use super::program::{Kernel, Source, Variant};
+use super::recording;
 use cudarc::driver::sys;
 use std::ffi::c_void;
 
@@ -15,12 +16,20 @@ pub(super) struct Grid {
     pub threads: usize,
     /// Shared memory requested at launch, in bytes.
     pub shared: usize,
+    /// Whether the kernel waits by itself for those before it (`wait_for_earlier` in `block.cuh`). In a recording it then begins
+    /// while they run, and may read ahead what none of them writes.
+    pub early: bool,
 }
 
 impl Grid {
     /// `blocks` blocks in a row.
     pub fn new(blocks: usize, threads: usize) -> Self {
-        Self { blocks: (blocks, 1, 1), threads, shared: 0 }
+        Self { blocks: (blocks, 1, 1), threads, shared: 0, early: false }
+    }
+
+    /// The same for a kernel that waits by itself.
+    pub fn early(self) -> Self {
+        Self { early: true, ..self }
     }
 
     /// Enough blocks of 256 threads for `items` items, `each` to a thread.
@@ -144,7 +153,7 @@ impl Device {
         grid: Grid,
         arguments: &[Argument],
     ) -> Result<()> {
-        let Grid { blocks: (x, y, z), threads, shared } = grid;
+        let Grid { blocks: (x, y, z), threads, shared, early } = grid;
         if x == 0 || y == 0 || z == 0 {
             return Ok(());
         }
@@ -176,22 +185,29 @@ impl Device {
                 Argument::Bytes(bytes) => bytes.as_ptr().cast_mut().cast(),
             })
             .collect();
+        let mut attribute = sys::CUlaunchAttribute {
+            id: sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
+            pad: [0; 4],
+            value: sys::CUlaunchAttributeValue { programmaticStreamSerializationAllowed: 1 },
+        };
+        // Devices before Hopper have no instruction to wait with.
+        let early = early && self.capability() >= (9, 0) && recording::stream(self.ordinal()).is_some();
+        let config = sys::CUlaunchConfig {
+            gridDimX: x as u32,
+            gridDimY: y as u32,
+            gridDimZ: z as u32,
+            blockDimX: threads as u32,
+            blockDimY: 1,
+            blockDimZ: 1,
+            sharedMemBytes: shared as u32,
+            hStream: self.stream(),
+            attrs: &raw mut attribute,
+            numAttrs: early.into(),
+        };
         // SAFETY: there are as many arguments as the kernel takes, each as wide as its parameter; the callers in this
-        // folder check that the views are as long as the kernel expects.
+        // folder check that the views are as long as the kernel expects. The attribute outlives the call.
         unsafe {
-            sys::cuLaunchKernel(
-                function,
-                x as u32,
-                y as u32,
-                z as u32,
-                threads as u32,
-                1,
-                1,
-                shared as u32,
-                self.stream(),
-                pointers.as_mut_ptr(),
-                std::ptr::null_mut(),
-            )
+            sys::cuLaunchKernelEx(&raw const config, function, pointers.as_mut_ptr(), std::ptr::null_mut())
         }
         .check(name)
     }

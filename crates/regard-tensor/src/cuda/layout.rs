@@ -85,7 +85,7 @@ pub fn permute(x: View, shape: &Shape, axes: &[usize]) -> Result<Buffer> {
         let size = x.element().size();
         let tiles = rows.div_ceil(32) * columns.div_ceil(32);
         if (size == 2 || size == 4) && matrices <= 65_535 {
-            let grid = Grid { blocks: (tiles, matrices, 1), threads: 256, shared: 0 };
+            let grid = Grid { blocks: (tiles, matrices, 1), ..Grid::new(1, 256) };
             let arguments = arguments![x, &out, rows as u32, columns as u32];
             x.device().launch(&PROGRAM, &format!("transpose_{size}"), grid, arguments)?;
             return Ok(out);

@@ -4,6 +4,7 @@
 //! in bf16, which it keeps; gradients of weights are f32.
 
 use super::columns;
+use super::few_rows;
 use super::layout;
 use super::matmul::{Finish, Matrix, Output, product};
 use super::memory::{Buffer, Element, View};
@@ -32,6 +33,13 @@ pub(crate) fn forward(
     bias: Option<&Array>,
     function: Option<Function>,
 ) -> Result<(Array, Option<Array>)> {
+    let weight = weight.cuda_rounded(x.data_type())?;
+    let bias = bias.map(|bias| bias.cuda_rounded(x.data_type())).transpose()?;
+    let (x, weight, bias) = (x.cuda()?, weight.cuda()?, bias.as_ref().map(Array::cuda).transpose()?);
+    if few_rows::has(sizes, x, weight) {
+        let (value, before) = few_rows::forward(sizes, x, weight, bias, function)?;
+        return Ok((value.into(), before.map(Array::from)));
+    }
     let before = affine(sizes, x, weight, bias)?;
     let Some(function) = function else { return Ok((before.into(), None)) };
     let value = pointwise::forward(function, before.view())?;
@@ -39,20 +47,14 @@ pub(crate) fn forward(
 }
 
 /// x·W + b.
-fn affine(sizes: Sizes, x: &Array, weight: &Array, bias: Option<&Array>) -> Result<Buffer> {
+fn affine(sizes: Sizes, x: View, weight: View, bias: Option<View>) -> Result<Buffer> {
     let Sizes { rows, inputs, outputs, .. } = sizes;
-    let weight = weight.cuda_rounded(x.data_type())?;
-    let bias = bias.map(|bias| bias.cuda_rounded(x.data_type())).transpose()?;
-    let view = x.cuda()?;
-    if let (Some(bias), 0) = (&bias, inputs) {
-        return Ok(layout::expand(bias.cuda()?, &[outputs].into(), &[rows, outputs].into())?);
+    if let (Some(bias), 0) = (bias, inputs) {
+        return Ok(layout::expand(bias, &[outputs].into(), &[rows, outputs].into())?);
     }
-    let finish = match &bias {
-        Some(bias) => Finish::Bias(bias.cuda()?),
-        None => Finish::Nothing,
-    };
-    let mut out = view.device().allocate(rows * outputs, view.element())?;
-    let (x, weight) = (Matrix::new(view, rows, inputs), weight_matrix(sizes, weight.cuda()?));
+    let finish = bias.map_or(Finish::Nothing, Finish::Bias);
+    let mut out = x.device().allocate(rows * outputs, x.element())?;
+    let (x, weight) = (Matrix::new(x, rows, inputs), weight_matrix(sizes, weight));
     product(x, weight, 1, out.view_mut(), (1.0, Output::Replace), finish)?;
     Ok(out)
 }

@@ -58,7 +58,7 @@ impl Plan {
         let threads = (4 * hidden).next_multiple_of(32).min(512);
         let weights = if self.held { threads * hidden.saturating_sub(IN_REGISTERS) } else { 0 };
         let shared = (self.sequences * rows * hidden + weights) * size_of::<f32>();
-        Grid { blocks: (batch.div_ceil(self.sequences), directions, 1), threads, shared }
+        Grid { blocks: (batch.div_ceil(self.sequences), directions, 1), threads, shared, early: false }
     }
 }
 

@@ -20,6 +20,7 @@ pub(crate) mod distances;
 pub mod dropout;
 pub mod embedding;
 mod error;
+mod few_rows;
 mod launch;
 pub mod layout;
 mod library;

@@ -23,6 +23,8 @@ template <typename T, int CHUNKS>
 __device__ void forward(const T* x, const T* residual, T* sum, T* y, const Forward& f) {
     constexpr int N = Vector<T>::N;
     u64 row = u64(blockIdx.x) * (blockDim.x / WARP) + warp();
+    let_next_begin();
+    wait_for_earlier();
     if (row >= f.rows) return;
     u64 start = row * f.width;
     float s[CHUNKS][N];
@@ -70,6 +72,8 @@ __device__ void forward(const T* x, const T* residual, T* sum, T* y, const Forwa
 
 template <typename T> __device__ void forward_wide(const T* x, const T* residual, T* sum, T* y, const Forward& f) {
     u64 row = blockIdx.x, start = row * f.width;
+    let_next_begin();
+    wait_for_earlier();
     const T* s = residual ? sum : x;
     float total = 0.0f;
     for (u32 i = threadIdx.x; i < f.width; i += blockDim.x) {

@@ -17,6 +17,8 @@ pub(super) struct Private {
 struct Blocks {
     /// Memory that what is recorded later may use again: it runs later, too.
     free: BTreeMap<usize, Vec<CUdeviceptr>>,
+    /// All memory that the recording's own kernels write, by address, with its size.
+    own: BTreeMap<CUdeviceptr, usize>,
     /// Memory with values that must stay from one replay to the next, and all of it once the recording is complete.
     kept: Vec<(usize, CUdeviceptr)>,
     complete: bool,
@@ -38,8 +40,18 @@ impl Private {
 
     /// A block of a size class.
     pub fn take(&self, class: usize) -> Result<CUdeviceptr> {
-        let free = self.blocks().free.get_mut(&class).and_then(Vec::pop);
-        free.map_or_else(|| self.device.take_block(class), Ok)
+        if let Some(pointer) = self.blocks().free.get_mut(&class).and_then(Vec::pop) {
+            return Ok(pointer);
+        }
+        let pointer = self.device.take_block(class)?;
+        self.blocks().own.insert(pointer, class);
+        Ok(pointer)
+    }
+
+    /// Whether an address is in memory that the recording's own kernels write.
+    pub fn owns(&self, pointer: CUdeviceptr) -> bool {
+        let blocks = self.blocks();
+        blocks.own.range(..=pointer).next_back().is_some_and(|(&start, &size)| pointer - start < size as u64)
     }
 
     /// Takes a block back, `reusable` if no value in it is needed by the next replay.

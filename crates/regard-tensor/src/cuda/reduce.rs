@@ -45,7 +45,7 @@ fn row_sums(name: &str, x: View, rows: usize, length: usize) -> Result<Buffer> {
         let x = x.part(first * length, count * length)?;
         let to = out.view().part(first * pieces, count * pieces)?;
         let threads = length.div_ceil(x.element().per_vector()).next_power_of_two().clamp(32, 256);
-        let grid = Grid { blocks: (pieces, count, 1), threads, shared: 0 };
+        let grid = Grid { blocks: (pieces, count, 1), ..Grid::new(1, threads) };
         let kernel = format!("{name}_{}", x.element().name());
         device.launch(&PROGRAM, &kernel, grid, arguments![x, to, length, PIECE])?;
     }

@@ -81,6 +81,21 @@ fn every_function_in_both_layouts() {
     }
 }
 
+/// Devices have kernels of their own for them: with whole vectors of inputs and outputs, and without.
+#[test]
+fn few_rows_in_both_layouts() {
+    for (number, rows) in [1, 2, 3, 4].into_iter().enumerate() {
+        for (inputs, outputs) in [(64, 40), (776, 16), (33, 17), (8, 8200)] {
+            for layout in [Layout::InOut, Layout::OutIn] {
+                let function =
+                    [None, Some(Function::GeluTanh), Some(Function::Tanh), Some(Function::Silu)][number];
+                let case = Case { outer: &[rows], inputs, outputs, layout, biased: number != 1, function };
+                check_linear(7 + number as u64, &case);
+            }
+        }
+    }
+}
+
 #[test]
 fn products_large_enough_for_several_tasks() {
     for (rows, inputs, outputs) in [(400, 65, 230), (40, 130, 900)] {
