@@ -47,6 +47,12 @@ def _program(arguments: Sequence[str], watch: Callable[[], None]) -> None:
         raise Error(last.removeprefix("error: ") or f"the program ended with {process.returncode}")
 
 
+def _compute(device: str | None, precision: str | None) -> list[str]:
+    """The options that say where and in which precision the program computes."""
+    options = (("--device", device), ("--precision", precision))
+    return [word for option, value in options if value is not None for word in (option, value)]
+
+
 class TrainingRun:
     """The folder of a training run."""
 
@@ -127,11 +133,14 @@ def train(
     data: str | PathLike[str] | None = None,
     settings: Mapping[str, Any] | None = None,
     resume: bool = False,
+    device: str | None = None,
+    precision: str | None = None,
     progress: bool = True,
 ) -> TrainingRun:
     """Trains a model by a preset, on your data or the built-in corpus, into a folder.
 
-    `settings` are those of a preset: `{"train.steps": 200, "model.n_layers": 2}`. Training runs in a process beside this one.
+    `settings` are those of a preset: `{"train.steps": 200, "model.n_layers": 2}`. `device` is `auto` (by default), `cpu` or `cuda`,
+    `precision` `f32` or `bf16`. Training runs in a process beside this one.
     Ctrl-C stops it after a step; what was learned is kept, and `train(out=…, resume=True)` goes on from there. In a notebook the
     curve is drawn while it grows. `regard train` lists the presets.
 
@@ -151,6 +160,7 @@ def train(
         arguments += ["--set", f"{key}={json.dumps(value) if isinstance(value, (bool, list)) else value}"]
     if resume:
         arguments.append("--resume")
+    arguments += _compute(device, precision)
     run = TrainingRun(out)
     _program(arguments, _Watch(run) if progress else lambda: None)
     return run
@@ -208,6 +218,8 @@ def experiment(
     seeds: int | None = None,
     data: str | PathLike[str] | None = None,
     out: str | PathLike[str] = "outputs",
+    device: str | None = None,
+    precision: str | None = None,
 ) -> Experiment:
     """Puts a claim about attention to the test, by the name of an experiment or the id of a claim.
 
@@ -223,6 +235,7 @@ def experiment(
         arguments += ["--seeds", str(seeds)]
     if data is not None:
         arguments += ["--data", fspath(data)]
+    arguments += _compute(device, precision)
     before = {path: path.stat().st_mtime_ns for path in Path(out).glob("*/verdict.json")}
     _program(arguments, lambda: None)
     written = [path for path in Path(out).glob("*/verdict.json") if before.get(path) != path.stat().st_mtime_ns]

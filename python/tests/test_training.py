@@ -16,7 +16,7 @@ SMALL = {"train.steps": 30, "run.log_every": 10}
 
 
 def test_a_model_is_trained_opened_and_measured(tmp_path: Path) -> None:
-    run = regard.train("bag", out=tmp_path / "run", settings=SMALL, progress=False)
+    run = regard.train("bag", out=tmp_path / "run", settings=SMALL, device="cpu", precision="f32", progress=False)
     steps = run.metrics["step"].tolist()
     assert steps[-1] == 30 and run.plot().svg.startswith("<svg")
     model = run.load(device="cpu")
@@ -46,6 +46,8 @@ def _interrupt_once(file: Path) -> None:
 def test_the_program_s_sentence_is_raised(tmp_path: Path) -> None:
     with pytest.raises(regard.Error, match="preset"):
         regard.train("no-such-preset", out=tmp_path / "run")
+    with pytest.raises(regard.Error, match="gpu"):
+        regard.train("bag", out=tmp_path / "run", device="gpu")
     with pytest.raises(regard.Error, match="there is no experiment"):
         regard.experiment("no-such-experiment", out=tmp_path)
 
