@@ -33,7 +33,8 @@ pub const EXPERIMENT: Experiment = Experiment {
         varied at 512 tokens.",
     changed: Some(
         "E8: 35 rounds are taken instead of 15, and times are medians of five rounds instead of three: of three runs on an idle machine one \
-         had an interval that ended at 2.295, next to the bound of 2.3, for one group of rounds that had been disturbed.",
+         had an interval that ended at 2.295, next to the bound of 2.3, for one group of rounds that had been disturbed. Later the clock was \
+         exchanged: the former one moved in ticks of 4 ms on some systems, so that passes of 5 ms counted as 4 or 8.",
     ),
     data: Data::Drawn,
     conditions: &["work", "heads", "length", "width"],
