@@ -1,4 +1,4 @@
-//! A PNG as a request has it.
+//! A picture as a request has it, PNG or JPEG.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -6,6 +6,6 @@ use regard::image::{Preprocessing, decode};
 use regard_nn::models::form::Patches;
 
 fuzz_target!(|data: &[u8]| {
-    let model = Patches { image: [8, 8], size: 4, channels: 3 };
+    let model = Patches::new([8, 8], 4, 3);
     drop(decode(data, &Preprocessing::default(), model));
 });
