@@ -48,8 +48,18 @@ impl Default for Preprocessing {
 /// What a JPEG begins with.
 const JPEG: &[u8] = &[0xff, 0xd8];
 
-/// No picture needs more memory than this.
+/// No picture needs more memory than this as it is decoded.
 const LARGEST_PICTURE: usize = 512 << 20;
+
+/// No picture has more points than this: each takes up to 15 bytes, and time that a small file can ask for.
+const MOST_POINTS: usize = 64 << 20;
+
+/// Fails if a picture has too many points to be worth reading.
+fn ensure_small(width: usize, height: usize) -> Result<()> {
+    let fits = width.checked_mul(height).is_some_and(|points| points <= MOST_POINTS);
+    ensure!(fits, "the picture is too large: {width} × {height} points, at most {MOST_POINTS} are read");
+    Ok(())
+}
 
 impl Preprocessing {
     /// The preprocessing of a model's folder, or the default if it has none.
@@ -190,6 +200,7 @@ impl DecodedImage {
         let mut decoder = Decoder::new_with_limits(file, Limits { bytes: LARGEST_PICTURE });
         decoder.set_transformations(Transformations::normalize_to_color8());
         let mut reader = decoder.read_info()?;
+        ensure_small(reader.info().width as usize, reader.info().height as usize)?;
         let size = reader.output_buffer_size().filter(|&size| size <= LARGEST_PICTURE);
         let size = size.context("the picture is too large")?;
         let mut bytes = vec![0; size];
@@ -206,6 +217,8 @@ impl DecodedImage {
         let options = DecoderOptions::default().set_strict_mode(true);
         let mut decoder = JpegDecoder::new_with_options(file, options);
         decoder.decode_headers()?;
+        let (width, height) = decoder.dimensions().context("the picture has no size")?;
+        ensure_small(width, height)?;
         let grey = decoder.input_colorspace() == Some(ColorSpace::Luma);
         let colour = if grey { ColorSpace::Luma } else { ColorSpace::RGB };
         decoder.set_options(options.jpeg_set_out_colorspace(colour));
@@ -224,17 +237,17 @@ impl DecodedImage {
         (height, width): (usize, usize),
         channels: usize,
     ) -> Self {
-        let point = |point: &[u8]| -> Vec<f32> {
+        let mut values = Vec::with_capacity(bytes.len() / samples * channels);
+        for point in bytes.chunks_exact(samples) {
             let colour = if grey { [point[0]; 3] } else { [point[0], point[1], point[2]] };
             let [red, green, blue] = colour.map(f32::from);
             match channels {
                 // The luma of ITU-R 601, in whole numbers.
-                1 if grey => vec![red],
-                1 => vec![(0.299 * red + 0.587 * green + 0.114 * blue).round()],
-                _ => vec![red, green, blue],
+                1 if grey => values.push(red),
+                1 => values.push((0.299 * red + 0.587 * green + 0.114 * blue).round()),
+                _ => values.extend([red, green, blue]),
             }
-        };
-        let values = bytes.chunks_exact(samples).flat_map(point).collect();
+        }
         Self { height, width, channels, values }
     }
 

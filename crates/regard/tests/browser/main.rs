@@ -6,6 +6,7 @@ mod errors;
 mod exports;
 mod film;
 mod flow;
+mod interactions;
 mod interventions;
 mod made;
 mod offline;

@@ -43,6 +43,18 @@ fn a_jpeg_has_the_points_that_pillow_reads() {
 }
 
 #[test]
+fn a_small_file_cannot_ask_for_a_huge_picture() {
+    let mut bytes = std::fs::read(picture("full-colour.jpg")).unwrap();
+    let frame = bytes.windows(2).position(|pair| pair == [0xff, 0xc0]).unwrap();
+    // The marker, a length and the bits of a value stand before height and width.
+    for side in [5, 7] {
+        bytes[frame + side..frame + side + 2].copy_from_slice(&9_000_u16.to_be_bytes());
+    }
+    let error = image::decode(&bytes, &Preprocessing::default(), patches(3)).unwrap_err();
+    assert!(format!("{error:#}").contains("9000 × 9000 points"), "{error:#}");
+}
+
+#[test]
 fn damaged_jpegs_are_rejected_in_one_line() {
     let folder = tempdir().unwrap();
     let (model, file, out) =

@@ -1,0 +1,61 @@
+//! Every view opens, and a head can be switched off, in a large model at 16 and at 512 tokens. Times are only told, and kept where
+//! REGARD_RECORD names a file.
+
+use crate::chrome::Chrome;
+use crate::made;
+use crate::program::Serve;
+use std::fmt::Write as _;
+use tempfile::TempDir;
+
+/// The milliseconds from an action to the frame in which something is true.
+fn timed(chrome: &mut Chrome, act: &str, done: &str) -> f64 {
+    let script = format!(
+        "(async () => {{ const begin = performance.now(); {act}; \
+         do await new Promise(requestAnimationFrame); while (!({done}) && performance.now() - begin < 60000); \
+         return {done} ? performance.now() - begin : null; }})()"
+    );
+    let taken = chrome.value(&script).as_f64();
+    taken.unwrap_or_else(|| {
+        panic!("{done} did not come true after {act}; it says {:?}", chrome.text("#problem"))
+    })
+}
+
+#[test]
+#[ignore = "needs Chromium: ./test runs it"]
+fn every_view_opens_at_16_and_at_512_tokens() {
+    let folder = TempDir::new().unwrap();
+    made::large(&folder.path().join("large"));
+    let server = Serve::start(folder.path(), &["large"]);
+    let mut chrome = Chrome::start(1400, 1000);
+    let mut record = String::from("| tokens | what | first ms | again ms |\n|---|---|---:|---:|\n");
+    for tokens in [16, 512] {
+        let mut words = "the cat sat on the mat by the dog ".repeat(57);
+        words.truncate(words.match_indices(' ').nth(tokens - 1).map_or(words.len(), |(end, _)| end));
+        chrome.open("about:blank");
+        chrome.open(&format!("{}/#model=large&text={}", server.address, words.replace(' ', "+")));
+        chrome.shown("heads");
+        let chips = chrome.value("document.querySelectorAll('#tokens [data-token]').length");
+        assert!(chips.as_u64().unwrap() >= tokens.min(400) as u64, "{chips} tokens");
+        for view in ["head", "lines", "why", "flow", "lens", "next"] {
+            let shown = |name: &str| format!("document.querySelector('#view').dataset.shown === '{name}'");
+            let open = |name: &str| format!("document.querySelector('#tab-{name}').click()");
+            let first = timed(&mut chrome, &open(view), &shown(view));
+            timed(&mut chrome, &open("heads"), &shown("heads"));
+            let again = timed(&mut chrome, &open(view), &shown(view));
+            let _ = writeln!(record, "| {tokens} | {view} | {first:.0} | {again:.0} |");
+            timed(&mut chrome, &open("heads"), &shown("heads"));
+        }
+        let changed = |count: usize| {
+            format!(
+                "document.querySelectorAll('.change').length === {count} && document.querySelector('#view').dataset.shown === 'heads'"
+            )
+        };
+        let off = timed(&mut chrome, "document.querySelector('#switch-0-1').click()", &changed(1));
+        let undo = timed(&mut chrome, "document.querySelector('#undo').click()", &changed(0));
+        let _ = writeln!(record, "| {tokens} | a head switched off; undone | {off:.0} | {undo:.0} |");
+    }
+    chrome.ensure_quiet();
+    if let Ok(path) = std::env::var("REGARD_RECORD") {
+        std::fs::write(path, record).unwrap();
+    }
+}
