@@ -24,7 +24,7 @@ mod tokenizer;
 mod word_vectors;
 
 pub use crate::signals::interrupt_flag;
-pub use config::{DataConfig, PRESETS, RunConfig, TokensConfig, TokensKind, preset};
+pub use config::{DataConfig, PRESETS, Preset, RunConfig, TokensConfig, TokensKind, preset};
 pub use controls::{Attached, Controls, FACTORS, LatestStep};
 pub use encode::encode_as_trained;
 pub use evaluation_data::EvaluationData;

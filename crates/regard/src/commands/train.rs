@@ -4,7 +4,8 @@ use crate::bad_usage;
 use crate::compute::Compute;
 use crate::error::{Elsewhere, Interrupted};
 use crate::run::{
-    Attached, Controls, InitialModel, PRESETS, Reporting, RunFolder, Session, ensure_length, follow, preset,
+    Attached, Controls, InitialModel, PRESETS, Preset, Reporting, RunFolder, Session, ensure_length, follow,
+    preset,
 };
 use crate::{ranks, terminal};
 use anyhow::Result;
@@ -142,13 +143,14 @@ impl Train {
 }
 
 fn list_presets() -> Result<()> {
-    for (name, _) in PRESETS {
+    for &Preset { name, seconds, .. } in PRESETS {
         let config = preset(name, &[])?;
-        let steps = terminal::thousands(config.train.steps);
-        terminal::line(format!("{name:<20} {steps:>6} steps  {}", config.about));
+        let (steps, time) = (terminal::thousands(config.train.steps), terminal::duration(seconds));
+        terminal::line(format!("{name:<20} {steps:>6} steps {time:>8}  {}", config.about));
     }
     terminal::remark(
-        "\nA run says how much time is left after its first steps; --set train.steps=N makes it shorter.",
+        "\nTimes are about those on two cores with the built-in data. A run says how much time is left after its first steps; \
+         --set train.steps=N makes it shorter.",
     );
     Ok(())
 }

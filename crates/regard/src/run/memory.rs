@@ -161,7 +161,7 @@ mod tests {
 
     #[test]
     fn parameters_are_counted_as_the_built_model_has_them() {
-        for (name, _) in PRESETS {
+        for name in PRESETS.iter().map(|known| known.name) {
             let recipe = preset(name, &[]).unwrap().model.with_vocabulary(300).with_classes(3);
             let built = recipe.model(0).unwrap().parameter_count();
             assert_eq!(Needs::of(&recipe).unwrap().parameters, built as f64, "{name}");
