@@ -10,22 +10,22 @@
 (6, 6)
 
 Models
-    `load` opens a checkpoint from Hugging Face or a run, `from_torch` takes a model of transformers; `GPT`, `BERT`, `T5`, `Llama`,
+    `load` opens a checkpoint from Hugging Face or a run, `from_torch` converts a transformers model; `GPT`, `BERT`, `T5`, `Llama`,
     `ViT`, `Sentiment`, `Bag` and `Tagger` build one with random weights, and `Model.fit` trains it on arrays; `data` reads files.
     Call a `Model` on a text to get a `Run`.
 Inside
-    A `Run` has tokens, logits, attention computed on demand and any value by the name of its site. In a notebook it is the
+    A `Run` has tokens, logits, attention computed on demand and any value by the name of its site. A notebook shows it as the
     interactive page. `Model.run` takes interventions (`ablate`, `patch`, `steer`, `block`) and hooks; `Model.gradient`
-    differentiates; `Model.generate` writes; `collect` gathers values over many texts.
+    differentiates; `Model.generate` samples text; `collect` gathers values over many texts.
 Analysis
     `heads`, `ablation`, `influence`, `score_parts` and `logit_lens` return tables that pandas and polars open, with a `plot`. `train` and
     `experiment` run the program's own presets and tests of claims.
 Other frameworks
-    `view` shows attention that another framework computed. `watch` sees every head of a model of transformers while it runs.
+    `view` shows attention that another framework computed. `watch` records every head of a transformers model while it runs.
 Attention by itself
     `attention`, `positions` and `masks` work on arrays of any framework; `MultiHeadAttention` is a layer of it.
 
-Every failure is a `regard.Error` with one sentence that says what is wrong.
+Every failure is a `regard.Error` with a message of one sentence.
 """
 
 import atexit as _atexit

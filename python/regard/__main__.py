@@ -10,7 +10,7 @@ from . import _regard
 
 def main() -> None:
     """Runs the program with the arguments of the command line."""
-    # As a program of its own it handles Ctrl-C itself, or ends by it; where Ctrl-C is ignored (nohup), it stays so.
+    # The program handles Ctrl-C itself, or is ended by it; if SIGINT is ignored (nohup), it stays ignored.
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     sys.exit(_regard.main(["regard", *sys.argv[1:]]))

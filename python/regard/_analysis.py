@@ -1,4 +1,4 @@
-"""What heads do, whether they matter, and which words a prediction rests on."""
+"""Measures of heads, ablation, and the influence of words on a prediction."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _given(texts: str | Sequence[str]) -> str | list[str]:
 
 
 def _by_head(table: Table, column: str) -> np.ndarray[Any, Any]:
-    """A value of every head as a matrix (layers, heads); NaN where it is not known."""
+    """A value of every head as a matrix (layers, heads); NaN where it is unknown."""
     layers, heads, values = table["layer"], table["head"], table[column]
     if not len(table):
         raise Error("there is no such row in the table")
@@ -88,14 +88,14 @@ def heads(
     tokens: Sequence[Any] | None = None,
     baseline: Watched | Sequence[Watched] | None = None,
 ) -> Heads:
-    """Measures what each head does over texts, beside the same architecture untrained.
+    """Measures what each head does over texts, compared with the same architecture untrained.
 
-    `texts` is a list, or a corpus as the program names it: a file with a text a line, a table, `"built-in"`. Of a named corpus
-    `limit` texts are read. `kind` is the attention of an encoder–decoder model. docs/heads.md explains all measures and rules.
+    `texts` is a list, or a corpus as the program names it: a file with one text per line, a table, `"built-in"`. Of a named corpus
+    `limit` texts are read. `kind` selects the attention of an encoder–decoder model. docs/heads.md explains all measures and rules.
 
-    Of models that were watched (`regard.watch`), give one run or several: their texts are measured. `tokens` are the tokens of each
-    text, as texts; without them, ids tell which tokens are equal. `baseline` are runs of the same model untrained, over the same
-    texts: heads get labels by comparison with it.
+    For watched models (`regard.watch`), give one run or several: their texts are measured. `tokens` are the tokens of each text, as
+    strings; without them, tokens are compared by id. `baseline` are runs of the same model untrained over the same texts: heads get
+    labels by comparison with it.
 
     >>> import regard
     >>> texts = ["the cat sat on the mat", "a dog saw the cat"]
@@ -148,7 +148,7 @@ def _tokens_of(tokens: Sequence[Any], number: int) -> list[str]:
 
 
 def _named(run: Watched, example: int, kind: str | None, count: int, names: list[str] | None) -> list[str]:
-    """The tokens of a text: as given, or else by their ids, or else all different."""
+    """The tokens of a text: as given, else their ids, else all distinct."""
     if names is None:
         ids = run.ids(example, answer=kind in ("decoder", "cross"))
         names = [str(id) for id in ids] if ids is not None and len(ids) >= count else [f"#{i}" for i in range(count)]
@@ -158,7 +158,7 @@ def _named(run: Watched, example: int, kind: str | None, count: int, names: list
 
 
 class Ablation(Table):
-    """What the loss becomes without each head."""
+    """The loss without each head."""
 
     def __init__(self, loss: float, columns: Columns) -> None:
         super().__init__(columns)
@@ -194,7 +194,7 @@ def ablation(
     batch: int = 16,
     seed: int = 0,
 ) -> Ablation:
-    """Removes each head and measures how the loss changes, beside the same architecture untrained.
+    """Removes each head and measures how the loss changes, compared with the same architecture untrained.
 
     The loss is that of the next token, of masked tokens, of an answer, or of the class, whose `labels` are then needed.
 
@@ -223,22 +223,22 @@ class Influence(Table):
 
     @property
     def methods(self) -> list[str]:
-        """The names of the methods; `blank-out` is the one that the others are measured by."""
+        """The names of the methods; `blank-out` is the reference for the others."""
         return list(dict.fromkeys(self["method"].tolist()))
 
     def plot(self) -> Figure:
         """Tokens by methods, each relative to its largest value."""
-        places = sorted(set(self["place"].tolist()))
+        positions = sorted(set(self["place"].tolist()))
         names = {row["place"]: row["token"] for row in self}
-        matrix = np.full((len(self.methods), len(places)), np.nan, dtype=np.float32)
+        matrix = np.full((len(self.methods), len(positions)), np.nan, dtype=np.float32)
         for row in self:
-            matrix[self.methods.index(row["method"]), places.index(row["place"])] = abs(row["value"])
+            matrix[self.methods.index(row["method"]), positions.index(row["place"])] = abs(row["value"])
         matrix /= np.maximum(np.nanmax(matrix, axis=1, keepdims=True), 1e-12)
         return heat_maps(
-            f"What the answer “{self.answer}” rests on",
+            f"Influence of each token on the prediction “{self.answer}”",
             [("", matrix)],
             rows=self.methods,
-            columns=[names[place] for place in places],
+            columns=[names[position] for position in positions],
             names=("method", "token"),
             label="relative to the largest",
             range=(0.0, 1.0),
@@ -246,7 +246,7 @@ class Influence(Table):
 
 
 def influence(model: Model, text: str, *, answer: str | None = None, flow_limit: int = 64) -> Influence:
-    """Which words a prediction rests on: attention by itself, rollout, flow, gradients, and what blanking a word out changes.
+    """Which words a prediction depends on, by raw attention, rollout, flow, gradients, and the effect of blanking out each word.
 
     The prediction is the model's own unless `answer` names one.
 
@@ -257,22 +257,22 @@ def influence(model: Model, text: str, *, answer: str | None = None, flow_limit:
     >>> "blank-out" in found.methods
     True
     """
-    said, table = _influence(model._inner, text, answer, flow_limit)
-    return Influence(said, table)
+    explained, table = _influence(model._inner, text, answer, flow_limit)
+    return Influence(explained, table)
 
 
 class ScoreParts(Table):
-    """One attention score as a sum over pairs of what wrote the query and what wrote the key, the largest first."""
+    """One attention score as a sum over pairs of components that wrote the query and the key, the largest first."""
 
     def __init__(self, score: float, distance: float, columns: Columns) -> None:
         super().__init__(columns)
         self.score = score
         """The score, which all parts and `distance` add up to."""
         self.distance = distance
-        """What is added to the score by distance."""
+        """The bias by distance that is added to the score."""
 
     def plot(self) -> Figure:
-        """Writers of the query by writers of the key."""
+        """The parts by the components of the query (rows) and of the key (columns)."""
         rows = sorted(set(self["query_writer"].tolist()))
         columns = sorted(set(self["key_writer"].tolist()))
         matrix = np.zeros((len(rows), len(columns)), dtype=np.float32)
@@ -280,7 +280,7 @@ class ScoreParts(Table):
             matrix[rows.index(row["query_writer"]), columns.index(row["key_writer"])] += row["part"]
         most = max(float(np.abs(matrix).max()), 1e-12)
         return heat_maps(
-            f"What the score of {self.score:.3g} is made of",
+            f"Parts of the score of {self.score:.3g}",
             [("", matrix)],
             rows=rows,
             columns=columns,
@@ -293,8 +293,8 @@ class ScoreParts(Table):
 def score_parts(model: Model, text: str, *, layer: int, head: int, query: int, key: int) -> ScoreParts:
     """Which earlier heads and layers made a head attend from one token to another.
 
-    In a pre-norm model the score is exactly a sum over pairs of what the embeddings, earlier heads and feed-forward layers wrote
-    into the query and into the key, the norm's statistics held fixed.
+    In a pre-norm model the score is exactly a sum over pairs of contributions of the embeddings, earlier heads and feed-forward
+    layers to the query and to the key, with the norm's statistics held fixed.
 
     >>> import regard
     >>> tokenizer = regard.Tokenizer.words(["the cat sat on the mat"])
@@ -307,7 +307,7 @@ def score_parts(model: Model, text: str, *, layer: int, head: int, query: int, k
 
 
 class LogitLens(Table):
-    """What the residual stream would predict after each layer."""
+    """The prediction of the residual stream after each layer."""
 
     def plot(self) -> Figure:
         """The probability of each layer's best tokens."""

@@ -1,4 +1,4 @@
-"""Arrays of any framework as NumPy's."""
+"""Conversion of arrays from any framework to NumPy."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ Reals: TypeAlias = NDArray[np.float32]
 """An array of 32-bit floating-point numbers."""
 
 Bools: TypeAlias = NDArray[np.bool_]
-"""An array of yes and no."""
+"""An array of booleans."""
 
 # Main memory, and main memory that a GPU can reach: device types of DLPack.
 _ON_HOST = (1, 3, 11, 13)
 
 
 def on_host(x: Any) -> NDArray[Any]:
-    """Any array in main memory as NumPy's, without a copy where its framework allows it."""
+    """Any array in main memory as a NumPy array, without a copy where its framework allows it."""
     if isinstance(x, np.ndarray):
         return x
     if callable(getattr(x, "detach", None)):
@@ -52,10 +52,10 @@ def reals(x: Any, what: str = "array") -> Reals:
 
 
 def bools(x: Any, what: str = "mask") -> Bools:
-    """A mask: booleans, or whole numbers of which 0 means no."""
+    """A mask: booleans, or whole numbers, where 0 is False."""
     array = on_host(x)
     if array.dtype.kind not in "biu":
-        raise Error(f"{what}: yes and no were expected (True where a query may attend), got {array.dtype}")
+        raise Error(f"{what}: booleans were expected (True where a query may attend), got {array.dtype}")
     return np.asarray(array, dtype=np.bool_, order="C")
 
 

@@ -22,7 +22,7 @@ _STRETCH = 0.25
 
 
 class Fit:
-    """What happened while a model was trained: a notebook shows the curve.
+    """The record of a call of `Model.fit`: a notebook shows its curve.
 
     >>> import regard
     >>> model = regard.GPT(11, d_model=8, n_layers=1, n_heads=2, context=8)
@@ -56,7 +56,7 @@ class Fit:
 
     @property
     def evaluations(self) -> Table:
-        """The loss on held-out data, and the accuracy where one is defined, whenever it was measured."""
+        """The loss on held-out data, and the accuracy where one is defined, at every evaluation."""
         names = list(self._evaluations[0]) if self._evaluations else ["step", "val_loss"]
         return Table({name: [row[name] for row in self._evaluations] for name in names})
 
@@ -78,7 +78,7 @@ class Fit:
 
 
 class _Given:
-    """Data as the extension takes it, and pictures beside it."""
+    """Data in the form that the extension takes; pictures separately."""
 
     def __init__(self, model: Model, inputs: Any, targets: Any, mask: int | None) -> None:
         self.mask = mask

@@ -1,4 +1,4 @@
-"""One kind of failure: whatever goes wrong inside the package with what it was given is a `regard.Error`."""
+"""One exception type: invalid arguments to the package raise `regard.Error`."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from typing import Any
 
 from ._regard import Error
 
-# What Python and NumPy raise for values of the wrong type, size or place.
+# The exceptions that Python and NumPy raise for values of the wrong type, size or index.
 _WRONG = (TypeError, ValueError, OverflowError, AttributeError, LookupError, MemoryError, OSError)
 
-# Of the methods with underscores, those that take arguments of the caller.
+# The special methods that take arguments from the caller.
 _CALLED = ("__call__", "__contains__", "__getitem__", "__init__")
 
 
 def passed_through(error: BaseException) -> None:
-    """Marks what a function of the caller raised: it is raised as it is."""
-    # Some classes take no attributes.
+    """Marks an exception from a function of the caller: it is raised unchanged."""
+    # Some exception classes allow no attributes.
     try:
         error._regard_passed = True  # type: ignore[attr-defined]
     except AttributeError:
@@ -27,9 +27,9 @@ def passed_through(error: BaseException) -> None:
 
 
 def guard(function: Any) -> Any:
-    """The same function, whose failures are `regard.Error`. Arguments that it does not have remain a TypeError."""
+    """Wraps a function so that its failures are `regard.Error`. Unknown arguments remain a TypeError."""
 
-    # Held here: below, the function gets the names of another module.
+    # Bound here: below, the function gets the globals of another module.
     own, wrong = Error, _WRONG
 
     def guarded(*arguments: Any, **named: Any) -> Any:
@@ -41,16 +41,16 @@ def guard(function: Any) -> Any:
             at_the_call = error.__traceback__ is not None and error.__traceback__.tb_next is None
             if at_the_call or getattr(error, "_regard_passed", False):
                 raise
-            said = str(error) or type(error).__name__
-            raise own(f"{function.__name__.strip('_')}: {said.splitlines()[0]}") from error
+            message = str(error) or type(error).__name__
+            raise own(f"{function.__name__.strip('_')}: {message.splitlines()[0]}") from error
 
-    # The names of the function's own module: whoever looks where it is from, as doctest does, finds it there.
+    # With the globals of the function's own module, so that tools such as doctest attribute it to that module.
     same = types.FunctionType(guarded.__code__, function.__globals__, function.__name__, None, guarded.__closure__)
     return functools.wraps(function)(same)
 
 
 def guard_class(kind: type) -> None:
-    """Guards the methods of a class that callers call."""
+    """Guards the methods of a class that take arguments from the caller."""
     for name, member in list(vars(kind).items()):
         if name.startswith("_") and name not in _CALLED:
             continue

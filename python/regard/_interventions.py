@@ -1,4 +1,4 @@
-"""Changes inside a model, to see what depends on what."""
+"""Interventions on the values inside a model."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Intervention:
     """A change that `Model.run` makes: see `ablate`, `patch`, `steer` and `block`."""
 
     def changes(self, model: Model) -> list[Change]:
-        """What the change is in a given model."""
+        """The changes to a given model."""
         raise NotImplementedError
 
 
@@ -80,9 +80,9 @@ class _Block(Intervention):
 
 
 def ablate(layer: int, head: int, *, to: Any = "zero", kind: str | None = None) -> Intervention:
-    """Silences a head: its output becomes zero, its mean over the text (`to="mean"`), or a vector.
+    """Ablates a head: its output becomes zero, its mean over the text (`to="mean"`), or a vector.
 
-    `kind` is the attention, in models that have several: `"encoder"`, `"decoder"` or `"cross"`.
+    `kind` selects the attention in models that have several: `"encoder"`, `"decoder"` or `"cross"`.
 
     >>> import regard
     >>> model = regard.GPT(11, d_model=8, n_layers=2, n_heads=2, context=8)
@@ -100,7 +100,7 @@ def patch(
     positions: Sequence[int] | None = None,
     heads: Sequence[int] | None = None,
 ) -> Intervention:
-    """Puts another run's values (or an array) in the place of a site's: everywhere, or at some positions or heads.
+    """Replaces a site's values by another run's (or by an array): all of them, or at some positions or heads.
 
     >>> import regard
     >>> model = regard.GPT(11, d_model=8, n_layers=2, n_heads=2, context=8)
@@ -123,7 +123,7 @@ def steer(
     positions: Sequence[int] | None = None,
     heads: Sequence[int] | None = None,
 ) -> Intervention:
-    """Adds a vector to a site's values: everywhere, or at some positions or heads.
+    """Adds a vector to a site's values: to all of them, or at some positions or heads.
 
     >>> import numpy as np, regard
     >>> model = regard.GPT(11, d_model=8, n_layers=2, n_heads=2, context=8)
@@ -137,7 +137,7 @@ def steer(
 
 
 def block(layer: int, query: int, key: int, *, head: int | None = None, kind: str | None = None) -> Intervention:
-    """Forbids a query position to attend to a key position, in one head or in all. The weight goes to the other keys.
+    """Prevents a query position from attending to a key position, in one head or in all. The weight goes to the other keys.
 
     >>> import regard
     >>> model = regard.GPT(11, d_model=8, n_layers=1, n_heads=2, context=8)
@@ -169,6 +169,6 @@ def _returning_reals(function: Hook) -> Callable[[str, Reals], Reals | None]:
         except BaseException as error:
             passed_through(error)
             raise
-        return None if returned is None else reals(returned, f"what the hook at {site} returned")
+        return None if returned is None else reals(returned, f"the result of the hook at {site}")
 
     return call

@@ -1,4 +1,4 @@
-"""Models: opened, built, called."""
+"""Models: loading, calling, training, generation."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ._run import Run, Token
 _Example: TypeAlias = "tuple[str, str | None] | tuple[list[int], list[int] | None]"
 
 Of: TypeAlias = "str | int | tuple[int, int | str] | None"
-"""What is differentiated: a token or class, a pair of position and token, `"loss"`, or None for the highest score."""
+"""The value to differentiate: a token or class, a pair of position and token, `"loss"`, or None for the highest score."""
 
 
 class Tokenizer:
@@ -100,14 +100,14 @@ class Gradients(dict[str, Reals]):
 
 
 class Generation:
-    """A text that is being written: iterate over it to get its pieces as they come, or `str` it to get them all.
+    """A text that is being generated: iterate over it to stream its pieces, or use `str` to get them all.
 
     >>> import regard
     >>> model = regard.GPT(11, d_model=8, n_layers=1, n_heads=2, context=8)
-    >>> said = model.generate([3, 1], tokens=2, seed=0)
-    >>> for piece in said:
+    >>> text = model.generate([3, 1], tokens=2, seed=0)
+    >>> for piece in text:
     ...     pass
-    >>> len(said.ids)
+    >>> len(text.ids)
     2
     """
 
@@ -130,7 +130,7 @@ class Generation:
 
     @property
     def ids(self) -> list[int]:
-        """The ids of the tokens that have come so far."""
+        """The ids of the tokens generated so far."""
         return self._inner.ids
 
     def __str__(self) -> str:
@@ -158,17 +158,17 @@ class Model:
         self._attentions: list[tuple[str, str, int, int]] = self._about["attentions"]
 
     def _become(self, inner: _Model) -> None:
-        """Takes other weights of the same form. Runs keep the model that they were made by."""
+        """Replaces the weights by others of the same form. Runs keep the weights that they were made with."""
         self._inner = inner
 
     @property
     def reads(self) -> str:
-        """What it reads: `tokens`, `source` (a text that its decoder answers) or `pictures`."""
+        """Its kind of input: `tokens`, `source` (a text that its decoder answers) or `pictures`."""
         return str(self._about["reads"])
 
     @property
     def predicts(self) -> str:
-        """What it predicts: `next token`, `masked token`, `class`, `token class` or `nothing`."""
+        """Its kind of prediction: `next token`, `masked token`, `class`, `token class` or `nothing`."""
         return str(self._about["predicts"])
 
     @property
@@ -183,18 +183,18 @@ class Model:
 
     @property
     def device(self) -> str:
-        """Where it computes: `cpu`, `cuda`, …"""
+        """The device it is on: `cpu`, `cuda`, …"""
         return str(self._about["device"])
 
     @property
     def context(self) -> int | None:
-        """The most tokens that it reads."""
+        """The largest number of tokens that it can read."""
         context: int | None = self._about["context"]
         return context
 
     @property
     def vocab_size(self) -> int | None:
-        """The number of tokens that it knows."""
+        """The number of tokens in its vocabulary."""
         size: int | None = self._about["vocabulary"]
         return size
 
@@ -220,7 +220,7 @@ class Model:
 
     @property
     def tokenizer(self) -> Tokenizer | None:
-        """How it reads text; None if it takes ids alone."""
+        """Its tokenizer; None if it takes only ids."""
         inner = self._inner.tokenizer
         return None if inner is None else Tokenizer(inner)
 
@@ -230,7 +230,7 @@ class Model:
         return {name: tuple(shape) for name, shape in self._inner.parameters()}
 
     def parameter(self, name: str) -> Reals:
-        """The values of a parameter, to read."""
+        """The values of a parameter, read-only."""
         return self._inner.parameter(name)
 
     def with_parameters(self, values: Mapping[str, Any]) -> Model:
@@ -287,7 +287,7 @@ class Model:
         return next((heads for name, _, _, heads in self._attentions if name == attention), 0)
 
     def check_head(self, attention: str, head: int) -> None:
-        """Fails unless an attention has a head."""
+        """Raises an error unless an attention has a head."""
         heads = self.heads_of(attention)
         if not 0 <= head < heads:
             raise Error(f"{attention} has {heads} heads: there is no head {head}")
@@ -303,9 +303,9 @@ class Model:
     @overload
     def __call__(self, text: Any, second: Any = None) -> Any: ...
     def __call__(self, text: Any, second: Any = None) -> Any:
-        """Reads a text (or a pair of texts, or ids, or a picture) and returns a `Run`; of a list, one for each.
+        """Runs the model on a text (or a pair of texts, or ids, or a picture) and returns a `Run`; for a list, one for each.
 
-        Of an encoder–decoder model, `second` is what its decoder has said so far.
+        For an encoder–decoder model, `second` is the decoder's prefix.
         """
         return self.run(text, second)
 
@@ -347,11 +347,11 @@ class Model:
         hooks: Mapping[str, Hook] | None = None,
         record: Sequence[str] = (),
     ) -> Any:
-        """Reads with changes inside: interventions, and functions that are called with the values at sites.
+        """Runs the model with interventions, and with hooks: functions that are called with the values at sites.
 
         A hook is called as `function(site, values)` with values of the whole batch, (batch, …), for every site that its
-        pattern names (`*` stands for any one part of a name). What it returns takes their place, unless that is None. Values
-        at the sites of `record` are kept, so that looking at them later takes no other pass.
+        pattern names (`*` stands for any one part of a name). Its result replaces the values, unless it is None. Values at
+        the sites of `record` are kept, so that reading them later takes no other pass.
 
         >>> import regard
         >>> model = regard.GPT(11, d_model=8, n_layers=2, n_heads=2, context=8)
@@ -409,16 +409,16 @@ class Model:
         seed: int = 0,
         stop_at_end: bool = True,
     ) -> Generation:
-        """Continues a text, or answers one: iterate over the result to see it being written.
+        """Continues a text, or answers one: iterate over the result to stream it.
 
-        A temperature of 0 always takes the best token. Draws depend on the seed alone. A text that outgrows the model's
-        context goes on without its oldest tokens, and warns once; answers of encoder–decoder models end with the context.
+        A temperature of 0 always takes the best token. Samples depend on the seed alone. A text that outgrows the model's
+        context is continued without its oldest tokens, with one warning; answers of encoder–decoder models end with the context.
 
         >>> import regard
         >>> tokenizer = regard.Tokenizer.words(["the cat sat on the mat"])
         >>> model = regard.GPT(tokenizer=tokenizer, d_model=8, n_layers=2, n_heads=2, context=8)
-        >>> said = model.generate("the cat", tokens=3, seed=1)
-        >>> len(list(said)), len(said.ids)
+        >>> text = model.generate("the cat", tokens=3, seed=1)
+        >>> len(list(text)), len(text.ids)
         (3, 3)
         """
         examples, pictures, single = self._examples(prompt, None)
@@ -462,19 +462,19 @@ class Model:
     ) -> Fit:
         """Trains the model on data in memory, with a progress bar; in a notebook with a curve that grows.
 
-        What it learns from depends on what it predicts:
+        The form of the data depends on what the model predicts:
 
         - the next token: a list of texts or rows of ids, or one long text, of which random windows are read;
-        - masked tokens: texts or rows, of which 15 % are hidden as in BERT (`mask` is the id of the token that hides, if there is no
+        - masked tokens: texts or rows, with 15 % of the tokens masked as in BERT (`mask` is the id of the mask token, if there is no
           tokenizer);
         - classes of texts or pictures: inputs, and a class for each, from 0;
-        - classes of tokens: inputs, and a row of classes for each; below 0 a token does not count;
+        - classes of tokens: inputs, and a row of classes for each; tokens with a class below 0 are ignored;
         - answers: sources, and a text or row of ids for each.
 
-        `validation` is such data, or a pair of inputs and targets, on which the model is measured every `evaluate_every` steps (ten
+        `validation` is such data, or a pair of inputs and targets, on which the model is evaluated every `evaluate_every` steps (ten
         times, if not given). `decay` is `"constant"`, `"linear"` or `"cosine"`, `optimiser` `"adamw"`, `"adam"` or `"sgd"`. Texts
-        longer than the model reads are cut. Ctrl-C stops after a step and keeps what was learned. Runs that were made before keep
-        the weights of their time.
+        longer than the model reads are truncated. Ctrl-C stops after a step and keeps the weights learned so far. Earlier runs keep
+        the weights that they were made with.
 
         >>> import regard
         >>> texts = ["a good film", "a bad film", "good acting", "bad acting"]
@@ -509,7 +509,7 @@ class Model:
         )
 
     def to_torch(self) -> Any:
-        """A copy as a model of transformers, made in memory, for the families that both know (`regard.from_torch` is the way back).
+        """A copy as a transformers model, made in memory, for the families that both support (`regard.from_torch` converts back).
 
         ```python
         hf = regard.load("runs/shakespeare").to_torch()      # a GPT2LMHeadModel
@@ -542,14 +542,14 @@ class Model:
         raise Error(f"{token!r} is {len(found)} tokens; name one, or give its id")
 
     def _examples(self, text: Any, second: Any) -> tuple[list[_Example], Reals | None, bool]:
-        """What was given as the extension takes it: texts or pictures, and whether it was one of them."""
+        """The input in the form that the extension takes: texts or pictures, and whether it was a single one."""
         if type(text) is list and text and second is None and self._about["reads"] != "pictures":
-            # The shortest way for what is called most often.
+            # A fast path for the most frequent kind of call.
             if all(type(item) is int for item in text):
                 return [(text, None)], None, True
         if isinstance(text, str):
             if second is not None and not isinstance(second, str):
-                raise Error("a text and what follows it are both texts")
+                raise Error("a text and its second text are both strings")
             return [(text, second)], None, True
         if isinstance(text, tuple) and len(text) == 2 and not is_ids(text):
             return [_pair(text)], None, True
@@ -610,9 +610,9 @@ def collect(
     *,
     out: str | PathLike[str] | None = None,
 ) -> dict[str, list[Reals]]:
-    """The values at some sites for many texts, read in batches: for each site, one array a text.
+    """The values at some sites for many texts, read in batches: for each site, one array per text.
 
-    With `out` they are written while texts are read, one file a text (`OUT/SITE/000000.npy`), and the arrays are mapped from there:
+    With `out` they are written while texts are read, one file per text (`OUT/SITE/000000.npy`), and the arrays are mapped from there:
     no more than a batch is in memory. `texts` may be an iterator.
 
     >>> import regard
@@ -631,14 +631,14 @@ def collect(
         runs: list[Run] = model.run(cast("list[str]", part), record=sites)
         for run in runs:
             for site in sites:
-                # A copy: the values of a whole batch would stay with each of its texts.
+                # A copy, so that one text does not keep the values of its whole batch in memory.
                 values = run[site].copy()
                 found[site].append(values if out is None else _stored(out, site, len(found[site]), values))
     return found
 
 
 def _stored(out: str | PathLike[str], site: str, number: int, values: Reals) -> Reals:
-    """Writes an array and returns it as it lies in its file."""
+    """Writes an array and returns it mapped from its file."""
     path = Path(out) / site / f"{number:06}.npy"
     path.parent.mkdir(parents=True, exist_ok=True)
     np.save(path, values)

@@ -11,7 +11,7 @@ from pathlib import Path
 class Page:
     """The page about one input as one document: it loads nothing, so that it works offline.
 
-    A notebook shows it when it is the last value of a cell. Several on one notebook do not disturb each other: each has a
+    A notebook shows it when it is the last value of a cell. Several pages in one notebook do not interfere: each has a
     frame of its own.
 
     >>> import regard
@@ -24,7 +24,7 @@ class Page:
         self.html = document
         """The whole document."""
         self.height = height
-        """How high its frame in a notebook is, in pixels."""
+        """The height of its frame in a notebook, in pixels."""
 
     def save(self, path: str | PathLike[str]) -> Path:
         """Writes the page as a file that any browser opens."""

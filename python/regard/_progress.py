@@ -1,4 +1,4 @@
-"""How far training is: a bar and a growing curve in a notebook, a line on a terminal."""
+"""Training progress: a bar and a growing curve in a notebook, a line on a terminal."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _WIDTH = 30
 
 
 class _Live:
-    """What a notebook shows while training goes on."""
+    """The output of a notebook cell during training."""
 
     def __init__(self, line: str, share: float | None, svg: str) -> None:
         bar = "" if share is None else f'<progress value="{share:.4f}" max="1" style="width: 30em"></progress>'
@@ -25,7 +25,7 @@ class _Live:
 
 
 class Progress:
-    """Shows a step, its loss and the time that is left, at most once a second."""
+    """Shows the step, the loss and the remaining time, at most once a second."""
 
     def __init__(self, steps: int | None) -> None:
         self.steps = steps
@@ -39,11 +39,11 @@ class Progress:
         self._terminal = sys.stderr is not None and sys.stderr.isatty()
 
     def __call__(self, step: int, loss: float, curve: Callable[[], Figure], *, last: bool = False) -> None:
-        """Shows how far it is; `curve` is drawn only where it is seen."""
+        """Updates the output; `curve` is drawn only in a notebook."""
         now = time.monotonic()
         if not (self._notebook or self._terminal) or (now - self._shown < _BETWEEN and not last):
             return
-        # What is over at once needs no line on a terminal; a notebook keeps its curve.
+        # Training of less than a second prints no line on a terminal; a notebook keeps its curve.
         if last and not self._notebook and self._shown == self._started:
             return
         self._shown = now

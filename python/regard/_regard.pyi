@@ -1,4 +1,4 @@
-"""The extension module. Use the package `regard`; this is what it is made of."""
+"""The extension module behind the package `regard`. Use the package instead."""
 
 from collections.abc import Iterator, Sequence
 from os import PathLike

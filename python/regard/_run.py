@@ -1,4 +1,4 @@
-"""What happened when a model read something."""
+"""The result of a model's forward pass."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Token(NamedTuple):
 
 
 class Candidate(NamedTuple):
-    """What a model might say, and how likely that is."""
+    """A token or class that a model may predict, with its probability."""
 
     text: str
     """The token, or the class."""
@@ -43,11 +43,11 @@ class Candidate(NamedTuple):
     id: int
     """The id of the token or the number of the class."""
     logit: float
-    """Its score."""
+    """Its logit."""
 
 
 class Run:
-    """One input read by one model. Nothing of the size of all pairs is kept: attention is computed when you look at it.
+    """One forward pass of a model over one input. No n × n matrix is stored: attention is computed on access.
 
     >>> import regard
     >>> model = regard.GPT(11, d_model=8, n_layers=2, n_heads=2, context=8)
@@ -60,7 +60,7 @@ class Run:
 
     def __init__(self, model: Model, computed: Pass, example: int) -> None:
         self.model = model
-        """The model that read."""
+        """The model that was run."""
         self._pass = computed
         self._example = example
 
@@ -81,17 +81,17 @@ class Run:
 
     @property
     def answer(self) -> list[str]:
-        """The tokens that an encoder–decoder model's decoder has read; none in other models."""
+        """The tokens that the decoder of an encoder–decoder model has read; none in other models."""
         return [token[1] for token in self._pass.tokens(self._example, True)]
 
     @property
     def logits(self) -> Reals:
-        """The scores: (tokens, vocabulary), (tokens, classes), or (classes) if the model classifies the whole input."""
+        """The logits: (tokens, vocabulary), (tokens, classes), or (classes) if the model classifies the whole input."""
         return self._pass.logits(self._example)
 
     @property
     def probabilities(self) -> Reals:
-        """The softmax of the scores."""
+        """The softmax of the logits."""
         scores = self.logits
         powers = np.exp(scores - scores.max(axis=-1, keepdims=True))
         return np.asarray(powers / powers.sum(axis=-1, keepdims=True), dtype=np.float32)
@@ -116,13 +116,13 @@ class Run:
 
     @property
     def sites(self) -> list[str]:
-        """The names of everything that can be looked at: `run["layers.0.self.heads"]`."""
+        """The names of all values that can be read: `run["layers.0.self.heads"]`."""
         return self._pass.sites()
 
     def __getitem__(self, site: str) -> Reals:
         """The values at a site, without an axis for the batch.
 
-        Attention weights are computed now; other values in another pass over the same input, with the same interventions
+        Attention weights are computed on access; other values in another pass over the same input, with the same interventions
         and hooks, unless they were recorded.
         """
         return self._pass.get(site, self._example)
@@ -144,7 +144,7 @@ class Run:
     ) -> Reals:
         """The attention weights of a head, (queries, keys), or of all heads of a layer, (heads, queries, keys).
 
-        Only the rows and columns that are asked for are computed. `kind` is the attention, in models that have several:
+        Only the requested rows and columns are computed. `kind` selects the attention in models that have several:
         `"encoder"`, `"decoder"` or `"cross"`.
 
         >>> import regard
@@ -169,7 +169,7 @@ class Run:
         return one(head)
 
     def lens(self, position: int = -1) -> list[tuple[str, Reals]]:
-        """The scores that the residual stream at a position would give after the embeddings and after each layer."""
+        """The logits that the residual stream at a position gives after the embeddings and after each layer."""
         return self._pass.lens(self._example, position)
 
     def plot(
@@ -225,7 +225,7 @@ class Run:
         """The interactive page about this run.
 
         `view` is `"heads"`, `"head"`, `"lines"`, `"why"`, `"flow"`, `"classes"` or `"next"`. With `all_heads=False` the page
-        holds the numbers of the chosen layer and head alone, as long texts need it.
+        holds only the numbers of the chosen layer and head, which long texts require.
         """
         if query is not None and query < 0:
             query += len(self.answer or self.tokens)
@@ -246,7 +246,7 @@ class Run:
 
 
 def span(span: Span, length: int, what: str) -> tuple[tuple[int, int], slice]:
-    """The first and the end of what is computed, and what is picked of it."""
+    """The half-open range to compute, and the slice to take from it."""
     if span is None:
         return (0, length), slice(None)
     if isinstance(span, int):

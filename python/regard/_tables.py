@@ -37,11 +37,11 @@ class Figure:
         return self._inner.svg
 
     def png(self, *, dark: bool = False, scale: float = 2.0) -> bytes:
-        """The picture as PNG, `scale` pixels a unit."""
+        """The picture as PNG, `scale` pixels per unit."""
         return self._inner.png(dark, scale)
 
     def save(self, path: str | PathLike[str], *, dark: bool = False) -> Path:
-        """Writes the picture: its suffix says how."""
+        """Writes the picture in the format of the suffix."""
         written = Path(path)
         if written.suffix == ".svg":
             written.write_text(self._inner.dark if dark else self._inner.svg, encoding="utf-8")
@@ -127,7 +127,7 @@ def _cell(value: Any) -> str:
 
 
 class _Words:
-    """What stands around a map, as the extension takes it."""
+    """The labels of a map, in the form that the extension takes."""
 
     def __init__(
         self,
@@ -170,7 +170,7 @@ def heat_maps(
     small: bool = False,
     framed: Sequence[tuple[int, int]] = (),
 ) -> Figure:
-    """Matrices as pictures, with words or numbers at their sides; small ones share their words.
+    """Matrices as heat maps, with words or numbers as labels; small ones share their labels.
 
     >>> import numpy as np, regard
     >>> regard.heat_maps("Two maps", [("left", np.eye(2)), ("right", np.ones((2, 2)))], in_a_row=2).svg.startswith("<svg")

@@ -1,4 +1,4 @@
-"""Models of PyTorch and back, in memory. PyTorch and transformers are imported here alone, when they are used."""
+"""Conversion from and to PyTorch models, in memory. PyTorch and transformers are imported only here, when they are used."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NEEDED = "needs PyTorch and transformers: pip install torch transformers"
 
 
 def _values(name: str, tensor: Any) -> Reals:
-    """A tensor of PyTorch as an array of f32 in main memory."""
+    """A PyTorch tensor as an array of f32 in main memory."""
     try:
         array = np.asarray(tensor.detach().float().cpu().contiguous().numpy(), dtype=np.float32, order="C")
     except (AttributeError, TypeError, RuntimeError, ValueError) as error:
@@ -27,12 +27,12 @@ def _values(name: str, tensor: Any) -> Reals:
 
 
 def _is_real(tensor: Any) -> bool:
-    """Whether it holds floating-point numbers: masks and positions in a state are no weights."""
+    """Whether it holds floating-point numbers: masks and positions in a state dict are not weights."""
     return bool(getattr(tensor, "is_floating_point", lambda: False)())
 
 
 def _as_in_files(module: Any) -> dict[str, Any]:
-    """Its weights by the names that files have: transformers 5 has others in memory for some families."""
+    """Its weights by their names in checkpoint files: transformers 5 uses others in memory for some families."""
     state: dict[str, Any] = module.state_dict()
     try:
         revert = importlib.import_module("transformers.core_model_loading").revert_weight_conversion
@@ -44,7 +44,7 @@ def _as_in_files(module: Any) -> dict[str, Any]:
 def from_torch(
     module: Any, *, tokenizer: Any = None, device: str = "auto", precision: str = "f32"
 ) -> Model:
-    """A copy of a model of transformers, made in memory.
+    """A copy of a transformers model, made in memory.
 
     The families are those that `regard.load` opens. `tokenizer` is the model's own (a fast one), or a `regard.Tokenizer`; without one
     the model takes token ids. Weights of any type become f32.
@@ -59,7 +59,7 @@ def from_torch(
     if not hasattr(module, "state_dict") or not hasattr(config, "to_dict"):
         raise Error(f"from_torch takes a model of transformers, not {type(module).__name__}")
     settings: dict[str, Any] = dict(config.to_dict())
-    # What a file would say: the class decides which head the model has.
+    # As in a config file: the class decides which head the model has.
     settings["architectures"] = [type(module).__name__]
     state = _as_in_files(module)
     tensors = [(name, _values(name, value)) for name, value in state.items() if _is_real(value)]
@@ -100,7 +100,7 @@ def to_torch(model: Model) -> Any:
         module, about = factory.from_pretrained(
             None, config=config, state_dict=state, output_loading_info=True, dtype=torch.float32
         )
-    # Takes the place of patches that are hidden in pre-training, and of nothing else.
+    # The mask token only replaces the patches that are masked in pre-training.
     missing = [key for key in about["missing_keys"] if not key.endswith("mask_token")]
     wrong = [*missing, *about["unexpected_keys"], *about.get("mismatched_keys", ())]
     if wrong:
@@ -111,7 +111,7 @@ def to_torch(model: Model) -> Any:
 
 @contextmanager
 def _quiet(transformers: Any) -> Iterator[None]:
-    """Without the bar of transformers for what is loaded from memory."""
+    """Hides transformers' progress bar while weights are loaded from memory."""
     logging = transformers.logging
     shown = logging.is_progress_bar_enabled()
     logging.disable_progress_bar()

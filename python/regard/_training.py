@@ -1,4 +1,4 @@
-"""Training runs and experiments: the program's own, in a process beside this one."""
+"""The program's training runs and experiments, in a separate process."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ _POLL = 0.2
 
 
 def _program(arguments: Sequence[str], watch: Callable[[], None]) -> None:
-    """Runs a command of the program and calls a function now and then. Ctrl-C is passed on, and raised when the program ended."""
+    """Runs a command of the program and calls `watch` periodically. Ctrl-C is passed on, and raised when the program has ended."""
     command = [sys.executable, "-m", "regard", *arguments]
-    # In a group of its own, so that Ctrl-C in a terminal reaches it once, through us.
+    # In a process group of its own, so that Ctrl-C in a terminal reaches it once, through this process.
     process = subprocess.Popen(
         command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True
     )
-    said = ""
+    errors = ""
     try:
         while True:
             try:
-                _, said = process.communicate(timeout=_POLL)
+                _, errors = process.communicate(timeout=_POLL)
                 break
             except subprocess.TimeoutExpired:
                 watch()
@@ -42,13 +42,13 @@ def _program(arguments: Sequence[str], watch: Callable[[], None]) -> None:
         raise
     watch()
     if process.returncode != 0:
-        lines = [line for line in said.splitlines() if line.strip()]
+        lines = [line for line in errors.splitlines() if line.strip()]
         last = next((line for line in reversed(lines) if line.startswith("error: ")), lines[-1] if lines else "")
         raise Error(last.removeprefix("error: ") or f"the program ended with {process.returncode}")
 
 
 def _compute(device: str | None, precision: str | None) -> list[str]:
-    """The options that say where and in which precision the program computes."""
+    """The options for the device and the precision of the program."""
     options = (("--device", device), ("--precision", precision))
     return [word for option, value in options if value is not None for word in (option, value)]
 
@@ -58,11 +58,11 @@ class TrainingRun:
 
     def __init__(self, folder: str | PathLike[str]) -> None:
         self.folder = Path(folder)
-        """Where it is."""
+        """Its path."""
 
     @property
     def metrics(self) -> Table:
-        """What was measured every few steps."""
+        """The metrics that were logged every few steps."""
         path = self.folder / "metrics.csv"
         if not path.exists():
             raise Error(f"{self.folder} is not the folder of a run: it has no metrics.csv")
@@ -96,7 +96,7 @@ class TrainingRun:
 
 
 def _steps(folder: Path) -> int | None:
-    """The number of steps that a run's settings say."""
+    """The number of steps in a run's settings."""
     try:
         text = (folder / "train.toml").read_text(encoding="utf-8")
     except OSError:
@@ -106,7 +106,7 @@ def _steps(folder: Path) -> int | None:
 
 
 class _Watch:
-    """Shows the progress of a run from the measurements that it writes."""
+    """Shows the progress of a run from the metrics that it writes."""
 
     def __init__(self, run: TrainingRun) -> None:
         self.run = run
@@ -140,9 +140,9 @@ def train(
     """Trains a model by a preset, on your data or the built-in corpus, into a folder.
 
     `settings` are those of a preset: `{"train.steps": 200, "model.n_layers": 2}`. `device` is `auto` (by default), `cpu` or `cuda`,
-    `precision` `f32` or `bf16`. Training runs in a process beside this one.
-    Ctrl-C stops it after a step; what was learned is kept, and `train(out=…, resume=True)` goes on from there. In a notebook the
-    curve is drawn while it grows. `regard train` lists the presets.
+    `precision` `f32` or `bf16`. Training runs in a separate process.
+    Ctrl-C stops it after a step; the weights learned so far are kept, and `train(out=…, resume=True)` continues from there. In a
+    notebook the curve is drawn while it grows. `regard train` lists the presets.
 
     >>> import regard, tempfile
     >>> out = tempfile.mkdtemp() + "/run"
@@ -167,16 +167,16 @@ def train(
 
 
 class Verdict(NamedTuple):
-    """What became of a claim."""
+    """The outcome of testing a claim."""
 
     claim: str
     """Its id, such as `A1`."""
     outcome: str
     """`holds`, `in-part`, `fails`, `undecided`, `not-testable` or `not-measured`."""
     finding: str
-    """What was found, in a sentence."""
+    """The finding, in a sentence."""
     checks: list[dict[str, Any]]
-    """The measurements that it rests on, with intervals."""
+    """The measurements that it is based on, with intervals."""
 
 
 class Experiment:
@@ -184,18 +184,18 @@ class Experiment:
 
     def __init__(self, folder: str | PathLike[str]) -> None:
         self.folder = Path(folder)
-        """Where its tables and figures are."""
+        """The folder of its tables and figures."""
         self.results: dict[str, Any] = json.loads((self.folder / "verdict.json").read_text(encoding="utf-8"))
-        """Everything that `verdict.json` says."""
+        """The contents of `verdict.json`."""
 
     @property
     def question(self) -> str:
-        """What it asks."""
+        """The question that it answers."""
         return str(self.results["question"])
 
     @property
     def verdicts(self) -> list[Verdict]:
-        """What became of each claim."""
+        """The outcome for each claim."""
         return [
             Verdict(found["claim"], str(found["outcome"]).lower(), found["finding"], found["checks"])
             for found in self.results["verdicts"]
@@ -203,12 +203,12 @@ class Experiment:
 
     @property
     def figures(self) -> list[Path]:
-        """The pictures that it drew."""
+        """Its figures."""
         return sorted(self.folder.glob("*.svg"))
 
     def __repr__(self) -> str:
-        said = "; ".join(f"{verdict.claim} {verdict.outcome}" for verdict in self.verdicts)
-        return f"<regard.Experiment in {self.folder}: {said}>"
+        outcomes = "; ".join(f"{verdict.claim} {verdict.outcome}" for verdict in self.verdicts)
+        return f"<regard.Experiment in {self.folder}: {outcomes}>"
 
 
 def experiment(
@@ -221,9 +221,9 @@ def experiment(
     device: str | None = None,
     precision: str | None = None,
 ) -> Experiment:
-    """Puts a claim about attention to the test, by the name of an experiment or the id of a claim.
+    """Tests a claim about attention, given the name of an experiment or the id of a claim.
 
-    Finished parts are kept in the folder, so that the same call goes on where it stopped. `regard experiment` lists them all.
+    Finished parts are kept in the folder, so that the same call continues where it stopped. `regard experiment` lists them all.
 
     >>> import regard, tempfile
     >>> found = regard.experiment("lookup", size="smoke", out=tempfile.mkdtemp())

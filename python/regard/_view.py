@@ -1,4 +1,4 @@
-"""Attention of any framework in the page."""
+"""The interactive page for attention weights from other frameworks."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ def view(
 ) -> Page:
     """Opens attention weights that any framework computed in the interactive page.
 
-    `attentions` is what `output_attentions=True` gives: a tuple of arrays, a layer each, (1, heads, queries, keys) or (heads,
-    queries, keys); or one array (layers, heads, queries, keys). `tokens` are the texts of the tokens. Of an encoder–decoder model
+    `attentions` is the result of `output_attentions=True`: a tuple of arrays, one per layer, (1, heads, queries, keys) or (heads,
+    queries, keys); or one array (layers, heads, queries, keys). `tokens` are the tokens as strings. For an encoder–decoder model
     give `encoder`, `decoder` and `cross` instead, with the tokens of the source and of the `answer`. `show` is the view:
     `"heads"` (BertViz's `model_view`), `"lines"` (`head_view`), `"head"`, `"flow"`.
 
@@ -68,7 +68,7 @@ def view(
         if weights is not None:
             groups.append((what, _layers(weights, what)))
     if attentions is not None and len(groups) > 1:
-        raise Error("attentions are those of a model that reads one text; give encoder, decoder and cross instead")
+        raise Error("attentions is for models that read one text; give encoder, decoder and cross instead")
     if answer is None and any(what in ("decoder", "cross") for what, _ in groups):
         raise Error("the attention of a decoder needs the tokens of the answer")
     texts = [str(token) for token in tokens], [str(token) for token in answer or ()]

@@ -1,8 +1,8 @@
 """The attention of any model of Hugging Face's transformers, whatever kernel computes it.
 
-While a model is watched, a function stands in front of the attention that the user chose (sdpa, flash, flex, eager). It keeps
-queries, keys, masks and scales, of which every weight can be computed later, and calls the chosen one. No matrix of all pairs is
-kept, and the model's results do not change.
+While a model is watched, a wrapper replaces the attention that the user chose (sdpa, flash, flex, eager). It keeps queries, keys,
+masks and scales, from which every weight can be computed later, and calls the chosen attention. No n × n matrix is stored, and
+the model's results do not change.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class _Call:
     bias: Any
 
     def weights(self, example: int, head: int, rows: slice) -> Reals:
-        """softmax(scale·q·kᵀ + bias) over the keys that may be attended to, as the model's own code has it."""
+        """softmax(scale·q·kᵀ + bias) over the keys that are not masked, as in the model's own code."""
         heads, queries, keys = self.query.shape[1], self.query.shape[2], self.key.shape[2]
         group = heads // self.key.shape[1]
         query, key = _numpy(self.query[example, head, rows]), _numpy(self.key[example, head // group])
@@ -72,7 +72,7 @@ def _plane(values: Any, example: int, head: int) -> Any:
 
 
 def _numpy(values: Any, kind: Any = np.float32) -> NDArray[Any]:
-    """Values of any device in main memory."""
+    """Values of any device as an array in main memory."""
     if hasattr(values, "detach"):
         values = values.detach()
         if str(values.dtype) != "torch.bool":
@@ -84,7 +84,7 @@ def _numpy(values: Any, kind: Any = np.float32) -> NDArray[Any]:
 
 def _softmax(scores: NDArray[Any]) -> Reals:
     most = scores.max(axis=-1, keepdims=True)
-    # A row of which nothing may be seen, as padding has it, attends to nothing.
+    # A row whose keys are all masked, as in padding, has zero weights.
     powers = np.exp(scores - np.where(np.isfinite(most), most, 0.0))
     total = powers.sum(axis=-1, keepdims=True)
     weights: Reals = np.divide(powers, total, out=np.zeros_like(powers), where=total > 0).astype(np.float32, copy=False)
@@ -94,15 +94,15 @@ def _softmax(scores: NDArray[Any]) -> Reals:
 @dataclass
 class _Site:
     name: str
-    # Kept alive: another module could get its id.
+    # Kept alive, so that no other module gets its id.
     module: Any
     calls: list[_Call] = field(default_factory=list[_Call])
 
 
 class Watched:
-    """What the attentions of a watched model did: every map of every head, computed when you look at it.
+    """The attention of a watched model: every map of every head, computed on access.
 
-    `record` is what `watch` calls for every attention; another framework's queries and keys can be recorded by hand.
+    `watch` calls `record` for every attention; queries and keys of another framework can be recorded by hand.
 
     >>> import numpy as np, regard
     >>> run, layer = regard.Watched(), object()
@@ -133,8 +133,8 @@ class Watched:
         position_bias: Any = None,
         **_: Any,
     ) -> None:
-        """Keeps what one call of an attention is computed from."""
-        # As the library's own kernels decide it: without a mask, several queries of a causal module look back.
+        """Stores the inputs of one call of an attention."""
+        # As in the library's own kernels: without a mask, several queries of a causal module get a causal mask.
         causal = is_causal if is_causal is not None else getattr(module, "is_causal", True)
         several = query.shape[2] > 1
         call = _Call(
@@ -151,7 +151,7 @@ class Watched:
         site.calls.append(call)
 
     def note(self, inputs: dict[str, Any]) -> None:
-        """Keeps the ids that the model was called with, and which of them are not padding."""
+        """Stores the ids that the model was called with, and which of them are not padding."""
         for name, kept in (("input_ids", self._read), ("decoder_input_ids", self._answered)):
             if getattr(inputs.get(name), "ndim", 0) == 2:
                 kept.append(_numpy(_kept(inputs[name]), np.int64))
@@ -160,21 +160,21 @@ class Watched:
             self._present = _numpy(_kept(mask), np.int64) != 0
 
     def ids(self, example: int = 0, *, answer: bool = False) -> list[int] | None:
-        """The token ids that a text was read as (or what its decoder read), if the model was given some; padding is left out."""
+        """The token ids of a text (or of its decoder's input) without padding; None if the model was not given ids."""
         kept = self._answered if answer else self._read
         if not kept:
             return None
         row = np.concatenate([part[example] for part in kept if example < len(part)])
-        present = self._places(example, len(row)) if not answer else slice(None)
+        present = self._unpadded(example, len(row)) if not answer else slice(None)
         found: list[int] = row[present].tolist()
         return found
 
-    def _places(self, example: int, count: int) -> Any:
+    def _unpadded(self, example: int, count: int) -> Any:
         """Which of a text's positions are not padding."""
         if self._present is None or example >= len(self._present):
             return slice(None)
         known = self._present[example]
-        # What was generated afterwards is text.
+        # Tokens that were generated afterwards are not padding.
         return np.concatenate([known, np.ones(max(0, count - len(known)), dtype=np.bool_)])[:count]
 
     @property
@@ -189,13 +189,13 @@ class Watched:
         for layer in range(max(len(names), 1)):
             weights = self.attention(layer, kind=kind, example=example)
             if kind in (None, "self", "encoder"):
-                # The last token of a generation was not read: it is no key yet.
+                # The last generated token was not read by the model: it is not a key.
                 count = min(weights.shape[1:])
                 weights = weights[:, :count, :count]
-                places = self._places(example, count)
-                weights = weights[:, places][:, :, places]
+                unpadded = self._unpadded(example, count)
+                weights = weights[:, unpadded][:, :, unpadded]
             elif kind == "cross":
-                weights = weights[:, :, self._places(example, weights.shape[2])]
+                weights = weights[:, :, self._unpadded(example, weights.shape[2])]
             found.append(np.ascontiguousarray(weights))
         return found
 
@@ -241,7 +241,7 @@ class Watched:
     ) -> Reals:
         """The weights of a head, (queries, keys), or of all heads of a layer, (heads, queries, keys).
 
-        Of a generation, the queries of all its steps one below the other; keys that did not exist yet have no weight.
+        For a generation, the queries of all steps are stacked; keys that did not exist yet have weight 0.
         """
         site = self._site(layer, kind)
         batch, heads = site.calls[0].query.shape[:2]
@@ -283,7 +283,7 @@ class Watched:
             layers = maps["self"]
             shared = min(layers[0].shape[1], layers[0].shape[2])
             texts = [str(i) for i in range(shared)] if tokens is None else list(tokens)
-            # The last token of a generation was not read: it is no key yet.
+            # The last generated token was not read by the model: it is not a key.
             square = [weights[:, : len(texts), : len(texts)] for weights in layers]
             return view(square, texts, **chosen)
         _, queries, keys = maps["cross"][0].shape
@@ -322,13 +322,13 @@ class Watched:
 
 
 def _kept(values: Any) -> Any:
-    """What a later step of a generation cannot change: some caches are written in place."""
+    """A copy that later steps of a generation cannot change: some caches are updated in place."""
     return values.detach().clone() if hasattr(values, "detach") else values
 
 
 @contextmanager
 def watch(model: Any) -> Iterator[Watched]:
-    """Watches a model of transformers while it runs.
+    """Records the attention of a transformers model while it runs.
 
     ```python
     with regard.watch(hf_model) as run:
@@ -358,7 +358,7 @@ def watch(model: Any) -> Iterator[Watched]:
         if chosen is None or chosen in registered:
             continue
         name = f"regard_watch_{next(_numbers)}_{chosen}"
-        AttentionInterface.register(name, _standing_before(watched, chosen, functions))
+        AttentionInterface.register(name, _recording(watched, chosen, functions))
         if chosen in masks:
             AttentionMaskInterface.register(name, masks[chosen])
         registered[chosen] = name
@@ -383,7 +383,7 @@ def watch(model: Any) -> Iterator[Watched]:
 
 
 def _noting(watched: Watched, model: Any) -> Callable[[], None]:
-    """Notes the ids of every call of a model; returns the way to end it."""
+    """Records the ids of every call of a model; returns a function that ends this."""
     if not hasattr(model, "register_forward_pre_hook"):
         return lambda: None
     signature = inspect.signature(type(model).forward)
@@ -399,11 +399,11 @@ def _noting(watched: Watched, model: Any) -> Callable[[], None]:
     return lambda: handle.remove()
 
 
-def _standing_before(watched: Watched, chosen: str, functions: Any) -> Callable[..., Any]:
+def _recording(watched: Watched, chosen: str, functions: Any) -> Callable[..., Any]:
     def attend(module: Any, query: Any, key: Any, value: Any, attention_mask: Any, **settings: Any) -> Any:
         watched.record(module, query, key, attention_mask, **settings)
         if chosen == "eager":
-            # Every architecture has its own, in the file of its modules.
+            # Every architecture has its own, in its modelling file.
             own = getattr(sys.modules[type(module).__module__], "eager_attention_forward", None)
             if own is None:
                 raise Error(f"{type(module).__name__} has no attention that can be watched")

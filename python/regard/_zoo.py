@@ -17,7 +17,7 @@ def _build(
     precision = settings.pop("precision", "f32")
     if vocab_size is None:
         if tokenizer is None:
-            raise Error("give vocab_size, or a tokenizer that knows it")
+            raise Error("give vocab_size or a tokenizer")
         vocab_size = len(tokenizer)
     everything = {"kind": kind, "vocabulary": vocab_size, **settings}
     inner = None if tokenizer is None else tokenizer._inner
@@ -132,7 +132,7 @@ def T5(
     >>> import regard
     >>> t5 = regard.T5(11, d_model=8, n_layers=2, n_heads=2)
     >>> run = t5([1, 2, 3], [4])
-    >>> run.attention(0, 0, kind="cross").shape      # two tokens of the answer, its start among them, at three of the source
+    >>> run.attention(0, 0, kind="cross").shape      # two tokens of the answer, with its start token, and three of the source
     (2, 3)
     """
     sizes = {"d_model": d_model, "n_layers": n_layers, "n_heads": n_heads}
@@ -155,7 +155,7 @@ def ViT(
     device: str = "auto",
     **settings: Any,
 ) -> Model:
-    """A transformer that reads a picture as a text of patches (Dosovitskiy et al., 2020).
+    """A transformer that reads a picture as a sequence of patches (Dosovitskiy et al., 2020).
 
     Call it on an array (channels, height, width), or on a batch of them.
 

@@ -13,7 +13,7 @@ __all__ = ["Attended", "Gradient", "MultiHeadAttention", "gradient", "scaled_dot
 
 
 class Attended(NamedTuple):
-    """What attention gives."""
+    """The result of attention."""
 
     output: Reals
     """The weighted values."""
@@ -25,12 +25,12 @@ def scaled_dot_product(query: Any, key: Any, value: Any, mask: Any = None, *, sc
     """softmax(Q·Kᵀ/√d)·V, step by step as the paper writes it (Vaswani et al., 2017, equation 1).
 
     Queries are (…, queries, d), keys (…, keys, d), values (…, keys, dv). `mask` is True where a query may attend to a key.
-    `scale` takes the place of 1/√d. Arrays may be NumPy's, PyTorch's, JAX's: anything in main memory with `__dlpack__` or a
+    `scale` replaces 1/√d. Arrays may be NumPy's, PyTorch's, JAX's: anything in main memory with `__dlpack__` or a
     buffer.
 
     >>> from regard.attention import scaled_dot_product
     >>> output, weights = scaled_dot_product([[0.0, 0.0]], [[1.0, 0.0], [0.0, 1.0]], [[10.0], [20.0]])
-    >>> weights, output      # a query that prefers nothing attends to everything
+    >>> weights, output      # a query of zeros attends to all keys equally
     (array([[0.5, 0.5]], dtype=float32), array([[15.]], dtype=float32))
     """
     given = None if mask is None else bools(mask)
@@ -84,11 +84,11 @@ class MultiHeadAttention:
     def __call__(self, x: Any, memory: Any = None, mask: Any = None) -> Attended:
         """Output and weights for x, (time, width) or (batch, time, width), attending to itself or to `memory`.
 
-        The weights are (heads, queries, keys), after a batch if there is one. `mask` is (queries, keys), or (batch, heads,
+        The weights are (heads, queries, keys), after a batch axis if there is one. `mask` is (queries, keys), or (batch, heads,
         queries, keys) with 1 for axes that are shared.
         """
-        asks, looked_at, single = _batched(x, memory)
-        output, weights = self._inner.forward(asks, looked_at, None if mask is None else bools(mask))
+        vectors, attended, single = _batched(x, memory)
+        output, weights = self._inner.forward(vectors, attended, None if mask is None else bools(mask))
         return Attended(output[0], weights[0]) if single else Attended(output, weights)
 
     def gradient(self, x: Any, upstream: Any = None, memory: Any = None, mask: Any = None) -> dict[str, Reals]:
@@ -100,11 +100,11 @@ class MultiHeadAttention:
         >>> found["x"].shape, found["query.weight"].shape
         ((3, 8), (8, 8))
         """
-        asks, looked_at, single = _batched(x, memory)
+        vectors, attended, single = _batched(x, memory)
         given = None if upstream is None else reals(upstream, "upstream")
         if given is not None and single:
             given = given[np.newaxis]
-        found = dict(self._inner.gradient(asks, looked_at, None if mask is None else bools(mask), given))
+        found = dict(self._inner.gradient(vectors, attended, None if mask is None else bools(mask), given))
         if single:
             found.update({name: found[name][0] for name in ("x", "memory") if name in found})
         return found
@@ -117,10 +117,10 @@ class MultiHeadAttention:
 
 def _batched(x: Any, memory: Any) -> tuple[Reals, Reals | None, bool]:
     """Vectors with an axis for the batch, and whether they had none."""
-    asks = reals(x, "x")
-    single = asks.ndim == 2
-    looked_at = None if memory is None else reals(memory, "memory")
+    vectors = reals(x, "x")
+    single = vectors.ndim == 2
+    attended = None if memory is None else reals(memory, "memory")
     if single:
-        asks = asks[np.newaxis]
-        looked_at = looked_at[np.newaxis] if looked_at is not None and looked_at.ndim == 2 else looked_at
-    return asks, looked_at, single
+        vectors = vectors[np.newaxis]
+        attended = attended[np.newaxis] if attended is not None and attended.ndim == 2 else attended
+    return vectors, attended, single

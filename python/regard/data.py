@@ -1,7 +1,7 @@
-"""Data to learn from: files as they are published, and what comes with the package.
+"""Training data: files in their published formats, and a built-in corpus.
 
-Every function takes the path of a file or folder, or `"built-in"`: texts, sentences and digits that the package makes itself, as
-many as you want, always the same for the same seed. `part` is `"train"`, `"validation"` or `"test"`.
+Every function takes the path of a file or folder, or `"built-in"`: texts, sentences and digits that the package generates, as many
+as you want, always the same for the same seed. `part` is `"train"`, `"validation"` or `"test"`.
 """
 
 from __future__ import annotations

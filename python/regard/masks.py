@@ -23,7 +23,7 @@ def _mask(pattern: Any, queries: int, keys: int | None) -> Bools:
 
 
 def causal(queries: int, keys: int | None = None) -> Bools:
-    """Only the same position and earlier ones. With fewer queries than keys, the last query stands at the last key.
+    """Only the same position and earlier ones. With fewer queries than keys, the last query is at the last key's position.
 
     >>> from regard.masks import causal
     >>> causal(3).astype(int)
@@ -99,7 +99,7 @@ def big_bird(queries: int, reach: int, positions: Sequence[int] = (0,), random: 
 
 
 def padding(lengths: Sequence[int], keys: int | None = None) -> Bools:
-    """For a batch of texts, (batch, 1, 1, keys): nothing attends beyond the end of its text.
+    """For a batch of texts, (batch, 1, 1, keys): no query attends beyond the end of its text.
 
     >>> from regard.masks import padding
     >>> padding([2, 3])[:, 0, 0].astype(int)

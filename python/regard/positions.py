@@ -1,4 +1,4 @@
-"""Position encodings: how a model knows where a word stands."""
+"""Position encodings: sinusoidal, rotary, ALiBi and T5's relative buckets."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ from ._regard import Error
 __all__ = ["alibi", "alibi_slopes", "relative_bucket", "rotary", "sinusoidal"]
 
 
-# No text is longer.
+# The largest number of positions.
 _MOST = 2**24
 
 
 def sinusoidal(positions: int | Sequence[int], width: int) -> Reals:
     """Sines at even features, cosines at odd ones: (positions, width) (Vaswani et al., 2017).
 
-    `positions` is their number, or which they are.
+    `positions` is their number, or a list of them.
 
     >>> from regard.positions import sinusoidal
     >>> sinusoidal(2, 4).round(3)
     array([[0.   , 1.   , 0.   , 1.   ],
            [0.841, 0.54 , 0.01 , 1.   ]], dtype=float32)
     """
-    return _regard.sinusoidal(_places(positions), width)
+    return _regard.sinusoidal(_indices(positions), width)
 
 
 def rotary(
     x: Any, positions: Sequence[int] | None = None, *, base: float = 10_000.0, interleaved: bool = False
 ) -> Reals:
-    """Queries or keys (time, heads, width), or a batch of them, turned by their positions (Su et al., 2021).
+    """Queries or keys (time, heads, width), or a batch of them, rotated by their positions (Su et al., 2021).
 
-    Features half a head apart are turned together (GPT-NeoX, Llama), or neighbours if `interleaved` (GPT-J).
+    Features half a head apart are rotated together (GPT-NeoX, Llama), or neighbours if `interleaved` (GPT-J).
 
     >>> import numpy as np
     >>> from regard.positions import rotary
@@ -51,9 +51,9 @@ def rotary(
     batch = given[np.newaxis] if single else given
     if batch.ndim != 4:
         raise Error(f"rotary positions: vectors must be (time, heads, width), got {given.ndim} axes")
-    places = list(range(batch.shape[1])) if positions is None else _places(positions)
-    turned = _regard.rotary(batch, places, base, interleaved)
-    return turned[0] if single else turned
+    indices = list(range(batch.shape[1])) if positions is None else _indices(positions)
+    rotated = _regard.rotary(batch, indices, base, interleaved)
+    return rotated[0] if single else rotated
 
 
 def alibi_slopes(n_heads: int) -> Reals:
@@ -67,7 +67,7 @@ def alibi_slopes(n_heads: int) -> Reals:
 
 
 def alibi(n_heads: int, queries: int, keys: int | None = None) -> Reals:
-    """What ALiBi adds to the scores: −slope·distance, (heads, queries, keys). The last query stands at the last key.
+    """The bias that ALiBi adds to the scores: −slope·distance, (heads, queries, keys). The last query is at the last key's position.
 
     >>> from regard.positions import alibi
     >>> alibi(2, 3)[0]
@@ -93,7 +93,7 @@ def relative_bucket(
     return _regard.relative_bucket(distance, buckets, max_distance, bidirectional)
 
 
-def _places(positions: int | Sequence[int]) -> list[int]:
+def _indices(positions: int | Sequence[int]) -> list[int]:
     if isinstance(positions, (int, np.integer)):
         return list(range(whole(positions, "the number of positions", most=_MOST)))
     return [whole(position, "a position", most=2**32 - 1) for position in positions]

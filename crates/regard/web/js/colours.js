@@ -1,4 +1,4 @@
-// The colour maps of the figures, as the page's style sheet has them: light or dark, and safe for colour-blind readers.
+// The colour maps of the figures, read from the page's style sheet: light or dark, and safe for colour-blind readers.
 
 const paints = { theme: null, sequential: null, diverging: null };
 
@@ -16,7 +16,7 @@ function ramp(letter) {
   return levels;
 }
 
-/** Reads the colours again; call it when light becomes dark. */
+/** Discards the cached colours; call it when the theme changes. */
 export function forgetColours() {
   paints.sequential = paints.diverging = null;
 }
@@ -33,16 +33,16 @@ export function signedShade(share) {
   return paints.diverging[Math.round((Math.min(1, Math.max(-1, share || 0)) + 1) * 64)];
 }
 
-/** Ink that can be read on a share of the sequential map. */
+/** The text colour that is legible on a share of the sequential map. */
 export const inkOn = (share) => styleOf(share * 128 > 61 ? "--figure-paper" : "--figure-ink");
 
-/** Ink that can be read on a signed share. */
+/** The text colour that is legible on a signed share. */
 export const inkOnSigned = (share) => styleOf(Math.abs(share) * 64 > 45 ? "--figure-paper" : "--figure-ink");
 
 /** The colour of a class or head. */
 export const classColour = (index) => styleOf(`--figure-class-${index % 6}`);
 
-/** The colour of a head among so many: the class colours, or where these do not suffice, hues all around. */
+/** The colour of one of `count` heads: a class colour, or one of evenly spaced hues if there are more than six. */
 export function headColour(head, count) {
   if (count <= 6) return classColour(head);
   const light = parts(styleOf("--figure-paper"))[0] > 128 ? 0.42 : 0.66;

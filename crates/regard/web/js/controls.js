@@ -25,7 +25,7 @@ function toggle(text, name) {
   return make("button", { type: "button", id: `toggle-${name}`, "aria-pressed": String(chosen[name]), click: () => select({ [name]: !chosen[name] }) }, text);
 }
 
-/** The controls that a view wants. */
+/** Shows the controls of a view. */
 export function showControls(view, page) {
   const root = at("bar");
   keepingFocus(root, () => root.replaceChildren(...(page.reading && view.fits(page.reading) ? controlsOf(view, page) : [])));
@@ -64,7 +64,7 @@ function controlsOf(view, page) {
   return controls;
 }
 
-/** The tokens, of which one is the query. */
+/** Shows the tokens, one of which is the query. */
 export function showTokens(page) {
   const root = at("tokens");
   const tokens = page.reading ? page.asking() : [];
@@ -78,7 +78,7 @@ export function showTokens(page) {
   });
 }
 
-/** Marks the query. Tab stops at it alone; arrows choose another, and the focus goes with the choice. */
+/** Marks the query. It is the only Tab stop; arrows choose another token, and the focus follows. */
 export function markToken(page) {
   const root = at("tokens");
   const query = page.reading ? page.query() : -1;
@@ -89,18 +89,18 @@ export function markToken(page) {
   });
   const chip = chips[query];
   if (root.contains(document.activeElement)) chip?.focus({ preventScroll: true });
-  // In a long text the strip scrolls to the query, and the page stays where it is.
+  // In a long text the strip scrolls to the query; the page does not scroll.
   if (chip && root.scrollWidth > root.clientWidth + 4) root.scrollLeft = chip.offsetLeft - root.clientWidth / 2;
   if (chip && (chip.offsetTop < root.scrollTop || chip.offsetTop + chip.offsetHeight > root.scrollTop + root.clientHeight)) root.scrollTop = chip.offsetTop - root.clientHeight / 2;
 }
 
-/** Tokens that begin with a space show it; bytes of one character stand side by side. */
+/** A leading space is shown as a dot; the bytes of one character are joined. */
 const classOf = (token, before) => [token.special ? "special" : "", token.part_of && before?.part_of && before.word === token.word ? "joined" : ""].filter(Boolean).join(" ");
 const written = (token) => (token.text.startsWith(" ") ? [make("i", { class: "space" }, "·"), shortened(spelled(token.text.slice(1)), 24)] : shortened(spelled(token.text), 24));
 
 let previews = 0;
 
-/** The tokens of what is being typed, before it is read; those that were read where nothing else is typed. */
+/** Previews the tokens of the typed text before it is submitted; if it is the text read last, shows that one's tokens. */
 export async function previewTokens(page, input) {
   if (!page.source.live) return;
   const mine = ++previews;
@@ -114,7 +114,7 @@ export async function previewTokens(page, input) {
   if (target.length) at("tokens").append(make("span", { class: "more" }, "→"), ...target.slice(0, mostChips).map(chip), more(target));
 }
 
-/** What is being typed was read, or is not to be: no preview comes any more. */
+/** Cancels pending previews: the typed text was submitted. */
 export function endPreview() {
   previews += 1;
 }

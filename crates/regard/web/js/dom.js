@@ -1,4 +1,4 @@
-// Elements in a line instead of five.
+// Builds an element in one line instead of five.
 
 /** An element with attributes and children. Functions become listeners; false and null leave an attribute out. */
 export function make(tag, attributes = {}, ...children) {
@@ -23,7 +23,7 @@ function fill(element, attributes, children) {
 /** The element with an id. */
 export const at = (id) => document.getElementById(id);
 
-/** Calls a function once things have been quiet for so many milliseconds. */
+/** Debounces a function: it is called once no call has come for so many milliseconds. */
 export function settled(milliseconds, work) {
   let timer = 0;
   return (...args) => {

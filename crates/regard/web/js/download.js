@@ -1,4 +1,4 @@
-// Saving what is seen: SVG, PNG, CSV, a link.
+// Exports of the current view: SVG, PNG, CSV, a link.
 
 import { named } from "./colours.js";
 import { at, draw } from "./dom.js";
@@ -12,7 +12,7 @@ function offer(blob, name) {
   setTimeout(() => URL.revokeObjectURL(link.href), 10000);
 }
 
-/** The text of a picture, on paper of its own. */
+/** The SVG source of a picture, with a margin and a background. */
 export function textOf(svg) {
   const copy = svg.cloneNode(true);
   const [, , width, height] = copy.getAttribute("viewBox").split(" ").map(Number);
@@ -21,7 +21,7 @@ export function textOf(svg) {
   copy.setAttribute("width", width + 2 * margin);
   copy.setAttribute("height", height + 2 * margin);
   copy.removeAttribute("class");
-  // Nothing can be chosen in what is saved.
+  // A saved picture is not interactive.
   copy.setAttribute("role", "img");
   for (const part of copy.querySelectorAll("[tabindex]")) for (const name of ["tabindex", "role", "id", "class", "aria-label"]) part.removeAttribute(name);
   const paper = draw("rect", { x: -margin, y: -margin, width: width + 2 * margin, height: height + 2 * margin, fill: named("paper") });
@@ -34,7 +34,7 @@ export function saveSvg(svg, name) {
   offer(new Blob([textOf(svg)], { type: "image/svg+xml" }), `${name}.svg`);
 }
 
-/** Saves a picture as PNG, two pixels to one. */
+/** Saves a picture as PNG, at twice its size. */
 export async function savePng(svg, name) {
   const text = textOf(svg);
   const image = new Image();
@@ -45,7 +45,7 @@ export async function savePng(svg, name) {
   canvas.height = image.height * 2;
   canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
   const blob = await new Promise((done) => canvas.toBlob(done, "image/png"));
-  if (!blob) throw new Error("The picture is too large for this browser to make a PNG of; save it as SVG.");
+  if (!blob) throw new Error("The picture is too large for this browser to save as PNG; save it as SVG.");
   offer(blob, `${name}.png`);
 }
 
@@ -63,7 +63,7 @@ export function saveCsv(rows, name) {
   offer(new Blob([csvOf(rows)], { type: "text/csv" }), `${name}.csv`);
 }
 
-/** Copies the address of what is seen. */
+/** Copies the link to the current view. */
 export async function copyLink() {
   const link = new URL(linkOf(), location.href).href;
   try {
@@ -72,6 +72,6 @@ export async function copyLink() {
     at("copy-link").textContent = "link copied ✓";
     setTimeout(() => { at("copy-link").textContent = "link"; }, 2000);
   } catch {
-    window.prompt("The link to what you see:", link);
+    window.prompt("Link to this view:", link);
   }
 }

@@ -1,4 +1,4 @@
-// A heat map as a picture that can be saved: cells one by one where they are few, one image where they are many.
+// A heat map as a picture that can be saved: a rectangle per cell if it is small, one image if it is large.
 
 import { named, paint, palette, shade } from "./colours.js";
 import { draw } from "./dom.js";
@@ -9,13 +9,13 @@ import { shortened } from "./words.js";
 
 const fewCells = 2500;
 
-/** Slanted labels closer than this run into each other. */
+/** Slanted labels closer than this overlap. */
 export const columnGap = 17;
 
-/** What is written at the dark end of a scale: the value, and whether larger ones look the same. */
+/** The label at the dark end of a scale: its value, after ≥ if larger values have the same colour. */
 export const endOf = (top, largest) => `${largest > top ? "≥ " : ""}${brief(top)}`;
 
-/** The cells of a map in a group: values row by row, tips for each. */
+/** The cells of a map: values row by row, with a tooltip each. */
 export function cells(values, rows, columns, { x, y, width, height, top, scale = "raw", tip, pick }) {
   const [high, wide] = [height / rows, width / columns];
   if (rows * columns > fewCells) {
@@ -34,7 +34,7 @@ export function cells(values, rows, columns, { x, y, width, height, top, scale =
   return group;
 }
 
-/** A whole map with words on its sides. */
+/** A whole map with row and column labels. */
 export function mapPicture(values, rowLabels, columnLabels, { title, top: end, largest = end, scale, rowName = "", columnName = "", most = 26, side = 640, pick }) {
   const [rows, columns] = [rowLabels.length, columnLabels.length];
   const wide = Math.max(1, Math.min(most, side / columns));
@@ -58,7 +58,7 @@ export function mapPicture(values, rowLabels, columnLabels, { title, top: end, l
   return svg;
 }
 
-/** The bar that tells which colour is which value. */
+/** The colour bar of a map. */
 export function scaleBar(x, y, height, top, scale, largest = top) {
   const steps = 24;
   const bar = draw("g", {});

@@ -1,4 +1,4 @@
-// Where the numbers come from in a file of its own: they are inside the file. No server, no network.
+// The data source of a standalone file: all numbers are inside it. No server, no network.
 
 import { dot, largest, levelOf, mergeRows, reweigh, rolloutRibbons, shrink, topOf } from "./maths.js";
 import { realsOf } from "./packed.js";
@@ -6,7 +6,7 @@ import { axisOf, sidesOf } from "./words.js";
 
 const tileSide = 256;
 
-/** The source of everything that the page shows, from what the file holds. */
+/** The data source of the page, backed by the contents of the file. */
 export function embeddedSource(held) {
   const decoded = new Map();
   const reals = (text, key) => {
@@ -17,12 +17,12 @@ export function embeddedSource(held) {
   const lacking = (what) => {
     throw new Error(`This file does not hold ${what}. Write it again without --layer and --head, or use regard serve.`);
   };
-  // Two readings may be held: with changes inside the model and, as `base`, without them.
+  // The file may hold two readings: with interventions and, as `base`, without them.
   const heldOf = (reading) => (reading === held.reading ? held : held.base);
   const from = (reading) => (reading === held.reading ? "" : "base ");
   const headOf = (reading, site, head) => heldOf(reading).heads?.[`${site}/${head}`] ?? lacking(`head ${head} of ${site}`);
 
-  /** A head's map in the places that are shown. */
+  /** A head's map over the entries of both axes. */
   function mapOf(reading, { site, head, scale, merge, hide }) {
     const key = `map ${from(reading)}${site} ${head} ${scale} ${merge} ${hide}`;
     if (!decoded.has(key)) {
@@ -33,16 +33,16 @@ export function embeddedSource(held) {
       const flags = { merge: isOn(merge), hide: isOn(hide) };
       const [down, across] = [axisOf(queries, flags), axisOf(keys, flags)];
       const values = mergeRows(rows, down, across);
-      // A first row that sees only itself has no choice: it would make all others pale.
+      // The first row of causal attention sees one key, whose large weight would make all others pale.
       const first = about.causal && down.length > 1 ? 1 : 0;
-      // One large map at a time is enough.
+      // Only one large map is cached at a time.
       if (values.length > 1 << 22) for (const old of decoded.keys()) if (old.startsWith("map ")) decoded.delete(old);
       decoded.set(key, { rows: down.length, columns: across.length, values, ...topOf(values, down.length, across.length, first) });
     }
     return decoded.get(key);
   }
 
-  /** A row of weights or scores. Of attention that looks back the file holds what comes no later. */
+  /** A row of weights or scores. Of causal attention the file holds the lower triangle. */
   function rowOf(reading, site, head, name, row) {
     const about = siteOf(reading, site);
     const columns = sidesOf(reading, about.group)[1].length;
@@ -55,7 +55,7 @@ export function embeddedSource(held) {
     return whole;
   }
 
-  /** The scores of a query, computed again: a long text's are not held. */
+  /** The scores of a query, recomputed: the file of a long text does not hold them. */
   function scoresOf(about, data, head, query) {
     if (about.biased || !about.softmax) return undefined;
     const part = (name) => reals(data[about.rotary ? `${name}_rotated` : name], `${about.rotary ? `${name}_rotated` : name} ${about.name} ${head}`);
@@ -73,7 +73,7 @@ export function embeddedSource(held) {
     picture: held.picture,
     text: held.text,
     second: held.second,
-    step: async () => lacking("the model, so that it cannot go on"),
+    step: async () => lacking("the model, so it cannot continue the text"),
     measures: async (_, site) => held.measures[site] ?? lacking(`measures of ${site}`),
     classes: async (reading) => (reading === held.reading ? held : held.base).classes,
     async thumbnails(reading, question) {
@@ -102,8 +102,8 @@ export function embeddedSource(held) {
       const large = new Float32Array(width * height);
       for (let r = top; r < bottom; r++) {
         for (let c = left; c < right; c++) {
-          const place = ((r - top) >> zoom) * width + ((c - left) >> zoom);
-          large[place] = Math.max(large[place], map.values[r * map.columns + c]);
+          const pixel = ((r - top) >> zoom) * width + ((c - left) >> zoom);
+          large[pixel] = Math.max(large[pixel], map.values[r * map.columns + c]);
         }
       }
       const levels = Uint8Array.from(large, (value) => levelOf(value, map.top, which.scale));
@@ -132,14 +132,14 @@ export function embeddedSource(held) {
       return named;
     },
     async flow(_, { group, position }) {
-      const flow = held.flow[group] ?? lacking("how this text flows through the layers");
+      const flow = held.flow[group] ?? lacking("the flow of this text through the layers");
       const [raw, rollout] = [reals(flow.raw, `raw ${group}`), reals(flow.rollout, `rollout ${group}`)];
       const size = flow.layers * flow.tokens;
       const part = (all) => all.subarray(position * size, (position + 1) * size);
       return { layers: flow.layers, tokens: flow.tokens, raw: part(raw), rollout: part(rollout) };
     },
     async ribbons(reading, { group, position, method }) {
-      if (method !== "rollout") lacking("the model: rollout alone can be drawn from what it holds");
+      if (method !== "rollout") lacking("the model, which all methods but rollout need");
       const key = `means ${group} ${reading === held.reading}`;
       if (!decoded.has(key)) {
         const means = reading.sites.filter((site) => site.group === group).map((site) => {
@@ -154,10 +154,10 @@ export function embeddedSource(held) {
       }
       return rolloutRibbons(decoded.get(key), sidesOf(reading, group)[0].length, position);
     },
-    search: async () => lacking("the model, so that no texts can be searched"),
+    search: async () => lacking("the model, so it cannot search texts"),
     base: held.base?.reading,
-    parts: async () => lacking("the model, so that scores cannot be split into parts"),
-    blankOut: async () => lacking("the model, so that no word can be struck out"),
+    parts: async () => lacking("the model, so it cannot split scores into parts"),
+    blankOut: async () => lacking("the model, so it cannot strike words out"),
     async next(reading, { position, layer }) {
       const from = reading === held.reading ? held : held.base;
       if (layer === undefined && (position === undefined || position === from.next?.position)) {
@@ -167,8 +167,8 @@ export function embeddedSource(held) {
       return lacking("the distribution at this position and layer");
     },
     async lens(_, { from, to, token }) {
-      const { positions, cells } = held.lens ?? lacking("the answers of the layers");
-      if (token !== undefined || from < positions[0] || to > positions[1]) lacking("these answers of the layers");
+      const { positions, cells } = held.lens ?? lacking("the predictions of the layers");
+      if (token !== undefined || from < positions[0] || to > positions[1]) lacking("the predictions of the layers for this token or position");
       const wide = positions[1] - positions[0];
       return { layers: cells.length / wide, cells: cells.filter((_, i) => i % wide >= from - positions[0] && i % wide < to - positions[0]) };
     },

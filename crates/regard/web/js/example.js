@@ -1,8 +1,8 @@
-// Something to read for whoever has not typed anything yet.
+// Example inputs, used until the user gives another.
 
 export const exampleText = "The film was not good at all, but the cast was wonderful and the ending moved me.";
 
-/** A picture to read, as the address of its data: a house on a hill under the sun, or for models of digits a seven. */
+/** An example picture as a data URL: a house on a hill under the sun, or a seven for models of digits. */
 export function examplePicture(grey = false) {
   const canvas = document.createElement("canvas");
   canvas.width = canvas.height = 224;

@@ -1,10 +1,10 @@
-// One line above every view that speaks about the numbers in sight.
+// One line above every view that summarises its numbers.
 
 import { at, make } from "./dom.js";
 
 let turns = 0;
 
-/** Writes the line of the view that is open, or takes it away where there is nothing to say. */
+/** Writes the summary line of the open view, or removes it if the view has none. */
 export async function explain(shown, root) {
   const mine = ++turns;
   const parts = await Promise.resolve(shown?.explain?.()).catch(() => null);
@@ -13,5 +13,5 @@ export async function explain(shown, root) {
   if (parts?.length) root.prepend(make("p", { id: "explain", class: "explain", role: "note" }, parts));
 }
 
-/** A number or word that the line is about. */
+/** An emphasised number or word of the summary line. */
 export const strong = (text) => make("b", {}, text);

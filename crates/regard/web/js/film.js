@@ -1,4 +1,4 @@
-// A run as a film: its loss curve, a slider over the steps of which it kept the model, and controls while it trains.
+// A training run as a film: its loss curve, a slider over its snapshots, and controls while it trains.
 
 import { classColour, named } from "./colours.js";
 import { at, draw, make } from "./dom.js";
@@ -22,11 +22,11 @@ export function filmOf(page, { turn, complain }) {
   const parts = skeleton();
 
   const newest = () => film.snapshots.at(-1);
-  /** The step of the snapshot that is shown; none where the run's own model is. */
+  /** The step of the snapshot that is shown; undefined if it is the run's best model. */
   const shown = () => (!film ? undefined : film.snapshots.includes(chosen.step) ? chosen.step : film.live ? newest() : undefined);
   const nameOf = (base) => (base === model && shown() !== undefined ? `${base}@${shown()}` : base);
-  /** Where a step stands on the axis, from 0 to 1: each snapshot takes as much room, so that dense ones can be told apart. */
-  const place = (step) => {
+  /** The position of a step on the axis, from 0 to 1: snapshots are equally spaced, so that dense ones do not overlap. */
+  const axisPosition = (step) => {
     const marks = film.planned;
     if (marks.length < 2) return step / Math.max(1, film.steps);
     const i = Math.max(0, Math.min(marks.length - 2, marks.findLastIndex((mark) => mark <= step)));
@@ -48,7 +48,7 @@ export function filmOf(page, { turn, complain }) {
     const controls = make("div", { class: "controls" }, pause, make("label", {}, "learning rate", rate, rateText));
     const root = at("film");
     root.replaceChildren(
-      make("div", { class: "where" }, play, make("span", { class: "told" }, badge, step, about), keep),
+      make("div", { class: "where" }, play, make("span", { class: "status" }, badge, step, about), keep),
       make("div", { class: "track" }, chart, slider),
       make("div", { class: "says" }, controls, text));
     new ResizeObserver(() => film && curve()).observe(chart);
@@ -60,12 +60,12 @@ export function filmOf(page, { turn, complain }) {
     return `${now ? now.toExponential(1) : ""}${factor === 1 ? "" : ` (× ${factor >= 1 ? factor.toFixed(factor % 1 ? 1 : 0) : factor.toPrecision(2)})`}`;
   };
 
-  /** Fetches the film of a model; while it trains, again and again. */
+  /** Fetches the film of a model, and polls it while it trains. */
   async function load(name) {
     clearTimeout(timer);
     if (!page.source.film) return;
     const found = await page.source.film(name).catch(() => undefined);
-    // The server may be busy: what is known stays.
+    // If the server is busy, the last known state stays.
     if (found !== undefined) {
       film = found && (found.snapshots.length > 1 || (found.live && found.snapshots.length)) ? found : null;
       model = name;
@@ -77,11 +77,11 @@ export function filmOf(page, { turn, complain }) {
   async function poll(name) {
     if (at("model").value !== name) return;
     await load(name);
-    // The newest model is followed, and at the end the one that the run keeps.
+    // Follow the newest snapshot and, at the end, show the run's best model.
     if (chosen.step < 0 && page.reading && runOf(page.reading.model) === name && page.reading.model !== nameOf(name)) go(-1);
   }
 
-  /** Shows the model of a step; −1 is the newest, or the run's own. Of many that are wanted meanwhile, the last. */
+  /** Shows the model of a step; −1 is the newest, or the run's best. Of steps requested meanwhile, only the last is shown. */
   async function go(step) {
     wanted = step;
     if (turning) return;
@@ -97,7 +97,7 @@ export function filmOf(page, { turn, complain }) {
     update();
   }
 
-  /** Plays the film from where it is, or from the beginning; stops it if it plays. */
+  /** Plays the film from the current step, or from the first if at the end; stops it if it is playing. */
   async function start() {
     playing = !playing;
     const from = shown() ?? newest();
@@ -122,7 +122,7 @@ export function filmOf(page, { turn, complain }) {
     }
   }
 
-  /** Shows everything anew, in elements that stay: one of them may be under a finger. */
+  /** Updates all elements in place: the user may be dragging one of them. */
   function update() {
     parts.root.hidden = !film;
     if (!film) return;
@@ -150,7 +150,7 @@ export function filmOf(page, { turn, complain }) {
     parts.slider.setAttribute("aria-valuetext", `step ${at} of ${steps}`);
     parts.controls.hidden = !live?.can_pause;
     if (live?.can_pause) {
-      parts.pause.textContent = live.paused ? "Go on" : "Pause";
+      parts.pause.textContent = live.paused ? "Resume" : "Pause";
       parts.rate.parentElement.hidden = !live.can_change_rate;
       if (document.activeElement !== parts.rate) {
         parts.rate.value = Math.log2(live.factor);
@@ -160,14 +160,14 @@ export function filmOf(page, { turn, complain }) {
     curve();
   }
 
-  /** The loss curve over the slider, with the step that is shown. */
+  /** Draws the loss curve above the slider, with the current step marked. */
   function curve() {
     const [wide, high] = [Math.max(160, parts.chart.clientWidth), parts.chart.clientHeight || 74];
     const [left, right, top, bottom] = [8, 8, 8, high - 14];
     const points = [...film.curve, ...film.held_out];
     if (film.live?.loss && film.live.step > (film.curve.at(-1)?.[0] ?? -1)) points.push([film.live.step, film.live.loss]);
     const [least, most] = [Math.min(...points.map(([, loss]) => loss)), Math.max(...points.map(([, loss]) => loss))];
-    const x = (step) => left + place(step) * (wide - left - right);
+    const x = (step) => left + axisPosition(step) * (wide - left - right);
     const y = (loss) => bottom - ((loss - least) / Math.max(1e-9, most - least)) * (bottom - top);
     const line = (curve, colour, more = {}) => draw("polyline", { points: curve.map(([step, loss]) => `${x(step).toFixed(1)},${y(loss).toFixed(1)}`).join(" "), fill: "none", stroke: colour, "stroke-width": 2, "stroke-linejoin": "round", ...more });
     const at = shown() ?? film.best ?? newest();
@@ -187,22 +187,22 @@ export function filmOf(page, { turn, complain }) {
     parts.chart.replaceChildren(svg);
   }
 
-  /** A text that the shown model writes: the same seed at every step, so that only the model differs. */
+  /** Samples a text from the model that is shown, with the same seed at every step, so that only the model differs. */
   async function sample() {
     sampler.abort();
     sampler = new AbortController();
     const [mine, reading] = [sampler.signal, page.reading];
     if (!film || reading?.answer !== "next" || page.base) return parts.text.replaceChildren();
-    const said = page.predicting().map((token) => token.text).join("");
+    const prompt = page.predicting().map((token) => token.text).join("");
     const words = make("mark", {});
-    const start = make("span", { class: "muted" }, (page.known?.text ?? said).slice(-60), " ");
+    const start = make("span", { class: "muted" }, (page.known?.text ?? prompt).slice(-60), " ");
     const sampling = { greedy: false, temperature: 0.7, top_k: 0, top_p: 1, repetition_penalty: 1, seed: 0 };
     try {
       await page.source.generate(reading, { count: sampledTokens, sampling, step: 0 }, ({ text }) => {
         words.append(text);
         if (!mine.aborted && !words.isConnected) parts.text.replaceChildren(start, words);
       }, mine);
-    } catch { /* the next step has another text */ }
+    } catch { /* aborted or failed: the next step samples again */ }
   }
 
   return { load, nameOf, sample, update, snapshots: () => (film ? film.snapshots.map((step) => `${model}@${step}`) : []) };

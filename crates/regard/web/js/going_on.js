@@ -1,16 +1,16 @@
-// Continuing a text token by token or by many, and back again.
+// Continues a text by one token or by many, and takes tokens back.
 
 import { at, make } from "./dom.js";
 import { chosen, select } from "./selection.js";
 
-/** The ids of the tokens that were sampled after the text. They stand in the address, so that they outlive the page. */
+/** The ids of the tokens sampled after the text. They are part of the link, so that they survive a reload. */
 export const drawnIds = () => chosen.drawn.split(",").filter(Boolean).map(Number);
 
-/** What a page does when a token is sampled or taken back. */
+/** The functions of the page that sample tokens and take them back. */
 export function goingOn(page, { read, refresh, complain }) {
   let stepping = false;
-  // How often the token at a place was taken back. It is the seed of the next draw there: another token may come, and
-  // whoever does the same again sees the same again.
+  // How often the token at each position was taken back. It is the seed of the next sample there: the token may change,
+  // and the same clicks lead to the same text.
   let attempts = [];
 
   /** Continues by a token: the one given, or a sampled one. One at a time: the next is sampled after this one. */
@@ -27,7 +27,7 @@ export function goingOn(page, { read, refresh, complain }) {
       if (page.reading !== before) return;
       const tokens = next.target.length ? next.target : next.source;
       select({ drawn: [...drawn, tokens.at(-1).id].join(",") });
-      // With changes inside the model, the text without them goes on too.
+      // With interventions, the reading without them is continued too.
       if (page.base) return void await read({ again: true });
       page.history.push(before);
       page.reading = next;
@@ -38,7 +38,7 @@ export function goingOn(page, { read, refresh, complain }) {
     } finally {
       stepping = false;
     }
-    // The server let the reading go to make room: read again, and go on.
+    // The server evicted the reading from its cache: read again, then continue.
     if (gone && await read({ again: true })) await step({ token }, true);
   }
 
@@ -74,9 +74,9 @@ export function goingOn(page, { read, refresh, complain }) {
   async function stepBack() {
     const drawn = drawnIds();
     if (stepping || !drawn.length) return;
-    const place = drawn.length - 1;
-    attempts[place] = (attempts[place] ?? 0) + 1;
-    attempts.length = place + 1;
+    const position = drawn.length - 1;
+    attempts[position] = (attempts[position] ?? 0) + 1;
+    attempts.length = position + 1;
     const before = page.history.pop();
     select({ drawn: drawn.slice(0, -1).join(",") });
     if (!before || page.base) return read({ again: true });
@@ -84,7 +84,7 @@ export function goingOn(page, { read, refresh, complain }) {
     refresh();
   }
 
-  /** Another text begins anew. */
+  /** Resets the seeds for a new text. */
   const forget = () => {
     attempts = [];
   };

@@ -4,13 +4,13 @@ import { undoChange } from "./changes.js";
 import { blockPair, switchHead } from "./panel.js";
 import { select } from "./selection.js";
 
-/** The head that has the focus in the grid of all heads, if one has. */
+/** The head with the focus in the grid of all heads, if there is one. */
 function focusedHead(event, page) {
   const named = event.target.closest?.("[data-head]")?.dataset.head.split(".").map(Number);
   return named ? [page.sites()[named[0]], named[1]] : null;
 }
 
-/** Keys that work everywhere but in fields. */
+/** Handles the keys that work everywhere except in input fields. */
 export function pressed(event, page, views) {
   if (event.ctrlKey || event.metaKey || event.altKey || !page.reading || /^(TEXTAREA|INPUT|SELECT)$/.test(event.target.tagName)) return;
   const turn = (value, by, count) => (value + by + count) % count;

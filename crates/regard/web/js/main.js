@@ -1,4 +1,4 @@
-// The page: what was read, which view is open, and what happens when something is chosen.
+// The page: the current reading, the open view, and the responses to user input.
 
 import { forgetColours } from "./colours.js";
 import { endPreview, markToken, previewTokens, showControls, showTokens } from "./controls.js";
@@ -38,19 +38,19 @@ const held = document.getElementById("held");
 const page = {
   source: held ? embeddedSource(JSON.parse(held.textContent)) : serverSource(),
   reading: null,
-  /** The same without changes inside the model, where there are any. */
+  /** The same reading without interventions, if there are any. */
   base: null,
   measures: null,
   picture: null,
   history: [],
-  // An encoder–decoder model opens on the side that answers.
+  // An encoder–decoder model opens on its decoder.
   group: () => (page.reading.groups.includes(chosen.group) ? chosen.group : page.reading.target.length > 1 ? "decoder" : page.reading.groups[0]),
   sites: () => page.reading.sites.filter((site) => site.group === page.group()),
   site: () => page.sites()[Math.min(chosen.layer, page.sites().length - 1)],
   head: () => Math.min(chosen.head, (page.site()?.heads ?? 1) - 1),
   asking: () => (page.reading.sites.length ? sidesOf(page.reading, page.group())[0] : page.reading.source),
   query: () => (chosen.query >= 0 && chosen.query < page.asking().length ? chosen.query : usualQuery()),
-  /** The tokens at whose positions the model predicts, and the position that is chosen among them: the last one at first. */
+  /** The tokens at whose positions the model predicts, and the chosen position among them: the last by default. */
   predicting: () => (page.reading.target.length ? page.reading.target : page.reading.source),
   position: () => (chosen.query >= 0 && chosen.query < page.predicting().length && page.asking() === page.predicting() ? chosen.query : page.predicting().length - 1),
   again: () => later(),
@@ -65,7 +65,7 @@ page.film = filmOf(page, { complain, turn: async () => {
   await page.painting;
 } });
 
-/** The query unless one is chosen: the token that gathers a picture's class, else the last word. */
+/** The default query: the class token of a picture, or the last token that is not special. */
 function usualQuery() {
   const last = page.reading.patches ? 0 : page.asking().findLastIndex((token) => !token.special);
   return last < 0 ? Math.max(0, page.asking().length - 1) : last;
@@ -83,7 +83,7 @@ function complain(problem) {
   at("problem").hidden = !problem;
 }
 
-/** Marks the tab of the open view, and brings it into sight where tabs are wider than the page. */
+/** Marks the tab of the open view, and scrolls to it if the tabs are wider than the page. */
 function showTabs(view) {
   for (const tab of at("tabs").children) {
     const mine = tab.dataset.view === view.name;
@@ -98,7 +98,7 @@ function showTabs(view) {
   }
 }
 
-/** Draws the open view anew; what is seen can be kept until then. */
+/** Redraws the open view; with `keep`, the old drawing stays until the new one is ready. */
 async function show({ keep = false } = {}) {
   stop.abort();
   stop = new AbortController();
@@ -106,7 +106,7 @@ async function show({ keep = false } = {}) {
   open = null;
   page.signal = stop.signal;
   const [view, root] = [current(), at("view")];
-  // What is replaced may have the focus: its successor gets it.
+  // If the replaced element has the focus, its successor gets it.
   if (root.contains(document.activeElement) && document.activeElement !== root) focused = document.activeElement.id;
   showTabs(view);
   showOverview(page);
@@ -121,7 +121,7 @@ async function show({ keep = false } = {}) {
   if (!view.fits(page.reading)) return root.append(make("p", { class: "muted" }, view.lacks));
   const mine = stop.signal;
   const part = make("div", { class: kept.length ? "busy next-part" : "busy" });
-  // First, so that names of elements mean the new ones.
+  // Prepended, so that ids refer to the new elements.
   root.prepend(part);
   page.painting = new Promise((done) => {
     page.painted = () => {
@@ -144,7 +144,7 @@ async function show({ keep = false } = {}) {
     focused = "";
   } catch (problem) {
     if (mine.aborted) return;
-    // The server let the reading go to make room: read again, and go on.
+    // The server evicted the reading from its cache: read again, then continue.
     if (problem.status === 410) return read({ again: true });
     complain(problem);
   } finally {
@@ -153,21 +153,21 @@ async function show({ keep = false } = {}) {
   }
 }
 
-/** What to read, as the form has it. */
-function asked() {
+/** The input in the form. */
+function formInput() {
   const input = { model: page.film.nameOf(at("model").value), text: at("text").value, second: at("second-field").hidden ? "" : at("second").value };
   if (!at("picture-field").hidden) input.picture = (page.picture ?? "").replace(/^data:[^,]*,/, "");
   return input;
 }
 
-/** Why there is nothing to read, if so. */
+/** Why the input cannot be read; null if it can. */
 function lacking(input) {
   if (!page.source.live) return null;
   if ("picture" in input) return input.picture ? null : "Choose a picture (PNG or JPEG) first.";
   return input.text.trim() ? null : "There is nothing to read: type a text first.";
 }
 
-/** What was read last is no longer shown: it must not stand under another model's name. */
+/** Clears the last reading, which must not be shown under another model's name. */
 function letGo() {
   page.reading = page.base = page.known = null;
   page.history = [];
@@ -176,14 +176,14 @@ function letGo() {
   show();
 }
 
-/** Reads what is in the form; again, with the tokens that were sampled after it. What is seen can be kept until then. Whether it was read. */
+/** Reads the input; with `again`, also the tokens sampled after it. With `keep`, the view stays until then. Returns whether it was read. */
 async function read({ again = false, keep = false } = {}) {
   reader.abort();
   reader = new AbortController();
   const mine = reader.signal;
   endPreview();
   complain(null);
-  const input = asked();
+  const input = formInput();
   if (page.reading && runOf(page.reading.model) !== runOf(input.model)) letGo();
   const problem = lacking(input);
   if (problem) {
@@ -215,9 +215,9 @@ async function read({ again = false, keep = false } = {}) {
     return true;
   } catch (trouble) {
     if (mine.aborted) return false;
-    // A film that is too fast for the server leaves steps out.
+    // A film that is too fast for the server skips steps.
     if (!keep || trouble.status !== 503) complain(trouble);
-    // What is shown is still what was read before.
+    // The previous reading is still shown.
     showTokens(page);
     return false;
   } finally {
@@ -225,7 +225,7 @@ async function read({ again = false, keep = false } = {}) {
   }
 }
 
-/** A reading with the changes of the selection. A change that this text or model does not have leaves it as it was. */
+/** The reading with the selected changes, or without any if one of them does not apply to this text or model. */
 async function changed(plain, wanted, signal) {
   const changes = page.source.live ? changesNow() : [];
   if (!page.source.live) return { reading: plain, base: page.source.base ?? null };
@@ -237,7 +237,7 @@ async function changed(plain, wanted, signal) {
   }
 }
 
-/** Selects what the page chooses by itself: no step back, and nothing is drawn twice. */
+/** Changes the selection on the page's own behalf: no history entry, and nothing is drawn twice. */
 let quiet = false;
 function quietly(part) {
   quiet = true;
@@ -245,7 +245,7 @@ function quietly(part) {
   quiet = false;
 }
 
-/** Shows what is new after a reading. */
+/** Updates the page after a reading. */
 function refresh({ keep = false } = {}) {
   const { reading } = page;
   if (!reading) return;
@@ -254,7 +254,7 @@ function refresh({ keep = false } = {}) {
   at("about").textContent = parts.filter(Boolean).join(" · ");
   if (page.sites().length && chosen.layer >= page.sites().length) quietly({ layer: 0 });
   if (page.site() && chosen.head >= page.site().heads) quietly({ head: 0 });
-  // A model of which this view has nothing to show has something else.
+  // If the view does not apply to this model, open the first one that does.
   if (!current().fits(reading)) quietly({ view: views.find((view) => view.fits(reading))?.name ?? "heads" });
   showTokens(page);
   showPanel(page);
@@ -262,20 +262,20 @@ function refresh({ keep = false } = {}) {
   show({ keep });
 }
 
-/** How many layers there are, of each stack where there are two. */
+/** The number of layers; of each stack if there are two. */
 function layersOf(reading) {
   const count = (group) => reading.sites.filter((site) => site.group === group).length;
   return reading.groups.includes("encoder") ? `${count("encoder")} + ${several(count("decoder"), "layer")}` : several(count("self"), "layer");
 }
 
-/** The fields that a kind of model reads. */
+/** Shows the input fields of the chosen kind of model. */
 function showFields() {
   const kind = at("model").selectedOptions[0]?.dataset.kind ?? "";
   const [pictures, pairs, target] = [/vit|deit|dinov2|vision/.test(kind), /bert|electra/.test(kind), /t5|bart|marian/.test(kind)];
   at("picture-field").hidden = !pictures || !page.source.live;
   at("text").parentElement.hidden = pictures;
   at("second-field").hidden = !(pairs || target);
-  at("second-name").textContent = target ? "What the decoder has said (may be empty)" : "Second text (may be empty)";
+  at("second-name").textContent = target ? "Decoder prefix (may be empty)" : "Second text (may be empty)";
   at("text-name").textContent = target ? "Source" : "Text";
   const grey = at("model").selectedOptions[0]?.dataset.grey === "true";
   if (pictures && page.source.live && (!page.picture || page.exampleFor !== undefined)) {
@@ -284,7 +284,7 @@ function showFields() {
   }
 }
 
-/** A picture is too large for an address; the browser keeps it for as long as the page is open. */
+/** A picture is too large for the link; the browser keeps it in session storage. */
 function keptPicture(picture) {
   try {
     if (picture) sessionStorage.setItem("picture", picture);
@@ -308,11 +308,11 @@ async function loadModels() {
     const { problem } = training;
     at("progress").replaceChildren(...(problem
       ? [`The model could not be trained: ${problem}`]
-      : [make("span", {}, make("progress", {}), " A model is about to be trained here: its data are being read.")]));
+      : [make("span", {}, make("progress", {}), " A model is about to be trained: reading its data.")]));
     return setTimeout(loadModels, 300);
   }
   complain(null);
-  if (!models.length) return complain(new Error("There is no model here: start with `regard serve MODEL`."));
+  if (!models.length) return complain(new Error("No model was found: start with `regard serve MODEL`."));
   at("model").replaceChildren(...models.map(({ name, kind, grey }) => make("option", { value: name, "data-kind": kind, "data-grey": String(Boolean(grey)) }, name)));
   const missing = page.source.live && chosen.model && !models.some(({ name }) => name === chosen.model) ? chosen.model : "";
   if (missing) quietly({ model: models[0].name, drawn: "", query: -1, key: -1 });
@@ -331,7 +331,7 @@ async function loadModels() {
   if (missing && shown) complain(new Error(`The link names the model “${missing}”, which is not offered here: this is “${models[0].name}”.`));
 }
 
-/** The colours have changed. */
+/** Redraws after a change of theme. */
 function recolour() {
   forgetColours();
   page.film.update();
@@ -343,8 +343,8 @@ function listen() {
     event.preventDefault();
     read();
   });
-  // What cannot be read is said when it is to be read, not while it is typed.
-  const preview = settled(150, () => previewTokens(page, asked()).catch(() => {}));
+  // Invalid input is reported on submission, not while it is typed.
+  const preview = settled(150, () => previewTokens(page, formInput()).catch(() => {}));
   for (const field of [at("text"), at("second")]) {
     field.addEventListener("keydown", (event) => {
       if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
@@ -363,7 +363,7 @@ function listen() {
   at("picture").addEventListener("change", () => {
     const loader = new FileReader();
     loader.onload = async () => {
-      // A file that is no picture leaves the one before.
+      // If the file is not a picture, the previous one stays.
       const before = page.picture;
       page.picture = loader.result;
       if (await read()) {
@@ -378,7 +378,7 @@ function listen() {
   });
   followTheme(at("theme"), recolour);
   at("start-tour").addEventListener("click", () => page.reading && startTour(1, page));
-  // The address is the selection, not a place in the page.
+  // The fragment of the address holds the selection: the skip link must not replace it.
   at("skip").addEventListener("click", (event) => {
     event.preventDefault();
     at("view").focus();

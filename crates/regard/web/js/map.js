@@ -1,4 +1,4 @@
-// A heat map of any size on a canvas: tiles of 8-bit levels, fetched as they come into sight; zoom and pan.
+// A heat map of any size on a canvas: tiles of 8-bit levels, fetched as they become visible; zoom and pan.
 
 import { named, paint, palette } from "./colours.js";
 import { make } from "./dom.js";
@@ -25,7 +25,7 @@ export class TiledMap {
     this.pointers = new Map();
     this.mark = { row: -1, column: -1 };
     this.table = palette();
-    const widest = (axis) => Math.min(120, Math.max(10, ...axis.slice(0, 4000).map((place) => widthOf(shortened(place.label), labelSize))));
+    const widest = (axis) => Math.min(120, Math.max(10, ...axis.slice(0, 4000).map((entry) => widthOf(shortened(entry.label), labelSize))));
     this.left = widest(rows) + 8;
     this.top = widest(columns) * 0.75 + 10;
     this.watch = new ResizeObserver(() => this.resize());
@@ -33,7 +33,7 @@ export class TiledMap {
     this.listen();
   }
 
-  /** Fits the canvas to the page; keeps what is seen where it is. */
+  /** Fits the canvas to the page; zoom and offset stay, unless the whole map was shown. */
   resize() {
     const width = this.root.clientWidth;
     if (width < 40) return;
@@ -54,7 +54,7 @@ export class TiledMap {
     return Math.min(wide / this.columns.length, high / this.rows.length, largestCell);
   }
 
-  /** Shows everything. */
+  /** Shows the whole map. */
   fit() {
     this.unit = this.fitting();
     this.fitted = true;
@@ -83,14 +83,14 @@ export class TiledMap {
       inside(this.top + (row + 0.5 - this.y) * this.unit, this.top, this.height)];
   }
 
-  /** Moves by so many cells. */
+  /** Pans by so many cells. */
   move(columns, rows) {
     this.x += columns;
     this.y += rows;
     this.draw();
   }
 
-  /** Brings a cell into sight. */
+  /** Scrolls to a cell and marks it. */
   show(row, column) {
     const [wide, high] = [(this.width - this.left) / this.unit, (this.height - this.top) / this.unit];
     if (column < this.x) this.x = column;
@@ -117,10 +117,10 @@ export class TiledMap {
 
   listen() {
     const canvas = this.canvas;
-    const place = (event) => [event.clientX, event.clientY];
+    const position = (event) => [event.clientX, event.clientY];
     canvas.addEventListener("pointerdown", (event) => {
       canvas.setPointerCapture(event.pointerId);
-      this.pointers.set(event.pointerId, place(event));
+      this.pointers.set(event.pointerId, position(event));
       this.moved = 0;
     });
     canvas.addEventListener("pointermove", (event) => {
@@ -130,7 +130,7 @@ export class TiledMap {
       this.moved += Math.abs(dx) + Math.abs(dy);
       if (this.pointers.size === 2) this.pinch(event, before);
       else if (this.moved > 4) this.move(-dx / this.unit, -dy / this.unit);
-      this.pointers.set(event.pointerId, place(event));
+      this.pointers.set(event.pointerId, position(event));
     });
     const up = (event) => {
       const cell = this.cellAt(event);
@@ -139,7 +139,7 @@ export class TiledMap {
     canvas.addEventListener("pointerup", up);
     canvas.addEventListener("pointercancel", (event) => this.pointers.delete(event.pointerId));
     canvas.addEventListener("pointerleave", () => this.point(null));
-    // Without a key, the wheel scrolls the page.
+    // Without Ctrl or Meta, the wheel scrolls the page.
     canvas.addEventListener("wheel", (event) => {
       if (!event.ctrlKey && !event.metaKey) return;
       event.preventDefault();
@@ -154,7 +154,7 @@ export class TiledMap {
     const apart = (a, b) => Math.hypot(a[0] - b[0], a[1] - b[1]) || 1;
     const box = this.canvas.getBoundingClientRect();
     const middle = [(event.clientX + other[0]) / 2 - box.left, (event.clientY + other[1]) / 2 - box.top];
-    // Two fingers also move the map: one alone scrolls the page.
+    // Two fingers also pan the map; one finger scrolls the page.
     this.move((before[0] - event.clientX) / 2 / this.unit, (before[1] - event.clientY) / 2 / this.unit);
     this.zoom(apart([event.clientX, event.clientY], other) / apart(before, other), middle);
   }
@@ -181,7 +181,7 @@ export class TiledMap {
     this.draw();
   }
 
-  /** The tile at a place, from memory or on its way. */
+  /** The tile at (x, y), cached or being fetched. */
   tile(zoom, x, y) {
     const key = `${zoom} ${x} ${y}`;
     if (!this.tiles.has(key)) {
@@ -196,7 +196,7 @@ export class TiledMap {
         },
         (problem) => {
           this.tiles.delete(key);
-          // A busy server is asked again; a view that was left is not.
+          // Try again if the server is busy, unless the view was closed.
           if (problem.name !== "AbortError" && this.root.isConnected) setTimeout(() => this.draw(), 700);
         },
       );
@@ -204,7 +204,7 @@ export class TiledMap {
     return this.tiles.get(key);
   }
 
-  /** Draws with the next frame. */
+  /** Schedules drawing for the next frame. */
   draw() {
     if (this.due || !this.width) return;
     this.due = requestAnimationFrame(() => {
@@ -295,14 +295,14 @@ export class TiledMap {
     });
   }
 
-  /** Colours have changed. */
+  /** Redraws after a change of colours. */
   repaint() {
     this.table = palette();
     this.tiles.clear();
     this.draw();
   }
 
-  /** Nobody looks any more. */
+  /** Releases the observer and the tiles. */
   close() {
     this.watch.disconnect();
     this.tiles.clear();

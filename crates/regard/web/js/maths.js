@@ -1,6 +1,6 @@
-// The sums that the page does itself.
+// Computations in the browser.
 
-/** The probability of each token: temperature, top-k and top-p, in this order, as the library does it. At a temperature of 0 the best token has all of it. */
+/** The probability of each token: temperature, top-k and top-p, in this order, as in the library. At temperature 0 the best token has probability 1. */
 export function distribution(scores, { temperature, k, p }) {
   const order = Array.from(scores.keys()).sort((a, b) => scores[b] - scores[a] || a - b);
   if (temperature === 0) return order.slice(0, 1).map((token) => ({ token, probability: 1 }));
@@ -41,7 +41,7 @@ export function reweigh(row, scale, norms) {
   return changed;
 }
 
-/** Rows of weights (tokens) as a map of places: keys added, queries averaged. */
+/** Rows of token weights as a map of axis entries: summed over keys, averaged over queries. */
 export function mergeRows(rows, rowPlaces, columnPlaces) {
   const values = new Float32Array(rowPlaces.length * columnPlaces.length);
   rowPlaces.forEach((place, r) => {
@@ -63,28 +63,28 @@ export function levelOf(value, top, scale) {
   return Math.round(Math.min(1, Math.max(0, share)) * 255);
 }
 
-/** A map made smaller: each pixel shows the largest of what it stands for. */
+/** Downsamples a map: each pixel shows the largest value that it covers. */
 export function shrink(values, rows, columns, height, width, first = 0) {
   const small = new Float32Array(height * width);
   for (let r = first; r < rows; r++) {
     const start = Math.floor((r * height) / rows) * width;
     for (let c = 0; c < columns; c++) {
-      const place = start + Math.floor((c * width) / columns);
-      small[place] = Math.max(small[place], values[r * columns + c]);
+      const pixel = start + Math.floor((c * width) / columns);
+      small[pixel] = Math.max(small[pixel], values[r * columns + c]);
     }
   }
   return small;
 }
 
-/** What the darkest colour of a map stands for, and the largest value: one pixel in a hundred of a small picture of it may
- * lie beyond. The server does the same. */
+/** The value of a map's darkest colour, and its largest value. The former is the 99th percentile over the pixels of a small
+ * picture of the map. The server does the same. */
 export function topOf(values, rows, columns, first) {
   const small = shrink(values, rows, columns, Math.min(64, rows), Math.min(64, columns), first).filter((value) => value > 0);
   small.sort((a, b) => b - a);
   return { top: small[Math.floor(small.length * 0.01)] ?? 0, largest: small[0] ?? 0 };
 }
 
-/** The places of the largest values, largest first. */
+/** The indices of the largest values, largest first. */
 export function largest(values, count) {
   const order = Array.from(values.keys()).sort((a, b) => values[b] - values[a] || a - b);
   return order.slice(0, count);

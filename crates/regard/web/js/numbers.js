@@ -1,4 +1,4 @@
-// Numbers as people read them, and as they are.
+// Numbers as text: rounded for reading, or exact.
 
 /** Four significant digits. */
 export function brief(value) {
@@ -36,5 +36,5 @@ export function signed(value) {
 /** A count with commas. */
 export const counted = (value) => value.toLocaleString("en");
 
-/** A count and what is counted. */
+/** A count with its noun, plural unless it is 1. */
 export const several = (count, what) => `${counted(count)} ${what}${count === 1 ? "" : "s"}`;

@@ -7,7 +7,7 @@ import { shortened, spelled } from "./words.js";
 
 const listedOutcomes = 8;
 
-/** Where a prediction is made: the mask, where there is one, else the chosen token or the last. */
+/** The position of the prediction: the last one or, in masked models, the mask token or else the chosen token. */
 export function predictedAt(page) {
   const tokens = page.predicting();
   if (page.reading.answer !== "masked") return tokens.length - 1;
@@ -15,7 +15,7 @@ export function predictedAt(page) {
   return mask >= 0 ? mask : Math.min(page.query(), tokens.length - 1);
 }
 
-/** Labels, scores and probabilities of what a reading predicts. */
+/** Labels, scores and probabilities of a reading's prediction. */
 async function predicted(page, reading, signal) {
   if (reading.answer === "class") {
     const { labels, scores, probabilities } = await page.source.classes(reading, signal);
@@ -26,7 +26,7 @@ async function predicted(page, reading, signal) {
   return { labels: new Map(best.map(({ id, text }) => [id, spelled(text)])), scores, probabilities: softmax(scores) };
 }
 
-/** A table of what is predicted before and after, with the differences. */
+/** A table of the predictions before and after, with the differences. */
 export async function outcome(page, signal) {
   if (!["next", "class", "masked"].includes(page.reading.answer)) {
     return make("p", { class: "muted" }, "This model has no output head: only its attention maps change.");
@@ -47,11 +47,11 @@ export async function outcome(page, signal) {
   };
   const [first, last] = [before, after].map(({ probabilities }) => largest(probabilities, 1)[0]);
   const what = { next: "next word", class: "class", masked: "masked word" }[page.reading.answer];
-  const said = first === last
+  const summary = first === last
     ? ["Still ", make("b", {}, name(first)), `: ${percent(before.probabilities[first])} before, ${percent(after.probabilities[first])} after.`]
     : [make("b", {}, name(first)), ` ${percent(before.probabilities[first])} becomes `, make("b", {}, name(last)), ` ${percent(after.probabilities[last])}.`];
   return make("div", { class: "outcome", id: "outcome" },
-    make("p", {}, `The ${what}: `, said),
+    make("p", {}, `The ${what}: `, summary),
     make("div", { class: "scroll" }, make("table", {},
       make("thead", {}, make("tr", {}, [what, "", "before", "after", "change", "logit"].map((title) => make("th", { scope: "col" }, title)))),
       make("tbody", {}, order.map(row)))));

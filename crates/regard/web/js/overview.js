@@ -1,4 +1,4 @@
-// The whole model: tokens → embeddings → blocks → output. The place that is shown is marked, and a click leads there.
+// The whole model: tokens → embeddings → blocks → output. The part that is shown is marked; a click on a part opens it.
 
 import { changeOf, changesNow } from "./changes.js";
 import { at, make } from "./dom.js";
@@ -7,8 +7,8 @@ import { chosen, select } from "./selection.js";
 const ofHead = ["head", "why", "lines", "compare", "search"];
 const ofAll = ["heads", "flow", "patching"];
 
-/** What the open view shows: tokens, depth (0 is the embeddings), layer and head, or the output. */
-function placeNow(page) {
+/** The part that the open view shows: tokens, depth (0 is the embeddings), layer and head, or the output. */
+function shownPart(page) {
   const view = chosen.view;
   if (view === "without") return { tokens: true };
   if (view === "next" || view === "classes") return { output: true };
@@ -17,38 +17,38 @@ function placeNow(page) {
   return ofHead.includes(view) ? { layer: page.site().layer, head: page.head() } : {};
 }
 
-/** Draws the model, or nothing where there are no layers to draw. */
+/** Draws the model, or nothing if it has no attention. */
 export function showOverview(page) {
   const root = at("overview");
   const { reading } = page;
   root.hidden = !reading?.sites.length;
   if (root.hidden) return;
-  const place = placeNow(page);
+  const shown = shownPart(page);
   const goes = (name) => page.fitsView(name);
   const stage = (id, text, about, on, go) => make("button", {
     type: "button", id: `model-${id}`, class: "stage", title: about, "aria-label": about, "aria-current": on ? "true" : null, disabled: !go, click: go,
   }, text);
   const lens = (depth) => (goes("lens") ? () => select({ view: "lens", depth }) : null);
   const output = goes("classes") ? "classes" : goes("next") ? "next" : null;
-  const parts = [stage("tokens", `${(reading.target.length ? reading.target : reading.source).length} tokens`, "The tokens: what the answer is without each of them", place.tokens, goes("without") ? () => select({ view: "without" }) : () => select({ view: "lines" }))];
+  const parts = [stage("tokens", `${(reading.target.length ? reading.target : reading.source).length} tokens`, "The tokens: how the prediction changes without each of them", shown.tokens, goes("without") ? () => select({ view: "without" }) : () => select({ view: "lines" }))];
   const own = reading.groups.filter((group) => group !== "cross");
   for (const group of own) {
     const mine = group === page.group() || (group === "decoder" && page.group() === "cross");
-    parts.push(arrow(), stage(`embeddings-${group}`, group === "self" ? "embeddings" : `${group} embeddings`, "The embeddings: what they alone would predict", mine && place.depth === 0, group === "encoder" ? null : lens(0)));
+    parts.push(arrow(), stage(`embeddings-${group}`, group === "self" ? "embeddings" : `${group} embeddings`, "The embeddings: the prediction from them alone", mine && shown.depth === 0, group === "encoder" ? null : lens(0)));
     const sites = reading.sites.filter((site) => site.group === group);
     for (const site of sites) {
       const cross = group === "decoder" ? reading.sites.find((other) => other.group === "cross" && other.layer === site.layer) : null;
-      parts.push(arrow(), block(site, cross, page, { place, mine, lens: group === "encoder" ? null : lens(site.layer + 1) }));
+      parts.push(arrow(), block(site, cross, page, { shown, mine, lens: group === "encoder" ? null : lens(site.layer + 1) }));
     }
   }
-  parts.push(arrow(), stage("output", { classes: "classes", next: "logits" }[output] ?? "output", "The output: what is predicted", place.output, output ? () => select({ view: output }) : null));
+  parts.push(arrow(), stage("output", { classes: "classes", next: "logits" }[output] ?? "output", "The output: the prediction", shown.output, output ? () => select({ view: output }) : null));
   const row = make("div", { class: "model-row", role: "group", "aria-label": "The whole model" }, parts);
   const scrolled = root.querySelector(".model-row")?.scrollLeft ?? 0;
   const held = root.contains(document.activeElement) ? document.activeElement.id : "";
   root.replaceChildren(make("summary", {}, "The whole model"), row);
   row.scrollLeft = scrolled;
   if (held) at(held)?.focus({ preventScroll: true });
-  // One stop for Tab; arrows move between stages, blocks and heads.
+  // One Tab stop; arrows move between stages, blocks and heads.
   const stops = [...row.querySelectorAll("button:not(:disabled)")];
   const current = stops.find((one) => one.getAttribute("aria-current")) ?? stops[0];
   for (const one of stops) one.tabIndex = one === current ? 0 : -1;
@@ -68,11 +68,11 @@ export function showOverview(page) {
 const arrow = () => make("span", { class: "model-arrow", "aria-hidden": "true" }, "→");
 
 /** One layer: a dot for every head, then the feed-forward layer. */
-function block(site, cross, page, { place, mine, lens }) {
-  const here = mine && (place.all || place.layer === site.layer);
+function block(site, cross, page, { shown, mine, lens }) {
+  const here = mine && (shown.all || shown.layer === site.layer);
   const name = site.name.replace(/\.[^.]+$/, "");
   const dots = (one, what) => make("span", { class: "model-heads", style: `--dots: ${Math.min(one.heads, Math.max(3, Math.ceil(Math.sqrt(one.heads * 1.6))))}` }, Array.from({ length: one.heads }, (_, head) => {
-    const on = mine && place.head === head && place.layer === one.layer && one.group === page.group();
+    const on = mine && shown.head === head && shown.layer === one.layer && one.group === page.group();
     const off = changeOf(one, head);
     const says = `${what}head ${one.layer}.${head}${off ? ", switched off" : ""}`;
     return make("button", {
@@ -83,5 +83,5 @@ function block(site, cross, page, { place, mine, lens }) {
   const off = changesNow().includes(`off:${name}.ffn`);
   return make("div", { class: `model-block${here ? " here" : ""}` },
     make("span", { class: "model-name" }, `layer ${site.layer}`), dots(site, ""), cross ? dots(cross, "cross-attention ") : null,
-    make("button", { type: "button", class: `ffn${off ? " off" : ""}`, id: `model-${name}.ffn`, title: `The feed-forward layer: what would be predicted after layer ${site.layer}`, "aria-label": `after the feed-forward layer ${site.layer}`, "aria-current": place.depth === site.layer + 1 && mine ? "true" : null, disabled: !lens, click: lens }, "feed-forward"));
+    make("button", { type: "button", class: `ffn${off ? " off" : ""}`, id: `model-${name}.ffn`, title: `The feed-forward layer: the prediction after layer ${site.layer}`, "aria-label": `after the feed-forward layer ${site.layer}`, "aria-current": shown.depth === site.layer + 1 && mine ? "true" : null, disabled: !lens, click: lens }, "feed-forward"));
 }

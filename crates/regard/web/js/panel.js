@@ -1,4 +1,4 @@
-// The panel of interventions: what is changed inside the model, what can be changed, and what the changes do.
+// The panel of interventions: the changes in effect, those available, and their effect on the prediction.
 
 import { changeInWords, changesNow, setChanges, toggleChange, undoChange } from "./changes.js";
 import { at, make } from "./dom.js";
@@ -16,12 +16,12 @@ export function switchHead(page, which) {
   if (site && page.source.live) toggleChange(`zero:${site.name}:${head}`);
 }
 
-/** Blocks the chosen query from attending to the chosen key, or lets it again. */
+/** Blocks the chosen query from attending to the chosen key, or unblocks it. */
 export function blockPair(page) {
   if (page.site() && chosen.key >= 0 && page.source.live) toggleChange(`block:${page.site().name}:${page.head()}:${page.query()}:${chosen.key}`);
 }
 
-/** Shows the panel anew. */
+/** Redraws the panel. */
 export function showPanel(page) {
   const root = at("changes");
   const wanted = Boolean(page.reading) && (page.source.live ? page.reading.sites.length > 0 || changesNow().length > 0 : page.reading.changes.length > 0);
@@ -35,19 +35,19 @@ export function showPanel(page) {
   if (list.length && page.base) showOutcome(page, root.querySelector("#outcome-place"));
 }
 
-async function showOutcome(page, place) {
+async function showOutcome(page, root) {
   stopOutcome.abort();
   stopOutcome = new AbortController();
   const mine = stopOutcome.signal;
   try {
     const table = await outcome(page, mine);
-    if (!mine.aborted) place.replaceChildren(table);
+    if (!mine.aborted) root.replaceChildren(table);
   } catch (problem) {
-    if (!mine.aborted) place.replaceChildren(make("p", { class: "muted" }, problem.message));
+    if (!mine.aborted) root.replaceChildren(make("p", { class: "muted" }, problem.message));
   }
 }
 
-/** What is changed, each with a way back. */
+/** The changes in effect, each with an undo button. */
 function made(page, list) {
   const live = page.source.live;
   const chip = (change, i) => make("span", { class: "change", "data-change": change },
@@ -61,7 +61,7 @@ function made(page, list) {
     make("div", { id: "outcome-place", class: "busy-line" }));
 }
 
-/** What can be changed, with the selection filled in. */
+/** The changes that are available for the current selection. */
 function tools(page, open) {
   const site = page.site();
   const [head, layer] = [page.head(), site.name.replace(/\.[^.]+$/, "")];

@@ -7,10 +7,10 @@ import { select } from "./selection.js";
 import { named } from "./colours.js";
 import { label, picture } from "./svg.js";
 
-/** The picture with the weights of the chosen patch, or of the class token; `update` follows the choice. */
+/** The picture with the weights of the chosen patch, or of the class token; `update` redraws it for the current query. */
 export function patchesOf(page, which) {
   const [rows, columns] = page.reading.patches;
-  // Learned tokens stand before the patches.
+  // Learned tokens come before the patches.
   const first = page.reading.source.length - rows * columns;
   const patch = (query) => `the patch in row ${Math.floor((query - first) / columns) + 1}, column ${((query - first) % columns) + 1}`;
   const name = (query) => (query >= first ? patch(query) : query === 0 ? "the class token" : `the token ${page.reading.source[query].text}`);
@@ -29,7 +29,7 @@ export function patchesOf(page, which) {
       if (!move && event.key !== "Escape") return;
       const at = page.query() - first;
       const from = [Math.floor(at / columns), at % columns];
-      // The class token is no patch: arrows enter the picture at its first, Escape leaves it.
+      // The class token is not a patch: arrows lead from it to the first patch, Escape back to it.
       const to = at < 0 ? 0 : move && inside(from[0] + move[0], rows) * columns + inside(from[1] + move[1], columns);
       select({ query: move ? to + first : 0 });
       event.preventDefault();
@@ -41,7 +41,7 @@ export function patchesOf(page, which) {
   const root = make("div", { class: "patches" }, heading, make("div", { class: seen ? "picture" : "picture bare" }, seen, canvas, mark), about);
 
   async function update() {
-    // Nothing jumps once it is shown.
+    // Decoded first, so that the layout does not shift.
     await seen?.decode().catch(() => {});
     const query = page.query();
     const question = { ...which, merge: false, hide: false, top: query, bottom: query + 1, left: 0, right: rows * columns + first };
@@ -57,7 +57,7 @@ export function patchesOf(page, which) {
     context.putImageData(image, 0, 0);
     heading.textContent = `What ${name(query)} attends to`;
     canvas.setAttribute("aria-label", `What ${name(query)} attends to, over the picture. Arrows choose another patch, Escape the class token.`);
-    about.textContent = `From ${brief(least)} (clear) to ${brief(most)} (strongest). Choose a patch to see what it attends to; the class token, the first, gathers what the picture is.`;
+    about.textContent = `From ${brief(least)} (clear) to ${brief(most)} (strongest). Choose a patch to see what it attends to; the first token, the class token, is the one that is classified.`;
     mark.hidden = query < first;
     const [row, column] = [Math.floor((query - first) / columns), (query - first) % columns];
     mark.style.cssText = `left: ${(100 * column) / columns}%; top: ${(100 * row) / rows}%; width: ${100 / columns}%; height: ${100 / rows}%`;

@@ -1,4 +1,4 @@
-// Flow as ribbons: which tokens, through which layers, the influence on a token runs through.
+// Flow as ribbons: through which tokens and layers influence reaches a token.
 
 import { classColour, headColour, named } from "./colours.js";
 import { draw, make } from "./dom.js";
@@ -11,12 +11,12 @@ const levelHeight = 84;
 const laneWidth = 74;
 const narrowest = 5;
 
-/** Shares and ribbons of tokens as those of places: words where pieces are merged; special tokens, or a sink, together. */
+/** Shares and ribbons of tokens summed by axis entry: the pieces of a word if merged; special tokens, or a sink, as one extra entry. */
 export function byPlace(found, places, apart) {
   const count = places.length;
   const of = new Int32Array(found.tokens).fill(-1);
   places.forEach((place, p) => of.fill(apart(place) ? count : p, place.start, place.end));
-  // What is hidden is apart too: it keeps its share.
+  // Hidden tokens belong to the extra entry too: they keep their share.
   of.forEach((at, token) => { if (at < 0) of[token] = count; });
   const shares = found.shares.map((row) => {
     const sums = new Float64Array(count + 1);
@@ -35,8 +35,8 @@ export function byPlace(found, places, apart) {
 }
 
 /**
- * The picture: inputs at the bottom, layers upward, the token at the top. Words at a level share its width by what comes from
- * them; what is apart has a lane of its own at the left, so that it does not swallow the rest.
+ * The picture: inputs at the bottom, layers upward, the token at the top. Words at a level have widths in
+ * proportion to their shares; special tokens, or a sink, have a lane of their own at the left, so that they do not dominate the rest.
  */
 export function ribbonPicture({ shares, ribbons, count }, places, { room, word, apartName, pick, current }) {
   const lane = shares.some((row) => row[count] > 1e-6) ? laneWidth : 0;
@@ -48,7 +48,7 @@ export function ribbonPicture({ shares, ribbons, count }, places, { room, word, 
   const height = top + (levels - 1) * levelHeight + foot;
   const y = (level) => top + (levels - 1 - level) * levelHeight;
   const gap = Math.min(6, (across * 0.25) / Math.max(1, count));
-  // Every word that has a share stands at every level at which it has one.
+  // A word appears at every level at which it has a share.
   const nodes = shares.map((row) => {
     const seen = Array.from({ length: count }, (_, p) => p).filter((p) => row[p] > 2e-4);
     const whole = seen.reduce((sum, p) => sum + row[p], 0) || 1;
@@ -68,15 +68,15 @@ export function ribbonPicture({ shares, ribbons, count }, places, { room, word, 
   ribbons.forEach((layer, l) => {
     const [low, high] = [nodes[l], nodes[l + 1]];
     const sorted = [...layer].sort((a, b) => a.to - b.to || a.from - b.from);
-    const place = new Map();
+    const upperEnds = new Map();
     for (const one of sorted) {
       const node = high.get(one.to);
       if (!node) continue;
-      place.set(one, { upper: node.x + node.in, upperWidth: one.share * node.scale });
+      upperEnds.set(one, { upper: node.x + node.in, upperWidth: one.share * node.scale });
       node.in += one.share * node.scale;
     }
     for (const one of [...layer].sort((a, b) => a.from - b.from || a.to - b.to)) {
-      const [node, ends] = [low.get(one.from), place.get(one)];
+      const [node, ends] = [low.get(one.from), upperEnds.get(one)];
       if (!node || !ends) continue;
       const [a, b] = [node.x + node.out, node.x + node.out + one.share * node.scale];
       node.out += one.share * node.scale;
@@ -120,7 +120,7 @@ export function ribbonPicture({ shares, ribbons, count }, places, { room, word, 
   return svg;
 }
 
-/** Over the patches of a picture: one picture for each level, and the share of the other tokens beside it. */
+/** For vision models: the shares of the patches over the picture at each level, and the share of the other tokens. */
 export function patchRibbons(page, found, pick) {
   const [rows, columns] = page.reading.patches;
   const first = page.reading.source.length - rows * columns;

@@ -1,6 +1,6 @@
-// A list in which Tab stops once and arrows move: hundreds of words must not be hundreds of stops.
+// Roving tab index: a list is one Tab stop and arrows move within it, so that hundreds of words are not hundreds of stops.
 
-/** Makes elements such a list. Tab stops at the one given, arrows up and down, Home and End move the focus. */
+/** Makes elements such a list, with the Tab stop at `start`. Up, Down, Home and End move the focus. */
 export function roving(elements, start = 0) {
   const stop = (at) => elements.forEach((element, i) => element.setAttribute("tabindex", i === at ? 0 : -1));
   stop(Math.min(Math.max(0, start), elements.length - 1));
@@ -17,7 +17,7 @@ export function roving(elements, start = 0) {
   });
 }
 
-/** The same in two dimensions: Tab stops once, arrows move by cells and rows of so many columns. */
+/** The same in two dimensions: one Tab stop; arrows move by cell, and by row of so many columns. */
 export function grid(elements, columns, start = 0) {
   const stop = (at) => elements.forEach((element, i) => (element.tabIndex = i === at ? 0 : -1));
   const last = elements.length - 1;
@@ -34,14 +34,14 @@ export function grid(elements, columns, start = 0) {
   });
 }
 
-/** How many elements stand beside the first one. */
+/** The number of columns: how many elements are in the first row. */
 export function columnsOf(elements) {
   const top = elements[0]?.getBoundingClientRect().top;
   const below = elements.findIndex((element) => element.getBoundingClientRect().top > top + 4);
   return below < 0 ? elements.length : below;
 }
 
-/** The attributes of something drawn that can be chosen like a button. */
+/** The attributes that make a drawn element act as a button. */
 export function pickable(id, name, act) {
   const key = (event) => {
     if (event.key !== "Enter" && event.key !== " ") return;
@@ -51,7 +51,7 @@ export function pickable(id, name, act) {
   return { id, class: "pick", role: "button", tabindex: -1, "aria-label": name, click: act, keydown: key };
 }
 
-/** Does what replaces elements, and gives the focus to the one with the same id again. */
+/** Calls a function that replaces elements, and restores the focus to the one with the same id. */
 export async function keepingFocus(root, replace) {
   const held = root.contains(document.activeElement) ? document.activeElement.id : "";
   const result = await replace();

@@ -1,4 +1,4 @@
-// Why, one level deeper: the score of a query and a key as a sum over pairs of what wrote them.
+// Why, one level deeper: a score as a sum over pairs of components that wrote the query and the key.
 
 import { named, signedShade } from "./colours.js";
 import { draw, make } from "./dom.js";
@@ -9,7 +9,7 @@ import { label, picture, wide } from "./svg.js";
 const listedPairs = 12;
 const listedWriters = 9;
 
-/** The parts of a score as a graph and a table, computed when they are wanted: that takes one forward pass. */
+/** The parts of a score as a graph and a table, computed on demand: this takes one forward pass. */
 export function scoreParts(page, which) {
   const root = make("div", { class: "score-parts" });
   const show = async () => {
@@ -33,8 +33,8 @@ function contents({ writers, parts, distance, score }, page) {
   const row = ({ part, from, to }) => make("tr", { "data-part": exactly(part) },
     make("td", {}, writerName(writers[from])), make("td", {}, writerName(writers[to])), make("td", {}, signed(part)));
   return [
-    make("h2", {}, "What wrote this score"),
-    make("p", { id: "parts-in-words" }, `The score of ${brief(score)} is the sum of ${count} × ${count} pairs: what each earlier part wrote into the query, times what each wrote into the key${distance ? `, and ${brief(distance)} for the distance` : ""}. Most comes from ${writers[best.from].name} in the query with ${writers[best.to].name} in the key: ${signed(best.part)}.`),
+    make("h2", {}, "Parts of this score"),
+    make("p", { id: "parts-in-words" }, `The score of ${brief(score)} is the sum over ${count} × ${count} pairs: the contribution of each earlier component to the query times that of each to the key${distance ? `, plus ${brief(distance)} for the distance` : ""}. The largest pair is ${writers[best.from].name} in the query with ${writers[best.to].name} in the key: ${signed(best.part)}.`),
     make("div", { class: "two parts-two" },
       make("div", { class: "scroll" }, graph(writers, pairs)),
       make("div", { class: "scroll" }, make("table", { id: "score-parts", "data-sum": exactly(total), "data-score": exactly(score) },
@@ -52,7 +52,7 @@ function contents({ writers, parts, distance, score }, page) {
 
 const othersOf = (value) => Math.max(0, value).toLocaleString("en");
 
-/** Writers of the query at the left, of the key at the right, joined by lines as wide as what a pair contributes. */
+/** Components of the query at the left and of the key at the right, joined by lines as wide as the part of each pair. */
 function graph(writers, pairs) {
   const shown = pairs.slice(0, listedPairs);
   const side = (end) => {
@@ -72,6 +72,6 @@ function graph(writers, pairs) {
       draw("title", {}, `${writers[from].name} × ${writers[to].name}: ${exactly(part)}`));
   });
   const names = (list, x, anchor) => list.map(([at, sum]) => label(`${writers[at].name}  ${signed(sum)}`, x, y(list, at), { anchor, size: 12.5 }));
-  return wide(picture(600, height, "What wrote the query and the key", label("query", x1 - 8, 12, { anchor: "end", colour: "muted" }), label("key", x2 + 8, 12, { colour: "muted" }), lines,
+  return wide(picture(600, height, "Components of the query and the key", label("query", x1 - 8, 12, { anchor: "end", colour: "muted" }), label("key", x2 + 8, 12, { colour: "muted" }), lines,
     names(left, x1 - 8, "end"), names(right, x2 + 8, "start"), draw("line", { x1, x2: x1, y1: 26, y2: height, stroke: named("grid") }), draw("line", { x1: x2, x2, y1: 26, y2: height, stroke: named("grid") })));
 }

@@ -1,8 +1,8 @@
-// Where the numbers come from while the server runs.
+// The data source of the page while the server runs.
 
 import { unpackBytes, unpackReals } from "./packed.js";
 
-/** A failure with the server's own sentence, and its status. */
+/** A failed request: the server's message and its status. */
 export class Refusal extends Error {
   constructor(message, status) {
     super(message);
@@ -21,8 +21,8 @@ async function ask(path, options = {}) {
     throw new Refusal(lost, 0);
   }
   if (!answer.ok) {
-    const said = await answer.json().catch(() => ({}));
-    throw new Refusal(said.error || `The server answered ${answer.status}.`, answer.status);
+    const failure = await answer.json().catch(() => ({}));
+    throw new Refusal(failure.error || `The server answered ${answer.status}.`, answer.status);
   }
   return answer;
 }
@@ -32,7 +32,7 @@ const binary = async (path, options) => (await ask(path, options)).arrayBuffer()
 const send = (path, body, signal) =>
   json(path, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body), signal });
 
-/** The source of everything that the page shows. Answers about a reading are kept for a while. */
+/** The data source of the page. Responses about a reading are cached. */
 export function serverSource() {
   const kept = new Map();
   const about = (reading, what, question, signal, read) => {
@@ -42,7 +42,7 @@ export function serverSource() {
       const answer = read(path, { signal });
       kept.set(path, answer);
       const forget = () => kept.delete(path);
-      // Whoever asks after this request was given up must not be handed its remains.
+      // An aborted request must not stay in the cache.
       signal?.addEventListener("abort", forget, { once: true });
       answer.then(() => signal?.removeEventListener("abort", forget), forget);
     }
@@ -52,10 +52,10 @@ export function serverSource() {
     live: true,
     state: () => json("api/state"),
     film: (model) => json(`api/film?${new URLSearchParams({ model })}`),
-    control: (asked) => send("api/film", asked),
-    tokens: (asked, signal) => send("api/tokens", asked, signal),
-    read: (asked, signal) => send("api/read", asked, signal),
-    step: (reading, asked, signal) => send(`api/readings/${reading.id}/step`, asked, signal),
+    control: (request) => send("api/film", request),
+    tokens: (request, signal) => send("api/tokens", request, signal),
+    read: (request, signal) => send("api/read", request, signal),
+    step: (reading, request, signal) => send(`api/readings/${reading.id}/step`, request, signal),
     measures: (reading, site, signal) => about(reading, "measures", { site }, signal, json),
     classes: (reading, signal) => about(reading, "classes", {}, signal, json),
     async thumbnails(reading, question, signal) {
@@ -90,13 +90,13 @@ export function serverSource() {
       const [found, scores] = unpackReals(await about(reading, "next", question, signal, binary));
       return { ...found, scores };
     },
-    patch: (asked, signal) => send("api/patch", asked, signal),
+    patch: (request, signal) => send("api/patch", request, signal),
     parts: (reading, question, signal) => about(reading, "parts", question, signal, json),
     blankOut: (reading, position, signal) => about(reading, "blank_out", position === undefined ? {} : { position }, signal, json),
     names: (reading, signal) => about(reading, "names", {}, signal, json),
     /** Samples several tokens; `each` gets them one by one. */
-    async generate(reading, asked, each, signal) {
-      const answer = await ask(`api/readings/${reading.id}/generate`, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(asked), signal });
+    async generate(reading, request, each, signal) {
+      const answer = await ask(`api/readings/${reading.id}/generate`, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(request), signal });
       const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
       let rest = "";
       for (;;) {
@@ -111,7 +111,7 @@ export function serverSource() {
       }
     },
     ribbons: (reading, question, signal) => about(reading, "ribbons", question, signal, json),
-    search: (reading, asked, signal) => send(`api/readings/${reading.id}/search`, asked, signal),
+    search: (reading, request, signal) => send(`api/readings/${reading.id}/search`, request, signal),
     lens: (reading, question, signal) => about(reading, "lens", question, signal, json),
   };
 }

@@ -1,4 +1,4 @@
-// Vectors as strips of colour, one cell a dimension.
+// Vectors as strips of colour, one cell per dimension.
 
 import { signedShade } from "./colours.js";
 import { draw } from "./dom.js";
@@ -7,7 +7,7 @@ import { box, label } from "./svg.js";
 
 export const cellWidth = (width) => Math.max(3.5, Math.min(22, 640 / width));
 
-/** The largest size among vectors, to colour them alike. */
+/** The largest absolute value of some vectors, which then share one colour scale. */
 export const extent = (...vectors) => Math.max(1e-12, ...vectors.map((vector) => vector.reduce((most, value) => Math.max(most, Math.abs(value)), 0)));
 
 /** A strip with its name at the left and a number at the right. */
@@ -20,7 +20,7 @@ export function strip(name, vector, x, y, { most, height = 14, note = "", what =
   return group;
 }
 
-/** The colours of a strip, from −most to most. */
+/** The colour bar of a strip, from −most to most. */
 export function signedBar(x, y, most) {
   const group = draw("g", {});
   for (let i = 0; i < 33; i++) group.append(box(x + i * 4, y, 4.2, 9, signedShade((i - 16) / 16)));

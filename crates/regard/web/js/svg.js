@@ -1,23 +1,23 @@
-// Pieces of pictures: everything has its colours in its attributes, so that a saved picture needs no style sheet.
+// SVG elements with their colours as attributes, so that a saved picture needs no style sheet.
 
 import { named } from "./colours.js";
 import { draw } from "./dom.js";
 
 const family = "Inter, 'Helvetica Neue', Helvetica, Arial, 'Liberation Sans', 'DejaVu Sans', sans-serif";
 
-/** A picture in which something can be chosen: a group for those who cannot see it, not one image. */
+/** A picture with interactive elements: for screen readers a group, not one image. */
 export function choosable(svg) {
   svg.setAttribute("role", "group");
   return svg;
 }
 
-/** A picture that is never made smaller than it is drawn: it scrolls instead. */
+/** A picture that is never scaled down: it scrolls instead. */
 export function wide(svg) {
   svg.classList.add("wide");
   return svg;
 }
 
-/** A picture of some size with a title for those who cannot see it. */
+/** A picture of some size with a title for screen readers. */
 export function picture(width, height, title, ...children) {
   return draw(
     "svg",
@@ -30,7 +30,7 @@ export function picture(width, height, title, ...children) {
   );
 }
 
-/** Text at a place: anchor is start, middle or end; its middle is at y. */
+/** Text at a position: `anchor` is start, middle or end; y is its vertical centre. */
 export function label(text, x, y, { anchor = "start", colour = "ink", size = 12, turned = 0, weight = 400, ...more } = {}) {
   const transform = turned ? `rotate(${turned} ${x} ${y})` : null;
   return draw(
@@ -43,7 +43,7 @@ export function label(text, x, y, { anchor = "start", colour = "ink", size = 12,
   );
 }
 
-/** A rectangle that tells something when pointed at. */
+/** A rectangle, with a tooltip if given. */
 export function box(x, y, width, height, fill, tip, more = {}) {
   const children = tip ? [draw("title", {}, tip)] : [];
   return draw("rect", { x, y, width, height, fill, ...more }, ...children);
@@ -56,7 +56,7 @@ export function stroke(x1, y1, x2, y2, colour, more = {}) {
 
 let ruler = null;
 
-/** How wide a text is. */
+/** The width of a text in pixels. */
 export function widthOf(text, size = 12, weight = 400) {
   ruler ??= document.createElement("canvas").getContext("2d");
   ruler.font = `${weight} ${size}px ${family}`;

@@ -1,4 +1,4 @@
-// Light or dark: as the system has it until someone chooses, and then as chosen.
+// Light or dark theme: the system's until the user chooses one.
 
 const system = matchMedia("(prefers-color-scheme: dark)");
 
@@ -7,11 +7,11 @@ export function followTheme(button, changed) {
   const set = (theme) => {
     document.documentElement.dataset.theme = theme;
   };
-  // A file of its own may not be allowed to remember anything.
+  // A standalone file may have no access to local storage.
   try {
     const kept = localStorage.getItem("theme");
     if (kept === "light" || kept === "dark") set(kept);
-  } catch { /* as the system has it */ }
+  } catch { /* follow the system */ }
   system.addEventListener("change", () => changed());
   button.addEventListener("click", () => {
     const now = document.documentElement.dataset.theme ?? (system.matches ? "dark" : "light");
@@ -19,7 +19,7 @@ export function followTheme(button, changed) {
     set(next);
     try {
       localStorage.setItem("theme", next);
-    } catch { /* for this time only */ }
+    } catch { /* until the page is closed */ }
     changed();
   });
 }

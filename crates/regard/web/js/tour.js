@@ -4,15 +4,15 @@ import { at, make } from "./dom.js";
 import { chosen, select } from "./selection.js";
 
 const steps = [
-  { view: "heads", spot: "#tokens", text: "A model reads tokens, not words: a dot marks a token that begins with a space. Click a token to make it the query, the token that looks around." },
+  { view: "heads", spot: "#tokens", text: "A model reads tokens, not words: a dot marks a token that begins with a space. Click a token to make it the query, the token whose attention is shown." },
   { view: "heads", spot: "#view .heads", text: "Every small map is one attention head. Rows are queries, columns are keys, and a strong colour is a large weight. The upper half is empty: a token cannot attend to later ones." },
-  { view: "heads", spot: "#names", text: "Some heads have a job that can be tested. A name is given where a measure is far above that of the same model untrained, such as attending to the previous token." },
-  { view: "head", spot: "#view .map", text: "One head, enlarged. Each row sums to 1: it says how the head divides its attention. The table lists the exact weights of the chosen query." },
+  { view: "heads", spot: "#names", text: "Some heads have a function that can be tested, such as attending to the previous token. A head is named if a measure is far above that of the same model untrained." },
+  { view: "head", spot: "#view .map", text: "One head, enlarged. Each row sums to 1: it shows how the head divides its attention. The table lists the exact weights of the chosen query." },
   { view: "why", spot: "#view svg", text: "Where a weight comes from: the query is compared with every key, dimension by dimension. The products are added up, scaled, and turned into weights by a softmax." },
-  { view: "why", spot: "#split-score, #score-parts", text: "One level deeper: the query and the key were written by earlier heads and layers. The score splits exactly into pairs of these. Press the button to see which made this one." },
+  { view: "why", spot: "#split-score, #score-parts", text: "One level deeper: the query and the key are sums of what earlier heads and layers wrote. The score is exactly a sum over pairs of these. Press the button to see the largest." },
   { view: "lines", spot: "#view svg", text: "The same weights as lines. Point at a word on the left to see what it attends to, or click it to keep its lines." },
   { view: "flow", spot: "#view svg", text: "Attention through all layers: rollout multiplies the weights, so that each row shows which words have contributed to the chosen one so far." },
-  { view: "lens", spot: "#lens", text: "Every layer can be asked what it would predict if it were the last one. Read a column from the bottom: the answer forms layer by layer." },
+  { view: "lens", spot: "#lens", text: "The logit lens: what every layer would predict if it were the last one. Read a column from the bottom: the prediction forms layer by layer." },
   { view: "next", spot: "#view svg", text: "The last layer's scores become probabilities. Temperature, top-k and top-p shape them before one token is sampled. Click a bar to continue with it." },
   { view: "heads", spot: "#changes", text: "Does a head matter? Switch it off (key x) and compare the next word before and after. Undo with u. The link in the address bar keeps everything you did." },
 ];
@@ -37,7 +37,7 @@ export function showTour(page) {
   spotTour();
 }
 
-/** Highlights what the step is about, once it is there; a view that is drawn anew is marked anew. */
+/** Highlights the element of the step once it exists; called again when a view is redrawn. */
 export function spotTour(tries = 40) {
   for (const old of document.querySelectorAll(".spot")) old.classList.remove("spot");
   const step = steps[chosen.tour - 1];
@@ -52,7 +52,7 @@ export function spotTour(tries = 40) {
   if (box.top < 0 || box.top > innerHeight * 0.55) scrollTo({ top: scrollY + box.top - 90, behavior: matchMedia("(prefers-reduced-motion: reduce)").matches ? "auto" : "smooth" });
 }
 
-/** Goes to a step; views that this model does not have are passed over. */
+/** Goes to a step; skips views that do not apply to this model. */
 export function startTour(number, page) {
   const forward = number >= chosen.tour;
   let to = number;

@@ -1,4 +1,4 @@
-// Words in a class: what a classifier predicts, and what each word contributes to it.
+// Words in a class: a classifier's prediction and the contribution of each word to it.
 
 import { classColour, inkOn, inkOnSigned, shade, signedShade } from "./colours.js";
 import { make } from "./dom.js";
@@ -21,7 +21,7 @@ export const classesView = {
     const predicted = await page.source.classes(page.reading, page.signal);
     const places = axisOf(page.reading.source, chosen);
     const words = places.map((place) => place.label);
-    // What the pieces of a word contribute is added.
+    // The contributions of a word's pieces are summed.
     const added = (place) => predicted.weights.slice(place.start, place.end).reduce((sum, weight) => sum + weight, 0);
     const found = { ...predicted, weights: predicted.weights.length ? places.map(added) : [] };
     const best = largest(found.probabilities, 1)[0];

@@ -1,4 +1,4 @@
-// Two side by side: another text, another model, another step of a run, or the same with and without changes; maps, their difference, predictions.
+// Two readings side by side: another text, model or step of a run, or the same with and without changes; maps, their difference, predictions.
 
 import { signedShade } from "./colours.js";
 import { make } from "./dom.js";
@@ -13,7 +13,7 @@ import { shortened, sidesOf, spelled } from "./words.js";
 
 const mostTokens = 48;
 
-/** Pairs of positions with the same token, in order: all of them where both have as many, else the longest common part. */
+/** Pairs of aligned positions: by index if the lengths are equal, else the longest common subsequence of tokens. */
 export function aligned(a, b) {
   if (a.length === b.length) return a.map((_, i) => [i, i]);
   const length = Array.from({ length: a.length + 1 }, () => new Uint16Array(b.length + 1));
@@ -33,7 +33,7 @@ export const compareView = {
   name: "compare",
   title: "Side by side",
   fits: (reading) => reading.sites.length > 0 && !reading.patches,
-  lacks: "Side by side are texts with attention heads.",
+  lacks: "This view compares texts in models with attention heads.",
   controls: ["group", "head"],
   redraw: ["group", "layer", "head", "other", "beside", "query"],
 
@@ -64,7 +64,7 @@ export const compareView = {
     return Number(best[6]) === 0 ? ["Both maps are the same."] : ["They differ most in ", strong(`“${best[1]}” → “${best[3]}”`), `: ${brief(Number(best[4]))} on the left, ${brief(Number(best[5]))} on the right.`];
   },
 
-  /** What stands beside the reading: chosen here, kept in the link. */
+  /** The form that chooses the other reading, which is kept in the link. */
   form(page) {
     const models = [...[...document.getElementById("model").options].map(({ value }) => value), ...page.film.snapshots()];
     const text = make("input", { type: "text", id: "other-text", value: chosen.other, placeholder: "the same text", "aria-label": "other text" });
@@ -120,7 +120,7 @@ export const compareView = {
   difference([a, b]) {
     if (!a.values || !b.values) return { problem: "There is nothing to align: one side has no such attention." };
     const [rows, columns] = [aligned(a.queries, b.queries), aligned(a.keys, b.keys)];
-    if (rows.length < 2 || columns.length < 2) return { problem: "These texts cannot be aligned: they have different numbers of tokens and hardly one in common. Use the same text, or one with as many tokens." };
+    if (rows.length < 2 || columns.length < 2) return { problem: "These texts cannot be aligned: they have different numbers of tokens and hardly any in common. Use the same text, or one with the same number of tokens." };
     const cell = ([i, j], [k, l]) => [a.values[i * a.keys.length + k], b.values[j * b.keys.length + l]];
     const values = rows.map((row) => columns.map((column) => cell(row, column)));
     const most = Math.max(1e-12, ...values.flat().map(([x, y]) => Math.abs(y - x)));

@@ -1,4 +1,4 @@
-// Flow: what a word is made of after each layer, as ribbons; raw attention and rollout as maps.
+// Flow: the contributions to a word through the layers, as ribbons; raw attention and rollout as maps.
 
 import { draw, make } from "./dom.js";
 import { mapPicture } from "./drawing.js";
@@ -11,9 +11,9 @@ import { label, picture, wide } from "./svg.js";
 import { axisOf, spelled } from "./words.js";
 
 const methods = {
-  rollout: ["Rollout", "Weights multiplied through the layers, half of each layer being what was there before (Abnar & Zuidema, 2020)."],
-  flow: ["Attention flow", "The maximum flow from each token through the layers, weights being capacities (Abnar & Zuidema, 2020). Up to 64 tokens."],
-  gradient: ["Gradient × attention", "Weights times the gradient of the prediction, where that is positive (Chefer et al., 2021): what counts for this answer."],
+  rollout: ["Rollout", "Weights multiplied through the layers, with the residual connection counted as half (Abnar & Zuidema, 2020)."],
+  flow: ["Attention flow", "The maximum flow from each token through the layers, with weights as capacities (Abnar & Zuidema, 2020). Up to 64 tokens."],
+  gradient: ["Gradient × attention", "Weights times the gradient of the prediction, where that is positive (Chefer et al., 2021): contributions to this prediction."],
 };
 
 export const flowView = {
@@ -65,7 +65,7 @@ export const flowView = {
       make("button", { type: "button", id: `flow-${name}`, "aria-pressed": String(chosen.method === name), click: () => select({ method: name }) }, title)));
   },
 
-  /** What is shown apart: special tokens or, where there are none and tokens look back, the first one, which is often a sink. */
+  /** The tokens that are shown apart: special tokens or, in causal models without any, the first one, which is often a sink. */
   sink(tokens, page, group, position) {
     const special = tokens.some((token, i) => token.special && i !== position);
     const causal = page.reading.sites.find((site) => site.group === group)?.causal;
@@ -81,20 +81,20 @@ export const flowView = {
       const first = tokens.length - page.reading.patches[0] * page.reading.patches[1];
       const best = largest(input.slice(first), 1)[0];
       const [row, column] = [Math.floor(best / page.reading.patches[1]) + 1, (best % page.reading.patches[1]) + 1];
-      return [`Of what reaches ${of} through ${several(found.layers, "layer")}, most comes from `, strong(`the patch in row ${row}, column ${column}`), `: ${percent(input[first + best])}. Tokens that are no patches keep ${percent(input.slice(0, first).reduce((a, b) => a + b, 0))}.`];
+      return [`Through ${several(found.layers, "layer")}, the largest contribution to ${of} comes from `, strong(`the patch in row ${row}, column ${column}`), `: ${percent(input[first + best])}. Tokens that are not patches contribute ${percent(input.slice(0, first).reduce((a, b) => a + b, 0))}.`];
     }
     const row = shown.shares[0];
     const order = largest(row.slice(0, shown.count), 3).filter((p) => row[p] > 0);
     const apart = row[shown.count];
-    return [`Through ${several(found.layers, "layer")}, ${of} is made of `, order.map((p, i) => [i ? ", " : "", strong(`${places[p].label} ${percent(row[p])}`)]), apart > 0.0005 ? `; ${sink.name} ${percent(apart)}, shown apart at the left` : "", ". Point at a word to follow its ribbons."];
+    return [`Through ${several(found.layers, "layer")}, the largest contributions to ${of} are `, order.map((p, i) => [i ? ", " : "", strong(`${places[p].label} ${percent(row[p])}`)]), apart > 0.0005 ? `; ${sink.name} ${percent(apart)}, shown apart at the left` : "", ". Point at a word to follow its ribbons."];
   },
 
-  /** The maps of both kinds, under the ribbons. */
+  /** The maps of raw attention and rollout, below the ribbons. */
   async maps(root, page, { group, position, places, word }) {
     const flow = await page.source.flow(page.reading, { group, position }, page.signal);
     const layers = Array.from({ length: flow.layers }, (_, layer) => `layer ${layer}`);
     const names = places.map((place) => place.label);
-    // What comes from the pieces of a word is added.
+    // The contributions of a word's pieces are summed.
     const merged = (values) => Float32Array.from({ length: flow.layers * places.length }, (_, i) => {
       const [layer, place] = [Math.floor(i / places.length), places[i % places.length]];
       return values.subarray(layer * flow.tokens + place.start, layer * flow.tokens + place.end).reduce((sum, value) => sum + value, 0);

@@ -1,4 +1,4 @@
-// One head: a large map with words on its sides, exact numbers where the pointer is and as a table.
+// One head: a large map with row and column labels, exact numbers under the pointer and in a table.
 
 import { make } from "./dom.js";
 import { strong } from "./explain.js";
@@ -18,8 +18,8 @@ const listed = 24;
 const meanings = {
   raw: "Weights. Each row sums to 1.",
   log: "Weights, coloured by their logarithm over four orders of magnitude.",
-  rest: "The first token left out, rows summing to 1 again: what else the head attends to besides its sink.",
-  norms: "Weights times the norm of what is attended to, rows summing to 1: a large weight on a small vector says little.",
+  rest: "Without the first token, rows normalised again: what the head attends to besides its sink.",
+  norms: "Weights times the norm of the transformed value, rows normalised: a large weight on a small vector has little effect.",
 };
 
 export const headView = {
@@ -39,14 +39,14 @@ export const headView = {
     const readout = make("p", { class: "readout", "aria-live": "polite", id: "readout" });
     const table = make("div", {});
     const legend = make("div", { class: "legend" });
-    let asked = null;
+    let latest = null;
     let ends = null;
     const endsOf = async () => ends ?? page.source.tile(page.reading, { ...which, zoom: 0, x: 0, y: 0 }, page.signal);
-    const tell = async (cell) => {
-      asked = cell ?? { row: placeOf(rows, page.query()), column: chosen.key >= 0 ? placeOf(columns, chosen.key) : -1 };
-      const { row, column } = asked;
+    const showValue = async (cell) => {
+      latest = cell ?? { row: placeOf(rows, page.query()), column: chosen.key >= 0 ? placeOf(columns, chosen.key) : -1 };
+      const { row, column } = latest;
       const values = await rowOf(row).catch(() => null);
-      if (!values || asked?.row !== row || asked?.column !== column) return;
+      if (!values || latest?.row !== row || latest?.column !== column) return;
       const at = column >= 0 ? column : largest(values, 1)[0];
       readout.replaceChildren(
         make("span", {}, `“${rows[row].label}” (${row}) → “${columns[at].label}” (${at}): `),
@@ -55,7 +55,7 @@ export const headView = {
     };
     const pick = (row, column) => select({ query: rows[row].start, key: columns[column].start });
     const map = new TiledMap({
-      rows, columns, hover: tell, pick,
+      rows, columns, hover: showValue, pick,
       describe: `Attention of layer ${site.layer}, head ${page.head()}: ${rows.length} queries, ${columns.length} keys. Arrows move, + and − zoom, 0 shows all.`,
       fetchTile: async (zoom, x, y) => {
         const tile = await page.source.tile(page.reading, { ...which, zoom, x, y }, page.signal);
@@ -69,11 +69,11 @@ export const headView = {
       make("button", { type: "button", click: () => map.zoom(1 / 1.5), "aria-label": "Zoom out" }, "−"),
       make("button", { type: "button", click: () => map.fit() }, "all"),
       make("span", { class: "muted small" }, "Ctrl and wheel or two fingers zoom, dragging moves."));
-    const aside = make("div", {}, readout, legend, make("p", { class: "muted" }, meanings[chosen.scale] + (chosen.hide ? " What is hidden keeps its share." : "")), buttons, table);
-    // Of a picture the picture comes first.
+    const aside = make("div", {}, readout, legend, make("p", { class: "muted" }, meanings[chosen.scale] + (chosen.hide ? " Hidden tokens keep their share." : "")), buttons, table);
+    // For vision models, the picture comes first.
     const patches = page.reading.patches ? patchesOf(page, which) : null;
     root.append(make("div", { class: "two" }, make("div", {}, patches?.root, patches ? make("h2", {}, "All patches: rows are queries, columns are keys") : null, map.root), aside));
-    // At its size from the beginning: nothing jumps once it is shown.
+    // Sized before it is shown, so that the layout does not shift.
     map.resize();
     const showQuery = async () => {
       const [row, column] = [placeOf(rows, page.query()), chosen.key >= 0 ? placeOf(columns, chosen.key) : -1];
@@ -81,7 +81,7 @@ export const headView = {
       map.mark = { row, column };
       const [values] = await Promise.all([rowOf(row), patches?.update()]);
       keepingFocus(table, () => this.table(table, rows[row], values, columns, column));
-      tell(null);
+      showValue(null);
     };
     await showQuery();
     return {
@@ -89,7 +89,7 @@ export const headView = {
       selected: (changed) => (changed.some((name) => name === "query" || name === "key") ? showQuery().catch(() => {}) : null),
       repaint: () => { map.repaint(); patches?.update(); if (ends) this.legend(legend, ends); },
       close: () => map.close(),
-      // The same colours as on the page.
+      // On the page's colour scale.
       svg: () => patches ? patches.svg() : this.save(page, which, rows, columns, async (values) => {
         const { top, largest: most } = await endsOf();
         return mapPicture(values, rows.map((place) => place.label), columns.map((place) => place.label), {
@@ -103,7 +103,7 @@ export const headView = {
     };
   },
 
-  /** Where the chosen query looks, and how many keys take most of it. */
+  /** The key with the largest weight for the chosen query, and how many keys have 90 % of the weight. */
   inWords(row, values, columns) {
     const order = largest(values, values.length);
     const total = values.reduce((sum, value) => sum + value, 0);

@@ -1,4 +1,4 @@
-// All heads: layers × heads as small maps, in their places or sorted by a measure.
+// All heads: layers × heads as small maps, by layer and head or sorted by a measure.
 
 import { paint, palette } from "./colours.js";
 import { changeOf } from "./changes.js";
@@ -20,7 +20,7 @@ export const headsView = {
   controls: ["group", "sort", "scale", "shown"],
   redraw: ["group", "scale", "merge", "hide", "sort", "named"],
 
-  /** The head that has most of the measure, and the mean. */
+  /** The head with the largest value of the measure, and the mean. */
   inWords(heads, measure) {
     const known = heads.filter((one) => Number.isFinite(one.values?.[measure]));
     if (!known.length) return null;
@@ -33,16 +33,16 @@ export const headsView = {
     const sites = page.sites();
     const heads = sites.flatMap((site) => Array.from({ length: site.heads }, (_, head) => ({ site, head })));
     const list = make("div", { class: "heads" });
-    const told = make("span", { id: "measure-in-words" });
+    const measureText = make("span", { id: "measure-in-words" });
     const names = make("div", { class: "names", id: "names" });
     const about = this.about(sites);
     root.append(about, names, list);
-    about.append(" ", told);
+    about.append(" ", measureText);
     for (const one of heads) this.button(one, page);
     this.place(list, heads, sites, page);
     const table = palette();
     const question = { side: smallSide, scale: chosen.scale, merge: chosen.merge, hide: chosen.hide };
-    // Layer by layer, so that the first are seen while the others are computed.
+    // Layer by layer, so that the first are shown while the others are computed.
     for (const site of sites) {
       const small = await page.source.thumbnails(page.reading, { ...question, site: site.name }, page.signal);
       const size = small.width * small.height;
@@ -65,7 +65,7 @@ export const headsView = {
     page.offerMeasures();
     this.place(list, heads, sites, page);
     const measure = this.measure(page);
-    told.textContent = `The number and the bar below each map: ${measure}. ${page.measures.descriptions[page.measures.names.indexOf(measure)] ?? ""}`;
+    measureText.textContent = `The number and the bar below each map: ${measure}. ${page.measures.descriptions[page.measures.names.indexOf(measure)] ?? ""}`;
     page.painted();
     await this.showNames(names, list, heads, sites, page);
     return {
@@ -98,7 +98,7 @@ export const headsView = {
       make("span", { class: "muted small" }, " reads sentences and repeated random tokens, and compares with the same model untrained"));
   },
 
-  /** One chip for each name; a chosen one leaves only its heads. */
+  /** One chip for each name; choosing one shows only its heads. */
   chips(root, found, heads) {
     const counts = new Map();
     for (const one of heads) for (const { name } of one.names) counts.set(name, (counts.get(name) ?? 0) + 1);
@@ -130,15 +130,15 @@ export const headsView = {
     one.cell = make("div", { class: state ? "cell off" : "cell" }, one.button, page.source.live ? one.switch : null, one.badges);
   },
 
-  /** Whether heads stand in their places: if that is chosen, or what is chosen is no measure of these. */
+  /** Whether heads are ordered by layer and head: if chosen, or if the chosen measure does not exist for them. */
   inPlace: (page) => chosen.sort === "place" || (page.measures !== null && !page.measures.names.includes(chosen.sort.replace(/^-/, ""))),
 
-  /** What heads are measured by. */
+  /** The measure that is shown. */
   measure(page) {
     return this.inPlace(page) ? "relative-entropy" : chosen.sort.replace(/^-/, "");
   },
 
-  /** Puts the heads in their places or in order, with what they are measured by. */
+  /** Arranges the heads by layer and head or by the measure, and shows its values. */
   place(list, heads, sites, page) {
     const focus = list.contains(document.activeElement) ? document.activeElement : null;
     const [measure, inPlace] = [this.measure(page), this.inPlace(page)];

@@ -17,7 +17,7 @@ export const lensView = {
   name: "lens",
   title: "Every layer's answer",
   fits: (reading) => reading.lens > 0,
-  lacks: "This model does not predict tokens, so that its layers have no answers of this kind.",
+  lacks: "This model does not predict tokens, so there is no logit lens.",
   controls: ["lens"],
   redraw: ["group", "token", "by"],
 
@@ -66,7 +66,7 @@ export const lensView = {
       try {
         found = await page.source.next(page.reading, { position, layer }, page.signal);
       } catch (problem) {
-        // A file of its own holds the grid, and no distributions.
+        // A standalone file holds the grid, but no distributions.
         if (page.source.live) throw problem;
         return inspector.replaceChildren(make("p", { class: "muted" }, problem.message));
       }
@@ -90,7 +90,7 @@ export const lensView = {
     };
   },
 
-  /** From which layer on the last layer's answer stands at the chosen position. */
+  /** The layer from which on the last layer's prediction leads at the chosen position. */
   inWords(page, layers, { from, to, name, cell }) {
     const position = Math.min(page.position(), page.predicting().length - 1);
     if (position < from || position >= to) return null;
@@ -109,9 +109,9 @@ export const lensView = {
   },
 
   legend(answers) {
-    const asked = answers.cells.length > 0 && answers.cells[0].rank !== null;
-    const by = asked ? { top: "its probability", chosen: "the probability of the chosen token", rank: "the rank of the chosen token (logarithmic)" }[chosen.by] : "its probability";
-    return `Its colour is ${by}; a frame marks the token that stands in the text.`;
+    const followed = answers.cells.length > 0 && answers.cells[0].rank !== null;
+    const by = followed ? { top: "its probability", chosen: "the probability of the chosen token", rank: "the rank of the chosen token (logarithmic)" }[chosen.by] : "its probability";
+    return `Its colour is ${by}; a frame marks the token in the text.`;
   },
 
   /** The whole distribution of one cell. */

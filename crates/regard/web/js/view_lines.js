@@ -36,31 +36,31 @@ export const linesView = {
     const [left, right] = columns.length === rows.length ? [top, bottom] : around(columns.length, 0);
     const question = { site: site.name, scale: chosen.scale, merge: chosen.merge, hide: chosen.hide, top, bottom, left, right };
     const blocks = await Promise.all(heads.map((head) => page.source.block(page.reading, { ...question, head }, page.signal)));
-    const [asks, seen] = [rows.slice(top, bottom), columns.slice(left, right)];
-    const { svg, hidden, release } = this.draw(asks, seen, { heads, all: site.heads, causal: site.causal }, blocks.map((block) => block.values), middle - top, root.clientWidth);
+    const [shownQueries, shownKeys] = [rows.slice(top, bottom), columns.slice(left, right)];
+    const { svg, hidden, release } = this.draw(shownQueries, shownKeys, { heads, all: site.heads, causal: site.causal }, blocks.map((block) => block.values), middle - top, root.clientWidth);
     const part = (name, from, to, all) => (to - from < all ? `${name}: ${from + 1} to ${to} of ${all}. ` : "");
     const parts = part("Queries around the one chosen", top, bottom, rows.length) + part("Keys", left, right, columns.length);
-    const notes = [parts ? `${parts}Weights on tokens beyond are not drawn.` : "", hidden ? `${several(hidden, "weak line")} left out.` : "", "Click a word to keep only its lines, again or Escape to see all."];
+    const notes = [parts ? `${parts}Weights on other tokens are not drawn.` : "", hidden ? `${several(hidden, "weak line")} left out.` : "", "Click a word to keep only its lines, again or Escape to see all."];
     root.append(make("p", { class: "muted", id: "parts" }, notes.filter(Boolean).join(" ")), make("div", { class: "scroll" }, svg));
     const escape = (event) => event.key === "Escape" && release();
     document.addEventListener("keydown", escape);
     return {
-      explain: () => this.inWords(asks, seen, heads, blocks, site),
+      explain: () => this.inWords(shownQueries, shownKeys, heads, blocks, site),
       close: () => document.removeEventListener("keydown", escape),
       svg: () => svg,
       csv: () => [["head", "query position", "query", "key position", "key", "weight"], ...heads.flatMap((head, h) =>
-        asks.flatMap((ask, r) => seen.map((key, c) => [head, ask.start, ask.label, key.start, key.label, exactly(blocks[h].values[r * seen.length + c])])))],
+        shownQueries.flatMap((query, r) => shownKeys.map((key, c) => [head, query.start, query.label, key.start, key.label, exactly(blocks[h].values[r * shownKeys.length + c])])))],
     };
   },
 
   /** The strongest line that joins two different words. */
-  inWords(asks, seen, heads, blocks) {
+  inWords(shownQueries, shownKeys, heads, blocks) {
     let best = { weight: 0 };
     blocks.forEach(({ values }, h) => values.forEach((weight, i) => {
-      const [row, column] = [Math.floor(i / seen.length), i % seen.length];
-      if (weight > best.weight && asks[row].start !== seen[column].start && (column > 0 || seen.length < 3)) best = { weight, row, column, h };
+      const [row, column] = [Math.floor(i / shownKeys.length), i % shownKeys.length];
+      if (weight > best.weight && shownQueries[row].start !== shownKeys[column].start && (column > 0 || shownKeys.length < 3)) best = { weight, row, column, h };
     }));
-    return best.weight > 0 ? ["The strongest line between two words, the first key apart: ", strong(`“${asks[best.row].label}” → “${seen[best.column].label}”`), `, ${percent(best.weight)} of a row of head ${heads[best.h]}.`] : null;
+    return best.weight > 0 ? ["The strongest line between two words, except to the first key: ", strong(`“${shownQueries[best.row].label}” → “${shownKeys[best.column].label}”`), `, ${percent(best.weight)} of its row in head ${heads[best.h]}.`] : null;
   },
 
   heads(site, one) {
@@ -82,7 +82,7 @@ export const linesView = {
       make("button", { type: "button", id: "chip-all", click: () => select({ lines: all.join(",") }) }, "all"));
   },
 
-  /** The lines of all heads, strongest last; weak ones are left out where there are too many to tell apart. */
+  /** The lines of all heads, strongest last; the weakest are left out if there are too many. */
   lines(weights, width) {
     const lines = [];
     weights.forEach((values, h) => values.forEach((weight, i) => {
@@ -92,22 +92,22 @@ export const linesView = {
     return lines.slice(0, mostLines).reverse();
   },
 
-  draw(asks, seen, { heads, all, causal }, weights, query, room) {
+  draw(shownQueries, shownKeys, { heads, all, causal }, weights, query, room) {
     const [size, step] = [14, 23];
     const longest = (places) => Math.max(widthOf("query", 12), ...places.map((place) => widthOf(shortened(place.label, 22), size, 700)));
-    const left = longest(asks) + 12;
-    const right = left + Math.min(460, Math.max(140, room - left - longest(seen) - 22));
+    const left = longest(shownQueries) + 12;
+    const right = left + Math.min(460, Math.max(140, room - left - longest(shownKeys) - 22));
     const bend = (right - left) * 0.43;
-    const [width, height] = [right + longest(seen) + 16, Math.max(asks.length, seen.length) * step + 26];
+    const [width, height] = [right + longest(shownKeys) + 16, Math.max(shownQueries.length, shownKeys.length) * step + 26];
     const y = (i) => 34 + i * step;
-    const svg = wide(choosable(picture(Math.ceil(width), Math.ceil(height), `Lines from ${asks.length} queries to ${seen.length} keys`)));
+    const svg = wide(choosable(picture(Math.ceil(width), Math.ceil(height), `Lines from ${shownQueries.length} queries to ${shownKeys.length} keys`)));
     svg.append(label("query", left - 8, 10, { anchor: "end", colour: "muted" }), label("key", right + 8, 10, { colour: "muted" }));
-    const layers = asks.map(() => draw("g", {}));
-    const found = this.lines(weights, seen.length);
-    // A first query that sees only itself would make all others faint.
-    const free = found.filter(({ row }) => !causal || row > 0 || asks.length === 1);
+    const layers = shownQueries.map(() => draw("g", {}));
+    const found = this.lines(weights, shownKeys.length);
+    // The first query of causal attention sees one key, whose large weight would make all others faint.
+    const free = found.filter(({ row }) => !causal || row > 0 || shownQueries.length === 1);
     const peak = Math.max(1e-9, ...free.map(({ weight }) => weight));
-    const peaks = asks.map((_, r) => Math.max(1e-9, ...found.filter(({ row }) => row === r).map(({ weight }) => weight)));
+    const peaks = shownQueries.map((_, r) => Math.max(1e-9, ...found.filter(({ row }) => row === r).map(({ weight }) => weight)));
     const strength = (line, share) => {
       line.setAttribute("stroke-width", (0.7 + 3.6 * Math.min(1, share)).toFixed(2));
       line.setAttribute("stroke-opacity", Math.min(0.92, 0.1 + 0.9 * share).toFixed(3));
@@ -120,7 +120,7 @@ export const linesView = {
       const line = draw("path", {
         d: `M${left} ${from}C${left + bend} ${from} ${right - bend} ${to.toFixed(1)} ${right} ${to.toFixed(1)}`, fill: "none", "data-key": column,
         stroke: heads.length === 1 ? headColour(0, 1) : headColour(heads[h], all),
-      }, draw("title", {}, `head ${heads[h]}: ${asks[row].label} → ${seen[column].label}: ${exactly(weight)}`));
+      }, draw("title", {}, `head ${heads[h]}: ${shownQueries[row].label} → ${shownKeys[column].label}: ${exactly(weight)}`));
       Object.assign(line, { overall: weight / peak, within: weight / peaks[row] });
       strength(line, line.overall);
       layers[row].append(line);
@@ -151,16 +151,16 @@ export const linesView = {
       size, ...more, pointerenter: () => isolate(one), pointerleave: () => isolate(null), blur: () => isolate(null),
       focus: (event) => event.target.matches(":focus-visible") && isolate(one),
     });
-    const askers = asks.map((place, r) => word(place, left - 8, r, {
+    const queryLabels = shownQueries.map((place, r) => word(place, left - 8, r, {
       anchor: "end", weight: r === query ? 700 : 400, colour: r === query ? named("class-1") : "ink", ...pickable(`asks-${r}`, `query ${place.label}`, () => pin({ row: r })),
     }, { row: r }));
-    const lookedAt = seen.map((place, c) => word(place, right + 8, c, {
+    const keyLabels = shownKeys.map((place, c) => word(place, right + 8, c, {
       colour: place.special ? "muted" : "ink", ...pickable(`seen-${c}`, `key ${place.label}`, () => pin({ column: c })),
     }, { column: c }));
-    roving(askers, query);
-    roving(lookedAt);
-    svg.append(...askers, ...lookedAt);
-    svg.append(stroke(left - 2, y(0) - 8, left - 2, y(asks.length - 1) + 8, named("grid")));
+    roving(queryLabels, query);
+    roving(keyLabels);
+    svg.append(...queryLabels, ...keyLabels);
+    svg.append(stroke(left - 2, y(0) - 8, left - 2, y(shownQueries.length - 1) + 8, named("grid")));
     const total = weights.reduce((sum, values) => sum + values.reduce((count, value) => count + (value > 0 ? 1 : 0), 0), 0);
     return { svg, hidden: total - drawn, release };
   },

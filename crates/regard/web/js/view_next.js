@@ -30,39 +30,39 @@ export const nextView = {
     const position = masked && chosen.query < 0 ? predictedAt(page) : page.position();
     const atEnd = !masked && position === tokens.length - 1;
     const { best, scores } = await page.source.next(page.reading, masked || !atEnd ? { position } : {}, page.signal);
-    // What stands in the text, where the prediction is not about its end.
+    // The token in the text, unless the prediction is for its end.
     const actual = atEnd ? -1 : tokens[masked ? position : position + 1]?.id ?? -1;
     page.goesOn = page.source.live && atEnd;
     const spelt = new Map(best.map(({ id, text }) => [id, text]));
     const chart = make("div", { class: "scroll" });
     const timeline = make("div", {});
-    const place = atEnd ? "" : make("p", { id: "predicted-at" },
+    const heading = atEnd ? "" : make("p", { id: "predicted-at" },
       masked ? "At " : "After ", make("b", {}, `“${spelled(tokens[position].text)}”`), ` (position ${position}); the token in the text is outlined. `,
       masked ? "Choose another token above, or write the mask token into the text." : make("button", { type: "button", id: "to-end", click: () => select({ query: -1 }) }, "to the end of the text"));
-    root.append(masked ? "" : this.text(page), place, this.sliders(() => redraw(), page), chart, timeline);
+    root.append(masked ? "" : this.text(page), heading, this.sliders(() => redraw(), page), chart, timeline);
     const redraw = () => {
       const shares = distribution(scores, { temperature: chosen.temperature, k: chosen.k, p: chosen.p });
       const drawn = this.bars(shares, spelt, page, chart.clientWidth, actual);
       chart.replaceChildren(
         make("p", { class: "muted", id: "spread" }, `${several(shares.length, "token")} can be sampled; entropy ${brief(entropyOf(shares))} nats. ${page.goesOn ? "Choose one to continue with it." : ""}`),
         drawn);
-      this.seen = { svg: () => drawn, csv: () => [["token", "id", "probability"], ...shares.slice(0, 1000).map(({ token, probability }) => [spelt.get(token) ?? "", token, exactly(probability)])] };
+      this.shown = { svg: () => drawn, csv: () => [["token", "id", "probability"], ...shares.slice(0, 1000).map(({ token, probability }) => [spelt.get(token) ?? "", token, exactly(probability)])] };
     };
     redraw();
     if (atEnd) await this.timeline(timeline, page);
-    return { explain: () => this.inWords(scores, spelt, page), selected: () => null, svg: () => this.seen.svg(), csv: () => this.seen.csv() };
+    return { explain: () => this.inWords(scores, spelt, page), selected: () => null, svg: () => this.shown.svg(), csv: () => this.shown.csv() };
   },
 
-  /** How far the best token leads, and how open the choice is. */
+  /** The lead of the best token, and the perplexity of the distribution. */
   inWords(scores, spelt) {
     const shares = distribution(scores, { temperature: chosen.temperature, k: chosen.k, p: chosen.p });
     const [first, second] = shares;
     const name = ({ token }) => `“${spelled(spelt.get(token) ?? `#${token}`)}”`;
     const entropy = entropyOf(shares);
-    return [strong(`${name(first)} leads with ${percent(first.probability)}`), second ? `, ${brief(Number((first.probability / second.probability).toPrecision(2)))} times ${name(second)}` : "", `. The choice is as open as one among ${brief(Number(Math.exp(entropy).toPrecision(2)))} equally likely tokens.`];
+    return [strong(`${name(first)} leads with ${percent(first.probability)}`), second ? `, ${brief(Number((first.probability / second.probability).toPrecision(2)))} times ${name(second)}` : "", `. The choice is as uncertain as one among ${brief(Number(Math.exp(entropy).toPrecision(2)))} equally likely tokens.`];
   },
 
-  /** The text as the tokenizer writes it, with sampled tokens marked; tokens where there is no tokenizer. */
+  /** The text as the tokenizer decodes it, with sampled tokens marked; without a tokenizer, the tokens. */
   text(page) {
     const { said, source, target } = page.reading;
     const tokens = (target.length ? target : source).filter((token) => !token.special).map((token) => token.text);
@@ -120,7 +120,7 @@ export const nextView = {
     const tokens = page.reading.target.length ? page.reading.target : page.reading.source;
     const steps = Math.min(page.drawn(), mostSteps, tokens.length - 1);
     if (steps === 0) return;
-    // Of an encoder, there is no timeline of what was generated: the decoder has one.
+    // An encoder has no timeline of generated tokens: the decoder's is shown.
     const own = page.group() === "encoder" ? page.reading.sites.filter(({ group }) => group === "decoder") : page.sites();
     const site = own[Math.min(page.site().layer, own.length - 1)];
     const [, keys] = sidesOf(page.reading, site.group);

@@ -27,28 +27,28 @@ export const patchingView = {
       event.preventDefault();
       run();
     });
-    const form = make("div", { class: "ask patch-form" }, make("label", { class: "field grow" }, "Corrupted prompt: the text above with the fact changed, as many tokens as it has", field),
+    const form = make("div", { class: "ask patch-form" }, make("label", { class: "field grow" }, "Corrupted prompt: the text above with the fact changed and the same number of tokens", field),
       make("button", { type: "button", id: "patch", disabled: !page.source.live, click: run }, "Patch"));
-    const place = make("div", {});
-    root.append(make("p", {}, "The text above is the clean prompt. The corrupted one is run with one activation of the clean run put back at a time; each cell shows how much of the clean prediction that restores."), form, place);
-    if (!page.source.live) place.append(make("p", { class: "muted" }, "A saved page holds no model: it cannot patch."));
-    else if (chosen.corrupted) return this.run(place, page);
+    const results = make("div", {});
+    root.append(make("p", {}, "The text above is the clean prompt. The corrupted one is run with one activation of the clean run patched in at a time; each cell shows how much of the clean prediction that restores."), form, results);
+    if (!page.source.live) results.append(make("p", { class: "muted" }, "A saved page holds no model: it cannot patch."));
+    else if (chosen.corrupted) return this.run(results, page);
     return { svg: () => picture(10, 10, "Patching"), csv: () => [] };
   },
 
   async run(root, page) {
-    const asked = { model: page.reading.model, clean: page.known.text, corrupted: chosen.corrupted };
-    if (chosen.answer >= 0) asked.answer = chosen.answer;
-    if (chosen.against >= 0) asked.against = chosen.against;
+    const request = { model: page.reading.model, clean: page.known.text, corrupted: chosen.corrupted };
+    if (chosen.answer >= 0) request.answer = chosen.answer;
+    if (chosen.against >= 0) request.against = chosen.against;
     let both;
     try {
-      both = await page.source.patch(asked, page.signal);
+      both = await page.source.patch(request, page.signal);
     } catch (problem) {
       if (problem.name === "AbortError") throw problem;
       root.replaceChildren(make("p", { class: "problem", id: "no-patching" }, problem.message));
       return { svg: () => picture(10, 10, "Patching"), csv: () => [] };
     }
-    Object.assign(asked, { answer: both.answer, against: both.against });
+    Object.assign(request, { answer: both.answer, against: both.against });
     const names = await this.candidates(page, both);
     const name = (id) => names.get(id) ?? `#${id}`;
     const pick = (what, value) => {
@@ -70,7 +70,7 @@ export const patchingView = {
       table.append(make("thead", {}, make("tr", {}, make("th", {}), labels.map((text, i) => make("th", { scope: "col", title: `${i}`, class: !heads && both.clean[i].id !== both.corrupted[i].id ? "differs" : "" }, shortened(text, 16))))), body);
       const buttons = [];
       for (let layer = 0; layer < both.layers; layer++) {
-        const { restored } = await page.source.patch({ ...asked, layer, heads }, page.signal);
+        const { restored } = await page.source.patch({ ...request, layer, heads }, page.signal);
         values.push(restored);
         body.prepend(make("tr", {}, make("th", { scope: "row" }, `layer ${layer}`), restored.map((value, i) => {
           const says = heads ? `head ${layer}.${i} restores ${percentOf(value)}` : `the residual stream before layer ${layer} at “${columns[0][i]}” (${i}) restores ${percentOf(value)}`;
@@ -95,7 +95,7 @@ export const patchingView = {
     };
   },
 
-  /** The tokens or classes that either prompt finds likely, by their numbers. */
+  /** The most likely tokens or classes of both prompts, by id. */
   async candidates(page, both) {
     const names = new Map();
     const other = await page.source.read({ model: page.reading.model, text: chosen.corrupted, second: "" }, page.signal);
@@ -115,7 +115,7 @@ export const patchingView = {
 
   svg(rows, columns, title) {
     const [wide, high, left, top] = [46, 24, 70, 92];
-    const all = picture(left + columns.length * wide, top + rows.length * high, `Patching, ${title}`, label(`Restored of ${title}, in per cent`, 0, 10, { size: 13, weight: 600 }));
+    const all = picture(left + columns.length * wide, top + rows.length * high, `Patching, ${title}`, label(`Share of ${title} restored, in per cent`, 0, 10, { size: 13, weight: 600 }));
     columns.forEach((text, i) => all.append(label(shortened(text, 16), left + (i + 0.4) * wide, top - 8, { size: 11, turned: -45 })));
     rows.forEach((row, layer) => {
       const y = top + (rows.length - 1 - layer) * high;
@@ -126,5 +126,5 @@ export const patchingView = {
   },
 };
 
-/** A share that may be negative or beyond 1. */
+/** A share that may be negative or above 1. */
 const percentOf = (value) => (value === null ? "nothing" : value < 0 ? `−${percent(-value)}` : percent(value));

@@ -1,4 +1,4 @@
-// Search: the texts of a corpus on which the chosen head does most of something.
+// Search: the texts of a corpus on which the chosen head has the largest or smallest value of a measure.
 
 import { make } from "./dom.js";
 import { strong } from "./explain.js";
@@ -26,18 +26,18 @@ export const searchView = {
     const { names, descriptions } = await page.source.measures(page.reading, site.name, page.signal);
     const measure = names.includes(chosen.measure.replace(/^-/, "")) ? chosen.measure : "confidence";
     const options = names.flatMap((name) => [[name, `most ${name}`], [`-${name}`, `least ${name}`]]);
-    const list = make("select", { id: "search-measure", "aria-label": "what the head does", change: () => select({ measure: list.value }) }, options.map(([value, text]) => make("option", { value, selected: value === measure }, text)));
+    const list = make("select", { id: "search-measure", "aria-label": "measure of the head", change: () => select({ measure: list.value }) }, options.map(([value, text]) => make("option", { value, selected: value === measure }, text)));
     const field = make("textarea", { id: "search-texts", rows: 2, spellcheck: "false", placeholder: "your own texts, one a line; empty: sentences of the built-in corpus", "aria-label": "texts to search" });
     field.value = kept.texts;
     field.addEventListener("input", () => { kept.texts = field.value; });
     const run = make("button", { type: "button", id: "search", click: () => page.again() }, "Search");
-    const place = make("div", { id: "found", "aria-live": "polite" }, make("p", { class: "muted" }, "reading texts…"));
+    const results = make("div", { id: "found", "aria-live": "polite" }, make("p", { class: "muted" }, "reading texts…"));
     root.append(
-      make("p", {}, `The texts on which head ${site.layer}.${page.head()} does most of something. ${descriptions[names.indexOf(measure.replace(/^-/, ""))] ?? ""}`),
-      make("div", { class: "ask patch-form" }, make("label", { class: "field" }, "measure", list), make("label", { class: "field grow" }, "texts", field), run), place);
+      make("p", {}, `The texts on which head ${site.layer}.${page.head()} has the largest or smallest value of a measure. ${descriptions[names.indexOf(measure.replace(/^-/, ""))] ?? ""}`),
+      make("div", { class: "ask patch-form" }, make("label", { class: "field" }, "measure", list), make("label", { class: "field grow" }, "texts", field), run), results);
     const texts = kept.texts.split("\n").map((text) => text.trim()).filter(Boolean);
     const found = await page.source.search(page.reading, { site: site.name, head: page.head(), measure: measure.replace(/^-/, ""), least: measure.startsWith("-"), texts }, page.signal);
-    place.replaceChildren(found.texts.length ? this.table(found, page) : make("p", { class: "muted" }, "None of the texts has a value of this measure."));
+    results.replaceChildren(found.texts.length ? this.table(found, page) : make("p", { class: "muted" }, "None of the texts has a value of this measure."));
     const best = found.texts[0];
     return {
       explain: () => best && [`Of ${several(found.read, "text")}, `, strong(`“${shortened(best.text, 60)}”`), ` has the ${measure.startsWith("-") ? "smallest" : "largest"} ${found.measure}: ${brief(best.value)}; the mean is ${brief(found.mean)}.`],
@@ -54,8 +54,8 @@ export const searchView = {
       document.getElementById("ask").requestSubmit();
     };
     const marked = ({ tokens, pair }) => tokens.map((text, i) => {
-      const role = pair && i === pair[0] ? "asks" : pair && i === pair[1] ? "seen" : "";
-      return role ? make("mark", { class: role, title: role === "asks" ? "query" : "key" }, spelled(text)) : `${spelled(text).replace(/^·/, " ")}`;
+      const role = pair && i === pair[0] ? "query" : pair && i === pair[1] ? "key" : "";
+      return role ? make("mark", { class: role, title: role }, spelled(text)) : `${spelled(text).replace(/^·/, " ")}`;
     });
     return make("div", { class: "scroll" }, make("table", { id: "search-found" },
       make("thead", {}, make("tr", {}, ["text; its strongest pair is marked", found.measure, "", "strongest pair"].map((name) => make("th", { scope: "col" }, name)))),

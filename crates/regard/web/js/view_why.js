@@ -1,4 +1,4 @@
-// Why: one query step by step, with the numbers that were computed.
+// Why: the attention of one query step by step, with the computed numbers.
 
 import { named } from "./colours.js";
 import { draw, make } from "./dom.js";
@@ -32,12 +32,12 @@ export const whyView = {
     const which = { site: site.name, head: page.head() };
     const whole = { ...which, scale: "raw", merge: false, hide: false, top: query, bottom: query + 1, left: 0, right: keys.length };
     const { values: weights } = await page.source.block(page.reading, whole, page.signal);
-    // What is masked explains nothing.
+    // Masked keys have no weight to explain.
     const masks = (at) => isMasked(site, query, at);
     const visible = Array.from(weights.keys()).filter((at) => !masks(at));
     let shown = largest(visible.map((at) => weights[at]), mostKeys).map((i) => visible[i]);
-    const asked = chosen.key >= 0 && chosen.key < keys.length ? chosen.key : shown[0];
-    const key = masks(asked) ? shown[0] : asked;
+    const requested = chosen.key >= 0 && chosen.key < keys.length ? chosen.key : shown[0];
+    const key = masks(requested) ? shown[0] : requested;
     if (!shown.includes(key)) shown = [...shown.slice(0, mostKeys - 1), key];
     const found = await page.source.vectors(page.reading, { ...which, query, keys: shown.join(",") }, page.signal);
     const state = this.work(site, found, shown, weights, query, key);
@@ -45,7 +45,7 @@ export const whyView = {
     const svg = this.picture(site, state);
     root.append(
       make("p", {}, `Why “${state.names.query}” (${query}) attends to “${spelled(keys[key].text)}” (${key}), in layer ${site.layer}, head ${which.head}. Every strip is a vector of ${site.width} numbers; point at a cell for its value.`),
-      asked === key ? "" : make("p", { class: "muted", id: "masked-key" }, `The chosen key “${spelled(keys[asked].text)}” (${asked}) is masked for this query: it has no weight to explain. This is the strongest visible key.`),
+      requested === key ? "" : make("p", { class: "muted", id: "masked-key" }, `The chosen key “${spelled(keys[requested].text)}” (${requested}) is masked for this query: it has no weight to explain. This is the strongest visible key.`),
       chosen.merge || chosen.hide ? make("p", { class: "muted" }, "Whole words and hidden tokens make no difference here: a query and a key belong to one token each.") : "",
       make("div", { class: "scroll" }, svg),
       this.formula(site, state, keys.length),
@@ -70,13 +70,13 @@ export const whyView = {
     return { width, q, k, v, products, dots, shown, weights, scores: found.scores, norms: found.norms, output: found.heads, query, key, masked, rotated, at: shown.indexOf(key) };
   },
 
-  /** Which dimension decides, and what becomes of the score. */
+  /** The dimension with the largest product, and the weight that follows from the score. */
   inWords(site, { products, dots, at, weights, key, names, masked }) {
     const [own, total] = [products[at], dots[at]];
     const order = Array.from(own.keys()).sort((a, b) => Math.abs(own[b]) - Math.abs(own[a]));
     const same = own[order[0]] * total > 0;
     const rank = weights.filter((weight, i) => !masked[i] && weight > weights[key]).length;
-    const first = same ? [strong(`Dimension ${order[0]} decides`), `: ${brief(own[order[0]])} of ${brief(total)}`] : ["The largest product, of ", strong(`dimension ${order[0]}`), `, is ${brief(own[order[0]])}: against the sum of ${brief(total)}`];
+    const first = same ? [strong(`Dimension ${order[0]} decides`), `: ${brief(own[order[0]])} of ${brief(total)}`] : ["The largest product, of ", strong(`dimension ${order[0]}`), `, is ${brief(own[order[0]])}, against a sum of ${brief(total)}`];
     const more = order.slice(1, 3).map((i) => `dimension ${i} ${own[i] < 0 ? "takes away" : "gives"} ${brief(Math.abs(own[i]))}`);
     return make("span", { id: "in-words" }, first, more.length ? `; ${more.join(", ")}` : "", `. After scale and softmax “${names.keys[at]}” has ${percent(weights[key])} of the attention, ${rank ? `behind ${several(rank, "other key")}` : "more than any other key"}.`);
   },
@@ -115,15 +115,15 @@ export const whyView = {
     });
     roving(rows, state.at);
     y += 6;
-    heading("3 · the values, each times its weight; their sum over all keys is the head's output here");
-    const said = v.map((one, i) => one.map((value) => value * weights[shown[i]]));
-    const loudest = extent(output ?? [0], ...said);
+    heading("3 · the values, each times its weight; their sum over all keys is the head's output at this position");
+    const weighted = v.map((one, i) => one.map((value) => value * weights[shown[i]]));
+    const widest = extent(output ?? [0], ...weighted);
     const few = shown.slice(0, 4);
     few.forEach((at, i) => {
-      svg.append(strip(`${short(names.keys[i])}`, said[i], left, y, { most: loudest, what: `${brief(weights[at])} × value of ${names.keys[i]}`, height: 9, note: `× ${brief(weights[at])}` }));
+      svg.append(strip(`${short(names.keys[i])}`, weighted[i], left, y, { most: widest, what: `${brief(weights[at])} × value of ${names.keys[i]}`, height: 9, note: `× ${brief(weights[at])}` }));
       y += 13;
     });
-    if (output) svg.append(strip("the sum", output, left, y + 4, { most: loudest, what: "the head's output", height: 14 }));
+    if (output) svg.append(strip("the sum", output, left, y + 4, { most: widest, what: "the head's output", height: 14 }));
     y += 30;
     svg.setAttribute("height", y);
     svg.setAttribute("viewBox", `0 0 ${whole} ${y}`);
@@ -142,7 +142,7 @@ export const whyView = {
       return root;
     }
     if (site.rotary && !state.rotated) {
-      root.append(line("before rotation", "these are not the numbers that were used: positions enter with the rotation"));
+      root.append(line("before rotation", "not the numbers that attention uses: positions enter with the rotation"));
       return root;
     }
     if (!scores) return root;
@@ -150,14 +150,14 @@ export const whyView = {
     const capped = cap === null ? scaled : cap * Math.tanh(scaled / cap);
     if (cap !== null) root.append(line("soft cap", `${brief(cap)} · tanh(${brief(scaled)} / ${brief(cap)}) = ${brief(capped)}`));
     if (site.biased) root.append(line("bias by distance", `${scores[key] - capped < 0 ? "−" : "+"} ${brief(Math.abs(scores[key] - capped))} = ${brief(scores[key])}`));
-    const seen = Array.from(scores.keys()).filter((i) => !masked[i]);
-    root.append(line("mask", masked[key] ? `${site.causal && key > state.query ? "later than the query" : "outside the window"}: −∞, weight 0` : `visible, like ${seen.length - 1} of the other ${count - 1} keys`));
+    const visible = Array.from(scores.keys()).filter((i) => !masked[i]);
+    root.append(line("mask", masked[key] ? `${site.causal && key > state.query ? "later than the query" : "outside the window"}: −∞, weight 0` : `visible, like ${visible.length - 1} of the other ${count - 1} keys`));
     if (masked[key]) return root;
-    const most = Math.max(...seen.map((i) => scores[i]));
-    const total = seen.reduce((sum, i) => sum + Math.exp(scores[i] - most), 0);
+    const most = Math.max(...visible.map((i) => scores[i]));
+    const total = visible.reduce((sum, i) => sum + Math.exp(scores[i] - most), 0);
     const up = Math.exp(scores[key] - most);
-    // What the weights lack to 1 went to the sink.
-    const kept = site.sink ? seen.reduce((sum, i) => sum + weights[i], 0) : 1;
+    // The sink takes the rest of the weight, up to 1.
+    const kept = site.sink ? visible.reduce((sum, i) => sum + weights[i], 0) : 1;
     if (site.sink) root.append(line("sink", `it takes ${percent(1 - kept)} of the weight of this row and adds nothing; the sum below includes it`));
     const sum = total / kept;
     root.append(

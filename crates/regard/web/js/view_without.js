@@ -1,4 +1,4 @@
-// Without a word: strike a word out and see the answer without it; blank-out scores beside what attention says.
+// Without a word: strike a word out and see the prediction without it; blank-out scores beside attention.
 
 import { changesNow, toggleChange } from "./changes.js";
 import { inkOnSigned, signedShade } from "./colours.js";
@@ -13,12 +13,12 @@ export const withoutView = {
   name: "without",
   title: "Without a word",
   fits: (reading) => ["next", "class", "masked"].includes(reading.answer) && !reading.patches && !reading.target.length,
-  lacks: "Words are struck out of one text that a model continues, classifies or fills in.",
+  lacks: "This view is for models that continue, classify or fill in one text.",
   controls: [],
   redraw: [],
 
   async show(root, page) {
-    // The whole text: the one without its struck words is beside it.
+    // The whole text; with words struck out, `page.reading` is the rest.
     const whole = page.base ?? page.reading;
     const tokens = whole.source;
     const struck = (i) => changesNow().includes(`strike:${i}`);
@@ -39,10 +39,10 @@ export const withoutView = {
     const row = (i) => make("tr", {}, make("td", {}, spelled(tokens[i].text)), make("td", {}, String(i)), make("td", {}, `${signed(found.changes[i] * 100)} pp`),
       found.methods.map(({ values }, m) => make("td", { class: "bar-cell", title: exactly(values[i]) }, make("span", { class: "meter", style: `width: ${(Math.abs(values[i]) / tops[m]) * 100}%` }))));
     root.append(
-      make("p", {}, "The prediction for the whole text is ", make("b", { id: "whole-answer" }, `“${spelled(found.answer)}”`), ". Click a word to read the text without it; the colour is what its removal takes away from the probability."),
+      make("p", {}, "The prediction for the whole text is ", make("b", { id: "whole-answer" }, `“${spelled(found.answer)}”`), ". Click a word to read the text without it; the colour shows how much of the probability its removal takes away."),
       make("div", { class: "strike", id: "strike" }, tokens.map(button)),
       make("h2", {}, "Blank-out beside attention"),
-      make("p", { class: "muted" }, "Trust is the rank correlation with blank-out over the words of this text: 1 is the same order, 0 none."),
+      make("p", { class: "muted" }, "Trust is the rank correlation with blank-out over the words of this text: 1 is the same order, 0 no correlation."),
       make("div", { class: "scroll" }, make("table", { id: "blank-out" },
         make("thead", {}, make("tr", {}, ["word", "position", "blank-out", ...found.methods.map(({ name }) => names[name] ?? name)].map((name) => make("th", { scope: "col" }, name))),
           found.methods.length ? make("tr", {}, make("th", { scope: "row" }, "trust"), make("th", {}), make("th", {}), found.methods.map(({ agreement }) => make("th", { class: "trust" }, agreement === null ? "–" : agreement.toFixed(2)))) : null),

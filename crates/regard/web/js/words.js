@@ -1,6 +1,6 @@
-// What stands on the side of a map: tokens, or words made of them; special tokens or not.
+// The axes of a map: tokens, or whole words; with or without special tokens.
 
-/** The places of an axis: which tokens each stands for, and what is written there. The server cuts them the same way. */
+/** The entries (places) of an axis: the tokens that each covers, and its label. The server makes the same ones. */
 export function axisOf(tokens, { merge, hide }) {
   const places = [];
   tokens.forEach((token, i) => {
@@ -26,7 +26,7 @@ export function sidesOf(reading, group) {
   return [queries, group === "decoder" ? reading.target : reading.source];
 }
 
-/** The place on an axis that a token belongs to, or the nearest. */
+/** The index of the axis entry that a token belongs to, or of the nearest. */
 export function placeOf(axis, token) {
   const found = axis.findIndex((place) => token < place.end);
   return found < 0 ? axis.length - 1 : found;
@@ -41,7 +41,7 @@ export function shortened(label, most = 16) {
   return letters.length <= most ? label : letters.slice(0, most - 1).join("") + "…";
 }
 
-/** What a group of attentions is called. */
+/** The name of a group of attentions. */
 export function groupName(group) {
   return { self: "self", encoder: "encoder (source → source)", decoder: "decoder (target → target)", cross: "cross (target → source)" }[group];
 }
