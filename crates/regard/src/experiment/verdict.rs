@@ -255,8 +255,20 @@ impl Verdict {
         self.preconditions.iter().filter(|check| check.outcome != Outcome::Holds)
     }
 
+    /// How many checks are counted: the level at which one of them fails is corrected for this number.
+    pub fn counted(&self) -> usize {
+        self.checks.iter().filter(|check| check.repeats.is_none()).count()
+    }
+
+    /// Whether a check fails by itself, but not at the level that is corrected for their number.
+    pub fn fails_alone(&self, check: &Check) -> bool {
+        let name = check.part.clone().unwrap_or_default();
+        let part = self.parts.iter().find(|part| part.name == name);
+        check.fails() && part.is_some_and(|part| part.outcome == Outcome::Undecided)
+    }
+
     fn conclude(&mut self) {
-        let counted = self.checks.iter().filter(|check| check.repeats.is_none()).count();
+        let counted = self.counted();
         let mut parts: Vec<Part> = Vec::new();
         for check in &self.checks {
             let name = check.part.clone().unwrap_or_default();

@@ -301,7 +301,7 @@ fn draw(findings: &mut Findings, table: &Measured, run: &Grouped, seed: u64) {
     let columns = ["all words"].into_iter().chain(KINDS.map(Kind::name)).map(str::to_owned).collect();
     findings.figure(
         "loss_change_by_head_and_kind",
-        "The change of the loss, in nats, when a head is zeroed, by the kind of the word to be predicted. First seed.",
+        "The change of the loss, in nats, when a head is zeroed, by the kind of the word to be predicted. Rows are layer.head; words *said before* already occurred in the text. First seed.",
         Picture::new("What each head is needed for").panel(
             HeatMap::new(changes, ColourScale::diverging("change of the loss"))
                 .words(names.clone(), columns)

@@ -333,7 +333,7 @@ fn judge(table: &Table<Variant>) -> Verdict {
     ];
     let why = |checks: &[Check]| {
         let ignored = format!(
-            "Below one half means that the model ignores the negator: the same model classifies {:.1} % of plain sentences correctly.",
+            "Below one half means that the sentiment word mostly outweighs its negator: the same model classifies {:.1} % of plain sentences correctly.",
             100.0 * of(Variant::Heads, Kind::Plain).mean().mean,
         );
         those_that_apply([
@@ -341,7 +341,7 @@ fn judge(table: &Table<Variant>) -> Verdict {
             (checks[1].fails(), "The max pool is more accurate on negated sentences."),
             (
                 attending.high < HARDLY,
-                "The head that attends most to negators gives them hardly more weight than any other word.",
+                "Even the head that attends most to negators gives them hardly more than an equal share.",
             ),
         ])
     };

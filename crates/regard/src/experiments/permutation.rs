@@ -143,7 +143,7 @@ fn judge(table: &Table<Order>) -> Verdict {
         Order::ALL[1..].iter().map(|&order| format!("{order} {}", number(of(order).mean))).collect();
     let finding = format!(
         "Without positions and without a mask, outputs for reordered words differ from the reordered outputs by at most {} of the largest \
-         output: attention sees a set. On average they differ, with: {}.",
+         output: attention sees a set. Mean difference, relative to the largest output: {}.",
         number(worst),
         told.join(", "),
     );

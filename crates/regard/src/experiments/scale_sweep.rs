@@ -311,7 +311,7 @@ fn judge_gradients(table: &Measured) -> Verdict {
     };
     let told = GRADIENTS.map(|(name, [norm, row, share])| {
         format!(
-            "of {name} the mean norm goes from {:.1} to {:.1} (scaled: {:.1} to {:.1}), that of the median row from {:.2} to {:.3} (scaled: \
+            "of {name} the mean norm goes from {:.1} to {:.1} (scaled: {:.1} to {:.1}), the norm of the median row, median over draws, from {:.2} to {:.3} (scaled: \
              {:.2} to {:.2}), and {:.0} % of rows end below {VANISHED} (scaled: {:.0} %)",
             at(table, 4, norm, false),
             at(table, 256, norm, false),
@@ -353,7 +353,7 @@ fn judge_gradients(table: &Measured) -> Verdict {
         let grows = format!(
             "The softmax saturates: the gradient of the scores shrinks to {scores:.2} of its norm. But the gradient of Q is that of the \
              scores times K, whose norm grows as √d_k, and the scale would divide it by √d_k: without the scale its norm changes by a factor \
-             of {q:.2} on average. The few rows that are not saturated carry it."
+             of {q:.2} on average. The rows that are not saturated carry it."
         );
         those_that_apply([
             (scores < 1.0 && q > 1.0, grows.as_str()),

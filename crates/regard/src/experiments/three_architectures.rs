@@ -258,7 +258,8 @@ fn draw(findings: &mut Findings, table: &Measured, example: Option<&Crossed>) {
         "three_architectures",
         "The share of words that each model predicts correctly: from the words before, from both sides, and in the passive of a \
          sentence. Mean over seeds with 95 % intervals; BERT cannot write a passive, and T5 was trained for nothing else. All have the same \
-         architecture but for their masks, and predicted as many words in training.",
+         width, heads and number of layers (T5's are divided between encoder and decoder, with cross-attention), and predicted the same number of \
+         words in training.",
         Picture::new("What each is better at").panel(bars),
     );
     let Some(example) = example else { return };

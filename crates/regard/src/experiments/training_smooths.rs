@@ -194,7 +194,8 @@ fn judge_smoothness(table: &Measured) -> Verdict {
     let finding = format!(
         "Before training the largest weight is {:.2} times an equal share, after training {:.2} times. The entropy goes from {:.3} to \
          {:.3} of that of equal weights (words that are not hidden: from {:.3} to {:.3}). The weights of two seeds diverge by {:.3} bits \
-         before and by {:.3} after.",
+         before and by {:.3} after. (Twice an equal share, the bound of the first part, is low: weights may pass it and still be near \
+         uniform.)",
         mean(Stage::Before, LARGEST_SHARE).mean,
         mean(Stage::After, LARGEST_SHARE).mean,
         mean(Stage::Before, ENTROPY).mean,
@@ -237,7 +238,8 @@ fn judge_classes(table: &Measured) -> Verdict {
     let after = difference(Stage::After, Words::Hidden);
     let finding = format!(
         "The entropy of the weights of function words minus that of content words, both hidden, is {:+.3} after training and {:+.3} \
-         before. For words that are not hidden it is {:+.3} after training.",
+         before. The verdict is about hidden words, the only ones in the loss; for words that are not hidden the difference is {:+.3} after \
+         training.",
         after.mean,
         difference(Stage::Before, Words::Hidden).mean,
         difference(Stage::After, Words::Visible).mean,

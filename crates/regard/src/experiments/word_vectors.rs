@@ -278,8 +278,8 @@ fn judge(table: &Measured) -> Verdict {
         let fails = |checks: &[Check]| checks.iter().any(Check::fails);
         those_that_apply([(
             fails(large) && !fails(small),
-            "Training adds one direction to vectors that point everywhere. Small ones are lost in it; vectors of deviation 1 keep as much \
-             variance in every direction as training adds to one.",
+            "Training adds variance along one direction. Vectors of deviation 0.1 have little of their own, so that this direction is nearly \
+             all; those of deviation 1 keep theirs in the other directions, which together have more.",
         )])
     })
 }

@@ -153,10 +153,16 @@ impl<'a> Article<'a> {
             .iter()
             .map(|(id, verdict)| {
                 let statement = claim(id).map_or("", |claim| claim.statement);
+                let larger = self.results.ledger().largest(id).filter(|row| row.outcome != verdict.outcome);
+                let larger = larger.map_or_else(String::new, |row| {
+                    let (outcome, place) = (row.outcome.name(), escape(&row.place.to_string()));
+                    format!(" <span class=\"mark\">largest recorded run: {outcome} ({place})</span>")
+                });
                 format!(
-                    "<li><a href=\"#claim-{id}\">{id}</a> {} {}</li>",
+                    "<li><a href=\"#claim-{id}\">{id}</a> {} {}{}{larger}</li>",
                     prose(statement),
-                    badge(verdict.outcome)
+                    badge(verdict.outcome),
+                    builtin_mark(verdict)
                 )
             })
             .collect();
@@ -431,11 +437,11 @@ fn verdict_box((experiment, trained): (&str, bool), verdict: &Verdict, beside: &
                 prose(&check.what),
                 escape(&effect(check)),
                 escape(&check.bound.to_string()),
-                match check.fails() && verdict.outcome == Outcome::Undecided {
+                match verdict.fails_alone(check) {
                     true => format!(
-                        "{} at 95 %, not at the level for {}",
+                        "{} at 95 %, but not when corrected for {} comparisons",
                         badge(check.outcome),
-                        verdict.checks.len()
+                        verdict.counted()
                     ),
                     false => badge(check.outcome),
                 }
@@ -446,7 +452,7 @@ fn verdict_box((experiment, trained): (&str, bool), verdict: &Verdict, beside: &
         let ours = published.ours.map_or_else(|| "not measured".to_owned(), number);
         let _ = write!(
             rows,
-            "<tr class=\"published\"><td>{}</td><td class=\"n\">{ours}</td><td class=\"n\">{}</td><td>published: {}</td></tr>",
+            "<tr class=\"published\"><td>{}</td><td class=\"n\">{ours}</td><td class=\"n\">published: {}</td><td>{}</td></tr>",
             prose(&published.what),
             number(published.theirs),
             escape(published.source)

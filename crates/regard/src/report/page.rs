@@ -10,7 +10,7 @@ use super::{audit, diagrams};
 use crate::compute::Placement;
 use crate::experiment::claims::{CLAIMS, SOURCES};
 use crate::experiment::ledger::{Contradiction, Ledger, deciding};
-use crate::experiment::{Outcome, Setup, Size, Summary};
+use crate::experiment::{Setup, Size, Summary};
 use crate::experiments::find;
 use crate::figure::{Theme, counted, font_face, number, stylesheet};
 use anyhow::Result;
@@ -52,7 +52,7 @@ pub fn page(article: Article, about: &About) -> Result<String> {
         figures = stylesheet(),
         formulas = include_str!("../../web/formula.css"),
         style = include_str!("../../web/report.css"),
-        claims = CLAIMS.len(),
+        claims = CLAIMS.iter().filter(|claim| claim.is_counted()).count(),
         command = escape(&command(about)),
         about = escape(&circumstances(about)),
         real = real_data(),
@@ -187,8 +187,8 @@ fn glance(article: &Article, setup: &Setup) -> Result<String> {
         });
         let measured = deciding(verdict).map_or_else(String::new, |check| {
             // Among several, one that fails must do so at a stricter level: that interval is what keeps the claim open.
-            let fails = check.outcome == Outcome::Fails && verdict.outcome == Outcome::Undecided;
-            let stricter = if fails { " (not at the level for several)" } else { "" };
+            let stricter =
+                if verdict.fails_alone(check) { " (not when corrected for all comparisons)" } else { "" };
             format!(
                 "<span class=\"what\">{}:</span> {}{stricter}",
                 prose(&check.what),
@@ -216,26 +216,28 @@ fn glance(article: &Article, setup: &Setup) -> Result<String> {
     let daggers = match changed {
         0 => String::new(),
         some => format!(
-            " Where † stands, in {some} rows, something was changed after the freeze: the claim says what, and is to be trusted less for it."
+            " Where † stands, in {some} {}, something was changed after the freeze: the claim says what, and is to be trusted less for it.",
+            if some == 1 { "row" } else { "rows" }
         ),
     };
     let differ = match differ.is_empty() {
         true => String::new(),
         false => format!(
-            " Judged otherwise than with the seeds of development: {}. Trust these less at this size.",
+            " Decided differently with the seeds of development: {}. Trust these less at this size.",
             differ.join(", ")
         ),
     };
     Ok(format!(
         "<section id=\"claims\"><h2>All claims at a glance</h2><p>{counts}. Each was judged by comparing a 95 % interval with a bound: it holds if the whole interval \
          lies where the claim says, fails if the whole interval lies elsewhere, and is undecided otherwise. A part of a claim \
-         holds if all of its comparisons do, and fails if one does at a level corrected for their number (Bonferroni); a claim <em>holds in part</em> if \
-         some of its parts hold and others fail or were not measured. It is <em>not testable</em> where the model did not learn the task that the claim \
+         holds if all of its comparisons do, and fails if one does at a level corrected for their number (Bonferroni); a claim holds if all of its \
+         parts do, fails if some part fails and none holds, and <em>holds in part</em> if some parts hold and others fail (or, with none undecided, \
+         were not measured); otherwise it is undecided. Parts that are counted in another claim do not count again. It is <em>not testable</em> where the model did not learn the task that the claim \
          is about. D5 is about files, not about attention, and is not counted. Seeds are the only \
          independent draws: an interval counts each of them once. The letters are those of five documents whose statements these are \
          (see <a href=\"#references\">References</a>). Predictions, measures, bounds and settings were frozen \
-         (SHA-256 {hash}…), and judged with seeds that had never been used before.{daggers}{differ} The last column has the largest run on record: \
-         where it differs from this one, trust it more.</p>\
+         (SHA-256 {hash}…), and judged with seeds that had never been used before.{daggers}{differ} The last column has the largest run on record. Where \
+         it is larger than this run and differs from it, trust it more; where it is of the same size, the claim is sensitive to noise.</p>\
          <div class=\"scroll\"><table class=\"glance\"><thead><tr><th></th><th>claim</th><th>this run</th><th>what decided [95 % \
          interval]</th><th>the largest recorded run</th></tr></thead><tbody>\n{rows}</tbody></table></div></section>"
     ))
@@ -244,8 +246,9 @@ fn glance(article: &Article, setup: &Setup) -> Result<String> {
 /// The largest run of a claim on record.
 fn recorded(ledger: &Ledger, claim: &str) -> String {
     let Some(row) = ledger.largest(claim) else { return String::new() };
+    let what = if row.measured.is_empty() { String::new() } else { format!(" {}:", prose(&row.measured)) };
     format!(
-        "{} <span class=\"what\">{}:</span> <span class=\"n\">{}</span>",
+        "{} <span class=\"what\">{}:{what}</span> <span class=\"n\">{}</span>",
         badge(row.outcome),
         escape(&row.place.to_string()),
         escape(&row_effect(row))

@@ -93,6 +93,14 @@ fn told(results: &Results, size: Size, (claim, say): Topic) -> Result<String> {
     Ok(format!("{} (Largest recorded run: {}. In this run: {}.)", there.sentence, row.place, here.numbers))
 }
 
+/// Says of a claim that is undecided that it is.
+fn open_note(from: &Evidence, claim: &str) -> Result<String> {
+    Ok(match from.outcome(claim)? {
+        Outcome::Undecided => format!(" ({claim} is undecided.)"),
+        _ => String::new(),
+    })
+}
+
 fn scale(from: &Evidence) -> Result<Said> {
     let [without, with] = scale_sweep::Kind::ALL.map(|kind| from.fact(scale_sweep::LARGEST.of(kind)));
     let (without, with) = (without?, with?);
@@ -101,10 +109,10 @@ fn scale(from: &Evidence) -> Result<Said> {
     let numbers = format!("{without:.2} and {with:.2}; {vanished:.0} % of rows");
     let gradients = match growth > 1.0 {
         true => format!(
-            "Without it {vanished:.0} % of queries have next to no gradient, but the mean gradient of Q grows {growth:.1}-fold: a few \
-             queries carry it."
+            "Without it the gradient of the scores is next to zero in {vanished:.0} % of rows; yet the gradient of Q has {growth:.1} times the \
+             norm that it has with keys of 4 numbers, because the rows that are not saturated are multiplied by longer keys."
         ),
-        false => format!("Without it {vanished:.0} % of queries have next to no gradient."),
+        false => format!("Without it the gradient of the scores is next to zero in {vanished:.0} % of rows."),
     };
     let sentence = match from.outcome("D3")? == Outcome::Holds {
         true => format!(
@@ -121,8 +129,8 @@ fn training(from: &Evidence) -> Result<Said> {
     let (before, after) = (before?, after?);
     let numbers = format!("{before:.2} to {after:.2}");
     let opening = match after < before {
-        true => "Training makes attention sharper, not smoother",
-        false => "Training makes attention smoother",
+        true => "In a tagger with one head, training makes attention sharper, not smoother",
+        false => "In a tagger with one head, training makes attention smoother",
     };
     let decided = matches!(from.outcome("B2")?, Outcome::Holds | Outcome::Fails | Outcome::InPart);
     let sentence = match decided {
@@ -176,10 +184,11 @@ fn norms(from: &Evidence) -> Result<Said> {
     let runs = from.fact(norm_placement::RUNS.of(Norm::Post))?;
     let [pre, post] = Norm::ALL.map(|norm| from.fact(norm_placement::FAILURES.of(norm)));
     let (pre, post) = (pre?, post?);
+    let open = open_note(from, "E5")?;
     Ok(Said {
         sentence: format!(
             "{post:.0} of {runs:.0} post-norm language models failed to learn, and {pre:.0} of as many pre-norm ones: all without the warm-up \
-             that post-norm models usually get."
+             that post-norm models usually get.{open}"
         ),
         numbers: format!("{post:.0} and {pre:.0} of {runs:.0}"),
     })
@@ -191,16 +200,17 @@ fn beyond_the_length(from: &Evidence) -> Result<Said> {
     let (sinusoidal, alibi, bias) =
         (rise(Encoding::Sinusoidal)?, rise(Encoding::Alibi)?, rise(Encoding::Bias)?);
     let numbers = format!("rotary {rotary:+.0} %, ALiBi {alibi:+.0} %, learned {learned:+.0} %");
+    let open = open_note(from, "E3")?;
     let sentence = match alibi.max(bias) < rotary.min(learned).min(sinusoidal) {
         true => format!(
             "Of five position encodings, those that make distance a bias on the scores lose least when a language model reads twice the \
              length that it was trained on: perplexity changes by {alibi:+.0} % with ALiBi and {bias:+.0} % with T5's bias, by {rotary:+.0} % \
-             with rotary, {sinusoidal:+.0} % with sinusoidal and {learned:+.0} % with learned positions."
+             with rotary, {sinusoidal:+.0} % with sinusoidal and {learned:+.0} % with learned positions.{open}"
         ),
         false => format!(
             "Read at twice the length that it was trained on, a language model's perplexity changes by {learned:+.0} % with learned \
              positions, {sinusoidal:+.0} % with sinusoidal and {rotary:+.0} % with rotary ones, {alibi:+.0} % with ALiBi and {bias:+.0} % with T5's \
-             bias."
+             bias.{open}"
         ),
     };
     Ok(Said { sentence, numbers })

@@ -147,7 +147,11 @@ pub fn block(
 pub fn block_example() -> Result<Tensor> {
     let up = Tensor::new(&[1.0, -1.0, 0.0, 0.0, 0.0, 0.0, 1.0, -1.0], [2, 4])?; // W₁
     let down = Tensor::new(&[1.0, 0.0, 0.0, 1.0, 1.0, 0.0, 0.0, 1.0], [4, 2])?; // W₂
-    block(&vectors()?, |x| Ok(one_head(x, None)?.output), |x| Ok(x.matmul(&up)?.gelu()?.matmul(&down)?))
+    block(
+        &vectors()?,
+        |x| Ok(one_head(x, Some(&causal()))?.output),
+        |x| Ok(x.matmul(&up)?.gelu()?.matmul(&down)?),
+    )
 }
 
 /// The logits and probabilities of all words of the vocabulary after *time*, from the block's output: its norm times the table of embeddings.

@@ -56,7 +56,7 @@ pub fn draw_measures(findings: &mut Findings, table: &Measured, seeds: u64) {
     findings.figure(
         "gradient_norms_vs_dk",
         "Norms of the gradients of Q, K and the scores for a random direction of the output: of the whole, which few rows dominate, of the \
-         median row, and the share of rows that are next to nothing.",
+         median row, and the share of rows that are next to nothing. Means over draws; the text gives medians over draws for the median row.",
         gradients,
     );
     findings.figure(

@@ -15,7 +15,7 @@ pub fn rotary() -> Result<Picture> {
     let mut diagram = Diagram::new(
         690.0,
         260.0,
-        "A query turns by one radian for each position. The angle between a query and a key depends only on how far apart they are.",
+        "A query turns by one radian for each position. The rotation changes the angle between a query and a key by an amount that depends only on their distance.",
     );
     let point = |centre: (f64, f64), [x, y]: [f32; 2]| {
         (centre.0 + UNIT * f64::from(x), centre.1 - UNIT * f64::from(y))

@@ -109,7 +109,7 @@ pub fn training() -> Picture {
         1,
     );
     diagram.note("forward", (300.0, 12.0), MIDDLE);
-    titled("One step of training, repeated some hundred times", diagram)
+    titled("One step of training, repeated a few hundred times", diagram)
 }
 
 /// The table of weights is never whole: tiles of it are made and used up.

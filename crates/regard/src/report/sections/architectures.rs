@@ -33,7 +33,7 @@ pub fn write(article: &mut Article) -> Result<()> {
     by_hand(article)?;
     article.text("The three models differ in what the probability depends on:");
     article.formula(
-        "\\text{GPT}: P(w_t | w_1, …, w_{t−1}),   \\text{BERT}: P(w_t | \\text{all visible words}),   \\text{T5}: P(y_t | y_1, …, y_{t−1}, x)",
+        "\\text{GPT}: P(w_t | w_0, …, w_{t−1}),   \\text{BERT}: P(w_t | \\text{all visible words}),   \\text{T5}: P(y_t | y_0, …, y_{t−1}, x)",
         &[("y_t", "word *t* of the text that the decoder writes; *x* is here the text that the encoder read")],
     );
     article.heading("In code");
@@ -83,7 +83,7 @@ fn by_hand(article: &mut Article) -> Result<()> {
     let (normed, logits, probabilities) = worked::next_word()?;
     article.example("By hand", |article| {
         article.text(format!(
-            "After the block of section 7 the vector of *time* is ({}). Its norm is {}, and the dot products with the five rows of *E* (section 2) are \
+            "After the block of section 7 the vector of *time* is ({}). Its layer norm is ({}), and the dot products with the five rows of *E* (section 2) are \
              the logits:",
             listed(&worked::block_example()?.to_vec()[..2], 2),
             listed(&normed.to_vec(), 0)

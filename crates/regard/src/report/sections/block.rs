@@ -29,7 +29,8 @@ pub fn write(article: &mut Article) -> Result<()> {
     article.code(&listing::BLOCK)?;
     article.example("By hand", |article| {
         article.text(
-            "With the head of section 3 and a small feed-forward layer, the three words change like this:",
+            "With the head of section 3, the causal mask of section 4, and a feed-forward layer with $W_1 = \\matrix{1 & −1 & 0 & 0 \\\\ 0 & 0 & 1 & −1}$, \
+             $W_2 = \\matrix{1 & 0 \\\\ 0 & 1 \\\\ 1 & 0 \\\\ 0 & 1}$ and no biases, the three words change like this:",
         );
         article.calculation(&format!(
             "{} → {}",

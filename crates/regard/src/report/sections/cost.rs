@@ -24,13 +24,14 @@ pub fn write(article: &mut Article) -> Result<()> {
     article.example("By hand", |article| {
         article
             .text(format!("For *d* = {WIDTH}, the width of GPT-2, in millions of multiplications a layer:"));
-        let millions = |value: u64| crate::terminal::thousands(value / 1_000_000);
+        let millions = |value: u64| crate::terminal::thousands((value + 500_000) / 1_000_000);
         let row = |n: u64| {
             vec![crate::terminal::thousands(n), millions(2 * n * n * WIDTH), millions(8 * n * WIDTH * WIDTH)]
         };
         article.table(&["words", "attention", "feed-forward"], &[128, 1024, 4 * WIDTH, 16_384].map(row));
         article.text(format!(
-            "Both are equal for *n* = 4*d* = {} words; beyond that, attention dominates.",
+            "Both are equal for *n* = 4*d* = {} words; beyond that, scores and weighted sums cost more than the feed-forward layer. The four projections \
+             of attention ($4 n d^2$) are not counted here: they grow in proportion to *n*, too.",
             crate::terminal::thousands(4 * WIDTH)
         ));
         Ok(())
@@ -45,7 +46,7 @@ pub fn write(article: &mut Article) -> Result<()> {
     article.heading("Other functions that cost less");
     article.text(
         "*Sparse* patterns let a word attend to its neighbourhood and to a few global words. *Linear* attention replaces the exponential of a score by \
-         a product of two positive numbers; the sums over keys can then be computed once for all queries. Both are other functions, not faster ways \
+         a dot product *φ*(*q*)·*φ*(*k*) of vectors whose entries are all positive; the sums over keys can then be computed once for all queries. Both are other functions, not faster ways \
          to compute the same one. What they cost in quality is not measured here.",
     );
     article.formula(

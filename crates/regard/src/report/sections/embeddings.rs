@@ -20,7 +20,7 @@ pub fn write(article: &mut Article) -> Result<()> {
         "x_i = E_{w_i}",
         &[
             ("x_i", "the vector of token *i*: row *i* of the table *x*, which has *n* rows and *d* columns"),
-            ("E", "the table of embeddings, with *V* rows and *d* columns; $E_w$ is its row *w*"),
+            ("E", "the table of embeddings, with *N* rows and *d* columns; $E_w$ is its row *w*"),
             ("d", "the number of values in a vector, also called the *width* of the model"),
         ],
     );

@@ -72,9 +72,9 @@ fn rollout(article: &mut Article) -> Result<()> {
          stream (Abnar & Zuidema, 2020).",
     );
     article.formula(
-        "R = \\hat{A}_L … \\hat{A}_2·\\hat{A}_1,   \\hat{A}_l = \\frac{1}{2} (A_l + I)",
+        "R = \\hat{A}_{L−1} … \\hat{A}_1·\\hat{A}_0,   \\hat{A}_l = \\frac{1}{2} (A_l + I)",
         &[
-            ("A_l", "the weights of layer *l* (the first is 1), the mean over its heads"),
+            ("A_l", "the weights of layer *l*, counted from 0, the mean over its heads"),
             ("I", "the identity: every position keeps itself"),
             ("L", "here the number of layers"),
             ("R", "the share of each input word in each position after the last layer"),

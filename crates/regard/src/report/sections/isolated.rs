@@ -22,7 +22,7 @@ pub fn write(article: &mut Article) -> Result<()> {
         "Additive attention is older than the transformer (Bahdanau et al., 2014).",
     );
     article.heading("The formula");
-    article.text("Additive attention has no queries. A small network scores each state, and a softmax over the words makes weights of the scores:");
+    article.text("Used for pooling, additive attention has no query for each word: one learned vector *v* takes its place. A small network scores each state, and a softmax over the words makes weights of the scores:");
     article.formula(
         "α_i = \\text{softmax}_i (v^T \\text{tanh}(W h_i)),   c = ∑_i α_i h_i",
         &[
@@ -35,7 +35,7 @@ pub fn write(article: &mut Article) -> Result<()> {
     let (scores, weights, pooled) = worked::additive()?;
     article.example("By hand", |article| {
         article.text(format!(
-            "Take our three vectors as states, *W* = 1 (nothing changes) and *v* = (1, 1). tanh 1 = 0.762, so the scores are {}. The softmax gives {}, \
+            "Take our three vectors as states, *W* = *I*, the identity matrix (it changes nothing), and *v* = (1, 1). tanh 1 = 0.762, so the scores are {}. The softmax gives {}, \
              and the weighted sum is ({}).",
             listed(&scores, 3),
             listed(&weights, 2),

@@ -75,8 +75,8 @@ fn rotary(article: &mut Article) -> Result<()> {
     article.heading("Rotary: queries and keys are turned");
     article.text(
         "Rotary positions add nothing. They take the numbers of a query or key in pairs and turn each pair, as a hand of a clock, by an angle that \
-         grows with the position. When a query at position *t* meets a key at position *u*, what counts is the angle between them, and that depends \
-         on the distance *t* − *u* alone. The values are not turned.",
+         grows with the position. When a query at position *t* meets a key at position *u*, the rotation changes the angle between them by an amount that \
+         depends only on the distance *t* − *u*. The values are not turned.",
     );
     article.diagram(
         &diagrams::rotary()?,
@@ -103,10 +103,10 @@ fn alibi(article: &mut Article) -> Result<()> {
          some far. T5 instead learns a number for each range of distances and adds it to the score.",
     );
     article.formula(
-        "s_{ij} = \\frac{q_i·k_j}{\\sqrt{d_k}} − λ_h·(i − j),   λ_h = 2^{−8(h+1)/N_h}",
+        "s_{ij} = \\frac{q_i·k_j}{\\sqrt{d_k}} − λ_m·(i − j),   λ_m = 2^{−8(m+1)/h}",
         &[
-            ("λ_h", "the slope of head *h*, counted from 0 here"),
-            ("N_h", "the number of heads (written for a power of two)"),
+            ("λ_m", "the slope of head *m*, counted from 0"),
+            ("h", "the number of heads, here a power of two"),
         ],
     );
     article.example("By hand", |article| {

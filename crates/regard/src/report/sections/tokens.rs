@@ -27,17 +27,20 @@ pub fn write(article: &mut Article) -> Result<()> {
         };
         article
             .table(&["text", "ids"], &[row("Time flies fast.", &ids[0]), row("Time flies slowly.", &ids[1])]);
-        article.text("*slowly* is not in the vocabulary: it becomes 1, and its meaning is lost.");
+        article.text(
+            "*slowly* is not in the vocabulary: it becomes 1, and its meaning is lost. This small tokenizer makes capital letters small and drops \
+             punctuation; the language model below keeps punctuation marks as tokens.",
+        );
         Ok(())
     })?;
     article.heading("The formula");
     article.formula(
-        "\\text{text} → (w_1, …, w_n),   0 ≤ w_i < V",
+        "\\text{text} → (w_0, …, w_{n−1}),   0 ≤ w_i < N",
         &[
             ("n", "the number of tokens in the text"),
             ("w_i", "the id of token *i*"),
-            ("i", "a position in the text"),
-            ("V", "the size of the vocabulary"),
+            ("i", "a position in the text, counted from 0"),
+            ("N", "the size of the vocabulary"),
         ],
     );
     article.heading("In code");
@@ -51,7 +54,7 @@ pub fn write(article: &mut Article) -> Result<()> {
         results.words(SAMPLE.of(CLASSES[0]))?,
     ));
     article.text(format!(
-        "The language model that was trained for this page knows {} words. It reads the sentence that we will follow through it as {} tokens:",
+        "The language model that was trained for this page has a vocabulary of {} tokens. It reads the sentence that we will follow through it as {} tokens:",
         inside.vocabulary,
         inside.words.len()
     ));

@@ -131,7 +131,7 @@ fn trained(article: &mut Article) -> Result<()> {
         &Picture::new(title).panel(map),
         &format!(
             "Rows are queries: read along a row to see where a word attends. Hatched cells are masked. Of all heads this one attends most to the \
-             previous word: {:.0} % of its weight in this sentence, on the mean over words.",
+             previous word: {:.0} % of its weight in this sentence, averaged over its words.",
             100.0 * inside.on_previous(place)
         ),
     );
