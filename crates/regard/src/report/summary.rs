@@ -321,7 +321,9 @@ mod tests {
                 (Encoding::Bias, 0.17),
             ];
             let facts = facts.map(|(encoding, value)| (positions::RISE.of(encoding), value));
-            let results = results(Ledger::default(), &facts, None);
+            let undecided = Check::new("rise", mean(&[-0.1, 0.2, 0.1]), Bound::Above(0.0));
+            let verdict = Verdict::new("E3", vec![undecided], "");
+            let results = results(Ledger::default(), &facts, Some(verdict));
             beyond_the_length(&Evidence::Run(&results)).unwrap().sentence
         };
         assert!(said(0.45, 0.4).contains("a bias on the scores lose least"));
@@ -329,5 +331,6 @@ mod tests {
         assert!(!rotary_is_better.contains("lose least"));
         assert!(!said(0.45, 0.1).contains("lose least"), "sinusoidal ones lose less than T5's bias");
         assert!(rotary_is_better.contains("+6 % with rotary"), "{rotary_is_better}");
+        assert!(rotary_is_better.ends_with("(E3 is undecided.)"), "{rotary_is_better}");
     }
 }
