@@ -69,7 +69,7 @@ impl Reader {
         model.next_scores(&context.clone().with_cache(&self.cache), ids, present)
     }
 
-    /// The same for one id a text; `None` if that cannot be recorded: nothing has changed then.
+    /// The same for one id a text; `None` if such a step cannot be recorded; the cache is unchanged then.
     fn next(&mut self, model: &impl NextToken, context: &Context, ids: &Ids) -> Result<Option<Tensor>> {
         match &mut self.recorded {
             Some(recorded) if recorded.length < recorded.room => return recorded.replay(ids).map(Some),

@@ -137,7 +137,7 @@ impl Communicator {
     pub fn abandon(&self) {
         let held = self.handle.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let (Some(Handle(handle)), Ok(abort)) = (held, function::<OnCommunicator>("ncclCommAbort")) {
-            // SAFETY: the handle was taken, so that nobody uses it any more. There is nobody to report a failure to.
+            // SAFETY: the handle was taken out, so it is not used again. A failure here has no caller to return to.
             let _ = unsafe { abort(handle) };
         }
     }

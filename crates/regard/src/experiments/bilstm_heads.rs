@@ -183,7 +183,7 @@ fn excesses(opened: &Opened, sentences: &[Sentence]) -> Result<[[Vec<f64>; 2]; 3
 fn judge(table: &Measured) -> Verdict {
     let of = |kind, stage| table.values((kind, stage), EXCESS);
     let told = Kind::ALL.map(|kind| {
-        // Rounded first, since a tiny negative number would be told as −0.0.
+        // Rounded first, since a tiny negative number would be printed as −0.0.
         let [before, after] =
             Stage::ALL.map(|stage| (1e3 * of(kind, stage).mean().mean).round() / 10.0 + 0.0);
         format!("{kind} from {before:+.1} to {after:+.1}")

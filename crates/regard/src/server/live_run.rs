@@ -14,7 +14,7 @@ pub struct LiveRun {
     pub controls: Arc<Controls>,
 }
 
-/// What the page is told of a run in training.
+/// The state of a run in training, as the page shows it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Live {
     /// The number of the latest step.

@@ -1,5 +1,5 @@
-//! Every view opens, and a head can be switched off, in a large model at 16 and at 512 tokens. Times are only told, and kept where
-//! REGARD_RECORD names a file.
+//! Every view opens, and a head can be switched off, in a large model at 16 and at 512 tokens. Times are not checked; they are
+//! written to the file that REGARD_RECORD names.
 
 use crate::chrome::Chrome;
 use crate::made;
