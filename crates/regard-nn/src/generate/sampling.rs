@@ -3,6 +3,7 @@
 use crate::error::{Error, Result};
 use regard_tensor::random::Key;
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 
 /// How the next token is chosen.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -82,63 +83,91 @@ impl Sampling {
 
 /// The index of the largest logit; the first one if several are equal. NaN is ignored.
 fn best(scores: &[f32]) -> u32 {
-    let mut best = 0;
-    for (token, &score) in scores.iter().enumerate() {
-        if score > scores[best] || scores[best].is_nan() {
-            best = token;
+    const LANES: usize = 16;
+    let larger = |a: f32, b: f32| if b > a { b } else { a };
+    // Lane by lane, which compiles to vector instructions: a vocabulary is searched for every token.
+    let mut lanes = [f32::NEG_INFINITY; LANES];
+    let (chunks, rest) = scores.as_chunks::<LANES>();
+    for chunk in chunks {
+        for (lane, &score) in lanes.iter_mut().zip(chunk) {
+            *lane = larger(*lane, score);
         }
     }
-    best as u32
+    let largest = lanes.iter().chain(rest).fold(f32::NEG_INFINITY, |a, &b| larger(a, b));
+    scores.iter().position(|&score| score == largest).unwrap_or(0) as u32
 }
 
 /// The probability of each token after a text, with penalty, temperature, top-k and top-p applied in this order. At a
 /// temperature of 0 the most probable token has all of it.
 pub fn distribution(scores: &[f32], text: &[u32], sampling: &Sampling) -> Vec<f32> {
-    let mut scores = penalised(scores, text, sampling.repetition_penalty);
+    let mut scores = penalised(scores, text, sampling.repetition_penalty).into_owned();
+    let mut probabilities = vec![0.0; scores.len()];
     if sampling.temperature == 0.0 {
-        let best = best(&scores) as usize;
-        return (0..scores.len()).map(|token| if token == best { 1.0 } else { 0.0 }).collect();
+        if let Some(probability) = probabilities.get_mut(best(&scores) as usize) {
+            *probability = 1.0;
+        }
+        return probabilities;
     }
     for score in &mut scores {
         *score /= sampling.temperature;
     }
-    let mut order: Vec<usize> = (0..scores.len()).collect();
-    order.sort_by(|&a, &b| scores[b].total_cmp(&scores[a]).then(a.cmp(&b)));
-    if sampling.top_k > 0 {
-        order.truncate(sampling.top_k);
+    let descending = |a: &usize, b: &usize| scores[*b].total_cmp(&scores[*a]).then(a.cmp(b));
+    let mut kept: Vec<usize> = (0..scores.len()).collect();
+    if (1..kept.len()).contains(&sampling.top_k) {
+        kept.select_nth_unstable_by(sampling.top_k - 1, descending);
+        kept.truncate(sampling.top_k);
+        kept.sort_unstable();
     }
-    let most = order.first().map_or(0.0, |&first| scores[first]);
-    let weight = |token: usize| f64::from(scores[token] - most).exp();
-    let total: f64 = order.iter().map(|&token| weight(token)).sum();
+    let most = kept.iter().map(|&token| scores[token]).max_by(f32::total_cmp).unwrap_or(0.0);
+    let weights: Vec<f64> = scores.iter().map(|&score| f64::from(score - most).exp()).collect();
+    let total = |kept: &[usize]| -> f64 { kept.iter().map(|&token| weights[token]).sum() };
     if sampling.top_p < 1.0 {
-        // The token that crosses the limit is included.
-        let mut before = 0.0;
-        let within = order.iter().take_while(|&&token| {
-            let inside = before < f64::from(sampling.top_p);
-            before += weight(token) / total;
-            inside
-        });
-        let kept = within.count().max(1);
-        order.truncate(kept);
+        let enough = f64::from(sampling.top_p) * total(&kept);
+        let count = nucleus(&mut kept, descending, &weights, enough);
+        kept.truncate(count);
     }
-    let total: f64 = order.iter().map(|&token| weight(token)).sum();
-    let mut probabilities = vec![0.0; scores.len()];
-    for &token in &order {
-        probabilities[token] = (weight(token) / total) as f32;
+    let total = total(&kept);
+    for &token in &kept {
+        probabilities[token] = (weights[token] / total) as f32;
     }
     probabilities
 }
 
-/// Applies the repetition penalty.
-fn penalised(scores: &[f32], text: &[u32], penalty: f32) -> Vec<f32> {
-    let mut changed = scores.to_vec();
-    if penalty == 1.0 {
-        return changed;
+/// Moves the largest tokens to the front, and returns how many of them together reach `enough`, at least one. The token that
+/// crosses the limit is included. Only a piece at a time is sorted: a nucleus is small beside a vocabulary.
+fn nucleus(
+    tokens: &mut [usize],
+    descending: impl Fn(&usize, &usize) -> std::cmp::Ordering,
+    weights: &[f64],
+    enough: f64,
+) -> usize {
+    let (mut sorted, mut sum) = (0, 0.0);
+    while sorted < tokens.len() {
+        let rest = &mut tokens[sorted..];
+        let piece = sorted.max(64).min(rest.len());
+        rest.select_nth_unstable_by(piece - 1, &descending);
+        rest[..piece].sort_unstable_by(&descending);
+        for (at, &token) in rest[..piece].iter().enumerate() {
+            sum += weights[token];
+            if sum >= enough {
+                return sorted + at + 1;
+            }
+        }
+        sorted += piece;
     }
+    tokens.len()
+}
+
+/// Applies the repetition penalty.
+fn penalised<'a>(scores: &'a [f32], text: &[u32], penalty: f32) -> Cow<'a, [f32]> {
+    if penalty == 1.0 {
+        return Cow::Borrowed(scores);
+    }
+    let mut changed = scores.to_vec();
     for &token in text {
         if let (Some(to), Some(&from)) = (changed.get_mut(token as usize), scores.get(token as usize)) {
             *to = if from < 0.0 { from * penalty } else { from / penalty };
         }
     }
-    changed
+    Cow::Owned(changed)
 }

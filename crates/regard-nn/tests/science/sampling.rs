@@ -75,17 +75,35 @@ fn top_k_keeps_the_k_best_in_proportion() {
 
 #[test]
 fn top_p_keeps_the_fewest_that_have_the_mass() {
-    let scores = Key::new(2).normal(50, 2.0);
-    let all = distribution(&scores, &[], &sampled());
-    for p in [0.01, 0.3, 0.5, 0.9, 0.999, 1.0] {
-        let kept = distribution(&scores, &[], &Sampling { top_p: p, ..sampled() });
-        let mass: f32 = (0..50).filter(|&token| kept[token] > 0.0).map(|token| all[token]).sum();
-        let least = (0..50).filter(|&token| kept[token] > 0.0).map(|token| all[token]).fold(1.0, f32::min);
-        assert!(mass >= p - 1e-6, "{p}: only {mass}");
-        assert!(p >= 1.0 || mass - least < p, "{p}: {mass} could do without {least}");
-        assert!((kept.iter().sum::<f32>() - 1.0).abs() < 1e-5);
-        assert!((0..50).all(|token| kept[token] > 0.0 || all[token] <= least), "a better one was left out");
+    // The larger ones are sorted in several pieces.
+    for count in [1, 50, 64, 65, 3000] {
+        let scores = Key::new(2).normal(count, 2.0);
+        let all = distribution(&scores, &[], &sampled());
+        for p in [0.01, 0.3, 0.5, 0.9, 0.999, 1.0] {
+            let kept = distribution(&scores, &[], &Sampling { top_p: p, ..sampled() });
+            let of_kept = || (0..count).filter(|&token| kept[token] > 0.0).map(|token| all[token]);
+            let (mass, least) = (of_kept().sum::<f32>(), of_kept().fold(1.0, f32::min));
+            assert!(mass >= p - 1e-5, "{p}: only {mass}");
+            assert!(p >= 1.0 || mass - least < p, "{p}: {mass} could do without {least}");
+            assert!((kept.iter().sum::<f32>() - 1.0).abs() < 1e-5);
+            let rest = (0..count).filter(|&token| kept[token] == 0.0);
+            assert!(rest.into_iter().all(|token| all[token] <= least), "a better one was left out");
+        }
     }
+}
+
+#[test]
+fn the_first_of_the_largest_is_the_best() {
+    let greedy = Sampling::default();
+    for (count, best) in [(1, 0), (16, 15), (17, 16), (40, 7), (40, 33)] {
+        let mut scores = vec![-1.0; count];
+        scores[best] = 2.0;
+        scores[count - 1] = 2.0;
+        assert_eq!(greedy.choose(&scores, &[], (0, 0)), best as u32);
+        scores[0] = if best > 0 { f32::NAN } else { 2.0 };
+        assert_eq!(greedy.choose(&scores, &[], (0, 0)), best as u32, "NaN is ignored");
+    }
+    assert_eq!(greedy.choose(&[f32::NEG_INFINITY; 20], &[], (0, 0)), 0);
 }
 
 #[test]
