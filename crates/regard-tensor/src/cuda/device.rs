@@ -6,6 +6,7 @@ use super::matmul::Products;
 use super::memory::Pool;
 use super::program::Programs;
 use super::recording;
+use super::staging::Landing;
 use cudarc::driver::sys::{self, CUdevice_attribute as Attribute};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -95,6 +96,7 @@ pub struct Device {
     pub(super) pool: Mutex<Pool>,
     pub(super) programs: Programs,
     pub(super) products: Mutex<Products>,
+    pub(super) landing: Mutex<Landing>,
 }
 
 // SAFETY: contexts and streams may be used from any thread; every call makes the context current first, and what the
@@ -157,6 +159,7 @@ impl Device {
             pool: Mutex::default(),
             programs: Programs::new(capability),
             products: Mutex::default(),
+            landing: Mutex::default(),
         })
     }
 

@@ -2,8 +2,8 @@
 //
 // Such a product reads each weight once and computes hardly anything: it is as fast as memory. So a block takes few outputs,
 // that many blocks read at once, and a thread asks for several vectors of weights before it waits for the first: also before
-// it waits for the kernel that computes x, unless the weights are computed too. Sums are taken in an order fixed by the
-// sizes.
+// it waits for the kernel that computes x, unless the weights are computed too. So with the bias. Sums are taken in an order
+// fixed by the sizes.
 
 #include "block.cuh"
 #include "functions.cuh"
@@ -13,14 +13,14 @@ constexpr u32 THREADS = 256, WARPS = THREADS / WARP;
 struct Sizes {
     u32 inputs, outputs;
     u32 function; // its number in FOR_FUNCTIONS, from 1; none: 0
-    bool ahead;   // whether weights may be read before earlier kernels have ended
+    bool ahead;   // whether weights and bias may be read before earlier kernels have ended
 };
 
 // The sum is rounded before the function, as it would be if both were kernels of their own.
-template <typename T> __device__ void finish(float sum, const T* bias, T* out, T* before, u32 row, u32 column, const Sizes& s) {
+template <typename T> __device__ void finish(float sum, T* out, T* before, u32 row, u32 column, const Sizes& s) {
     using M = typename MathOf<T>::M;
     u64 at = u64(row) * s.outputs + column;
-    T rounded = from_float<T>(bias ? sum + to_float(bias[column]) : sum);
+    T rounded = from_float<T>(sum);
     if (before) before[at] = rounded;
     if (s.function == 0) {
         out[at] = rounded;
@@ -42,7 +42,9 @@ __device__ void by_rows(const T* x, const T* weight, const T* bias, T* out, T* b
     let_next_begin();
     if (!s.ahead) wait_for_earlier();
     if (first >= s.outputs) return;
-    float sum[P][R] = {};
+    float sum[P][R] = {}, added[P];
+#pragma unroll
+    for (int p = 0; p < P; p++) added[p] = bias && first + p < s.outputs ? to_float(bias[first + p]) : 0.0f;
     for (u32 base = lane(); base < vectors; base += WARP * STEPS) {
         Vector<T> w[STEPS][P];
 #pragma unroll
@@ -72,19 +74,23 @@ __device__ void by_rows(const T* x, const T* weight, const T* bias, T* out, T* b
 #pragma unroll
         for (int r = 0; r < R; r++) {
             float all = warp_sum(sum[p][r]);
-            if (lane() == 0 && first + p < s.outputs) finish(all, bias, out, before, r, first + p, s);
+            if (lane() == 0 && first + p < s.outputs) finish(all + added[p], out, before, r, first + p, s);
         }
 }
 
 // Weights (inputs, outputs): a block takes V neighbouring vectors of columns, and its threads divide the rows among them.
 template <typename T, int R, int V>
 __device__ void by_columns(const T* x, const T* weight, const T* bias, T* out, T* before, const Sizes& s) {
-    constexpr int N = Vector<T>::N, SLICES = THREADS / V, STEPS = 8;
+    constexpr int N = Vector<T>::N, SLICES = THREADS / V, STEPS = V == 1 ? 12 : 8;
+    static_assert(R * V * N <= THREADS); // a thread finishes at most one output
     __shared__ float sums[WARPS][R][V * N];
     u32 vector = blockIdx.x * V + threadIdx.x % V, slice = threadIdx.x / V;
     float sum[R][N] = {};
     let_next_begin();
     if (!s.ahead) wait_for_earlier();
+    u32 row = threadIdx.x / (V * N), at = threadIdx.x % (V * N), column = blockIdx.x * V * N + at;
+    bool finishes = row < R && column < s.outputs;
+    float added = bias && finishes ? to_float(bias[column]) : 0.0f;
     if (vector < s.outputs / N)
         for (u32 base = slice; base < s.inputs; base += SLICES * STEPS) {
             Vector<T> w[STEPS];
@@ -114,13 +120,11 @@ __device__ void by_columns(const T* x, const T* weight, const T* bias, T* out, T
             if (lane() < V) sums[warp()][r][lane() * N + j] = sum[r][j];
         }
     __syncthreads();
-    for (u32 i = threadIdx.x; i < R * V * N; i += THREADS) {
-        u32 row = i / (V * N), at = i % (V * N), column = blockIdx.x * V * N + at;
-        float all = 0.0f;
+    if (!finishes) return;
+    float all = 0.0f;
 #pragma unroll
-        for (u32 w = 0; w < WARPS; w++) all += sums[w][row][at];
-        if (column < s.outputs) finish(all, bias, out, before, row, column, s);
-    }
+    for (u32 w = 0; w < WARPS; w++) all += sums[w][row][at];
+    finish(all + added, out, before, row, column, s);
 }
 
 #define KERNEL(kernel, type, T, rows, many)                                                                          \
@@ -135,8 +139,10 @@ __device__ void by_columns(const T* x, const T* weight, const T* bias, T* out, T
     KERNEL(by_rows, f32, float, rows, 4)                                                                             \
     KERNEL(by_rows, bf16, bf16, rows, 1)                                                                             \
     KERNEL(by_rows, bf16, bf16, rows, 4)                                                                             \
+    KERNEL(by_columns, f32, float, rows, 1)                                                                          \
     KERNEL(by_columns, f32, float, rows, 2)                                                                          \
     KERNEL(by_columns, f32, float, rows, 8)                                                                          \
+    KERNEL(by_columns, bf16, bf16, rows, 1)                                                                          \
     KERNEL(by_columns, bf16, bf16, rows, 2)                                                                          \
     KERNEL(by_columns, bf16, bf16, rows, 8)
 

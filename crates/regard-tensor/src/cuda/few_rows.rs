@@ -3,10 +3,12 @@
 use super::error::{Result, ensure};
 use super::launch::{Grid, arguments};
 use super::memory::{Buffer, Element, View};
+use super::private::Private;
 use super::program::{Source, source};
 use super::recording;
 use crate::kernels::linear::{Layout, Sizes};
 use crate::ops::Function;
+use std::sync::Arc;
 
 static PROGRAM: Source = source!("few_rows.cu");
 
@@ -15,6 +17,10 @@ const WARPS: usize = 8;
 
 /// With as many outputs, each warp or block takes more of them and there are still enough to fill a device.
 const MANY: usize = 1 << 13;
+
+/// With fewer outputs than this, a block takes as few as it can: 768 outputs, two vectors of 8 a block, would leave most of a
+/// device idle.
+const FEW: usize = 1 << 11;
 
 /// Whether there is a kernel for a layer of these sizes. Others are products like any.
 pub fn has(sizes: Sizes, x: View, weight: View) -> bool {
@@ -54,7 +60,11 @@ pub fn forward(
             ("by_rows", each, outputs.div_ceil(WARPS * each))
         }
         Layout::InOut => {
-            let each = if outputs >= MANY { 8 } else { 2 };
+            let each = match outputs {
+                ..FEW => 1,
+                FEW..MANY => 2,
+                _ => 8,
+            };
             ("by_columns", each, outputs.div_ceil(element.per_vector() * each))
         }
     };
@@ -63,7 +73,9 @@ pub fn forward(
     let number = function.map_or(0, |function| function as u32 + 1);
     let saved = before.as_ref().map(Buffer::view);
     let (inputs, outputs) = (inputs as u32, outputs as u32);
-    let ahead = recording::pool(device.ordinal()).is_none_or(|pool| !pool.owns(weight.pointer()));
+    let computed =
+        |pool: Arc<Private>| [Some(weight), bias].iter().flatten().any(|view| pool.owns(view.pointer()));
+    let ahead = !recording::pool(device.ordinal()).is_some_and(computed);
     let grid = Grid::new(blocks, WARPS * 32).early();
     let arguments = arguments![x, weight, bias, &out, saved, inputs, outputs, number, ahead];
     device.launch(&PROGRAM, &name, grid, arguments)?;

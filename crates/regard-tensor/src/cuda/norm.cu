@@ -8,6 +8,8 @@
 
 #include "block.cuh"
 
+constexpr u64 FEW = 8; // rows
+
 struct Forward {
     const float* weight;
     const float* bias; // may be null
@@ -24,6 +26,12 @@ __device__ void forward(const T* x, const T* residual, T* sum, T* y, const Forwa
     constexpr int N = Vector<T>::N;
     u64 row = u64(blockIdx.x) * (blockDim.x / WARP) + warp();
     let_next_begin();
+    // With few rows nothing else hides how long the parameters take to arrive.
+    if (row < f.rows && f.rows <= FEW)
+        for (u32 column = lane() * N; column < f.width; column += WARP * N) {
+            prefetch(f.weight + column);
+            if (f.bias) prefetch(f.bias + column);
+        }
     wait_for_earlier();
     if (row >= f.rows) return;
     u64 start = row * f.width;

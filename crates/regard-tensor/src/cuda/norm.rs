@@ -102,7 +102,7 @@ fn launch_forward(x: View, residual: Option<View>, norm: &Norm) -> Result<(Optio
     device.launch(
         &PROGRAM,
         &format!("forward_{}_{suffix}", x.element().name()),
-        grid,
+        grid.early(),
         arguments![
             x,
             residual,

@@ -1,15 +1,15 @@
-//! Small copies to the device that the host need not wait for.
+//! Small copies between host and device through page-locked memory, which the device reads and writes by itself.
 
 use super::device::Device;
 use super::error::{Check, Result, ensure};
 use super::memory::Buffer;
 use cudarc::driver::sys;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 /// How many batches of copies may be under way before the host waits for the first.
 const AREAS: usize = 4;
 
-/// Page-locked memory, from which the device copies by itself.
+/// Copies to the device that the host need not wait for.
 pub(super) struct Staging {
     device: Arc<Device>,
     areas: [Area; AREAS],
@@ -94,5 +94,61 @@ impl Drop for Staging {
                 }
             }
         }
+    }
+}
+
+/// Where small reads arrive. The driver would bring them through memory of its own, piece by piece.
+pub(super) struct Landing(*mut u8);
+
+/// Larger reads go straight to where they are wanted.
+const LANDING_BYTES: usize = 1 << 20;
+
+// SAFETY: the memory belongs to the process, and is used under the device's lock.
+unsafe impl Send for Landing {}
+
+impl Default for Landing {
+    fn default() -> Self {
+        Self(std::ptr::null_mut())
+    }
+}
+
+impl Landing {
+    /// Its memory, which is kept as long as the device. The context must be current.
+    fn memory(&mut self) -> Result<*mut u8> {
+        if self.0.is_null() {
+            let mut host = std::ptr::null_mut();
+            // SAFETY: the address is written to a live variable.
+            unsafe { sys::cuMemAllocHost_v2(&raw mut host, LANDING_BYTES) }.check("cuMemAllocHost")?;
+            self.0 = host.cast();
+        }
+        Ok(self.0)
+    }
+}
+
+impl Device {
+    /// Copies bytes from the device's address, once the kernels that were launched before have ended.
+    ///
+    /// # Safety
+    ///
+    /// There must be as many bytes at the address.
+    pub(super) unsafe fn copy_to_host(&self, from: sys::CUdeviceptr, out: &mut [u8]) -> Result<()> {
+        self.bind()?;
+        let bytes = out.len();
+        let copy = |to: *mut u8| {
+            // SAFETY: both sides have as many bytes, and outlive the wait.
+            unsafe {
+                sys::cuMemcpyDtoHAsync_v2(to.cast(), from, bytes, self.stream()).check("cuMemcpyDtoH")?;
+                sys::cuStreamSynchronize(self.stream()).check("cuStreamSynchronize")
+            }
+        };
+        if bytes > LANDING_BYTES {
+            return copy(out.as_mut_ptr());
+        }
+        let mut landing = self.landing.lock().unwrap_or_else(PoisonError::into_inner);
+        let arrived = landing.memory()?;
+        copy(arrived)?;
+        // SAFETY: the copy has ended, and nobody else uses the memory while it is locked.
+        unsafe { out.as_mut_ptr().copy_from_nonoverlapping(arrived, bytes) };
+        Ok(())
     }
 }

@@ -136,14 +136,8 @@ impl<'a> View<'a> {
             return Ok(values);
         }
         recording::ensure_none(self.device.ordinal(), "a read of values")?;
-        self.device.bind()?;
-        let bytes = self.len * self.element.size();
-        // SAFETY: both sides have `bytes` bytes, and the host's outlive the synchronisation below.
-        unsafe {
-            sys::cuMemcpyDtoHAsync_v2(values.as_mut_ptr().cast(), self.pointer, bytes, self.device.stream())
-                .check("cuMemcpyDtoH")?;
-            sys::cuStreamSynchronize(self.device.stream()).check("cuStreamSynchronize")?;
-        }
+        // SAFETY: the view has as many values of that size.
+        unsafe { self.device.copy_to_host(self.pointer, bytemuck::cast_slice_mut(&mut values)) }?;
         Ok(values)
     }
 
@@ -156,13 +150,8 @@ impl<'a> View<'a> {
             return Ok(());
         }
         recording::ensure_none(self.device.ordinal(), "a read of values")?;
-        self.device.bind()?;
-        // SAFETY: both sides have as many bytes, and the host's outlive the synchronisation below.
-        unsafe {
-            sys::cuMemcpyDtoHAsync_v2(out.as_mut_ptr().cast(), self.pointer, out.len(), self.device.stream())
-                .check("cuMemcpyDtoH")?;
-            sys::cuStreamSynchronize(self.device.stream()).check("cuStreamSynchronize")
-        }
+        // SAFETY: the view has at least as many bytes.
+        unsafe { self.device.copy_to_host(self.pointer, out) }
     }
 
     /// The same bytes as values of another type.
