@@ -39,11 +39,14 @@ fn every_view_opens_at_16_and_at_512_tokens() {
         for view in ["head", "lines", "why", "flow", "lens", "next"] {
             let shown = |name: &str| format!("document.querySelector('#view').dataset.shown === '{name}'");
             let open = |name: &str| format!("document.querySelector('#tab-{name}').click()");
-            let first = timed(&mut chrome, &open(view), &shown(view));
-            timed(&mut chrome, &open("heads"), &shown("heads"));
-            let again = timed(&mut chrome, &open(view), &shown(view));
-            let _ = writeln!(record, "| {tokens} | {view} | {first:.0} | {again:.0} |");
-            timed(&mut chrome, &open("heads"), &shown("heads"));
+            let mut times = [0.0; 4].map(|_: f64| {
+                let time = timed(&mut chrome, &open(view), &shown(view));
+                timed(&mut chrome, &open("heads"), &shown("heads"));
+                time
+            });
+            let [first, again @ ..] = &mut times;
+            again.sort_by(f64::total_cmp);
+            let _ = writeln!(record, "| {tokens} | {view} | {first:.0} | {:.0} |", again[1]);
         }
         let changed = |count: usize| {
             format!(

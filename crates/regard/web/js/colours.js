@@ -1,9 +1,12 @@
 // The colour maps of the figures, read from the page's style sheet: light or dark, and safe for colour-blind readers.
 
-const paints = { theme: null, sequential: null, diverging: null };
+const paints = { sequential: null, diverging: null };
+// Asking for a computed style takes longer than drawing what it colours.
+const knownStyles = new Map();
 
 function styleOf(name) {
-  return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  if (!knownStyles.has(name)) knownStyles.set(name, getComputedStyle(document.documentElement).getPropertyValue(name).trim());
+  return knownStyles.get(name);
 }
 
 function parts(hex) {
@@ -18,6 +21,7 @@ function ramp(letter) {
 
 /** Discards the cached colours; call it when the theme changes. */
 export function forgetColours() {
+  knownStyles.clear();
   paints.sequential = paints.diverging = null;
 }
 

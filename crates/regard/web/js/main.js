@@ -93,8 +93,10 @@ function showTabs(view) {
     tab.tabIndex = mine ? 0 : -1;
     tab.classList.toggle("dim", Boolean(page.reading) && !views.find(({ name }) => name === tab.dataset.view).fits(page.reading));
     if (!mine) continue;
-    const [row, box] = [at("tabs").getBoundingClientRect(), tab.getBoundingClientRect()];
-    at("tabs").scrollLeft += Math.max(0, box.right - row.right + 24) - Math.max(0, row.left - box.left + 24);
+    requestAnimationFrame(() => {
+      const [row, box] = [at("tabs").getBoundingClientRect(), tab.getBoundingClientRect()];
+      at("tabs").scrollLeft += Math.max(0, box.right - row.right + 24) - Math.max(0, row.left - box.left + 24);
+    });
   }
 }
 

@@ -17,41 +17,73 @@ function shownPart(page) {
   return ofHead.includes(view) ? { layer: page.site().layer, head: page.head() } : {};
 }
 
-/** Draws the model, or nothing if it has no attention. */
+/** What is drawn, for which reading and changes; `marks` says of each part when it is the one that is shown. */
+let outline = { reading: null, changes: "", marks: [], stops: [], row: null };
+
+/** Draws the model, or nothing if it has no attention, and marks the part that is shown. */
 export function showOverview(page) {
   const root = at("overview");
   const { reading } = page;
   root.hidden = !reading?.sites.length;
   if (root.hidden) return;
-  const shown = shownPart(page);
+  const changes = changesNow().join();
+  if (outline.reading !== reading || outline.changes !== changes) {
+    const scrolled = outline.row?.scrollLeft ?? 0;
+    const held = root.contains(document.activeElement) ? document.activeElement.id : "";
+    outline = { reading, changes, ...outlineOf(page) };
+    root.replaceChildren(make("summary", {}, "The whole model"), outline.row);
+    outline.row.scrollLeft = scrolled;
+    if (held) at(held)?.focus({ preventScroll: true });
+  }
+  markShown(page);
+}
+
+/** Marks the part that is shown, makes it the Tab stop, and scrolls to it. */
+function markShown(page) {
+  const [shown, group] = [shownPart(page), page.group()];
+  for (const { element, on, here } of outline.marks) {
+    const is = Boolean(on(shown, group));
+    if (here) element.classList.toggle("here", is);
+    else if (is) element.setAttribute("aria-current", "true");
+    else element.removeAttribute("aria-current");
+  }
+  const { row, stops } = outline;
+  const current = stops.find((one) => one.getAttribute("aria-current")) ?? stops[0];
+  for (const one of stops) if (one.tabIndex !== (one === current ? 0 : -1)) one.tabIndex = one === current ? 0 : -1;
+  // Positions are asked for when the page has been laid out anyway.
+  requestAnimationFrame(() => {
+    if (!current?.isConnected || row.scrollWidth <= row.clientWidth) return;
+    const [box, frame] = [current.getBoundingClientRect(), row.getBoundingClientRect()];
+    if (box.left < frame.left || box.right > frame.right) row.scrollLeft += box.left - frame.left - frame.width / 2;
+  });
+}
+
+function outlineOf(page) {
+  const { reading } = page;
+  const marks = [];
   const goes = (name) => page.fitsView(name);
-  const stage = (id, text, about, on, go) => make("button", {
-    type: "button", id: `model-${id}`, class: "stage", title: about, "aria-label": about, "aria-current": on ? "true" : null, disabled: !go, click: go,
-  }, text);
+  const stage = (id, text, about, on, go) => {
+    const element = make("button", { type: "button", id: `model-${id}`, class: "stage", title: about, "aria-label": about, disabled: !go, click: go }, text);
+    marks.push({ element, on });
+    return element;
+  };
   const lens = (depth) => (goes("lens") ? () => select({ view: "lens", depth }) : null);
   const output = goes("classes") ? "classes" : goes("next") ? "next" : null;
-  const parts = [stage("tokens", `${(reading.target.length ? reading.target : reading.source).length} tokens`, "The tokens: how the prediction changes without each of them", shown.tokens, goes("without") ? () => select({ view: "without" }) : () => select({ view: "lines" }))];
+  const parts = [stage("tokens", `${(reading.target.length ? reading.target : reading.source).length} tokens`, "The tokens: how the prediction changes without each of them", (shown) => shown.tokens, goes("without") ? () => select({ view: "without" }) : () => select({ view: "lines" }))];
   const own = reading.groups.filter((group) => group !== "cross");
   for (const group of own) {
-    const mine = group === page.group() || (group === "decoder" && page.group() === "cross");
-    parts.push(arrow(), stage(`embeddings-${group}`, group === "self" ? "embeddings" : `${group} embeddings`, "The embeddings: the prediction from them alone", mine && shown.depth === 0, group === "encoder" ? null : lens(0)));
+    const mine = (current) => group === current || (group === "decoder" && current === "cross");
+    parts.push(arrow(), stage(`embeddings-${group}`, group === "self" ? "embeddings" : `${group} embeddings`, "The embeddings: the prediction from them alone", (shown, current) => mine(current) && shown.depth === 0, group === "encoder" ? null : lens(0)));
     const sites = reading.sites.filter((site) => site.group === group);
     for (const site of sites) {
       const cross = group === "decoder" ? reading.sites.find((other) => other.group === "cross" && other.layer === site.layer) : null;
-      parts.push(arrow(), block(site, cross, page, { shown, mine, lens: group === "encoder" ? null : lens(site.layer + 1) }));
+      parts.push(arrow(), block(site, cross, marks, { mine, lens: group === "encoder" ? null : lens(site.layer + 1) }));
     }
   }
-  parts.push(arrow(), stage("output", { classes: "classes", next: "logits" }[output] ?? "output", "The output: the prediction", shown.output, output ? () => select({ view: output }) : null));
+  parts.push(arrow(), stage("output", { classes: "classes", next: "logits" }[output] ?? "output", "The output: the prediction", (shown) => shown.output, output ? () => select({ view: output }) : null));
   const row = make("div", { class: "model-row", role: "group", "aria-label": "The whole model" }, parts);
-  const scrolled = root.querySelector(".model-row")?.scrollLeft ?? 0;
-  const held = root.contains(document.activeElement) ? document.activeElement.id : "";
-  root.replaceChildren(make("summary", {}, "The whole model"), row);
-  row.scrollLeft = scrolled;
-  if (held) at(held)?.focus({ preventScroll: true });
   // One Tab stop; arrows move between stages, blocks and heads.
   const stops = [...row.querySelectorAll("button:not(:disabled)")];
-  const current = stops.find((one) => one.getAttribute("aria-current")) ?? stops[0];
-  for (const one of stops) one.tabIndex = one === current ? 0 : -1;
   row.onkeydown = (event) => {
     const by = { ArrowLeft: -1, ArrowUp: -1, ArrowRight: 1, ArrowDown: 1 }[event.key];
     const from = stops.indexOf(document.activeElement);
@@ -60,28 +92,28 @@ export function showOverview(page) {
     event.preventDefault();
     event.stopPropagation();
   };
-  const box = current?.getBoundingClientRect();
-  const frame = row.getBoundingClientRect();
-  if (box && (box.left < frame.left || box.right > frame.right)) row.scrollLeft += box.left - frame.left - frame.width / 2;
+  return { row, stops, marks };
 }
 
 const arrow = () => make("span", { class: "model-arrow", "aria-hidden": "true" }, "→");
 
 /** One layer: a dot for every head, then the feed-forward layer. */
-function block(site, cross, page, { shown, mine, lens }) {
-  const here = mine && (shown.all || shown.layer === site.layer);
+function block(site, cross, marks, { mine, lens }) {
   const name = site.name.replace(/\.[^.]+$/, "");
   const dots = (one, what) => make("span", { class: "model-heads", style: `--dots: ${Math.min(one.heads, Math.max(3, Math.ceil(Math.sqrt(one.heads * 1.6))))}` }, Array.from({ length: one.heads }, (_, head) => {
-    const on = mine && shown.head === head && shown.layer === one.layer && one.group === page.group();
     const off = changeOf(one, head);
     const says = `${what}head ${one.layer}.${head}${off ? ", switched off" : ""}`;
-    return make("button", {
-      type: "button", class: `dot${off ? " off" : ""}`, id: `model-${one.name}-${head}`, title: says, "aria-label": says, "aria-current": on ? "true" : null,
+    const element = make("button", {
+      type: "button", class: `dot${off ? " off" : ""}`, id: `model-${one.name}-${head}`, title: says, "aria-label": says, tabindex: -1,
       click: () => select({ group: one.group, layer: one.layer, head, view: ofHead.includes(chosen.view) ? chosen.view : "head" }),
     });
+    marks.push({ element, on: (shown, current) => shown.head === head && shown.layer === one.layer && one.group === current });
+    return element;
   }));
   const off = changesNow().includes(`off:${name}.ffn`);
-  return make("div", { class: `model-block${here ? " here" : ""}` },
-    make("span", { class: "model-name" }, `layer ${site.layer}`), dots(site, ""), cross ? dots(cross, "cross-attention ") : null,
-    make("button", { type: "button", class: `ffn${off ? " off" : ""}`, id: `model-${name}.ffn`, title: `The feed-forward layer: the prediction after layer ${site.layer}`, "aria-label": `after the feed-forward layer ${site.layer}`, "aria-current": shown.depth === site.layer + 1 && mine ? "true" : null, disabled: !lens, click: lens }, "feed-forward"));
+  const ffn = make("button", { type: "button", class: `ffn${off ? " off" : ""}`, id: `model-${name}.ffn`, title: `The feed-forward layer: the prediction after layer ${site.layer}`, "aria-label": `after the feed-forward layer ${site.layer}`, disabled: !lens, click: lens }, "feed-forward");
+  marks.push({ element: ffn, on: (shown, current) => shown.depth === site.layer + 1 && mine(current) });
+  const element = make("div", { class: "model-block" }, make("span", { class: "model-name" }, `layer ${site.layer}`), dots(site, ""), cross ? dots(cross, "cross-attention ") : null, ffn);
+  marks.push({ element, here: true, on: (shown, current) => mine(current) && (shown.all || shown.layer === site.layer) });
+  return element;
 }

@@ -16,6 +16,9 @@ const methods = {
   gradient: ["Gradient × attention", "Weights times the gradient of the prediction, where that is positive (Chefer et al., 2021): contributions to this prediction."],
 };
 
+/** More words than this are not drawn at a level. */
+const mostRibbonWords = 96;
+
 export const flowView = {
   name: "flow",
   title: "Flow",
@@ -42,10 +45,10 @@ export const flowView = {
       river.append(make("p", { class: "problem", id: "no-ribbons" }, problem.message));
     }
     const sink = this.sink(tokens, page, group, position);
-    const shown = found && !page.reading.patches ? byPlace(found, places, sink.apart) : null;
+    const current = places.findIndex((place) => place.start <= position && position < place.end);
+    const shown = found && !page.reading.patches ? this.legible(found, places, sink, current) : null;
     let svg = null;
     if (shown) {
-      const current = places.findIndex((place) => place.start <= position && position < place.end);
       svg = ribbonPicture(shown, places, { room: river.clientWidth, word, apartName: sink.name, current, pick: (p) => select({ query: places[p].start }) });
       river.append(svg);
     } else if (found) {
@@ -72,6 +75,18 @@ export const flowView = {
     if (special) return { name: "special tokens", apart: (place) => tokens[place.start].special && position !== place.start };
     if (causal && position > 1) return { name: `first: ${spelled(tokens[0].text)}`, apart: (place) => place.start === 0 };
     return { name: "", apart: () => false };
+  },
+
+  /** Shares and ribbons of the words that have room, each at least some pixels wide; the others are summed beside the sink. */
+  legible(found, places, sink, current) {
+    const all = byPlace(found, places, sink.apart);
+    if (places.length <= mostRibbonWords) return all;
+    const inAll = Float64Array.from(places, (_, p) => all.shares.reduce((sum, row) => sum + row[p], 0));
+    const kept = new Set([...largest([...inAll], mostRibbonWords), current]);
+    const rest = places.filter((place, p) => !kept.has(p) && !sink.apart(place)).length;
+    const apart = new Set(places.filter((place, p) => !kept.has(p) || sink.apart(place)));
+    sink.name = [several(rest, "other word"), sink.name].filter(Boolean).join(", ");
+    return byPlace(found, places, (place) => apart.has(place));
   },
 
   inWords(found, shown, places, { word, position, sink, page, tokens }) {
