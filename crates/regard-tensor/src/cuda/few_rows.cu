@@ -81,7 +81,7 @@ __device__ void by_rows(const T* x, const T* weight, const T* bias, T* out, T* b
 // Weights (inputs, outputs): a block takes V neighbouring vectors of columns, and its threads divide the rows among them.
 template <typename T, int R, int V>
 __device__ void by_columns(const T* x, const T* weight, const T* bias, T* out, T* before, const Sizes& s) {
-    constexpr int N = Vector<T>::N, SLICES = THREADS / V, STEPS = V == 1 ? 12 : 8;
+    constexpr int N = Vector<T>::N, SLICES = THREADS / V, STEPS = V == 1 && R < 4 ? 12 : 8;
     static_assert(R * V * N <= THREADS); // a thread finishes at most one output
     __shared__ float sums[WARPS][R][V * N];
     u32 vector = blockIdx.x * V + threadIdx.x % V, slice = threadIdx.x / V;

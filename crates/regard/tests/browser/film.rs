@@ -46,8 +46,10 @@ fn at_step(chrome: &mut Chrome, text: &str) {
 }
 
 fn theme(chrome: &mut Chrome, name: &str) {
-    chrome.value(&format!("document.documentElement.dataset.theme = {name:?}"));
-    chrome.value("dispatchEvent(new HashChangeEvent('hashchange'))");
+    // By the button, which also gives the figures their colours. The first click may choose what the system has.
+    chrome.value(&format!(
+        "for (let i = 0; i < 2 && document.documentElement.dataset.theme !== {name:?}; i++) document.querySelector('#theme').click()"
+    ));
     std::thread::sleep(std::time::Duration::from_millis(600));
 }
 
