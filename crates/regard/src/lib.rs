@@ -72,6 +72,10 @@ pub fn run_program(arguments: commands::Arguments) -> u8 {
         (_, Some(interrupted), _) => terminal::remark(interrupted),
         (Err(error), ..) => terminal::remark(format!("error: {error:#}")),
     }
+    if elsewhere.is_some() && !stopped {
+        // The launcher ends all ranks once one has failed: rank 0 must come to say why.
+        std::thread::sleep(std::time::Duration::from_secs(5));
+    }
     if end.is_ok() || stopped {
         // After a failure the launcher ends the other ranks; it would be waiting for them here.
         ranks::leave();

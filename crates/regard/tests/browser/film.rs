@@ -180,12 +180,20 @@ fn the_demonstration_trains_while_it_is_watched() {
     chrome.until(&format!(
         "Number(document.querySelector('#film-step').textContent.replace('step ', '')) > {paused}"
     ));
-    let metrics = std::fs::read_to_string(folder.path().join("runs/demonstration/metrics.csv")).unwrap();
-    let rates = metrics.lines().skip(1).filter_map(|line| {
-        let fields: Vec<&str> = line.split(',').collect();
-        Some((fields[0].parse::<u64>().ok()?, fields[3].parse::<f64>().ok()?))
-    });
-    let later = rates.filter(|(step, _)| *step > paused + 1).map(|(_, rate)| rate).next().unwrap();
+    // The page may know of a step before its row is written.
+    let began = std::time::Instant::now();
+    let later = loop {
+        let metrics = std::fs::read_to_string(folder.path().join("runs/demonstration/metrics.csv")).unwrap();
+        let mut rates = metrics.lines().skip(1).filter_map(|line| {
+            let fields: Vec<&str> = line.split(',').collect();
+            Some((fields[0].parse::<u64>().ok()?, fields.get(3)?.parse::<f64>().ok()?))
+        });
+        if let Some((_, rate)) = rates.find(|(step, _)| *step > paused + 1) {
+            break rate;
+        }
+        assert!(began.elapsed().as_secs() < 60, "no step after {paused} is written");
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    };
     let most = if paused < 30 { 0.5 * rate * (paused as f64 + 4.0) / paused as f64 } else { 0.51 * rate };
     assert!(later <= most * 1.001, "{rate} at step {paused}, then {later}");
     // An earlier step can be looked at while it goes on.
