@@ -36,10 +36,10 @@ fn every_view_opens_at_16_and_at_512_tokens() {
         chrome.shown("heads");
         let chips = chrome.value("document.querySelectorAll('#tokens [data-token]').length");
         assert!(chips.as_u64().unwrap() >= tokens.min(400) as u64, "{chips} tokens");
+        let shown = |name: &str| format!("document.querySelector('#view').dataset.shown === '{name}'");
+        let open = |name: &str| format!("document.querySelector('#tab-{name}').click()");
         for view in ["head", "lines", "why", "flow", "lens", "next"] {
-            let shown = |name: &str| format!("document.querySelector('#view').dataset.shown === '{name}'");
-            let open = |name: &str| format!("document.querySelector('#tab-{name}').click()");
-            let mut times = [0.0; 4].map(|_: f64| {
+            let mut times: [f64; 4] = std::array::from_fn(|_| {
                 let time = timed(&mut chrome, &open(view), &shown(view));
                 timed(&mut chrome, &open("heads"), &shown("heads"));
                 time
@@ -48,6 +48,13 @@ fn every_view_opens_at_16_and_at_512_tokens() {
             again.sort_by(f64::total_cmp);
             let _ = writeln!(record, "| {tokens} | {view} | {first:.0} | {:.0} |", again[1]);
         }
+        // However many words there are, flow draws some of them, and no share is lost.
+        timed(&mut chrome, &open("flow"), &shown("flow"));
+        let shares = "[...document.querySelectorAll('#river [data-level=\"0\"]')].map(bar => Number(bar.dataset.share))";
+        let drawn = chrome.value(&format!("{shares}.length")).as_u64().unwrap();
+        let sum = chrome.value(&format!("{shares}.reduce((sum, share) => sum + share, 0)")).as_f64().unwrap();
+        assert!(drawn <= 98 && (sum - 1.0).abs() < 0.02, "{drawn} words of {tokens} have {sum}");
+        timed(&mut chrome, &open("heads"), &shown("heads"));
         let changed = |count: usize| {
             format!(
                 "document.querySelectorAll('.change').length === {count} && document.querySelector('#view').dataset.shown === 'heads'"
