@@ -8,7 +8,7 @@
 
 #include "block.cuh"
 
-constexpr u64 FEW = 8; // rows
+constexpr u64 FEW = 8; // rows, as in the library
 
 struct Forward {
     const float* weight;

@@ -37,6 +37,9 @@ pub struct Gradients {
     pub parameters: Buffer,
 }
 
+/// Up to so many rows, how long a norm takes is how long it waits: it is launched early. As in the program.
+const FEW: usize = 8;
+
 /// Up to so many vectors a lane, the backward pass fetches rows ahead.
 const MOST_STAGED: usize = 6;
 
@@ -102,7 +105,7 @@ fn launch_forward(x: View, residual: Option<View>, norm: &Norm) -> Result<(Optio
     device.launch(
         &PROGRAM,
         &format!("forward_{}_{suffix}", x.element().name()),
-        grid.early(),
+        if rows <= FEW { grid.early() } else { grid },
         arguments![
             x,
             residual,
