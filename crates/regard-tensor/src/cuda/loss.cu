@@ -55,12 +55,12 @@ template <typename M> struct Running {
     }
 };
 
-// A vector of a row as numbers; what lies beyond the classes is -∞.
-template <typename T>
+// A vector of a row as numbers; at the END of a row what lies beyond the classes is -∞. Comparing every column with the
+// number of classes would be a third of all instructions.
+template <bool END, typename T>
 __device__ void numbers(const Vector<T>& v, u64 column, const Rows& r, float (&x)[Vector<T>::N]) {
-    bool inside = column + Vector<T>::N <= r.classes;
 #pragma unroll
-    for (int i = 0; i < Vector<T>::N; i++) x[i] = inside || column + i < r.classes ? v[i] : -infinity();
+    for (int i = 0; i < Vector<T>::N; i++) x[i] = !END || column + i < r.classes ? v[i] : -infinity();
 }
 
 // The target's logit and what it should become.
@@ -69,48 +69,53 @@ struct Target {
     float logit;
 };
 
-// The gradient of a vector of a row: (softmax(x) - (1 - ε)·[target] - ε/classes)·scale.
-template <typename T>
-__device__ Vector<T> gradient_of(const Vector<T>& v, u64 column, const Rows& r, float lse, float scale, Target target) {
+// The gradient of a vector of a row, as if none of it were the target's: (softmax(x) - ε/classes)·scale.
+template <bool END, typename T>
+__device__ Vector<T> gradient_of(const Vector<T>& v, u64 column, const Rows& r, float lse, float scale) {
     using M = typename MathOf<T>::M;
     constexpr int N = Vector<T>::N;
-    float x[N], spread = r.smoothing / r.classes;
-    numbers(v, column, r, x);
+    float x[N], by = lse * LOG2_E, spread = r.smoothing / r.classes * scale;
+    numbers<END>(v, column, r, x);
 #pragma unroll
-    for (int j = 0; j < N; j++) x[j] = exp2_of<M>(x[j] * LOG2_E - lse * LOG2_E) * scale;
-    // Beyond the classes there is no gradient, and nothing is spread.
-    if (r.smoothing > 0.0f)
-        for (int j = 0; j < N; j++) x[j] -= column + j < r.classes ? spread * scale : 0.0f;
-    if (target.id - column < N) {
-        float p = (exp2_of<M>(target.logit * LOG2_E - lse * LOG2_E) - spread - (1.0f - r.smoothing)) * scale;
-        for (int j = 0; j < N; j++) x[j] = target.id == column + j ? p : x[j];
+    for (int j = 0; j < N; j++) {
+        x[j] = exp2_of<M>(x[j] * LOG2_E - by) * scale;
+        // Beyond the classes there is no gradient, and nothing is spread.
+        if (!END || column + j < r.classes) x[j] -= spread;
     }
     return to_vector<T>(x);
 }
 
 // For each row its loss, lse - (1 - ε)·x[target] - ε·mean(x), and its log-sum-exp. With `gradient` (which may be the
-// logits themselves), also its gradient times `scale`.
+// logits themselves), also its gradient times `scale`: (softmax(x) - (1 - ε)·[target] - ε/classes)·scale.
 //
-// A block takes a row. `read(i)` and `read_again(i)` give vector i of it.
-template <typename T, typename Read, typename Again>
+// A block takes a row. `read(i)` gives vector i of it.
+template <typename T, typename Read>
 __device__ void one_row(u64 row, T* gradient, float* losses, float* lses, const Rows& r, float scale, bool whole,
-                        Target target, Read read, Again read_again) {
+                        Target target, Read read) {
+    using M = typename MathOf<T>::M;
     constexpr int N = Vector<T>::N;
-    u32 vectors = (r.stride + N - 1) / N;
+    // So many vectors, and so many of them whose values are all classes.
+    const u32 vectors = (r.stride + N - 1) / N, inner = r.classes / N;
+    auto place = [&](u32 i, const Vector<T>& v) { store_some(gradient, u64(i) * N, r.stride, whole, v); };
     if (target.id == r.ignored) {
         if (threadIdx.x == 0) losses[row] = lses[row] = 0.0f;
         if (gradient)
-            for (u32 i = threadIdx.x; i < vectors; i += blockDim.x)
-                store_some(gradient, u64(i) * N, r.stride, whole, Vector<T>{});
+            for (u32 i = threadIdx.x; i < vectors; i += blockDim.x) place(i, Vector<T>{});
         return;
     }
-    Running<typename MathOf<T>::M> running;
+    Running<M> running;
     float total = 0.0f;
 #pragma unroll 4
-    for (u32 i = threadIdx.x; i < vectors; i += blockDim.x) {
-        Vector<T> v = read(i);
+    for (u32 i = threadIdx.x; i < inner; i += blockDim.x) {
         float x[N];
-        numbers(v, u64(i) * N, r, x);
+        numbers<false>(read(i), u64(i) * N, r, x);
+        running.add(x);
+        if (r.smoothing > 0.0f)
+            for (int j = 0; j < N; j++) total += x[j];
+    }
+    for (u32 i = inner + threadIdx.x; i < vectors; i += blockDim.x) {
+        float x[N];
+        numbers<true>(read(i), u64(i) * N, r, x);
         running.add(x);
         if (r.smoothing > 0.0f)
             for (int j = 0; j < N; j++) total += u64(i) * N + j < r.classes ? x[j] : 0.0f;
@@ -123,9 +128,19 @@ __device__ void one_row(u64 row, T* gradient, float* losses, float* lses, const 
     }
     if (!gradient) return;
 #pragma unroll 4
-    for (u32 i = threadIdx.x; i < vectors; i += blockDim.x)
-        store_some(gradient, u64(i) * N, r.stride, whole,
-                   gradient_of(read_again(i), u64(i) * N, r, lse, scale, target));
+    for (u32 i = threadIdx.x; i < inner; i += blockDim.x) {
+        Vector<T> v = gradient_of<false>(read(i), u64(i) * N, r, lse, scale);
+        // Within the classes, so that only the alignment matters.
+        whole ? store_whole(gradient + u64(i) * N, v) : place(i, v);
+    }
+    for (u32 i = inner + threadIdx.x; i < vectors; i += blockDim.x)
+        place(i, gradient_of<true>(read(i), u64(i) * N, r, lse, scale));
+    // The thread that stored the target's vector corrects it.
+    u32 holder = target.id / N < inner ? target.id / N : target.id / N - inner;
+    if (threadIdx.x == holder % blockDim.x) {
+        float p = exp2_of<M>(target.logit * LOG2_E - lse * LOG2_E);
+        gradient[target.id] = from_float<T>((p - r.smoothing / r.classes - (1.0f - r.smoothing)) * scale);
+    }
 }
 
 template <typename T>
@@ -139,7 +154,7 @@ __device__ void cross_entropy(const T* logits, T* gradient, float* losses, float
     if (target.id != r.ignored) target.logit = to_float(logits[target.id]);
     auto read = [&](u32 i) { return load_some(logits, u64(i) * N, r.stride, whole); };
     // The gradient may overwrite the logits: all threads have read the target's by then.
-    one_row(row, gradient, losses, lses, r, scale, whole, target, read, read);
+    one_row(row, gradient, losses, lses, r, scale, whole, target, read);
 }
 
 // The same for many rows, with room for two of them in shared memory: while a block works on one row, the next is on
@@ -167,7 +182,7 @@ __device__ void cross_entropy_staged(const T* logits, T* gradient, float* losses
         const Vector<T>* kept = room(turn);
         if (target.id != r.ignored) target.logit = to_float(kept[target.id / N].at[target.id % N]);
         auto read = [&](u32 i) { return kept[i]; };
-        one_row(row, gradient + row * r.stride, losses, lses, r, scale, true, target, read, read);
+        one_row(row, gradient + row * r.stride, losses, lses, r, scale, true, target, read);
         __syncthreads(); // before the row's room is filled again
     }
 }

@@ -95,8 +95,8 @@ template <bool HELD, int R> struct Weights {
     }
 };
 
-// Shared memory: hidden states and cells (R, hidden), gates (R, 4·hidden), then weights. `gates` keeps the gates of all
-// steps and `cells` the cells, for the backward pass.
+// Weights are (4·hidden, hidden) if HELD, else (hidden, 4·hidden). Shared memory: hidden states and cells (R, hidden), gates
+// (R, 4·hidden), then weights. `gates` keeps the gates of all steps and `cells` the cells, for the backward pass.
 template <typename T, bool HELD, int R>
 __device__ void forward(const float* before, const T* weight0, const T* weight1, T* out, float* gates, float* cells,
                         const Sizes& s) {
@@ -108,7 +108,10 @@ __device__ void forward(const float* before, const T* weight0, const T* weight1,
     __shared__ u32 lengths[R];
     const Sequences<R> at(s, lengths);
     Weights<HELD, R> held;
-    auto of = [&](u32 j) { return [=](u32 k) { return to_float(weight[u64(j) * H + k]); }; };
+    auto of = [&](u32 j) {
+        const T* start = weight + (HELD ? j * H : j);
+        return [=](u32 k) { return to_float(start[HELD ? k : k * G]); };
+    };
     held.load(gate + R * G, H, threadIdx.x < G, of(threadIdx.x));
     for (u32 i = threadIdx.x; i < R * H; i += blockDim.x) h[i] = c[i] = 0.0f;
     __syncthreads();

@@ -3,6 +3,7 @@
 use super::columns;
 use super::device::Device;
 use super::launch::{Grid, arguments};
+use super::layout::permute;
 use super::matmul::{Finish, Matrix, Output, product};
 use super::memory::{Buffer, Element, View};
 use super::program::{Source, source};
@@ -10,6 +11,7 @@ use crate::array::Array;
 use crate::error::Result;
 use crate::kernels::lstm::{Lengths, LstmGradients, Sizes, Weights};
 use crate::kernels::memory::convert;
+use crate::shape::Shape;
 use crate::storage::DataType;
 
 static PROGRAM: Source = source!("lstm.cu");
@@ -45,9 +47,11 @@ struct Plan {
 
 impl Plan {
     fn new(device: &Device, sizes: Sizes, element: Element) -> Self {
-        // One sequence a block while all blocks are on the device at once: then four share what a step waits for.
-        let sequences = if sizes.batch * sizes.directions <= device.multiprocessors() { 1 } else { 4 };
         let held = sizes.hidden <= HELD_UNITS && sizes.hidden.is_multiple_of(4);
+        // One sequence a block while all blocks are on the device at once: then four share what a step waits for. Weights that
+        // come from the cache in every step are always shared by four: each block reads them all.
+        let all_at_once = sizes.batch * sizes.directions <= device.multiprocessors();
+        let sequences = if held && all_at_once { 1 } else { 4 };
         let place = if held { "held" } else { "streamed" };
         Self { variant: format!("{}_{place}_{sequences}", element.name()), sequences, held }
     }
@@ -104,7 +108,19 @@ pub(crate) fn forward(
         None => device.allocate(count, element)?,
     };
     let plan = Plan::new(device, sizes, element);
-    let [first, last] = saved.recurrent()?;
+    // Threads are gates, so that neighbouring threads should read neighbouring gates' weights for the same unit.
+    let turned = match plan.held {
+        true => Vec::new(),
+        false => {
+            let shape = Shape::from(vec![gate_width, hidden]);
+            let turn = |weights: &Weights| Ok(permute(weights.hidden.cuda()?, &shape, &[1, 0])?);
+            saved.weights.iter().map(turn).collect::<Result<Vec<_>>>()?
+        }
+    };
+    let [first, last] = match turned.as_slice() {
+        [] => saved.recurrent()?,
+        [first, .., last] | [first @ last] => [first.view(), last.view()],
+    };
     device.launch(
         &PROGRAM,
         &format!("forward_{}", plan.variant),
