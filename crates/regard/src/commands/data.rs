@@ -1,13 +1,19 @@
-//! `regard data`: show and summarise training data, and download published sets.
+//! `regard data`: show and summarise training data, download published sets, and turn reviews into running text.
 
+use crate::bad_usage;
 use crate::data_summary::print_summary;
 use crate::fetch::data::{self, Set};
 use crate::progress::DownloadProgress;
-use crate::run::DataConfig;
+use crate::run::{DataConfig, sources};
 use crate::terminal::{line, remark, thousands};
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use clap::{Args, Subcommand};
+use regard_nn::data::Labelled;
 use regard_nn::data::builtin::{Corpus, CorpusSettings, Split, Statistics};
+use regard_nn::data::file::write_whole;
+use regard_nn::data::imdb::Imdb;
+use regard_nn::tensor::random::Key;
+use std::io::{BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 
 /// Look at data sets, or download them.
@@ -61,6 +67,23 @@ enum What {
         #[arg(long)]
         conllu: bool,
     },
+    /// Write IMDb's reviews as plain text, for language models
+    ///
+    /// Writes train.txt and test.txt, a review a line, in random order: the archive's has all negative ones first.
+    #[command(after_help = "Examples:
+  regard data texts aclImdb_v1.tar.gz --out imdb-text
+  regard data texts imdb --words --out imdb-words      # after: regard data fetch imdb
+  regard train words-gpt --data imdb-text")]
+    Texts {
+        /// IMDb's archive or folder, or the name of a set that was fetched
+        path: String,
+        /// The folder to write
+        #[arg(long, short)]
+        out: PathBuf,
+        /// Put spaces around punctuation, as in WikiText: words are what white space separates
+        #[arg(long)]
+        words: bool,
+    },
     /// Download a published data set, or continue a download that was cut off
     ///
     /// Prints the path to give to --data; the set's name does as well. What was downloaded is checked against its SHA-256;
@@ -93,9 +116,49 @@ impl Data {
             }
             What::Stats { path: None, texts, seed, .. } => builtin(*texts, *seed),
             What::Show { count, seed, conllu } => show(*count, *seed, *conllu),
+            What::Texts { path, out, words } => texts(Path::new(&data::named(path)?), out, *words),
             What::Fetch { set, out } => fetch(*set, out.as_deref()),
         }
     }
+}
+
+fn texts(path: &Path, out: &Path, words: bool) -> Result<()> {
+    if !sources::is_imdb(path)? {
+        bad_usage!("{} is not IMDb's archive or folder; other texts are read as they are", path.display());
+    }
+    let Imdb { train, test, .. } = Imdb::open(path)?;
+    std::fs::create_dir_all(out).with_context(|| format!("cannot create the folder {}", out.display()))?;
+    for (name, Labelled { examples, .. }) in [("train", train), ("test", test)] {
+        let order = Key::new(0).site("data.texts").site(name).permutation(0, examples.len());
+        let file = out.join(format!("{name}.txt"));
+        write_whole(&file, |file| {
+            let mut file = BufWriter::new(file);
+            for &index in &order {
+                let text = examples[index].text.split_whitespace().collect::<Vec<_>>().join(" ");
+                writeln!(file, "{}", if words { separated(&text) } else { text })?;
+            }
+            file.flush()
+        })?;
+        line(format!("{}: {} reviews", file.display(), thousands(order.len() as u64)));
+    }
+    Ok(())
+}
+
+/// A text with spaces around everything that is neither a letter nor a digit, but for apostrophes and hyphens within words.
+fn separated(text: &str) -> String {
+    let characters: Vec<char> = text.chars().collect();
+    let is_word = |index: usize| characters.get(index).is_some_and(|c| c.is_alphanumeric());
+    let mut out = String::with_capacity(text.len() + text.len() / 8);
+    for (index, &character) in characters.iter().enumerate() {
+        let within =
+            matches!(character, '\'' | '’' | '-') && index > 0 && is_word(index - 1) && is_word(index + 1);
+        if is_word(index) || within || character.is_whitespace() {
+            out.push(character);
+        } else {
+            out.extend([' ', character, ' ']);
+        }
+    }
+    out.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 fn fetch(set: Set, out: Option<&Path>) -> Result<()> {
@@ -164,4 +227,16 @@ fn show(count: usize, seed: u64, conllu: bool) -> Result<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::separated;
+
+    #[test]
+    fn punctuation_is_separated_but_for_apostrophes_and_hyphens_within_words() {
+        assert_eq!(separated("It's well-made, isn't it?"), "It's well-made , isn't it ?");
+        assert_eq!(separated("'So' - 5.5/10..."), "' So ' - 5 . 5 / 10 . . .");
+        assert_eq!(separated(""), "");
+    }
 }

@@ -37,7 +37,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     data: Data::BuiltIn,
     conditions: &["head", "kind"],
     seeds: Sizes::quick(3).standard(5),
-    seconds: Sizes::quick(2.0).standard(60.0).full(300.0).large(1_200.0),
+    seconds: Sizes::quick(2.0).standard(60.0).full(300.0).large(180.0),
     trains: |lab| Ok(vec![models::base(lab, lab.first_seed())?]),
     run,
 };

@@ -29,7 +29,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     data: Data::Text("plain text such as WikiText-2's folder"),
     conditions: &["layers", "width"],
     seeds: Sizes::quick(3),
-    seconds: Sizes::quick(25.0).standard(460.0).full(16_000.0).large(14_400.0),
+    seconds: Sizes::quick(25.0).standard(460.0).full(16_000.0).large(600.0),
     trains: |lab| {
         lab.at(FORMS).map(form).map(|form| config(lab, form, lab.first_seed())).into_iter().collect()
     },

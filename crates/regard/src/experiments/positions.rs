@@ -30,7 +30,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     data: Data::Text("plain text such as WikiText-2's folder"),
     conditions: &["encoding", "length"],
     seeds: Sizes::quick(3),
-    seconds: Sizes::quick(30.0).standard(300.0).full(7_600.0).large(7_200.0),
+    seconds: Sizes::quick(30.0).standard(300.0).full(7_600.0).large(700.0),
     trains: |lab| Encoding::ALL.map(|encoding| config(lab, encoding, lab.first_seed())).into_iter().collect(),
     run,
 };

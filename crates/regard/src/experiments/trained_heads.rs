@@ -37,7 +37,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     data: Data::BuiltIn,
     conditions: &["pattern"],
     seeds: Sizes::quick(3).standard(5),
-    seconds: Sizes::quick(9.0).standard(130.0).full(3_000.0).large(1_200.0),
+    seconds: Sizes::quick(9.0).standard(130.0).full(3_000.0).large(600.0),
     trains: |lab| Ok(vec![models::base(lab, lab.first_seed())?]),
     run,
 };

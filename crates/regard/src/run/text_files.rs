@@ -1,6 +1,7 @@
 //! Plain text: which files of a path are for training, validation and testing, and their lines.
 
 use super::sources::spread;
+use crate::bad_usage;
 use anyhow::{Context as _, Result, bail};
 use regard_nn::data::memory::MemoryBudget;
 use std::ops::Range;
@@ -8,6 +9,14 @@ use std::path::{Path, PathBuf};
 
 /// The files of a text to train on, and the one to validate on if the folder has it.
 pub fn train_and_validation(path: &Path) -> Result<(Vec<PathBuf>, Option<PathBuf>)> {
+    // The folder of IMDb has two files beside its reviews, which are no text to learn from.
+    let archive = ["aclImdb_v1.tar.gz", "aclImdb_v1.tar"].iter().any(|name| path.ends_with(name));
+    if archive || path.join("train/pos").is_dir() || path.join("aclImdb").is_dir() {
+        let path = path.display();
+        bad_usage!(
+            "{path} has reviews with labels; write them as plain text first: regard data texts {path} --out imdb-text"
+        );
+    }
     if !path.is_dir() {
         return Ok((vec![path.to_owned()], None));
     }

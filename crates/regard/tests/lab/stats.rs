@@ -1,4 +1,4 @@
-//! `regard data stats`, on every kind of data.
+//! `regard data stats`, on every kind of data, and `regard data texts`.
 
 use crate::checkpoints::made::{complaint, said, text};
 use std::path::Path;
@@ -86,4 +86,42 @@ fn images() {
     ]);
     let found = stats(folder.path(), &[]);
     has(&found, &["train: 3 images of 1×2", "1: 1, 7: 2", "1 images that an earlier"]);
+}
+
+#[test]
+fn reviews_become_plain_text_for_language_models() {
+    let folder = tempdir().unwrap();
+    let imdb = folder.path().join("aclImdb");
+    for (place, review) in [
+        ("train/pos/0_9.txt", "Great!<br /><br />It's fun."),
+        ("train/neg/0_2.txt", "Dull."),
+        ("test/pos/0_10.txt", "Good, good."),
+        ("test/neg/0_1.txt", "No"),
+    ] {
+        let file = imdb.join(place);
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(file, review).unwrap();
+    }
+    std::fs::write(imdb.join("README"), "not a review").unwrap();
+    // A language model would learn the folder's README otherwise.
+    let out = folder.path().join("text");
+    let run = folder.path().join("run");
+    let (problem, code) = complaint(&["train", "words-gpt", "--data", text(&imdb), "--out", text(&run)]);
+    assert!(code == 2 && problem.contains("regard data texts"), "{problem}");
+
+    let found = said(&["data", "texts", text(&imdb), "--out", text(&out), "--words"]);
+    has(&found, &["train.txt: 2 reviews", "test.txt: 2 reviews"]);
+    let lines = |name: &str| {
+        let text = std::fs::read_to_string(out.join(name)).unwrap();
+        let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+        lines.sort();
+        lines
+    };
+    assert_eq!(lines("train.txt"), ["Dull .", "Great ! It's fun ."]);
+    assert_eq!(lines("test.txt"), ["Good , good .", "No"]);
+    said(&["data", "texts", text(&imdb), "--out", text(&out)]);
+    assert_eq!(lines("train.txt"), ["Dull.", "Great! It's fun."]);
+
+    let (problem, code) = complaint(&["data", "texts", text(&out.join("test.txt")), "--out", text(&run)]);
+    assert!(code == 2 && problem.contains("is not IMDb's"), "{problem}");
 }
