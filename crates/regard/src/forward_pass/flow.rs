@@ -5,8 +5,9 @@ use super::site::Group;
 use crate::error::usage_error;
 use anyhow::Result;
 use regard_nn::Error;
-use regard_nn::analysis::influence::rollout;
+use regard_nn::analysis::influence::{rollout, with_residual};
 use regard_nn::tensor::Tensor;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The most tokens for which flow is computed: it needs all pairs at once.
@@ -25,32 +26,47 @@ pub struct Flow {
     pub rollout: Vec<f32>,
 }
 
-/// The mean weights of the heads of each layer of a group: (time, time) each.
-pub(super) fn means(pass: &ForwardPass, group: Group, cancel: &AtomicBool) -> Result<Vec<Tensor>> {
+/// The mean weights of the heads of each layer of a group: (time, time) each. They are kept: every position needs them.
+pub(super) fn means(pass: &ForwardPass, group: Group, cancel: &AtomicBool) -> Result<Arc<Vec<Tensor>>> {
+    let known = pass.computed().means.clone();
+    if let Some((_, means)) = known.filter(|(of, _)| *of == group) {
+        return Ok(means);
+    }
     let chosen = pass.sites().iter().enumerate().filter(|(_, site)| site.group == group);
-    chosen
-        .map(|(number, _)| {
-            if cancel.load(Ordering::Relaxed) {
-                return Err(Error::Cancelled.into());
-            }
-            Ok(pass.weights(number)?.all().mean(1)?.select(0, 0)?)
-        })
-        .collect()
+    let mean = |(number, _)| {
+        if cancel.load(Ordering::Relaxed) {
+            return Err(Error::Cancelled.into());
+        }
+        Ok(pass.weights(number)?.all().mean(1)?.select(0, 0)?)
+    };
+    let means = Arc::new(chosen.map(mean).collect::<Result<Vec<_>>>()?);
+    pass.computed().means = Some((group, Arc::clone(&means)));
+    Ok(means)
 }
 
 /// Follows a position through the layers of a group.
 pub fn flow(pass: &ForwardPass, group: Group, position: usize, cancel: &AtomicBool) -> Result<Flow> {
-    let mut flows = flows(pass, group, &[position], cancel)?;
-    flows.pop().ok_or_else(|| usage_error("no position"))
+    check(pass, group, &[position])?;
+    let means = means(pass, group, cancel)?;
+    let mixed = means.iter().map(with_residual).collect::<regard_nn::Result<Vec<_>>>()?;
+    let tokens = pass.sides(group).0.len();
+    // One row of each product: multiplied from the left, it takes no product of whole matrices.
+    let mut rollout = Vec::with_capacity(mixed.len() * tokens);
+    for (layer, last) in mixed.iter().enumerate() {
+        let row = last.slice(0, position, 1)?;
+        let row = mixed[..layer].iter().rev().try_fold(row, |row, earlier| row.matmul(earlier))?;
+        rollout.extend(row.to_vec());
+    }
+    Ok(Flow { layers: means.len(), tokens, raw: rows(&means, position, tokens), rollout })
 }
 
-/// Follows several positions.
-pub fn flows(
-    pass: &ForwardPass,
-    group: Group,
-    positions: &[usize],
-    cancel: &AtomicBool,
-) -> Result<Vec<Flow>> {
+/// Layer by layer, one row.
+fn rows(layers: &[Tensor], position: usize, tokens: usize) -> Vec<f32> {
+    layers.iter().flat_map(|layer| layer.values()[position * tokens..][..tokens].to_vec()).collect()
+}
+
+/// Whether positions can be followed.
+fn check(pass: &ForwardPass, group: Group, positions: &[usize]) -> Result<()> {
     if group == Group::Cross {
         return Err(usage_error("flow follows a text through its own layers: choose self-attention"));
     }
@@ -62,17 +78,25 @@ pub fn flows(
         let problem = format!("flow is computed for up to {MOST_TOKENS} tokens; the text has {tokens}");
         return Err(usage_error(problem));
     }
+    Ok(())
+}
+
+/// Follows several positions.
+pub fn flows(
+    pass: &ForwardPass,
+    group: Group,
+    positions: &[usize],
+    cancel: &AtomicBool,
+) -> Result<Vec<Flow>> {
+    check(pass, group, positions)?;
+    let tokens = pass.sides(group).0.len();
     let means = means(pass, group, cancel)?;
     let rolled = rollout(&means)?;
-    let rows = |layers: &[Tensor], position: usize| -> Vec<f32> {
-        let row = |layer: &Tensor| layer.values()[position * tokens..][..tokens].to_vec();
-        layers.iter().flat_map(row).collect()
-    };
     let follow = |&position: &usize| Flow {
         layers: means.len(),
         tokens,
-        raw: rows(&means, position),
-        rollout: rows(&rolled, position),
+        raw: rows(&means, position, tokens),
+        rollout: rows(&rolled, position, tokens),
     };
     Ok(positions.iter().map(follow).collect())
 }

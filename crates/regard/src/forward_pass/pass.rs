@@ -52,8 +52,18 @@ pub struct ForwardPass {
 pub(super) struct Computed {
     /// Queries, keys and values of the attention requested last.
     pub vectors: Option<(usize, Arc<Vectors>)>,
+    /// The mean weights of the heads of each layer, of the group requested last.
+    pub means: Option<(Group, Arc<Vec<Tensor>>)>,
     /// The value of the darkest colour of a map.
     pub tops: HashMap<super::attention_map::MapKey, ColourLimit>,
+}
+
+impl Computed {
+    fn bytes(&self) -> usize {
+        let vectors = self.vectors.as_ref().map_or(0, |(_, vectors)| vectors.bytes());
+        let means = self.means.iter().flat_map(|(_, means)| means.iter());
+        vectors + 4 * means.map(Tensor::count).sum::<usize>()
+    }
 }
 
 impl ForwardPass {
@@ -283,7 +293,7 @@ impl ForwardPass {
             4 * (vectors + dense + site.heads * rows)
         };
         let sites: usize = self.sites.iter().map(of_site).sum();
-        let computed = self.computed().vectors.as_ref().map_or(0, |(_, vectors)| vectors.bytes());
+        let computed = self.computed().bytes();
         let pixels = self.inputs.pictures.as_ref().map_or(0, Tensor::count);
         let scores = self.scores.as_ref().map_or(0, Tensor::count);
         sites

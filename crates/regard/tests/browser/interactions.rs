@@ -69,3 +69,60 @@ fn every_view_opens_at_16_and_at_512_tokens() {
         std::fs::write(path, record).unwrap();
     }
 }
+
+#[test]
+#[ignore = "needs Chromium: ./test runs it"]
+fn a_view_that_was_left_is_shown_again_as_it_was_unless_something_changed() {
+    let folder = TempDir::new().unwrap();
+    made::gpt(&folder.path().join("model"));
+    let server = Serve::start(folder.path(), &["model"]);
+    let mut chrome = Chrome::start(1400, 1000);
+    chrome.open(&format!("{}/#model=model&text=The+cat+sat+on+the+mat", server.address));
+    chrome.shown("heads");
+    let mark = |chrome: &mut Chrome| {
+        chrome.value("document.querySelector('#view > .part').dataset.mark = 'drawn before'");
+    };
+    let marked = "document.querySelector('#view > .part').dataset.mark === 'drawn before'";
+    for view in ["flow", "lines", "why", "lens", "next", "heads"] {
+        chrome.view(view);
+        mark(&mut chrome);
+        chrome.view("head");
+        chrome.view(view);
+        assert_eq!(chrome.value(marked), true, "{view} is drawn again");
+        assert_eq!(chrome.value("document.querySelectorAll('#explain').length"), 1, "{view}");
+    }
+    // Listeners come back with it: a word is pinned, and Escape releases it.
+    chrome.view("lines");
+    chrome.click("#asks-2");
+    chrome.until("document.querySelector('#view svg g[opacity=\"0.05\"]')");
+    chrome.view("head");
+    chrome.view("lines");
+    chrome.press("Escape");
+    chrome.until("!document.querySelector('#view svg g[opacity=\"0.05\"]')");
+    // Another token, another head, and colours of another theme are drawn anew.
+    chrome.view("flow");
+    mark(&mut chrome);
+    chrome.view("head");
+    chrome.click("#tokens [data-token='2']");
+    chrome.view("flow");
+    assert_eq!(chrome.value(marked), false, "the query is another one");
+    mark(&mut chrome);
+    chrome.click("#theme");
+    chrome.until(&format!("document.querySelector('#view').dataset.shown === 'flow' && !({marked})"));
+    // A change is seen in all heads; undone, they are those from before, with their measures to order by.
+    chrome.view("heads");
+    mark(&mut chrome);
+    let before = chrome.value("document.querySelector('#head-2-1').title");
+    chrome.value("document.querySelector('#switch-0-1').click()");
+    chrome.until(
+        "document.querySelector('.heads .off') && document.querySelector('#view').dataset.shown === 'heads'",
+    );
+    assert_eq!(chrome.value(marked), false, "a head is switched off");
+    assert_ne!(chrome.value("document.querySelector('#head-2-1').title"), before);
+    chrome.value("document.querySelector('#undo').click()");
+    chrome.until(&format!("!document.querySelector('.heads .off') && {marked}"));
+    assert_eq!(chrome.value("document.querySelector('#head-2-1').title"), before);
+    let orders = chrome.value("document.querySelectorAll('#choose-order option').length");
+    assert!(orders.as_u64().unwrap() > 9, "{orders} orders");
+    chrome.ensure_quiet();
+}

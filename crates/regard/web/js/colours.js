@@ -68,14 +68,14 @@ export function palette() {
   return table;
 }
 
-/** A picture of levels as an off-screen canvas. */
-export function paint(levels, width, height, table = palette()) {
-  const canvas = document.createElement("canvas");
-  canvas.width = Math.max(1, width);
-  canvas.height = Math.max(1, height);
-  const context = canvas.getContext("2d");
+/** Levels as a picture, on a canvas of their own or on the one given. */
+export function paint(levels, width, height, table = palette(), canvas = document.createElement("canvas")) {
+  [canvas.width, canvas.height] = [Math.max(1, width), Math.max(1, height)];
+  // A canvas with a layer of its own takes longer to show than to draw, and there may be hundreds.
+  const context = canvas.getContext("2d", { willReadFrequently: true });
   const image = context.createImageData(canvas.width, canvas.height);
-  for (let i = 0; i < width * height; i++) image.data.set(table.subarray(levels[i] * 4, levels[i] * 4 + 4), i * 4);
+  const [pixels, colours] = [new Uint32Array(image.data.buffer), new Uint32Array(table.buffer)];
+  for (let i = 0; i < width * height; i++) pixels[i] = colours[levels[i]];
   context.putImageData(image, 0, 0);
   return canvas;
 }

@@ -100,14 +100,51 @@ function showTabs(view) {
   }
 }
 
-/** Redraws the open view; with `keep`, the old drawing stays until the new one is ready. */
-async function show({ keep = false } = {}) {
-  stop.abort();
-  stop = new AbortController();
+/** Finished drawings of views that were left, by what they show, the newest last. What the open one shows, once it is finished; whether it is out of date. */
+const drawings = new Map();
+const mostDrawings = 6;
+let drawn = "";
+let stale = false;
+
+/** Everything that a drawing depends on. */
+function drawingKey() {
+  const { view, tour, ...rest } = chosen;
+  const about = [page.reading?.id, page.base?.id, page.known, Boolean(page.generating), page.film.snapshots().length, innerWidth];
+  return JSON.stringify([current().name, rest, about]);
+}
+
+/** Closes the open view. Its drawing is kept, if it can be used again. */
+function leave(root) {
+  const part = root.querySelector(":scope > .part");
+  if (open && drawn && !stale && part && (!open.close || open.reopen)) {
+    drawings.delete(drawn);
+    drawings.set(drawn, { part, shown: open });
+    if (drawings.size > mostDrawings) drawings.delete(drawings.keys().next().value);
+  }
   open?.close?.();
   open = null;
+  drawn = "";
+  stale = false;
+}
+
+/** Shows a kept drawing. */
+function reopen(root, view, { part, shown }) {
+  root.replaceChildren(part);
+  open = shown;
+  open.reopen?.();
+  Object.assign(page, { painting: Promise.resolve(), painted: () => {} });
+  drawn = drawingKey();
+  root.dataset.shown = view.name;
+  spotTour();
+}
+
+/** Shows the open view. With `keep`, the old drawing stays until the new one is ready; with `again`, what has been drawn is used again. */
+async function show({ keep = false, again = false } = {}) {
+  stop.abort();
+  stop = new AbortController();
   page.signal = stop.signal;
   const [view, root] = [current(), at("view")];
+  leave(root);
   // If the replaced element has the focus, its successor gets it.
   if (root.contains(document.activeElement) && document.activeElement !== root) focused = document.activeElement.id;
   showTabs(view);
@@ -121,8 +158,13 @@ async function show({ keep = false } = {}) {
   showControls(view, page);
   if (!page.reading) return;
   if (!view.fits(page.reading)) return root.append(make("p", { class: "muted" }, view.lacks));
+  const known = drawings.get(drawingKey());
+  if (again && known) {
+    reopen(root, view, known);
+    return restoreFocus();
+  }
   const mine = stop.signal;
-  const part = make("div", { class: kept.length ? "busy next-part" : "busy" });
+  const part = make("div", { class: kept.length ? "part busy next-part" : "part busy" });
   // Prepended, so that ids refer to the new elements.
   root.prepend(part);
   page.painting = new Promise((done) => {
@@ -140,10 +182,10 @@ async function show({ keep = false } = {}) {
     page.painted();
     await explain(shown, part);
     if (mine.aborted) return;
+    drawn = drawingKey();
     root.dataset.shown = view.name;
     spotTour();
-    if (focused && document.activeElement === document.body) at(focused)?.focus({ preventScroll: true });
-    focused = "";
+    restoreFocus();
   } catch (problem) {
     if (mine.aborted) return;
     // The server evicted the reading from its cache: read again, then continue.
@@ -153,6 +195,12 @@ async function show({ keep = false } = {}) {
     part.classList.remove("busy");
     page.painted();
   }
+}
+
+/** Gives the focus to the successor of the element that had it. */
+function restoreFocus() {
+  if (focused && document.activeElement === document.body) at(focused)?.focus({ preventScroll: true });
+  focused = "";
 }
 
 /** The input in the form. */
@@ -178,8 +226,11 @@ function letGo() {
   show();
 }
 
-/** Reads the input; with `again`, also the tokens sampled after it. With `keep`, the view stays until then. Returns whether it was read. */
-async function read({ again = false, keep = false } = {}) {
+/**
+ * Reads the input; with `again`, also the tokens sampled after it. With `keep`, the view stays until then; with `undoing`, a drawing
+ * of the same reading is used again. Returns whether it was read.
+ */
+async function read({ again = false, keep = false, undoing = false } = {}) {
   reader.abort();
   reader = new AbortController();
   const mine = reader.signal;
@@ -210,7 +261,7 @@ async function read({ again = false, keep = false } = {}) {
     }
     page.known = { ...part, model: input.model };
     quietly(part);
-    refresh({ keep });
+    refresh({ keep, again: undoing });
     page.film.sample();
     if (wrong) complain(wrong);
     if (!keep) at("said").textContent = `Read ${several(page.reading.source.length, "token")}.`;
@@ -248,7 +299,7 @@ function quietly(part) {
 }
 
 /** Updates the page after a reading. */
-function refresh({ keep = false } = {}) {
+function refresh({ keep = false, again = false } = {}) {
   const { reading } = page;
   if (!reading) return;
   const heads = reading.sites.reduce((sum, site) => sum + site.heads, 0);
@@ -261,7 +312,7 @@ function refresh({ keep = false } = {}) {
   showTokens(page);
   showPanel(page);
   showTour(page);
-  show({ keep });
+  show({ keep, again });
 }
 
 /** The number of layers; of each stack if there are two. */
@@ -336,6 +387,7 @@ async function loadModels() {
 /** Redraws after a change of theme. */
 function recolour() {
   forgetColours();
+  drawings.clear();
   page.film.update();
   open?.repaint ? open.repaint() : show();
 }
@@ -392,7 +444,7 @@ function listen() {
     const texts = ["model", "text", "second", "drawn", "changes", "step"].some((name) => before[name] !== chosen[name]);
     complain(null);
     if (texts) loadModels();
-    else refresh();
+    else refresh({ again: true });
   });
   document.addEventListener("keydown", (event) => pressed(event, page, views));
 }
@@ -425,22 +477,26 @@ function build() {
     make("button", { type: "button", id: "copy-link", click: copyLink }, "link"));
 }
 
-const later = settled(10, show);
+// Changes in one turn are drawn once.
+const later = settled(0, show);
 whenSelected((names) => {
   if (!page.reading || quiet) return;
   if (names.includes("group")) showTokens(page);
   if (names.includes("query")) markToken(page);
   if (names.includes("tour")) showTour(page);
-  if (names.includes("changes")) return read({ again: true });
+  if (names.includes("changes")) return read({ again: true, undoing: true });
   if (names.some((name) => ["group", "layer", "head", "query", "key"].includes(name))) showPanel(page);
   if (names.includes("view") || names.some((name) => current().redraw.includes(name))) {
     complain(null);
-    later();
+    later({ again: names.includes("view") });
   } else {
     showControls(current(), page);
     showOverview(page);
-    const part = at("view").firstElementChild;
-    Promise.resolve(open?.selected?.(names)).then(() => part && explain(open, part));
+    const [part, mine] = [at("view").firstElementChild, open];
+    drawn = "";
+    Promise.resolve(mine?.selected?.(names)).then(() => mine && explain(mine, part)).then(() => {
+      if (mine && open === mine) drawn = drawingKey();
+    });
   }
 });
 selectFromAddress();

@@ -18,10 +18,13 @@ export function scoreParts(page, which) {
       const found = await page.source.parts(page.reading, which, page.signal);
       root.replaceChildren(...contents(found, page));
     } catch (problem) {
-      if (problem.name !== "AbortError") root.replaceChildren(make("p", { class: "muted", id: "no-parts" }, `${problem.message[0].toUpperCase()}${problem.message.slice(1)}.`));
+      // Whoever leaves the view and comes back may ask again.
+      if (problem.name === "AbortError") offer();
+      else root.replaceChildren(make("p", { class: "muted", id: "no-parts" }, `${problem.message[0].toUpperCase()}${problem.message.slice(1)}.`));
     }
   };
-  root.append(make("button", { type: "button", id: "split-score", click: show }, "Which earlier heads and layers made this score?"));
+  const offer = () => root.replaceChildren(make("button", { type: "button", id: "split-score", click: show }, "Which earlier heads and layers made this score?"));
+  offer();
   return root;
 }
 

@@ -12,6 +12,15 @@ import { label, picture } from "./svg.js";
 
 const smallSide = 64;
 
+/** Runs tasks in their order, two at a time: the server computes as many at once. */
+async function twoAtATime(tasks) {
+  const rest = tasks.values();
+  const worker = async () => {
+    for (const task of rest) await task();
+  };
+  await Promise.all([worker(), worker()]);
+}
+
 export const headsView = {
   name: "heads",
   title: "All heads",
@@ -42,26 +51,25 @@ export const headsView = {
     this.place(list, heads, sites, page);
     const table = palette();
     const question = { side: smallSide, scale: chosen.scale, merge: chosen.merge, hide: chosen.hide };
-    // Layer by layer, so that the first are shown while the others are computed.
-    for (const site of sites) {
-      const small = await page.source.thumbnails(page.reading, { ...question, site: site.name }, page.signal);
-      const size = small.width * small.height;
-      heads.filter((one) => one.site === site).forEach((one, i) => {
-        if (!small.levels || small.tops[i] === null) return;
-        one.levels = small.levels.subarray(i * size, (i + 1) * size);
-        [one.width, one.height] = [small.width, small.height];
-        one.canvas.width = small.width;
-        one.canvas.height = small.height;
-        one.canvas.getContext("2d").drawImage(paint(one.levels, small.width, small.height, table), 0, 0);
+    const own = sites.map((site) => heads.filter((one) => one.site === site));
+    const drawMaps = async (site, s) => {
+      const { width, height, levels, tops } = await page.source.thumbnails(page.reading, { ...question, site: site.name }, page.signal);
+      own[s].forEach((one, i) => {
+        if (!levels || tops[i] === null) return;
+        Object.assign(one, { width, height, levels: levels.subarray(i * width * height, (i + 1) * width * height) });
+        paint(one.levels, width, height, table, one.canvas);
       });
-    }
-    for (const site of sites) {
+    };
+    const addMeasures = async (site, s) => {
       const { names, descriptions, heads: values } = await page.source.measures(page.reading, site.name, page.signal);
       page.measures = { names, descriptions };
-      heads.filter((one) => one.site === site).forEach((one, i) => {
+      own[s].forEach((one, i) => {
         one.values = Object.fromEntries(names.map((name, at) => [name, values[i][at]]));
       });
-    }
+    };
+    // Layer by layer, so that the first are shown while the others are computed; first the maps, then their measures.
+    await twoAtATime([drawMaps, addMeasures].flatMap((work) => sites.map((site, s) => () => work(site, s))));
+    const { measures } = page;
     page.offerMeasures();
     this.place(list, heads, sites, page);
     const measure = this.measure(page);
@@ -70,6 +78,10 @@ export const headsView = {
     await this.showNames(names, list, heads, sites, page);
     return {
       explain: () => this.inWords(heads, measure),
+      reopen: () => {
+        page.measures = measures;
+        page.offerMeasures();
+      },
       svg: () => this.svg(heads, sites, page),
       csv: () => [
         ["layer", "head", "names", ...page.measures.names],
@@ -94,8 +106,10 @@ export const headsView = {
       this.place(list, heads, sites, page);
     };
     if (page.reading.small || page.namesOf === page.reading.model) return run();
-    root.replaceChildren(make("button", { type: "button", id: "name-heads", click: () => run().catch((problem) => root.replaceChildren(make("span", { class: "muted" }, problem.message))) }, "Name the heads"),
+    const failed = (problem) => (problem.name === "AbortError" ? offer() : root.replaceChildren(make("span", { class: "muted" }, problem.message)));
+    const offer = () => root.replaceChildren(make("button", { type: "button", id: "name-heads", click: () => run().catch(failed) }, "Name the heads"),
       make("span", { class: "muted small" }, " reads sentences and repeated random tokens, and compares with the same model untrained"));
+    offer();
   },
 
   /** One chip for each name; choosing one shows only its heads. */
@@ -144,6 +158,7 @@ export const headsView = {
     const [measure, inPlace] = [this.measure(page), this.inPlace(page)];
     const value = (one) => one.values?.[measure];
     const most = Math.max(1e-9, ...heads.map((one) => value(one) ?? 0));
+    const [site, head] = [page.site(), page.head()];
     for (const one of heads) {
       const known = value(one) ?? null;
       one.caption.textContent = `${one.site.layer}.${one.head}`;
@@ -151,23 +166,24 @@ export const headsView = {
       one.meter.style.width = known === null ? "0" : `${Math.max(0, (known / most) * 100)}%`;
       one.button.title = `layer ${one.site.layer}, head ${one.head}${known === null ? "" : `: ${measure} ${exactly(known)}`}`;
       one.button.setAttribute("aria-label", one.button.title);
-      one.button.setAttribute("aria-current", String(one.site === page.site() && one.head === page.head()));
+      one.button.setAttribute("aria-current", String(one.site === site && one.head === head));
     }
-    list.replaceChildren();
-    list.classList.toggle("sorted", !inPlace || Boolean(chosen.named && heads.some((one) => one.names)));
     const fits = (one) => !chosen.named || !one.names || one.names.some(({ name }) => name === chosen.named);
-    if (inPlace && !(chosen.named && heads.some((one) => one.names))) {
+    const named = Boolean(chosen.named && heads.some((one) => one.names));
+    const sign = chosen.sort.startsWith("-") ? 1 : -1;
+    const order = inPlace ? heads : [...heads].sort((a, b) => sign * ((value(a) ?? -Infinity) - (value(b) ?? -Infinity)));
+    const [cells, rows] = [order.filter(fits).map((one) => one.cell), inPlace && !named];
+    if (list.rows === rows && list.cells.length === cells.length && list.cells.every((cell, i) => cell === cells[i])) return;
+    Object.assign(list, { rows, cells });
+    list.replaceChildren();
+    list.classList.toggle("sorted", !rows);
+    if (rows) {
       const columns = Math.max(...sites.map((site) => site.heads));
       list.style.setProperty("--columns", columns);
       list.style.setProperty("--widest", `${columns <= 6 ? 190 : 118}px`);
-      for (const site of sites) {
-        const own = heads.filter((one) => one.site === site).map((one) => one.cell);
-        list.append(make("div", { class: "row" }, make("span", {}, String(site.layer)), own));
-      }
+      for (const site of sites) list.append(make("div", { class: "row" }, make("span", {}, String(site.layer)), heads.filter((one) => one.site === site).map((one) => one.cell)));
     } else {
-      const sign = chosen.sort.startsWith("-") ? 1 : -1;
-      const order = [...heads].sort((a, b) => sign * ((value(a) ?? -Infinity) - (value(b) ?? -Infinity)));
-      list.append(...(inPlace ? heads : order).filter(fits).map((one) => one.cell));
+      list.append(...cells);
     }
     const shown = [...list.querySelectorAll("[data-head]")];
     grid(shown, () => columnsOf(shown), shown.findIndex((one) => one.getAttribute("aria-current") === "true"));

@@ -43,10 +43,12 @@ export const linesView = {
     const notes = [parts ? `${parts}Weights on other tokens are not drawn.` : "", hidden ? `${several(hidden, "weak line")} left out.` : "", "Click a word to keep only its lines, again or Escape to see all."];
     root.append(make("p", { class: "muted", id: "parts" }, notes.filter(Boolean).join(" ")), make("div", { class: "scroll" }, svg));
     const escape = (event) => event.key === "Escape" && release();
-    document.addEventListener("keydown", escape);
+    const listen = () => document.addEventListener("keydown", escape);
+    listen();
     return {
       explain: () => this.inWords(shownQueries, shownKeys, heads, blocks, site),
       close: () => document.removeEventListener("keydown", escape),
+      reopen: listen,
       svg: () => svg,
       csv: () => [["head", "query position", "query", "key position", "key", "weight"], ...heads.flatMap((head, h) =>
         shownQueries.flatMap((query, r) => shownKeys.map((key, c) => [head, query.start, query.label, key.start, key.label, exactly(blocks[h].values[r * shownKeys.length + c])])))],
