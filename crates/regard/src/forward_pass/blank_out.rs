@@ -2,7 +2,7 @@
 //! gradients say, and how far these agree with it.
 
 use super::pass::ForwardPass;
-use super::prediction::{PredictionKind, label, spelled};
+use super::prediction::{PredictionKind, class_position, label, spelled};
 use crate::error::usage_error;
 use anyhow::Result;
 use regard_nn::analysis::influence::{Method, influence};
@@ -22,8 +22,8 @@ pub struct BlankOut {
     pub answer: String,
     /// Its number.
     pub class: usize,
-    /// The position of the prediction.
-    pub position: usize,
+    /// The position of the prediction; none for classifiers that pool all words.
+    pub position: Option<usize>,
     /// Its probability with the whole text minus that without each token; none for special tokens.
     pub changes: Vec<Option<f64>>,
     /// What the other methods say.
@@ -58,20 +58,24 @@ pub fn blank_out(pass: &ForwardPass, position: Option<usize>) -> Result<BlankOut
     }
     let kind = PredictionKind::of(pass.model());
     let (place, scores) = match kind {
-        PredictionKind::Class => (0, pass.scores().map(Tensor::to_vec).unwrap_or_default()),
-        PredictionKind::Next => (count - 1, pass.scores().map(Tensor::to_vec).unwrap_or_default()),
+        PredictionKind::Class => {
+            (class_position(pass), pass.scores().map(Tensor::to_vec).unwrap_or_default())
+        }
+        PredictionKind::Next => (Some(count - 1), pass.scores().map(Tensor::to_vec).unwrap_or_default()),
         PredictionKind::Masked => {
             let place = position.unwrap_or(count - 1);
-            (place, super::lens::scores_at(pass, None, place)?)
+            (Some(place), super::lens::scores_at(pass, None, place)?)
         }
         PredictionKind::Nothing => return Err(usage_error("this model predicts nothing")),
     };
     let class =
         (0..scores.len()).max_by(|&a, &b| scores[a].total_cmp(&scores[b]).then(b.cmp(&a))).unwrap_or(0);
-    let target = Target { position: Some(place), class, against: None };
+    // One logit stands for two classes, and the first has a score of 0 whatever is read: what speaks for it is the difference.
+    let against = pass.model().abilities().one_logit.then(|| 1 - class.min(1));
+    let target = Target { position: place, class, against };
     let mut tokens: Tokens = ForwardPass::analysis_tokens(pass.source());
     // The token from which the prediction is made cannot be left out of a text that ends there.
-    if kind == PredictionKind::Masked {
+    if let (PredictionKind::Masked, Some(place)) = (kind, place) {
         tokens.special[place] = true;
     }
     let changes = occlusion(pass.model(), &tokens, target, (Blank::Delete, Quantity::Probability))?;
@@ -86,7 +90,7 @@ pub fn blank_out(pass: &ForwardPass, position: Option<usize>) -> Result<BlankOut
     }
     let answer = match kind {
         PredictionKind::Class => label(pass.opened(), class),
-        _ => spelled(pass, place, class as u32)?,
+        _ => spelled(pass, place.unwrap_or(0), class as u32)?,
     };
     Ok(BlankOut { answer, class, position: place, changes, methods })
 }

@@ -107,7 +107,9 @@ fn explained(pass: &ForwardPass, group: Group, position: usize) -> Result<(Token
     };
     let class =
         (0..scores.len()).max_by(|&a, &b| scores[a].total_cmp(&scores[b]).then(b.cmp(&a))).unwrap_or(0);
-    Ok((tokens, Target { position: Some(place), class, against: None }))
+    // One logit stands for two classes, and the first has a score of 0 whatever is read: what speaks for it is the difference.
+    let against = pass.model().abilities().one_logit.then(|| 1 - class.min(1));
+    Ok((tokens, Target { position: Some(place), class, against }))
 }
 
 fn shown(found: &Ribbons, position: usize, answer: Option<usize>) -> ShownRibbons {

@@ -100,6 +100,9 @@ fn a_word_is_struck_out_and_its_blank_out_score_is_the_librarys() {
                 None => assert_eq!(shown, ""),
             }
         }
+        // The token that a text is continued after stays; a classifier that pools words reads the text without any of them.
+        let staying = chrome.value("document.querySelectorAll('#strike button:disabled').length");
+        assert_eq!(staying, u64::from(name == "model"), "{name}");
         // Without the second token: the prediction is that of the shorter text.
         chrome.click("#strike-1");
         chrome.until("document.querySelectorAll('.change').length === 1 && document.querySelector('#outcome tbody tr')");

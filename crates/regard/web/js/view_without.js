@@ -27,7 +27,7 @@ export const withoutView = {
     const most = Math.max(1e-12, ...found.changes.map((change) => Math.abs(change ?? 0)));
     const button = (token, i) => {
       const share = (found.changes[i] ?? 0) / most;
-      const says = found.changes[i] === null ? `${spelled(token.text)}: not struck out` : `${spelled(token.text)}: without it ${signed(-found.changes[i] * 100)} percentage points`;
+      const says = found.changes[i] === null ? `${spelled(token.text)}: not struck out, ${token.special ? "because it is a special token" : "because the prediction is made at it"}` : `${spelled(token.text)}: without it ${signed(-found.changes[i] * 100)} percentage points`;
       return make("button", {
         type: "button", id: `strike-${i}`, title: says, "aria-label": says, "aria-pressed": String(struck(i)), disabled: !page.source.live || found.changes[i] === null, class: struck(i) ? "struck" : "",
         style: `background: ${signedShade(share * 0.8)}; color: ${inkOnSigned(share * 0.8)}`, click: () => toggleChange(`strike:${i}`), "data-change": found.changes[i] === null ? "" : exactly(found.changes[i]),
@@ -39,20 +39,26 @@ export const withoutView = {
     const row = (i) => make("tr", {}, make("td", {}, spelled(tokens[i].text)), make("td", {}, String(i)), make("td", {}, `${signed(found.changes[i] * 100)} pp`),
       found.methods.map(({ values }, m) => make("td", { class: "bar-cell", title: exactly(values[i]) }, make("span", { class: "meter", style: `width: ${(Math.abs(values[i]) / tops[m]) * 100}%` }))));
     root.append(
-      make("p", {}, "The prediction for the whole text is ", make("b", { id: "whole-answer" }, `“${spelled(found.answer)}”`), ". Click a word to read the text without it; the colour shows how much of the probability its removal takes away."),
+      make("p", {}, "The prediction for the whole text is ", make("b", { id: "whole-answer" }, `“${spelled(found.answer)}”`), ". Click a word to read the text without it; the colour shows how much of the probability its removal takes away. ", this.kept(tokens, found)),
       make("div", { class: "strike", id: "strike" }, tokens.map(button)),
       make("h2", {}, "Blank-out beside attention"),
       make("p", { class: "muted" }, "Trust is the rank correlation with blank-out over the words of this text: 1 is the same order, 0 no correlation."),
       make("div", { class: "scroll" }, make("table", { id: "blank-out" },
-        make("thead", {}, make("tr", {}, ["word", "position", "blank-out", ...found.methods.map(({ name }) => names[name] ?? name)].map((name) => make("th", { scope: "col" }, name))),
-          found.methods.length ? make("tr", {}, make("th", { scope: "row" }, "trust"), make("th", {}), make("th", {}), found.methods.map(({ agreement }) => make("th", { class: "trust" }, agreement === null ? "–" : agreement.toFixed(2)))) : null),
+        make("thead", {}, make("tr", {}, ["word", "position", "blank-out"].map((name) => make("th", { scope: "col" }, name)), found.methods.map(({ name }) => make("th", { scope: "col", class: "trust" }, names[name] ?? name))),
+          found.methods.length ? make("tr", {}, make("th", { scope: "row" }, "trust"), make("th", {}), make("th", {}), found.methods.map(({ agreement }) => make("th", { class: "trust" }, agreement === null ? "–" : agreement.toFixed(2).replace("-", "−")))) : null),
         make("tbody", {}, order.map(row)))));
     const trusted = found.methods.filter(({ agreement }) => agreement !== null).sort((a, b) => b.agreement - a.agreement)[0];
     return {
-      explain: () => order.length && [strong(`“${spelled(tokens[order[0]].text)}” matters most`), `: without it “${spelled(found.answer)}” ${found.changes[order[0]] < 0 ? "gains" : "loses"} ${Math.abs(found.changes[order[0]] * 100).toFixed(1)} percentage points.`, trusted ? ` Of the other methods, ${names[trusted.name] ?? trusted.name} agrees best with that over all words: ${trusted.agreement.toFixed(2)}.` : ""],
+      explain: () => order.length && [strong(`“${spelled(tokens[order[0]].text)}” matters most`), `: without it “${spelled(found.answer)}” ${found.changes[order[0]] < 0 ? "gains" : "loses"} ${Math.abs(found.changes[order[0]] * 100).toFixed(1)} percentage points.`, trusted ? ` Of the other methods, ${names[trusted.name] ?? trusted.name} agrees best with that over all words: ${trusted.agreement.toFixed(2).replace("-", "−")}.` : ""],
       svg: () => this.svg(tokens, found, most),
       csv: () => [["position", "token", "blank-out", ...found.methods.map(({ name }) => name)], ...tokens.map((token, i) => [i, token.text, found.changes[i] === null ? "" : exactly(found.changes[i]), ...found.methods.map(({ values }) => exactly(values[i]))])],
     };
+  },
+
+  /** Which words cannot be struck out. */
+  kept(tokens, found) {
+    const word = tokens.find((token, i) => found.changes[i] === null && !token.special);
+    return word ? `The prediction is made at “${spelled(word.text)}”, which stays.` : "";
   },
 
   svg(tokens, found, most) {
