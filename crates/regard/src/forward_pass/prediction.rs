@@ -1,7 +1,7 @@
 //! The prediction of a forward pass: the next token, or a class.
 
 use super::pass::ForwardPass;
-use super::token::{spell, visible};
+use super::token::{is_unknown, spell, visible};
 use crate::error::usage_error;
 use crate::model::Opened;
 use anyhow::Result;
@@ -134,7 +134,10 @@ pub fn continuation(pass: &ForwardPass) -> Result<Option<Continuation>> {
     if let (Some(rest), Some(last)) = (decoder.finish()?, parts.last_mut()) {
         last.push_str(&rest);
     }
-    Ok(Some(Continuation { given: tokenizer.decode(given, Special::Drop)?, drawn: parts }))
+    // Dropped, unknown words would leave no trace.
+    let unknown = pass.predicting()[..given.len()].iter().any(|token| is_unknown(token, tokenizer));
+    let special = if unknown { Special::Keep } else { Special::Drop };
+    Ok(Some(Continuation { given: tokenizer.decode(given, special)?, drawn: parts }))
 }
 
 /// The position that a classifier predicts from: the first token in most encoders, the last in decoders, none if it pools.

@@ -76,6 +76,9 @@ pub struct ShownToken {
     /// The character of which it is a part.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub part_of: Option<String>,
+    /// What the model reads instead of a word that is not in the vocabulary.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unknown: Option<String>,
 }
 
 impl ShownToken {
@@ -85,6 +88,8 @@ impl ShownToken {
         let shown = |(i, token): (usize, &Token)| {
             let Token { id, text, special, word } = token.clone();
             let piece = tokenizer.and_then(|tokenizer| tokenizer.piece(id)).unwrap_or_default();
+            let unknown = tokenizer.is_some_and(|tokenizer| is_unknown(token, tokenizer));
+            let unknown = unknown.then(|| piece.clone());
             let same = |other: Option<&Token>| {
                 other.is_some_and(|other| other.word == word && other.text == text && !other.special)
             };
@@ -94,17 +99,22 @@ impl ShownToken {
                 bytes(&piece).filter(|_| one && !special && (same(before) || same(tokens.get(i + 1))));
             match named {
                 Some(bytes) => {
-                    Self { id, text: format!("{text} {bytes}"), special, word, part_of: Some(text) }
+                    Self { id, text: format!("{text} {bytes}"), special, word, part_of: Some(text), unknown }
                 }
                 None => {
                     let spaced = piece.starts_with([' ', 'Ġ', '▁']) && !special && !text.starts_with('␣');
                     let text = if spaced { format!(" {text}") } else { text };
-                    Self { id, text, special, word, part_of: None }
+                    Self { id, text, special, word, part_of: None, unknown }
                 }
             }
         };
         tokens.iter().enumerate().map(shown).collect()
     }
+}
+
+/// Whether a token stands for a word that is not in the vocabulary.
+pub(super) fn is_unknown(token: &Token, tokenizer: &Tokenizer) -> bool {
+    !token.special && tokenizer.special().unknown == Some(token.id)
 }
 
 /// What is shown of a token: its part of the text; where there is nothing to see in that, spaces, line ends and bytes by

@@ -69,7 +69,7 @@ export function showTokens(page) {
   const root = at("tokens");
   const tokens = page.reading ? page.asking() : [];
   const chip = (token, i) => make("button", {
-    type: "button", role: "option", id: `token-${i}`, class: classOf(token, tokens[i - 1]), "data-token": i, title: `token ${i}, id ${token.id}`, click: () => select({ query: i }),
+    type: "button", role: "option", id: `token-${i}`, class: classOf(token, tokens[i - 1]), "data-token": i, title: `token ${i}, id ${token.id}${token.unknown ? `: not in the vocabulary, the model reads ${token.unknown}` : ""}`, click: () => select({ query: i }),
   }, written(token));
   keepingFocus(root, () => {
     root.replaceChildren(...tokens.slice(0, mostChips).map(chip));
@@ -95,7 +95,7 @@ export function markToken(page) {
 }
 
 /** A leading space is shown as a dot; the bytes of one character are joined. */
-const classOf = (token, before) => [token.special ? "special" : "", token.part_of && before?.part_of && before.word === token.word ? "joined" : ""].filter(Boolean).join(" ");
+const classOf = (token, before) => [token.special ? "special" : "", token.unknown ? "unknown" : "", token.part_of && before?.part_of && before.word === token.word ? "joined" : ""].filter(Boolean).join(" ");
 const written = (token) => (token.text.startsWith(" ") ? [make("i", { class: "space" }, "·"), shortened(spelled(token.text.slice(1)), 24)] : shortened(spelled(token.text), 24));
 
 let previews = 0;
@@ -108,7 +108,7 @@ export async function previewTokens(page, input) {
   if (known || !input.text.trim()) return showTokens(page);
   const { source, target } = await page.source.tokens(input);
   if (mine !== previews) return;
-  const chip = (token) => make("span", { class: token.special ? "chip special" : "chip" }, written(token));
+  const chip = (token) => make("span", { class: `chip ${classOf(token)}` }, written(token));
   const more = (tokens) => (tokens.length > mostChips ? make("span", { class: "more" }, `and ${tokens.length - mostChips} more`) : "");
   at("tokens").replaceChildren(...source.slice(0, mostChips).map(chip), more(source));
   if (target.length) at("tokens").append(make("span", { class: "more" }, "→"), ...target.slice(0, mostChips).map(chip), more(target));
