@@ -334,3 +334,37 @@ fn pieces_are_merged_and_special_tokens_hidden() {
     chrome.screenshot("bert");
     chrome.ensure_quiet();
 }
+
+#[test]
+#[ignore = "needs Chromium: ./test runs it"]
+fn a_masked_model_opens_at_its_mask() {
+    let mut stage = stage(made::bert);
+    let address = stage.server.address.clone();
+    let chrome = &mut stage.chrome;
+    chrome.open(&format!("{address}/#text=the+%5BMASK%5D+sat&view=lens"));
+    chrome.shown("lens");
+    assert_eq!(chrome.text("#tokens [aria-selected=true]"), "[MASK]");
+    let pressed = chrome.value("document.querySelector('#lens [aria-pressed=true]').id.split('-')[2]");
+    let mask = chrome.value("document.querySelector('#tokens [aria-selected=true]').dataset.token");
+    assert_eq!(pressed, mask);
+    assert!(chrome.text("#explain").contains("[MASK]"));
+    chrome.view("next");
+    assert!(chrome.text("#predicted-at").contains("[MASK]"));
+    chrome.ensure_quiet();
+}
+
+#[test]
+#[ignore = "needs Chromium: ./test runs it"]
+fn words_outside_the_vocabulary_are_seen_as_such() {
+    let mut stage = stage(made::long);
+    let address = stage.server.address.clone();
+    let chrome = &mut stage.chrome;
+    chrome.open(&format!("{address}/#text=the+zebra+sat&view=next"));
+    chrome.shown("next");
+    let unknown = chrome.value("[...document.querySelectorAll('#tokens .unknown')].map(t => t.textContent)");
+    assert_eq!(unknown, json!(["zebra"]));
+    assert!(chrome.text("#prose").contains("the <UNK> sat"), "{}", chrome.text("#prose"));
+    let says = chrome.value("document.querySelector('#tokens .unknown').title");
+    assert!(says.as_str().unwrap().contains("the model reads <UNK>"), "{says}");
+    chrome.ensure_quiet();
+}

@@ -10,6 +10,7 @@ import { examplePicture, exampleText } from "./example.js";
 import { filmOf, runOf } from "./film.js";
 import { drawnIds, goingOn } from "./going_on.js";
 import { pressed } from "./keys.js";
+import { maskOf, predictedAt } from "./outcome.js";
 import { showOverview } from "./overview.js";
 import { several } from "./numbers.js";
 import { changesNow } from "./changes.js";
@@ -50,10 +51,13 @@ const page = {
   head: () => Math.min(chosen.head, (page.site()?.heads ?? 1) - 1),
   asking: () => (page.reading.sites.length ? sidesOf(page.reading, page.group())[0] : page.reading.source),
   query: () => (chosen.query >= 0 && chosen.query < page.asking().length ? chosen.query : usualQuery()),
-  /** The tokens at whose positions the model predicts, and the chosen position among them: the last by default. */
+  /** The tokens at whose positions the model predicts, and the chosen position among them: by default the last, or the mask token. */
   predicting: () => (page.reading.target.length ? page.reading.target : page.reading.source),
-  position: () => (chosen.query >= 0 && chosen.query < page.predicting().length && page.asking() === page.predicting() ? chosen.query : page.predicting().length - 1),
-  again: () => later(),
+  position: () => (chosen.query >= 0 && chosen.query < page.predicting().length && page.asking() === page.predicting() ? chosen.query : predictedAt(page)),
+  again: () => {
+    stale = true;
+    later();
+  },
   fitsView: (name) => views.find((view) => view.name === name)?.fits(page.reading) ?? false,
   drawn: () => drawnIds().length,
   offerMeasures: () => showControls(current(), page),
@@ -65,8 +69,10 @@ page.film = filmOf(page, { complain, turn: async () => {
   await page.painting;
 } });
 
-/** The default query: the class token of a picture, or the last token that is not special. */
+/** The default query: the class token of a picture, the mask token, or the last token that is not special. */
 function usualQuery() {
+  const mask = page.reading.answer === "masked" ? maskOf(page) : -1;
+  if (mask >= 0) return mask;
   const last = page.reading.patches ? 0 : page.asking().findLastIndex((token) => !token.special);
   return last < 0 ? Math.max(0, page.asking().length - 1) : last;
 }

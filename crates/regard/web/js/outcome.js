@@ -7,11 +7,14 @@ import { shortened, spelled } from "./words.js";
 
 const listedOutcomes = 8;
 
+/** The position of the mask token in a masked model's text; −1 if there is none. */
+export const maskOf = (page) => page.predicting().findIndex((token) => token.special && /mask/i.test(token.text));
+
 /** The position of the prediction: the last one or, in masked models, the mask token or else the chosen token. */
 export function predictedAt(page) {
   const tokens = page.predicting();
   if (page.reading.answer !== "masked") return tokens.length - 1;
-  const mask = tokens.findIndex((token) => token.special && /mask/i.test(token.text));
+  const mask = maskOf(page);
   return mask >= 0 ? mask : Math.min(page.query(), tokens.length - 1);
 }
 
@@ -48,8 +51,8 @@ export async function outcome(page, signal) {
   const [first, last] = [before, after].map(({ probabilities }) => largest(probabilities, 1)[0]);
   const what = { next: "next word", class: "class", masked: "masked word" }[page.reading.answer];
   const summary = first === last
-    ? ["Still ", make("b", {}, name(first)), `: ${percent(before.probabilities[first])} before, ${percent(after.probabilities[first])} after.`]
-    : [make("b", {}, name(first)), ` ${percent(before.probabilities[first])} becomes `, make("b", {}, name(last)), ` ${percent(after.probabilities[last])}.`];
+    ? ["still ", make("b", {}, `“${name(first)}”`), `, ${percent(before.probabilities[first])} before, ${percent(after.probabilities[first])} after.`]
+    : [make("b", {}, `“${name(first)}”`), ` ${percent(before.probabilities[first])} becomes `, make("b", {}, `“${name(last)}”`), ` ${percent(after.probabilities[last])}.`];
   return make("div", { class: "outcome", id: "outcome" },
     make("p", {}, `The ${what}: `, summary),
     make("div", { class: "scroll" }, make("table", {},

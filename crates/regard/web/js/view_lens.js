@@ -99,7 +99,8 @@ export const lensView = {
     let since = layers - 1;
     while (since > 0 && column[since - 1].id === last.id) since -= 1;
     const before = since > 0 ? `; before that “${spelled(column[since - 1].text)}” led` : "";
-    return [`${page.reading.answer === "masked" ? "At" : "After"} “${spelled(page.predicting()[position].text)}” (${position}) the answer `, strong(`“${spelled(last.text)}”`), ` leads from ${name(since)} on, ${percent(column[since].probability)} there and ${percent(last.probability)} at the end${before}.`];
+    const leads = since < layers - 1 ? ` leads from ${name(since)} on, ${percent(column[since].probability)} there and ${percent(last.probability)} at the end` : ` leads at the output only, with ${percent(last.probability)}`;
+    return [`${page.reading.answer === "masked" ? "At" : "After"} “${spelled(page.predicting()[position].text)}” (${position}) the answer `, strong(`“${spelled(last.text)}”`), `${leads}${before}.`];
   },
 
   /** How dark a cell is. Ranks are coloured by their logarithm: 1 is darkest, 1,000 and beyond palest. */

@@ -6,7 +6,6 @@ import { mapPicture } from "./drawing.js";
 import { strong } from "./explain.js";
 import { distribution, entropyOf } from "./maths.js";
 import { brief, exactly, percent, several } from "./numbers.js";
-import { predictedAt } from "./outcome.js";
 import { chosen, select } from "./selection.js";
 import { pickable, roving } from "./roving.js";
 import { box, choosable, label, picture, wide, widthOf } from "./svg.js";
@@ -27,7 +26,7 @@ export const nextView = {
   async show(root, page) {
     const masked = page.reading.answer === "masked";
     const tokens = page.predicting();
-    const position = masked && chosen.query < 0 ? predictedAt(page) : page.position();
+    const position = page.position();
     const atEnd = !masked && position === tokens.length - 1;
     const { best, scores } = await page.source.next(page.reading, masked || !atEnd ? { position } : {}, page.signal);
     // The token in the text, unless the prediction is for its end.
