@@ -29,6 +29,7 @@ pub const FILES: &[(&str, &str)] = files![
     "js/words.js",
     "js/selection.js",
     "js/explain.js",
+    "js/measures.js",
     "js/packed.js",
     "js/maths.js",
     "js/server.js",

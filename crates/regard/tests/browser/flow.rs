@@ -128,6 +128,12 @@ fn search_finds_the_texts_that_the_library_finds() {
         assert!((shown.as_f64().unwrap() - found.value).abs() < 1e-6);
     }
     chrome.screenshot("search");
+    // Texts stand as they were written, with both tokens of the strongest pair marked.
+    for (i, found) in found.texts.iter().enumerate() {
+        assert_eq!(chrome.text(&format!("#found-{i}")), found.text);
+        let marks = chrome.value(&format!("document.querySelectorAll('#found-{i} mark').length"));
+        assert_eq!(marks, 2, "{found:?}");
+    }
     // A text that was found is read.
     let best = found.texts[0].text.clone();
     chrome.click("#found-0");

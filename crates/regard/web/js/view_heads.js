@@ -4,6 +4,7 @@ import { paint, palette } from "./colours.js";
 import { changeOf } from "./changes.js";
 import { draw, make } from "./dom.js";
 import { strong } from "./explain.js";
+import { measureInWords } from "./measures.js";
 import { brief, exactly, percent, several } from "./numbers.js";
 import { switchHead } from "./panel.js";
 import { columnsOf, grid } from "./roving.js";
@@ -73,7 +74,7 @@ export const headsView = {
     page.offerMeasures();
     this.place(list, heads, sites, page);
     const measure = this.measure(page);
-    measureText.textContent = `The number and the bar below each map: ${measure}. ${page.measures.descriptions[page.measures.names.indexOf(measure)] ?? ""}`;
+    measureText.textContent = `The number and the bar below each map: ${measureInWords(measure, page.measures.descriptions[page.measures.names.indexOf(measure)])}`;
     page.painted();
     await this.showNames(names, list, heads, sites, page);
     return {
@@ -127,7 +128,7 @@ export const headsView = {
 
   about(sites) {
     const count = sites.reduce((sum, site) => sum + site.heads, 0);
-    return make("p", { class: "muted" }, `${several(count, "head")} in ${several(sites.length, "layer")}. Rows are queries, columns are keys. Each map has its own colour scale, which ends at its strongest 1 %. Choose a map to enlarge it.`);
+    return make("p", { class: "muted" }, `${several(count, "head")} in ${several(sites.length, "layer")}. Rows are queries, columns are keys. Each map has its own colour scale, which ends at its strongest 1\u00a0%. Choose a map to enlarge it.`);
   },
 
   button(one, page) {

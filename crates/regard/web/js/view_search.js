@@ -2,12 +2,26 @@
 
 import { make } from "./dom.js";
 import { strong } from "./explain.js";
+import { measureInWords } from "./measures.js";
 import { brief, exactly, several } from "./numbers.js";
 import { chosen, select } from "./selection.js";
 import { label, picture } from "./svg.js";
 import { shortened, spelled } from "./words.js";
 
 const kept = { texts: "" };
+
+/** Where each token is in the text that it comes from; null where it is not there as it is written, such as `[CLS]`. */
+function placesOf(tokens, text) {
+  const lower = text.toLowerCase();
+  let at = 0;
+  return tokens.map((token) => {
+    const piece = token.toLowerCase().replace(/^##/, "").replaceAll("␣", " ").replaceAll("⏎", "\n").replaceAll("⇥", "\t");
+    const start = lower.length === text.length && piece ? lower.indexOf(piece, at) : -1;
+    if (start < 0) return null;
+    at = start + piece.length;
+    return [start, at];
+  });
+}
 
 export const searchView = {
   name: "search",
@@ -33,7 +47,7 @@ export const searchView = {
     const run = make("button", { type: "button", id: "search", click: () => page.again() }, "Search");
     const results = make("div", { id: "found", "aria-live": "polite" }, make("p", { class: "muted" }, "reading texts…"));
     root.append(
-      make("p", {}, `The texts on which head ${site.layer}.${page.head()} has the largest or smallest value of a measure. ${descriptions[names.indexOf(measure.replace(/^-/, ""))] ?? ""}`),
+      make("p", {}, `The texts on which head ${site.layer}.${page.head()} has the largest or smallest value of a measure: ${measureInWords(measure.replace(/^-/, ""), descriptions[names.indexOf(measure.replace(/^-/, ""))])}`),
       make("div", { class: "ask patch-form" }, make("label", { class: "field" }, "measure", list), make("label", { class: "field grow" }, "texts", field), run), results);
     const texts = kept.texts.split("\n").map((text) => text.trim()).filter(Boolean);
     const found = await page.source.search(page.reading, { site: site.name, head: page.head(), measure: measure.replace(/^-/, ""), least: measure.startsWith("-"), texts }, page.signal);
@@ -53,10 +67,17 @@ export const searchView = {
       select({ view: "head", ...(one.pair ? { query: one.pair[0], key: one.pair[1] } : {}) });
       document.getElementById("ask").requestSubmit();
     };
-    const marked = ({ tokens, pair }) => tokens.map((text, i) => {
-      const role = pair && i === pair[0] ? "query" : pair && i === pair[1] ? "key" : "";
-      return role ? make("mark", { class: role, title: role }, spelled(text)) : `${spelled(text).replace(/^·/, " ")}`;
-    });
+    const marked = ({ text, tokens, pair }) => {
+      const found = placesOf(tokens, text);
+      const parts = (pair ?? []).map((token, i) => ({ place: found[token], role: i ? "key" : "query" })).filter(({ place }) => place).sort((a, b) => a.place[0] - b.place[0]);
+      let done = 0;
+      const pieces = parts.flatMap(({ place: [start, end], role }) => {
+        const piece = [text.slice(done, start), make("mark", { class: role, title: role }, text.slice(start, end))];
+        done = end;
+        return piece;
+      });
+      return [...pieces, text.slice(done)];
+    };
     return make("div", { class: "scroll" }, make("table", { id: "search-found" },
       make("thead", {}, make("tr", {}, ["text; its strongest pair is marked", found.measure, "", "strongest pair"].map((name) => make("th", { scope: "col" }, name)))),
       make("tbody", {}, found.texts.map((one, i) => make("tr", { "data-value": exactly(one.value) },
