@@ -33,6 +33,8 @@ pub struct Description {
     pub small: bool,
     /// How many rows the logit lens has: the embeddings and one for each layer; 0 if the model predicts no tokens.
     pub lens: usize,
+    /// Whether the layers read and write a residual stream.
+    pub residual: bool,
 }
 
 /// The most parameters of a small model.
@@ -65,5 +67,6 @@ pub fn describe(id: &str, model: &str, pass: &ForwardPass) -> Description {
         small: pass.model().parameters().iter().map(|(_, one)| one.tensor().count()).sum::<usize>() <= SMALL,
         changes: pass.changes().iter().map(ToString::to_string).collect(),
         lens: if tokens { pass.residuals().stream().len() } else { 0 },
+        residual: !pass.residuals().stream().is_empty(),
     }
 }

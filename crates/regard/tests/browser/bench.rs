@@ -170,6 +170,22 @@ fn patching_restores_what_the_library_says() {
 
 #[test]
 #[ignore = "needs Chromium: ./test runs it"]
+fn what_a_model_lacks_is_not_offered() {
+    // An LSTM with attention has no residual stream and no feed-forward layers.
+    let mut stage = Stage::new(&[("sentiment", made::sentiment_heads), ("model", made::gpt)], 1300);
+    for (name, transformer) in [("sentiment", false), ("model", true)] {
+        stage.open(&format!("model={name}&text=The+cat+sat+on+the+mat"));
+        stage.chrome.shown("heads");
+        for offered in ["#tab-patching:not(.dim)", "#overview .ffn", "#change-scale", "#change-off-ffn"] {
+            let found = stage.chrome.value(&format!("document.querySelectorAll({offered:?}).length > 0"));
+            assert_eq!(found, transformer, "{offered} in {name}");
+        }
+    }
+    stage.chrome.ensure_quiet();
+}
+
+#[test]
+#[ignore = "needs Chromium: ./test runs it"]
 fn two_texts_and_models_stand_side_by_side() {
     let mut stage = Stage::new(&[("model", made::gpt), ("llama", made::llama)], 1300);
     stage.open("text=The+cat+sat+on+the+mat&view=compare&layer=1&head=2&other=The+mat+sat+on+the+mat");

@@ -96,6 +96,20 @@ pub fn sentiment(folder: &Path) {
     save(folder, Sentiment::new(sizes, 3).unwrap(), Some(&tokenizer));
 }
 
+/// The same with heads that can be seen.
+pub fn sentiment_heads(folder: &Path) {
+    let tokenizer = byte_pairs(false);
+    let sizes = SentimentConfig {
+        vocabulary: tokenizer.vocabulary_size(),
+        d_embedding: 12,
+        d_hidden: 8,
+        n_heads: 2,
+        pooling: Pooling::Heads,
+        ..SentimentConfig::default()
+    };
+    save(folder, Sentiment::new(sizes, 3).unwrap(), Some(&tokenizer));
+}
+
 pub fn vit(folder: &Path) {
     let layers = VitConfig { n_layers: 2, n_heads: 2, d_model: 16, d_hidden: 20, ..VitConfig::default() };
     let sizes = VitConfig { image: [16, 24], patch: 4, channels: 3, classes: 3, ..layers };

@@ -77,7 +77,7 @@ function outlineOf(page) {
     const sites = reading.sites.filter((site) => site.group === group);
     for (const site of sites) {
       const cross = group === "decoder" ? reading.sites.find((other) => other.group === "cross" && other.layer === site.layer) : null;
-      parts.push(arrow(), block(site, cross, marks, { mine, lens: group === "encoder" ? null : lens(site.layer + 1) }));
+      parts.push(arrow(), block(site, cross, marks, { mine, feeds: reading.residual, lens: group === "encoder" ? null : lens(site.layer + 1) }));
     }
   }
   parts.push(arrow(), stage("output", { classes: "classes", next: "logits" }[output] ?? "output", "The output: the prediction", (shown) => shown.output, output ? () => select({ view: output }) : null));
@@ -98,7 +98,7 @@ function outlineOf(page) {
 const arrow = () => make("span", { class: "model-arrow", "aria-hidden": "true" }, "→");
 
 /** One layer: a dot for every head, then the feed-forward layer. */
-function block(site, cross, marks, { mine, lens }) {
+function block(site, cross, marks, { mine, feeds, lens }) {
   const name = site.name.replace(/\.[^.]+$/, "");
   const dots = (one, what) => make("span", { class: "model-heads", style: `--dots: ${Math.min(one.heads, Math.max(3, Math.ceil(Math.sqrt(one.heads * 1.6))))}` }, Array.from({ length: one.heads }, (_, head) => {
     const off = changeOf(one, head);
@@ -113,7 +113,7 @@ function block(site, cross, marks, { mine, lens }) {
   const off = changesNow().includes(`off:${name}.ffn`);
   const ffn = make("button", { type: "button", class: `ffn${off ? " off" : ""}`, id: `model-${name}.ffn`, title: `The feed-forward layer: the prediction after layer ${site.layer}`, "aria-label": `after the feed-forward layer ${site.layer}`, disabled: !lens, click: lens }, "feed-forward");
   marks.push({ element: ffn, on: (shown, current) => shown.depth === site.layer + 1 && mine(current) });
-  const element = make("div", { class: "model-block" }, make("span", { class: "model-name" }, `layer ${site.layer}`), dots(site, ""), cross ? dots(cross, "cross-attention ") : null, ffn);
+  const element = make("div", { class: "model-block" }, make("span", { class: "model-name" }, `layer ${site.layer}`), dots(site, ""), cross ? dots(cross, "cross-attention ") : null, feeds ? ffn : null);
   marks.push({ element, here: true, on: (shown, current) => mine(current) && (shown.all || shown.layer === site.layer) });
   return element;
 }

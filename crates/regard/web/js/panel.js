@@ -82,8 +82,8 @@ function tools(page, open) {
       button(`mean:${site.name}:${head}`, `Head ${site.layer}.${head} to its mean`, { title: "its mean over the text, instead of zero" }),
       button(`block:${site.name}:${head}:${page.query()}:${key}`, pair, { disabled: key < 0, title: "key b: the weight goes to the other keys" }),
       button(`off:${site.name}`, `Attention of layer ${site.layer} off`, { which: "attention" }),
-      button(`off:${layer}.ffn`, `Feed-forward of layer ${site.layer} off`, { which: "ffn" })),
-    make("div", { class: "chips fields" },
+      page.reading.residual ? button(`off:${layer}.ffn`, `Feed-forward of layer ${site.layer} off`, { which: "ffn" }) : ""),
+    !page.reading.residual ? "" : make("div", { class: "chips fields" },
       make("span", {}, `Residual stream after layer ${site.layer}:`), make("label", {}, "factor", factor),
       make("button", { type: "button", id: "change-scale", click: () => toggleChange(`scale:${residual}:*:${Number(factor.value) || 0}`) }, "Scale"),
       page.reading.patches ? "" : [text, make("button", { type: "button", id: "change-steer", title: "adds factor × the difference between that text's residual stream and this one's, where each is continued", click: steer }, "Steer")]));

@@ -13,8 +13,8 @@ import { shortened, spelled } from "./words.js";
 export const patchingView = {
   name: "patching",
   title: "Patching",
-  fits: (reading) => ["next", "class"].includes(reading.answer) && !reading.patches && !reading.target.length && reading.sites.length > 0,
-  lacks: "Patching is for models with attention that continue or classify one text.",
+  fits: (reading) => ["next", "class"].includes(reading.answer) && !reading.patches && !reading.target.length && reading.residual,
+  lacks: "Patching is for transformers that continue or classify one text.",
   controls: [],
   redraw: ["corrupted", "answer", "against"],
 
