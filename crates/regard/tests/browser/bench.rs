@@ -191,6 +191,13 @@ fn two_texts_and_models_stand_side_by_side() {
     stage.open("text=The+cat+sat+on+the+mat&view=compare&layer=1&head=2&other=The+mat+sat+on+the+mat");
     stage.chrome.shown("compare");
     let opened = stage.opened("model");
+    // Without another text there is no difference to draw.
+    stage.chrome.value("location.hash = location.hash.replace(/&other=[^&]*/, '')");
+    stage.chrome.until("document.querySelector('#alignment')?.textContent.includes('No weight differs')");
+    assert_eq!(stage.chrome.value("document.querySelectorAll('#difference').length"), 0);
+    stage.chrome.value("location.hash += '&other=The+mat+sat+on+the+mat'");
+    stage.chrome.until("document.querySelector('#difference')");
+    stage.chrome.shown("compare");
     let weight =
         |text: &str| pass(&opened, text).weights(1).unwrap().block(0, 2, 5..6, 1..2).unwrap().to_vec()[0];
     let expected = f64::from(weight("The mat sat on the mat")) - f64::from(weight("The cat sat on the mat"));

@@ -292,6 +292,8 @@ fn a_t5_shows_encoder_decoder_and_cross_attention() {
     let chrome = &mut stage.chrome;
     chrome.until("document.querySelector('#exact')");
     same(&json!(chrome.text("#exact")), row.into_iter().fold(0.0, f32::max));
+    let sources = pass.source().len();
+    assert_eq!(chrome.text("#model-tokens"), format!("{sources} tokens"), "the model reads the source first");
     let groups = chrome.value(
         "[...document.querySelectorAll('#bar select[aria-label=attention] option')].map(o => o.value)",
     );

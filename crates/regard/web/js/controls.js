@@ -55,7 +55,8 @@ function controlsOf(view, page) {
     controls.push(choice("colour", ways, chosen.by, (by) => select({ by })));
   }
   if (wants("rotated") && page.site().rotary) controls.push(choice("rotation", [["1", "after"], ["", "before"]], chosen.rotated ? "1" : "", (rotated) => select({ rotated: rotated === "1" })));
-  if (wants("shown")) {
+  // Over a picture nothing is merged or hidden.
+  if (wants("shown") && !(page.reading.patches && ["flow", "classes"].includes(view.name))) {
     const tokens = [...page.reading.source, ...page.reading.target];
     const pieces = tokens.some((token, i) => i > 0 && !token.special && token.word === tokens[i - 1].word);
     if (pieces) controls.push(toggle("whole words", "merge"));

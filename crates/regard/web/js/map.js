@@ -28,6 +28,8 @@ export class TiledMap {
     const widest = (axis) => Math.min(120, Math.max(10, ...axis.slice(0, 4000).map((entry) => widthOf(shortened(entry.label), labelSize))));
     this.left = widest(rows) + 8;
     this.top = widest(columns) * 0.75 + 10;
+    // The label of the last column is slanted beyond it.
+    this.right = widest(columns.slice(-1)) * 0.72;
     this.watch = new ResizeObserver(() => this.resize());
     this.watch.observe(this.root);
     this.listen();
@@ -37,7 +39,7 @@ export class TiledMap {
   resize() {
     const width = this.root.clientWidth;
     if (width < 40) return;
-    const square = (width - this.left) * Math.min(1.2, Math.max(0.3, this.rows.length / this.columns.length));
+    const square = (width - this.left - this.right) * Math.min(1.2, Math.max(0.3, this.rows.length / this.columns.length));
     const most = Math.min(Math.max(square, 160), Math.max(360, window.innerHeight - 200), this.rows.length * largestCell);
     const height = most + this.top;
     const ratio = window.devicePixelRatio || 1;
@@ -49,8 +51,13 @@ export class TiledMap {
     this.draw();
   }
 
+  /** The largest width that the map can use. */
+  widest() {
+    return this.left + this.columns.length * largestCell + this.right;
+  }
+
   fitting() {
-    const [wide, high] = [this.width - this.left, this.height - this.top];
+    const [wide, high] = [this.width - this.left - this.right, this.height - this.top];
     return Math.min(wide / this.columns.length, high / this.rows.length, largestCell);
   }
 

@@ -20,11 +20,11 @@ export function exactly(value) {
   return String(value);
 }
 
-/** A share in per cent: one decimal, two below 1 %, and a bound below that. */
+/** A share in per cent: one decimal, two below 1 %, and a bound below that. No line ends before its sign. */
 export function percent(value) {
   const hundred = value * 100;
-  if (hundred > 0 && hundred < 0.01) return "< 0.01 %";
-  return `${hundred.toFixed(hundred < 1 && hundred > 0 ? 2 : 1)} %`;
+  if (hundred > 0 && hundred < 0.01) return "<\u00a00.01\u00a0%";
+  return `${hundred.toFixed(hundred < 1 && hundred > 0 ? 2 : 1)}\u00a0%`;
 }
 
 /** A difference with its sign, to two decimals. */

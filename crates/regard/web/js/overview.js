@@ -2,6 +2,7 @@
 
 import { changeOf, changesNow } from "./changes.js";
 import { at, make } from "./dom.js";
+import { several } from "./numbers.js";
 import { chosen, select } from "./selection.js";
 
 const ofHead = ["head", "why", "lines", "compare", "search"];
@@ -69,7 +70,7 @@ function outlineOf(page) {
   };
   const lens = (depth) => (goes("lens") ? () => select({ view: "lens", depth }) : null);
   const output = goes("classes") ? "classes" : goes("next") ? "next" : null;
-  const parts = [stage("tokens", `${(reading.target.length ? reading.target : reading.source).length} tokens`, "The tokens: how the prediction changes without each of them", (shown) => shown.tokens, goes("without") ? () => select({ view: "without" }) : () => select({ view: "lines" }))];
+  const parts = [stage("tokens", several(reading.source.length, "token"), "The tokens: how the prediction changes without each of them", (shown) => shown.tokens, goes("without") ? () => select({ view: "without" }) : () => select({ view: "lines" }))];
   const own = reading.groups.filter((group) => group !== "cross");
   for (const group of own) {
     const mine = (current) => group === current || (group === "decoder" && current === "cross");
@@ -97,10 +98,18 @@ function outlineOf(page) {
 
 const arrow = () => make("span", { class: "model-arrow", "aria-hidden": "true" }, "→");
 
+/** How many dots are in a row, so that rows are full where that is possible. */
+function dotsInRow(heads) {
+  if (heads <= 4) return heads;
+  const least = Math.ceil(Math.sqrt(heads));
+  for (let row = least; row <= 2 * least; row++) if (heads % row === 0) return row;
+  return Math.ceil(Math.sqrt(heads * 1.6));
+}
+
 /** One layer: a dot for every head, then the feed-forward layer. */
 function block(site, cross, marks, { mine, feeds, lens }) {
   const name = site.name.replace(/\.[^.]+$/, "");
-  const dots = (one, what) => make("span", { class: "model-heads", style: `--dots: ${Math.min(one.heads, Math.max(3, Math.ceil(Math.sqrt(one.heads * 1.6))))}` }, Array.from({ length: one.heads }, (_, head) => {
+  const dots = (one, what) => make("span", { class: "model-heads", style: `--dots: ${dotsInRow(one.heads)}` }, Array.from({ length: one.heads }, (_, head) => {
     const off = changeOf(one, head);
     const says = `${what}head ${one.layer}.${head}${off ? ", switched off" : ""}`;
     const element = make("button", {

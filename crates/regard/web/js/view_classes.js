@@ -12,6 +12,7 @@ import { axisOf } from "./words.js";
 export const classesView = {
   name: "classes",
   title: "Words in a class",
+  titleFor: (reading) => (reading.patches ? "Class" : "Words in a class"),
   fits: (reading) => reading.answer === "class",
   lacks: "This model is not a classifier. Sentiment models and other classifiers have this view.",
   controls: ["shown"],

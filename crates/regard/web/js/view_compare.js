@@ -8,10 +8,14 @@ import { inWords } from "./film.js";
 import { largest, softmax } from "./maths.js";
 import { brief, exactly, percent } from "./numbers.js";
 import { chosen, select } from "./selection.js";
+import { signedBar } from "./steps.js";
 import { box, label, picture, wide } from "./svg.js";
 import { shortened, sidesOf, spelled } from "./words.js";
 
 const mostTokens = 48;
+
+/** The colours of differences: less on the right, more on the right. */
+const signedLegend = (most) => picture(280, 14, "Colours of the difference", signedBar(74, 2, most));
 
 /** Pairs of aligned positions: by index if the lengths are equal, else the longest common subsequence of tokens. */
 export function aligned(a, b) {
@@ -50,7 +54,7 @@ export const compareView = {
     root.append(make("p", { id: "alignment", class: difference.problem ? "problem" : "muted" }, difference.problem ?? difference.about));
     const maps = parts.map((part, i) => make("div", {}, heading(i), part.map ? make("div", { class: "scroll" }, part.map) : make("p", { class: "muted" }, part.problem), part.prediction));
     root.append(make("div", { class: "sides" }, maps));
-    if (!difference.problem) root.append(make("h2", {}, "Difference: right minus left"), make("div", { class: "scroll" }, difference.svg));
+    if (difference.svg && !difference.same) root.append(make("h2", {}, "Difference: right minus left"), signedLegend(difference.most), make("div", { class: "scroll" }, difference.svg));
     return {
       explain: () => difference.problem ? null : this.inWords(difference.rows),
       svg: () => difference.svg ?? parts[0].map,
@@ -123,10 +127,11 @@ export const compareView = {
     if (rows.length < 2 || columns.length < 2) return { problem: "These texts cannot be aligned: they have different numbers of tokens and hardly any in common. Use the same text, or one with the same number of tokens." };
     const cell = ([i, j], [k, l]) => [a.values[i * a.keys.length + k], b.values[j * b.keys.length + l]];
     const values = rows.map((row) => columns.map((column) => cell(row, column)));
-    const most = Math.max(1e-12, ...values.flat().map(([x, y]) => Math.abs(y - x)));
+    const farthest = Math.max(...values.flat().map(([x, y]) => Math.abs(y - x)));
+    const most = farthest || 1;
     const same = a.queries.length === b.queries.length;
     const different = same ? a.queries.filter((token, i) => token.text !== b.queries[i].text).length : 0;
-    const about = `${same ? `All ${rows.length} tokens correspond by position${different ? `, ${different} of them with different text` : ""}` : `${rows.length} of ${a.queries.length} and ${b.queries.length} tokens are aligned; the others are left out`}. The largest difference is ${brief(most)}.`;
+    const about = `${same ? `All ${rows.length} tokens correspond by position${different ? `, ${different} of them with different text` : ""}` : `${rows.length} of ${a.queries.length} and ${b.queries.length} tokens are aligned; the others are left out`}. ${farthest ? `The largest difference is ${brief(farthest)}.` : "No weight differs."}`;
     const side = Math.max(7, Math.min(30, 560 / columns.length));
     const [left, top] = [110, 84];
     const name = (i, j) => (a.queries[i].text === b.queries[j].text ? spelled(a.queries[i].text) : `${spelled(a.queries[i].text)} / ${spelled(b.queries[j].text)}`);
@@ -137,6 +142,6 @@ export const compareView = {
       columns.map((pair, c) => (side >= 14 || c % 2 === 0 ? label(shortened(keyName(...pair), 16), left + (c + 0.5) * side, top - 7, { size: 11, turned: -45 }) : null))));
     svg.id = "difference";
     const listed = rows.flatMap((row, r) => columns.map((column, c) => [row[0], name(...row), column[0], keyName(...column), exactly(values[r][c][0]), exactly(values[r][c][1]), exactly(values[r][c][1] - values[r][c][0])]));
-    return { about, svg, rows: listed };
+    return { about, svg, rows: listed, most, same: farthest === 0 };
   },
 };

@@ -72,9 +72,9 @@ export const flowView = {
   sink(tokens, page, group, position) {
     const special = tokens.some((token, i) => token.special && i !== position);
     const causal = page.reading.sites.find((site) => site.group === group)?.causal;
-    if (special) return { name: "special tokens", apart: (place) => tokens[place.start].special && position !== place.start };
-    if (causal && position > 1) return { name: `first: ${spelled(tokens[0].text)}`, apart: (place) => place.start === 0 };
-    return { name: "", apart: () => false };
+    if (special) return { name: "special tokens", said: "special tokens", apart: (place) => tokens[place.start].special && position !== place.start };
+    if (causal && position > 1) return { name: `first: ${spelled(tokens[0].text)}`, said: `the first token, “${spelled(tokens[0].text)}”,`, apart: (place) => place.start === 0 };
+    return { name: "", said: "", apart: () => false };
   },
 
   /** Shares and ribbons of the words that have room, each at least some pixels wide; the others are summed beside the sink. */
@@ -86,6 +86,7 @@ export const flowView = {
     const rest = places.filter((place, p) => !kept.has(p) && !sink.apart(place)).length;
     const apart = new Set(places.filter((place, p) => !kept.has(p) || sink.apart(place)));
     sink.name = [several(rest, "other word"), sink.name].filter(Boolean).join(", ");
+    sink.said = [several(rest, "other word"), sink.said].filter(Boolean).join(" and ");
     return byPlace(found, places, (place) => apart.has(place));
   },
 
@@ -101,7 +102,7 @@ export const flowView = {
     const row = shown.shares[0];
     const order = largest(row.slice(0, shown.count), 3).filter((p) => row[p] > 0);
     const apart = row[shown.count];
-    return [`Through ${several(found.layers, "layer")}, the largest contributions to ${of} are `, order.map((p, i) => [i ? ", " : "", strong(`${places[p].label} ${percent(row[p])}`)]), apart > 0.0005 ? `; ${sink.name} ${percent(apart)}, shown apart at the left` : "", ". Point at a word to follow its ribbons."];
+    return [`Through ${several(found.layers, "layer")}, the largest contributions to ${of} are `, order.map((p, i) => [i ? ", " : "", strong(`${places[p].label} ${percent(row[p])}`)]), apart > 0.0005 ? `; ${sink.said} ${percent(apart)}, shown apart at the left` : "", ". Point at a word to follow its ribbons."];
   },
 
   /** The maps of raw attention and rollout, below the ribbons. */

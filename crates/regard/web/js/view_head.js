@@ -72,7 +72,9 @@ export const headView = {
     const aside = make("div", {}, readout, legend, make("p", { class: "muted" }, meanings[chosen.scale] + (chosen.hide ? " Hidden tokens keep their share." : "")), buttons, table);
     // For vision models, the picture comes first.
     const patches = page.reading.patches ? patchesOf(page, which) : null;
-    root.append(make("div", { class: "two" }, make("div", {}, patches?.root, patches ? make("h2", {}, "All patches: rows are queries, columns are keys") : null, map.root), aside));
+    // A small map leaves no gap beside it.
+    const room = patches ? null : `--first: ${Math.ceil(map.widest())}px`;
+    root.append(make("div", { class: "two", style: room }, make("div", {}, patches?.root, patches ? make("h2", {}, "All patches: rows are queries, columns are keys") : null, map.root), aside));
     // Sized before it is shown, so that the layout does not shift.
     map.resize();
     const showQuery = async () => {
@@ -111,7 +113,7 @@ export const headView = {
     let [most, count] = [0, 0];
     while (count < order.length && most < 0.9 * total) most += values[order[count++]];
     const others = order.filter((key) => values[key] > 0).length;
-    return [`“${row.label}” gives ${percent(values[order[0]] / total)} of its attention to `, strong(`“${columns[order[0]].label}”`), ` (${order[0]}); ${several(count, "key")} of ${others} visible ${others === 1 ? "one takes" : "ones take"} 90 %.`];
+    return [`“${row.label}” gives ${percent(values[order[0]] / total)} of its attention to `, strong(`“${columns[order[0]].label}”`), ` (${order[0]}); ${several(count, "key")} of ${others} visible ${others === 1 ? "one takes" : "ones take"} 90\u00a0%.`];
   },
 
   /** All values of the map, where they are not too many to save. */
