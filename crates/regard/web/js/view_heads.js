@@ -177,9 +177,10 @@ export const headsView = {
     if (list.rows === rows && list.cells.length === cells.length && list.cells.every((cell, i) => cell === cells[i])) return;
     Object.assign(list, { rows, cells });
     list.replaceChildren();
+    const columns = Math.max(...sites.map((site) => site.heads));
     list.classList.toggle("sorted", !rows);
+    list.classList.toggle("few", rows && columns <= 6);
     if (rows) {
-      const columns = Math.max(...sites.map((site) => site.heads));
       list.style.setProperty("--columns", columns);
       list.style.setProperty("--widest", `${columns <= 6 ? 190 : 118}px`);
       for (const site of sites) list.append(make("div", { class: "row" }, make("span", {}, String(site.layer)), heads.filter((one) => one.site === site).map((one) => one.cell)));
