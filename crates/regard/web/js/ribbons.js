@@ -63,7 +63,8 @@ export function ribbonPicture({ shares, ribbons, count }, places, { room, word, 
     return found;
   });
   const svg = wide(choosable(picture(Math.ceil(left + across + 14), Math.ceil(height), `Flow to ${word} through ${levels - 1} layers`)));
-  const colour = (p) => (p === count ? named("muted") : p === current ? classColour(1) : headColour(p, count));
+  // Hues, not classes: one of those marks the token that is followed.
+  const colour = (p) => (p === count ? named("muted") : p === current ? classColour(1) : headColour(p, Math.max(7, count)));
   const bands = draw("g", {});
   ribbons.forEach((layer, l) => {
     const [low, high] = [nodes[l], nodes[l + 1]];

@@ -45,9 +45,8 @@ export const headsView = {
     const list = make("div", { class: "heads" });
     const measureText = make("span", { id: "measure-in-words" });
     const names = make("div", { class: "names", id: "names" });
-    const about = this.about(sites);
+    const about = this.about(sites, measureText);
     root.append(about, names, list);
-    about.append(" ", measureText);
     for (const one of heads) this.button(one, page);
     this.place(list, heads, sites, page);
     const table = palette();
@@ -126,9 +125,9 @@ export const headsView = {
         where ? ` Repeated random tokens: head ${where.site.layer}.${where.head} gives ${percent(best.mean)} of its weight to the token that followed the earlier occurrence, the most of all heads (${several(found.repeated, "text")}).` : ""));
   },
 
-  about(sites) {
+  about(sites, measureText) {
     const count = sites.reduce((sum, site) => sum + site.heads, 0);
-    return make("p", { class: "muted" }, `${several(count, "head")} in ${several(sites.length, "layer")}. Rows are queries, columns are keys. Each map has its own colour scale, which ends at its strongest 1\u00a0%. Choose a map to enlarge it.`);
+    return make("details", { class: "about-heads", open: innerWidth > 560 }, make("summary", {}, "What the maps show"), make("p", { class: "muted" }, `${several(count, "head")} in ${several(sites.length, "layer")}. Rows are queries, columns are keys. Each map has its own colour scale, which ends at its strongest 1\u00a0%. Choose a map to enlarge it. `, measureText));
   },
 
   button(one, page) {

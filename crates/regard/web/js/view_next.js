@@ -58,7 +58,7 @@ export const nextView = {
     const [first, second] = shares;
     const name = ({ token }) => `“${spelled(spelt.get(token) ?? `#${token}`)}”`;
     const entropy = entropyOf(shares);
-    return [strong(`${name(first)} leads with ${percent(first.probability)}`), second ? `, ${brief(Number((first.probability / second.probability).toPrecision(2)))} times ${name(second)}` : "", `. The choice is as uncertain as one among ${brief(Number(Math.exp(entropy).toPrecision(2)))} equally likely tokens.`];
+    return [strong(`${name(first)} leads with ${percent(first.probability)}`), second ? (first.probability < 1.05 * second.probability ? `, just ahead of ${name(second)}` : `, ${brief(Number((first.probability / second.probability).toPrecision(2)))} times ${name(second)}`) : "", `. The choice is as uncertain as one among ${brief(Number(Math.exp(entropy).toPrecision(2)))} equally likely tokens.`];
   },
 
   /** The text as the tokenizer decodes it, with sampled tokens marked; without a tokenizer, the tokens. */

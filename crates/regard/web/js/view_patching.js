@@ -30,7 +30,7 @@ export const patchingView = {
     const form = make("div", { class: "ask patch-form" }, make("label", { class: "field grow" }, "Corrupted prompt: the text above with the fact changed and the same number of tokens", field),
       make("button", { type: "button", id: "patch", disabled: !page.source.live, click: run }, "Patch"));
     const results = make("div", {});
-    root.append(make("p", {}, "The text above is the clean prompt. The corrupted one is run with one activation of the clean run patched in at a time; each cell shows how much of the clean prediction that restores."), form, results);
+    root.append(make("p", {}, "The text above is the clean prompt. The corrupted one is run with one activation of the clean run patched in at a time; each cell shows how much of the clean prediction that restores, in per cent."), form, results);
     if (!page.source.live) results.append(make("p", { class: "muted" }, "A saved page holds no model: it cannot patch."));
     else if (chosen.corrupted) return this.run(results, page);
     return { svg: () => picture(10, 10, "Patching"), csv: () => [] };
@@ -77,7 +77,7 @@ export const patchingView = {
           const open = () => {
             inspector.replaceChildren(`${says[0].toUpperCase()}${says.slice(1)} of the difference. `, make("button", { type: "button", click: () => select({ layer, ...(heads ? { head: i } : { query: i }), view: heads ? "head" : "heads" }) }, heads ? "open this head" : "see the heads"));
           };
-          const button = make("button", { type: "button", title: says, "aria-label": says, "data-restored": value === null ? "" : exactly(value), id: `patch-${heads ? "head" : "at"}-${layer}-${i}`, style: `background: ${signedShade((value ?? 0) * 0.9)}; color: ${inkOnSigned((value ?? 0) * 0.9)}`, click: open }, value === null ? "–" : String(Math.round(value * 100)));
+          const button = make("button", { type: "button", title: says, "aria-label": says, "data-restored": value === null ? "" : exactly(value), id: `patch-${heads ? "head" : "at"}-${layer}-${i}`, style: `background: ${signedShade((value ?? 0) * 0.9)}; color: ${inkOnSigned((value ?? 0) * 0.9)}`, click: open }, inPercent(value));
           buttons.push(button);
           return make("td", {}, button);
         })));
@@ -120,11 +120,14 @@ export const patchingView = {
     rows.forEach((row, layer) => {
       const y = top + (rows.length - 1 - layer) * high;
       all.append(label(`layer ${layer}`, left - 8, y + high / 2, { anchor: "end", size: 11 }));
-      row.forEach((value, i) => all.append(box(left + i * wide, y, wide - 1, high - 1, signedShade((value ?? 0) * 0.9), exactly(value ?? 0)), label(value === null ? "–" : String(Math.round(value * 100)), left + (i + 0.5) * wide, y + high / 2, { anchor: "middle", size: 11, colour: inkOnSigned((value ?? 0) * 0.9) })));
+      row.forEach((value, i) => all.append(box(left + i * wide, y, wide - 1, high - 1, signedShade((value ?? 0) * 0.9), exactly(value ?? 0)), label(inPercent(value), left + (i + 0.5) * wide, y + high / 2, { anchor: "middle", size: 11, colour: inkOnSigned((value ?? 0) * 0.9) })));
     });
     return all;
   },
 };
+
+/** A share as a whole number of per cent, with a minus sign. */
+const inPercent = (value) => (value === null ? "–" : String(Math.round(value * 100)).replace("-", "−"));
 
 /** A share that may be negative or above 1. */
 const percentOf = (value) => (value === null ? "nothing" : value < 0 ? `−${percent(-value)}` : percent(value));
