@@ -31,44 +31,87 @@ _numbers = itertools.count()
 
 
 @dataclass
+class _Keys:
+    """Keys, which the steps of a generation share: each reads the keys of the steps before it."""
+
+    values: Any
+
+
+@dataclass
 class _Call:
     """One call of an attention: (batch, heads, queries, width) and (batch, key-value heads, keys, width)."""
 
     query: Any
-    key: Any
+    keys: _Keys
+    count: int
     mask: Any
     scaling: float
     causal: bool
+    window: int | None
+    # Whether a causal kernel counts positions from the first key, as PyTorch's own does, and not from the last.
+    top_left: bool
     sinks: Any
     soft_cap: float | None
     bias: Any
 
+    @property
+    def key(self) -> Any:
+        """The keys of this call."""
+        return self.keys.values[:, :, : self.count]
+
     def weights(self, example: int, head: int, rows: slice) -> Reals:
         """softmax(scale·q·kᵀ + bias) over the keys that are not masked, as in the model's own code."""
-        heads, queries, keys = self.query.shape[1], self.query.shape[2], self.key.shape[2]
-        group = heads // self.key.shape[1]
+        heads, queries, keys = self.query.shape[1], self.query.shape[2], self.count
+        group = heads // self.keys.values.shape[1]
         query, key = _numpy(self.query[example, head, rows]), _numpy(self.key[example, head // group])
         scores = (query @ key.T) * np.float32(self.scaling)
         if self.soft_cap is not None:
             scores = np.tanh(scores / self.soft_cap) * np.float32(self.soft_cap)
         if self.bias is not None:
             scores = scores + _numpy(_plane(self.bias, example, head)[rows][:, :keys])
-        if self.mask is not None:
-            mask = _plane(self.mask, example, head)[rows][:, :keys]
-            allowed = _numpy(mask, None)
+        if getattr(self.mask, "ndim", 0) == 4:
+            allowed = _numpy(_plane(self.mask, example, head)[rows][:, :keys], None)
             scores = np.where(allowed, scores, -np.inf) if allowed.dtype == np.bool_ else scores + allowed.astype(np.float32)
-        elif self.causal:
-            later = np.arange(keys)[np.newaxis] > (np.arange(queries)[rows] + keys - queries)[:, np.newaxis]
-            scores = np.where(later, -np.inf, scores)
+        else:
+            scores = np.where(self._allowed(example, head, np.arange(queries)[rows], keys), scores, -np.inf)
         if self.sinks is not None:
             sink = np.full((len(scores), 1), float(_numpy(self.sinks.reshape(-1)[head])), dtype=np.float32)
             return _softmax(np.concatenate([scores, sink], axis=-1))[:, :-1]
         return _softmax(scores)
 
+    def _allowed(self, example: int, head: int, rows: NDArray[Any], keys: int) -> NDArray[np.bool_]:
+        """Which keys some queries attend to, where the kernel does not take a matrix that says so."""
+        if hasattr(self.mask, "mask_mod"):
+            # Of flex attention: a function of the numbers of text, head, query and key.
+            numbers = (np.array(example), np.array(head), rows[:, np.newaxis], np.arange(keys)[np.newaxis])
+            of_framework = (_like(self.query, number) for number in numbers)
+            return np.broadcast_to(_numpy(self.mask.mask_mod(*of_framework), None), (len(rows), keys))
+        allowed = np.ones((1, keys), dtype=np.bool_)
+        if self.mask is not None:
+            # Of flash attention: which keys are not padding. A cache may have room for more keys.
+            present = _numpy(self.mask[example % len(self.mask)], None) != 0
+            keys = min(keys, len(present))
+            allowed = np.zeros_like(allowed)
+            allowed[0, :keys] = present[:keys]
+        shift = 0 if self.top_left else keys - int(self.query.shape[2])
+        distance = (rows + shift)[:, np.newaxis] - np.arange(allowed.shape[1])[np.newaxis]
+        if self.causal:
+            allowed = allowed & (distance >= 0)
+        if self.window is not None and keys > self.window:
+            allowed = allowed & (np.abs(distance) < self.window)
+        return allowed
+
 
 def _plane(values: Any, example: int, head: int) -> Any:
     """(1 or batch, 1 or heads, queries, keys): those of one head."""
     return values[example % values.shape[0], head % values.shape[1]]
+
+
+def _like(values: Any, number: NDArray[Any]) -> Any:
+    """A number, or numbers, of the framework and on the device of other values."""
+    if not hasattr(values, "detach"):
+        return number
+    return importlib.import_module("torch").as_tensor(number, device=values.device)
 
 
 def _numpy(values: Any, kind: Any = np.float32) -> NDArray[Any]:
@@ -98,6 +141,24 @@ class _Site:
     module: Any
     calls: list[_Call] = field(default_factory=list[_Call])
 
+    @property
+    def crosses(self) -> bool:
+        """Whether queries and keys are of different texts."""
+        return any(part in self.name for part in _CROSS)
+
+    def starts(self) -> list[tuple[int, int]]:
+        """For each call, the positions of its first query and of its first key."""
+        found, queries = [], 0
+        for call in self.calls:
+            start, queries = queries, queries + int(call.query.shape[2])
+            # A cache with a window holds only the last keys.
+            found.append((start, 0 if self.crosses else max(0, queries - call.count)))
+        return found
+
+
+# In the names of attentions to the encoder's output.
+_CROSS = ("EncDecAttention", "encoder_attn", "cross")
+
 
 class Watched:
     """The attention of a watched model: every map of every head, computed on access.
@@ -113,11 +174,19 @@ class Watched:
     """
 
     def __init__(self) -> None:
-        self._sites: dict[int, _Site] = {}
+        self._sites: dict[tuple[int, int], _Site] = {}
         self._names: dict[int, str] = {}
         self._read: list[Any] = []
         self._answered: list[Any] = []
         self._present: Any = None
+        # The calls of the model: how many there were, how deep the present one is nested, how often it has called each module.
+        self._passes = 0
+        self._depth = 0
+        self._turns: dict[int, int] = {}
+        # The pass that reads its whole input again, and the ids of the present one.
+        self._again = -1
+        self._given: dict[str, Any] = {}
+        self._problem: str | None = None
 
     def record(
         self,
@@ -131,30 +200,106 @@ class Watched:
         s_aux: Any = None,
         softcap: float | None = None,
         position_bias: Any = None,
+        sliding_window: int | None = None,
+        kernel: str | None = None,
         **_: Any,
     ) -> None:
         """Stores the inputs of one call of an attention."""
+        # Outside a call of the model, layers run only to compute gradients again.
+        if self._passes and not self._depth:
+            return
+        site = self._site_of(module)
         # As in the library's own kernels: without a mask, several queries of a causal module get a causal mask.
         causal = is_causal if is_causal is not None else getattr(module, "is_causal", True)
         several = query.shape[2] > 1
+        # Masks of other kernels have the window in them.
+        windowed = kernel not in ("sdpa", "eager", "flex_attention")
+        if site.calls and self._reads_again(site, query.shape[2] == key.shape[2]):
+            site.calls.clear()
         call = _Call(
             _kept(query),
-            _kept(key),
+            self._keys(site, query.shape[2], key),
+            int(key.shape[2]),
             mask,
             float(scaling if scaling is not None else query.shape[-1] ** -0.5),
-            bool(causal) and several and mask is None,
+            bool(causal) and several and (mask is None or getattr(mask, "ndim", 0) == 2),
+            sliding_window if windowed else None,
+            kernel == "sdpa",
             s_aux,
             softcap,
             position_bias,
         )
-        site = self._sites.setdefault(id(module), _Site(self._names.get(id(module), f"attention.{len(self._sites)}"), module))
         site.calls.append(call)
+
+    def _site_of(self, module: Any) -> _Site:
+        """Where a call belongs. If layers share a module, each of its calls in a pass is a layer."""
+        turn = self._turns.get(id(module), 0) if self._passes else 0
+        self._turns[id(module)] = turn + 1
+        key = (id(module), turn)
+        if key not in self._sites:
+            name = self._names.get(id(module), f"attention.{len(self._sites)}")
+            self._sites[key] = _Site(name if turn == 0 else f"{name} ({turn + 1})", module)
+        return self._sites[key]
+
+    def _reads_again(self, site: _Site, whole: bool) -> bool:
+        """Whether a call does not continue the one before, but reads the input from its beginning."""
+        if site.crosses:
+            return self._passes > 0 and self._again == self._passes
+        if not whole:
+            return False
+        if not self._passes or self._again != self._passes:
+            self._again = self._passes
+            self._replace_ids()
+        return True
+
+    def _replace_ids(self) -> None:
+        """The present pass takes the place of those before, if it reads the same text and perhaps more of it."""
+        extends = bool(self._given)
+        for name, ids in self._given.items():
+            kept = self._read if name == "input_ids" else self._answered
+            before = np.concatenate(kept[:-1], axis=1) if len({len(part) for part in kept}) == 1 and len(kept) > 1 else None
+            extends &= before is not None and np.array_equal(ids[:, : before.shape[1]], before)
+            kept[:] = [ids]
+        if not extends:
+            self._problem = (
+                "the model read several inputs one after the other: "
+                "watch each of them in a block of its own, or all of them as one batch"
+            )
+
+    def _keys(self, site: _Site, queries: int, key: Any) -> _Keys:
+        """The keys of a call: those of the call before with more at their end, or others."""
+        if site.calls:
+            before, count = site.calls[-1], site.calls[-1].count
+            if _same(key[:, :, :count], before.key):
+                if key.shape[2] > before.keys.values.shape[2]:
+                    before.keys.values = _kept(key)
+                return before.keys
+            if key.shape[2] == count + queries:
+                self._problem = (
+                    "earlier keys changed while the model generated, as in beam search: "
+                    "such a generation cannot be watched (num_beams=1 can)"
+                )
+        return _Keys(_kept(key))
+
+    def begin(self, inputs: dict[str, Any]) -> None:
+        """Notes that a call of the model begins, which `end` ends; calls inside it belong to it."""
+        self._depth += 1
+        if self._depth == 1:
+            self._passes += 1
+            self._turns.clear()
+            self.note(inputs)
+
+    def end(self) -> None:
+        """Notes that a call of the model has ended."""
+        self._depth -= 1
 
     def note(self, inputs: dict[str, Any]) -> None:
         """Stores the ids that the model was called with, and which of them are not padding."""
+        self._given = {}
         for name, kept in (("input_ids", self._read), ("decoder_input_ids", self._answered)):
             if getattr(inputs.get(name), "ndim", 0) == 2:
-                kept.append(_numpy(_kept(inputs[name]), np.int64))
+                self._given[name] = _numpy(_kept(inputs[name]), np.int64)
+                kept.append(self._given[name])
         mask = inputs.get("attention_mask")
         if getattr(mask, "ndim", 0) == 2 and self._present is None:
             self._present = _numpy(_kept(mask), np.int64) != 0
@@ -180,6 +325,8 @@ class Watched:
     @property
     def batch(self) -> int:
         """The number of texts that were read at once."""
+        if self._problem is not None:
+            raise Error(self._problem)
         return max((int(site.calls[0].query.shape[0]) for site in self._sites.values()), default=0)
 
     def maps(self, example: int = 0, kind: str | None = None) -> list[Reals]:
@@ -208,7 +355,7 @@ class Watched:
     def kinds(self) -> dict[str, list[str]]:
         """The names by kind: `self`, or `encoder`, `decoder` and `cross`."""
         names = self.attentions
-        cross = [name for name in names if any(part in name for part in ("EncDecAttention", "encoder_attn", "cross"))]
+        cross = [site.name for site in self._sites.values() if site.crosses]
         if not cross:
             return {"self": names}
         rest = [name for name in names if name not in cross]
@@ -227,6 +374,8 @@ class Watched:
         names = kinds[wanted]
         if not -len(names) <= layer < len(names):
             raise Error(f"there are layers 0 to {len(names) - 1}: there is no layer {layer}")
+        if self._problem is not None:
+            raise Error(self._problem)
         return next(site for site in self._sites.values() if site.name == names[layer])
 
     def attention(
@@ -251,19 +400,18 @@ class Watched:
             return np.stack([self.attention(layer, h, rows=rows, columns=columns, kind=kind, example=example) for h in range(heads)])
         if not 0 <= head < heads:
             raise Error(f"{site.name} has {heads} heads: there is no head {head}")
-        keys = max(call.key.shape[2] for call in site.calls)
+        starts = site.starts()
+        keys = max(offset + call.count for (_, offset), call in zip(starts, site.calls))
         queries = sum(call.query.shape[2] for call in site.calls)
         (first, end), pick = span(rows, queries, "rows")
         (left, right), pick_columns = span(columns, keys, "columns")
-        found, start = np.zeros((end - first, keys), dtype=np.float32), 0
-        for call in site.calls:
-            count = call.query.shape[2]
-            here = slice(max(first - start, 0), max(min(end - start, count), 0))
+        found = np.zeros((end - first, keys), dtype=np.float32)
+        for (start, offset), call in zip(starts, site.calls):
+            here = slice(max(first - start, 0), max(min(end - start, call.query.shape[2]), 0))
             if here.start < here.stop:
                 weights = call.weights(example, head, here)
-                found[start + here.start - first : start + here.stop - first, : weights.shape[1]] = weights
-            start += count
-        return found[pick, left:right][:, pick_columns]
+                found[start + here.start - first : start + here.stop - first, offset : offset + call.count] = weights
+        return found[pick][:, left:right][:, pick_columns]
 
     def show(
         self,
@@ -283,9 +431,11 @@ class Watched:
             layers = maps["self"]
             shared = min(layers[0].shape[1], layers[0].shape[2])
             texts = [str(i) for i in range(shared)] if tokens is None else list(tokens)
-            # The last generated token was not read by the model: it is not a key.
-            square = [weights[:, : len(texts), : len(texts)] for weights in layers]
-            return view(square, texts, **chosen)
+            # The last generated token was not read by the model.
+            if not shared <= len(texts) <= shared + 1:
+                raise Error(f"the model read {shared} tokens, and {len(texts)} are given")
+            square = [weights[:, :shared, :shared] for weights in layers]
+            return view(square, texts[:shared], **chosen)
         _, queries, keys = maps["cross"][0].shape
         source = [str(i) for i in range(keys)] if tokens is None else list(tokens)
         target = [str(i) for i in range(queries)] if answer is None else list(answer)
@@ -321,6 +471,13 @@ class Watched:
         return f"<regard.Watched: {len(self._sites)} attentions>"
 
 
+def _same(values: Any, others: Any) -> bool:
+    """Whether two arrays hold the same."""
+    if values.shape != others.shape:
+        return False
+    return bool((values == others).all())
+
+
 def _kept(values: Any) -> Any:
     """A copy that later steps of a generation cannot change: some caches are updated in place."""
     return values.detach().clone() if hasattr(values, "detach") else values
@@ -336,6 +493,8 @@ def watch(model: Any) -> Iterator[Watched]:
     run.attention(layer=3, head=2)
     run.show(tokens)
     ```
+
+    A block is about one call of the model, on a text or a batch of them, or about one generation. Beam search is an error.
     """
     try:
         transformers: Any = importlib.import_module("transformers")
@@ -362,14 +521,14 @@ def watch(model: Any) -> Iterator[Watched]:
         if chosen in masks:
             AttentionMaskInterface.register(name, masks[chosen])
         registered[chosen] = name
-    noted = _noting(watched, model)
+    ended = _following(watched, model, getattr(transformers, "PreTrainedModel", ()))
     try:
         for config, chosen in before:
             if chosen is not None:
                 config._attn_implementation = registered[chosen]
         yield watched
     finally:
-        noted()
+        ended()
         for config, chosen in before:
             config._attn_implementation = chosen
         for name in registered.values():
@@ -382,26 +541,37 @@ def watch(model: Any) -> Iterator[Watched]:
         )
 
 
-def _noting(watched: Watched, model: Any) -> Callable[[], None]:
-    """Records the ids of every call of a model; returns a function that ends this."""
+def _following(watched: Watched, model: Any, kind: Any) -> Callable[[], None]:
+    """Follows the calls of a model and of the models in it, and the ids that they are given; returns a function that ends this."""
     if not hasattr(model, "register_forward_pre_hook"):
         return lambda: None
-    signature = inspect.signature(type(model).forward)
 
-    def note(module: Any, arguments: Any, named: Any) -> None:
+    def begin(module: Any, arguments: Any, named: Any) -> None:
         try:
-            bound = signature.bind_partial(module, *arguments, **named)
+            bound = inspect.signature(type(module).forward).bind_partial(module, *arguments, **named)
+            watched.begin(bound.arguments)
         except TypeError:
-            return
-        watched.note(bound.arguments)
+            watched.begin({})
 
-    handle = model.register_forward_pre_hook(note, with_kwargs=True)
-    return lambda: handle.remove()
+    def end(*_: Any) -> None:
+        watched.end()
+
+    handles: list[Any] = []
+    for module in model.modules():
+        if module is model or isinstance(module, kind):
+            handles.append(module.register_forward_pre_hook(begin, with_kwargs=True))
+            handles.append(module.register_forward_hook(end, always_call=True))
+
+    def remove() -> None:
+        for handle in handles:
+            handle.remove()
+
+    return remove
 
 
 def _recording(watched: Watched, chosen: str, functions: Any) -> Callable[..., Any]:
     def attend(module: Any, query: Any, key: Any, value: Any, attention_mask: Any, **settings: Any) -> Any:
-        watched.record(module, query, key, attention_mask, **settings)
+        watched.record(module, query, key, attention_mask, **settings, kernel=chosen)
         if chosen == "eager":
             # Every architecture has its own, in its modelling file.
             own = getattr(sys.modules[type(module).__module__], "eager_attention_forward", None)

@@ -67,6 +67,105 @@ def test_the_steps_of_a_generation_are_one_map() -> None:
     np.testing.assert_allclose(run.attention(0, 1, rows=slice(3, 6)), whole[0, 1, 3:6], atol=1e-6)
 
 
+def test_a_cache_with_a_window_keeps_the_places_of_its_keys() -> None:
+    """As transformers does it: the first step sees all keys, later ones only the last of them."""
+    q, k, run, module, window = vectors(1, H, T, D), vectors(1, G, T, D), regard.Watched(), Module(), 3
+    near = regard.masks.causal(T) & regard.masks.window(T, window - 1)
+    whole = softmax(np.where(near, scores(q, k), -np.inf))
+    run.record(module, q[:, :, :4], k[:, :, :4], near[None, None, :4, :4])
+    for step in (4, 5):
+        run.record(module, q[:, :, step : step + 1], k[:, :, step + 1 - window : step + 1], None)
+    np.testing.assert_allclose(run.attention(0), whole[0], atol=1e-6)
+    np.testing.assert_allclose(run.attention(0, 1, rows=-1, columns=slice(2, 5)), whole[0, 1, -1:, 2:5], atol=1e-6)
+
+
+def test_a_cache_with_room_for_more_keys() -> None:
+    """PyTorch's kernel counts positions from the first key; keys that do not exist yet are hidden from it by that."""
+    q, k, run, module = vectors(1, H, T, D), vectors(1, G, T, D), regard.Watched(), Module()
+    whole = softmax(np.where(regard.masks.causal(T), scores(q, k), -np.inf))
+    room = np.concatenate([k[:, :, :4], np.zeros((1, G, 2, D), np.float32)], axis=2)
+    run.record(module, q[:, :, :4], room, None, kernel="sdpa")
+    for step in (4, 5):
+        room = np.concatenate([k[:, :, : step + 1], np.zeros((1, G, 5 - step, D), np.float32)], axis=2)
+        run.record(module, q[:, :, step : step + 1], room, (np.arange(T) <= step)[None, None, None], kernel="sdpa")
+    np.testing.assert_allclose(run.attention(0), whole[0], atol=1e-6)
+
+
+def test_the_masks_of_flash_and_flex_attention() -> None:
+    q, k, run = vectors(B, H, T, D), vectors(B, G, T, D), regard.Watched()
+    near = regard.masks.causal(T) & regard.masks.window(T, 2)
+    present = np.array([[1] * T, [1] * 4 + [0] * 2])
+    modules = [Module(), Module(), Module()]
+    run.record(modules[0], q, k, present, sliding_window=3, kernel="flash_attention_2")
+    run.record(modules[1], q, k, None, sliding_window=3, kernel="flash_attention_2")
+    block = types.SimpleNamespace(mask_mod=lambda b, h, query, key: (key <= query) & (query - key < 3) & (key < 6 - 2 * b))
+    run.record(modules[2], q, k, block, sliding_window=3, kernel="flex_attention")
+    everything = softmax(np.where(near, scores(q, k), -np.inf))
+    padded = softmax(np.where(near & (present[:, None, None] == 1), scores(q, k), -1e30))
+    np.testing.assert_allclose(run.attention(0, example=0), everything[0], atol=1e-6)
+    np.testing.assert_allclose(run.attention(0, example=1)[:, :4], padded[1, :, :4], atol=1e-6)
+    np.testing.assert_allclose(run.attention(1, example=1), everything[1], atol=1e-6)
+    np.testing.assert_allclose(run.attention(2, 1, example=1, rows=slice(1, 5)), padded[1, 1, 1:5], atol=1e-6)
+
+
+def test_a_generation_keeps_its_keys_once() -> None:
+    q, k, run, module = vectors(1, H, T, D), vectors(1, G, T, D), regard.Watched(), Module()
+    run.record(module, q[:, :, :2], k[:, :, :2], None)
+    for step in range(2, T):
+        run.record(module, q[:, :, step : step + 1], k[:, :, : step + 1], None)
+    (site,) = run._sites.values()
+    assert len(site.calls) == 5 and len({id(call.keys) for call in site.calls}) == 1
+
+
+def test_without_a_cache_the_last_pass_counts() -> None:
+    q, k, run, module = vectors(1, H, T, D), vectors(1, G, T, D), regard.Watched(), Module()
+    ids = np.arange(T)[None]
+    for count in (4, 5, 6):
+        run.begin({"input_ids": ids[:, :count]})
+        run.record(module, q[:, :, :count], k[:, :, :count], None)
+        run.end()
+    assert run.attention(0).shape == (H, T, T) and run.ids() == list(range(T))
+    run.begin({"input_ids": ids + 1})
+    run.record(module, q, k, None)
+    run.end()
+    for read in (lambda: run.attention(0), run.show, lambda: regard.heads(run)):
+        with pytest.raises(regard.Error, match="several inputs one after the other"):
+            read()
+
+
+def test_beams_cannot_be_watched() -> None:
+    q, k, run, module = vectors(B, H, T, D), vectors(B, G, T, D), regard.Watched(), Module()
+    run.record(module, q[:, :, :4], k[:, :, :4], None)
+    run.record(module, q[:, :, 4:5], k[::-1, :, :5], None)
+    with pytest.raises(regard.Error, match="as in beam search"):
+        run.attention(0, 0)
+
+
+def test_layers_that_share_a_module() -> None:
+    """As in ALBERT. What runs again to compute gradients is no layer."""
+    q, k, run, module = vectors(2, 1, H, T, D), vectors(2, 1, G, T, D), regard.Watched(), Module()
+    run.begin({})
+    run.begin({})
+    for layer in range(2):
+        run.record(module, q[layer], k[layer], None)
+    run.end()
+    run.end()
+    run.record(module, q[1], k[1], None)
+    assert run.attentions == ["attention.0", "attention.1 (2)"]
+    for layer in range(2):
+        whole = softmax(np.where(regard.masks.causal(T), scores(q[layer], k[layer]), -np.inf))
+        np.testing.assert_allclose(run.attention(layer), whole[0], atol=1e-6)
+
+
+def test_as_many_tokens_as_the_model_has_read() -> None:
+    run = regard.Watched()
+    run.record(Module(), vectors(1, H, T, D), vectors(1, G, T, D), None)
+    page = run.show([*"abcde", "read last", "not read"]).html
+    assert "read last" in page and "not read" not in page
+    with pytest.raises(regard.Error, match="the model read 6 tokens, and 2 are given"):
+        run.show(["a", "b"])
+
+
 def test_heads_of_a_watched_model_are_measured() -> None:
     """The same weights by both ways: a model of the package, and its queries and keys as a watched model has them."""
     tokenizer = regard.Tokenizer.words(["the cat sat on the mat", "a dog saw the cat"])
