@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -169,3 +170,30 @@ def test_the_parts_of_a_score_add_up_to_it(gpt: regard.Model) -> None:
     assert found.plot().svg.startswith("<svg")
     with pytest.raises(regard.Error, match="layer 9"):
         regard.score_parts(gpt, text, layer=9, head=0, query=1, key=0)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals")
+@pytest.mark.parametrize("other", [None, "polars"])
+def test_the_influence_of_words_is_stopped_between_passes(other: str | None) -> None:
+    """Also where another library, such as polars, stands before Python's handler of Ctrl-C."""
+    if other is not None:
+        pytest.importorskip(other)
+    words = [f"w{number}" for number in range(256)]
+    text = " ".join(words)
+    model = regard.GPT(tokenizer=regard.Tokenizer.words([text]), d_model=128, n_layers=4, n_heads=4, context=256)
+    started = time.monotonic()
+    regard.influence(model, text)
+    whole = time.monotonic() - started
+    sent: list[float] = []
+
+    def interrupt() -> None:
+        sent.append(time.monotonic())
+        os.kill(os.getpid(), signal.SIGINT)
+
+    timer = threading.Timer(0.1 * whole, interrupt)
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        regard.influence(model, text)
+        time.sleep(10)
+    assert time.monotonic() - sent[0] < 0.6 * whole
+    timer.join()

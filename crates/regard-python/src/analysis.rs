@@ -3,17 +3,18 @@
 use crate::model::Model;
 use crate::table::{Columns, Values};
 use crate::work::work;
-use anyhow::{Result, bail, ensure};
+use anyhow::{Result, anyhow, bail, ensure};
 use pyo3::prelude::*;
 use regard::corpus::{Corpus, CorpusArguments, TokenizedCorpus};
 use regard::corpus_analysis::evaluation_batches::EvaluationBatches;
 use regard::corpus_analysis::heads::{MeasureOptions, SIGNIFICANCE, Tables, measure, weights_name};
 use regard::corpus_analysis::target::{blank, target_text};
 use regard::corpus_analysis::texts::{Texts, answers};
+use regard::model::Opened;
 use regard::progress::StepProgress;
 use regard_nn::analysis::ablation::ablate_with_progress;
 use regard_nn::analysis::influence::{Method, influence as attribute};
-use regard_nn::analysis::occlusion::{Quantity, occlusion};
+use regard_nn::analysis::occlusion::{BATCH as OCCLUDED, Quantity, occlusion_with_progress};
 use regard_nn::analysis::statistics::{Interval, Resampling};
 use regard_nn::analysis::{Label, Part, Subject, Tokens, all_heads, label_heads};
 use regard_nn::data::{Example, Labelled};
@@ -55,7 +56,7 @@ impl Options {
 
 fn corpus(given: Given, labels: Option<(Vec<String>, Vec<usize>)>) -> Result<Corpus> {
     let texts = match given {
-        Given::Named(name) => return Corpus::open(&name),
+        Given::Named(name) => return named_corpus(&name),
         Given::Texts(texts) => texts,
     };
     ensure!(!texts.is_empty(), "there is no text to read");
@@ -64,6 +65,25 @@ fn corpus(given: Given, labels: Option<(Vec<String>, Vec<usize>)>) -> Result<Cor
     let examples =
         texts.into_iter().zip(labels).map(|(text, label)| Example { text, second: None, label }).collect();
     Ok(Corpus::Labelled(Labelled { classes, examples }))
+}
+
+fn named_corpus(name: &str) -> Result<Corpus> {
+    // The library's sentence names an option of the program.
+    Corpus::open(name).map_err(|error| {
+        let error = format!("{error:#}");
+        match error.split_once("; for the corpus of this program") {
+            Some((missing, _)) => {
+                anyhow!("{missing}: texts are a list, the path of a file, or \"built-in\"")
+            }
+            None => anyhow!(error),
+        }
+    })
+}
+
+/// The model with its tokenizer, which every analysis of texts needs.
+fn opened(model: &Model) -> Result<&Opened> {
+    ensure!(model.opened.tokenizer.is_some(), "{} has no tokenizer: it cannot read texts", model.name);
+    Ok(&model.opened)
 }
 
 fn part(model: &Model, kind: Option<&str>) -> Result<Part> {
@@ -144,12 +164,12 @@ pub fn heads(
 ) -> PyResult<(Columns, Columns)> {
     let arguments = options.arguments(&given);
     work(py, move |_| {
-        let opened = &model.opened;
-        let part = part(model, kind)?;
         ensure!(
-            opened.model.abilities().pictures().is_none(),
+            model.opened.model.abilities().pictures().is_none(),
             "a model that reads pictures: use the command regard heads"
         );
+        let opened = opened(model)?;
+        let part = part(model, kind)?;
         all_heads(Subject { model: &*opened.model, part })?;
         let corpus = corpus(given, None)?;
         let tokenized = TokenizedCorpus::new(&corpus, opened.tokenizer()?, &*opened.model, &arguments)?;
@@ -192,12 +212,12 @@ pub fn ablation(
 ) -> PyResult<(f64, Columns)> {
     let arguments = options.arguments(&given);
     work(py, move |_| {
-        let opened = &model.opened;
-        let part = part(model, kind)?;
         ensure!(
-            opened.model.abilities().pictures().is_none(),
+            model.opened.model.abilities().pictures().is_none(),
             "a model that reads pictures: use the command regard ablate"
         );
+        let opened = opened(model)?;
+        let part = part(model, kind)?;
         let corpus = corpus(given, labels)?;
         let tokenized = TokenizedCorpus::new(&corpus, opened.tokenizer()?, &*opened.model, &arguments)?;
         tokenized.measure_size()?;
@@ -256,7 +276,7 @@ pub fn influence(
     flow_limit: usize,
 ) -> PyResult<(String, Columns)> {
     work(py, move |_| {
-        let opened = &model.opened;
+        let opened = opened(model)?;
         let options = Options { limit: 0, length: None, batch: 1, seed: 0 };
         let given = Given::Texts(vec![text.to_owned()]);
         let arguments = options.arguments(&given);
@@ -264,15 +284,19 @@ pub fn influence(
         let mut tokenized = TokenizedCorpus::new(&corpus, opened.tokenizer()?, &*opened.model, &arguments)?;
         // One text is read whole.
         tokenized.length = opened.model.abilities().context.unwrap_or(usize::MAX);
-        let targeted = target_text(opened, &tokenized, text, (answer, 0))?;
+        let targeted = target_text(opened, &tokenized, text, (answer, 0))
+            .map_err(|error| anyhow!("{}", format!("{error:#}").trim_start_matches("--")))?;
         let (blank, _) = blank(opened);
-        let progress = StepProgress::new("influence", Method::ALL.len() as u64 + 1);
-        let changes = occlusion(&*opened.model, &targeted.tokens, targeted.target, (blank, Quantity::Logit))?;
+        let yardstick = (blank, Quantity::Logit);
+        let passes = targeted.tokens.total_len().div_ceil(OCCLUDED) + Method::ALL.len();
+        let progress = StepProgress::new("influence", passes as u64);
+        let step = || progress.step();
+        let changes =
+            occlusion_with_progress(&*opened.model, &targeted.tokens, targeted.target, yardstick, &step)?;
         let mut rows: Vec<(usize, String, &str, f64)> = Vec::new();
         for (place, change) in changes.iter().enumerate() {
             rows.extend(change.map(|change| (place, targeted.piece(place).to_owned(), "blank-out", change)));
         }
-        progress.step();
         for method in Method::ALL {
             if method == Method::Flow && targeted.tokens.total_len() > flow_limit {
                 continue;

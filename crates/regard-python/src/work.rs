@@ -120,8 +120,10 @@ mod signals {
     use std::mem::MaybeUninit;
     use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-    /// Python's handler, while ours stands in front of it.
-    static PYTHON: AtomicUsize = AtomicUsize::new(0);
+    /// The handler that was there, Python's or another library's in front of it, while ours stands in front of both.
+    static BEFORE: AtomicUsize = AtomicUsize::new(0);
+    /// Whether that handler takes the signal's number alone, or what is known about it as well.
+    static INFORMED: AtomicBool = AtomicBool::new(false);
     static WATCHED: AtomicBool = AtomicBool::new(false);
 
     /// The time in which Ctrl-C sets the flag.
@@ -132,14 +134,22 @@ mod signals {
         WATCHED.store(false, Ordering::Release);
     }
 
-    extern "C" fn note(signal: libc::c_int) {
+    type Plain = extern "C" fn(libc::c_int);
+    type Informed = extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void);
+
+    extern "C" fn note(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
         INTERRUPTED.store(true, Ordering::Relaxed);
-        let python = PYTHON.load(Ordering::Relaxed);
-        if python != 0 {
-            // SAFETY: it is the address of the handler that was installed before, which takes the signal's number alone:
-            // handlers of the other kind are left in place.
-            let python: extern "C" fn(libc::c_int) = unsafe { std::mem::transmute(python) };
-            python(signal);
+        let before = BEFORE.load(Ordering::Relaxed);
+        if before == 0 {
+            return;
+        }
+        // SAFETY: it is the address of the handler that was installed before, which its flags said to be of this kind.
+        unsafe {
+            if INFORMED.load(Ordering::Relaxed) {
+                std::mem::transmute::<usize, Informed>(before)(signal, info, context);
+            } else {
+                std::mem::transmute::<usize, Plain>(before)(signal);
+            }
         }
     }
 
@@ -165,12 +175,13 @@ mod signals {
                 }
                 let before = before.assume_init();
                 let handler = before.sa_sigaction;
-                let plain = before.sa_flags & libc::SA_SIGINFO == 0;
-                if !plain || handler == libc::SIG_DFL || handler == libc::SIG_IGN {
+                if handler == libc::SIG_DFL || handler == libc::SIG_IGN {
                     return None;
                 }
-                PYTHON.store(handler, Ordering::Relaxed);
+                BEFORE.store(handler, Ordering::Relaxed);
+                INFORMED.store(before.sa_flags & libc::SA_SIGINFO != 0, Ordering::Relaxed);
                 let mut ours = before;
+                ours.sa_flags |= libc::SA_SIGINFO;
                 ours.sa_sigaction = note as *const () as usize;
                 (libc::sigaction(libc::SIGINT, &raw const ours, std::ptr::null_mut()) == 0)
                     .then_some(Self(before))

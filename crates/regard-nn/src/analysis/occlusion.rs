@@ -60,7 +60,7 @@ pub enum Quantity {
 }
 
 /// The number of variants of a text in a batch.
-const BATCH: usize = 16;
+pub const BATCH: usize = 16;
 
 /// The value for the whole text minus the value without each token. `None` for special tokens, and for the target's own
 /// position if it would be deleted. For a decoder's output the tokens of the source are occluded; they come first, and
@@ -69,7 +69,18 @@ pub fn occlusion(
     model: &dyn Model,
     tokens: &Tokens,
     target: Target,
+    yardstick: (Blank, Quantity),
+) -> Result<Vec<Option<f64>>> {
+    occlusion_with_progress(model, tokens, target, yardstick, &|| {})
+}
+
+/// The same, with a call of `progress` after each pass.
+pub fn occlusion_with_progress(
+    model: &dyn Model,
+    tokens: &Tokens,
+    target: Target,
     (blank, quantity): (Blank, Quantity),
+    progress: &dyn Fn(),
 ) -> Result<Vec<Option<f64>>> {
     tokens.check()?;
     let whole = evaluate(model, std::slice::from_ref(tokens), target, quantity)?;
@@ -98,6 +109,7 @@ pub fn occlusion(
             for (&position, value) in positions.iter().zip(evaluate(model, &variants, target, quantity)?) {
                 changes[position] = Some(whole - value);
             }
+            progress();
         }
     }
     Ok(changes)
