@@ -3,29 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from os import PathLike
+from os import PathLike, fspath
 from typing import Any
 
 import numpy as np
 
+from ._arrays import whole
 from ._models import Model
 from ._regard import Columns, Error, HeadMeasures
 from ._regard import ablation as _ablation
 from ._regard import heads as _heads
 from ._regard import influence as _influence
 from ._regard import score_parts as _score_parts
-from ._run import Run
+from ._run import Run, span
 from ._tables import Figure, Table, heat_maps
 from ._watch import Watched
 
 
 class _Options:
     def __init__(self, limit: int, length: int | None, batch: int, seed: int) -> None:
-        self.limit, self.length, self.batch, self.seed = limit, length, batch, seed
+        self.limit, self.seed = whole(limit, "limit"), whole(seed, "seed")
+        self.length = None if length is None else whole(length, "length", least=1, most=2**31)
+        self.batch = whole(batch, "batch", least=1, most=2**31)
 
 
-def _given(texts: str | Sequence[str]) -> str | list[str]:
-    return texts if isinstance(texts, str) else list(texts)
+def _given(texts: str | PathLike[str] | Sequence[str]) -> str | list[str]:
+    if isinstance(texts, (str, PathLike)):
+        return str(fspath(texts))
+    several = list(texts)
+    if not all(isinstance(text, str) for text in several):
+        raise Error('texts is a list of texts, the path of a file, or "built-in"')
+    return several
 
 
 def _by_head(table: Table, column: str) -> np.ndarray[Any, Any]:
@@ -77,7 +85,7 @@ class Heads(Table):
 
 def heads(
     model: Model | Watched | Sequence[Watched],
-    texts: str | Sequence[str] = "built-in",
+    texts: str | PathLike[str] | Sequence[str] = "built-in",
     *,
     kind: str | None = None,
     norms: bool = False,
@@ -185,7 +193,7 @@ class Ablation(Table):
 
 def ablation(
     model: Model,
-    texts: str | Sequence[str] = "built-in",
+    texts: str | PathLike[str] | Sequence[str] = "built-in",
     *,
     labels: Sequence[str | int] | None = None,
     kind: str | None = None,
@@ -257,6 +265,8 @@ def influence(model: Model, text: str, *, answer: str | None = None, flow_limit:
     >>> "blank-out" in found.methods
     True
     """
+    if not isinstance(text, str):
+        raise Error(f"influence: text is a string, not {type(text).__name__}")
     explained, table = _influence(model._inner, text, answer, flow_limit)
     return Influence(explained, table)
 
@@ -303,7 +313,11 @@ def score_parts(model: Model, text: str, *, layer: int, head: int, query: int, k
     >>> bool(abs(found["part"].sum() + found.distance - found.score) < 1e-5)
     True
     """
-    return ScoreParts(*_score_parts(model._inner, text, layer, head, query, key))
+    count = len(model.tokens(text))
+    number, of_head = model.numbers(layer, head)
+    (at, _), _ = span(query, count, "queries")
+    (seen, _), _ = span(key, count, "keys")
+    return ScoreParts(*_score_parts(model._inner, text, number or 0, of_head or 0, at, seen))
 
 
 class LogitLens(Table):
@@ -337,6 +351,8 @@ def logit_lens(run: Run, *, position: int = -1, count: int = 5) -> LogitLens:
     >>> lens["layer"].tolist(), lens.rows()[-1]["id"] == run.top(1)[0].id
     (['embeddings', '0', '1'], True)
     """
+    if not isinstance(run, Run):
+        raise Error(f"logit_lens takes a run of a model, as model(text) gives it, not {type(run).__name__}")
     columns: dict[str, list[Any]] = {name: [] for name in ("layer", "rank", "token", "id", "probability", "logit")}
     for layer, scores in run.lens(position):
         powers = np.exp(scores - scores.max())

@@ -71,7 +71,7 @@ class Table:
     """
 
     def __init__(self, columns: Mapping[str, Sequence[Any]] | Columns) -> None:
-        self._columns = columns if isinstance(columns, Columns) else Columns([(n, list(v)) for n, v in columns.items()])
+        self._columns = columns if isinstance(columns, Columns) else Columns([_column(n, v) for n, v in columns.items()])
 
     @property
     def columns(self) -> list[str]:
@@ -83,6 +83,8 @@ class Table:
 
     def __getitem__(self, name: str) -> NDArray[Any]:
         """A column as an array."""
+        if not isinstance(name, str):
+            raise Error(f"a table has columns by name, and not {name!r}: its rows are in rows()")
         return np.asarray(self._columns.get(name))
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
@@ -95,6 +97,8 @@ class Table:
 
     def where(self, **values: Any) -> Table:
         """The rows that have these values."""
+        for name in values:
+            self[name]
         kept = [row for row in self.rows() if all(row.get(name) == value for name, value in values.items())]
         return Table({name: [row[name] for row in kept] for name in self.columns})
 
@@ -120,6 +124,16 @@ class Table:
 
     def __repr__(self) -> str:
         return f"<regard.Table of {len(self)} rows: {', '.join(self.columns)}>"
+
+
+def _column(name: str, values: Sequence[Any]) -> tuple[str, list[Any]]:
+    """The values of a column, which are all numbers or all texts. What is not known is None or NaN."""
+    column = [value.item() if isinstance(value, np.generic) else value for value in values]
+    if all(isinstance(value, str) for value in column):
+        return name, column
+    if not all(value is None or isinstance(value, (int, float)) for value in column):
+        raise Error(f"the values of the column {name} are neither all numbers nor all texts")
+    return name, [float("nan") if value is None else value for value in column]
 
 
 def _cell(value: Any) -> str:

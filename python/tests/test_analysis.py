@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -170,6 +171,40 @@ def test_the_parts_of_a_score_add_up_to_it(gpt: regard.Model) -> None:
     assert found.plot().svg.startswith("<svg")
     with pytest.raises(regard.Error, match="layer 9"):
         regard.score_parts(gpt, text, layer=9, head=0, query=1, key=0)
+
+
+def test_plots_in_the_documents_are_of_measures(gpt: regard.Model) -> None:
+    root = Path(__file__).resolve().parents[2]
+    named = {name for file in ("README.md", "docs/python.md") for name in re.findall(r'plot\("([^"]*)"\)', (root / file).read_text())}
+    found = regard.heads(gpt, TEXTS)
+    assert named and named <= set(found.measures)
+
+
+def test_columns_that_are_not_there(gpt: regard.Model) -> None:
+    found = regard.heads(gpt, TEXTS)
+    with pytest.raises(regard.Error, match="there is no column mesure"):
+        found.where(mesure="previous")
+    with pytest.raises(regard.Error, match="columns by name"):
+        found[0]  # type: ignore[index]
+    with pytest.raises(regard.Error, match="the column a are neither"):
+        regard.Table({"a": [1, "x"]})
+    assert np.isnan(regard.Table({"a": [1, None]})["a"][1])
+
+
+def test_texts_that_cannot_be_read(gpt: regard.Model) -> None:
+    for texts, reason in (("no such file.txt", 'the path of a file, or "built-in"'), ([[3, 4]], "texts is a list of texts")):
+        with pytest.raises(regard.Error, match=reason):
+            regard.heads(gpt, texts)  # type: ignore[arg-type]
+    with pytest.raises(regard.Error, match="limit is a whole number"):
+        regard.heads(gpt, limit=-1)
+    bare = regard.GPT(11, d_model=8, n_layers=1, n_heads=2, context=8)
+    for analyse in (regard.heads, regard.ablation):
+        with pytest.raises(regard.Error, match="^gpt has no tokenizer"):
+            analyse(bare, ["the cat"])
+    with pytest.raises(regard.Error, match="^answer zebra: it is no single token"):
+        regard.influence(gpt, "the cat", answer="zebra")
+    with pytest.raises(regard.Error, match="takes a run of a model"):
+        regard.logit_lens(gpt)  # type: ignore[arg-type]
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals")
