@@ -124,4 +124,5 @@ __all__ = [
 
 for _module in (attention, data, masks, positions):
     guard_module(_module, _module.__all__)
+del _module
 guard_module(_sys.modules[__name__], __all__)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from math import inf, isfinite
 from operator import index
 from typing import Any, TypeAlias
@@ -45,35 +46,36 @@ def on_host(x: Any) -> NDArray[Any]:
 
 def reals(x: Any, what: str = "array") -> Reals:
     """Numbers as 32-bit floating point."""
-    array = on_host(x)
-    if array.dtype.kind not in "fiub":
-        raise Error(f"{what}: numbers were expected, got {array.dtype}")
-    return np.asarray(array, dtype=np.float32, order="C")
+    given = on_host(x)
+    if given.dtype.kind not in "fiub":
+        raise Error(f"{what}: numbers were expected, got {given.dtype}")
+    return np.asarray(given, dtype=np.float32, order="C")
 
 
 def bools(x: Any, what: str = "mask") -> Bools:
     """A mask: booleans, or whole numbers, where 0 is False."""
-    array = on_host(x)
-    if array.dtype.kind not in "biu":
-        raise Error(f"{what}: booleans were expected (True where a query may attend), got {array.dtype}")
-    return np.asarray(array, dtype=np.bool_, order="C")
+    given = on_host(x)
+    if given.dtype.kind not in "biu":
+        raise Error(f"{what}: booleans were expected (True where a query may attend), got {given.dtype}")
+    return np.asarray(given, dtype=np.bool_, order="C")
 
 
 def is_ids(x: Any) -> bool:
     """Whether something is token ids: a list of whole numbers or an array of them."""
     if isinstance(x, (list, tuple)):
         return len(x) > 0 and all(isinstance(item, (int, np.integer)) and not isinstance(item, bool) for item in x)
-    return (hasattr(x, "__array__") or hasattr(x, "__dlpack__")) and on_host(x).dtype.kind in "iu"
+    buffer = isinstance(x, (array, memoryview)) or hasattr(x, "__array__") or hasattr(x, "__dlpack__")
+    return buffer and on_host(x).dtype.kind in "iu"
 
 
 def ids(x: Any) -> list[int]:
     """Token ids in one row."""
-    array = np.asarray(on_host(x))
-    if array.ndim != 1:
-        raise Error(f"token ids of one text must be a row, got {array.ndim} axes")
-    if array.size and int(array.min()) < 0:
-        raise Error("token ids count from 0")
-    return [int(id) for id in array]
+    row = np.asarray(on_host(x))
+    if row.ndim != 1:
+        raise Error(f"token ids of one text must be a row, got {row.ndim} axes")
+    if row.size and int(row.min()) < 0:
+        raise Error(f"token ids count from 0: there is no token {int(row.min())}")
+    return [int(id) for id in row]
 
 
 def whole(value: Any, what: str, *, least: int = 0, most: int = 2**63 - 1) -> int:

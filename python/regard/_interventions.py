@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from ._arrays import Reals, number, reals
+from ._arrays import Reals, number, reals, whole
 from ._guard import passed_through
-from ._regard import Change, Error
+from ._regard import Change, Error, Pass
 
 if TYPE_CHECKING:
     from ._models import Model
@@ -27,6 +27,9 @@ class Intervention:
         """The changes to a given model."""
         raise NotImplementedError
 
+    def check(self, model: Model, computed: Pass) -> None:
+        """Raises an error if it had no effect on a pass."""
+
 
 @dataclass(frozen=True)
 class _Ablate(Intervention):
@@ -37,16 +40,16 @@ class _Ablate(Intervention):
 
     def changes(self, model: Model) -> list[Change]:
         attention = model.attention_name(self.layer, self.kind)
-        model.check_head(attention, self.head)
+        head = model.head_number(attention, self.head)
         if isinstance(self.to, str):
             if self.to == "mean":
-                return [Change.mean_head(attention, self.head)]
+                return [Change.mean_head(attention, head)]
             if self.to != "zero":
                 raise Error(f'ablate: to is "zero", "mean" or a vector, not {self.to!r}')
             vector = np.zeros(1, dtype=np.float32)
         else:
             vector = reals(self.to, "ablate")
-        return [Change.put(f"{attention}.heads", vector, add=False, heads=[self.head])]
+        return [Change.put(f"{attention}.heads", vector, add=False, heads=[head])]
 
 
 @dataclass(frozen=True)
@@ -54,12 +57,21 @@ class _Put(Intervention):
     site: str
     values: Any
     add: bool
-    positions: Sequence[int] | None
-    heads: Sequence[int] | None
+    positions: int | Sequence[int] | None
+    heads: int | Sequence[int] | None
 
     def changes(self, model: Model) -> list[Change]:
         values = reals(self.values, self.site)
-        return [Change.put(self.site, values, add=self.add, positions=self.positions, heads=self.heads)]
+        positions, heads = _numbers(self.positions, "positions"), _numbers(self.heads, "heads")
+        return [Change.put(self.site, values, add=self.add, positions=positions, heads=heads)]
+
+
+def _numbers(given: Any, what: str) -> list[int] | None:
+    """Some positions or heads: one number, or several."""
+    if given is None:
+        return None
+    several = given if isinstance(given, (Sequence, np.ndarray)) else [given]
+    return [whole(number, what, least=-(2**31), most=2**31) for number in several]
 
 
 @dataclass(frozen=True)
@@ -72,11 +84,17 @@ class _Block(Intervention):
 
     def changes(self, model: Model) -> list[Change]:
         attention = model.attention_name(self.layer, self.kind)
-        if self.head is not None:
-            model.check_head(attention, self.head)
+        head = None if self.head is None else model.head_number(attention, self.head)
         if self.query < 0 or self.key < 0:
             raise Error("block: positions count from 0")
-        return [Change.block(attention, self.head, self.query, self.key)]
+        return [Change.block(attention, head, self.query, self.key)]
+
+    def check(self, model: Model, computed: Pass) -> None:
+        attention = model.attention_name(self.layer, self.kind)
+        sides = [computed.sides(attention, example) for example in range(len(computed))]
+        if not any(self.query < queries and self.key < keys for queries, keys in sides):
+            queries, keys = max(sides)
+            raise Error(f"block: there are {queries} queries and {keys} keys: none can attend from {self.query} to {self.key}")
 
 
 def ablate(layer: int, head: int, *, to: Any = "zero", kind: str | None = None) -> Intervention:
@@ -97,8 +115,8 @@ def patch(
     site: str,
     source: Run | Any,
     *,
-    positions: Sequence[int] | None = None,
-    heads: Sequence[int] | None = None,
+    positions: int | Sequence[int] | None = None,
+    heads: int | Sequence[int] | None = None,
 ) -> Intervention:
     """Replaces a site's values by another run's (or by an array): all of them, or at some positions or heads.
 
@@ -120,8 +138,8 @@ def steer(
     vector: Any,
     *,
     scale: float = 1.0,
-    positions: Sequence[int] | None = None,
-    heads: Sequence[int] | None = None,
+    positions: int | Sequence[int] | None = None,
+    heads: int | Sequence[int] | None = None,
 ) -> Intervention:
     """Adds a vector to a site's values: to all of them, or at some positions or heads.
 
@@ -148,16 +166,23 @@ def block(layer: int, query: int, key: int, *, head: int | None = None, kind: st
     return _Block(layer, query, key, head, kind)
 
 
-def as_changes(
-    model: Model, interventions: Sequence[Intervention], hooks: Mapping[str, Hook] | None
-) -> list[Change]:
-    """All changes of a pass, interventions first."""
-    changes: list[Change] = []
-    for intervention in interventions:
+def as_list(interventions: Intervention | Sequence[Intervention]) -> list[Intervention]:
+    """One intervention, or several."""
+    given = [interventions] if isinstance(interventions, Intervention) else list(interventions)
+    for intervention in given:
         if not isinstance(intervention, Intervention):
             raise Error(f"interventions are made by ablate, patch, steer and block, not {type(intervention).__name__}")
-        changes += intervention.changes(model)
+    return given
+
+
+def as_changes(model: Model, interventions: Sequence[Intervention], hooks: Mapping[str, Hook] | None) -> list[Change]:
+    """All changes of a pass, interventions first."""
+    changes = [change for intervention in interventions for change in intervention.changes(model)]
+    if hooks is not None and not isinstance(hooks, Mapping):
+        raise Error(f"hooks is a dictionary: for the pattern of a site's name a function, not {type(hooks).__name__}")
     for pattern, function in (hooks or {}).items():
+        if not callable(function):
+            raise Error(f"the hook at {pattern} is not a function, but {type(function).__name__}")
         changes.append(Change.hook(pattern, _returning_reals(function)))
     return changes
 

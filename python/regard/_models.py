@@ -15,7 +15,7 @@ import numpy as np
 from ._arrays import Reals, ids, is_ids, number, on_host, reals, whole
 from ._fit import Fit
 from ._fit import fit as _fit
-from ._interventions import Hook, Intervention, as_changes
+from ._interventions import Hook, Intervention, as_changes, as_list
 from ._regard import Error, Tokenizer as _Tokenizer
 from ._regard import Generation as _Generation
 from ._regard import Model as _Model
@@ -85,6 +85,13 @@ class Tokenizer:
 
     def __len__(self) -> int:
         return len(self._inner)
+
+    def __repr__(self) -> str:
+        return f"<regard.Tokenizer of {len(self):,} tokens>"
+
+
+def _index(value: Any, what: str) -> int:
+    return whole(value, what, least=-(2**31), most=2**31)
 
 
 def _several(texts: Sequence[str]) -> list[str]:
@@ -271,11 +278,11 @@ class Model:
         layers = {number: name for name, known, number, _ in self._attentions if known == wanted}
         if not layers:
             raise Error(f"this {self.kind} has no attention of the kind {wanted!r}: it has {', '.join(kinds)}")
-        if layer < 0:
-            layer += len(layers)
-        if layer not in layers:
+        number = _index(layer, "layer")
+        number += len(layers) if number < 0 else 0
+        if number not in layers:
             raise Error(f"there are layers 0 to {len(layers) - 1}: there is no layer {layer}")
-        return layers[layer]
+        return layers[number]
 
     def layers_of(self, kind: str | None = None) -> int:
         """The number of layers with an attention of a kind; of the only one, if not given."""
@@ -286,11 +293,21 @@ class Model:
         """The number of heads of an attention."""
         return next((heads for name, _, _, heads in self._attentions if name == attention), 0)
 
-    def check_head(self, attention: str, head: int) -> None:
-        """Raises an error unless an attention has a head."""
-        heads = self.heads_of(attention)
-        if not 0 <= head < heads:
+    def head_number(self, attention: str, head: int) -> int:
+        """The number of a head of an attention, which is counted from the end if negative."""
+        heads, number = self.heads_of(attention), _index(head, "head")
+        number += heads if number < 0 else 0
+        if not 0 <= number < heads:
             raise Error(f"{attention} has {heads} heads: there is no head {head}")
+        return number
+
+    def numbers(self, layer: int | None, head: int | None, kind: str | None = None) -> tuple[int | None, int | None]:
+        """A layer and a head of a kind of attention (the first, if not given), which are counted from the end if negative."""
+        if not self._attentions or (layer is None and head is None):
+            return layer, head
+        site = self.attention_name(0 if layer is None else layer, kind or self._attentions[0][1])
+        number = next(number for name, _, number, _ in self._attentions if name == site)
+        return None if layer is None else number, None if head is None else self.head_number(site, head)
 
     @overload
     def __call__(self, text: str, second: str | None = None) -> Run: ...
@@ -315,7 +332,7 @@ class Model:
         text: str | tuple[str, str] | list[int],
         second: str | list[int] | None = None,
         *,
-        interventions: Sequence[Intervention] = (),
+        interventions: Intervention | Sequence[Intervention] = (),
         hooks: Mapping[str, Hook] | None = None,
         record: Sequence[str] = (),
     ) -> Run: ...
@@ -324,7 +341,7 @@ class Model:
         self,
         text: list[str] | list[tuple[str, str]] | list[list[int]],
         *,
-        interventions: Sequence[Intervention] = (),
+        interventions: Intervention | Sequence[Intervention] = (),
         hooks: Mapping[str, Hook] | None = None,
         record: Sequence[str] = (),
     ) -> list[Run]: ...
@@ -334,7 +351,7 @@ class Model:
         text: Any,
         second: Any = None,
         *,
-        interventions: Sequence[Intervention] = (),
+        interventions: Intervention | Sequence[Intervention] = (),
         hooks: Mapping[str, Hook] | None = None,
         record: Sequence[str] = (),
     ) -> Any: ...
@@ -343,7 +360,7 @@ class Model:
         text: Any,
         second: Any = None,
         *,
-        interventions: Sequence[Intervention] = (),
+        interventions: Intervention | Sequence[Intervention] = (),
         hooks: Mapping[str, Hook] | None = None,
         record: Sequence[str] = (),
     ) -> Any:
@@ -361,8 +378,10 @@ class Model:
         ['layers.0.self.heads', 'layers.1.self.heads']
         """
         examples, pictures, single = self._examples(text, second)
-        changes = as_changes(self, interventions, hooks)
-        computed = self._inner.run(examples, pictures, changes, list(record))
+        given = as_list(interventions)
+        computed = self._inner.run(examples, pictures, as_changes(self, given, hooks), list(record))
+        for intervention in given:
+            intervention.check(self, computed)
         runs = [Run(self, computed, number) for number in range(len(computed))]
         return runs[0] if single else runs
 
@@ -374,7 +393,7 @@ class Model:
         wrt: Sequence[str],
         of: Of = None,
         position: int = -1,
-        interventions: Sequence[Intervention] = (),
+        interventions: Intervention | Sequence[Intervention] = (),
     ) -> Gradients:
         """The gradient of a score, or of the loss, with respect to sites and parameters.
 
@@ -391,7 +410,7 @@ class Model:
         examples, pictures, single = self._examples(text, second)
         if not single:
             raise Error("gradient: one text or picture at a time")
-        changes = as_changes(self, interventions, None)
+        changes = as_changes(self, as_list(interventions), None)
         names = [wrt] if isinstance(wrt, str) else list(wrt)
         example = examples[0] if examples else None
         value, found = self._inner.gradient(example, pictures, self._target(of, position), names, changes)
@@ -545,13 +564,15 @@ class Model:
         """The input in the form that the extension takes: texts or pictures, and whether it was a single one."""
         if type(text) is list and text and second is None and self._about["reads"] != "pictures":
             # A fast path for the most frequent kind of call.
-            if all(type(item) is int for item in text):
+            if all(type(item) is int and item >= 0 for item in text):
                 return [(text, None)], None, True
         if isinstance(text, str):
             if second is not None and not isinstance(second, str):
                 raise Error("a text and its second text are both strings")
+            self._ensure_pairs(second)
             return [(text, second)], None, True
         if isinstance(text, tuple) and len(text) == 2 and not is_ids(text):
+            self._ensure_pairs(text[1])
             return [_pair(text)], None, True
         if self._about["reads"] == "pictures":
             pictures = reals(text, "pictures")
@@ -562,7 +583,7 @@ class Model:
             if array.ndim == 2:
                 return [(ids(row), None) for row in array], None, False
             return [(ids(array), None if second is None else ids(second))], None, True
-        if isinstance(text, Sequence) or hasattr(text, "__iter__"):
+        if (isinstance(text, Sequence) or hasattr(text, "__iter__")) and not isinstance(text, (bytes, bytearray)):
             several: list[_Example] = []
             for item in text:
                 examples, _, single = self._examples(item, None)
@@ -573,6 +594,11 @@ class Model:
                 raise Error("a list holds pairs as tuples")
             return several, None, False
         raise Error(f"a model reads a text, a pair of texts, a list of texts, or token ids, not {type(text).__name__}")
+
+    def _ensure_pairs(self, second: Any) -> None:
+        """Raises an error if the model would not read a second text."""
+        if isinstance(second, str) and second.strip() and not self._about["pairs"]:
+            raise Error(f"this {self.kind} reads one text: it has no use for a second one")
 
     def __repr__(self) -> str:
         return f"<regard.Model {self.name}: {self.kind}, {self.n_parameters:,} parameters on {self.device}>"
@@ -613,7 +639,7 @@ def collect(
     """The values at some sites for many texts, read in batches: for each site, one array per text.
 
     With `out` they are written while texts are read, one file per text (`OUT/SITE/000000.npy`), and the arrays are mapped from there:
-    no more than a batch is in memory. `texts` may be an iterator.
+    no more than a batch is in memory. `texts` may be an iterator. In the names of sites, `*` stands for any one part.
 
     >>> import regard
     >>> model = regard.GPT(11, d_model=8, n_layers=2, n_heads=2, context=8)
@@ -621,20 +647,38 @@ def collect(
     >>> [values.shape for values in found["layers.1.residual.after"]]
     [(2, 8), (3, 8)]
     """
-    if isinstance(sites, str):
-        sites = [sites]
-    if batch < 1:
-        raise Error(f"collect: a batch has at least one text, not {batch}")
-    found: dict[str, list[Reals]] = {site: [] for site in sites}
+    patterns = [sites] if isinstance(sites, str) else list(sites)
+    if isinstance(texts, str):
+        raise Error("collect: texts is a list of texts, not one text")
+    whole(batch, "batch", least=1)
+    found: dict[str, list[Reals]] = {site: [] for site in patterns if "*" not in site}
     remaining = iter(texts)
     while part := list(itertools.islice(remaining, batch)):
-        runs: list[Run] = model.run(cast("list[str]", part), record=sites)
+        runs: list[Run] = model.run(cast("list[str]", part), record=patterns)
+        for site in _named(patterns, runs[0].sites):
+            found.setdefault(site, [])
         for run in runs:
-            for site in sites:
+            for site in found:
                 # A copy, so that one text does not keep the values of its whole batch in memory.
                 values = run[site].copy()
                 found[site].append(values if out is None else _stored(out, site, len(found[site]), values))
     return found
+
+
+def _named(patterns: Sequence[str], sites: Sequence[str]) -> list[str]:
+    """The sites that patterns name."""
+    named: list[str] = []
+    for pattern in patterns:
+        parts = pattern.split(".")
+        fitting = [
+            site
+            for site in sites
+            if len(parts) == site.count(".") + 1 and all(part in ("*", of) for part, of in zip(parts, site.split(".")))
+        ]
+        if "*" in parts and not fitting:
+            raise Error(f"the model has no site {pattern} (run.sites lists all)")
+        named += fitting if "*" in parts else [pattern]
+    return named
 
 
 def _stored(out: str | PathLike[str], site: str, number: int, values: Reals) -> Reals:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import html
+from collections.abc import Iterator, Sequence
 from os import PathLike
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from ._arrays import Reals
+from ._arrays import Reals, whole
 from ._page import Page
 from ._regard import Error, Pass
 from ._tables import Figure, heat_maps
@@ -16,8 +17,8 @@ from ._tables import Figure, heat_maps
 if TYPE_CHECKING:
     from ._models import Model
 
-Span: TypeAlias = slice | range | int | None
-"""Some rows or columns: a slice, a range, one of them, or all."""
+Span: TypeAlias = slice | Sequence[int] | int | None
+"""Some rows or columns: a slice, a list of numbers, one of them, or all. Negative numbers count from the end."""
 
 
 class Token(NamedTuple):
@@ -161,12 +162,12 @@ class Run:
             weights = self._pass.attention(
                 site, self._example, head, (first_row, end_row), (first_column, end_column)
             )
-            return weights[pick_rows, pick_columns]
+            picked: Reals = weights[pick_rows][:, pick_columns]
+            return picked
 
         if head is None:
             return np.stack([one(head) for head in range(self.model.heads_of(site))])
-        self.model.check_head(site, head)
-        return one(head)
+        return one(self.model.head_number(site, head))
 
     def lens(self, position: int = -1) -> list[tuple[str, Reals]]:
         """The logits that the residual stream at a position gives after the embeddings and after each layer."""
@@ -187,6 +188,7 @@ class Run:
         >>> run.plot(layer=1, head=0).svg.startswith("<svg")
         True
         """
+        layer, head = self.model.numbers(layer, head, kind)
         layers = range(self.model.layers_of(kind)) if layer is None else [layer]
         site = self.model.attention_name(layers[0], kind)
         source, target = self.tokens, self.answer or self.tokens
@@ -227,9 +229,17 @@ class Run:
         `view` is `"heads"`, `"head"`, `"lines"`, `"why"`, `"flow"`, `"classes"` or `"next"`. With `all_heads=False` the page
         holds only the numbers of the chosen layer and head, which long texts require.
         """
-        if query is not None and query < 0:
-            query += len(self.answer or self.tokens)
-        return Page(self._pass.page(self._example, view, kind, layer, head, query, all_heads), height)
+        layer, head = self.model.numbers(layer, head, kind)
+        if query is not None:
+            count = len(self.tokens if kind == "encoder" else self.answer or self.tokens)
+            (query, _), _ = span(query, count, "queries")
+        try:
+            document = self._pass.page(self._example, view, kind, layer, head, query, all_heads)
+        except Error as error:
+            # The library's sentence names options of the program.
+            reason, sign, _ = str(error).partition(": choose some with --layer")
+            raise Error(f"{reason}: choose some with layer=, head= and all_heads=False") if sign else error from None
+        return Page(document, height)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Writes the page about this run as one file that opens offline."""
@@ -239,25 +249,35 @@ class Run:
         try:
             return self.show()._repr_html_()
         except Error as error:
-            return f"<pre>{self!r}\n{error}</pre>"
+            reason = html.escape(str(error))
+        # All heads of a long text are too much for one page.
+        for head in (None, 0):
+            try:
+                page = self.show(layer=0, head=head, all_heads=False)
+            except Error:
+                continue
+            return f"<p>Layer 0{'' if head is None else ', head 0'} only: {reason}</p>{page._repr_html_()}"
+        return f"<pre>{html.escape(repr(self))}\n{reason}</pre>"
 
     def __repr__(self) -> str:
         return f"<regard.Run of {self.model.name}: {len(self.tokens)} tokens>"
 
 
-def span(span: Span, length: int, what: str) -> tuple[tuple[int, int], slice]:
-    """The half-open range to compute, and the slice to take from it."""
+def span(span: Span, length: int, what: str) -> tuple[tuple[int, int], Any]:
+    """The half-open range to compute, and what to take from it."""
     if span is None:
         return (0, length), slice(None)
-    if isinstance(span, int):
-        at = span + length if span < 0 else span
-        if not 0 <= at < length:
-            raise Error(f"{what}: there are {length}, so there is no {span}")
-        return (at, at + 1), slice(None)
-    chosen = range(length)[span] if isinstance(span, slice) else span
+    if isinstance(span, slice):
+        chosen = list(range(length)[span])
+    else:
+        several = span if isinstance(span, (Sequence, np.ndarray)) else [span]
+        chosen = [whole(number, what, least=-(2**31), most=2**31) for number in several]
+    chosen = [number + length if number < 0 else number for number in chosen]
     if not chosen:
         return (0, 0), slice(None)
     least, most = min(chosen), max(chosen)
     if least < 0 or most >= length:
-        raise Error(f"{what}: {span} is not within {length}")
-    return (least, most + 1), slice(None, None, chosen.step)
+        raise Error(f"{what}: there are {length}, so there is no {span}")
+    if chosen == list(range(least, most + 1)):
+        return (least, most + 1), slice(None)
+    return (least, most + 1), [number - least for number in chosen]

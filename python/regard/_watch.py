@@ -411,7 +411,8 @@ class Watched:
             if here.start < here.stop:
                 weights = call.weights(example, head, here)
                 found[start + here.start - first : start + here.stop - first, offset : offset + call.count] = weights
-        return found[pick][:, left:right][:, pick_columns]
+        picked: Reals = found[pick][:, left:right][:, pick_columns]
+        return picked
 
     def show(
         self,

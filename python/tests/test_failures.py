@@ -21,7 +21,7 @@ def test_sentences(gpt: regard.Model, tmp_path: Path) -> None:
         regard.load("no-such-model")
     with pytest.raises(regard.Error, match="it has no config.json"):
         regard.load(tmp_path)
-    with pytest.raises(regard.Error, match="cpu, cuda"):
+    with pytest.raises(regard.Error, match="auto"):
         gpt.save(tmp_path / "model")
         regard.load(tmp_path / "model", device="tpu")
     with pytest.raises(regard.Error, match="there is no token 999"):

@@ -112,3 +112,24 @@ def test_gradients_of_the_loss_with_respect_to_parameters(gpt: regard.Model) -> 
     value, step = gpt.parameter(name), 1e-2
     up, down = (gpt.with_parameters({name: value + sign * step * direction}) for sign in (1, -1))
     np.testing.assert_allclose((found[name] * direction).sum(), (loss(up) - loss(down)) / (2 * step), rtol=3e-2, atol=2e-3)
+
+
+def test_one_intervention_and_one_position_need_no_list(gpt: regard.Model) -> None:
+    ids = [3, 4, 5]
+    one = gpt.run(ids, interventions=regard.ablate(-1, -1))
+    np.testing.assert_array_equal(one.logits, gpt.run(ids, interventions=[regard.ablate(2, 3)]).logits)
+    steered = regard.steer("layers.0.residual.after", np.ones(16), positions=-1)
+    several = regard.steer("layers.0.residual.after", np.ones(16), positions=np.array([2]))
+    np.testing.assert_array_equal(gpt.run(ids, interventions=steered).logits, gpt.run(ids, interventions=several).logits)
+
+
+def test_what_has_no_effect_is_an_error(gpt: regard.Model) -> None:
+    with pytest.raises(regard.Error, match="there are 3 queries and 3 keys"):
+        gpt.run([3, 4, 5], interventions=regard.block(0, query=3, key=0))
+    gpt.run([[3, 4, 5], [3, 4, 5, 6]], interventions=regard.block(0, query=3, key=0))
+    with pytest.raises(regard.Error, match="layer is a whole number, not str"):
+        gpt.run([3, 4], interventions=regard.ablate("0", 1))  # type: ignore[arg-type]
+    with pytest.raises(regard.Error, match="hooks is a dictionary"):
+        gpt.run([3, 4], hooks=[print])  # type: ignore[arg-type]
+    with pytest.raises(regard.Error, match=r"the hook at layers\.0\.self\.heads is not a function"):
+        gpt.run([3, 4], hooks={"layers.0.self.heads": 0})  # type: ignore[dict-item]

@@ -63,8 +63,19 @@ def test_where_the_page_opens(gpt: regard.Model, tmp_path: Path) -> None:
     assert run.show().save(tmp_path / "page.html").stat().st_size > 10_000
     with pytest.raises(regard.Error, match="the page has no view wy; it has heads"):
         run.show("wy")
-    with pytest.raises(regard.Error, match="there is no such head"):
-        run.show(layer=7)
+    for wrong in ({"layer": 7}, {"head": 4}, {"layer": 1, "query": 6}):
+        with pytest.raises(regard.Error, match="there is no"):
+            run.show(**wrong)
+    last = contents(run.show("why", layer=-1, head=-1, query=0).html)
+    assert last["start"] == {"layer": 2, "head": 3, "query": 0, "view": "why"}
+
+
+def test_a_long_text_shows_what_fits() -> None:
+    long = regard.GPT(11, d_model=32, n_layers=4, n_heads=32, context=400)(list(range(1, 11)) * 40)
+    with pytest.raises(regard.Error, match=r"would fit: choose some with layer=, head= and all_heads=False"):
+        long.show()
+    shown = long._repr_html_()
+    assert shown.startswith("<p>Layer 0 only: ") and shown.endswith("</iframe>") and "--layer" not in shown.split("<iframe")[0]
 
 
 def test_ids_pictures_and_batches_have_pages() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import array
 from pathlib import Path
 
 import numpy as np
@@ -115,3 +116,46 @@ def test_collected_values_are_those_of_runs(gpt: regard.Model) -> None:
     found = regard.collect(gpt, texts, ["layers.0.ffn.output"], batch=2)
     for text, values in zip(texts, found["layers.0.ffn.output"]):
         np.testing.assert_allclose(values, gpt(text)["layers.0.ffn.output"], atol=1e-5)
+
+
+def test_rows_and_heads_by_any_numbers(gpt: regard.Model) -> None:
+    run = gpt("the cat sat on the mat")
+    whole = run.attention(2, 3)
+    np.testing.assert_array_equal(run.attention(-1, -1), whole)
+    np.testing.assert_array_equal(run.attention(np.int64(2), 3, rows=[4, -1, 1], columns=[0, 2]), whole[[4, 5, 1]][:, [0, 2]])
+    np.testing.assert_array_equal(run.attention(2, 3, rows=np.int64(-2)), whole[4:5])
+    np.testing.assert_array_equal(run.attention(2, 3, rows=slice(None, None, -2)), whole[::-2])
+    with pytest.raises(regard.Error, match="rows: there are 6, so there is no"):
+        run.attention(2, 3, rows=[0, 6])
+    assert run.plot(layer=-1).svg == run.plot(layer=2).svg
+
+
+def test_ids_of_any_kind(gpt: regard.Model) -> None:
+    expected = gpt([3, 4, 5]).logits
+    for ids in (array.array("i", [3, 4, 5]), memoryview(np.array([3, 4, 5])), np.array([3, 4, 5], dtype=np.uint8)):
+        np.testing.assert_array_equal(gpt(ids).logits, expected)
+    with pytest.raises(regard.Error, match="there is no token -1"):
+        gpt([3, -1])
+    with pytest.raises(regard.Error, match="not bytes"):
+        gpt(b"the cat")
+
+
+def test_a_second_text_is_read_or_an_error(gpt: regard.Model, tokenizer: regard.Tokenizer) -> None:
+    for given in (("the cat", "sat"), [("the cat", "sat")]):
+        with pytest.raises(regard.Error, match="reads one text"):
+            gpt(given)
+    with pytest.raises(regard.Error, match="reads one text"):
+        gpt("the cat", "sat")
+    bert = regard.BERT(tokenizer=tokenizer, d_model=8, n_layers=1, n_heads=2, context=8)
+    assert bert("the cat", "sat").tokens == ["the", "cat", "sat"]
+    assert repr(tokenizer) == f"<regard.Tokenizer of {len(tokenizer)} tokens>"
+
+
+def test_sites_by_pattern_are_collected(gpt: regard.Model) -> None:
+    found = regard.collect(gpt, [[3, 4], [5]], ["layers.*.residual.after", "embeddings"], batch=1)
+    assert set(found) == {f"layers.{layer}.residual.after" for layer in range(3)} | {"embeddings"}
+    assert [values.shape for values in found["layers.2.residual.after"]] == [(2, 16), (1, 16)]
+    with pytest.raises(regard.Error, match="the model has no site layers"):
+        regard.collect(gpt, [[3, 4]], ["layers.*.residual.aftr"])
+    with pytest.raises(regard.Error, match="not one text"):
+        regard.collect(gpt, "the cat", ["embeddings"])

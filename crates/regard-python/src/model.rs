@@ -73,7 +73,12 @@ pub fn placement(device: &str, precision: &str) -> Result<Placement> {
             Ok(devices) if !devices.is_empty() => Device::Cuda(0),
             _ => Device::Cpu,
         },
-        name => name.parse()?,
+        name => match name.parse() {
+            Ok(device) => device,
+            Err(_) => {
+                bail!("device is \"auto\", \"cpu\", \"cuda\" or \"cuda:1\" and so on, not {name:?}")
+            }
+        },
     };
     let precision = match precision {
         "f32" => Precision::F32,
@@ -156,6 +161,12 @@ impl Model {
                 _ => "nothing",
             },
         )?;
+        // As the program encodes a text with a second one.
+        let pairs = match abilities.reads {
+            Reads::Source => true,
+            _ => abilities.predicts != Predicts::NextToken && abilities.types > 0,
+        };
+        about.set_item("pairs", pairs)?;
         about.set_item("classes", abilities.classes)?;
         about.set_item("context", abilities.context)?;
         about.set_item("device", model.device().to_string())?;
