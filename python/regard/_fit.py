@@ -35,7 +35,7 @@ class Fit:
         self._steps: list[tuple[int, float, float, float]] = []
         self._evaluations: list[dict[str, Any]] = []
         self.end = "stopped"
-        """Why training ended: `finished`, `patience` (held-out data no longer improved) or `stopped` (Ctrl-C)."""
+        """Why training ended: `finished`, or `patience` (held-out data no longer improved)."""
 
     @property
     def steps(self) -> int:

@@ -20,6 +20,8 @@ from ._tables import Figure, Table, line_chart
 
 _POLL = 0.2
 
+_SIZES = ("smoke", "quick", "standard", "full")
+
 
 def _program(arguments: Sequence[str], watch: Callable[[], None]) -> None:
     """Runs a command of the program and calls `watch` periodically. Ctrl-C is passed on, and raised when the program has ended."""
@@ -150,6 +152,10 @@ def train(
     >>> run.metrics["step"].tolist()[-1], run.load().kind
     (4, 'bag')
     """
+    if preset is None and not resume:
+        raise Error("train: give a preset, or resume=True to continue the run in the folder (`regard train` lists the presets)")
+    if not resume and (Path(out) / "train.toml").exists():
+        raise Error(f"{fspath(out)} holds a run already: continue it with resume=True, or choose another folder for out")
     arguments = ["train"]
     if preset is not None:
         arguments.append(preset)
@@ -223,6 +229,7 @@ def experiment(
 ) -> Experiment:
     """Tests a claim about attention, given the name of an experiment or the id of a claim.
 
+    `size` is `"quick"`, `"standard"` (more seeds, larger models), `"full"` (published data, which `data` names) or `"smoke"` (seconds).
     Finished parts are kept in the folder, so that the same call continues where it stopped. `regard experiment` lists them all.
 
     >>> import regard, tempfile
@@ -230,6 +237,8 @@ def experiment(
     >>> [verdict.claim for verdict in found.verdicts]
     ['E1']
     """
+    if size not in _SIZES:
+        raise Error(f"size is {' or '.join(map(repr, _SIZES))}, not {size!r}")
     arguments = ["experiment", name, "--size", size, "--out", fspath(out)]
     if seeds is not None:
         arguments += ["--seeds", str(seeds)]

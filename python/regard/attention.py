@@ -8,6 +8,7 @@ import numpy as np
 
 from . import _regard
 from ._arrays import Reals, bools, reals
+from ._regard import Error
 
 __all__ = ["Attended", "Gradient", "MultiHeadAttention", "gradient", "scaled_dot_product"]
 
@@ -87,7 +88,7 @@ class MultiHeadAttention:
         The weights are (heads, queries, keys), after a batch axis if there is one. `mask` is (queries, keys), or (batch, heads,
         queries, keys) with 1 for axes that are shared.
         """
-        vectors, attended, single = _batched(x, memory)
+        vectors, attended, single = self._batched(x, memory)
         output, weights = self._inner.forward(vectors, attended, None if mask is None else bools(mask))
         return Attended(output[0], weights[0]) if single else Attended(output, weights)
 
@@ -100,7 +101,7 @@ class MultiHeadAttention:
         >>> found["x"].shape, found["query.weight"].shape
         ((3, 8), (8, 8))
         """
-        vectors, attended, single = _batched(x, memory)
+        vectors, attended, single = self._batched(x, memory)
         given = None if upstream is None else reals(upstream, "upstream")
         if given is not None and single:
             given = given[np.newaxis]
@@ -114,13 +115,15 @@ class MultiHeadAttention:
         """Its weights by name."""
         return dict(self._inner.parameters())
 
-
-def _batched(x: Any, memory: Any) -> tuple[Reals, Reals | None, bool]:
-    """Vectors with an axis for the batch, and whether they had none."""
-    vectors = reals(x, "x")
-    single = vectors.ndim == 2
-    attended = None if memory is None else reals(memory, "memory")
-    if single:
-        vectors = vectors[np.newaxis]
-        attended = attended[np.newaxis] if attended is not None and attended.ndim == 2 else attended
-    return vectors, attended, single
+    def _batched(self, x: Any, memory: Any) -> tuple[Reals, Reals | None, bool]:
+        """Vectors with an axis for the batch, and whether they had none."""
+        vectors = reals(x, "x")
+        single = vectors.ndim == 2
+        attended = None if memory is None else reals(memory, "memory")
+        for what, given in (("x", vectors), ("memory", attended)):
+            if given is not None and (given.ndim not in (2, 3) or given.shape[-1] != self.d_model):
+                raise Error(f"{what} is (time, {self.d_model}) or (batch, time, {self.d_model}), got {given.shape}")
+        if single:
+            vectors = vectors[np.newaxis]
+            attended = attended[np.newaxis] if attended is not None and attended.ndim == 2 else attended
+        return vectors, attended, single

@@ -131,3 +131,10 @@ def test_masks() -> None:
     assert regard.masks.big_bird(200, 2, seed=1).sum() > regard.masks.longformer(200, 2).sum()
     with pytest.raises(regard.Error, match="stride"):
         regard.masks.strided(4, 0)
+
+
+def test_vectors_of_another_width() -> None:
+    attend = regard.MultiHeadAttention(d_model=8, n_heads=2)
+    for given in ({"x": np.ones((3, 7))}, {"x": np.ones(8)}, {"x": np.ones((3, 8)), "memory": np.ones((2, 9))}):
+        with pytest.raises(regard.Error, match=r"is \(time, 8\) or \(batch, time, 8\)"):
+            attend(**given)

@@ -105,6 +105,12 @@ def test_what_cannot_be_taken_over_is_an_error(ours: regard.Model) -> None:
         regard.from_torch(odd)
 
 
+@pytest.fixture(autouse=True)
+def no_names_to_revert(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The stand-ins below have the names of files, whatever is installed."""
+    monkeypatch.setitem(sys.modules, "transformers.core_model_loading", None)
+
+
 @pytest.fixture
 def packages(monkeypatch: pytest.MonkeyPatch) -> None:
     torch, transformers = types.ModuleType("torch"), types.ModuleType("transformers")

@@ -52,6 +52,16 @@ def test_the_program_s_sentence_is_raised(tmp_path: Path) -> None:
         regard.experiment("no-such-experiment", out=tmp_path)
 
 
+def test_settings_of_the_program_have_their_names_here(tmp_path: Path) -> None:
+    with pytest.raises(regard.Error, match="give a preset, or resume=True"):
+        regard.train(out=tmp_path / "run")
+    regard.train("bag", out=tmp_path / "run", settings={"train.steps": 1, "data.texts": 20}, progress=False)
+    with pytest.raises(regard.Error, match="continue it with resume=True, or choose another folder"):
+        regard.train("bag", out=tmp_path / "run")
+    with pytest.raises(regard.Error, match="size is 'smoke' or"):
+        regard.experiment("lookup", size="smok")
+
+
 def test_an_experiment_has_verdicts(tmp_path: Path) -> None:
     found = regard.experiment("scale-sweep", size="smoke", out=tmp_path)
     assert found.verdicts and all(verdict.outcome for verdict in found.verdicts)

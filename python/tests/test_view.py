@@ -47,7 +47,11 @@ def test_one_map_is_enough() -> None:
         ({"attentions": np.ones((1, 2, 3, 3)), "tokens": ["a", "b"]}, "there are 2 × 2 tokens and weights of 3 × 3"),
         ({"attentions": [np.ones((2, 2, 3, 3))], "tokens": ["a", "b", "c"]}, "choose one text of the batch of 2"),
         ({"cross": np.ones((1, 2, 2, 2)), "tokens": ["a", "b"]}, "needs the tokens of the answer"),
-        ({"attentions": [], "tokens": ["a"]}, "there is no attention to look at"),
+        ({"attentions": [], "tokens": ["a"]}, "transformers gives them with attn_implementation"),
+        ({"attentions": (None, None)}, "transformers gives them with attn_implementation"),
+        ({}, "there are no weights to show"),
+        ({"attentions": np.full((2, 2), np.nan), "tokens": ["a", "b"]}, "no numbers"),
+        ({"attentions": np.eye(2), "tokens": ["a", "b"], "show": "why"}, "needs more than weights"),
         ({"attentions": np.eye(2), "tokens": ["a", "b"], "layer": 4}, "there is no such head"),
     ],
 )
@@ -55,3 +59,7 @@ def test_what_cannot_be_shown_is_named(given: dict, sentence: str) -> None:  # t
     with pytest.raises(regard.Error) as raised:
         regard.view(**given)
     assert sentence in str(raised.value)
+
+
+def test_without_tokens_there_are_numbers() -> None:
+    assert regard.view(np.full((1, 2, 3, 3), 1 / 3)).html == regard.view(np.full((1, 2, 3, 3), 1 / 3), ["0", "1", "2"]).html
