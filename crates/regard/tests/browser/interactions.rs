@@ -48,6 +48,17 @@ fn every_view_opens_at_16_and_at_512_tokens() {
             again.sort_by(f64::total_cmp);
             let _ = writeln!(record, "| {tokens} | {view} | {first:.0} | {:.0} |", again[1]);
         }
+        // Another head of the same view, and back.
+        let head =
+            |number: usize| format!("document.querySelector('#at-head').textContent === 'head {number}'");
+        for view in ["head", "lines", "why"] {
+            timed(&mut chrome, &open(view), &shown(view));
+            let at = |number: usize| format!("{} && {}", head(number), shown(view));
+            let next = timed(&mut chrome, "document.querySelector('#next-head').click()", &at(1));
+            let back = timed(&mut chrome, "document.querySelector('#previous-head').click()", &at(0));
+            let _ = writeln!(record, "| {tokens} | {view}: another head; back | {next:.0} | {back:.0} |");
+        }
+        timed(&mut chrome, &open("heads"), &shown("heads"));
         // However many words there are, flow draws some of them, and no share is lost.
         timed(&mut chrome, &open("flow"), &shown("flow"));
         let shares = "[...document.querySelectorAll('#river [data-level=\"0\"]')].map(bar => Number(bar.dataset.share))";
@@ -60,9 +71,16 @@ fn every_view_opens_at_16_and_at_512_tokens() {
                 "document.querySelectorAll('.change').length === {count} && document.querySelector('#view').dataset.shown === 'heads'"
             )
         };
+        // The changed prediction comes before the maps.
+        let outcome = "document.querySelector('#outcome tbody tr')";
+        let answer = timed(&mut chrome, "document.querySelector('#switch-0-2').click()", outcome);
+        chrome.until(&changed(1));
+        timed(&mut chrome, "document.querySelector('#undo').click()", &changed(0));
+        let _ = writeln!(record, "| {tokens} | a head switched off: the prediction | {answer:.0} | |");
         let off = timed(&mut chrome, "document.querySelector('#switch-0-1').click()", &changed(1));
         let undo = timed(&mut chrome, "document.querySelector('#undo').click()", &changed(0));
-        let _ = writeln!(record, "| {tokens} | a head switched off; undone | {off:.0} | {undo:.0} |");
+        let _ =
+            writeln!(record, "| {tokens} | a head switched off: all maps; undone | {off:.0} | {undo:.0} |");
     }
     chrome.ensure_quiet();
     if let Ok(path) = std::env::var("REGARD_RECORD") {

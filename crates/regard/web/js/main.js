@@ -494,7 +494,7 @@ whenSelected((names) => {
   if (names.some((name) => ["group", "layer", "head", "query", "key"].includes(name))) showPanel(page);
   if (names.includes("view") || names.some((name) => current().redraw.includes(name))) {
     complain(null);
-    later({ again: names.includes("view") });
+    later({ again: true });
   } else {
     showControls(current(), page);
     showOverview(page);

@@ -12,6 +12,8 @@ import { chosen, select } from "./selection.js";
 import { label, picture } from "./svg.js";
 
 const smallSide = 64;
+/** Milliseconds between drawings of what has come. */
+const drawingStep = 80;
 
 /** Runs tasks in their order, two at a time: the server computes as many at once. */
 async function twoAtATime(tasks) {
@@ -52,13 +54,20 @@ export const headsView = {
     const table = palette();
     const question = { side: smallSide, scale: chosen.scale, merge: chosen.merge, hide: chosen.hide };
     const own = sites.map((site) => heads.filter((one) => one.site === site));
-    const drawMaps = async (site, s) => {
+    // A frame takes longer than a layer: maps that come within one step are drawn together.
+    let [waiting, last] = [[], performance.now()];
+    const drawWaiting = () => {
+      for (const one of waiting) paint(one.levels, one.width, one.height, table, one.canvas);
+      [waiting, last] = [[], performance.now()];
+    };
+    const readMaps = async (site, s) => {
       const { width, height, levels, tops } = await page.source.thumbnails(page.reading, { ...question, site: site.name }, page.signal);
       own[s].forEach((one, i) => {
         if (!levels || tops[i] === null) return;
         Object.assign(one, { width, height, levels: levels.subarray(i * width * height, (i + 1) * width * height) });
-        paint(one.levels, width, height, table, one.canvas);
+        waiting.push(one);
       });
+      if (performance.now() - last > drawingStep || site === sites.at(-1)) drawWaiting();
     };
     const addMeasures = async (site, s) => {
       const { names, descriptions, heads: values } = await page.source.measures(page.reading, site.name, page.signal);
@@ -68,7 +77,8 @@ export const headsView = {
       });
     };
     // Layer by layer, so that the first are shown while the others are computed; first the maps, then their measures.
-    await twoAtATime([drawMaps, addMeasures].flatMap((work) => sites.map((site, s) => () => work(site, s))));
+    await twoAtATime([readMaps, addMeasures].flatMap((work) => sites.map((site, s) => () => work(site, s))));
+    drawWaiting();
     const { measures } = page;
     page.offerMeasures();
     this.place(list, heads, sites, page);
