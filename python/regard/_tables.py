@@ -119,7 +119,7 @@ class Table:
         head = "".join(f"<th>{html.escape(name)}</th>" for name in self.columns)
         rows = self.rows()
         body = "".join("<tr>" + "".join(f"<td>{_cell(v)}</td>" for v in row.values()) + "</tr>" for row in rows[:most])
-        more = f"<p>{len(rows)} rows, the first {most} of them shown</p>" if len(rows) > most else ""
+        more = f"<p>{len(rows)} rows, the first {most} of them shown</p>" if len(rows) > most else "" if rows else "<p>no rows</p>"
         return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
 
     def __repr__(self) -> str:

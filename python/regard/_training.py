@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import html
 import json
 import re
 import signal
@@ -115,17 +116,17 @@ class _Watch:
         self.size = 0
         self.show: Progress | None = None
 
-    def __call__(self) -> None:
+    def __call__(self, *, last: bool = False) -> None:
         path = self.run.folder / "metrics.csv"
         size = path.stat().st_size if path.exists() else 0
-        if size == self.size:
+        if size == self.size and not last:
             return
         self.size = size
         rows = self.run.metrics.rows()
         if rows:
             if self.show is None:
                 self.show = Progress(_steps(self.run.folder))
-            self.show(rows[-1]["step"], rows[-1]["train_loss"], self.run.plot)
+            self.show(rows[-1]["step"], rows[-1]["train_loss"], self.run.plot, last=last)
 
 
 def train(
@@ -168,7 +169,12 @@ def train(
         arguments.append("--resume")
     arguments += _compute(device, precision)
     run = TrainingRun(out)
-    _program(arguments, _Watch(run) if progress else lambda: None)
+    if not progress:
+        _program(arguments, lambda: None)
+        return run
+    watch = _Watch(run)
+    _program(arguments, watch)
+    watch(last=True)
     return run
 
 
@@ -183,6 +189,9 @@ class Verdict(NamedTuple):
     """The finding, in a sentence."""
     checks: list[dict[str, Any]]
     """The measurements that it is based on, with intervals."""
+
+    def __repr__(self) -> str:
+        return f"<regard.Verdict {self.claim} {self.outcome}: {self.finding}>"
 
 
 class Experiment:
@@ -211,6 +220,15 @@ class Experiment:
     def figures(self) -> list[Path]:
         """Its figures."""
         return sorted(self.folder.glob("*.svg"))
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><td>{html.escape(verdict.claim)}</td><td>{html.escape(verdict.outcome)}</td>"
+            f'<td style="text-align: left">{html.escape(verdict.finding)}</td></tr>'
+            for verdict in self.verdicts
+        )
+        head = '<tr><th>claim</th><th>outcome</th><th style="text-align: left">finding</th></tr>'
+        return f"<p>{html.escape(self.question)}</p><table><thead>{head}</thead><tbody>{rows}</tbody></table>"
 
     def __repr__(self) -> str:
         outcomes = "; ".join(f"{verdict.claim} {verdict.outcome}" for verdict in self.verdicts)

@@ -66,3 +66,21 @@ def test_an_experiment_has_verdicts(tmp_path: Path) -> None:
     found = regard.experiment("scale-sweep", size="smoke", out=tmp_path)
     assert found.verdicts and all(verdict.outcome for verdict in found.verdicts)
     assert found.figures and found.question.endswith("?")
+    first = found.verdicts[0]
+    assert repr(first).startswith(f"<regard.Verdict {first.claim} {first.outcome}: ") and "bound" not in repr(first)
+    assert first.claim in found._repr_html_() and "<table>" in found._repr_html_()
+
+
+def test_progress_ends_with_the_last_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[tuple[int, bool]] = []
+
+    class Shown:
+        def __init__(self, steps: int | None) -> None:
+            assert steps == 4
+
+        def __call__(self, step: int, loss: float, curve: object, *, last: bool = False) -> None:
+            shown.append((step, last))
+
+    monkeypatch.setattr("regard._training.Progress", Shown)
+    regard.train("bag", out=tmp_path / "run", settings={"train.steps": 4, "data.texts": 20, "run.log_every": 2})
+    assert shown[-1] == (4, True)
