@@ -14,7 +14,7 @@ fn every_view_is_saved_as_svg_png_and_csv() {
     let mut chrome = Chrome::start(1200, 900);
     chrome.open(&server.address);
     chrome.shown("heads");
-    for view in ["heads", "head", "lines", "why", "flow", "next"] {
+    for view in ["heads", "head", "lines", "why", "flow", "lens", "next", "without", "compare", "search"] {
         chrome.view(view);
         chrome.click("#save-svg");
         let svg = String::from_utf8(chrome.downloaded(".svg")).unwrap();
@@ -27,6 +27,10 @@ fn every_view_is_saved_as_svg_png_and_csv() {
         let csv = String::from_utf8(chrome.downloaded(".csv")).unwrap();
         assert!(csv.lines().count() > 3, "{view}");
     }
+    // Where nothing has been computed, the page says so instead of saving an empty picture.
+    chrome.view("patching");
+    chrome.click("#save-svg");
+    chrome.until("document.querySelector('#problem').textContent.includes('nothing to save')");
     // The link leads to the same place.
     chrome.value("location.hash = '#view=head&layer=2&head=3&text=The+cat+sat&query=1'");
     chrome.until("document.querySelector('#at-head')?.textContent === 'head 3'");

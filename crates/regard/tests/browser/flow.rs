@@ -71,6 +71,11 @@ fn a_pictures_flow_is_drawn_over_the_picture() {
     chrome.shown("flow");
     assert_eq!(chrome.value("document.querySelectorAll('#flow-levels figure').length"), 2);
     assert!(chrome.text("#flow-levels").contains("other tokens"));
+    // Saved, each level has the picture and its shares.
+    chrome.click("#save-svg");
+    let svg = String::from_utf8(chrome.downloaded(".svg")).unwrap();
+    assert_eq!(svg.matches("<image").count(), 4);
+    assert!(svg.contains("after layer 0") && svg.contains("largest patch"));
     chrome.screenshot("flow-picture");
     chrome.click("#flow-gradient");
     chrome.until("document.querySelector('#view').dataset.shown === 'flow' && document.querySelectorAll('#flow-levels canvas').length === 2");

@@ -2,7 +2,7 @@
 
 import { brief } from "./numbers.js";
 import { chosen, select } from "./selection.js";
-import { shortened, sidesOf } from "./words.js";
+import { shortened, sidesOf, spelled } from "./words.js";
 
 /** The changes in effect. In the link they are joined by semicolons. */
 export const changesNow = () => chosen.changes.split(";").filter(Boolean).map(decodeURIComponent);
@@ -38,7 +38,7 @@ export function changeInWords(change, { reading, base }) {
   const within = part ? ` of the ${part}` : "";
   const cross = target.endsWith(".cross") ? "cross-attention " : "";
   const head = (number) => `${cross}head ${layer}.${number}${within}`;
-  const token = (tokens, at) => (tokens?.[at] ? `“${shortened(tokens[at].text, 14)}”` : `position ${at}`);
+  const token = (tokens, at) => (tokens?.[at] ? `“${shortened(spelled(tokens[at].text), 14)}”` : `position ${at}`);
   const [queries, keys] = site ? sidesOf(reading, site.group) : [];
   const where = (position) => (position === "*" ? "" : ` at position ${position}`);
   switch (kind) {

@@ -26,7 +26,9 @@ export function textOf(svg) {
   for (const part of copy.querySelectorAll("[tabindex]")) for (const name of ["tabindex", "role", "id", "class", "aria-label"]) part.removeAttribute(name);
   const paper = draw("rect", { x: -margin, y: -margin, width: width + 2 * margin, height: height + 2 * margin, fill: named("paper") });
   copy.insertBefore(paper, copy.firstChild);
-  return `<?xml version="1.0" encoding="UTF-8"?>\n${new XMLSerializer().serializeToString(copy)}\n`;
+  // Tokens may hold characters that XML cannot.
+  const source = new XMLSerializer().serializeToString(copy).replace(/[\u0000-\u0008\u000b\u000c\u000e-\u001f\ufffe\uffff]/g, "\ufffd");
+  return `<?xml version="1.0" encoding="UTF-8"?>\n${source}\n`;
 }
 
 /** Saves a picture as SVG. */

@@ -5,7 +5,7 @@ import { at, make } from "./dom.js";
 import { outcome } from "./outcome.js";
 import { keepingFocus } from "./roving.js";
 import { chosen } from "./selection.js";
-import { shortened, sidesOf } from "./words.js";
+import { shortened, sidesOf, spelled } from "./words.js";
 
 let stopOutcome = new AbortController();
 const typed = { factor: 0.5, text: "" };
@@ -69,7 +69,7 @@ function tools(page, open) {
   const list = changesNow();
   const button = (change, text, more = {}) => make("button", { type: "button", id: `change-${change.split(":")[0]}-${more.which ?? ""}`, "aria-pressed": String(list.includes(change)), disabled: more.disabled, title: more.title, click: () => toggleChange(change) }, text);
   const key = chosen.key >= 0 && chosen.key < keys.length ? chosen.key : -1;
-  const word = (tokens, i) => `“${shortened(tokens[i]?.text ?? "", 12)}”`;
+  const word = (tokens, i) => `“${shortened(spelled(tokens[i]?.text ?? ""), 12)}”`;
   const pair = key >= 0 ? `Block ${word(queries, page.query())} → ${word(keys, key)}` : "Block a pair: choose a key first";
   const residual = `${layer}.residual.after`;
   const factor = make("input", { type: "number", id: "change-factor", step: "0.1", min: -100, max: 100, value: typed.factor, "aria-label": "factor", input: () => { typed.factor = Number(factor.value) || 0; } });

@@ -121,6 +121,23 @@ export function ribbonPicture({ shares, ribbons, count }, places, { room, word, 
   return svg;
 }
 
+/** The same as one picture that can be saved: figures that `patchRibbons` has drawn, six in a row. */
+export function patchPicture(page, figures) {
+  const [rows, columns] = page.reading.patches;
+  const [width, across] = [200, Math.min(6, figures.length)];
+  const height = Math.round((width * rows) / columns);
+  const all = picture(across * (width + 14), Math.ceil(figures.length / across) * (height + 40), "Contributions of the patches through the layers");
+  figures.forEach((figure, i) => {
+    const place = { x: (i % across) * (width + 14), y: Math.floor(i / across) * (height + 40), width, height, preserveAspectRatio: "none" };
+    const [level, ...shares] = figure.querySelector("figcaption").textContent.split(" · ");
+    all.append(
+      ...(page.picture ? [draw("image", { ...place, href: page.picture })] : []),
+      draw("image", { ...place, href: figure.querySelector("canvas").toDataURL("image/png"), style: "image-rendering: pixelated" }),
+      label(level, place.x, place.y + height + 10, { size: 11, weight: 700 }), label(shares.join(", "), place.x, place.y + height + 24, { size: 11, colour: "muted" }));
+  });
+  return all;
+}
+
 /** For vision models: the shares of the patches over the picture at each level, and the share of the other tokens. */
 export function patchRibbons(page, found, pick) {
   const [rows, columns] = page.reading.patches;

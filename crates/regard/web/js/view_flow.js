@@ -5,7 +5,7 @@ import { mapPicture } from "./drawing.js";
 import { strong } from "./explain.js";
 import { largest } from "./maths.js";
 import { exactly, percent, several } from "./numbers.js";
-import { byPlace, patchRibbons, ribbonPicture } from "./ribbons.js";
+import { byPlace, patchPicture, patchRibbons, ribbonPicture } from "./ribbons.js";
 import { chosen, select } from "./selection.js";
 import { label, picture, wide } from "./svg.js";
 import { axisOf, spelled } from "./words.js";
@@ -57,7 +57,7 @@ export const flowView = {
     const maps = page.reading.patches ? null : await this.maps(root, page, { group, position, places, word });
     return {
       explain: () => found && this.inWords(found, shown, places, { word, position, sink, page, tokens }),
-      svg: () => svg ?? maps?.svg() ?? picture(10, 10, "Flow"),
+      svg: page.reading.patches ? found && (() => patchPicture(page, [...river.querySelectorAll("figure")])) : () => svg ?? maps.svg(),
       csv: () => [["method", "layer", "token", "position", "value"],
         ...(found ? found.shares.flatMap((row, level) => row.map((share, i) => [`${chosen.method} ribbons`, level === 0 ? "input" : level - 1, tokens[i].text, i, exactly(share)])) : []), ...(maps?.csv() ?? [])],
     };

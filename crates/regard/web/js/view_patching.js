@@ -33,7 +33,7 @@ export const patchingView = {
     root.append(make("p", {}, "The text above is the clean prompt. The corrupted one is run with one activation of the clean run patched in at a time; each cell shows how much of the clean prediction that restores, in per cent."), form, results);
     if (!page.source.live) results.append(make("p", { class: "muted" }, "A saved page holds no model: it cannot patch."));
     else if (chosen.corrupted) return this.run(results, page);
-    return { svg: () => picture(10, 10, "Patching"), csv: () => [] };
+    return {};
   },
 
   async run(root, page) {
@@ -46,7 +46,7 @@ export const patchingView = {
     } catch (problem) {
       if (problem.name === "AbortError") throw problem;
       root.replaceChildren(make("p", { class: "problem", id: "no-patching" }, problem.message));
-      return { svg: () => picture(10, 10, "Patching"), csv: () => [] };
+      return {};
     }
     Object.assign(request, { answer: both.answer, against: both.against });
     const names = await this.candidates(page, both);

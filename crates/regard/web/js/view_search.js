@@ -34,7 +34,7 @@ export const searchView = {
   async show(root, page) {
     if (!page.source.live) {
       root.append(make("p", { class: "muted" }, "A saved page holds no model: it cannot search."));
-      return { svg: () => picture(10, 10, "Search"), csv: () => [] };
+      return {};
     }
     const site = page.site();
     const { names, descriptions } = await page.source.measures(page.reading, site.name, page.signal);

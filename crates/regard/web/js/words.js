@@ -32,8 +32,8 @@ export function placeOf(axis, token) {
   return found < 0 ? axis.length - 1 : found;
 }
 
-/** A token's text with its leading space, line breaks and tabs visible. */
-export const spelled = (text) => text.replace(/^ /, "·").replaceAll("\n", "⏎").replaceAll("\t", "⇥") || "∅";
+/** A token's text with its leading space, line breaks, tabs and other control characters visible. */
+export const spelled = (text) => text.replace(/^ /, "·").replaceAll("\n", "⏎").replaceAll("\t", "⇥").replace(/[\u0000-\u001f]/g, (control) => String.fromCodePoint(0x2400 + control.codePointAt(0))) || "∅";
 
 /** A label that is not too long. */
 export function shortened(label, most = 16) {
