@@ -370,3 +370,31 @@ fn words_outside_the_vocabulary_are_seen_as_such() {
     assert!(says.as_str().unwrap().contains("the model reads <UNK>"), "{says}");
     chrome.ensure_quiet();
 }
+
+#[test]
+#[ignore = "needs Chromium: ./test runs it"]
+fn text_on_coloured_cells_is_legible_in_light_and_dark() {
+    let mut stage = stage(made::gpt);
+    let address = stage.server.address.clone();
+    let chrome = &mut stage.chrome;
+    for theme in ["light", "dark"] {
+        let feature = json!({ "features": [{ "name": "prefers-color-scheme", "value": theme }] });
+        chrome.call("Emulation.setEmulatedMedia", feature);
+        chrome.open("about:blank");
+        chrome.open(&address);
+        chrome.shown("heads");
+        // The contrast of WCAG; no choice between the theme's two text colours reaches 4 everywhere.
+        let least = chrome.value(
+            "(async () => { const { shade, inkOn, signedShade, inkOnSigned } = await import('/js/colours.js'); \
+             const light = (hex) => [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16) / 255) \
+               .map((part) => (part <= 0.03928 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4)) \
+               .reduce((sum, part, i) => sum + part * [0.2126, 0.7152, 0.0722][i], 0); \
+             const contrast = (a, b) => (Math.max(light(a), light(b)) + 0.05) / (Math.min(light(a), light(b)) + 0.05); \
+             const shares = Array.from({ length: 129 }, (_, i) => i / 128); \
+             return Math.min(...shares.map((share) => contrast(shade(share), inkOn(share))), \
+               ...shares.map((share) => contrast(signedShade(2 * share - 1), inkOnSigned(2 * share - 1)))); })()",
+        );
+        assert!(least.as_f64().unwrap() > 3.7, "{theme}: {least}");
+    }
+    chrome.ensure_quiet();
+}

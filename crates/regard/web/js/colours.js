@@ -3,6 +3,7 @@
 const paints = { sequential: null, diverging: null };
 // Asking for a computed style takes longer than drawing what it colours.
 const knownStyles = new Map();
+const knownInks = new Map();
 
 function styleOf(name) {
   if (!knownStyles.has(name)) knownStyles.set(name, getComputedStyle(document.documentElement).getPropertyValue(name).trim());
@@ -22,6 +23,7 @@ function ramp(letter) {
 /** Discards the cached colours; call it when the theme changes. */
 export function forgetColours() {
   knownStyles.clear();
+  knownInks.clear();
   paints.sequential = paints.diverging = null;
 }
 
@@ -37,11 +39,30 @@ export function signedShade(share) {
   return paints.diverging[Math.round((Math.min(1, Math.max(-1, share || 0)) + 1) * 64)];
 }
 
+/** The relative luminance of a colour, as in the contrast ratio of WCAG. */
+function luminance(hex) {
+  const linear = parts(hex).map((part) => (part <= 10 ? part / 3294 : ((part / 255 + 0.055) / 1.055) ** 2.4));
+  return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2];
+}
+
+/** Ink or paper, whichever has more contrast with a colour. */
+function legibleOn(hex) {
+  if (!knownInks.has(hex)) {
+    const contrast = (other) => {
+      const [a, b] = [luminance(hex), luminance(other)];
+      return (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    };
+    const [ink, paper] = [styleOf("--figure-ink"), styleOf("--figure-paper")];
+    knownInks.set(hex, contrast(ink) >= contrast(paper) ? ink : paper);
+  }
+  return knownInks.get(hex);
+}
+
 /** The text colour that is legible on a share of the sequential map. */
-export const inkOn = (share) => styleOf(share * 128 > 61 ? "--figure-paper" : "--figure-ink");
+export const inkOn = (share) => legibleOn(shade(share));
 
 /** The text colour that is legible on a signed share. */
-export const inkOnSigned = (share) => styleOf(Math.abs(share) * 64 > 45 ? "--figure-paper" : "--figure-ink");
+export const inkOnSigned = (share) => legibleOn(signedShade(share));
 
 /** The colour of a class or head. */
 export const classColour = (index) => styleOf(`--figure-class-${index % 6}`);
