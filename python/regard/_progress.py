@@ -18,10 +18,14 @@ class _Live:
 
     def __init__(self, line: str, share: float | None, svg: str) -> None:
         bar = "" if share is None else f'<progress value="{share:.4f}" max="1" style="width: 30em"></progress>'
+        self._line = line
         self._html = f"<div>{bar} <code>{line}</code></div>{svg}"
 
     def _repr_html_(self) -> str:
         return self._html
+
+    def __repr__(self) -> str:
+        return self._line
 
 
 class Progress:
