@@ -26,15 +26,34 @@ pub(crate) fn run(count: usize, task: impl Fn(usize) + Sync) {
 
 /// The same for tasks that need working memory: `prepare` is called once on each thread that takes part.
 pub(crate) fn run_with<W>(count: usize, prepare: impl Fn() -> W + Sync, task: impl Fn(&mut W, usize) + Sync) {
+    run_with_then(count, prepare, task, 0, |_| ());
+}
+
+/// The same, and `next(0) … next(more - 1)` by threads that find no task any more: what the job after this one needs, done while
+/// others finish the last tasks.
+pub(crate) fn run_with_then<W>(
+    count: usize,
+    prepare: impl Fn() -> W + Sync,
+    task: impl Fn(&mut W, usize) + Sync,
+    more: usize,
+    next: impl Fn(usize) + Sync,
+) {
     if count == 0 {
-        return;
+        return (0..more).for_each(next);
     }
-    let threads = threads().min(count);
+    let threads = threads().min(count.max(more));
+    let taken = AtomicUsize::new(0);
     let shared = |turn: Turn| {
         let mut claims = Claims::new(team().next(), count, turn).peekable();
         if claims.peek().is_some() {
             let mut work = prepare();
             claims.for_each(|index| task(&mut work, index));
+        }
+        while taken.load(Ordering::Relaxed) < more {
+            let index = taken.fetch_add(1, Ordering::Relaxed);
+            if index < more {
+                next(index);
+            }
         }
     };
     if threads > 1 && u32::try_from(count).is_ok() && team().run(threads, &shared) {
@@ -42,6 +61,7 @@ pub(crate) fn run_with<W>(count: usize, prepare: impl Fn() -> W + Sync, task: im
     }
     let mut work = prepare();
     (0..count).for_each(|index| task(&mut work, index));
+    (0..more).for_each(next);
 }
 
 /// Tasks in lanes: `task(lane, 0)`, `task(lane, 1)` … begin in this order, but several of a lane may run at the same time, and a
@@ -182,6 +202,18 @@ mod tests {
                 ran[i].fetch_add(1, Ordering::Relaxed);
             });
             assert!(ran.iter().all(|n| n.load(Ordering::Relaxed) == 1), "{count}");
+        }
+    }
+
+    #[test]
+    fn what_comes_next_runs_once_after_the_tasks_of_its_thread() {
+        for (count, more) in [(0, 3), (1, 0), (1, 5), (7, 2), (100, 1000)] {
+            let ran: Vec<AtomicU32> = (0..count + more).map(|_| AtomicU32::new(0)).collect();
+            let one = |i: usize| {
+                ran[i].fetch_add(1, Ordering::Relaxed);
+            };
+            run_with_then(count, || (), |(), i| one(i), more, |i| one(count + i));
+            assert!(ran.iter().all(|n| n.load(Ordering::Relaxed) == 1), "{count} and {more}");
         }
     }
 

@@ -1,9 +1,11 @@
 //! Operands in the form that tasks read them, copied once for all tasks by all threads.
+//!
+//! A product that takes several rounds has room for two: threads that find no task of a round any more copy the next one.
 
 use super::Product;
 use super::task::{DEPTH, PANEL, stretch};
 use crate::cpu::simd::dispatch;
-use crate::cpu::threads::{self, Shared};
+use crate::cpu::threads::Shared;
 use crate::cpu::tile;
 use crate::pool::Buffer;
 use pulp::{Simd, WithSimd};
@@ -33,79 +35,128 @@ pub(super) struct Packed {
     /// For each stretch its panels, one after another.
     right: Buffer,
     share: Share,
-    /// Products of a stretch, and of a round.
+    /// Products of a stretch.
     most: usize,
-    pub round: usize,
     rows: usize,
     panels: usize,
-    /// Where the round begins.
-    start: usize,
+    /// Where the round begins, and how many products it has.
+    depths: (usize, usize),
+}
+
+/// How many products a round has: as many stretches of the sums as there is room for.
+pub(super) fn round(product: Product, share: Share) -> usize {
+    let most = stretch(product.k);
+    let (left, right) = sizes(product, share);
+    (ROOM / (left + right).max(1)).clamp(1, product.k.div_ceil(most)) * most
+}
+
+/// How many values of each operand a stretch has.
+fn sizes(product: Product, share: Share) -> (usize, usize) {
+    let left = if share.left { product.m * TURNED_ROW } else { 0 };
+    let right = if share.right { product.n.div_ceil(PANEL) * PANEL * stretch(product.k) } else { 0 };
+    (left, right)
 }
 
 impl Packed {
+    /// Room for a round, which [`Self::filling`] fills.
     pub fn new(product: Product, share: Share) -> Self {
-        let (most, panels) = (stretch(product.k), product.n.div_ceil(PANEL));
-        let left = if share.left { product.m * TURNED_ROW } else { 0 };
-        let right = if share.right { panels * PANEL * most } else { 0 };
-        let stretches = (ROOM / (left + right).max(1)).clamp(1, product.k.div_ceil(most));
+        let most = stretch(product.k);
+        let stretches = round(product, share) / most;
+        let (left, right) = sizes(product, share);
         Self {
             left: Buffer::dirty(stretches * left),
             right: Buffer::dirty(stretches * right),
             share,
             most,
-            round: stretches * most,
             rows: product.m,
-            panels,
-            start: 0,
+            panels: product.n.div_ceil(PANEL),
+            depths: (0, 0),
         }
     }
 
-    /// Copies the products `start..start + count` of both operands.
-    pub fn fill(&mut self, product: Product, (start, count): (usize, usize)) {
+    /// The tasks that copy the products `start..start + count` of both operands.
+    pub fn filling<'p>(&'p mut self, product: Product<'p>, depths: (usize, usize)) -> Filling<'p> {
         let Self { share, most, rows, panels, .. } = *self;
-        self.start = start;
-        let stretches = count.div_ceil(most);
-        let bands = if share.left { rows.div_ceil(LEFT_ROWS) } else { 0 };
+        self.depths = depths;
         let pieces = most.div_ceil(RIGHT_ROWS);
-        let rights = if share.right { panels * pieces } else { 0 };
-        let (left, right) = (Shared::new(self.left.as_mut_slice()), Shared::new(self.right.as_mut_slice()));
-        threads::run(stretches * (bands + rights), |task| {
-            let (index, task) = (task / (bands + rights), task % (bands + rights));
-            let depth = start + index * most;
-            let len = most.min(product.k - depth);
-            if task < bands {
-                let first = task * LEFT_ROWS;
-                let count = LEFT_ROWS.min(rows - first);
-                // SAFETY: each task has its own rows.
-                let to = unsafe { left.range((index * rows + first) * TURNED_ROW, count * TURNED_ROW) };
-                dispatch(Turn { product, rows: (first, count), depths: (depth, len), to });
-            } else {
-                let (panel, from) = ((task - bands) / pieces, (task - bands) % pieces * RIGHT_ROWS);
-                if from < len {
-                    let column = panel * PANEL;
-                    let columns = (column, PANEL.min(product.n - column));
-                    let depths = (depth + from, RIGHT_ROWS.min(len - from));
-                    let place = (index * panels + panel) * most * PANEL + from * PANEL;
-                    // SAFETY: each task has its own rows of a panel.
-                    let to = unsafe { right.range(place, depths.1 * PANEL) };
-                    dispatch(Copy { product, columns, depths, to });
-                }
-            }
-        });
+        Filling {
+            product,
+            depths,
+            most,
+            panels,
+            bands: if share.left { rows.div_ceil(LEFT_ROWS) } else { 0 },
+            pieces,
+            rights: if share.right { panels * pieces } else { 0 },
+            left: Shared::new(self.left.as_mut_slice()),
+            right: Shared::new(self.right.as_mut_slice()),
+        }
+    }
+
+    /// The products that it holds: from where on, and how many.
+    pub fn depths(&self) -> (usize, usize) {
+        self.depths
     }
 
     /// The rows of the left operand from `row` on, at the stretch that begins at `depth`.
     #[inline(always)]
     pub fn left(&self, row: usize, depth: usize) -> Option<&[f32]> {
-        let index = (depth - self.start) / self.most;
+        let index = (depth - self.depths.0) / self.most;
         self.share.left.then(|| &self.left.as_slice()[(index * self.rows + row) * TURNED_ROW..])
     }
 
     /// The panel that begins at a column, at the stretch that begins at `depth`.
     #[inline(always)]
     pub fn right(&self, column: usize, depth: usize) -> Option<&[f32]> {
-        let panel = (depth - self.start) / self.most * self.panels + column / PANEL;
+        let panel = (depth - self.depths.0) / self.most * self.panels + column / PANEL;
         self.share.right.then(|| &self.right.as_slice()[panel * self.most * PANEL..])
+    }
+}
+
+/// The copying of a round, in tasks.
+pub(super) struct Filling<'p> {
+    product: Product<'p>,
+    depths: (usize, usize),
+    most: usize,
+    panels: usize,
+    /// Tasks of a stretch: for the left operand, and for the right one by pieces of a panel.
+    bands: usize,
+    pieces: usize,
+    rights: usize,
+    left: Shared<f32>,
+    right: Shared<f32>,
+}
+
+impl Filling<'_> {
+    /// How many tasks there are.
+    pub fn tasks(&self) -> usize {
+        self.depths.1.div_ceil(self.most) * (self.bands + self.rights)
+    }
+
+    /// Does one of them.
+    pub fn run(&self, task: usize) {
+        let Self { product, most, panels, bands, pieces, rights, .. } = *self;
+        let rows = product.m;
+        let (index, task) = (task / (bands + rights), task % (bands + rights));
+        let depth = self.depths.0 + index * most;
+        let len = most.min(product.k - depth);
+        if task < bands {
+            let first = task * LEFT_ROWS;
+            let count = LEFT_ROWS.min(rows - first);
+            // SAFETY: each task has its own rows, and is run once.
+            let to = unsafe { self.left.range((index * rows + first) * TURNED_ROW, count * TURNED_ROW) };
+            dispatch(Turn { product, rows: (first, count), depths: (depth, len), to });
+            return;
+        }
+        let (panel, from) = ((task - bands) / pieces, (task - bands) % pieces * RIGHT_ROWS);
+        if from < len {
+            let column = panel * PANEL;
+            let columns = (column, PANEL.min(product.n - column));
+            let depths = (depth + from, RIGHT_ROWS.min(len - from));
+            let place = (index * panels + panel) * most * PANEL + from * PANEL;
+            // SAFETY: each task has its own rows of a panel, and is run once.
+            let to = unsafe { self.right.range(place, depths.1 * PANEL) };
+            dispatch(Copy { product, columns, depths, to });
+        }
     }
 }
 

@@ -9,7 +9,7 @@
 use super::cut::Cut;
 use super::dots;
 use super::few::FEW;
-use super::pack::{Packed, Share, TURNED_ROW};
+use super::pack::{self, Filling, Packed, Share, TURNED_ROW};
 use super::{Finish, Output, Product};
 use crate::cpu::simd::dispatch;
 use crate::cpu::threads::{self, Shared};
@@ -67,12 +67,27 @@ pub(super) fn in_tasks(product: Product, out: &mut [f32], finish: &impl Finish, 
         let mut work = prepare();
         (0..bands * groups).for_each(|task| run(&mut work, task, (0, k), None));
     } else if share.left || share.right {
-        let mut packed = Packed::new(product, share);
-        for depth in (0..k).step_by(packed.round) {
-            let depths = (depth, packed.round.min(k - depth));
-            packed.fill(product, depths);
-            let packed = Some(&packed);
-            threads::run_with(bands * groups, prepare, |work, task| run(work, task, depths, packed));
+        let round = pack::round(product, share);
+        let depths = |start: usize| (start, round.min(k - start));
+        let mut now = Packed::new(product, share);
+        let mut then = (round < k).then(|| Packed::new(product, share));
+        let first = now.filling(product, depths(0));
+        threads::run(first.tasks(), |task| first.run(task));
+        for start in (0..k).step_by(round) {
+            let filling = then
+                .as_mut()
+                .filter(|_| start + round < k)
+                .map(|then| then.filling(product, depths(start + round)));
+            threads::run_with_then(
+                bands * groups,
+                prepare,
+                |work, task| run(work, task, now.depths(), Some(&now)),
+                filling.as_ref().map_or(0, Filling::tasks),
+                |task| filling.iter().for_each(|filling| filling.run(task)),
+            );
+            if let Some(then) = &mut then {
+                std::mem::swap(&mut now, then);
+            }
         }
     } else {
         threads::run_with(bands * groups, prepare, |work, task| run(work, task, (0, k), None));
