@@ -10,7 +10,7 @@ use anyhow::{Result, bail};
 use regard_nn::Context;
 use regard_nn::analysis::occlusion::{Blank, PatchSizes};
 use regard_nn::analysis::{Shown, Target, Tokens, pad, scores};
-use regard_nn::models::form::{Patches, Pooling};
+use regard_nn::models::form::Patches;
 use regard_nn::models::{Predicts, Reads};
 use regard_nn::tensor::random::Key;
 use regard_nn::tokens::{Encoding, Special, Tokenizer};
@@ -199,11 +199,7 @@ fn settle(
 
 /// The position that a classifier predicts from: the first token in most encoders, the last in decoders, none if it pools.
 fn class_position(opened: &Opened, tokens: usize) -> Option<usize> {
-    match opened.model.form()?.output.pooling {
-        Pooling::First => Some(0),
-        Pooling::Last | Pooling::End => Some(tokens.saturating_sub(1)),
-        _ => None,
-    }
+    opened.model.form()?.output.pooling.position(tokens)
 }
 
 /// A class in words: a token, or the class's name.

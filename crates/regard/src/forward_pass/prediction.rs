@@ -6,7 +6,6 @@ use crate::error::usage_error;
 use crate::model::Opened;
 use anyhow::Result;
 use regard_nn::generate::Sampling;
-use regard_nn::models::form::Pooling;
 use regard_nn::models::{Inputs, Model, Predicts};
 use regard_nn::tensor::{Ids, Tensor};
 use regard_nn::tokens::Special;
@@ -142,11 +141,7 @@ pub fn continuation(pass: &ForwardPass) -> Result<Option<Continuation>> {
 
 /// The position that a classifier predicts from: the first token in most encoders, the last in decoders, none if it pools.
 pub(super) fn class_position(pass: &ForwardPass) -> Option<usize> {
-    match pass.model().form()?.output.pooling {
-        Pooling::First => Some(0),
-        Pooling::Last | Pooling::End => Some(pass.source().len().saturating_sub(1)),
-        _ => None,
-    }
+    pass.model().form()?.output.pooling.position(pass.source().len())
 }
 
 /// The next token, sampled by the settings, for a given step.

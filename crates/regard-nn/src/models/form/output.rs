@@ -115,6 +115,17 @@ pub enum Pooling {
     FirstAndMean,
 }
 
+impl Pooling {
+    /// The position of the token that stands for `tokens` of them, where it depends on nothing else and no other has a share.
+    pub fn position(self, tokens: usize) -> Option<usize> {
+        match self {
+            Self::First => Some(0),
+            Self::Last | Self::End => Some(tokens.saturating_sub(1)),
+            Self::Token(_) | Self::Largest | Self::Mean | Self::FirstAndMean => None,
+        }
+    }
+}
+
 /// How tokens are scored.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
