@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 pub fn train_and_validation(path: &Path) -> Result<(Vec<PathBuf>, Option<PathBuf>)> {
     // The folder of IMDb has two files beside its reviews, which are no text to learn from.
     let archive = ["aclImdb_v1.tar.gz", "aclImdb_v1.tar"].iter().any(|name| path.ends_with(name));
-    if archive || path.join("train/pos").is_dir() || path.join("aclImdb").is_dir() {
+    if archive || path.join("train/pos").is_dir() {
         let path = path.display();
         bad_usage!(
             "{path} has reviews with labels; write them as plain text first: regard data texts {path} --out imdb-text"
