@@ -19,6 +19,7 @@ use anyhow::{Context as _, Result};
 use regard_nn::models::Predicts;
 use regard_nn::tensor::{Ids, Tensor};
 use regard_nn::{Context, Probe};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -156,6 +157,37 @@ impl fmt::Display for Intervention {
     }
 }
 
+impl Intervention {
+    /// The layer that it changes, such as `layers.5`, and whether it changes what that layer reads; none if it changes the text.
+    pub(super) fn layer(&self) -> Option<(&str, bool)> {
+        let site = match self {
+            Self::Zero { attention, .. } | Self::Mean { attention, .. } | Self::Block { attention, .. } => {
+                attention
+            }
+            Self::Off { sublayer } => sublayer,
+            Self::Scale { site, .. } | Self::Steer { site, .. } => site,
+            Self::Strike { .. } => return None,
+        };
+        let (layer, part) = site.split_once(".residual.").or_else(|| site.rsplit_once('.'))?;
+        Some((layer, part == "before"))
+    }
+
+    /// The position of the token that it strikes out.
+    fn struck(&self) -> Option<usize> {
+        match self {
+            Self::Strike { position } => Some(*position),
+            _ => None,
+        }
+    }
+}
+
+/// Whether a text is the same after these changes as after those.
+pub fn strike_alike(these: &[Intervention], those: &[Intervention]) -> bool {
+    let struck =
+        |changes: &[Intervention]| changes.iter().filter_map(Intervention::struck).collect::<BTreeSet<_>>();
+    struck(these) == struck(those)
+}
+
 /// Interventions as they were written.
 pub fn parse(written: &[String]) -> Result<Vec<Intervention>> {
     if written.len() > MOST_INTERVENTIONS {
@@ -169,13 +201,7 @@ pub fn parse(written: &[String]) -> Result<Vec<Intervention>> {
 
 /// Leaves the struck tokens out of what a model reads. Positions are those of the whole text.
 pub fn strike(interventions: &[Intervention], opened: &Opened, input: &mut EncodedInput) -> Result<()> {
-    let struck: Vec<usize> = interventions
-        .iter()
-        .filter_map(|one| match one {
-            Intervention::Strike { position } => Some(*position),
-            _ => None,
-        })
-        .collect();
+    let struck: Vec<usize> = interventions.iter().filter_map(Intervention::struck).collect();
     if struck.is_empty() {
         return Ok(());
     }
@@ -328,7 +354,8 @@ impl Resolver<'_> {
     fn stream_of(&self, site: &str, text: &str) -> Result<Tensor> {
         let other = Input::Text(text.to_owned(), String::new()).encode(self.opened, self.most);
         let other = other.context("the text to steer toward")?;
-        let probe = Probe::new().record(site);
+        let layer = site.split_once(".residual.").map_or(site, |(layer, _)| layer);
+        let probe = Probe::new().record(site).stop_after(layer);
         let context = Context::inference().with_cancel(self.cancel).with_probe(&probe);
         self.opened.model.hidden(&context, &other.inputs)?;
         let stream = probe.get(site)?.with_context(|| format!("the model did not pass {site}"))?; // (1, T, C)

@@ -2,7 +2,7 @@
 
 use super::colour_limit::ColourLimit;
 use super::input::{EncodedInput, Input};
-use super::intervention::{Intervention, resolve, strike};
+use super::intervention::{Intervention, resolve, strike, strike_alike};
 use super::prediction;
 use super::residual::Residuals;
 use super::site::{Group, Site};
@@ -12,13 +12,14 @@ use super::vectors::Vectors;
 use crate::error::usage_error;
 use crate::input_tensors;
 use crate::model::Opened;
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use regard_nn::analysis::{Tokens, delimits};
 use regard_nn::attention::Weights;
 use regard_nn::models::{Inputs, Model};
 use regard_nn::tensor::Tensor;
 use regard_nn::{Context, Probe};
 use std::collections::HashMap;
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -27,6 +28,8 @@ pub type Interventions = Arc<dyn Fn(Probe) -> Probe + Send + Sync>;
 
 /// Everything that is kept of one pass: enough to compute any weight, and no weight.
 pub struct ForwardPass {
+    /// Its name, which cannot be guessed.
+    id: String,
     opened: Arc<Opened>,
     /// The changes made in this pass, as they were requested, and what they do.
     changes: Vec<Intervention>,
@@ -36,6 +39,8 @@ pub struct ForwardPass {
     target: Vec<Token>,
     sites: Vec<Site>,
     weights: Vec<Weights>,
+    /// The name of the pass that ran each attention: another one, where this pass resumed after it.
+    origins: Vec<String>,
     /// What each layer read, from which the pass can be resumed.
     residuals: Residuals,
     /// Scores of the last position, or of the classes.
@@ -110,6 +115,27 @@ impl ForwardPass {
         Ok(Self { changes, ..Self::of(opened, encoded, drawn, interventions, cancel)? })
     }
 
+    /// This pass with other changes, bit for bit as if it were run from the start. The layers before the first in which the changes
+    /// differ are not run again. Fails if the changes strike out other tokens: the text would be another.
+    pub fn with_changes(&self, changes: Vec<Intervention>, most: usize, cancel: &AtomicBool) -> Result<Self> {
+        ensure!(strike_alike(&self.changes, &changes), "a text without other tokens is another text");
+        let (source, target) = (self.source.clone(), self.target.clone());
+        let encoded = EncodedInput { inputs: self.inputs.clone(), source, target };
+        let interventions = resolve(&changes, &self.opened, &encoded, (most, cancel))?;
+        let shared = self.shared(&changes);
+        let known = Some((self, shared.as_slice()));
+        Ok(Self { changes, ..Self::run(&self.opened, encoded, self.drawn, interventions, known, cancel)? })
+    }
+
+    /// The layers that would not be run again with other changes: none in models without a residual stream.
+    pub fn shared(&self, changes: &[Intervention]) -> Vec<&str> {
+        // What interventions that are no data do is not known.
+        match self.interventions.is_some() == self.changes.is_empty() {
+            true => Vec::new(),
+            false => self.residuals.shared(&self.changes, changes),
+        }
+    }
+
     /// The tokens of source and target, without running the model.
     pub fn tokens(opened: &Opened, input: &Input, most: usize) -> Result<(Vec<Token>, Vec<Token>)> {
         let encoded = input.encode(opened, most)?;
@@ -133,6 +159,18 @@ impl ForwardPass {
         interventions: Option<Interventions>,
         cancel: &AtomicBool,
     ) -> Result<Self> {
+        Self::run(opened, encoded, drawn, interventions, None, cancel)
+    }
+
+    /// Runs a model; with `known`, not those of its layers that another pass over the same input has run.
+    fn run(
+        opened: &Arc<Opened>,
+        encoded: EncodedInput,
+        drawn: usize,
+        interventions: Option<Interventions>,
+        known: Option<(&Self, &[&str])>,
+        cancel: &AtomicBool,
+    ) -> Result<Self> {
         let EncodedInput { inputs, source, target } = encoded;
         let sites = Site::all(&*opened.model);
         let probe = sites
@@ -141,17 +179,30 @@ impl ForwardPass {
             .record("logits")
             .record("pool.weights");
         let probe = Residuals::record(probe, &sites);
-        run_model(&inputs, &*opened.model, &Context::inference().with_cancel(cancel).with_probe(&probe))?;
-        let weights = |site: &Site| {
-            probe.weights(&site.name).with_context(|| format!("the model did not pass {}", site.name))
+        let probe = match known {
+            Some((known, shared)) => known.residuals.resume(probe, shared),
+            None => probe,
         };
-        let weights = sites.iter().map(weights).collect::<Result<_>>()?;
+        run_model(&inputs, &*opened.model, &Context::inference().with_cancel(cancel).with_probe(&probe))?;
+        let id = format!("{:016x}", RandomState::new().build_hasher().finish());
+        let attention = |(number, site): (usize, &Site)| {
+            let known = known.filter(|(_, shared)| shared.contains(&site.layer_name()));
+            if let Some((known, _)) = known {
+                return Ok((known.weights[number].clone(), known.origins[number].clone()));
+            }
+            let weights = probe.weights(&site.name);
+            let weights = weights.with_context(|| format!("the model did not pass {}", site.name))?;
+            Ok((weights, id.clone()))
+        };
+        let (weights, origins) =
+            sites.iter().enumerate().map(attention).collect::<Result<Vec<_>>>()?.into_iter().unzip();
         let scores =
             probe.get("logits")?.map(|logits| prediction::kept(&*opened.model, &logits)).transpose()?;
         let pool = probe.get("pool.weights")?.map(|pool| pool.to_vec());
-        let residuals = Residuals::new(&probe, &sites)?;
+        let residuals = Residuals::new(&probe, &sites, known.map(|(known, _)| &known.residuals))?;
         let computed = Mutex::default();
         Ok(Self {
+            id,
             opened: Arc::clone(opened),
             changes: Vec::new(),
             interventions,
@@ -160,6 +211,7 @@ impl ForwardPass {
             target,
             sites,
             weights,
+            origins,
             residuals,
             scores,
             pool,
@@ -181,6 +233,17 @@ impl ForwardPass {
                 Self::resolved(&self.opened, encoded, self.drawn + 1, self.changes.clone(), most, cancel)
             }
         }
+    }
+
+    /// Its name, which cannot be guessed.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// The names of the passes that ran each attention. What is known of an attention is the same in all passes that have it from the
+    /// same one.
+    pub fn origins(&self) -> &[String] {
+        &self.origins
     }
 
     /// The changes inside the model.
@@ -281,7 +344,8 @@ impl ForwardPass {
         }
     }
 
-    /// About how many bytes it holds now, with what was computed on demand.
+    /// About how many bytes it holds now, with what was computed on demand. What it shares with another pass counts in both: each
+    /// may outlive the other.
     pub fn bytes(&self) -> usize {
         let of_site = |site: &Site| {
             let (queries, keys) = self.sides(site.group);

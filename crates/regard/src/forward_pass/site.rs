@@ -72,6 +72,11 @@ pub struct Site {
 }
 
 impl Site {
+    /// Its layer, such as `layers.5`.
+    pub fn layer_name(&self) -> &str {
+        self.name.rsplit_once('.').map_or(&self.name, |(layer, _)| layer)
+    }
+
     /// The attentions of a model, in order.
     pub fn all(model: &dyn Model) -> Vec<Self> {
         let both = model.abilities().reads == Reads::Source;

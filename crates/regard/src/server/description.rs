@@ -23,6 +23,8 @@ pub struct Description {
     pub said: Option<Continuation>,
     /// The attentions.
     pub sites: Vec<Site>,
+    /// The reading that ran each attention: another one, where this one resumed after it.
+    pub origins: Vec<String>,
     /// The groups there are, in order.
     pub groups: Vec<Group>,
     /// Rows and columns of patches, if a picture was read.
@@ -62,6 +64,11 @@ pub fn describe(id: &str, model: &str, pass: &ForwardPass) -> Description {
         // What cannot be spelt is seen as tokens all the same.
         said: continuation(pass).ok().flatten(),
         sites: pass.sites().to_vec(),
+        origins: pass
+            .origins()
+            .iter()
+            .map(|origin| if origin == pass.id() { id } else { origin }.to_owned())
+            .collect(),
         groups,
         patches,
         small: pass.model().parameters().iter().map(|(_, one)| one.tensor().count()).sum::<usize>() <= SMALL,

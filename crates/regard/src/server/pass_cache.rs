@@ -1,9 +1,9 @@
 //! Forward passes, cached within a limit of memory: the least recently used is dropped first.
 
+use crate::forward_pass::intervention::strike_alike;
 use crate::forward_pass::{ForwardPass, Input, Intervention};
 use crate::model::Opened;
 use regard_tensor::pool;
-use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The most forward passes, however small.
@@ -16,7 +16,6 @@ pub struct PassCache {
 }
 
 struct CachedPass {
-    id: String,
     model: String,
     /// What was requested, if it may be requested again.
     request: Option<PassRequest>,
@@ -31,6 +30,13 @@ pub struct PassRequest {
     pub changes: Vec<Intervention>,
 }
 
+impl PassRequest {
+    /// Whether the model reads the same tokens, whatever is changed inside it.
+    fn reads_like(&self, other: &Self) -> bool {
+        strike_alike(&self.changes, &other.changes) && self.drawn == other.drawn && self.input == other.input
+    }
+}
+
 impl PassCache {
     pub fn new(limit: usize) -> Self {
         Self { limit, cached: Mutex::default() }
@@ -40,24 +46,18 @@ impl PassCache {
         self.cached.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Caches a forward pass under a name that cannot be guessed. The newest stays whatever its size.
-    pub fn insert(
-        &self,
-        model: String,
-        request: Option<PassRequest>,
-        pass: ForwardPass,
-    ) -> (String, Arc<ForwardPass>) {
-        let id = format!("{:016x}", RandomState::new().build_hasher().finish());
+    /// Caches a forward pass under its name. The newest stays whatever its size.
+    pub fn insert(&self, model: String, request: Option<PassRequest>, pass: ForwardPass) -> Arc<ForwardPass> {
         let pass = Arc::new(pass);
         let mut cached = self.cached();
-        cached.push(CachedPass { id: id.clone(), model, request, pass: Arc::clone(&pass) });
+        cached.push(CachedPass { model, request, pass: Arc::clone(&pass) });
         self.make_room(&mut cached);
         drop(cached);
         // Texts of ever new lengths leave buffers of sizes that are not needed again.
         if pool::usage().waiting > self.limit / 16 {
             pool::trim();
         }
-        (id, pass)
+        pass
     }
 
     /// Drops the oldest until the others fit. Passes grow while they are viewed, so their sizes are measured now.
@@ -73,22 +73,35 @@ impl PassCache {
     }
 
     /// The cached pass of a request through the model as it is open now.
-    pub fn same(&self, opened: &Arc<Opened>, request: &PassRequest) -> Option<(String, Arc<ForwardPass>)> {
+    pub fn same(&self, opened: &Arc<Opened>, request: &PassRequest) -> Option<Arc<ForwardPass>> {
         let mut cached = self.cached();
         let same = |known: &CachedPass| {
             Arc::ptr_eq(known.pass.opened(), opened) && known.request.as_ref() == Some(request)
         };
         let place = cached.iter().position(same)?;
         let found = cached.remove(place);
-        let answer = (found.id.clone(), Arc::clone(&found.pass));
+        let answer = Arc::clone(&found.pass);
         cached.push(found);
         Some(answer)
+    }
+
+    /// The cached pass over the same tokens that has most layers in common with a request; none if no pass has any.
+    pub fn nearest(&self, opened: &Arc<Opened>, request: &PassRequest) -> Option<Arc<ForwardPass>> {
+        let reads_alike = |known: &&CachedPass| {
+            let alike = |known: &PassRequest| known.reads_like(request);
+            Arc::ptr_eq(known.pass.opened(), opened) && known.request.as_ref().is_some_and(alike)
+        };
+        let cached = self.cached();
+        let passes: Vec<_> = cached.iter().filter(reads_alike).map(|known| Arc::clone(&known.pass)).collect();
+        drop(cached);
+        let shared = |pass: &Arc<ForwardPass>| pass.shared(&request.changes).len();
+        passes.into_iter().max_by_key(shared).filter(|pass| shared(pass) > 0)
     }
 
     /// A forward pass by its name, with the name of its model.
     pub fn find(&self, id: &str) -> Option<(String, Arc<ForwardPass>)> {
         let mut cached = self.cached();
-        let place = cached.iter().position(|cached| cached.id == id)?;
+        let place = cached.iter().position(|cached| cached.pass.id() == id)?;
         let found = cached.remove(place);
         let answer = (found.model.clone(), Arc::clone(&found.pass));
         cached.push(found);

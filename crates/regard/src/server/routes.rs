@@ -149,11 +149,14 @@ async fn read(
             return Ok(known);
         }
         let PassRequest { input, drawn, changes } = &request;
-        let pass = ForwardPass::changed(&opened, input, drawn, changes.clone(), most, cancel)?;
+        let pass = match shared.passes.nearest(&opened, &request) {
+            Some(known) => known.with_changes(changes.clone(), most, cancel)?,
+            None => ForwardPass::changed(&opened, input, drawn, changes.clone(), most, cancel)?,
+        };
         Ok(shared.passes.insert(model, Some(request), pass))
     };
-    let (id, pass) = app.jobs.run(JobKind::ForwardPass, work).await?;
-    Ok(Json(describe(&id, &name, &pass)).into_response())
+    let pass = app.jobs.run(JobKind::ForwardPass, work).await?;
+    Ok(Json(describe(pass.id(), &name, &pass)).into_response())
 }
 
 /// The description of a cached forward pass.
@@ -195,8 +198,8 @@ async fn step(
         before.extended(token, most, cancel)
     };
     let pass = app.jobs.run(JobKind::ForwardPass, work).await?;
-    let (id, pass) = app.passes.insert(name.clone(), None, pass);
-    Ok(Json(describe(&id, &name, &pass)).into_response())
+    let pass = app.passes.insert(name.clone(), None, pass);
+    Ok(Json(describe(pass.id(), &name, &pass)).into_response())
 }
 
 /// The number of best next tokens that are spelled out.

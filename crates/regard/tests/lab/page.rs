@@ -4,5 +4,6 @@ mod busy;
 mod hostile;
 mod numbers;
 mod requests;
+mod resumed;
 mod stalled;
 mod view;

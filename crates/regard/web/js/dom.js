@@ -31,3 +31,9 @@ export function settled(milliseconds, work) {
     timer = setTimeout(() => work(...args), milliseconds);
   };
 }
+
+/** Resolves when a promise does, or after so many milliseconds. */
+export const within = (milliseconds, promise) => Promise.race([promise, new Promise((done) => setTimeout(done, milliseconds))]);
+
+/** Resolves after the next frame is drawn; a page in the background draws none. */
+export const nextFrame = () => (document.hidden ? Promise.resolve() : new Promise((done) => requestAnimationFrame(() => setTimeout(done))));

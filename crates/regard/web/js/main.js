@@ -2,7 +2,7 @@
 
 import { forgetColours } from "./colours.js";
 import { endPreview, markToken, previewTokens, showControls, showTokens } from "./controls.js";
-import { at, make, settled } from "./dom.js";
+import { at, make, nextFrame, settled, within } from "./dom.js";
 import { copyLink, saveCsv, savePng, saveSvg } from "./download.js";
 import { embeddedSource } from "./embedded.js";
 import { explain } from "./explain.js";
@@ -34,6 +34,9 @@ import { showTour, spotTour, startTour } from "./tour.js";
 import { sidesOf } from "./words.js";
 
 const views = [headsView, headView, linesView, whyView, flowView, lensView, classesView, nextView, withoutView, patchingView, compareView, searchView];
+
+/** Milliseconds that a view waits for the changed prediction. */
+const longestOutcome = 300;
 
 const held = document.getElementById("held");
 const page = {
@@ -267,7 +270,8 @@ async function read({ again = false, keep = false, undoing = false } = {}) {
     }
     page.known = { ...part, model: input.model };
     quietly(part);
-    refresh({ keep, again: undoing });
+    await refresh({ keep, again: undoing });
+    if (mine.aborted) return false;
     page.film.sample();
     if (wrong) complain(wrong);
     if (!keep) at("said").textContent = `Read ${several(page.reading.source.length, "token")}.`;
@@ -305,7 +309,7 @@ function quietly(part) {
 }
 
 /** Updates the page after a reading. */
-function refresh({ keep = false, again = false } = {}) {
+async function refresh({ keep = false, again = false } = {}) {
   const { reading } = page;
   if (!reading) return;
   const heads = reading.sites.reduce((sum, site) => sum + site.heads, 0);
@@ -316,8 +320,14 @@ function refresh({ keep = false, again = false } = {}) {
   // If the view does not apply to this model, open the first one that does.
   if (!current().fits(reading)) quietly({ view: views.find((view) => view.fits(reading))?.name ?? "heads" });
   showTokens(page);
-  showPanel(page);
+  const outcome = showPanel(page);
   showTour(page);
+  if (page.base && !(again && drawings.has(drawingKey()))) {
+    // Drawing the view takes long: the changed prediction comes first.
+    at("view").removeAttribute("data-shown");
+    await within(longestOutcome, outcome.then(nextFrame));
+    if (page.reading !== reading) return;
+  }
   show({ keep, again });
 }
 

@@ -21,8 +21,8 @@ export function blockPair(page) {
   if (page.site() && chosen.key >= 0 && page.source.live) toggleChange(`block:${page.site().name}:${page.head()}:${page.query()}:${chosen.key}`);
 }
 
-/** Redraws the panel. */
-export function showPanel(page) {
+/** Redraws the panel. Resolves when the changed prediction is drawn, if there is one. */
+export async function showPanel(page) {
   const root = at("changes");
   const wanted = Boolean(page.reading) && (page.source.live ? page.reading.sites.length > 0 || changesNow().length > 0 : page.reading.changes.length > 0);
   root.hidden = !wanted;
@@ -32,7 +32,7 @@ export function showPanel(page) {
   keepingFocus(root, () => root.replaceChildren(
     list.length ? made(page, list) : "",
     page.source.live && page.site() ? tools(page, held) : ""));
-  if (list.length && page.base) showOutcome(page, root.querySelector("#outcome-place"));
+  if (list.length && page.base) await showOutcome(page, root.querySelector("#outcome-place"));
 }
 
 async function showOutcome(page, root) {

@@ -32,21 +32,28 @@ const binary = async (path, options) => (await ask(path, options)).arrayBuffer()
 const send = (path, body, signal) =>
   json(path, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body), signal });
 
-/** The data source of the page. Responses about a reading are cached. */
+/** The reading that ran an attention: another one, if this reading resumed after it. */
+function originOf(reading, site) {
+  return reading.origins[reading.sites.findIndex(({ name }) => name === site)] ?? reading.id;
+}
+
+/** The data source of the page. Responses about a reading are cached; those about an attention, for all readings that share it. */
 export function serverSource() {
   const kept = new Map();
   const about = (reading, what, question, signal, read) => {
-    const path = `api/readings/${reading.id}/${what}?${new URLSearchParams(question)}`;
-    if (!kept.has(path)) {
+    const asked = `${what}?${new URLSearchParams(question)}`;
+    const key = `${originOf(reading, question.site)}/${asked}`;
+    if (!kept.has(key)) {
       if (kept.size > 600) kept.delete(kept.keys().next().value);
-      const answer = read(path, { signal });
-      kept.set(path, answer);
-      const forget = () => kept.delete(path);
+      // Asked of this reading: the server may have evicted the one that ran it.
+      const answer = read(`api/readings/${reading.id}/${asked}`, { signal });
+      kept.set(key, answer);
+      const forget = () => kept.delete(key);
       // An aborted request must not stay in the cache.
       signal?.addEventListener("abort", forget, { once: true });
       answer.then(() => signal?.removeEventListener("abort", forget), forget);
     }
-    return kept.get(path);
+    return kept.get(key);
   };
   return {
     live: true,

@@ -55,7 +55,8 @@ pub fn tokenizer(end: bool) -> Tokenizer {
     Tokenizer::byte_pairs(["The cat sat on the mat. The dög sat by the cat."], &settings).unwrap()
 }
 
-fn save(folder: &Path, (form, seed): (Form, u64), tokenizer: Option<&Tokenizer>) {
+/// A transformer of some form.
+pub fn save(folder: &Path, (form, seed): (Form, u64), tokenizer: Option<&Tokenizer>) {
     let mut model = Transformer::new(form, seed).unwrap();
     for (name, parameter) in model.parameters_mut() {
         let tensor = parameter.tensor_mut();
