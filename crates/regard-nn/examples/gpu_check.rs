@@ -11,6 +11,7 @@
 
 #![allow(clippy::print_stdout)] // examples print their results
 
+use regard_nn::data::batches::IGNORED;
 use regard_nn::models::{
     BertConfig, GptConfig, Inputs, LlamaConfig, Model, Pooling, Sentiment, SentimentConfig, T5Config,
     Transformer, VitConfig,
@@ -21,7 +22,7 @@ use regard_nn::tensor::random::Key;
 use regard_nn::tensor::traffic::{self, Traffic};
 use regard_nn::tensor::{DataType, Device, Ids, Tensor, cuda, cuda_devices};
 use regard_nn::train::{self, Part, Recorder, Settings};
-use regard_nn::{Context, Module, Result};
+use regard_nn::{Context, Result};
 use std::time::Instant;
 
 /// The device to check.
@@ -29,27 +30,48 @@ fn device() -> Result<Device> {
     Ok(std::env::var("REGARD_DEVICE").map_or(Ok(Device::Cuda(0)), |name| name.parse())?)
 }
 
-/// A model with inputs and targets.
+/// A model, and a batch for each seed.
 struct Case {
     name: &'static str,
     model: Box<dyn Model>,
-    inputs: Inputs,
-    targets: Ids,
+    batch: fn(u64) -> Result<(Inputs, Ids)>,
 }
 
-fn ids(name: &str, shape: [usize; 2], limit: usize) -> Result<Ids> {
+const TEXTS: [usize; 2] = [3, 70];
+const WORDS: usize = 90;
+
+fn numbers(name: &str, seed: u64, count: usize, limit: usize) -> Vec<u32> {
     let key = Key::new(11).site(name);
-    let draw = |i: usize| key.below(i as u64, 0, limit) as u32;
-    Ok(Ids::new(&(0..shape[0] * shape[1]).map(draw).collect::<Vec<_>>(), shape)?)
+    (0..count).map(|i| key.below(seed, i as u64, limit) as u32).collect()
+}
+
+fn ids(name: &str, seed: u64) -> Result<Ids> {
+    Ok(Ids::new(&numbers(name, seed, TEXTS[0] * TEXTS[1], WORDS), TEXTS)?)
+}
+
+/// Texts of which the first has no padding.
+fn padded(seed: u64) -> Result<Inputs> {
+    let mut lengths = vec![TEXTS[1]];
+    let others = numbers("lengths", seed, TEXTS[0] - 1, TEXTS[1]);
+    lengths.extend(others.iter().map(|&length| length as usize + 1));
+    Inputs::padded(&ids("text", seed)?, &lengths)
+}
+
+/// Targets of which about one in `every` counts.
+fn some(seed: u64, every: usize) -> Result<Ids> {
+    let counts = numbers("counts", seed, TEXTS[0] * TEXTS[1], every);
+    let targets = ids("next", seed)?;
+    let targets = targets.values().iter().zip(counts);
+    Ok(Ids::new(&targets.map(|(&id, zero)| if zero == 0 { id } else { IGNORED }).collect::<Vec<_>>(), TEXTS)?)
+}
+
+fn classes(seed: u64) -> Result<Ids> {
+    Ok(Ids::new(&numbers("classes", seed, TEXTS[0], 2), [TEXTS[0]])?)
 }
 
 fn cases() -> Result<Vec<Case>> {
-    let case = |name, model: Box<dyn Model>, inputs, targets| Case { name, model, inputs, targets };
-    let (batch, time, words) = (3, 70, 90);
-    let text = ids("text", [batch, time], words)?;
-    let next = ids("next", [batch, time], words)?;
-    let classes = Ids::new(&[0, 1, 1], [batch])?;
-    let lengths = [70, 33, 51];
+    let case = |name, model: Box<dyn Model>, batch| Case { name, model, batch };
+    let words = WORDS;
     let gpt = GptConfig {
         vocabulary: words,
         context: 128,
@@ -104,25 +126,31 @@ fn cases() -> Result<Vec<Case>> {
     let sentiment =
         SentimentConfig { vocabulary: words, d_embedding: 32, d_hidden: 32, ..SentimentConfig::default() };
     let with = |pooling| SentimentConfig { pooling, ..sentiment.clone() };
-    let pictures = Tensor::new(&Key::new(5).site("pictures").normal(batch * 256, 1.0), [batch, 1, 16, 16])?;
-    let padded = Inputs::padded(&text, &lengths)?;
-    let source = padded.clone();
+    let transformer = |form| -> Result<Box<dyn Model>> { Ok(Box::new(Transformer::new(form, 1)?)) };
+    let bilstm = |pooling| -> Result<Box<dyn Model>> { Ok(Box::new(Sentiment::new(with(pooling), 1)?)) };
+    let windows = |seed| Ok((Inputs::ids(&ids("text", seed)?), ids("next", seed)?));
+    let texts = |seed| Ok((padded(seed)?, classes(seed)?));
     Ok(vec![
-        case("GPT", Box::new(Transformer::new(gpt.form(), 1)?), Inputs::ids(&text), next.clone()),
-        case("BERT", Box::new(Transformer::new(bert.form(), 1)?), padded.clone(), next.clone()),
-        case("T5", Box::new(Transformer::new(t5.form(), 1)?), source.answered(&next, None), next.clone()),
-        case("Llama", Box::new(Transformer::new(llama.form(), 1)?), Inputs::ids(&text), next),
-        case("ViT", Box::new(Transformer::new(vit.form(), 1)?), Inputs::pictures(&pictures), classes.clone()),
-        case("BiLSTM max", Box::new(Sentiment::new(with(Pooling::Max), 1)?), padded.clone(), classes.clone()),
-        case(
-            "BiLSTM additive",
-            Box::new(Sentiment::new(with(Pooling::Additive), 1)?),
-            padded.clone(),
-            classes.clone(),
-        ),
-        case("BiLSTM heads", Box::new(Sentiment::new(with(Pooling::Heads), 1)?), padded, classes),
+        case("GPT", transformer(gpt.form())?, windows),
+        case("GPT checkpointed", transformer(GptConfig { checkpointing: true, ..gpt }.form())?, windows),
+        case("BERT", transformer(bert.form())?, |seed| Ok((padded(seed)?, ids("next", seed)?))),
+        case("BERT masked", transformer(bert.form())?, |seed| Ok((padded(seed)?, some(seed, 6)?))),
+        case("T5", transformer(t5.form())?, |seed| {
+            Ok((padded(seed)?.answered(&ids("answer", seed)?, None), some(seed, 2)?))
+        }),
+        case("Llama", transformer(llama.form())?, windows),
+        case("ViT", transformer(vit.form())?, |seed| {
+            let pixels = Key::new(5).site("pictures").step(seed).normal(TEXTS[0] * 256, 1.0);
+            Ok((Inputs::pictures(&Tensor::new(&pixels, [TEXTS[0], 1, 16, 16])?), classes(seed)?))
+        }),
+        case("BiLSTM max", bilstm(Pooling::Max)?, texts),
+        case("BiLSTM additive", bilstm(Pooling::Additive)?, texts),
+        case("BiLSTM heads", bilstm(Pooling::Heads)?, texts),
     ])
 }
+
+/// The loss over the targets that count.
+const COUNTED: CrossEntropy = CrossEntropy { ignored: Some(IGNORED), smoothing: 0.0 };
 
 /// The results of one pass of a model.
 struct Outcome {
@@ -136,9 +164,10 @@ fn outcome(case: &Case, device: Device, precision: DataType) -> Result<Outcome> 
     let mut model = case.model.duplicate();
     model.to(device)?;
     let context = Context::training(Key::new(3), 0).with_precision(precision);
+    let (inputs, targets) = (case.batch)(0)?;
     let before = traffic::snapshot();
-    let hidden = model.hidden(&context, &case.inputs)?;
-    let loss = model.loss(&context, &hidden, &case.targets, CrossEntropy::default())?;
+    let hidden = model.hidden(&context, &inputs)?;
+    let loss = model.loss(&context, &hidden, &targets, COUNTED)?;
     let gradients = loss.backward()?;
     let traffic = traffic::snapshot().since(&before);
     let mut all = Vec::new();
@@ -223,25 +252,25 @@ fn check() -> Result<usize> {
     Ok(failures)
 }
 
-/// Losses and parameters after twenty updates with ids, rates and dropout that change, and how many kernels were recorded.
+/// Losses and parameters after twenty updates with batches, rates and dropout that change, and how many kernels were
+/// recorded.
 fn trained(
-    config: &GptConfig,
+    case: &Case,
     precision: DataType,
     mut recorder: Recorder,
 ) -> Result<(Vec<Vec<f32>>, Option<usize>)> {
-    let mut model = Transformer::new(config.form(), 1)?;
+    let mut model = case.model.duplicate();
     model.to(device()?)?;
     let mut optimiser = Optimiser::new(Method::adamw(), 0.1);
     let mut losses = Vec::new();
     for step in 0..20_u64 {
-        let text = ids(&format!("text {step}"), [4, 64], config.vocabulary)?;
-        let next = ids(&format!("next {step}"), [4, 64], config.vocabulary)?;
-        let parts = [Part { inputs: Inputs::ids(&text), targets: next, share: 1.0, first_example: 0 }];
+        let (inputs, targets) = (case.batch)(step)?;
+        let parts = [Part { inputs, targets, share: 1.0, first_example: 0 }];
         let rate = 1e-3 * (1.0 + step as f32);
         let how = Settings { key: Key::new(5).step(step), rate, clip: 1.0, precision };
-        let outcome = match recorder.update(&mut model, &mut optimiser, &parts, how)? {
+        let outcome = match recorder.update(&mut *model, &mut optimiser, &parts, how)? {
             Some(outcome) => outcome,
-            None => train::update_now(&mut model, &mut optimiser, &parts, how)?,
+            None => train::update_now(&mut *model, &mut optimiser, &parts, how)?,
         };
         losses.push(outcome.loss.to_vec());
         losses.push(outcome.norm.to_vec());
@@ -252,30 +281,22 @@ fn trained(
 
 /// Prints a line for each model and type; returns how many differ.
 fn check_graph() -> Result<usize> {
-    let gpt = GptConfig {
-        vocabulary: 90,
-        context: 64,
-        n_layers: 2,
-        n_heads: 4,
-        d_model: 64,
-        dropout: 0.1,
-        ..GptConfig::default()
-    };
-    let checkpointed = GptConfig { checkpointing: true, ..gpt.clone() };
     let mut failures = 0;
-    for (name, config) in [("GPT", gpt), ("GPT, checkpointed", checkpointed)] {
+    for case in cases()? {
         for precision in [DataType::F32, DataType::Bf16] {
-            let (usual, _) = trained(&config, precision, Recorder::off())?;
-            let (replayed, nodes) = trained(&config, precision, Recorder::new())?;
+            let (usual, _) = trained(&case, precision, Recorder::off())?;
+            let (replayed, nodes) = trained(&case, precision, Recorder::new())?;
             let same = |(a, b): (&Vec<f32>, &Vec<f32>)| {
                 a.iter().map(|x| x.to_bits()).eq(b.iter().map(|x| x.to_bits()))
             };
             let different = usual.iter().zip(&replayed).filter(|&pair| !same(pair)).count();
-            let right = different == 0 && nodes.is_some() && usual.len() == replayed.len();
+            let finite = usual.iter().flatten().all(|x| x.is_finite());
+            let right = different == 0 && finite && nodes.is_some() && usual.len() == replayed.len();
             failures += usize::from(!right);
             println!(
-                "{}  {name:<18} {precision:?}  20 updates, {} kernels recorded, {different} of {} results differ",
+                "{}  {:<18} {precision:?}  20 updates, {} kernels recorded, {different} of {} results differ",
                 if right { "ok  " } else { "FAIL" },
+                case.name,
                 nodes.unwrap_or(0),
                 usual.len(),
             );
@@ -350,7 +371,7 @@ fn time_one(run: Run, precision: DataType, seconds: f64, mut recorder: Recorder)
     let mut optimiser = Optimiser::new(Method::adamw(), 0.1);
     let device = cuda::Device::open(0).map_err(regard_nn::tensor::Error::from)?;
     let wait = || device.synchronise().map_err(regard_nn::tensor::Error::from);
-    let text = ids("text", [batch, time + 1], vocabulary)?;
+    let text = Ids::new(&numbers("text", 0, batch * (time + 1), vocabulary), [batch, time + 1])?;
     let cut = |shift: usize| {
         let rows = text.values().chunks(time + 1).flat_map(|row| row[shift..shift + time].to_vec());
         Ids::new(&rows.collect::<Vec<_>>(), [batch, time])
@@ -360,7 +381,7 @@ fn time_one(run: Run, precision: DataType, seconds: f64, mut recorder: Recorder)
     let last = loop {
         let targets = match classes {
             None => cut(1)?,
-            Some(classes) => ids("classes", [batch, 1], classes)?.reshape([batch])?,
+            Some(classes) => Ids::new(&numbers("classes", 0, batch, classes), [batch])?,
         };
         let parts = [Part { inputs: Inputs::ids(&cut(0)?), targets, share: 1.0, first_example: 0 }];
         let how = Settings { key: Key::new(2).step(step), rate: 3e-4, clip: 1.0, precision };

@@ -12,6 +12,7 @@ mod in_precision;
 mod inputs;
 mod llama;
 mod model;
+mod padding;
 mod recipe;
 mod sentiment;
 mod sequence;

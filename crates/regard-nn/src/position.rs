@@ -64,25 +64,24 @@ impl Position {
 
 /// The sinusoidal encoding of places (their count, width): sines at even features, cosines at odd ones.
 pub fn sinusoidal(positions: &Ids, width: usize) -> Result<Tensor> {
-    let mut values = Vec::with_capacity(positions.values().len() * width);
-    for &position in positions.values() {
-        for feature in 0..width {
-            let angle = f64::from(position) / 10_000_f64.powf((feature / 2 * 2) as f64 / width as f64);
-            values.push(if feature % 2 == 0 { angle.sin() } else { angle.cos() } as f32);
-        }
-    }
     let shape: Vec<usize> = positions.shape().iter().copied().chain([width]).collect();
-    Ok(Tensor::new(&values, shape)?)
+    Ok(Tensor::new(&waves(positions.values(), width), shape)?)
+}
+
+/// The values of [`sinusoidal`].
+pub(crate) fn waves(positions: &[u32], width: usize) -> Vec<f32> {
+    let wave = |position: u32, feature: usize| {
+        let angle = f64::from(position) / 10_000_f64.powf((feature / 2 * 2) as f64 / width as f64);
+        if feature.is_multiple_of(2) { angle.sin() as f32 } else { angle.cos() as f32 }
+    };
+    positions.iter().flat_map(|&position| (0..width).map(move |feature| wave(position, feature))).collect()
 }
 
 /// The same with all sines before all cosines, as Marian has them.
-pub fn sinusoidal_halves(positions: &Ids, width: usize) -> Result<Tensor> {
-    let waves = sinusoidal(positions, width)?;
+pub(crate) fn waves_by_halves(positions: &[u32], width: usize) -> Vec<f32> {
     let order: Vec<usize> = (0..width).step_by(2).chain((1..width).step_by(2)).collect();
-    let rows = waves.values();
-    let values: Vec<f32> =
-        rows.chunks(width.max(1)).flat_map(|row| order.iter().map(|&at| row[at])).collect();
-    Ok(Tensor::new(&values, waves.shape())?)
+    let waves = waves(positions, width);
+    waves.chunks(width.max(1)).flat_map(|row| order.iter().map(|&at| row[at])).collect()
 }
 
 /// ALiBi's slopes: 2^(−8/n), 2^(−16/n), … for n heads, n a power of two; otherwise those of the power below, followed

@@ -3,8 +3,8 @@
 use crate::context::Context;
 use crate::error::Result;
 use crate::parameter::{Draw, Initial, Parameter, module};
-use regard_tensor::Tensor;
 use regard_tensor::ops::{LstmWeights, lstm};
+use regard_tensor::{Ids, Tensor};
 
 /// An LSTM that reads forward, or in both directions.
 #[derive(Debug, Clone)]
@@ -40,7 +40,7 @@ impl Lstm {
     }
 
     /// The states (batch, time, directions·hidden) of sequences (batch, time, inputs), zero in the padding.
-    pub fn forward(&self, context: &Context, x: &Tensor, lengths: Option<&[usize]>) -> Result<Tensor> {
+    pub fn forward(&self, context: &Context, x: &Tensor, lengths: Option<&Ids>) -> Result<Tensor> {
         let weights: Vec<LstmWeights> = self
             .directions
             .iter()

@@ -20,8 +20,8 @@ impl<T: NoUninit + CheckedBitPattern> Copies<T> {
     }
 
     /// Values in the memory of a device.
-    pub fn on_device(memory: Memory, count: usize) -> Self {
-        Self { count, host: OnceLock::new(), devices: Mutex::new(vec![Arc::new(memory)]) }
+    pub fn on_device(memory: Arc<Memory>, count: usize) -> Self {
+        Self { count, host: OnceLock::new(), devices: Mutex::new(vec![memory]) }
     }
 
     pub fn count(&self) -> usize {
@@ -52,12 +52,6 @@ impl<T: NoUninit + CheckedBitPattern> Copies<T> {
         traffic::count_upload();
         self.devices.lock().unwrap_or_else(PoisonError::into_inner).push(memory.clone());
         Ok(memory)
-    }
-
-    /// The first device that has a copy, the CPU if none has.
-    pub fn device(&self) -> Device {
-        let elsewhere = self.devices.lock().unwrap_or_else(PoisonError::into_inner);
-        elsewhere.first().map_or(Device::Cpu, |memory| memory.device())
     }
 
     fn find(&self, device: Device) -> Option<Arc<Memory>> {

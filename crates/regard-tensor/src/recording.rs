@@ -6,15 +6,15 @@
 use crate::array::Array;
 use crate::cuda;
 use crate::error::{Error, Result};
-use crate::ids::Ids;
 use crate::optimiser::Optimiser;
 use crate::random::Key;
-use crate::storage::{Device, Memory};
+use crate::slot::Exchange;
+use crate::storage::Device;
 use crate::tensor::Tensor;
 
 /// A training step that can be replayed: the same kernels on the same memory.
 ///
-/// What the step reads of the host is a constant of the recording, but for ids in slots (see [`Ids::slot`]), the learning
+/// What the step reads of the host is a constant of the recording, but for what is in slots (see [`Exchange`]), the learning
 /// rate and number of an update, and the keys of dropout.
 pub struct Recording {
     steps: cuda::recording::Recording,
@@ -51,44 +51,31 @@ impl Recording {
         self.steps.nodes()
     }
 
-    /// Runs the step again: with other ids in its slots, another key, and the optimiser's next update at this rate.
+    /// Runs the step again: with other values in its slots, another key, and the optimiser's next update at this rate.
     pub fn replay(
         &mut self,
         key: Key,
-        slots: &[(&Ids, &Ids)],
+        slots: &Exchange,
         (optimiser, learning_rate): (&mut Optimiser, f32),
     ) -> Result<()> {
         self.run(key, slots, || Some(optimiser.replayed(learning_rate).bytes()))
     }
 
-    /// Runs a step without dropout and without an update again, with other ids in its slots.
-    pub fn replay_inference(&mut self, slots: &[(&Ids, &Ids)]) -> Result<()> {
+    /// Runs a step without dropout and without an update again, with other values in its slots.
+    pub fn replay_inference(&mut self, slots: &Exchange) -> Result<()> {
         self.run(Key::new(0), slots, || None::<[u8; 0]>)
     }
 
-    /// `update` is called once it is known that the ids fit.
+    /// `update` is called once it is known that the slots are on the device.
     fn run<B: AsRef<[u8]>>(
         &mut self,
         key: Key,
-        slots: &[(&Ids, &Ids)],
+        slots: &Exchange,
         update: impl FnOnce() -> Option<B>,
     ) -> Result<()> {
-        let memories = slots.iter().map(|(slot, _)| slot.on(slot.device())).collect::<Result<Vec<_>>>()?;
-        let mut copies = Vec::with_capacity(slots.len());
-        for (memory, (slot, ids)) in memories.iter().zip(slots) {
-            match &**memory {
-                Memory::Cuda(stored) if slot.can_become(ids) => {
-                    copies.push((stored.buffer(), bytemuck::cast_slice(ids.values())));
-                }
-                _ => {
-                    return Err(Error::shape(
-                        "replay",
-                        format!("ids that fit a slot of {}", slot.shape()),
-                        ids.shape(),
-                    ));
-                }
-            }
-        }
+        let Some(copies) = slots.on_cuda() else {
+            return Err(Error::setting("replay", "slots", "on a CUDA device", "elsewhere"));
+        };
         let update = update();
         Ok(self.steps.run(key, update.as_ref().map(AsRef::as_ref), &copies)?)
     }

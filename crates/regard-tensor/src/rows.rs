@@ -25,7 +25,7 @@ impl RowGradient {
             return Err(Error::shape("RowGradient", "ascending rows with values (rows, width)", shape));
         }
         let rows = Ids::new(rows, [rows.len()])?;
-        rows.ensure_below("RowGradient", table_rows)?;
+        rows.ensure_below(("RowGradient", "id"), table_rows)?;
         Ok(Self { table_rows, rows, values: values.detach() })
     }
 

@@ -59,9 +59,9 @@ pub(super) fn features(x: &Tensor, present: Option<&Mask>) -> Result<Tensor> {
     match present {
         None => Ok(features),
         Some(present) => {
-            let values: Vec<f32> = present.values().iter().map(|&here| f32::from(here)).collect();
-            let shape = present.shape();
-            let present = Tensor::new(&values, [shape[0], shape[1], 1, 1])?.to(x.device())?;
+            let shape = [present.shape()[0], present.shape()[1], 1, 1];
+            let values = |mask: &[bool]| mask.iter().map(|&here| f32::from(here)).collect();
+            let present = present.derive_values(x.device(), shape, values)?;
             Ok(features.multiply(&present)?)
         }
     }

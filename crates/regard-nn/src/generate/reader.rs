@@ -11,7 +11,7 @@ use crate::context::Context;
 use crate::error::{Error, Result};
 use regard_tensor::random::Key;
 use regard_tensor::traffic;
-use regard_tensor::{Device, Ids, Mask, Recording, Tensor};
+use regard_tensor::{Device, Exchange, Ids, Mask, Recording, Tensor};
 
 /// Fewer tokens than this are not worth a recording.
 const FEWEST: usize = 8;
@@ -107,7 +107,14 @@ impl Reader {
 impl Recorded {
     fn replay(&mut self, ids: &Ids) -> Result<Tensor> {
         let place = Ids::new(&vec![self.length as u32; self.place.count()], self.place.shape())?;
-        self.recording.replay_inference(&[(&self.ids, ids), (&self.place, &place)])?;
+        let mut slots = Exchange::new();
+        if !slots.put(&self.ids, ids) || !slots.put(&self.place, &place) {
+            return Err(Error::input(
+                "generate",
+                format!("ids of {} do not fit the recorded step", ids.shape()),
+            ));
+        }
+        self.recording.replay_inference(&slots)?;
         self.length += 1;
         Ok(self.scores.clone())
     }

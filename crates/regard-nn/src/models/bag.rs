@@ -10,6 +10,7 @@
 
 use super::inputs::Inputs;
 use super::model::{Abilities, AttentionSite, Model, Predicts, two_classes, written};
+use super::padding::shares;
 use super::sizes::ensure_sizes;
 use crate::attention::{AttentionConfig, MultiHead, Pattern, Rules};
 use crate::context::Context;
@@ -190,12 +191,5 @@ impl Model for Bag {
 /// The mean of the vectors that are not padding: (batch, time, width) → (batch, width).
 fn mean_pool(x: &Tensor, present: Option<&Mask>) -> Result<Tensor> {
     let Some(present) = present else { return Ok(x.mean(1)?) };
-    let time = present.shape()[1];
-    let mut shares = Vec::with_capacity(present.values().len());
-    for row in present.values().chunks(time) {
-        let count = row.iter().filter(|&&here| here).count();
-        shares.extend(row.iter().map(|&here| if here { 1.0 / count as f32 } else { 0.0 }));
-    }
-    let shares = Tensor::new(&shares, [present.shape()[0], 1, time])?.to(x.device())?;
-    Ok(shares.matmul(x)?.reshape([x.shape()[0], x.shape().last()])?)
+    Ok(shares(present, x.device())?.matmul(x)?.reshape([x.shape()[0], x.shape().last()])?)
 }

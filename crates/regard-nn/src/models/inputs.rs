@@ -80,7 +80,7 @@ impl Inputs {
     }
 
     /// How many tokens each text has, for models that take padding only at the end.
-    pub fn lengths(&self, model: &'static str) -> Result<Option<Vec<usize>>> {
+    pub fn lengths(&self, model: &'static str) -> Result<Option<Ids>> {
         let (Some(mask), Some(ids)) = (&self.present, &self.ids) else { return Ok(None) };
         if mask.shape() != ids.shape() {
             return Err(Error::input(
@@ -88,14 +88,20 @@ impl Inputs {
                 format!("the mask must be {}, got {}", ids.shape(), mask.shape()),
             ));
         }
-        let rows = mask.values().chunks(mask.shape().last().max(1));
-        let length = |row: &[bool]| {
-            let length = row.iter().take_while(|&&present| present).count();
-            match length == 0 || row[length..].contains(&true) {
-                true => Err(Error::input(model, "this model takes padding at the end of a text only")),
-                false => Ok(length),
-            }
-        };
-        rows.map(length).collect::<Result<Vec<_>>>().map(Some)
+        let time = mask.shape().last();
+        let lengths = mask.derive_some([mask.shape().rows()], move |mask| lengths(mask, time))?;
+        match lengths {
+            Some(lengths) => Ok(Some(lengths)),
+            None => Err(Error::input(model, "this model takes padding at the end of a text only")),
+        }
     }
+}
+
+/// How many tokens each row has, `None` if some row has none or padding before its last one.
+fn lengths(mask: &[bool], time: usize) -> Option<Vec<u32>> {
+    let length = |row: &[bool]| {
+        let length = row.iter().take_while(|&&present| present).count();
+        (length > 0 && !row[length..].contains(&true)).then_some(length as u32)
+    };
+    mask.chunks(time.max(1)).map(length).collect()
 }

@@ -8,6 +8,7 @@
 
 use super::inputs::Inputs;
 use super::model::{Abilities, AttentionSite, Model, Predicts, two_classes, written};
+use super::padding::penalty;
 use super::sizes::{ensure_dropout, ensure_sizes};
 use crate::attention::{Additive, AttentionConfig, MultiHead, Pattern, Rules};
 use crate::context::Context;
@@ -141,7 +142,7 @@ impl Model for Sentiment {
         let (present, lengths) = (inputs.present.as_ref(), inputs.lengths("sentiment")?);
         let words = context.see("embeddings", self.words.forward(context, ids)?)?; // (B, T, E)
         let words = context.drop_out("embeddings", self.config.dropout, words)?;
-        let mut states = self.lstm.forward(context, &words, lengths.as_deref())?; // (B, T, 2H)
+        let mut states = self.lstm.forward(context, &words, lengths.as_ref())?; // (B, T, 2H)
         if let Some(heads) = &self.heads {
             let time = ids.shape().last();
             let rules = Rules::new(Pattern::Full, time, time)?.padded(present.cloned());
@@ -185,7 +186,7 @@ impl Model for Sentiment {
 fn max_pool(context: &Context, states: &Tensor, present: Option<&Mask>) -> Result<Tensor> {
     let states = match present {
         // Padding must never win the maximum.
-        Some(present) => states.add(&penalty(present)?.to(states.device())?)?,
+        Some(present) => states.add(&penalty(present, states.device())?)?,
         None => states.clone(),
     };
     let (pooled, winners) = states.max(1)?;
@@ -205,10 +206,4 @@ fn max_pool(context: &Context, states: &Tensor, present: Option<&Mask>) -> Resul
         context.see("pool.weights", Tensor::new(&shares, [batch, time])?)?;
     }
     Ok(pooled)
-}
-
-/// 0 where a word is, a large negative number where padding is: (batch, time, 1).
-fn penalty(present: &Mask) -> Result<Tensor> {
-    let values: Vec<f32> = present.values().iter().map(|&here| if here { 0.0 } else { -1e30 }).collect();
-    Ok(Tensor::new(&values, [present.shape()[0], present.shape()[1], 1])?)
 }

@@ -52,20 +52,7 @@ impl Sequence {
         let keys = past + time;
         let positions = match &present {
             None => Ids::new(&(past as u32..keys as u32).collect::<Vec<_>>(), [1, time])?,
-            Some(present) => {
-                let mut places = Vec::with_capacity(batch * time);
-                for row in present.values().chunks(keys) {
-                    let mut before = 0_u32;
-                    for (column, &real) in row.iter().enumerate() {
-                        // Padding stands where the last token does: never beyond what a model can tell.
-                        if column >= past {
-                            places.push(if real { before } else { before.saturating_sub(1) });
-                        }
-                        before += u32::from(real);
-                    }
-                }
-                Ids::new(&places, [batch, time])?
-            }
+            Some(present) => present.derive([batch, time], move |mask| places(mask, keys, past))?,
         };
         Ok(Self { batch, time, keys, positions, present, room: None })
     }
@@ -82,4 +69,19 @@ impl Sequence {
             cache.advance(self.time, self.present);
         }
     }
+}
+
+/// The place of each token after the first `past`: how many real ones come before it in its row of `keys`.
+fn places(mask: &[bool], keys: usize, past: usize) -> Vec<u32> {
+    let row = |row: &[bool]| {
+        let mut before = 0_u32;
+        let place = |&real: &bool| {
+            // Padding stands where the last token does: never beyond what a model can tell.
+            let place = if real { before } else { before.saturating_sub(1) };
+            before += u32::from(real);
+            place
+        };
+        row.iter().map(place).skip(past).collect::<Vec<_>>()
+    };
+    mask.chunks(keys).flat_map(row).collect()
 }

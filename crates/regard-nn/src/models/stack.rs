@@ -9,7 +9,7 @@ use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::layers::{Embedding, Norm};
 use crate::parameter::{Draw, Initial, Module, Parameter, join};
-use crate::position::{Rotary, alibi_slopes, disentangled_row, relative_bias, sinusoidal, sinusoidal_halves};
+use crate::position::{Rotary, alibi_slopes, disentangled_row, relative_bias, waves, waves_by_halves};
 use regard_tensor::ops::Bias;
 use regard_tensor::{Device, Ids, Tensor};
 use std::ops::Range;
@@ -150,18 +150,19 @@ impl Stack {
                 let rows = match (ids, skips_padding, offset) {
                     (Some(ids), true, _) => rows_after_padding(ids, offset as u32)?,
                     (_, _, 0) => positions.clone(),
-                    _ => {
-                        let rows: Vec<u32> = positions.values().iter().map(|p| p + offset as u32).collect();
-                        Ids::new(&rows, positions.shape())?
-                    }
+                    _ => positions.derive(positions.shape(), move |positions| {
+                        positions.iter().map(|p| p + offset as u32).collect()
+                    })?,
                 };
                 Ok(x.add(&table.forward(context, &rows)?)?)
             }
             (form::Positions::Sinusoidal { scale, halves }, _) => {
                 let width = x.shape().last();
-                let waves =
-                    if halves { sinusoidal_halves(positions, width) } else { sinusoidal(positions, width) };
-                Ok(x.add(&waves?.to(x.device())?.scale(scale)?)?)
+                let shape: Vec<usize> = positions.shape().iter().copied().chain([width]).collect();
+                let waves = positions.derive_values(x.device(), shape, move |positions| {
+                    if halves { waves_by_halves(positions, width) } else { waves(positions, width) }
+                })?;
+                Ok(x.add(&waves.scale(scale)?)?)
             }
             _ => Ok(x),
         }
@@ -200,7 +201,7 @@ impl Stack {
             let (layer, rotary) = (&self.form.layers[form], &self.rotary[form]);
             let rotation = rotary.as_ref().map(|rotary| match sequence.room {
                 Some(room) => rotary.rotation_within(&sequence.positions, room),
-                None => rotary.rotation(&sequence.positions, sequence.batch),
+                None => rotary.rotation_in(&sequence.positions, sequence.batch, keys),
             });
             Rules::new(layer.attention.allowed(self.causal), time, keys)?
                 .padded(sequence.present.clone())
@@ -366,15 +367,15 @@ fn ensure_within(positions: &Ids, limit: usize) -> Result<()> {
 fn rows_after_padding(ids: &Ids, offset: u32) -> Result<Ids> {
     let padding = offset.saturating_sub(1);
     let time = ids.shape().last().max(1);
-    let mut rows = Vec::with_capacity(ids.values().len());
-    for text in ids.values().chunks(time) {
+    let of_text = move |text: &[u32]| {
         let mut row = padding;
-        rows.extend(text.iter().map(|&id| {
+        let rows = text.iter().map(|&id| {
             row += u32::from(id != padding);
             if id == padding { padding } else { row }
-        }));
-    }
-    Ok(Ids::new(&rows, ids.shape())?)
+        });
+        rows.collect::<Vec<_>>()
+    };
+    Ok(ids.derive(ids.shape(), move |ids| ids.chunks(time).flat_map(of_text).collect())?)
 }
 
 #[cfg(test)]

@@ -137,10 +137,22 @@ impl Rotary {
         Ok(Rotation { cos, sin, rows, pairing: self.pairing })
     }
 
+    /// The same in a text of `room` tokens, for places that may be in a slot.
+    pub(crate) fn rotation_in(&self, positions: &Ids, batch: usize, room: usize) -> Result<Rotation> {
+        match positions.is_slot() && !self.depends_on_length() {
+            true => self.rotation_within(positions, room),
+            false => self.rotation(positions, batch),
+        }
+    }
+
+    fn depends_on_length(&self) -> bool {
+        matches!(self.scaling, RotaryScaling::Dynamic { .. } | RotaryScaling::LongRope { .. })
+    }
+
     /// The turns of positions (batch, time) that are not known yet, but below `room`. Fails if they depend on how long the
     /// text is.
     pub(crate) fn rotation_within(&self, positions: &Ids, room: usize) -> Result<Rotation> {
-        if matches!(self.scaling, RotaryScaling::Dynamic { .. } | RotaryScaling::LongRope { .. }) {
+        if self.depends_on_length() {
             let problem = "frequencies that depend on the text's length cannot be recorded";
             return Err(Error::configuration("rotary positions", problem));
         }

@@ -2,17 +2,17 @@
 //!
 //! A CUDA device can note down all kernels of an update and run them again at one call, on the same memory. The first two
 //! updates run as usual and show whether this one can be recorded: it must read no value to the host. The third is
-//! recorded. A batch of another shape, or a model whose parameters moved, runs as usual; the results are bit for bit the
-//! same either way.
+//! recorded. What a model reads of a batch (ids, masks of padding, pictures) is in slots, which a replay fills anew. A batch
+//! of another shape, or a model whose parameters moved, runs as usual; the results are bit for bit the same either way.
 
-use super::tasks::{counted, settings};
+use super::tasks::settings;
 use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::models::{Inputs, Model};
 use regard_tensor::optimiser::{Optimiser, clip_scale, global_norm};
 use regard_tensor::random::Key;
 use regard_tensor::traffic;
-use regard_tensor::{DataType, Device, Gradients, Ids, Places, Recording, Tensor};
+use regard_tensor::{DataType, Device, Exchange, Gradients, Ids, Mask, Places, Recording, Tensor};
 
 /// A part of a batch: what the model reads, what it should predict, and how much that counts.
 #[derive(Debug, Clone)]
@@ -52,12 +52,22 @@ pub struct Outcome {
 /// Steps that run as usual before one is recorded: the first compiles kernels and fills the pools of memory.
 const REHEARSALS: u32 = 2;
 
+/// Replays that make up for recording an update.
+const WORTHWHILE: u32 = 16;
+
+/// Recordings that may be replayed less often before no more are made.
+const MOST_WASTED: u32 = 2;
+
 /// Makes updates, recorded where the device can.
 #[derive(Default)]
 pub struct Recorder {
     recorded: Option<Recorded>,
     rehearsed: u32,
+    /// Updates in a row that did not fit the recording.
     misfits: u32,
+    /// How often the recording was replayed, and recordings in a row that were not worth it.
+    replays: u32,
+    wasted: u32,
     off: bool,
 }
 
@@ -95,19 +105,21 @@ impl Recorder {
         settings: Settings,
     ) -> Result<Option<Outcome>> {
         let device = model.device();
-        let plain = parts.iter().all(Part::is_plain);
-        if self.off || !plain || !matches!(device, Device::Cuda(_)) {
+        if self.off || !parts.iter().all(Part::fits_slots) || !matches!(device, Device::Cuda(_)) {
             return Ok(None);
         }
         if let Some(recorded) = &mut self.recorded {
-            if recorded.fits(model, optimiser, parts, settings) {
+            if let Some(slots) = recorded.fits(model, optimiser, parts, settings) {
                 self.misfits = 0;
-                return recorded.replay(optimiser, parts, settings).map(Some);
+                self.replays += 1;
+                return recorded.replay(optimiser, &slots, settings).map(Some);
             }
             self.misfits += 1;
-            // A smaller batch now and then runs as usual; another shape for good is recorded anew.
+            // A smaller batch now and then runs as usual; another shape for good is recorded anew. Where shapes change all
+            // the time, recordings cost more than they save.
             if self.misfits > REHEARSALS {
-                *self = Self::default();
+                let wasted = if self.replays < WORTHWHILE { self.wasted + 1 } else { 0 };
+                *self = Self { wasted, off: wasted > MOST_WASTED, ..Self::default() };
             }
         }
         let slots = parts.iter().map(|part| part.in_slots(device)).collect::<Result<Vec<_>>>()?;
@@ -167,25 +179,42 @@ fn tensors(model: &dyn Model) -> Vec<&Tensor> {
 }
 
 impl Part {
-    /// Whether only ids change from one batch of this kind to the next.
-    fn is_plain(&self) -> bool {
-        let Inputs { ids, present, types, answer, answer_present, memory, pictures } = &self.inputs;
-        let others = [present.is_some(), types.is_some(), answer.is_some(), answer_present.is_some()];
-        let others = others.into_iter().chain([memory.is_some(), pictures.is_some()]).any(|one| one);
-        ids.is_some() && !others && counted(&self.targets) == self.targets.count()
+    /// Whether a replay can exchange all that changes from one batch to the next.
+    fn fits_slots(&self) -> bool {
+        self.inputs.memory.is_none()
     }
 
-    /// The same with ids that a replay can exchange.
+    /// The same in slots of a device.
     fn in_slots(&self, device: Device) -> Result<Self> {
-        let ids = self.inputs.ids.as_ref().map(|ids| ids.slot(device)).transpose()?;
-        let inputs = Inputs { ids, ..self.inputs.clone() };
+        let ids = |ids: &Option<Ids>| ids.as_ref().map(|ids| ids.slot(device)).transpose();
+        let mask = |mask: &Option<Mask>| mask.as_ref().map(|mask| mask.slot(device)).transpose();
+        let Inputs { ids: read, present, types, answer, answer_present, memory, pictures } = &self.inputs;
+        let inputs = Inputs {
+            ids: ids(read)?,
+            present: mask(present)?,
+            types: ids(types)?,
+            answer: ids(answer)?,
+            answer_present: mask(answer_present)?,
+            memory: memory.clone(),
+            // Copied even if they are on the device: a replay overwrites them.
+            pictures: pictures.as_ref().map(|pictures| pictures.to(device)?.copied()).transpose()?,
+        };
         Ok(Self { inputs, targets: self.targets.slot(device)?, ..*self })
     }
 
-    /// Each slot of this part with the ids of another that go there.
-    fn pairs<'a>(&'a self, other: &'a Self) -> impl Iterator<Item = (&'a Ids, &'a Ids)> {
-        let inputs = self.inputs.ids.as_ref().zip(other.inputs.ids.as_ref());
-        inputs.into_iter().chain([(&self.targets, &other.targets)])
+    /// Notes down what a replay puts into the slots of this part; `false` if it does not fit.
+    fn exchange(&self, other: &Self, slots: &mut Exchange) -> bool {
+        let Inputs { ids, present, types, answer, answer_present, memory: _, pictures } = &self.inputs;
+        let with = &other.inputs;
+        self.share == other.share
+            && self.first_example == other.first_example
+            && slots.put(ids, &with.ids)
+            && slots.put(present, &with.present)
+            && slots.put(types, &with.types)
+            && slots.put(answer, &with.answer)
+            && slots.put(answer_present, &with.answer_present)
+            && slots.put(pictures, &with.pictures)
+            && slots.put(&self.targets, &other.targets)
     }
 }
 
@@ -196,22 +225,25 @@ impl Outcome {
 }
 
 impl Recorded {
-    fn fits(&self, model: &dyn Model, optimiser: &Optimiser, parts: &[Part], settings: Settings) -> bool {
-        let same = |(a, b): (&Part, &Part)| {
-            a.share == b.share
-                && a.first_example == b.first_example
-                && a.pairs(b).all(|(slot, ids)| slot.can_become(ids))
-        };
+    /// What a replay puts into the slots, if this update can be made by one.
+    fn fits(
+        &self,
+        model: &dyn Model,
+        optimiser: &Optimiser,
+        parts: &[Part],
+        settings: Settings,
+    ) -> Option<Exchange> {
         let Settings { clip, precision, .. } = settings;
-        (clip, precision) == (self.settings.clip, self.settings.precision)
+        let mut slots = Exchange::new();
+        let fits = (clip, precision) == (self.settings.clip, self.settings.precision)
             && parts.len() == self.parts.len()
-            && self.parts.iter().zip(parts).all(same)
-            && self.places == Places::of(tensors(model), optimiser)
+            && self.parts.iter().zip(parts).all(|(slot, part)| slot.exchange(part, &mut slots))
+            && self.places == Places::of(tensors(model), optimiser);
+        fits.then_some(slots)
     }
 
-    fn replay(&mut self, optimiser: &mut Optimiser, parts: &[Part], settings: Settings) -> Result<Outcome> {
-        let slots: Vec<_> = self.parts.iter().zip(parts).flat_map(|(slot, part)| slot.pairs(part)).collect();
-        self.recording.replay(settings.key, &slots, (optimiser, settings.rate))?;
+    fn replay(&mut self, optimiser: &mut Optimiser, slots: &Exchange, settings: Settings) -> Result<Outcome> {
+        self.recording.replay(settings.key, slots, (optimiser, settings.rate))?;
         self.outcome.copied()
     }
 }
@@ -243,3 +275,6 @@ pub fn update_now(
     }
     Ok(Outcome { loss, norm })
 }
+
+#[cfg(test)]
+mod tests;

@@ -8,7 +8,7 @@ use regard_nn::attention::{
 };
 use regard_nn::recurrent::Lstm;
 use regard_nn::tensor::ops::{Bias, Projections, concatenate};
-use regard_nn::tensor::{Gradients, Mask, Pass, Tensor};
+use regard_nn::tensor::{Gradients, Ids, Mask, Pass, Tensor};
 use regard_nn::{Context, Draw, Initial, Module, Probe};
 use std::collections::BTreeSet;
 
@@ -293,8 +293,9 @@ fn lstm_over_padded_texts() {
             values.push((bias.as_str(), biases[0].add(&biases[1]).unwrap()));
         }
         fill(&mut lstm, &values);
-        let lengths: Vec<usize> =
-            golden.integers(&format!("{case}/lengths")).0.iter().map(|&length| length as usize).collect();
+        let lengths: Vec<u32> =
+            golden.integers(&format!("{case}/lengths")).0.iter().map(|&length| length as u32).collect();
+        let lengths = Ids::new(&lengths, [lengths.len()]).unwrap();
         let out = lstm.forward(&Context::differentiated(), &x, Some(&lengths)).unwrap();
         agree(case, &out, &tensor("out"), TOLERANCE);
         let found = gradients(&golden, case, &out);

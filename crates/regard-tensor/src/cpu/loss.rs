@@ -89,7 +89,6 @@ pub(crate) fn scored_cross_entropy(
     let (rows, classes) = (targets.ids.count(), targets.classes);
     let weight = Right::rows(weight.host_values(), inputs);
     let (x, bias) = (x.slice(), bias.map(Array::slice));
-    let counted = (0..rows).filter(|&row| targets.of(row).is_some()).count().max(1);
     // Each block adds to the whole gradient of the weight, which costs as much as passing over `inputs` rows of scores.
     let block = ROWS_AT_ONCE.max(inputs).min(rows);
     let wants_any = wanted.contains(&true);
@@ -120,7 +119,7 @@ pub(crate) fn scored_cross_entropy(
                 let row = index * per_task + i;
                 // SAFETY: each task has its own rows.
                 let loss = unsafe { shared.range(row, 1) };
-                loss[0] = targets.turn_to_gradient(first + row, scores, 1.0 / counted as f32, wants_any);
+                loss[0] = targets.turn_to_gradient(first + row, scores, 1.0 / rows.max(1) as f32, wants_any);
             }
         });
         let g = Matrix::rows(scores, classes);
@@ -138,7 +137,7 @@ pub(crate) fn scored_cross_entropy(
             }
         }
     }
-    let loss = losses.iter().map(|&loss| f64::from(loss)).sum::<f64>() / counted as f64;
+    let loss = losses.iter().map(|&loss| f64::from(loss)).sum::<f64>() / rows.max(1) as f64;
     let [x, weight, bias] = wanted;
     ScoredLoss {
         loss: Array::filled(1, loss as f32),

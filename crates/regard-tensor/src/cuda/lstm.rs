@@ -1,5 +1,6 @@
 //! An LSTM over whole sequences: products for all steps at once, and one launch for what goes step by step.
 
+use super::arrays::Copy;
 use super::columns;
 use super::device::Device;
 use super::launch::{Grid, arguments};
@@ -28,7 +29,7 @@ pub(crate) struct Saved {
     /// (directions, batch, time, 4·hidden) and (directions, batch, time, hidden).
     gates: Buffer,
     cells: Buffer,
-    lengths: Option<Buffer>,
+    lengths: Option<Copy>,
 }
 
 /// Whether there are kernels for these sizes.
@@ -92,15 +93,11 @@ pub(crate) fn forward(
         let finish = Finish::Bias(weights.bias.cuda()?);
         product(Matrix::new(view, rows, inputs), weight, 1, out, (1.0, Output::Replace), finish)?;
     }
-    let lengths = lengths.map(|lengths| {
-        let lengths: Vec<u32> = lengths.iter().map(|&length| length as u32).collect();
-        device.upload(&lengths, Element::U32)
-    });
     let saved = Saved {
         weights,
         gates: device.allocate(directions * rows * gate_width, Element::F32)?,
         cells: device.allocate(directions * rows * hidden, Element::F32)?,
-        lengths: lengths.transpose()?,
+        lengths: lengths.map(|lengths| lengths.cuda(x.device())).transpose()?,
     };
     let count = rows * directions * hidden;
     let out = match saved.lengths {
@@ -136,7 +133,7 @@ pub(crate) fn forward(
             time as u32,
             hidden as u32,
             directions as u32,
-            saved.lengths.as_ref().map(Buffer::view)
+            saved.lengths.as_ref().map(Copy::view).transpose()?
         ],
     )?;
     Ok((out.into(), saved))
@@ -188,7 +185,7 @@ pub(crate) fn backward(
             time as u32,
             hidden as u32,
             directions as u32,
-            saved.lengths.as_ref().map(Buffer::view)
+            saved.lengths.as_ref().map(Copy::view).transpose()?
         ],
     )?;
     let mut dx = device.allocate(x.len(), element)?;

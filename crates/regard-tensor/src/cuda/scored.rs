@@ -29,8 +29,7 @@ pub(crate) fn scored_cross_entropy(
     wanted: [bool; 3],
 ) -> Result<ScoredLoss> {
     let (rows, classes) = (targets.ids.count(), targets.classes);
-    let counted = targets.ids.count_without(targets.ignored);
-    let scale = 1.0 / counted.max(1) as f32;
+    let scale = 1.0 / rows.max(1) as f32;
     let weight = weight.cuda_rounded(x.data_type())?;
     let bias = bias.map(|bias| bias.cuda_rounded(x.data_type())).transpose()?;
     let ids = targets.ids.cuda(x.device())?;

@@ -92,6 +92,7 @@ impl Operand for Spec {
         };
         let places = [&self.query.array, &self.key.array, &self.value.array];
         places.into_iter().chain(bias).chain(&self.sink).all(Array::is_ready)
+            && self.key_mask.as_ref().is_none_or(Mask::is_ready)
     }
 
     fn to_host(&self) -> Self {
@@ -113,6 +114,7 @@ impl Operand for Spec {
             query: place(&self.query),
             key: place(&self.key),
             value: place(&self.value),
+            key_mask: self.key_mask.as_ref().map(Mask::to_host),
             bias,
             sink: self.sink.as_ref().map(Array::to_host),
             ..self.clone()

@@ -18,7 +18,7 @@ pub(crate) struct Targets<'a> {
     pub smoothing: f32,
 }
 
-/// The mean loss of scored rows, and its gradients.
+/// The mean loss of scored rows, in which ignored ones count with 0, and its gradients.
 pub(crate) struct ScoredLoss {
     /// One value.
     pub loss: Array,

@@ -7,6 +7,7 @@
 use super::{Moves, moves, on_cpu, operand};
 use crate::array::Array;
 use crate::error::Result;
+use crate::ids::Ids;
 use crate::storage::{Device, Kernels};
 use crate::{cpu, cuda};
 
@@ -49,7 +50,7 @@ impl Moves for Saved {
 }
 
 /// Steps of one sequence that are not padding, for each sequence; all steps without.
-pub(crate) type Lengths<'a> = Option<&'a [usize]>;
+pub(crate) type Lengths<'a> = Option<&'a Ids>;
 
 /// Gradients of the input and of each direction's weights.
 pub(crate) struct LstmGradients {
@@ -71,8 +72,8 @@ pub(crate) fn forward(
             let (value, saved) = cuda::lstm::forward(sizes, x, weights, lengths)?;
             Ok((value, Saved::Cuda(saved)))
         }
-        Kernels::Cpu | Kernels::Cuda => on_cpu("lstm", (x, weights), |(x, weights)| {
-            let (value, saved) = cpu::lstm::forward(sizes, x, weights, lengths);
+        Kernels::Cpu | Kernels::Cuda => on_cpu("lstm", (x, weights, lengths), |(x, weights, lengths)| {
+            let (value, saved) = cpu::lstm::forward(sizes, x, weights, lengths.map(Ids::slice));
             (value, Saved::Cpu(saved))
         }),
     }
@@ -89,8 +90,11 @@ pub(crate) fn backward(
 ) -> Result<LstmGradients> {
     match saved {
         Saved::Cuda(saved) => cuda::lstm::backward(sizes, x, output, saved, upstream),
-        Saved::Cpu(saved) => on_cpu("lstm_gradient", (x, output, upstream), |(x, output, upstream)| {
-            cpu::lstm::backward(sizes, x, output, saved, lengths, upstream)
-        }),
+        Saved::Cpu(saved) => {
+            let operands = (x, output, lengths, upstream);
+            on_cpu("lstm_gradient", operands, |(x, output, lengths, upstream)| {
+                cpu::lstm::backward(sizes, x, output, saved, lengths.map(Ids::slice), upstream)
+            })
+        }
     }
 }

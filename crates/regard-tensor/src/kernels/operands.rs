@@ -42,14 +42,13 @@ impl Operand for Ids {
     }
 }
 
-/// Masks are always made in main memory.
 impl Operand for Mask {
     fn is_ready(&self) -> bool {
-        true
+        self.is_ready()
     }
 
     fn to_host(&self) -> Self {
-        self.clone()
+        self.to_host()
     }
 }
 

@@ -338,7 +338,7 @@ fn specify_bias(spec: &Spec, bias: &Bias) -> Result<BiasSpec> {
             let span = queries + keys - 1;
             let fits = buckets.count() == span;
             ensure_shape(fits, "attention", || format!("{span} buckets"), || buckets.shape().to_string())?;
-            buckets.ensure_below("attention", table.shape()[0])?;
+            buckets.ensure_below(("attention", "id"), table.shape()[0])?;
             BiasSpec::Distance(attention::buckets_to_distances(&table.array, heads, buckets)?)
         }
     })

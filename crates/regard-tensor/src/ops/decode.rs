@@ -69,7 +69,7 @@ pub fn decode(
         || format!("places of [{}×1]", q[0]),
         || at.shape().to_string(),
     )?;
-    at.ensure_below("decode", keys.shape()[1])?;
+    at.ensure_below(("decode", "id"), keys.shape()[1])?;
     if !how.scale.is_finite() {
         return Err(Error::setting("decode", "scale", "finite", how.scale));
     }

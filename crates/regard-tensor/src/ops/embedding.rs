@@ -19,7 +19,7 @@ impl Tensor {
             || self.shape().to_string(),
         )?;
         let (rows, width) = (self.shape()[0], self.shape()[1]);
-        ids.ensure_below("embedding", rows)?;
+        ids.ensure_below(("embedding", "id"), rows)?;
         let value = embedding::lookup(&self.array, width, ids)?;
         let mut shape = ids.shape().to_vec();
         shape.push(width);

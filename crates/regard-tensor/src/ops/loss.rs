@@ -4,6 +4,7 @@ use crate::error::{Error, Result, ensure_shape};
 use crate::ids::Ids;
 use crate::kernels::broadcast;
 use crate::kernels::loss::{self, ScoredLoss, Targets};
+use crate::storage::Device;
 use crate::tape::Inputs;
 use crate::tensor::{Tensor, ensure_same_device};
 
@@ -23,11 +24,11 @@ impl CrossEntropy {
         if !(0.0..1.0).contains(&smoothing) {
             return Err(Error::setting("cross_entropy", "smoothing", "at least 0 and below 1", smoothing));
         }
-        if targets.are_known_below(classes) {
+        let right = move |id: u32| (id as usize) < classes || ignored == Some(id);
+        if targets.are_known_below(classes) || targets.require(move |ids| ids.iter().all(|&id| right(id))) {
             return Ok(());
         }
-        let wrong = |id: &&u32| **id as usize >= classes && ignored != Some(**id);
-        match targets.values().iter().find(wrong) {
+        match targets.at_present().iter().find(|id| !right(**id)) {
             None => Ok(()),
             Some(&id) => Err(Error::OutOfRange {
                 operation: "cross_entropy",
@@ -38,6 +39,19 @@ impl CrossEntropy {
         }
     }
 }
+
+/// The places of targets that are not ignored.
+fn rows_that_count(targets: &[u32], ignored: u32) -> impl Iterator<Item = u32> {
+    targets.iter().zip(0..).filter(move |(id, _)| **id != ignored).map(|(_, row)| row)
+}
+
+/// How many of the rows are scored, on devices that replay steps, where so many count.
+fn room_of(counted: usize, rows: usize) -> usize {
+    counted.next_multiple_of(ROWS_TOGETHER).min(rows)
+}
+
+/// A multiple of the rows of a product's tile.
+const ROWS_TOGETHER: usize = 128;
 
 impl Tensor {
     /// `−ln softmax(x)[target]`, the mean over the rows that count (0 if none does). Logits are (…, classes).
@@ -50,8 +64,17 @@ impl Tensor {
     /// # Ok::<(), regard_tensor::Error>(())
     /// ```
     pub fn cross_entropy(&self, targets: &Ids, settings: CrossEntropy) -> Result<Tensor> {
+        let sum = self.cross_entropy_rows(targets, settings)?.sum_all()?;
+        let share = |counted: usize| 1.0 / counted.max(1) as f32;
         let counted = targets.count_without(settings.ignored);
-        self.cross_entropy_rows(targets, settings)?.sum_all()?.scale(1.0 / counted.max(1) as f32)
+        let Some(ignored) = settings.ignored.filter(|_| counted < targets.count()) else {
+            return sum.scale(share(counted));
+        };
+        if targets.in_slot().is_none() {
+            return sum.scale(share(counted));
+        }
+        let rule = move |ids: &[u32]| vec![share(rows_that_count(ids, ignored).count())];
+        sum.multiply(&targets.derive_values(self.device(), [], rule)?)
     }
 
     /// The cross-entropy of each row, 0 for ignored ones: a tensor of the targets' shape.
@@ -107,21 +130,65 @@ impl Tensor {
         let classes = weight.shape()[0];
         settings.check(targets, classes)?;
         let CrossEntropy { ignored, smoothing } = settings;
-        let counts = |id: &u32| ignored != Some(*id);
-        if targets.count_without(ignored) < targets.count() {
+        let counted = targets.count_without(ignored);
+        if let Some(ignored) = ignored.filter(|_| counted < targets.count()) {
             // Rows that do not count need not be scored.
-            let rows = targets.values().iter().zip(0_u32..).filter(|(id, _)| counts(id));
-            let (ids, rows): (Vec<u32>, Vec<u32>) = rows.unzip();
             let flat = self.reshape([self.shape().rows(), inputs])?;
-            let picked = flat.embedding(&Ids::new(&rows, [rows.len()])?)?;
-            let targets = Ids::new(&ids, [ids.len()])?;
-            return picked.scored_cross_entropy(
-                weight,
-                bias,
-                &targets,
-                CrossEntropy { ignored: None, smoothing },
-            );
+            return flat.scored_in_part((weight, bias), targets, (counted, ignored), smoothing);
         }
+        self.scored_rows((weight, bias), targets, CrossEntropy { ignored: None, smoothing })
+    }
+
+    /// The rows (rows, inputs) whose targets are not ignored.
+    fn scored_in_part(
+        &self,
+        sides: (&Tensor, Option<&Tensor>),
+        targets: &Ids,
+        (counted, ignored): (usize, u32),
+        smoothing: f32,
+    ) -> Result<Tensor> {
+        let device = self.device();
+        if !matches!(device, Device::Cuda(_)) && targets.in_slot().is_none() {
+            let rows: Vec<u32> = rows_that_count(targets.values(), ignored).collect();
+            let ids: Vec<u32> = rows.iter().map(|&row| targets.values()[row as usize]).collect();
+            let picked = self.embedding(&Ids::new(&rows, [counted])?)?;
+            let settings = CrossEntropy { ignored: None, smoothing };
+            return picked.scored_rows(sides, &Ids::new(&ids, [counted])?, settings);
+        }
+        // Rows are added that do not count, so that many batches have as many: a replay needs that.
+        let room = room_of(counted, targets.count());
+        let rows = move |ids: &[u32]| -> Option<Vec<u32>> {
+            let rows: Vec<u32> = rows_that_count(ids, ignored).collect();
+            (room_of(rows.len(), ids.len()) == room).then_some(rows)
+        };
+        let padded = move |mut values: Vec<u32>, with: u32| {
+            values.resize(room, with);
+            values
+        };
+        let places = targets.derive_some([room], move |ids| Some(padded(rows(ids)?, 0)))?;
+        let ids = targets.derive_some([room], move |ids| {
+            let picked = rows(ids)?.iter().map(|&row| ids[row as usize]).collect();
+            Some(padded(picked, ignored))
+        })?;
+        let share = targets.derive_values(device, [], move |ids| {
+            let counted = rows_that_count(ids, ignored).count();
+            vec![room as f32 / counted.max(1) as f32]
+        })?;
+        let (Some(places), Some(ids)) = (places, ids) else {
+            unreachable!("the rules apply to the targets that they were made for");
+        };
+        let settings = CrossEntropy { ignored: Some(ignored), smoothing };
+        self.embedding(&places)?.scored_rows(sides, &ids, settings)?.multiply(&share)
+    }
+
+    /// The sum of all rows' losses divided by the number of rows, whether they count or not.
+    fn scored_rows(
+        &self,
+        (weight, bias): (&Tensor, Option<&Tensor>),
+        targets: &Ids,
+        CrossEntropy { ignored, smoothing }: CrossEntropy,
+    ) -> Result<Tensor> {
+        let (inputs, classes) = (self.shape().last(), weight.shape()[0]);
         let parents: Vec<&Tensor> = [self, weight].into_iter().chain(bias).collect();
         ensure_same_device("scored_cross_entropy", parents.iter().copied())?;
         let mut wanted = [false; 3];
@@ -129,7 +196,7 @@ impl Tensor {
             *wanted = parent.is_tracked();
         }
         let sides = (&self.array, &weight.array, bias.map(|bias| &bias.array));
-        let targets = Targets { ids: targets, classes, ignored: None, smoothing };
+        let targets = Targets { ids: targets, classes, ignored, smoothing };
         let scored = loss::scored_cross_entropy(sides, inputs, targets, wanted)?;
         let ScoredLoss { loss, x, weight, bias } = scored;
         let shapes: Vec<_> = parents.iter().map(|parent| parent.shape().clone()).collect();

@@ -1,6 +1,7 @@
 //! An LSTM over whole sequences, in one or both directions, with padded lengths.
 
-use crate::error::{Result, ensure_below, ensure_shape};
+use crate::error::{Result, ensure_shape};
+use crate::ids::Ids;
 use crate::kernels::lstm::{self, Sizes, Weights};
 use crate::tape::Inputs;
 use crate::tensor::{Tensor, ensure_same_device};
@@ -20,7 +21,7 @@ pub struct LstmWeights {
 ///
 /// Returns the hidden states (batch, time, directions·hidden). With `lengths`, steps beyond a sequence's length are
 /// left out (the backward direction starts at its last real step) and give zeros.
-pub fn lstm(x: &Tensor, weights: &[LstmWeights], lengths: Option<&[usize]>) -> Result<Tensor> {
+pub fn lstm(x: &Tensor, weights: &[LstmWeights], lengths: Option<&Ids>) -> Result<Tensor> {
     let shape = x.shape();
     ensure_shape(
         shape.rank() == 3,
@@ -50,11 +51,9 @@ pub fn lstm(x: &Tensor, weights: &[LstmWeights], lengths: Option<&[usize]>) -> R
         }
     }
     if let Some(lengths) = lengths {
-        let fits = lengths.len() == sizes.batch;
-        ensure_shape(fits, "lstm", || format!("{} lengths", sizes.batch), || lengths.len().to_string())?;
-        for &length in lengths {
-            ensure_below("lstm", "length", length, sizes.time + 1)?;
-        }
+        let fits = lengths.count() == sizes.batch;
+        ensure_shape(fits, "lstm", || format!("{} lengths", sizes.batch), || lengths.count().to_string())?;
+        lengths.ensure_below(("lstm", "length"), sizes.time + 1)?;
     }
     let arrays: Vec<Weights> = weights
         .iter()
@@ -80,10 +79,10 @@ pub fn lstm(x: &Tensor, weights: &[LstmWeights], lengths: Option<&[usize]>) -> R
     }
     let (value, saved) = lstm::forward(sizes, &x.array, &arrays, lengths)?;
     let (x, output) = (x.detach(), value.clone());
-    let lengths = lengths.map(<[usize]>::to_vec);
+    let lengths = lengths.cloned();
     Ok(Tensor::from_array(value, output_shape).with_rule(&parents, || {
         move |g: Tensor, inputs: &mut Inputs| {
-            let gradients = lstm::backward(sizes, &x.array, &output, &saved, lengths.as_deref(), &g.array)?;
+            let gradients = lstm::backward(sizes, &x.array, &output, &saved, lengths.as_ref(), &g.array)?;
             inputs.send(0, Tensor::from_array(gradients.x, x.shape()))?;
             for (direction, w) in gradients.weights.into_iter().enumerate() {
                 let first = 1 + 3 * direction;

@@ -32,7 +32,7 @@ impl Tensor {
             || format!("positions of [{}×{}]", shape[0], shape[1]),
             || positions.shape().to_string(),
         )?;
-        positions.ensure_below("rotary", cos.shape()[0])?;
+        positions.ensure_below(("rotary", "id"), cos.shape()[0])?;
         let rotation = Rotation { pairing, heads: shape[2], width, rotated, direction: 1.0 };
         ensure_same_device("rotary", [self, cos, sin])?;
         let value = rotary::rotate(&self.array, &cos.array, &sin.array, positions, rotation)?;

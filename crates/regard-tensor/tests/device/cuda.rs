@@ -171,8 +171,8 @@ fn attention_lstm_and_positions_agree_with_the_cpu() {
         };
         let inputs: Vec<Tensor> =
             [draw("x", &[batch, 5, 3])].into_iter().chain(of("first")).chain(of("last")).collect();
-        let lengths: Vec<usize> = (0..batch).map(|i| [5, 2, 0, 4][i % 4]).collect();
-        for lengths in [None, Some(&lengths[..])] {
+        let lengths = ids(&(0..batch).map(|i| [5, 2, 0, 4][i % 4]).collect::<Vec<_>>());
+        for lengths in [None, Some(&lengths)] {
             near(&format!("lstm {batch}×{hidden}"), &inputs, |x| {
                 let one = |w: &[Tensor]| LstmWeights {
                     input: w[0].clone(),

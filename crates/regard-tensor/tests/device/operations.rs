@@ -86,7 +86,7 @@ fn attention_lstm_and_positions_match_the_cpu_bit_for_bit() {
     let weights = [[16, 3], [16, 4]].map(|shape| draw("lstm", &shape));
     same(&[draw("x", &[2, 5, 3]), weights[0].clone(), weights[1].clone(), draw("b", &[16])], |x| {
         let weights = LstmWeights { input: x[1].clone(), hidden: x[2].clone(), bias: x[3].clone() };
-        lstm(&x[0], &[weights], Some(&[5, 2]))
+        lstm(&x[0], &[weights], Some(&ids(&[5, 2])))
     });
     same(&[heads[0].clone(), draw("cos", &[9, 2]), draw("sin", &[9, 2])], |x| {
         x[0].rotary(&x[1], &x[2], &ids(&[0, 8, 3, 4, 4]).reshape([1, 5])?, Pairing::Halves)

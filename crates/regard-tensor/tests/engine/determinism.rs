@@ -6,7 +6,7 @@ use regard_tensor::ops::{
 };
 use regard_tensor::optimiser::{Method, Optimiser, Update, global_norm};
 use regard_tensor::random::Key;
-use regard_tensor::{Gradients, Pass, Tensor, set_threads};
+use regard_tensor::{Gradients, Ids, Pass, Tensor, set_threads};
 
 /// The bits of an output and of the gradients of some leaves.
 fn bits(output: &Tensor, leaves: &[&Tensor]) -> Vec<u32> {
@@ -42,7 +42,7 @@ fn recurrent() -> Vec<u32> {
         bias: leaf(seed + 2, &[4 * 33]),
     };
     let weights = [direction(10), direction(20)];
-    let lengths: Vec<usize> = (0..30).map(|i| i % 13).collect();
+    let lengths = Ids::new(&(0..30).map(|i| i % 13).collect::<Vec<_>>(), [30]).unwrap();
     let output = lstm(&x, &weights, Some(&lengths)).unwrap();
     bits(&output, &[&x, &weights[0].input, &weights[0].hidden, &weights[1].hidden, &weights[1].bias])
 }

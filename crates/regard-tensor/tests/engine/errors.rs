@@ -159,8 +159,8 @@ fn lstm_weights_and_lengths_must_fit() {
     rejected(lstm(&x, &[good.clone(), weights(4, 6)], None), &["lstm", "got [24×4]"]);
     let scalar = LstmWeights { hidden: device::scalar(0.0), ..good.clone() };
     rejected(lstm(&x, &[scalar], None), &["lstm", "expected", "got"]);
-    rejected(lstm(&x, std::slice::from_ref(&good), Some(&[1])), &["lstm", "2 lengths", "got 1"]);
-    rejected(lstm(&x, &[good], Some(&[1, 4])), &["lstm", "length 4"]);
+    rejected(lstm(&x, std::slice::from_ref(&good), Some(&ids(&[1]))), &["lstm", "2 lengths", "got 1"]);
+    rejected(lstm(&x, &[good], Some(&ids(&[1, 4]))), &["lstm", "length 4"]);
 }
 
 /// Attention of query (2, 3, 4, 5) over keys (2, 6, 2, 5) with one thing changed.

@@ -94,14 +94,14 @@ proptest! {
         shape in prop::collection::vec(0_usize..4, 2..4),
         (inputs, hidden) in (0_usize..4, 0_usize..4),
         directions in 0_usize..4,
-        lengths in prop::option::of(prop::collection::vec(0_usize..5, 0..4)),
+        lengths in prop::option::of(prop::collection::vec(0_u32..5, 0..4)),
     ) {
         let direction = LstmWeights {
             input: tensor(&[4 * hidden, inputs]),
             hidden: tensor(&[4 * hidden, hidden]),
             bias: tensor(&[4 * hidden]),
         };
-        go(lstm(&tensor(&shape), &vec![direction; directions], lengths.as_deref()));
+        go(lstm(&tensor(&shape), &vec![direction; directions], lengths.map(|lengths| Ids::new(&lengths, [lengths.len()]).unwrap()).as_ref()));
     }
 
     #[test]

@@ -7,7 +7,12 @@ use crate::reference::lstm::{Direction, lstm as reference};
 use proptest::prelude::*;
 use proptest::sample::select;
 use regard_tensor::ops::{LstmWeights, lstm};
-use regard_tensor::{Pass, Tensor};
+use regard_tensor::{Ids, Pass, Tensor};
+
+fn ids(lengths: &[usize]) -> Ids {
+    let lengths: Vec<u32> = lengths.iter().map(|&length| length as u32).collect();
+    Ids::new(&lengths, [lengths.len()]).unwrap()
+}
 
 struct Sizes {
     batch: usize,
@@ -44,9 +49,10 @@ fn check_lstm(seed: u64, sizes: &Sizes, padded: bool) {
     let mut draw = Draw(seed);
     let lengths: Vec<usize> = (0..sizes.batch).map(|_| draw.below(sizes.time + 1)).collect();
     let lengths = padded.then_some(&lengths[..]);
+    let as_ids = lengths.map(ids);
     check(
         &inputs(&mut draw, sizes),
-        |x| lstm(&x[0], &weights(&x[1..]), lengths),
+        |x| lstm(&x[0], &weights(&x[1..]), as_ids.as_ref()),
         |x| reference(&x[0], &directions(&x[1..]), lengths),
     );
 }
@@ -96,7 +102,7 @@ fn empty_inputs_do_not_panic() {
 fn padding_gives_zeros_and_gets_no_gradient() {
     let sizes = Sizes { batch: 3, time: 4, inputs: 2, hidden: 3, directions: 2 };
     let all: Vec<Tensor> = inputs(&mut Draw(8), &sizes).iter().map(Tensor::tracked).collect();
-    let y = lstm(&all[0], &weights(&all[1..]), Some(&[0, 2, 4])).unwrap();
+    let y = lstm(&all[0], &weights(&all[1..]), Some(&ids(&[0, 2, 4]))).unwrap();
     assert_eq!(y.to_vec()[..24], [0.0; 24]);
     assert_eq!(y.to_vec()[36..48], [0.0; 12]);
     let gradients = y.gradients(&Pass::new().from_upstream(Draw(9).tensor([3, 4, 6]))).unwrap();
@@ -110,7 +116,7 @@ fn padding_gives_zeros_and_gets_no_gradient() {
 fn finite_values_in_the_padding_have_no_effect() {
     let sizes = Sizes { batch: 2, time: 3, inputs: 2, hidden: 3, directions: 2 };
     let all = inputs(&mut Draw(10), &sizes);
-    let run = |x: &Tensor| lstm(x, &weights(&all[1..]), Some(&[3, 1])).unwrap().to_vec();
+    let run = |x: &Tensor| lstm(x, &weights(&all[1..]), Some(&ids(&[3, 1]))).unwrap().to_vec();
     let mut values = all[0].to_vec();
     values[8..].fill(1e30);
     assert_eq!(run(&all[0]), run(&device::new(&values, [2, 3, 2]).unwrap()));

@@ -6,6 +6,7 @@ use crate::error::{Error, Result};
 use crate::layers::{FeedForward, FeedForwardConfig, Norm};
 use crate::models::form::{self, Form, Input, Pooling};
 use crate::models::inputs::Inputs;
+use crate::models::padding::shares;
 use crate::parameter::{Draw, Initial, Parameter, module};
 use regard_tensor::ops::concatenate;
 use regard_tensor::{Ids, Tensor};
@@ -17,29 +18,13 @@ pub(super) fn pooled(form: &Form, hidden: Tensor, inputs: &Inputs) -> Result<Ten
         let problem = format!("hidden states must be (batch, time, width), got {}", hidden.shape());
         return Err(Error::input("transformer", problem));
     };
-    let real = |row: usize| inputs.present.as_ref().map(|mask| &mask.values()[row * time..(row + 1) * time]);
-    let ids = |row: usize| inputs.ids.as_ref().map(|ids| &ids.values()[row * time..(row + 1) * time]);
-    let at = |row: usize| match form.output.pooling {
-        Pooling::Last => real(row).and_then(|real| real.iter().rposition(|&real| real)).unwrap_or(time - 1),
-        Pooling::End => time - 1,
-        Pooling::Token(end) => ids(row).and_then(|ids| ids.iter().position(|&id| id == end)).unwrap_or(0),
-        Pooling::Largest => {
-            ids(row).and_then(|ids| (0..time).max_by_key(|&at| (ids[at], std::cmp::Reverse(at)))).unwrap_or(0)
-        }
-        Pooling::First | Pooling::Mean | Pooling::FirstAndMean => 0,
-    };
     match form.output.pooling {
         Pooling::First => Ok(hidden),
         Pooling::Mean => {
-            let share = |row: usize| match real(row) {
-                None => vec![1.0 / time as f32; time],
-                Some(real) => {
-                    let count = real.iter().filter(|&&real| real).count().max(1);
-                    real.iter().map(|&real| f32::from(real) / count as f32).collect()
-                }
+            let shares = match &inputs.present {
+                Some(present) => shares(present, hidden.device())?,
+                None => Tensor::full_on(hidden.device(), [batch, 1, time], 1.0 / time as f32)?,
             };
-            let shares: Vec<f32> = (0..batch).flat_map(share).collect();
-            let shares = Tensor::new(&shares, [batch, 1, time])?.to(hidden.device())?;
             Ok(shares.matmul(&hidden)?)
         }
         Pooling::FirstAndMean => {
@@ -51,11 +36,36 @@ pub(super) fn pooled(form: &Form, hidden: Tensor, inputs: &Inputs) -> Result<Ten
             let mean = patches.mean(1)?.reshape([batch, 1, width])?;
             Ok(concatenate(&[&hidden.slice(1, 0, 1)?, &mean], 2)?)
         }
-        _ => {
-            let rows: Vec<u32> = (0..batch).map(|row| (row * time + at(row)) as u32).collect();
-            Ok(hidden.reshape([batch * time, width])?.embedding(&Ids::new(&rows, [batch, 1])?)?)
+        Pooling::Last | Pooling::End | Pooling::Token(_) | Pooling::Largest => {
+            let rows = rows_that_speak(form.output.pooling, [batch, time], inputs)?;
+            Ok(hidden.reshape([batch * time, width])?.embedding(&rows)?)
         }
     }
+}
+
+/// The one row of each input, of all (batch · time), that stands for it: (batch, 1).
+fn rows_that_speak(pooling: Pooling, [batch, time]: [usize; 2], inputs: &Inputs) -> Result<Ids> {
+    let rows = move |at: &dyn Fn(usize) -> usize| -> Vec<u32> {
+        (0..batch).map(|row| (row * time + at(row)) as u32).collect()
+    };
+    let shape = [batch, 1];
+    Ok(match (pooling, &inputs.present, &inputs.ids) {
+        (Pooling::Last, Some(present), _) => present.derive(shape, move |mask| {
+            let last = |row: usize| mask[row * time..(row + 1) * time].iter().rposition(|&real| real);
+            rows(&|row| last(row).unwrap_or(time - 1))
+        })?,
+        (Pooling::Token(end), _, Some(ids)) => ids.derive(shape, move |ids| {
+            let first = |row: usize| ids[row * time..(row + 1) * time].iter().position(|&id| id == end);
+            rows(&|row| first(row).unwrap_or(0))
+        })?,
+        (Pooling::Largest, _, Some(ids)) => ids.derive(shape, move |ids| {
+            let largest =
+                |row: usize| (0..time).max_by_key(|&at| (ids[row * time + at], std::cmp::Reverse(at)));
+            rows(&|row| largest(row).unwrap_or(0))
+        })?,
+        (Pooling::Last | Pooling::End, ..) => Ids::new(&rows(&|_| time - 1), shape)?,
+        _ => Ids::new(&rows(&|_| 0), shape)?,
+    })
 }
 
 /// A learned query that attends to all hidden states.

@@ -1,13 +1,13 @@
 //! Backward: the steps in reverse, then the gradients of the weights as products over all steps.
 
-use super::{GATES, Saved, Together, UNITS, states, together};
+use super::{GATES, Lengths, Saved, Together, UNITS, states, together};
 use crate::array::Array;
 use crate::cpu::gemm::{self, Matrix, Output};
 use crate::cpu::reduce;
 use crate::cpu::simd::{self, dispatch, tanh};
 use crate::cpu::threads::{self, Shared};
 use crate::cpu::tile::{self, Operand, Start};
-use crate::kernels::lstm::{Lengths, LstmGradients, Sizes, Weights};
+use crate::kernels::lstm::{LstmGradients, Sizes, Weights};
 use crate::pool::Buffer;
 use pulp::{Simd, WithSimd};
 
@@ -141,7 +141,7 @@ impl WithSimd for Reverse<'_> {
             let previous =
                 if step == 0 { None } else { Some(if self.direction == 0 { t - 1 } else { t + 1 }) };
             for i in 0..self.n {
-                if self.lengths.is_none_or(|lengths| t < lengths[self.first + i]) {
+                if self.lengths.is_none_or(|lengths| t < lengths[self.first + i] as usize) {
                     let range = i * padded..(i + 1) * padded;
                     let (dh, dc) = (&d_hidden.as_slice()[range.clone()], &mut d_cell.as_mut_slice()[range]);
                     self.gates(s, i, t, previous, dh, dc);

@@ -1,13 +1,13 @@
 //! Forward: all steps of a few sequences in one direction are one task.
 
-use super::{GATES, Packed, Saved, UNITS, states};
+use super::{GATES, Lengths, Packed, Saved, UNITS, states};
 use crate::array::Array;
 use crate::cpu::gemm::{self, Matrix, Output};
 use crate::cpu::linear::BiasOnly;
 use crate::cpu::simd::{self, dispatch, sigmoid, tanh};
 use crate::cpu::threads::{self, Shared};
 use crate::cpu::tile::{Operand, accumulate, load, store};
-use crate::kernels::lstm::{Lengths, Sizes, Weights};
+use crate::kernels::lstm::{Sizes, Weights};
 use crate::pool::Buffer;
 use pulp::{Simd, WithSimd};
 
@@ -53,7 +53,7 @@ struct Run<'a> {
 
 impl Run<'_> {
     fn active(&self, row: usize, time: usize) -> bool {
-        self.lengths.is_none_or(|lengths| time < lengths[row])
+        self.lengths.is_none_or(|lengths| time < lengths[row] as usize)
     }
 }
 

@@ -17,7 +17,7 @@ pub(crate) use forward::forward;
 
 use crate::array::Array;
 use crate::cpu::tile;
-use crate::kernels::lstm::{Lengths, Sizes, Weights};
+use crate::kernels::lstm::{Sizes, Weights};
 use crate::pool::Buffer;
 
 /// Gates of this many units lie together: i of 16 units, then f, g and o of the same units.
@@ -138,6 +138,9 @@ pub(crate) struct Saved {
     /// Cell states, (batch, time, directions, padded).
     cells: Array,
 }
+
+/// Steps of each sequence that are not padding; all steps without.
+type Lengths<'a> = Option<&'a [u32]>;
 
 /// Memory for all steps: zeros where there is padding, which is never written; else every value will be.
 fn states(lengths: Lengths, len: usize) -> Buffer {
