@@ -6,6 +6,7 @@
 
 `check` compares every feature with a reference in float64; words select cases ("causal", "x128", "bias-distance"). `time` measures TFLOP/s beside
 PyTorch's cuDNN and FlashAttention backends; each --edit adds a variant of the kernels with a text replaced (edits of one name go together).
+With REGARD_ATTENTION=one-pass, one kernel for Hopper computes all gradients (a trial).
 Both need a CUDA device and PyTorch. `registers` needs only NVRTC (pip install nvidia-cuda-nvrtc) and fails
 if a bf16 kernel of width 64 or 128 spills.
 """

@@ -74,7 +74,7 @@ def files(case, passes):
         yield f"{case.engine}_forward.cu"
         yield "weights.cu"
     if "backward" in passes:
-        yield from ["delta.cu", f"{case.engine}_query_gradient.cu", f"{case.engine}_key_value_gradient.cu"]
+        yield from ["delta.cu", *(file for file, *_ in Runner(None, case).gradients())]
         yield from ["ffma_bias_gradient.cu"] * bool(case.bias)
 
 

@@ -134,6 +134,9 @@ class Inputs:
         padded = -(-case.queries // PADDING) * PADDING
         self.saved_rows = poisoned(case.batch, case.heads, padded, 2)
         problem.saved_rows = self.saved_rows.data_ptr()
+        self.query_sums = poisoned(case.batch, case.heads, padded, -(-case.width // 64) * 64)
+        self.turns = poisoned(case.batch, case.heads, padded // 32)
+        problem.query_sums, problem.turns = self.query_sums.data_ptr(), self.turns.data_ptr()
         if case.bias:
             out["dbias"] = torch.full_like(self.given["bias"], POISON)
             self.bias_parts = poisoned(self.parts) if self.parts else out["dbias"]

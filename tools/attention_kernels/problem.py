@@ -1,6 +1,7 @@
 """One attention as the kernels take it: the C structures of problem.cuh, variants, and how each kernel is launched."""
 
 import ctypes
+import os
 from ctypes import c_float, c_int, c_int64, c_uint32, c_uint64
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,7 +43,7 @@ class Problem(ctypes.Structure):
     _fields_ = [
         ("query", Heads), ("key", Heads), ("value", Heads), ("output", Heads), ("log_sum_exp", Pointer),
         ("upstream", Heads), ("query_gradient", Heads), ("key_gradient", Heads), ("value_gradient", Heads),
-        ("saved_rows", Pointer), ("key_mask", Pointer), ("bias", Pointer), ("bias_gradient", Pointer),
+        ("saved_rows", Pointer), ("query_sums", Pointer), ("turns", Pointer), ("key_mask", Pointer), ("bias", Pointer), ("bias_gradient", Pointer),
         ("bias_batch_stride", c_int64), ("bias_head_stride", c_int64), ("sink", Pointer), ("sink_gradient", Pointer),
         ("pattern", Pattern), ("dropout", Dropout), ("batch", c_int), ("heads", c_int), ("kv_heads", c_int),
         ("queries", c_int), ("keys", c_int), ("scale", c_float), ("soft_cap", c_float),
@@ -101,6 +102,11 @@ class Case:
         simple = not self.pattern and not self.soft_cap and max(self.width, self.value_width) <= 128
         return self.engine != "wgmma" or (architecture == "sm_90a" and self.bf16 and simple)
 
+    @property
+    def together(self):
+        """Whether one pass computes all gradients, as in the library."""
+        return self.engine == "wgmma" and os.environ.get("REGARD_ATTENTION") == "one-pass"
+
     def differences(self):
         """What sets this case apart, in words, for tables."""
         sizes = f"{self.batch}x{self.heads}/{self.kv_heads}x{self.queries}x{self.keys}x{self.width}"
@@ -116,8 +122,8 @@ class Case:
 class Runner:
     """Launches the kernels of a case on a backend (driver.py)."""
 
-    def __init__(self, backend, case, edits=(), stays=True):
-        self.backend, self.case, self.edits, self.stays, self.made = backend, case, edits, stays, {}
+    def __init__(self, backend, case, edits=()):
+        self.backend, self.case, self.edits, self.made = backend, case, edits, {}
 
     def module(self, file):
         return self.backend.module(KERNELS / file, self.case, HEADERS, self.edits)
@@ -135,8 +141,7 @@ class Runner:
         """One of the passes. The thread blocks of those for Hopper stay on their multiprocessor, and take tensor maps."""
         if self.case.engine != "wgmma":
             return self.tiled(file, kernel, rows, heads, problem)
-        most = self.backend.multiprocessors if self.stays else 2**31
-        stay = lambda tiles, heads, batch: (min(tiles * heads * batch, most), 1, 1)
+        stay = lambda tiles, heads, batch: (min(tiles * heads * batch, self.backend.multiprocessors), 1, 1)
         self.launch(file, kernel, rows, heads, problem, self.maps(problem), grid=stay)
 
     def maps(self, problem):
@@ -158,12 +163,23 @@ class Runner:
         case = self.case
         self.passes(f"{case.engine}_forward.cu", "attention_forward", case.queries, case.heads, problem)
 
+    def gradients(self):
+        """The passes that compute the gradients of queries, keys and values: file, kernel, rows and heads of each."""
+        case = self.case
+        queries, keys = (case.queries, case.heads), (case.keys, case.kv_heads)
+        if case.together:
+            return [("wgmma_gradients.cu", "attention_gradients", *keys)]
+        parts = {"query": queries, "key_value": keys}
+        return [(f"{case.engine}_{part}_gradient.cu", f"attention_{part}_gradient", *sizes) for part, sizes in parts.items()]
+
     def backward(self, problem):
         """Gradients of queries, keys, values and sink."""
         case = self.case
         self.tiled("delta.cu", "attention_delta", -(-case.queries // PADDING) * PADDING, case.heads, problem)
-        for part, rows, heads in (("query", case.queries, case.heads), ("key_value", case.keys, case.kv_heads)):
-            self.passes(f"{case.engine}_{part}_gradient.cu", f"attention_{part}_gradient", rows, heads, problem)
+        for each in self.gradients():
+            self.passes(*each, problem)
+        if case.together:
+            self.tiled("wgmma_gradients.cu", "attention_finish_query_gradient", case.queries, case.heads, problem)
         if case.sink:
             self.module("delta.cu").launch("attention_sink_gradient", (case.heads, 1, 1), 256, 256 * 8, problem)
 

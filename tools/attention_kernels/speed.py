@@ -12,8 +12,6 @@ from torch.nn.functional import scaled_dot_product_attention
 SHAPES = [(32, 12, 1024, 64), (4, 16, 4096, 128), (1, 16, 16384, 128)]
 F32_SHAPE = (4, 12, 1024, 64)
 ROUNDS, SECONDS = 5, 0.06
-# The kernels for Hopper with a thread block for each tile, instead of thread blocks that take one tile after another.
-ONE_TILE = "wgmma, one tile each"
 
 
 def case_of(shape, bf16, engine):
@@ -84,7 +82,7 @@ def compare(backend, shape, bf16, variants):
         case = case_of(shape, bf16, engine)
         if not case.is_supported(backend.architecture):
             continue
-        runner = Runner(backend, case, edits, stays=name != ONE_TILE)
+        runner = Runner(backend, case, edits)
         for tensor in outputs.values():
             tensor.fill_(float("nan"))
         try:
@@ -98,18 +96,17 @@ def compare(backend, shape, bf16, variants):
         notes[name] = " ".join(f"{distance(a, b):.1e}" for a, b in zip(own, reference or own))
         works[name, "forward"] = lambda runner=runner: runner.forward(inputs.problem)
         works[name, "backward"] = lambda runner=runner: runner.backward(inputs.problem)
-        parts = {"query_gradient": (case.queries, case.heads), "key_value_gradient": (case.keys, case.kv_heads)}
-        for part, sizes in parts.items():
-            a = (f"{engine}_{part}.cu", f"attention_{part}", *sizes)
-            works[name, part] = lambda runner=runner, a=a: runner.passes(*a, inputs.problem)
+        # A pass alone is only timed where it needs no other before it each time.
+        for each in runner.gradients() * (not case.together):
+            works[name, each[1]] = lambda runner=runner, each=each: runner.passes(*each, inputs.problem)
     times, work = medians(works), tflop(case)
     lines = []
     for name in dict.fromkeys(name for name, _ in works):
         of = {part: time for (which, part), time in times.items() if which == name}
         line = f"{'x'.join(map(str, shape)):<17}{name:<24}{work / of['forward']:>7.0f} /{2.5 * work / of['backward']:>5.0f} TFLOP/s"
         line += f"{of['forward'] * 1e3:>9.3f} /{of['backward'] * 1e3:>7.3f} ms"
-        if "query_gradient" in of:
-            line += f" (dQ {of['query_gradient'] * 1e3:.3f}, dKV {of['key_value_gradient'] * 1e3:.3f})"
+        parts = [f"{part.removeprefix('attention_')} {time * 1e3:.3f}" for part, time in of.items() if part.startswith("attention_")]
+        line += f" ({', '.join(parts)})" * bool(parts)
         lines.append(line + (f"   differs by {notes[name]}" if name in notes else ""))
     return lines
 
@@ -119,7 +116,7 @@ def main(backend, edits):
     torch.backends.cuda.matmul.allow_tf32 = False
     # An edit is of the engine whose file it changes.
     edited = {name: (changes[0][0].split("_")[0].split(".")[0], changes) for name, changes in edits}
-    variants = {"wgmma": ("wgmma", ()), ONE_TILE: ("wgmma", ()), "mma": ("mma", ()), **edited}
+    variants = {"wgmma": ("wgmma", ()), "mma": ("mma", ()), **edited}
     lines = []
     for shape in SHAPES:
         lines += compare(backend, shape, True, variants)

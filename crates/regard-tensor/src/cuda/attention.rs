@@ -23,7 +23,7 @@ use maps::Maps;
 use pattern::DevicePattern;
 use problem::{Dropout, Heads, Problem, WeightsBlock};
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 /// Files that the kernels include.
 const HEADERS: [File; 10] = [
@@ -48,24 +48,42 @@ macro_rules! kernel_file {
 /// The kernels of the passes, in one kind of arithmetic.
 struct Engine {
     forward: Source,
-    query_gradient: Source,
-    key_value_gradient: Source,
+    backward: Backward,
+}
+
+/// How gradients are computed without atomics.
+enum Backward {
+    /// A pass over the pairs for the gradient of the queries, and one for those of keys and values.
+    Apart { query: Source, key_value: Source },
+    /// One pass for all. Parts of the gradient of the queries are added in memory, in a fixed order.
+    Together(Source),
 }
 
 static FFMA: Engine = Engine {
     forward: kernel_file!("ffma_forward.cu"),
-    query_gradient: kernel_file!("ffma_query_gradient.cu"),
-    key_value_gradient: kernel_file!("ffma_key_value_gradient.cu"),
+    backward: Backward::Apart {
+        query: kernel_file!("ffma_query_gradient.cu"),
+        key_value: kernel_file!("ffma_key_value_gradient.cu"),
+    },
 };
 static MMA: Engine = Engine {
     forward: kernel_file!("mma_forward.cu"),
-    query_gradient: kernel_file!("mma_query_gradient.cu"),
-    key_value_gradient: kernel_file!("mma_key_value_gradient.cu"),
+    backward: Backward::Apart {
+        query: kernel_file!("mma_query_gradient.cu"),
+        key_value: kernel_file!("mma_key_value_gradient.cu"),
+    },
 };
 static WGMMA: Engine = Engine {
     forward: kernel_file!("wgmma_forward.cu"),
-    query_gradient: kernel_file!("wgmma_query_gradient.cu"),
-    key_value_gradient: kernel_file!("wgmma_key_value_gradient.cu"),
+    backward: Backward::Apart {
+        query: kernel_file!("wgmma_query_gradient.cu"),
+        key_value: kernel_file!("wgmma_key_value_gradient.cu"),
+    },
+};
+/// A trial, for who sets `REGARD_ATTENTION=one-pass`: five products instead of seven. `records/cuda.md` says what is known of it.
+static WGMMA_ONE_PASS: Engine = Engine {
+    forward: kernel_file!("wgmma_forward.cu"),
+    backward: Backward::Together(kernel_file!("wgmma_gradients.cu")),
 };
 static BIAS_GRADIENT: Source = kernel_file!("ffma_bias_gradient.cu");
 static DELTA: Source = kernel_file!("delta.cu");
@@ -79,6 +97,9 @@ const SIDE: usize = 64;
 const FOLDED: usize = 128;
 /// Queries are padded to a multiple of this in what the backward pass saves: see `problem.cuh`.
 const PADDING: usize = 128;
+/// Features of a row are padded to a multiple of this in the kernels for warpgroups, and so many queries share a count of parts.
+const PANEL: usize = 64;
+const TURN: usize = 32;
 
 /// Whether there are kernels for an attention. Heads without features and sizes beyond 32 bits have none.
 pub(crate) fn takes(spec: &Spec) -> bool {
@@ -133,10 +154,24 @@ pub(crate) fn backward(
     problem.value_gradient = Heads::new(value, places[2].strides);
     problem.sink_gradient = sink.as_ref().map_or(0, |sink| sink.view().pointer());
 
-    launch.tiled(&DELTA, "attention_delta", (padded(spec), spec.heads), &problem)?;
     let (queries, keys) = ((spec.queries, spec.heads), (spec.keys, spec.kv_heads));
-    launch.pass(&launch.engine.query_gradient, "attention_query_gradient", queries, &problem)?;
-    launch.pass(&launch.engine.key_value_gradient, "attention_key_value_gradient", keys, &problem)?;
+    let padded_queries = (padded(spec), spec.heads);
+    match &launch.engine.backward {
+        Backward::Apart { query, key_value } => {
+            launch.tiled(&DELTA, "attention_delta", padded_queries, &problem)?;
+            launch.pass(query, "attention_query_gradient", queries, &problem)?;
+            launch.pass(key_value, "attention_key_value_gradient", keys, &problem)?;
+        }
+        Backward::Together(gradients) => {
+            let rows = spec.batch * spec.heads * padded(spec);
+            let sums = device.allocate(rows * spec.width.next_multiple_of(PANEL), Element::F32)?;
+            let turns = device.allocate(rows / TURN, Element::F32)?;
+            (problem.query_sums, problem.turns) = (sums.view().pointer(), turns.view().pointer());
+            launch.tiled(&DELTA, "attention_delta", padded_queries, &problem)?;
+            launch.pass(gradients, "attention_gradients", keys, &problem)?;
+            launch.tiled(gradients, "attention_finish_query_gradient", queries, &problem)?;
+        }
+    }
     if sink.is_some() {
         let grid =
             Grid { blocks: (spec.heads, 1, 1), threads: 256, shared: 256 * size_of::<f64>(), early: false };
@@ -148,6 +183,13 @@ pub(crate) fn backward(
         bias,
         sink: sink.map(Array::from),
     })
+}
+
+/// The kernels for warpgroups.
+fn for_hopper() -> &'static Engine {
+    static ONE_PASS: LazyLock<bool> =
+        LazyLock::new(|| std::env::var_os("REGARD_ATTENTION").is_some_and(|name| name == "one-pass"));
+    if *ONE_PASS { &WGMMA_ONE_PASS } else { &WGMMA }
 }
 
 fn padded(spec: &Spec) -> usize {
@@ -213,7 +255,7 @@ impl<'a> Launch<'a> {
         let recorded = recording::pool(cuda.ordinal()).is_some();
         let engine = match on_tensor_cores {
             false => &FFMA,
-            true if cuda.capability() == HOPPER && fits_warpgroups(spec) => &WGMMA,
+            true if cuda.capability() == HOPPER && fits_warpgroups(spec) => for_hopper(),
             true => &MMA,
         };
         Ok(Self {

@@ -1,6 +1,6 @@
 // What the backward pass needs before it starts, and the gradient of the sinks.
 //
-//     attention_delta           log-sum-exp and delta = Σ output·upstream of each query, to `saved_rows`. A few lanes for each query, each with 16
+//     attention_delta           log-sum-exp and delta = Σ output·upstream of each query, to `saved_rows`, and zeros to `turns`. A few lanes for each query, each with 16
 //                               bytes of it at a time; a warp where rows are no multiples of that. Grid (tiles of padded queries, heads, batch).
 //     attention_sink_gradient   −Σ P_sink·delta over examples and queries (the sink's value is 0). Grid (heads), 256 threads, 2 KiB of shared memory.
 #include "problem.cuh"
@@ -40,7 +40,10 @@ extern "C" __global__ void __launch_bounds__(256) attention_delta(const __grid_c
     }
 #pragma unroll
     for (int distance = LANES / 2; distance > 0; distance /= 2) row.delta += __shfl_xor_sync(0xffffffff, row.delta, distance);
-    if (lane == 0 && query < p.padded_queries()) *p.saved_row(example, head, query) = row;
+    if (lane == 0 && query < p.padded_queries()) {
+        *p.saved_row(example, head, query) = row;
+        if (p.turns && query % 32 == 0) *p.turn(example, head, query) = 0;
+    }
 }
 
 #if SINK

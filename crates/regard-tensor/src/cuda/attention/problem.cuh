@@ -104,6 +104,9 @@ struct Problem {
     Heads upstream, query_gradient, key_gradient, value_gradient;
     /// What the backward pass needs of a query, (batch, heads, padded queries): written by `attention_delta`, read by the rest.
     SavedRow* saved_rows;
+    /// Sums of the gradient of the queries, tile after tile, and how many parts each has got: where one kernel computes all gradients. Else null.
+    float* query_sums;
+    u32* turns;
     const unsigned char* key_mask;
     /// Dense: (queries, keys) in each plane, with strides between planes, 0 where they are shared.
     /// By distance: (heads, queries + keys − 1), at query − key + keys − 1.
@@ -125,6 +128,10 @@ struct Problem {
     __device__ int padded_queries() const { return (queries + 127) / 128 * 128; }
     __device__ SavedRow* saved_row(int example, int head, int query) const {
         return saved_rows + (i64(example) * heads + head) * padded_queries() + query;
+    }
+    /// Of the 32 queries that begin at `query`.
+    __device__ u32* turn(int example, int head, int query) const {
+        return turns + ((i64(example) * heads + head) * padded_queries() + query) / 32;
     }
 };
 

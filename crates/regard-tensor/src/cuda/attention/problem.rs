@@ -69,6 +69,8 @@ pub(super) struct Problem {
     pub key_gradient: Heads,
     pub value_gradient: Heads,
     pub saved_rows: u64,
+    pub query_sums: u64,
+    pub turns: u64,
     pub key_mask: u64,
     pub bias: u64,
     pub bias_gradient: u64,
@@ -111,9 +113,9 @@ mod tests {
     #[test]
     fn structures_are_as_large_as_those_of_the_kernels() {
         assert_eq!((size_of::<Heads>(), size_of::<Pattern>(), size_of::<Dropout>()), (32, 48, 32));
-        assert_eq!((size_of::<Problem>(), size_of::<WeightsBlock>()), (440, 32));
+        assert_eq!((size_of::<Problem>(), size_of::<WeightsBlock>()), (456, 32));
         assert_eq!(std::mem::offset_of!(Problem, saved_rows), 264);
-        assert_eq!(std::mem::offset_of!(Problem, pattern), 328);
-        assert_eq!(std::mem::offset_of!(Problem, batch), 408);
+        assert_eq!(std::mem::offset_of!(Problem, pattern), 344);
+        assert_eq!(std::mem::offset_of!(Problem, batch), 424);
     }
 }

@@ -38,10 +38,14 @@ fn the_kernels_compile_where_nvrtc_is_installed() {
         (&FFMA, DataType::F32, "sm_80"),
         (&MMA, DataType::Bf16, "sm_80"),
         (&WGMMA, DataType::Bf16, "sm_90a"),
+        (&WGMMA_ONE_PASS, DataType::Bf16, "sm_90a"),
     ];
     for (engine, data_type, architecture) in engines {
-        for source in [&engine.forward, &engine.query_gradient, &engine.key_value_gradient, &DELTA, &WEIGHTS]
-        {
+        let backward = match &engine.backward {
+            Backward::Apart { query, key_value } => vec![query, key_value],
+            Backward::Together(gradients) => vec![gradients],
+        };
+        for source in [&engine.forward, &DELTA, &WEIGHTS].into_iter().chain(backward) {
             compiles(source, &spec, data_type, architecture);
         }
     }

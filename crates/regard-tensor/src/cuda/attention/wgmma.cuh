@@ -124,13 +124,18 @@ struct Slots {
         asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %3};" ::"r"(address + n % slots * 16), "r"(work.start), "r"(work.head), "r"(work.example) : "memory");
         if (work.start == Work::NONE) barrier_arrive(full(n)); else barrier_expect(full(n), bytes);
     }
-    /// For those who use it: waits for the n-th piece.
-    __device__ Work await(int n) const {
+    /// For a thread that uses it: waits for the n-th piece.
+    __device__ Work await_one(int n) const {
         ring().await(n);
         Work work;
         int unused;
         asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(work.start), "=r"(work.head), "=r"(work.example), "=r"(unused)
                      : "r"(address + n % slots * 16) : "memory");
+        return work;
+    }
+    /// For whole warps.
+    __device__ Work await(int n) const {
+        Work work = await_one(n);
         // The same for all lanes, as products need it.
         work.start = __shfl_sync(0xffffffff, work.start, 0);
         return work;
@@ -159,6 +164,11 @@ __device__ inline void copy_bytes(u32 to, const void* from, int bytes, u32 barri
 __device__ inline void barriers_ready() {
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     __syncthreads();
+}
+/// After a warp wrote shared memory that products or the copy engine read, before it says so.
+__device__ inline void written_for_engines() {
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    __syncwarp();
 }
 /// All warps of a warpgroup have come here.
 __device__ inline void group_sync(int group) { asm volatile("bar.sync %0, %1;" ::"r"(group + 1), "n"(GROUP) : "memory"); }
@@ -203,13 +213,15 @@ __device__ inline u64 descriptor(u32 address, u32 panel_bytes) {
     return u64(address >> 4) | u64(panel_bytes >> 4) << 16 | u64(8 * PANEL_ROW >> 4) << 32 | SWIZZLE_128;
 }
 
-#define NUMBERS_16 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
+#define NUMBERS_8 "%0, %1, %2, %3, %4, %5, %6, %7"
+#define NUMBERS_16 NUMBERS_8 ", %8, %9, %10, %11, %12, %13, %14, %15"
 #define NUMBERS_32 NUMBERS_16 ", %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
 #define NUMBERS_64                                                                                                     \
     NUMBERS_32 ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, " \
                "%52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
 #define SUMS_4(io, i) io(c.at[0][i][0]), io(c.at[0][i][1]), io(c.at[0][i][2]), io(c.at[0][i][3])
-#define SUMS_16(io) SUMS_4(io, 0), SUMS_4(io, 1), SUMS_4(io, 2), SUMS_4(io, 3)
+#define SUMS_8(io) SUMS_4(io, 0), SUMS_4(io, 1)
+#define SUMS_16(io) SUMS_8(io), SUMS_4(io, 2), SUMS_4(io, 3)
 #define SUMS_32(io) SUMS_16(io), SUMS_4(io, 4), SUMS_4(io, 5), SUMS_4(io, 6), SUMS_4(io, 7)
 #define SUMS_64(io)                                                                                                    \
     SUMS_32(io), SUMS_4(io, 8), SUMS_4(io, 9), SUMS_4(io, 10), SUMS_4(io, 11), SUMS_4(io, 12), SUMS_4(io, 13),         \
@@ -249,6 +261,30 @@ __device__ inline void wgmma(Sums<1, 128>& c, const u32 (&a)[4], u64 b) {
                  : SUMS_64("+f") : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
 }
 
+/// C (64×columns) = or += A · Bᵀ, where A's rows are the summed dimension, and B has it along its rows.
+template <bool add>
+__device__ inline void wgmma_rows(Sums<1, 16>& c, u64 a, u64 b) {
+    if constexpr (add)
+        asm volatile(WGMMA(16) "{" NUMBERS_8 "}, %8, %9, 1, 1, 1, 1, 0;" : SUMS_8("+f") : "l"(a), "l"(b));
+    else
+        asm volatile(WGMMA(16) "{" NUMBERS_8 "}, %8, %9, 0, 1, 1, 1, 0;" : SUMS_8("=f") : "l"(a), "l"(b));
+}
+template <bool add>
+__device__ inline void wgmma_rows(Sums<1, 32>& c, u64 a, u64 b) {
+    if constexpr (add)
+        asm volatile(WGMMA(32) "{" NUMBERS_16 "}, %16, %17, 1, 1, 1, 1, 0;" : SUMS_16("+f") : "l"(a), "l"(b));
+    else
+        asm volatile(WGMMA(32) "{" NUMBERS_16 "}, %16, %17, 0, 1, 1, 1, 0;" : SUMS_16("=f") : "l"(a), "l"(b));
+}
+
+template <bool add>
+__device__ inline void wgmma_rows(Sums<1, 64>& c, u64 a, u64 b) {
+    if constexpr (add)
+        asm volatile(WGMMA(64) "{" NUMBERS_32 "}, %32, %33, 1, 1, 1, 1, 0;" : SUMS_32("+f") : "l"(a), "l"(b));
+    else
+        asm volatile(WGMMA(64) "{" NUMBERS_32 "}, %32, %33, 0, 1, 1, 1, 0;" : SUMS_32("=f") : "l"(a), "l"(b));
+}
+
 /// Starts c = A·Bᵀ: rows `row…row + 63` of A and all rows of B.
 template <int columns, typename A, typename B>
 __device__ inline void start_transposed(Sums<1, columns>& c, A a, int row, B b) {
@@ -259,6 +295,18 @@ __device__ inline void start_transposed(Sums<1, columns>& c, A a, int row, B b) 
         const u64 left = descriptor(a.address + k / PANEL * A::PANEL_BYTES + row * PANEL_ROW + within, 16);
         const u64 right = descriptor(b.address + k / PANEL * B::PANEL_BYTES + within, 16);
         if (k == 0) wgmma<false>(c, left, right); else wgmma<true>(c, left, right);
+    }
+}
+
+/// Starts c = Aᵀ·Bᵀ: a panel of A, whose rows are the summed dimension, and rows `row…` of B.
+template <int columns, typename A, typename B>
+__device__ inline void start_sum_of_rows(Sums<1, columns>& c, A a, int panel, B b, int row) {
+    static_assert(A::rows == B::features);
+#pragma unroll
+    for (int k = 0; k < A::rows; k += 16) {
+        const u64 left = descriptor(a.address + panel * A::PANEL_BYTES + k * PANEL_ROW, A::PANEL_BYTES);
+        const u64 right = descriptor(b.address + k / PANEL * B::PANEL_BYTES + row * PANEL_ROW + k % PANEL * 2, 16);
+        if (k == 0) wgmma_rows<false>(c, left, right); else wgmma_rows<true>(c, left, right);
     }
 }
 
