@@ -5,7 +5,7 @@ use super::close::{Close, PerHead};
 use super::{Group, Heads, Problem, Rows, TileAt, pack, soft_cap, write_rows};
 use crate::array::Array;
 use crate::blocks::BLOCK;
-use crate::cpu::simd::{dispatch, exp2_to_one};
+use crate::cpu::simd::{self, dispatch, exp2_to_one};
 use crate::cpu::threads::{self, Shared, wait_until};
 use crate::cpu::tile::{self, Operand, Start, load, store};
 use crate::kernels::attention::{BiasGradient, Strides};
@@ -172,8 +172,8 @@ fn sink_gradient(problem: &Problem, sink: &[f32], saved: Saved) -> Array {
                 for query in 0..queries {
                     let at = (example * queries + query) * row + head * value_width;
                     let lse = saved.lse[(example * heads + head) * queries + query];
-                    let delta =
-                        dot(&saved.output[at..at + value_width], &saved.upstream[at..at + value_width]);
+                    let (output, upstream) = (&saved.output[at..], &saved.upstream[at..]);
+                    let delta = dispatch(Dot(&output[..value_width], &upstream[..value_width]));
                     // A sink of −∞ takes nothing, even where nothing else may be attended to.
                     let share = if sink[head] == f32::NEG_INFINITY { 0.0 } else { (sink[head] - lse).exp() };
                     total -= f64::from(share * delta);
@@ -184,8 +184,18 @@ fn sink_gradient(problem: &Problem, sink: &[f32], saved: Saved) -> Array {
     })
 }
 
-fn dot(a: &[f32], b: &[f32]) -> f32 {
-    a.iter().zip(b).map(|(a, b)| a * b).sum()
+/// Σ a·b, in a fixed order for a given number of lanes.
+struct Dot<'a>(&'a [f32], &'a [f32]);
+
+impl WithSimd for Dot<'_> {
+    type Output = f32;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, s: S) -> f32 {
+        let Self(a, b) = self;
+        let add = |sum, i| s.mul_add_e_f32s(simd::get(s, a, i), simd::get(s, b, i), sum);
+        s.reduce_sum_f32s((0..simd::registers(s, a)).fold(s.splat_f32s(0.0), add))
+    }
 }
 
 /// Working memory of one task.
@@ -240,7 +250,8 @@ impl Work {
     }
 
     /// Lays out a tile of queries: in lanes and in rows, zeros where the tile is not full.
-    fn load(&mut self, tile: &QueryTileSource) {
+    #[inline(always)]
+    fn load<S: Simd>(&mut self, s: S, tile: &QueryTileSource) {
         let QueryTileSource { problem, query, saved, example, head, query_start, n_queries } = *tile;
         let Problem { heads, queries, width, value_width, .. } = *problem;
         let from = (query.from(example, head, query_start), query.strides.row);
@@ -249,12 +260,12 @@ impl Work {
             self.upstream_lanes.as_mut_slice().fill(0.0);
         }
         let lanes = (self.query_lanes.as_mut_slice(), BLOCK);
-        tile::transpose((n_queries, width), from, lanes, problem.scale * LOG2_E);
+        tile::transpose(s, (n_queries, width), from, lanes, problem.scale * LOG2_E);
         pack(from, n_queries, width, (self.query_rows.as_mut_slice(), self.key_row), BLOCK);
         let row = heads * value_width;
         let start = (example * queries + query_start) * row + head * value_width;
         let from = (&saved.upstream[start..], row);
-        tile::transpose((n_queries, value_width), from, (self.upstream_lanes.as_mut_slice(), BLOCK), 1.0);
+        tile::transpose(s, (n_queries, value_width), from, (self.upstream_lanes.as_mut_slice(), BLOCK), 1.0);
         pack(from, n_queries, value_width, (self.upstream_rows.as_mut_slice(), self.value_row), BLOCK);
         self.minus_lse.fill(0.0);
         self.minus_delta.fill(0.0);
@@ -263,8 +274,8 @@ impl Work {
             // A row that may attend to nothing has no weights: its scores stay −∞ whatever is subtracted.
             self.minus_lse[query] = if lse == f32::NEG_INFINITY { 0.0 } else { -lse * LOG2_E };
             let at = start + query * row;
-            self.minus_delta[query] =
-                -dot(&saved.upstream[at..at + value_width], &saved.output[at..at + value_width]);
+            let (upstream, output) = (&saved.upstream[at..], &saved.output[at..]);
+            self.minus_delta[query] = -Dot(&upstream[..value_width], &output[..value_width]).with_simd(s);
         }
         self.query_gradient.as_mut_slice().fill(0.0);
         self.bias.clear();
@@ -307,7 +318,7 @@ impl WithSimd for QueryTile<'_> {
         let query_start = tile * BLOCK;
         let n_queries = BLOCK.min(problem.queries - query_start);
         let lanes = n_queries.next_multiple_of(S::F32_LANES);
-        work.load(&QueryTileSource { problem, query, saved, example, head, query_start, n_queries });
+        work.load(s, &QueryTileSource { problem, query, saved, example, head, query_start, n_queries });
         if query_start + 2 * BLOCK <= problem.queries {
             let next = query_start + BLOCK;
             tile::ask_for((query.from(example, head, next), query.strides.row), BLOCK, width);
@@ -397,7 +408,7 @@ impl WithSimd for QueryTile<'_> {
             order.pass(passed);
         }
         let from = (work.query_gradient.as_slice(), BLOCK);
-        tile::transpose((width, n_queries), from, (work.rows.as_mut_slice(), width), problem.scale);
+        tile::transpose(s, (width, n_queries), from, (work.rows.as_mut_slice(), width), problem.scale);
     }
 }
 

@@ -134,6 +134,7 @@ impl WithSimd for QueryTile<'_> {
         // Lanes in use, in whole registers.
         let lanes = n_queries.next_multiple_of(S::F32_LANES);
         tile::transpose(
+            s,
             (n_queries, width),
             (query.from(example, head, query_start), query.strides.row),
             (scratch.query.as_mut_slice(), BLOCK),
@@ -188,6 +189,7 @@ impl WithSimd for QueryTile<'_> {
             }
         }
         tile::transpose(
+            s,
             (value_width, n_queries),
             (online.output.as_slice(), BLOCK),
             (scratch.rows.as_mut_slice(), value_width),

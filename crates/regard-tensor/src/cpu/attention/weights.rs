@@ -65,7 +65,7 @@ impl WithSimd for QueryTile<'_> {
         let mut scores = Buffer::dirty(BLOCK * BLOCK);
         let from = (query.from(example, head, query_start), query.strides.row);
         let to = (turned.as_mut_slice(), BLOCK);
-        tile::transpose((n_queries, width), from, to, problem.scale * LOG2_E);
+        tile::transpose(s, (n_queries, width), from, to, problem.scale * LOG2_E);
         let mut shift = [0.0; BLOCK];
         for (shift, lse) in shift.iter_mut().zip(lse) {
             *shift = lse * LOG2_E;

@@ -173,10 +173,10 @@ impl WithSimd for Turn<'_> {
     type Output = ();
 
     #[inline(always)]
-    fn with_simd<S: Simd>(self, _: S) {
+    fn with_simd<S: Simd>(self, s: S) {
         let a = self.product.a;
         let from = &a.values[self.rows.0 * a.row + self.depths.0 * a.column..];
-        tile::transpose((self.depths.1, self.rows.1), (from, a.column), (self.to, TURNED_ROW), 1.0);
+        tile::transpose(s, (self.depths.1, self.rows.1), (from, a.column), (self.to, TURNED_ROW), 1.0);
     }
 }
 

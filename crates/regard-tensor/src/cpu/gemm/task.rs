@@ -122,7 +122,7 @@ impl<F: Finish> WithSimd for Task<'_, F> {
         let (start, count) = self.depths;
         for depth in (start..start + count.max(1)).step_by(most) {
             let len = most.min(self.product.k - depth);
-            let a = self.left(depth, len);
+            let a = self.left(s, depth, len);
             for column in (0..self.columns.1).step_by(PANEL) {
                 let columns = (self.columns.0 + column, PANEL.min(self.columns.1 - column));
                 self.panel(s, a, columns, (depth, len));
@@ -137,7 +137,7 @@ impl<F: Finish> WithSimd for Task<'_, F> {
 impl<F: Finish> Task<'_, F> {
     /// The band's rows of the left operand, in place or transposed to where they lie well.
     #[inline(always)]
-    fn left(&mut self, depth: usize, len: usize) -> Operand {
+    fn left<S: Simd>(&mut self, s: S, depth: usize, len: usize) -> Operand {
         let (first, rows) = self.rows;
         let from = &self.product.a.values
             [(first * self.product.a.row + depth * self.product.a.column).min(self.product.a.values.len())..];
@@ -148,7 +148,7 @@ impl<F: Finish> Task<'_, F> {
         if turned.is_empty() {
             return Operand { start: from.as_ptr(), row: self.product.a.row, column: self.product.a.column };
         }
-        tile::transpose((len, rows), (from, self.product.a.column), (turned, TURNED_ROW), 1.0);
+        tile::transpose(s, (len, rows), (from, self.product.a.column), (turned, TURNED_ROW), 1.0);
         Operand { start: turned.as_ptr(), row: TURNED_ROW, column: 1 }
     }
 

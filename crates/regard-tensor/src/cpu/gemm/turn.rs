@@ -6,6 +6,8 @@
 
 use super::task::PANEL;
 use crate::cpu::simd::Half;
+#[cfg(target_arch = "x86_64")]
+use crate::cpu::simd::wide;
 use bytemuck::TransparentWrapper;
 use pulp::Simd;
 use std::marker::PhantomData;
@@ -116,63 +118,6 @@ pub(super) fn turn<S: Simd, T: Turned>(
             for j in some.clone() {
                 to[i * PANEL + j] = from[j * run + i].wide();
             }
-        }
-    }
-}
-
-/// Sixteen lines of sixteen words, transposed in registers.
-#[cfg(target_arch = "x86_64")]
-mod wide {
-    use std::arch::x86_64::{
-        __m512i, _mm512_loadu_si512, _mm512_setzero_si512, _mm512_shuffle_i32x4, _mm512_storeu_si512,
-        _mm512_unpackhi_epi32, _mm512_unpackhi_epi64, _mm512_unpacklo_epi32, _mm512_unpacklo_epi64,
-    };
-
-    /// # Safety
-    /// Sixteen words must be writable, and the processor must have AVX-512.
-    #[inline(always)]
-    pub unsafe fn store(to: *mut f32, words: __m512i) {
-        // SAFETY: promised by the caller.
-        unsafe { _mm512_storeu_si512(to.cast(), words) }
-    }
-
-    /// Word `i` of every line, for each `i`.
-    ///
-    /// # Safety
-    /// A line of 64 bytes must lie at each of sixteen places `apart` bytes from each other, and the processor must have
-    /// AVX-512.
-    #[inline(always)]
-    pub unsafe fn transposed(from: *const u8, apart: usize) -> [__m512i; 16] {
-        // SAFETY: promised by the caller.
-        unsafe {
-            let zero = _mm512_setzero_si512();
-            // Four lines at a time: quarter q of `quads[g][e]` has word 4q + e of lines 4g to 4g + 3.
-            let mut quads = [[zero; 4]; 4];
-            for (group, quads) in quads.iter_mut().enumerate() {
-                let line = |i: usize| _mm512_loadu_si512(from.add((4 * group + i) * apart).cast());
-                let (a, b, c, d) = (line(0), line(1), line(2), line(3));
-                let (ab_low, ab_high) = (_mm512_unpacklo_epi32(a, b), _mm512_unpackhi_epi32(a, b));
-                let (cd_low, cd_high) = (_mm512_unpacklo_epi32(c, d), _mm512_unpackhi_epi32(c, d));
-                *quads = [
-                    _mm512_unpacklo_epi64(ab_low, cd_low),
-                    _mm512_unpackhi_epi64(ab_low, cd_low),
-                    _mm512_unpacklo_epi64(ab_high, cd_high),
-                    _mm512_unpackhi_epi64(ab_high, cd_high),
-                ];
-            }
-            let mut words = [zero; 16];
-            for e in 0..4 {
-                let [a, b, c, d] = [quads[0][e], quads[1][e], quads[2][e], quads[3][e]];
-                let (ab_even, ab_odd) =
-                    (_mm512_shuffle_i32x4::<0x88>(a, b), _mm512_shuffle_i32x4::<0xdd>(a, b));
-                let (cd_even, cd_odd) =
-                    (_mm512_shuffle_i32x4::<0x88>(c, d), _mm512_shuffle_i32x4::<0xdd>(c, d));
-                words[e] = _mm512_shuffle_i32x4::<0x88>(ab_even, cd_even);
-                words[4 + e] = _mm512_shuffle_i32x4::<0x88>(ab_odd, cd_odd);
-                words[8 + e] = _mm512_shuffle_i32x4::<0xdd>(ab_even, cd_even);
-                words[12 + e] = _mm512_shuffle_i32x4::<0xdd>(ab_odd, cd_odd);
-            }
-            words
         }
     }
 }

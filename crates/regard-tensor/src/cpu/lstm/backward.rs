@@ -6,7 +6,7 @@ use crate::cpu::gemm::{self, Matrix, Output};
 use crate::cpu::reduce;
 use crate::cpu::simd::{self, dispatch, tanh};
 use crate::cpu::threads::{self, Shared};
-use crate::cpu::tile::{self, Operand, Start};
+use crate::cpu::tile::{self, Operand, Start, Transpose};
 use crate::kernels::lstm::{LstmGradients, Sizes, Weights};
 use crate::pool::Buffer;
 use pulp::{Simd, WithSimd};
@@ -95,13 +95,23 @@ fn unpack(sizes: Sizes, direction: usize, d_input: &[f32], d_hidden: &Buffer, d_
         input: Array::build(GATES * hidden * inputs, |out| {
             for Together { from: to, to: from, n } in together(sizes).filter(|_| inputs > 0) {
                 let columns = (&d_input[direction * gates + from..], row);
-                tile::transpose((inputs, n), columns, (&mut out[to * inputs..], inputs), 1.0);
+                dispatch(Transpose {
+                    shape: (inputs, n),
+                    from: columns,
+                    to: (&mut out[to * inputs..], inputs),
+                    scale: 1.0,
+                });
             }
         }),
         hidden: Array::build(GATES * hidden * hidden, |out| {
             for Together { from: to, to: from, n } in together(sizes) {
                 let columns = (&d_hidden[from..], gates);
-                tile::transpose((hidden, n), columns, (&mut out[to * hidden..], hidden), 1.0);
+                dispatch(Transpose {
+                    shape: (hidden, n),
+                    from: columns,
+                    to: (&mut out[to * hidden..], hidden),
+                    scale: 1.0,
+                });
             }
         }),
         bias: Array::build(GATES * hidden, |out| {

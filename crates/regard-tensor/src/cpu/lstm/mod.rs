@@ -16,7 +16,8 @@ pub(crate) use backward::backward;
 pub(crate) use forward::forward;
 
 use crate::array::Array;
-use crate::cpu::tile;
+use crate::cpu::simd::dispatch;
+use crate::cpu::tile::{self, Transpose};
 use crate::kernels::lstm::{Sizes, Weights};
 use crate::pool::Buffer;
 
@@ -107,10 +108,20 @@ impl Packed {
                 packed_bias[to..to + n].copy_from_slice(&bias[from..from + n]);
                 if sizes.inputs > 0 {
                     let rows = (&w_in[from * sizes.inputs..], sizes.inputs);
-                    tile::transpose((n, sizes.inputs), rows, (&mut input[to..], row), 1.0);
+                    dispatch(Transpose {
+                        shape: (n, sizes.inputs),
+                        from: rows,
+                        to: (&mut input[to..], row),
+                        scale: 1.0,
+                    });
                 }
                 let rows = (&w_hidden[from * sizes.hidden..], sizes.hidden);
-                tile::transpose((n, sizes.hidden), rows, (&mut hidden[to..], gates), 1.0);
+                dispatch(Transpose {
+                    shape: (n, sizes.hidden),
+                    from: rows,
+                    to: (&mut hidden[to..], gates),
+                    scale: 1.0,
+                });
                 for (row, back) in
                     rows.0.chunks(sizes.hidden).zip(back[to * padded..].chunks_mut(padded)).take(n)
                 {

@@ -1,5 +1,7 @@
 //! Exponentials, logarithms and their kin in lanes: to rounding, NaN in, NaN out.
 
+#[cfg(target_arch = "x86_64")]
+use super::{is, wide};
 use pulp::Simd;
 
 /// 2^x for x up to 127: the whole part becomes the exponent, the rest a minimax polynomial of degree 6 (2e-9, so that
@@ -8,16 +10,28 @@ use pulp::Simd;
 /// A masked score (−∞), like all from −127 down, gives exactly 0: the float with no bits set in its exponent.
 #[inline(always)]
 pub(crate) fn exp2<S: Simd>(s: S, x: S::f32s) -> S::f32s {
+    #[cfg(target_arch = "x86_64")]
+    if is::<S, pulp::x86::V4>() {
+        // SAFETY: the type shows what the processor has.
+        unsafe {
+            let whole = wide::nearest(x);
+            return wide::scaled(exp2_of_rest(s, s.sub_f32s(x, whole)), whole);
+        }
+    }
     let x = at_least(s, x, -127.0);
     let shifted = s.add_f32s(x, s.splat_f32s(TO_EXPONENT));
     let whole = s.sub_f32s(shifted, s.splat_f32s(TO_EXPONENT));
-    let rest = s.sub_f32s(x, whole); // in [−½, ½]
-    let poly = horner(
+    scaled(s, exp2_of_rest(s, s.sub_f32s(x, whole)), shifted)
+}
+
+/// 2^x for x in [−½, ½].
+#[inline(always)]
+fn exp2_of_rest<S: Simd>(s: S, x: S::f32s) -> S::f32s {
+    horner(
         s,
-        rest,
+        x,
         [1.535_336_2e-4, 1.339_887_5e-3, 9.618_437e-3, 5.550_332_4e-2, 2.402_264_8e-1, 6.931_472e-1, 1.0],
-    );
-    s.mul_f32s(poly, power_of_two(s, shifted))
+    )
 }
 
 /// Adding this, 1.5·2²³ + 127, to a number leaves in the low bits of the sum the nearest whole number plus 127: the
@@ -30,9 +44,25 @@ fn power_of_two<S: Simd>(s: S, shifted: S::f32s) -> S::f32s {
     s.transmute_f32s_u32s(s.wrapping_dyn_shl_u32s(s.transmute_u32s_f32s(shifted), s.splat_u32s(23)))
 }
 
+/// A value times 2 to the whole number that is in `shifted`: from −127 (which gives 0) to 127, or any with AVX-512.
+#[inline(always)]
+fn scaled<S: Simd>(s: S, x: S::f32s, shifted: S::f32s) -> S::f32s {
+    #[cfg(target_arch = "x86_64")]
+    if is::<S, pulp::x86::V4>() {
+        // SAFETY: the type shows what the processor has.
+        return unsafe { wide::scaled(x, s.sub_f32s(shifted, s.splat_f32s(TO_EXPONENT))) };
+    }
+    s.mul_f32s(x, power_of_two(s, shifted))
+}
+
 /// The larger of x and a limit; NaN stays NaN, unlike in `max`.
 #[inline(always)]
 fn at_least<S: Simd>(s: S, x: S::f32s, limit: f32) -> S::f32s {
+    #[cfg(target_arch = "x86_64")]
+    if is::<S, pulp::x86::V4>() {
+        // SAFETY: the type shows what the processor has.
+        return unsafe { wide::at_least(x, limit) };
+    }
     let limit = s.splat_f32s(limit);
     s.select_f32s(s.less_than_f32s(x, limit), limit, x)
 }
@@ -40,6 +70,11 @@ fn at_least<S: Simd>(s: S, x: S::f32s, limit: f32) -> S::f32s {
 /// The smaller of x and a limit; NaN stays NaN, unlike in `min`.
 #[inline(always)]
 fn at_most<S: Simd>(s: S, x: S::f32s, limit: f32) -> S::f32s {
+    #[cfg(target_arch = "x86_64")]
+    if is::<S, pulp::x86::V4>() {
+        // SAFETY: the type shows what the processor has.
+        return unsafe { wide::at_most(x, limit) };
+    }
     let limit = s.splat_f32s(limit);
     s.select_f32s(s.greater_than_f32s(x, limit), limit, x)
 }
@@ -54,14 +89,20 @@ pub(crate) fn exp2_to_one<S: Simd>(s: S, x: S::f32s) -> S::f32s {
 /// e^x; NaN stays NaN.
 #[inline(always)]
 pub(crate) fn exp<S: Simd>(s: S, x: S::f32s) -> S::f32s {
+    #[cfg(target_arch = "x86_64")]
+    if is::<S, pulp::x86::V4>() {
+        // Beyond these limits, scaling gives 0 and infinity.
+        let (poly, shifted) = exp_parts(s, at_most(s, at_least(s, x, -105.0), 90.0));
+        return scaled(s, poly, shifted);
+    }
     let limited = s.min_f32s(s.max_f32s(x, s.splat_f32s(-87.4)), s.splat_f32s(88.722));
     let (poly, shifted) = exp_parts(s, limited);
     // Adding to the exponent reaches e^88.7, whose power of two alone would be infinite.
     let exponent = s.sub_u32s(s.transmute_u32s_f32s(power_of_two(s, shifted)), s.splat_u32s(127 << 23));
-    let scaled = s.transmute_f32s_u32s(s.add_u32s(s.transmute_u32s_f32s(poly), exponent));
+    let product = s.transmute_f32s_u32s(s.add_u32s(s.transmute_u32s_f32s(poly), exponent));
     let vanishes = s.less_than_f32s(x, s.splat_f32s(-87.3));
     let overflows = s.greater_than_f32s(x, s.splat_f32s(88.722));
-    let result = s.select_f32s(vanishes, s.splat_f32s(0.0), scaled);
+    let result = s.select_f32s(vanishes, s.splat_f32s(0.0), product);
     let result = s.select_f32s(overflows, s.splat_f32s(f32::INFINITY), result);
     s.select_f32s(s.equal_f32s(x, x), result, x)
 }
@@ -86,7 +127,7 @@ fn exp_parts<S: Simd>(s: S, x: S::f32s) -> (S::f32s, S::f32s) {
 #[inline(always)]
 fn bounded_exp<S: Simd>(s: S, x: S::f32s) -> S::f32s {
     let (poly, shifted) = exp_parts(s, at_most(s, at_least(s, x, -88.0), 88.0));
-    s.mul_f32s(poly, power_of_two(s, shifted))
+    scaled(s, poly, shifted)
 }
 
 /// The natural logarithm: exponent and mantissa apart, a polynomial on [√½, √2] (Cephes). −∞ at 0, NaN below.
@@ -293,9 +334,15 @@ mod tests {
         dispatch(Apply(&xs, &mut ys, Exp2));
         assert_eq!(&ys[..3], &[0.0; 3]);
         assert_eq!(&ys[3..], &[1.0; 3]);
+        dispatch(Apply(&xs[..3], &mut ys[..3], FreeExp2));
+        assert_eq!(&ys[..3], &[0.0; 3]);
         let nans = [f32::NAN, -f32::NAN, f32::from_bits(0x7f80_0001), f32::from_bits(0x7fff_ffff)];
         let mut y = [0.0; 4];
         dispatch(Apply(&nans, &mut y, Exp2));
+        assert!(y.iter().all(|y| y.is_nan()), "{y:?}");
+        dispatch(Apply(&nans, &mut y, FreeExp2));
+        assert!(y.iter().all(|y| y.is_nan()), "{y:?}");
+        dispatch(Apply(&nans, &mut y, Exp));
         assert!(y.iter().all(|y| y.is_nan()), "{y:?}");
         dispatch(Apply(&nans, &mut y, Sigmoid));
         assert!(y.iter().all(|y| y.is_nan()), "{y:?}");

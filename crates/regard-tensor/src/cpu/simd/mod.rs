@@ -1,12 +1,14 @@
 //! Vector instructions chosen at run time.
 
 mod functions;
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod wide;
 mod widen;
 
 pub(crate) use functions::{exp, exp2, exp2_to_one, ln, normal_cdf, sigmoid, tanh};
-#[cfg(target_arch = "x86_64")]
-pub(crate) use widen::is;
 pub(crate) use widen::{Bf16, F16, Half, copy_widened, widen_row};
+#[cfg(target_arch = "x86_64")]
+pub(crate) use widen::{is, same};
 
 use pulp::{Simd, WithSimd};
 use std::sync::OnceLock;

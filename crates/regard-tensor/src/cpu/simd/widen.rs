@@ -133,7 +133,7 @@ pub(crate) fn is<A: 'static, B: 'static>() -> bool {
 /// Both must be registers of the same size.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
-unsafe fn same<A: Copy, B>(register: A) -> B {
+pub(crate) unsafe fn same<A: Copy, B>(register: A) -> B {
     debug_assert_eq!(size_of::<A>(), size_of::<B>());
     // SAFETY: promised by the caller; every bit pattern is a valid register.
     unsafe { std::mem::transmute_copy(&register) }
