@@ -27,3 +27,4 @@ pub mod simd;
 pub(crate) mod softmax;
 pub mod threads;
 mod tile;
+mod transpose;

@@ -8,6 +8,7 @@ use crate::blocks::BLOCK;
 use crate::cpu::simd::{self, dispatch, exp2_to_one};
 use crate::cpu::threads::{self, Shared, wait_until};
 use crate::cpu::tile::{self, Operand, Start, load, store};
+use crate::cpu::transpose::transpose;
 use crate::kernels::attention::{BiasGradient, Strides};
 use crate::pool::Buffer;
 use pulp::{Simd, WithSimd};
@@ -260,12 +261,12 @@ impl Work {
             self.upstream_lanes.as_mut_slice().fill(0.0);
         }
         let lanes = (self.query_lanes.as_mut_slice(), BLOCK);
-        tile::transpose(s, (n_queries, width), from, lanes, problem.scale * LOG2_E);
+        transpose(s, (n_queries, width), from, lanes, problem.scale * LOG2_E);
         pack(from, n_queries, width, (self.query_rows.as_mut_slice(), self.key_row), BLOCK);
         let row = heads * value_width;
         let start = (example * queries + query_start) * row + head * value_width;
         let from = (&saved.upstream[start..], row);
-        tile::transpose(s, (n_queries, value_width), from, (self.upstream_lanes.as_mut_slice(), BLOCK), 1.0);
+        transpose(s, (n_queries, value_width), from, (self.upstream_lanes.as_mut_slice(), BLOCK), 1.0);
         pack(from, n_queries, value_width, (self.upstream_rows.as_mut_slice(), self.value_row), BLOCK);
         self.minus_lse.fill(0.0);
         self.minus_delta.fill(0.0);
@@ -408,7 +409,7 @@ impl WithSimd for QueryTile<'_> {
             order.pass(passed);
         }
         let from = (work.query_gradient.as_slice(), BLOCK);
-        tile::transpose(s, (width, n_queries), from, (work.rows.as_mut_slice(), width), problem.scale);
+        transpose(s, (width, n_queries), from, (work.rows.as_mut_slice(), width), problem.scale);
     }
 }
 

@@ -7,6 +7,7 @@ use crate::blocks::BLOCK;
 use crate::cpu::simd::{dispatch, exp2};
 use crate::cpu::threads::{self, Shared};
 use crate::cpu::tile::{self, Operand, Start, load, store};
+use crate::cpu::transpose::transpose;
 use crate::kernels::attention::Strides;
 use crate::pool::Buffer;
 use pulp::{Simd, WithSimd};
@@ -133,7 +134,7 @@ impl WithSimd for QueryTile<'_> {
         let n_queries = lse.len();
         // Lanes in use, in whole registers.
         let lanes = n_queries.next_multiple_of(S::F32_LANES);
-        tile::transpose(
+        transpose(
             s,
             (n_queries, width),
             (query.from(example, head, query_start), query.strides.row),
@@ -188,7 +189,7 @@ impl WithSimd for QueryTile<'_> {
                 *lse = f32::NEG_INFINITY;
             }
         }
-        tile::transpose(
+        transpose(
             s,
             (value_width, n_queries),
             (online.output.as_slice(), BLOCK),

@@ -6,6 +6,7 @@ use crate::blocks::BLOCK;
 use crate::cpu::simd::{dispatch, exp2_to_one};
 use crate::cpu::threads::{self, Shared};
 use crate::cpu::tile::{self, Operand, Start, load, store};
+use crate::cpu::transpose::transpose;
 use crate::pool::Buffer;
 use pulp::{Simd, WithSimd};
 use std::f32::consts::LOG2_E;
@@ -65,7 +66,7 @@ impl WithSimd for QueryTile<'_> {
         let mut scores = Buffer::dirty(BLOCK * BLOCK);
         let from = (query.from(example, head, query_start), query.strides.row);
         let to = (turned.as_mut_slice(), BLOCK);
-        tile::transpose(s, (n_queries, width), from, to, problem.scale * LOG2_E);
+        transpose(s, (n_queries, width), from, to, problem.scale * LOG2_E);
         let mut shift = [0.0; BLOCK];
         for (shift, lse) in shift.iter_mut().zip(lse) {
             *shift = lse * LOG2_E;

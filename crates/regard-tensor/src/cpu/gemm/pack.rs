@@ -6,7 +6,7 @@ use super::Product;
 use super::task::{DEPTH, PANEL, stretch};
 use crate::cpu::simd::dispatch;
 use crate::cpu::threads::Shared;
-use crate::cpu::tile;
+use crate::cpu::transpose::transpose;
 use crate::pool::Buffer;
 use pulp::{Simd, WithSimd};
 
@@ -176,7 +176,7 @@ impl WithSimd for Turn<'_> {
     fn with_simd<S: Simd>(self, s: S) {
         let a = self.product.a;
         let from = &a.values[self.rows.0 * a.row + self.depths.0 * a.column..];
-        tile::transpose(s, (self.depths.1, self.rows.1), (from, a.column), (self.to, TURNED_ROW), 1.0);
+        transpose(s, (self.depths.1, self.rows.1), (from, a.column), (self.to, TURNED_ROW), 1.0);
     }
 }
 

@@ -14,6 +14,7 @@ use super::{Finish, Output, Product};
 use crate::cpu::simd::dispatch;
 use crate::cpu::threads::{self, Shared};
 use crate::cpu::tile::{self, Operand, Start};
+use crate::cpu::transpose::transpose;
 use crate::pool::Buffer;
 use pulp::{Simd, WithSimd};
 
@@ -148,7 +149,7 @@ impl<F: Finish> Task<'_, F> {
         if turned.is_empty() {
             return Operand { start: from.as_ptr(), row: self.product.a.row, column: self.product.a.column };
         }
-        tile::transpose(s, (len, rows), (from, self.product.a.column), (turned, TURNED_ROW), 1.0);
+        transpose(s, (len, rows), (from, self.product.a.column), (turned, TURNED_ROW), 1.0);
         Operand { start: turned.as_ptr(), row: TURNED_ROW, column: 1 }
     }
 

@@ -17,7 +17,8 @@ pub(crate) use forward::forward;
 
 use crate::array::Array;
 use crate::cpu::simd::dispatch;
-use crate::cpu::tile::{self, Transpose};
+use crate::cpu::tile;
+use crate::cpu::transpose::Transpose;
 use crate::kernels::lstm::{Sizes, Weights};
 use crate::pool::Buffer;
 
