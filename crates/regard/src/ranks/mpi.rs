@@ -196,7 +196,7 @@ impl Connection {
                     self.beat();
                     self.receive();
                     // Reported by the next exchange, or to whoever waits for a GPU meanwhile.
-                    if let (Some((_, problem)), Ok(mut gone)) = (self.silent(), gone.lock()) {
+                    if let (Some((_, problem)), Ok(mut gone)) = (self.silent(|_| false), gone.lock()) {
                         *gone = Some(problem);
                     }
                 }
@@ -213,18 +213,21 @@ impl Connection {
             let mut sending = Vec::new();
             for (rank, piece) in pieces.iter().enumerate().filter(|(rank, _)| *rank != me) {
                 let process = world.process_at_rank(rank as i32);
-                sending.push(process.immediate_send_with_tag(scope, &piece[..], DATA));
+                sending.push((rank, process.immediate_send_with_tag(scope, &piece[..], DATA)));
             }
             let started = Instant::now();
             loop {
-                sending = sending.into_iter().filter_map(|request| request.test().err()).collect();
+                sending = sending
+                    .into_iter()
+                    .filter_map(|(rank, request)| Some((rank, request.test().err()?)))
+                    .collect();
                 self.receive();
                 self.beat();
                 let complete = |(rank, peer): (usize, &Peer)| rank == me || !peer.received.is_empty();
                 if sending.is_empty() && self.peers.iter().enumerate().all(complete) {
                     break;
                 }
-                self.fail_if_silent();
+                self.fail_if_silent(|rank| sending.iter().any(|(to, _)| *to == rank));
                 // Answers come within microseconds, or after another rank's computation.
                 if started.elapsed() > Duration::from_millis(1) {
                     std::thread::sleep(Duration::from_micros(50));
@@ -285,19 +288,21 @@ impl Connection {
         }
     }
 
-    /// A rank that was silent for too long, and what to say of it.
-    fn silent(&self) -> Option<(usize, String)> {
+    /// A rank that was silent for too long, and what to say of it. One that has sent its piece may have ended, unless it has
+    /// not taken ours: `waits_for` says which ranks have not.
+    fn silent(&self, waits_for: impl Fn(usize) -> bool) -> Option<(usize, String)> {
         let me = self.world.rank() as usize;
         let silent = |(rank, peer): &(usize, &Peer)| {
-            *rank != me && peer.received.is_empty() && peer.heard.elapsed() > patience()
+            let needed = peer.received.is_empty() || waits_for(*rank);
+            *rank != me && needed && peer.heard.elapsed() > patience()
         };
         let (rank, peer) = self.peers.iter().enumerate().find(silent)?;
         let (host, seconds) = (&peer.host, patience().as_secs());
         Some((rank, format!("rank {rank} on {host} has not answered for {seconds} seconds")))
     }
 
-    fn fail_if_silent(&self) {
-        if let Some((rank, problem)) = self.silent() {
+    fn fail_if_silent(&self, waits_for: impl Fn(usize) -> bool) {
+        if let Some((rank, problem)) = self.silent(waits_for) {
             if self.world.rank() > 0 && rank > 0 {
                 std::thread::sleep(SAVING);
             }
