@@ -71,7 +71,7 @@ pub struct Recorder {
     off: bool,
 }
 
-/// A recorded update, with the ids that it reads and the values that it leaves.
+/// A recorded update, with the slots that it reads and the values that it leaves.
 struct Recorded {
     recording: Recording,
     places: Places,

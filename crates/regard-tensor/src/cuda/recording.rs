@@ -3,7 +3,7 @@
 //! While a thread records, its kernels go to a stream of their own. The driver notes them down there and runs none; other
 //! threads go on as before. Memory comes from a pool that belongs to the recording, since every replay writes to the same
 //! addresses. What the host copies to the device meanwhile becomes a constant of the recording. Three things are set anew
-//! before each replay: ids in slots (see [`crate::Ids::slot`]), the numbers of an optimiser's update, and dropout's keys.
+//! before each replay: what is in slots (see [`crate::slot`]), the numbers of an optimiser's update, and dropout's keys.
 
 use super::device::Device;
 use super::error::{Check, Error, Result, ensure};
@@ -26,7 +26,7 @@ struct Active {
     inputs: Inputs,
 }
 
-/// What a replay sets anew, beside ids.
+/// What a replay sets anew, beside slots.
 struct Inputs {
     /// The key that the names of dropout's keys belong to.
     key: Key,

@@ -334,7 +334,7 @@ extern "C" __global__ void __launch_bounds__(256) attention_finish_query_gradien
     const int query_tile = blockIdx.x, head = blockIdx.y, example = blockIdx.z;
     const float4* sums = (const float4*)sums_of(p, example, head, query_tile);
     const bool any = parts_of(p, query_tile) > 0;
-    // As `hand_over` laid them: lanes of a warpgroup, columns, warpgroups.
+    // As `finish_part` laid them: lanes of a warpgroup, columns, warpgroups.
 #pragma unroll
     for (int i = threadIdx.x; i < SUM_BYTES / 16; i += 256) {
         const float4 sum = any ? sums[i] : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
